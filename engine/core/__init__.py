@@ -1,0 +1,10 @@
+"""LLM-PO's experiment design: ask for a pair of policies, tell the outcome, read the decision.
+
+Pure numpy and scipy: nothing here knows of the web application, of queues or of language models.
+"""
+
+from engine.core.design import Design
+from engine.core.problem import Unstructured
+from engine.core.types import Decision, StopReason
+
+__all__ = ["Decision", "Design", "StopReason", "Unstructured"]

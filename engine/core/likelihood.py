@@ -1,0 +1,112 @@
+"""Bernoulli likelihoods in log space, elementwise over arrays."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy import special
+
+from engine.core.types import BoolArray, FloatArray
+
+# Below this the regularised incomplete beta function loses digits on its way to underflow.
+_SMALLEST_TRUSTED_CDF = 1e-280
+_MAX_FRACTION_TERMS = 10_000
+
+
+def bernoulli_kl(p: ArrayLike, q: ArrayLike) -> FloatArray:
+    """Kullback-Leibler divergence d(p, q) between Bernoulli distributions, in nats.
+
+    [LLM-PO, theorem "lower bound"]
+
+    Parameters
+    ----------
+    p, q
+        Means in [0, 1]; they broadcast. The divergence is infinite where q excludes what p allows.
+    """
+    p = np.asarray(p, dtype=np.float64)
+    q = np.asarray(q, dtype=np.float64)
+    divergence: FloatArray = special.rel_entr(p, q) + special.rel_entr(1.0 - p, 1.0 - q)
+    return divergence
+
+
+def log_lower_beta(a: ArrayLike, b: ArrayLike, x: float) -> FloatArray:
+    """Log of the lower incomplete beta integral, ∫_0^x q^(a-1) (1-q)^(b-1) dq.
+
+    Stays accurate where the integral itself underflows, with a and b of a million and more.
+
+    Parameters
+    ----------
+    a, b
+        Positive exponents of equal shape.
+    x
+        Upper limit in (0, 1).
+    """
+    a = np.atleast_1d(np.asarray(a, dtype=np.float64))
+    b = np.atleast_1d(np.asarray(b, dtype=np.float64))
+    cdf = special.betainc(a, b, x)
+    tail = cdf < _SMALLEST_TRUSTED_CDF
+    result: FloatArray = special.betaln(a, b) + np.log(np.where(tail, 1.0, cdf))
+    if tail.any():
+        result[tail] = _log_lower_beta_tail(a[tail], b[tail], x)
+    return result
+
+
+def _log_lower_beta_tail(a: FloatArray, b: FloatArray, x: float) -> FloatArray:
+    """The same integral by its continued fraction, which converges fast for x far below a / (a + b).
+
+    Modified Lentz evaluation of [DLMF, 8.17.22].
+    """
+    tiny = 1e-300
+    fraction = np.ones_like(a)
+    ratio_up = np.ones_like(a)
+    ratio_down = 1.0 - (a + b) * x / (a + 1.0)
+    ratio_down = 1.0 / np.where(np.abs(ratio_down) < tiny, tiny, ratio_down)
+    fraction = fraction * ratio_down
+    # An element is left alone once converged, so that its value does not depend on its neighbours.
+    active: BoolArray = np.ones(a.shape, dtype=np.bool_)
+    for m in range(1, _MAX_FRACTION_TERMS):
+        s, t = a[active], b[active]
+        up, down, value = ratio_up[active], ratio_down[active], fraction[active]
+        for coefficient in (
+            m * (t - m) * x / ((s + 2 * m - 1.0) * (s + 2 * m)),
+            -(s + m) * (s + t + m) * x / ((s + 2 * m) * (s + 2 * m + 1.0)),
+        ):
+            down = 1.0 + coefficient * down
+            down = 1.0 / np.where(np.abs(down) < tiny, tiny, down)
+            up = 1.0 + coefficient / up
+            up = np.where(np.abs(up) < tiny, tiny, up)
+            change = up * down
+            value = value * change
+        ratio_up[active], ratio_down[active], fraction[active] = up, down, value
+        active[active] = np.abs(change - 1.0) > 1e-14
+        if not active.any():
+            result: FloatArray = a * np.log(x) + b * np.log1p(-x) - np.log(a) + np.log(fraction)
+            return result
+    raise ArithmeticError("the continued fraction of the incomplete beta function did not converge")
+
+
+def log_e_value(wins: ArrayLike, losses: ArrayLike, null_mean: float, concentration: float) -> FloatArray:
+    """Log e-value against "the mean is at least `null_mean`", from wins and losses.
+
+    The likelihood ratio of a Beta(a, a) mixture truncated to means below `null_mean` against the null's
+    edge. As comparisons arrive it is a supermartingale from 1 under the null, whatever rule chose them.
+
+    Parameters
+    ----------
+    wins, losses
+        Non-negative, equal shape; a tie adds one half to both.
+    null_mean
+        Edge of the null, in (0, 1).
+    concentration
+        The mixture's a > 0: larger puts more weight on means near one half.
+
+    Returns
+    -------
+    Array of the inputs' shape (at least one-dimensional), in nats.
+    """
+    w = np.atleast_1d(np.asarray(wins, dtype=np.float64))
+    v = np.atleast_1d(np.asarray(losses, dtype=np.float64))
+    prior = log_lower_beta(concentration, concentration, null_mean)
+    mixture = log_lower_beta(w + concentration, v + concentration, null_mean) - prior
+    result: FloatArray = mixture - w * np.log(null_mean) - v * np.log1p(-null_mean)
+    return result

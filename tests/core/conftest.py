@@ -1,0 +1,30 @@
+"""Preference matrices and runs shared by the tests of the engine's core."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from engine.core import Design
+
+
+def bradley_terry(strengths: np.ndarray) -> np.ndarray:
+    """Preference matrix μ of policies with the given strengths."""
+    return 1.0 / (1.0 + np.exp(-(strengths[:, None] - strengths)))
+
+
+@pytest.fixture
+def run_to_the_end() -> Callable[..., Design]:
+    """Run a design against a preference matrix until it stops, keeping `pending` comparisons under way."""
+
+    def run(design: Design, mu: np.ndarray, seed: int, pending: int = 0, limit: int = 50_000) -> Design:
+        rng = np.random.default_rng(seed)
+        queue: list[tuple[int, int]] = []
+        while not design.decision.stopped and design.n_comparisons < limit:
+            while len(queue) <= pending:
+                queue.append(design.ask())
+            i, j = queue.pop(0)
+            design.tell(i, j, float(rng.random() < mu[i, j]))
+        return design
+
+    return run

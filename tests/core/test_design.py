@@ -1,0 +1,230 @@
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from engine.core import Design, StopReason, Unstructured
+
+from .conftest import bradley_terry
+
+CYCLE = np.array([[0.5, 0.8, 0.2], [0.2, 0.5, 0.8], [0.8, 0.2, 0.5]])
+Run = Callable[..., Design]
+
+
+@pytest.mark.parametrize("sampler", ["balanced", "round_robin"])
+@pytest.mark.parametrize("n_policies", [2, 5])
+def test_finds_the_condorcet_winner(run_to_the_end: Run, sampler: str, n_policies: int) -> None:
+    strengths = np.linspace(1.0, -1.0, n_policies)
+    order = np.random.default_rng(7).permutation(n_policies)
+    design = Design(Unstructured(n_policies), sampler=sampler, seed=2)
+    decision = run_to_the_end(design, bradley_terry(strengths[order]), seed=5).decision
+    assert decision.reason is StopReason.CERTIFIED
+    assert decision.best == int(np.argmin(order))
+    assert decision.confidence >= 0.95
+    assert decision.expected_left == 0.0
+    assert decision.runner_up not in (None, decision.best)
+    assert decision.n_comparisons == design.n_comparisons
+
+
+def test_a_cycle_has_no_single_best(run_to_the_end: Run) -> None:
+    decisions = [run_to_the_end(Design(Unstructured(3), seed=s), CYCLE, seed=s).decision for s in range(40)]
+    found = [d for d in decisions if d.reason is StopReason.NO_SINGLE_BEST]
+    assert len(found) >= 34
+    for decision in found:
+        assert (decision.best, decision.runner_up) == (None, None)
+        assert decision.confidence >= 0.95
+
+
+def test_with_a_margin_an_exact_tie_is_often_found_out(run_to_the_end: Run) -> None:
+    tie = np.full((2, 2), 0.5)
+    designs = [Design(Unstructured(2), epsilon=0.1, seed=s) for s in range(40)]
+    reasons = [run_to_the_end(design, tie, seed=s).decision.reason for s, design in enumerate(designs)]
+    assert reasons.count(StopReason.NO_SINGLE_BEST) >= 14
+
+
+def test_the_last_policy_standing_must_lead_to_be_named() -> None:
+    wins = np.array([[0, 40, 0], [0, 0, 40], [0, 0, 0.0]])
+    wins[2, 0], wins[0, 2] = 12, 4
+    unsettled = Design.from_counts(Unstructured(3), wins, peak_evidence=[0.0, 9.0, 9.0])
+    assert not unsettled.decision.stopped
+    assert unsettled.decision.best == 0
+    assert set(unsettled.ask()) == {0, 2}
+    wins[0, 2] = 16
+    settled = Design.from_counts(Unstructured(3), wins, peak_evidence=[0.0, 9.0, 9.0])
+    assert settled.decision.reason is StopReason.CERTIFIED
+
+
+def test_ties_alone_never_refute_anybody() -> None:
+    design = Design(Unstructured(2))
+    for _ in range(500):
+        design.tell(*design.ask(), 0.5)
+    assert not design.decision.stopped
+    assert np.all(design.evidence <= 0)
+
+
+def test_the_budget_ends_it_with_the_best_guess(run_to_the_end: Run) -> None:
+    design = Design(Unstructured(4), budget=30)
+    decision = run_to_the_end(design, bradley_terry(np.array([0.0, 0.3, 0.1, 0.2])), seed=3).decision
+    assert decision.reason is StopReason.BUDGET
+    assert decision.n_comparisons == 30
+    assert decision.best in range(4)
+    assert decision.confidence < 0.95
+
+
+def test_before_the_first_comparison_nothing_is_claimed() -> None:
+    decision = Design(Unstructured(3)).decision
+    assert (decision.stopped, decision.best, decision.confidence, decision.expected_left) == (
+        False,
+        None,
+        0.0,
+        None,
+    )
+    assert np.isnan(Design(Unstructured(3)).win_rate).all()
+
+
+def test_expected_left_is_the_right_size_once_the_win_rates_are_known(run_to_the_end: Run) -> None:
+    mu = bradley_terry(np.array([0.8, 0.3, 0.0, -0.5]))
+    lengths, forecasts = [], []
+    for seed in range(20):
+        design = Design(Unstructured(4), seed=seed)
+        run_to_the_end(design, mu, seed, limit=100)
+        forecast = design.decision.expected_left
+        if design.decision.stopped or forecast is None:
+            continue
+        forecasts.append(100 + forecast)
+        lengths.append(run_to_the_end(design, mu, seed + 1000).n_comparisons)
+    assert len(lengths) >= 10
+    assert np.mean(lengths) / 3 < np.mean(forecasts) < np.mean(lengths) * 3
+
+
+@pytest.mark.parametrize("sampler", ["balanced", "round_robin"])
+def test_in_flight_comparisons_are_spread_out_and_released(sampler: str) -> None:
+    design = Design(Unstructured(4), sampler=sampler)
+    asked = [design.ask() for _ in range(24)]
+    assert design.in_flight.sum() == 48
+    assert design.n_comparisons == 0
+    if sampler == "round_robin":
+        assert np.all(design.in_flight[np.triu_indices(4, 1)] == 4)
+    for i, j in reversed(asked[1:]):
+        design.tell(j, i, 1.0)
+    design.cancel(*asked[0])
+    assert design.in_flight.sum() == 0
+    assert design.counts.sum() == 46
+    with pytest.raises(ValueError, match="under way"):
+        design.cancel(*asked[0])
+
+
+def test_pending_comparisons_turn_the_sampler_to_other_policies() -> None:
+    wins = np.array([[0, 30, 30.0], [12, 0, 0], [12, 0, 0]])
+    picks = []
+    for pending in (0, 60):
+        in_flight = np.zeros((3, 3))
+        in_flight[0, 1] = in_flight[1, 0] = pending
+        designs = (Design.from_counts(Unstructured(3), wins, in_flight=in_flight, seed=s) for s in range(20))
+        picks.append({design.ask()[0] for design in designs})
+    assert picks == [{1, 2}, {2}]
+
+
+def test_an_outcome_nobody_asked_for_counts_too() -> None:
+    design = Design(Unstructured(3))
+    design.tell(0, 2, 1.0)
+    assert design.counts[0, 2] == design.counts[2, 0] == design.wins[0, 2] == 1.0
+    assert design.in_flight.sum() == 0
+    assert design.win_rate[2, 0] == 0.0
+
+
+def test_the_same_seed_gives_the_same_run(run_to_the_end: Run) -> None:
+    mu = bradley_terry(np.linspace(1, -1, 5))
+    first, second = (run_to_the_end(Design(Unstructured(5), seed=11), mu, seed=3) for _ in range(2))
+    assert np.array_equal(first.wins, second.wins)
+
+
+@pytest.mark.parametrize("sampler", ["balanced", "round_robin"])
+def test_each_pick_can_be_replayed_from_the_counts(sampler: str) -> None:
+    rng = np.random.default_rng(0)
+    wins, in_flight = np.zeros((2, 4, 4))
+    live = Design(Unstructured(4), sampler=sampler)
+    for planned in range(50):
+        rebuilt, again = (
+            Design.from_counts(Unstructured(4), wins, in_flight=in_flight, sampler=sampler, seed=[9, planned])
+            for _ in range(2)
+        )
+        i, j = rebuilt.ask()
+        assert (i, j) == again.ask()
+        live.tell(i, j, float(rng.random() < 0.6))
+        wins = live.wins
+
+
+def test_a_refuted_policy_stays_refuted_when_the_peak_is_handed_back(run_to_the_end: Run) -> None:
+    mu = bradley_terry(np.array([1.0, 0.0, -1.0]))
+    design = run_to_the_end(Design(Unstructured(3)), mu, seed=8)
+    for _ in range(200):
+        design.tell(2, 0, 1.0)
+        design.tell(2, 1, 1.0)
+    assert design.evidence[2] < design.decision.threshold < design.peak_evidence[2]
+    stored = Design.from_counts(Unstructured(3), design.wins, peak_evidence=design.peak_evidence)
+    assert stored.decision == design.decision
+    assert stored.decision.reason is StopReason.NO_SINGLE_BEST
+
+
+def test_a_near_tie_is_decided_wrongly_less_often_than_delta(run_to_the_end: Run) -> None:
+    mu = np.full((3, 3), 0.5)
+    mu[0, 1:], mu[1:, 0] = 0.505, 0.495
+    n_runs, delta, wrong = 60, 0.2, 0
+    for seed in range(n_runs):
+        design = Design(Unstructured(3), delta=delta, seed=seed, budget=600)
+        decision = run_to_the_end(design, mu, seed=seed + 500, pending=5 * (seed % 2)).decision
+        wrong += decision.reason is not StopReason.BUDGET and decision.best != 0
+    # A true error rate of δ would show fewer than this many errors with probability 99.9%.
+    assert wrong <= 23
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"delta": 0.0}, "delta"),
+        ({"delta": 0.6}, "delta"),
+        ({"epsilon": 0.5}, "epsilon"),
+        ({"epsilon": -0.1}, "epsilon"),
+        ({"budget": 0}, "budget"),
+        ({"sampler": "magic"}, "sampler must be one of"),
+        ({"stopping": "magic"}, "stopping must be one of"),
+    ],
+)
+def test_settings_out_of_range_are_refused(settings: dict[str, object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Design(Unstructured(3), **settings)
+
+
+def test_one_policy_is_nothing_to_compare() -> None:
+    with pytest.raises(ValueError, match="at least 2"):
+        Unstructured(1)
+
+
+@pytest.mark.parametrize("told", [(0, 0, 1.0), (0, 3, 1.0), (-1, 1, 1.0), (0, 1, 1.5), (0, 1, float("nan"))])
+def test_an_impossible_outcome_is_refused_and_changes_nothing(told: tuple[int, int, float]) -> None:
+    design = Design(Unstructured(3))
+    design.ask()
+    before = design.in_flight
+    with pytest.raises(ValueError, match=r"compared with itself|numbered|outcome"):
+        design.tell(*told)
+    assert design.n_comparisons == 0
+    assert np.array_equal(design.in_flight, before)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"wins": np.zeros((2, 3))}, "square"),
+        ({"wins": np.zeros((4, 4))}, "the space has 3 policies"),
+        ({"wins": np.full((3, 3), 1.0)}, "diagonal"),
+        ({"wins": -1.0 * (1 - np.eye(3))}, "not negative"),
+        ({"wins": 0.3 * (1 - np.eye(3))}, "whole number"),
+        ({"wins": np.zeros((3, 3)), "in_flight": np.triu(np.ones((3, 3)), 1)}, "symmetric"),
+        ({"wins": np.zeros((3, 3)), "in_flight": np.zeros((2, 2))}, "in_flight has shape"),
+        ({"wins": np.zeros((3, 3)), "peak_evidence": [0.0, 1.0]}, "peak_evidence"),
+    ],
+)
+def test_counts_that_cannot_be_are_refused(arguments: dict[str, object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Design.from_counts(Unstructured(3), **arguments)

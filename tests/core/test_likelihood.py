@@ -1,0 +1,84 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import integrate, special
+
+from engine.core.likelihood import bernoulli_kl, log_e_value, log_lower_beta
+
+counts = st.integers(0, 4000).map(lambda half: half / 2)
+
+
+@given(st.floats(0, 1), st.floats(0.01, 0.99))
+def test_divergence_is_the_expected_log_likelihood_ratio(p: float, q: float) -> None:
+    expected = sum(w * np.log(w / v) for w, v in ((p, q), (1 - p, 1 - q)) if w > 0)
+    assert bernoulli_kl(p, q) == pytest.approx(expected, abs=1e-12)
+    assert bernoulli_kl(p, q) >= -1e-15
+
+
+def test_divergence_from_an_impossible_mean_is_infinite() -> None:
+    assert bernoulli_kl(0.5, 0.0) == np.inf
+
+
+def log_integral(a: float, b: float, x: float) -> float:
+    """∫_0^x q^(a-1) (1-q)^(b-1) dq by quadrature, scaled by the integrand's largest value."""
+
+    def log_density(q: float) -> float:
+        return float(special.xlogy(a - 1, q) + special.xlog1py(b - 1, -q))
+
+    mode = min(max((a - 1) / (a + b - 2), 1e-12), x)
+    top = log_density(mode)
+    width = 30 * np.sqrt(mode * (1 - mode) / (a + b)) + 30 / (a + b)
+    slope = (a - 1) / mode - (b - 1) / (1 - mode)
+    if slope * width > 60:
+        width = 60 / slope
+    area, _ = integrate.quad(
+        lambda q: np.exp(log_density(q) - top), max(0.0, mode - width), min(x, mode + width), limit=400
+    )
+    return top + np.log(area)
+
+
+@given(counts, counts, st.sampled_from([0.5, 0.55, 0.7]))
+def test_lower_beta_agrees_with_quadrature(w: float, v: float, x: float) -> None:
+    got = log_lower_beta(w + 10, v + 10, x)[0]
+    assert got == pytest.approx(log_integral(w + 10, v + 10, x), rel=1e-9, abs=1e-7)
+
+
+@pytest.mark.parametrize(
+    ("a", "b"), [(2000.0, 10.0), (5.2e5, 4.8e5), (1e6, 10.0), (9e5, 1e6), (1e6 + 0.5, 1e6)]
+)
+def test_lower_beta_agrees_with_quadrature_at_a_million(a: float, b: float) -> None:
+    assert log_lower_beta(a, b, 0.5)[0] == pytest.approx(log_integral(a, b, 0.5), rel=1e-10, abs=1e-6)
+
+
+def test_both_ways_of_computing_the_lower_beta_meet() -> None:
+    a = np.linspace(5_000, 12_000, 400)
+    steps = np.diff(log_lower_beta(a, np.full_like(a, 5_000.0), 0.5))
+    assert special.betainc(a[0], 5_000.0, 0.5) > 1e-3
+    assert special.betainc(a[-1], 5_000.0, 0.5) == 0.0
+    assert np.all(np.diff(steps) > 0), "the log integral is convex in a"
+    assert np.all(np.diff(steps, 2) < 1e-6), "and bends less and less"
+
+
+def test_an_element_does_not_depend_on_its_neighbours() -> None:
+    w = np.array([0.0, 3.5, 4_000.0, 1e6, 20.0])
+    v = np.array([10.0, 3.5, 1.0, 9e5, 4_000.0])
+    alone = [log_e_value(w[k], v[k], 0.5, 10.0)[0] for k in range(w.size)]
+    assert log_e_value(w, v, 0.5, 10.0).tolist() == alone
+
+
+@given(counts, counts, st.sampled_from([0.0, 0.05, 0.2]), st.sampled_from([1.0, 10.0]))
+def test_e_value_grows_with_losses_and_falls_with_wins(w: float, v: float, eps: float, a: float) -> None:
+    here = log_e_value(w, v, 0.5 + eps, a)[0]
+    assert log_e_value(w, v + 1, 0.5 + eps, a)[0] > here
+    assert log_e_value(w + 1, v, 0.5 + eps, a)[0] < here
+
+
+@given(counts, counts, st.sampled_from([0.5, 0.6]), st.floats(0, 1))
+def test_e_value_is_a_martingale_at_the_null(w: float, v: float, p0: float, outcome: float) -> None:
+    here = log_e_value(w, v, p0, 10.0)[0]
+    win, loss = (np.exp(log_e_value(*after, p0, 10.0)[0] - here) for after in ((w + 1, v), (w, v + 1)))
+    assert p0 * win + (1 - p0) * loss == pytest.approx(1.0, abs=1e-7)
+    # A split outcome never brings more than the coin it stands for.
+    split = np.exp(log_e_value(w + outcome, v + 1 - outcome, p0, 10.0)[0] - here)
+    assert split <= outcome * win + (1 - outcome) * loss + 1e-9
