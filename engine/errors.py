@@ -1,0 +1,21 @@
+"""Errors that the services raise for the edge (a page, a command) to explain."""
+
+
+class EngineError(Exception):
+    """Something was asked that cannot be done; the message says what to do instead."""
+
+
+class SpecError(EngineError):
+    """An experiment's description is not usable."""
+
+
+class WrongStateError(EngineError):
+    """The experiment is not in a state that allows this."""
+
+
+class LeaseLostError(EngineError):
+    """The shown pair is no longer this annotator's to judge, and somebody else has it or has judged it."""
+
+
+class UnknownTokenError(EngineError):
+    """No pair was ever shown under this token to this annotator."""

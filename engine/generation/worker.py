@@ -1,0 +1,107 @@
+"""One batch: claim waiting responses, have the backend write them, store each as it comes."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator
+
+from django.conf import settings
+
+from engine.generation.base import Backend, GenerationFailure, GenerationRequest, GenerationResult
+from engine.levels import Composition, compose, parse_level
+from engine.models import Response
+from engine.services.generation import Claim, Failed, Written, claim_responses, release_claim, store_outcomes
+
+logger = logging.getLogger(__name__)
+
+# Finished texts are stored this often while the rest of the batch is still being written.
+_FLUSH_SECONDS = 0.25
+
+
+def write_batch(*, worker: str, backend: Backend) -> tuple[int, set[int]]:
+    """Write up to ``GENERATION_BATCH`` waiting responses.
+
+    Returns
+    -------
+    tuple
+        How many were claimed (0: nothing is waiting), and the experiments in which a comparison became
+        ready or was discarded.
+    """
+    claim = claim_responses(worker=worker, limit=settings.GENERATION_BATCH)
+    if not claim.responses:
+        return 0, set()
+    touched: set[int] = set()
+    try:
+        pending: list[Written | Failed] = []
+        flushed_at = time.monotonic()
+        for outcome in _outcomes(claim, backend):
+            pending.append(outcome)
+            if time.monotonic() - flushed_at >= _FLUSH_SECONDS:
+                touched |= store_outcomes(claim=claim.token, outcomes=pending)
+                pending, flushed_at = [], time.monotonic()
+        touched |= store_outcomes(claim=claim.token, outcomes=pending)
+    except Exception as error:
+        logger.exception(
+            "A batch of %d responses failed; what it did not finish waits anew", len(claim.responses)
+        )
+        touched |= release_claim(claim=claim.token, reason=f"{type(error).__name__}: {error}")
+    return len(claim.responses), touched
+
+
+def _outcomes(claim: Claim, backend: Backend) -> Iterator[Written | Failed]:
+    requests = []
+    compositions: dict[int, Composition] = {}
+    for response in claim.responses:
+        composition = compositions[response.pk] = _composition(response)
+        refusal = composition.refusal_for_input(response.task.prompt)
+        if refusal is not None:
+            yield _refused_unasked(response, refusal)
+            continue
+        requests.append(
+            GenerationRequest(
+                key=response.pk,
+                user=composition.user(response.task.prompt),
+                system=composition.system,
+                sampling=composition.sampling,
+                seed=response.seed,
+            )
+        )
+    for outcome in backend.generate(requests) if requests else ():
+        if isinstance(outcome, GenerationFailure):
+            yield Failed(response_id=outcome.key, reason=outcome.reason, retryable=outcome.retryable)
+        else:
+            yield _written(outcome, compositions[outcome.key], backend.model)
+
+
+def _composition(response: Response) -> Composition:
+    levels = sorted(response.policy.levels.all(), key=lambda level: level.factor.position)
+    return compose(parse_level(level.factor.kind, level.value) for level in levels)
+
+
+def _written(result: GenerationResult, composition: Composition, model: str) -> Written:
+    refusal = composition.refusal_for_output(result.text)
+    return Written(
+        response_id=result.key,
+        # PostgreSQL has no text with NUL in it, and a model may write one.
+        text=(result.text if refusal is None else refusal).replace("\x00", "\ufffd"),
+        model=model,
+        prompt_tokens=result.prompt_tokens,
+        completion_tokens=result.completion_tokens,
+        finish_reason=result.finish_reason,
+        latency_seconds=result.latency_seconds,
+        guardrail="" if refusal is None else "output",
+    )
+
+
+def _refused_unasked(response: Response, refusal: str) -> Written:
+    return Written(
+        response_id=response.pk,
+        text=refusal,
+        model="",
+        prompt_tokens=0,
+        completion_tokens=0,
+        finish_reason="stop",
+        latency_seconds=0.0,
+        guardrail="input",
+    )

@@ -1,0 +1,1 @@
+"""Judges that are not people."""

@@ -1,0 +1,118 @@
+"""The rule judge of the paper's real experiments, for tasks with a reference answer.
+
+A correct response beats an incorrect one. Of two correct ones, either the one that shows its steps or the
+more concise one is preferred, as the experiment says. Otherwise a fair coin decides.
+[LLM-PO, section Real Experiments]
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from dataclasses import dataclass
+
+import numpy as np
+
+_NUMBER_WORDS = {
+    word: str(value)
+    for value, word in enumerate(
+        [
+            "zero",
+            "one",
+            "two",
+            "three",
+            "four",
+            "five",
+            "six",
+            "seven",
+            "eight",
+            "nine",
+            "ten",
+            "eleven",
+            "twelve",
+            "thirteen",
+            "fourteen",
+            "fifteen",
+            "sixteen",
+            "seventeen",
+            "eighteen",
+            "nineteen",
+            "twenty",
+        ]
+    )
+}
+_MARKER = re.compile(r"\banswer\b(?:\s+is)?\s*[:=]?\s*", re.IGNORECASE)
+_SENTENCE_END = re.compile(r"[.!?;\n](?=\s|$)")
+_WORD = re.compile(r"\w+(?:[.,'-]\w+)*")
+_MOST_WORDS_IN_A_BARE_ANSWER = 3
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Which side is preferred, and why."""
+
+    choice: str
+    reason: str
+
+
+def judge(*, left: str, right: str, reference: str, prefer: str, seed: int) -> Verdict:
+    """Compare two responses with the reference answer.
+
+    Parameters
+    ----------
+    prefer : {"steps", "concise"}
+        What decides between two correct responses.
+    seed : int
+        Of the fair coin, so that the same comparison is judged the same way again.
+    """
+    left_right, right_right = is_correct(left, reference), is_correct(right, reference)
+    if left_right != right_right:
+        return Verdict("left" if left_right else "right", "Only this response is correct.")
+    if not left_right:
+        return Verdict(_coin(seed), "Both are wrong: a fair coin.")
+    if prefer == "steps" and shows_steps(left) != shows_steps(right):
+        return Verdict(
+            "left" if shows_steps(left) else "right", "Both are correct; this one shows its steps."
+        )
+    if len(left.strip()) != len(right.strip()):
+        shorter = "left" if len(left.strip()) < len(right.strip()) else "right"
+        return Verdict(shorter, "Both are correct; this one is more concise.")
+    return Verdict(_coin(seed), "Both are correct and equally long: a fair coin.")
+
+
+def is_correct(text: str, reference: str) -> bool:
+    """Whether the response's final answer is the reference, up to case, punctuation and number words."""
+    return bool(reference.strip()) and _normal(final_answer(text)) == _normal(reference)
+
+
+def final_answer(text: str) -> str:
+    """What a response finally answers.
+
+    What follows its last "answer:" or "the answer is"; else its first sentence where that is a bare answer
+    (up to three words); else the last word of its first sentence.
+    """
+    text = unicodedata.normalize("NFKC", text).strip()
+    marked = list(_MARKER.finditer(text))
+    if marked and (after := text[marked[-1].end() :].strip()):
+        text = after
+    sentence = _SENTENCE_END.split(text, maxsplit=1)[0]
+    words = _WORD.findall(sentence)
+    if not words:
+        return ""
+    return " ".join(words) if len(words) <= _MOST_WORDS_IN_A_BARE_ANSWER else words[-1]
+
+
+def shows_steps(text: str) -> bool:
+    """Whether a response says more than its answer."""
+    return (
+        len(_WORD.findall(text)) > len(_WORD.findall(final_answer(text))) + _MOST_WORDS_IN_A_BARE_ANSWER + 1
+    )
+
+
+def _normal(answer: str) -> str:
+    words = (word.strip(".,'-").casefold() for word in _WORD.findall(unicodedata.normalize("NFKC", answer)))
+    return " ".join(_NUMBER_WORDS.get(word, word) for word in words)
+
+
+def _coin(seed: int) -> str:
+    return "left" if np.random.default_rng([seed, 2]).integers(2) else "right"

@@ -1,0 +1,180 @@
+"""What a level of each kind of factor holds, and how a policy's levels become one request.
+
+Levels arrive as JSON objects from people; :func:`parse_level` turns them into one of the dataclasses here
+or says what is wrong. Nothing in this module touches the database.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+import re2
+
+
+@dataclass(frozen=True, slots=True)
+class SamplingParams:
+    """How tokens are drawn.
+
+    ``temperature`` 0 means greedy; ``top_p`` 1 and ``top_k`` 0 mean "no truncation"; generation ends at the
+    first of ``stop`` (which is not part of the text), at the end-of-turn token, or after ``max_tokens``.
+    """
+
+    temperature: float = 1.0
+    top_p: float = 1.0
+    top_k: int = 0
+    max_tokens: int = 256
+    stop: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.temperature >= 0:
+            raise ValueError(f"temperature must be at least 0, not {self.temperature}")
+        if not 0 < self.top_p <= 1:
+            raise ValueError(f"top_p must lie in (0, 1], not {self.top_p}")
+        if self.top_k < 0:
+            raise ValueError(f"top_k must be 0 (off) or positive, not {self.top_k}")
+        if self.max_tokens < 1:
+            raise ValueError(f"max_tokens must be at least 1, not {self.max_tokens}")
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """System-prompt text."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Strategy:
+    """A reasoning instruction put after the task."""
+
+    instruction: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Guardrail:
+    """What keeps a conversation within bounds.
+
+    ``instruction`` is added to the system prompt. A task that matches one of ``input_block`` never reaches
+    the model; a response that matches one of ``output_block`` is replaced: either way ``refusal`` is the
+    text. Patterns are RE2 regular expressions (matched in linear time), case-insensitive.
+    """
+
+    instruction: str = ""
+    input_block: tuple[str, ...] = ()
+    output_block: tuple[str, ...] = ()
+    refusal: str = "I can't help with that."
+
+    def __post_init__(self) -> None:
+        for pattern in (*self.input_block, *self.output_block):
+            try:
+                re2.compile(pattern)
+            except re2.error as error:
+                raise ValueError(
+                    f"{pattern!r} is not a regular expression that RE2 understands: {error}"
+                ) from error
+
+    def blocks_input(self, text: str) -> bool:
+        return _matches(self.input_block, text)
+
+    def blocks_output(self, text: str) -> bool:
+        return _matches(self.output_block, text)
+
+
+def _matches(patterns: tuple[str, ...], text: str) -> bool:
+    return any(re2.search(f"(?i){pattern}", text) for pattern in patterns)
+
+
+LevelValue = Prompt | Strategy | Guardrail | SamplingParams
+
+_KINDS: dict[str, type[LevelValue]] = {
+    "prompt": Prompt,
+    "strategy": Strategy,
+    "guardrail": Guardrail,
+    "sampling": SamplingParams,
+}
+_TYPES: dict[str, tuple[type, ...]] = {
+    "str": (str,),
+    "float": (float, int),
+    "int": (int,),
+    "tuple[str, ...]": (list, tuple),
+}
+
+
+def parse_level(kind: str, value: Mapping[str, Any]) -> LevelValue:
+    """Read the JSON ``value`` of a level of a factor of this ``kind``.
+
+    Raises
+    ------
+    ValueError
+        Names the key that is unknown, missing, of the wrong type or out of range, and what is allowed.
+    """
+    if kind not in _KINDS:
+        raise ValueError(f"{kind!r} is not a kind of factor; use one of {', '.join(_KINDS)}.")
+    if not isinstance(value, Mapping):
+        raise ValueError(f"A level's value is an object of named settings, not {value!r}.")
+    shape = _KINDS[kind]
+    known = {field.name: str(field.type) for field in fields(shape)}
+    if unknown := set(value) - set(known):
+        raise ValueError(
+            f"A {kind} level has no {', '.join(sorted(unknown))}; it may have {', '.join(known)}."
+        )
+    arguments: dict[str, Any] = {}
+    for name, given in value.items():
+        if not isinstance(given, _TYPES[known[name]]) or isinstance(given, bool):
+            raise ValueError(f"{name} of a {kind} level must be of type {known[name]}, not {given!r}.")
+        if isinstance(given, (list, tuple)):
+            if not all(isinstance(entry, str) for entry in given):
+                raise ValueError(f"{name} of a {kind} level must be a list of texts, not {given!r}.")
+            arguments[name] = tuple(given)
+        else:
+            arguments[name] = given
+    try:
+        return shape(**arguments)
+    except TypeError as error:
+        raise ValueError(f"A {kind} level needs {', '.join(known)}: {error}.") from error
+
+
+@dataclass(frozen=True, slots=True)
+class Composition:
+    """A policy made ready for any task: one system message, what follows the task, how to sample."""
+
+    system: str
+    suffix: str
+    sampling: SamplingParams
+    guardrails: tuple[Guardrail, ...]
+
+    def user(self, task: str) -> str:
+        return f"{task}\n\n{self.suffix}" if self.suffix else task
+
+    def refusal_for_input(self, task: str) -> str | None:
+        return next((g.refusal for g in self.guardrails if g.blocks_input(task)), None)
+
+    def refusal_for_output(self, text: str) -> str | None:
+        return next((g.refusal for g in self.guardrails if g.blocks_output(text)), None)
+
+
+def compose(levels: Iterable[LevelValue]) -> Composition:
+    """Join a policy's levels, in the order of its factors."""
+    system: list[str] = []
+    suffix: list[str] = []
+    guardrails: list[Guardrail] = []
+    sampling = SamplingParams()
+    for level in levels:
+        match level:
+            case Prompt(text):
+                system.append(text)
+            case Strategy(instruction):
+                suffix.append(instruction)
+            case Guardrail():
+                system.append(level.instruction)
+                guardrails.append(level)
+            case SamplingParams():
+                sampling = level
+    return Composition(
+        system="\n".join(filter(None, system)),
+        suffix="\n".join(filter(None, suffix)),
+        sampling=sampling,
+        guardrails=tuple(guardrails),
+    )

@@ -1,0 +1,444 @@
+"""The rows behind an experiment.
+
+Rows are the queue: every state below is moved by a conditional UPDATE or under a row lock, and Celery
+messages only wake the code that looks for work here.
+
+* ``Response``: waiting → generating (claim) → done | failed (reason).
+* ``Comparison``: planned → ready (both responses done) → leased (one annotator) → judged; or discarded (reason).
+* ``Judgment``: append-only; undoing one appends a ``JudgmentVoid``.
+* ``PairCount``: changed in the transaction of the judgment; rebuildable from the judgments.
+* ``Experiment``: draft → running ⇄ paused → concluded (reason).
+"""
+
+from __future__ import annotations
+
+import uuid
+
+from django.conf import settings
+from django.core.validators import MaxValueValidator, MinValueValidator
+from django.db import models
+from django.db.models import F, Q
+from django.utils import timezone
+
+
+class Experiment(models.Model):
+    """One search for the best of K policies by pairwise comparisons."""
+
+    class State(models.TextChoices):
+        DRAFT = "draft", "Draft"
+        RUNNING = "running", "Running"
+        PAUSED = "paused", "Paused"
+        CONCLUDED = "concluded", "Concluded"
+
+    class Conclusion(models.TextChoices):
+        CERTIFIED = "certified", "Certified winner"
+        NO_SINGLE_BEST = "no_single_best", "No single best policy"
+        BUDGET = "budget", "Budget spent"
+        STOPPED = "stopped", "Stopped by hand"
+
+    class Judge(models.TextChoices):
+        HUMAN = "human", "People"
+        RULE = "rule", "Rule (reference answers)"
+
+    class RulePreference(models.TextChoices):
+        STEPS = "steps", "The one that shows its steps"
+        CONCISE = "concise", "The more concise one"
+
+    name = models.CharField(max_length=200, unique=True)
+    question = models.CharField(max_length=300, default="Which response is better?")
+    guidelines = models.TextField(blank=True)
+    judge = models.CharField(max_length=10, choices=Judge, default=Judge.HUMAN)
+    rule_preference = models.CharField(
+        max_length=10,
+        choices=RulePreference,
+        default=RulePreference.STEPS,
+        help_text="What the rule judge prefers between two right answers.",
+    )
+
+    delta = models.FloatField(
+        default=0.05,
+        validators=[MinValueValidator(1e-9), MaxValueValidator(0.5)],
+        help_text="Risk of naming a wrong winner that you accept, for example 0.05.",
+    )
+    epsilon = models.FloatField(
+        default=0.0,
+        validators=[MinValueValidator(0.0), MaxValueValidator(0.4)],
+        help_text="A policy must win more than ½ + ε against every other one to stay in the race.",
+    )
+    budget = models.PositiveIntegerField(
+        default=2000, validators=[MinValueValidator(1)], help_text="Comparisons after which to stop anyway."
+    )
+    sampler = models.CharField(max_length=30, default="balanced")
+    stopping = models.CharField(max_length=30, default="certified")
+    seed = models.PositiveBigIntegerField(default=0)
+    max_skips = models.PositiveSmallIntegerField(
+        default=3, help_text="A comparison skipped this often is discarded and its pair planned again."
+    )
+
+    state = models.CharField(max_length=10, choices=State, default=State.DRAFT)
+    conclusion = models.CharField(max_length=20, choices=Conclusion, blank=True)
+    winner = models.ForeignKey("Policy", models.PROTECT, null=True, blank=True, related_name="+")
+    planned_count = models.PositiveIntegerField(
+        default=0, help_text="Comparisons planned so far; seeds the next pick."
+    )
+    created_at = models.DateTimeField(default=timezone.now)
+    started_at = models.DateTimeField(null=True, blank=True)
+    concluded_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        ordering = ("-created_at", "-id")
+        constraints = (
+            models.CheckConstraint(
+                name="experiment_state", condition=Q(state__in=["draft", "running", "paused", "concluded"])
+            ),
+            models.CheckConstraint(
+                name="experiment_concluded_has_reason",
+                condition=Q(state="concluded", conclusion__gt="")
+                | (~Q(state="concluded") & Q(conclusion="")),
+            ),
+        )
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Membership(models.Model):
+    """Who may do what in an experiment. Superusers may do everything everywhere."""
+
+    class Role(models.TextChoices):
+        ANNOTATOR = "annotator", "Annotator"
+        VIEWER = "viewer", "Viewer"
+        EDITOR = "editor", "Editor"
+        OWNER = "owner", "Owner"
+
+    experiment = models.ForeignKey(Experiment, models.CASCADE, related_name="memberships")
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="memberships")
+    role = models.CharField(max_length=10, choices=Role, default=Role.ANNOTATOR)
+
+    class Meta:
+        constraints = (
+            models.UniqueConstraint(fields=["experiment", "user", "role"], name="membership_once"),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.user} is {self.role} of {self.experiment}"
+
+
+class Factor(models.Model):
+    """One named part of a policy, such as the system prompt."""
+
+    class Kind(models.TextChoices):
+        PROMPT = "prompt", "System prompt"
+        GUARDRAIL = "guardrail", "Safety guardrail"
+        STRATEGY = "strategy", "Reasoning strategy"
+        SAMPLING = "sampling", "Sampling parameters"
+
+    experiment = models.ForeignKey(Experiment, models.CASCADE, related_name="factors")
+    name = models.CharField(max_length=100)
+    kind = models.CharField(max_length=10, choices=Kind)
+    position = models.PositiveSmallIntegerField()
+
+    class Meta:
+        ordering = ("position",)
+        constraints = (
+            models.UniqueConstraint(fields=["experiment", "name"], name="factor_name_once"),
+            models.UniqueConstraint(fields=["experiment", "position"], name="factor_position_once"),
+        )
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Level(models.Model):
+    """One value of a factor. What ``value`` may hold depends on the factor's kind: see ``engine.levels``."""
+
+    factor = models.ForeignKey(Factor, models.CASCADE, related_name="levels")
+    name = models.CharField(max_length=100)
+    value = models.JSONField(default=dict)
+    position = models.PositiveSmallIntegerField()
+
+    class Meta:
+        ordering = ("position",)
+        constraints = (
+            models.UniqueConstraint(fields=["factor", "name"], name="level_name_once"),
+            models.UniqueConstraint(fields=["factor", "position"], name="level_position_once"),
+        )
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Policy(models.Model):
+    """A tuple of levels, one per factor; ``index`` is its row in every K×K matrix."""
+
+    experiment = models.ForeignKey(Experiment, models.CASCADE, related_name="policies")
+    index = models.PositiveSmallIntegerField()
+    levels = models.ManyToManyField(Level, related_name="policies")
+
+    class Meta:
+        ordering = ("index",)
+        verbose_name_plural = "policies"
+        constraints = (models.UniqueConstraint(fields=["experiment", "index"], name="policy_index_once"),)
+
+    def __str__(self) -> str:
+        return self.label
+
+    @property
+    def label(self) -> str:
+        """The short name people see: P1 is the policy of index 0."""
+        return f"P{self.index + 1}"
+
+
+class Task(models.Model):
+    """One query put to the policies. Drawn uniformly with replacement."""
+
+    experiment = models.ForeignKey(Experiment, models.CASCADE, related_name="tasks")
+    position = models.PositiveIntegerField()
+    prompt = models.TextField()
+    reference = models.TextField(
+        blank=True, help_text="The right answer, where there is one; the rule judge needs it."
+    )
+
+    class Meta:
+        ordering = ("position",)
+        constraints = (models.UniqueConstraint(fields=["experiment", "position"], name="task_position_once"),)
+
+    def __str__(self) -> str:
+        return self.prompt[:80]
+
+
+class Response(models.Model):
+    """One text that a policy wrote, or is to write, for a task."""
+
+    class State(models.TextChoices):
+        WAITING = "waiting", "Waiting"
+        GENERATING = "generating", "Generating"
+        DONE = "done", "Done"
+        FAILED = "failed", "Failed"
+
+    policy = models.ForeignKey(Policy, models.PROTECT, related_name="responses")
+    task = models.ForeignKey(Task, models.PROTECT, related_name="responses")
+    seed = models.PositiveBigIntegerField()
+    state = models.CharField(max_length=10, choices=State, default=State.WAITING)
+    claim = models.UUIDField(null=True, blank=True, help_text="The batch that is writing it.")
+    claimed_by = models.CharField(max_length=200, blank=True)
+    claimed_at = models.DateTimeField(null=True, blank=True)
+    attempts = models.PositiveSmallIntegerField(default=0)
+    failure_reason = models.TextField(blank=True)
+
+    text = models.TextField(blank=True)
+    model = models.CharField(max_length=200, blank=True)
+    prompt_tokens = models.PositiveIntegerField(null=True, blank=True)
+    completion_tokens = models.PositiveIntegerField(null=True, blank=True)
+    finish_reason = models.CharField(max_length=20, blank=True)
+    guardrail = models.CharField(
+        max_length=20,
+        blank=True,
+        help_text="Which guardrail acted: input (the model was not asked) or output.",
+    )
+    latency_seconds = models.FloatField(null=True, blank=True)
+    created_at = models.DateTimeField(default=timezone.now)
+    done_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        indexes = (
+            # The queue itself: small whatever the number of finished rows.
+            models.Index(fields=["created_at", "id"], name="response_waiting", condition=Q(state="waiting")),
+            models.Index(fields=["claimed_at"], name="response_generating", condition=Q(state="generating")),
+        )
+        constraints = (
+            models.CheckConstraint(
+                name="response_state", condition=Q(state__in=["waiting", "generating", "done", "failed"])
+            ),
+        )
+
+    def __str__(self) -> str:
+        return f"Response {self.pk} ({self.state})"
+
+
+class Comparison(models.Model):
+    """One pair of responses to one task, by policies i < j."""
+
+    class State(models.TextChoices):
+        PLANNED = "planned", "Planned"
+        READY = "ready", "Ready"
+        LEASED = "leased", "Leased"
+        JUDGED = "judged", "Judged"
+        DISCARDED = "discarded", "Discarded"
+
+    # In flight: chosen by the sampler, outcome still to come.
+    PENDING = (State.PLANNED, State.READY, State.LEASED)
+
+    experiment = models.ForeignKey(Experiment, models.CASCADE, related_name="comparisons")
+    policy_i = models.ForeignKey(Policy, models.PROTECT, related_name="+")
+    policy_j = models.ForeignKey(Policy, models.PROTECT, related_name="+")
+    task = models.ForeignKey(Task, models.PROTECT, related_name="+")
+    response_i = models.ForeignKey(Response, models.PROTECT, related_name="comparisons_as_i")
+    response_j = models.ForeignKey(Response, models.PROTECT, related_name="comparisons_as_j")
+    i_on_left = models.BooleanField(help_text="The fair coin that put policy i's response on the left.")
+    plan = models.JSONField(
+        default=dict, help_text="What chose this pair: sampler, seed, δ, counts at the time."
+    )
+
+    state = models.CharField(max_length=10, choices=State, default=State.PLANNED)
+    skips = models.PositiveSmallIntegerField(default=0)
+    discard_reason = models.TextField(blank=True)
+    created_at = models.DateTimeField(default=timezone.now)
+    ready_at = models.DateTimeField(null=True, blank=True)
+    judged_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        indexes = (
+            models.Index(
+                fields=["experiment", "state", "id"],
+                name="comparison_pending",
+                condition=Q(state__in=["planned", "ready", "leased"]),
+            ),
+        )
+        constraints = (
+            models.CheckConstraint(
+                name="comparison_state",
+                condition=Q(state__in=["planned", "ready", "leased", "judged", "discarded"]),
+            ),
+            models.CheckConstraint(name="comparison_two_policies", condition=~Q(policy_i=F("policy_j"))),
+        )
+
+    def __str__(self) -> str:
+        return f"Comparison {self.pk} ({self.state})"
+
+    @property
+    def left(self) -> Response:
+        return self.response_i if self.i_on_left else self.response_j
+
+    @property
+    def right(self) -> Response:
+        return self.response_j if self.i_on_left else self.response_i
+
+
+class Lease(models.Model):
+    """A comparison shown to one annotator, for a while. ``token`` names it in the annotator's page.
+
+    Rows are kept after they end: they say who saw what and when, and make a late click recognisable.
+    """
+
+    class State(models.TextChoices):
+        ACTIVE = "active", "Active"
+        JUDGED = "judged", "Judged"
+        SKIPPED = "skipped", "Skipped"
+        EXPIRED = "expired", "Expired"
+
+    comparison = models.ForeignKey(Comparison, models.CASCADE, related_name="leases")
+    annotator = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="leases")
+    token = models.UUIDField(default=uuid.uuid4, unique=True)
+    state = models.CharField(max_length=10, choices=State, default=State.ACTIVE)
+    granted_at = models.DateTimeField(default=timezone.now)
+    expires_at = models.DateTimeField()
+
+    class Meta:
+        constraints = (
+            models.UniqueConstraint(
+                fields=["comparison"], name="lease_held_by_one", condition=Q(state="active")
+            ),
+        )
+        indexes = (
+            models.Index(fields=["expires_at"], name="lease_active_expiry", condition=Q(state="active")),
+        )
+
+    def __str__(self) -> str:
+        return f"Lease of comparison {self.comparison_id} ({self.state})"
+
+
+class Judgment(models.Model):
+    """One outcome D(i, j). Append-only; ``token`` makes a repeated request the same judgment."""
+
+    class Choice(models.TextChoices):
+        LEFT = "left", "Left"
+        RIGHT = "right", "Right"
+
+    comparison = models.ForeignKey(Comparison, models.PROTECT, related_name="judgments")
+    judge = models.CharField(max_length=10, choices=Experiment.Judge)
+    annotator = models.ForeignKey(
+        settings.AUTH_USER_MODEL, models.PROTECT, null=True, blank=True, related_name="judgments"
+    )
+    token = models.UUIDField(default=uuid.uuid4, unique=True)
+    choice = models.CharField(max_length=10, choices=Choice)
+    outcome = models.FloatField(
+        help_text="D: 1 where policy i's response was preferred, 0 where policy j's was."
+    )
+    reason = models.CharField(max_length=200, blank=True, help_text="Why, where the judge can say.")
+    shown_at = models.DateTimeField(null=True, blank=True)
+    created_at = models.DateTimeField(default=timezone.now)
+
+    class Meta:
+        indexes = (models.Index(fields=["created_at"], name="judgment_created"),)
+        constraints = (
+            models.CheckConstraint(
+                name="judgment_outcome_in_unit_interval", condition=Q(outcome__gte=0, outcome__lte=1)
+            ),
+        )
+
+    def __str__(self) -> str:
+        return f"Judgment {self.pk}: {self.choice}"
+
+
+class JudgmentVoid(models.Model):
+    """The event that takes one judgment back."""
+
+    judgment = models.OneToOneField(Judgment, models.PROTECT, related_name="void")
+    by = models.ForeignKey(settings.AUTH_USER_MODEL, models.PROTECT, related_name="+")
+    reason = models.CharField(max_length=200)
+    created_at = models.DateTimeField(default=timezone.now)
+
+    def __str__(self) -> str:
+        return f"Void of judgment {self.judgment_id}"
+
+
+class PairCount(models.Model):
+    """W_ij and N_ij of one pair i < j over the judgments that stand."""
+
+    experiment = models.ForeignKey(Experiment, models.CASCADE, related_name="pair_counts")
+    policy_i = models.ForeignKey(Policy, models.PROTECT, related_name="+")
+    policy_j = models.ForeignKey(Policy, models.PROTECT, related_name="+")
+    wins_i = models.FloatField(default=0.0)
+    comparisons = models.PositiveIntegerField(default=0)
+
+    class Meta:
+        constraints = (
+            models.UniqueConstraint(fields=["experiment", "policy_i", "policy_j"], name="pair_count_once"),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.wins_i}/{self.comparisons}"
+
+
+class Snapshot(models.Model):
+    """What the engine knew after some number of comparisons: the evidence race, one row per point."""
+
+    experiment = models.ForeignKey(Experiment, models.CASCADE, related_name="snapshots")
+    comparisons = models.PositiveIntegerField()
+    evidence = models.JSONField(help_text="log E_k per policy, natural logarithm, at this point.")
+    peak_evidence = models.JSONField(help_text="The largest log E_k so far, per policy.")
+    threshold = models.FloatField(help_text="log 1/δ.")
+    best = models.ForeignKey(Policy, models.CASCADE, null=True, blank=True, related_name="+")
+    runner_up = models.ForeignKey(Policy, models.CASCADE, null=True, blank=True, related_name="+")
+    confidence = models.FloatField()
+    expected_left = models.FloatField(null=True, blank=True)
+    reason = models.CharField(max_length=20, blank=True)
+    created_at = models.DateTimeField(default=timezone.now)
+
+    def __str__(self) -> str:
+        return f"{self.experiment} after {self.comparisons}"
+
+
+class WorkerPulse(models.Model):
+    """When a worker of a queue was last seen at work."""
+
+    queue = models.CharField(max_length=50)
+    worker = models.CharField(max_length=200)
+    seen_at = models.DateTimeField(default=timezone.now)
+
+    class Meta:
+        constraints = (models.UniqueConstraint(fields=["queue", "worker"], name="pulse_once"),)
+
+    def __str__(self) -> str:
+        return f"{self.worker} on {self.queue}"

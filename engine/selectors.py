@@ -1,0 +1,297 @@
+"""The read side: counts, designs, progress, health. Nothing here writes."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+import numpy as np
+import numpy.typing as npt
+from django.conf import settings
+from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
+from django.db.models import Count, Q, QuerySet, Sum
+from django.utils import timezone
+
+from engine.core import Design, Unstructured
+from engine.models import (
+    Comparison,
+    Experiment,
+    Judgment,
+    Lease,
+    Membership,
+    PairCount,
+    Response,
+    Snapshot,
+    WorkerPulse,
+)
+
+Pair = tuple[int, int]
+
+# ---------------------------------------------------------------- counts and designs
+
+
+def standing_judgments(experiment_id: int) -> QuerySet[Judgment]:
+    """The judgments that the estimates rest on: those that were not taken back."""
+    return Judgment.objects.filter(comparison__experiment_id=experiment_id, void__isnull=True)
+
+
+def comparison_count(experiment_id: int) -> int:
+    """Judged comparisons that stand."""
+    total = PairCount.objects.filter(experiment_id=experiment_id).aggregate(total=Sum("comparisons"))["total"]
+    return int(total or 0)
+
+
+def pair_counts(experiment: Experiment) -> dict[Pair, tuple[float, int]]:
+    """``{(i, j): (wins of i, comparisons)}`` for the pairs i < j, by policy index."""
+    rows = PairCount.objects.filter(experiment=experiment).values_list(
+        "policy_i__index", "policy_j__index", "wins_i", "comparisons"
+    )
+    return {(i, j): (wins, n) for i, j, wins, n in rows}
+
+
+def counts_from_judgments(experiment: Experiment) -> dict[Pair, tuple[float, int]]:
+    """The same as :func:`pair_counts`, counted afresh from the judgments; pairs without any are left out."""
+    rows = (
+        standing_judgments(experiment.pk)
+        .values_list("comparison__policy_i__index", "comparison__policy_j__index")
+        .annotate(wins=Sum("outcome"), n=Count("pk"))
+    )
+    return {(i, j): (wins, n) for i, j, wins, n in rows}
+
+
+def wins_matrix(experiment: Experiment) -> npt.NDArray[np.float64]:
+    """K×K: entry (i, j) is the sum of outcomes of i against j."""
+    n_policies = experiment.policies.count()
+    wins = np.zeros((n_policies, n_policies))
+    for (i, j), (wins_i, n) in pair_counts(experiment).items():
+        wins[i, j] = wins_i
+        wins[j, i] = n - wins_i
+    return wins
+
+
+def in_flight_matrix(experiment: Experiment) -> npt.NDArray[np.int64]:
+    """K×K, symmetric: comparisons of each pair whose outcome is still to come."""
+    n_policies = experiment.policies.count()
+    in_flight = np.zeros((n_policies, n_policies), dtype=np.int64)
+    pending = (
+        Comparison.objects.filter(experiment=experiment, state__in=Comparison.PENDING)
+        .values_list("policy_i__index", "policy_j__index")
+        .annotate(n=Count("pk"))
+    )
+    for i, j, n in pending:
+        in_flight[i, j] = in_flight[j, i] = n
+    return in_flight
+
+
+def design_seed(experiment: Experiment) -> list[int]:
+    """The seed of the next picks: a function of the experiment and of how many it has planned."""
+    return [experiment.seed, experiment.planned_count]
+
+
+def design(experiment: Experiment) -> Design:
+    """The experiment's design as its counts stand now."""
+    latest = latest_snapshot(experiment)
+    wins = wins_matrix(experiment)
+    return Design.from_counts(
+        Unstructured(len(wins)),
+        wins,
+        in_flight=in_flight_matrix(experiment),
+        peak_evidence=None if latest is None else np.array(latest.peak_evidence),
+        delta=experiment.delta,
+        epsilon=experiment.epsilon,
+        sampler=experiment.sampler,
+        stopping=experiment.stopping,
+        seed=design_seed(experiment),
+        budget=experiment.budget,
+    )
+
+
+def replayed_design(experiment: Experiment) -> Design:
+    """The experiment's design told every standing judgment in order, from nothing."""
+    replay = Design(
+        space=Unstructured(experiment.policies.count()),
+        delta=experiment.delta,
+        epsilon=experiment.epsilon,
+        sampler=experiment.sampler,
+        stopping=experiment.stopping,
+        seed=design_seed(experiment),
+        budget=experiment.budget,
+    )
+    rows = standing_judgments(experiment.pk).order_by("pk")
+    for i, j, outcome in rows.values_list(
+        "comparison__policy_i__index", "comparison__policy_j__index", "outcome"
+    ).iterator():
+        replay.tell(i, j, outcome)
+    return replay
+
+
+def latest_snapshot(experiment: Experiment) -> Snapshot | None:
+    return experiment.snapshots.order_by("-pk").first()
+
+
+# ---------------------------------------------------------------- buffer
+
+_RATE_WINDOW = timedelta(seconds=60)
+_SAFETY = 2.0
+
+
+def click_rate(experiment: Experiment, now: datetime | None = None) -> float:
+    """Judgments per second over the last minute."""
+    since = (now or timezone.now()) - _RATE_WINDOW
+    recent = Judgment.objects.filter(comparison__experiment=experiment, created_at__gte=since).count()
+    return recent / _RATE_WINDOW.total_seconds()
+
+
+def generation_seconds(experiment: Experiment) -> float | None:
+    """Mean time from planning a comparison to its being ready, over the last fifty."""
+    recent = Comparison.objects.filter(experiment=experiment, ready_at__isnull=False).order_by("-pk")
+    spans = [ready - created for ready, created in recent.values_list("ready_at", "created_at")[:50]]
+    if not spans:
+        return None
+    return sum(spans, timedelta()).total_seconds() / len(spans)
+
+
+def buffer_target(experiment: Experiment) -> int:
+    """How many planned and ready comparisons to keep ahead.
+
+    Little's law: what is asked for while one comparison is being generated, with a safety factor; and at
+    least one for every annotator who is looking at a pair now. A small buffer is worth having, since pairs
+    chosen ahead are chosen knowing less.
+    """
+    demand = click_rate(experiment) * (generation_seconds(experiment) or 0.0) * _SAFETY
+    looking = Lease.objects.filter(comparison__experiment=experiment, state=Lease.State.ACTIVE).count()
+    return min(settings.BUFFER_MAX, settings.BUFFER_MIN + max(looking, math.ceil(demand)))
+
+
+# ---------------------------------------------------------------- people
+
+
+def annotator_count(experiment_id: int) -> int:
+    return Membership.objects.filter(
+        experiment_id=experiment_id, role=Membership.Role.ANNOTATOR, user__is_active=True
+    ).count()
+
+
+def experiments_to_label(user: AbstractBaseUser | AnonymousUser) -> QuerySet[Experiment]:
+    """Experiments in which this user is an annotator and that have left the drawing board."""
+    return (
+        Experiment.objects.filter(
+            judge=Experiment.Judge.HUMAN,
+            memberships__user=user,
+            memberships__role=Membership.Role.ANNOTATOR,
+        )
+        .exclude(state=Experiment.State.DRAFT)
+        .annotate(mine=Count("comparisons__judgments", filter=Q(comparisons__judgments__annotator=user)))
+    )
+
+
+def experiments_to_watch(user: AbstractBaseUser | AnonymousUser) -> QuerySet[Experiment]:
+    """Experiments whose dashboard this user may see."""
+    if getattr(user, "is_superuser", False):
+        return Experiment.objects.all()
+    roles = [Membership.Role.VIEWER, Membership.Role.EDITOR, Membership.Role.OWNER]
+    return Experiment.objects.filter(memberships__user=user, memberships__role__in=roles).distinct()
+
+
+def experiments_to_run(user: AbstractBaseUser | AnonymousUser) -> QuerySet[Experiment]:
+    """Experiments that this user may start, pause and stop."""
+    if getattr(user, "is_superuser", False):
+        return Experiment.objects.all()
+    roles = [Membership.Role.EDITOR, Membership.Role.OWNER]
+    return Experiment.objects.filter(memberships__user=user, memberships__role__in=roles).distinct()
+
+
+def judged_today(experiment_id: int, user: AbstractBaseUser | AnonymousUser) -> int:
+    midnight = timezone.localtime().replace(hour=0, minute=0, second=0, microsecond=0)
+    return standing_judgments(experiment_id).filter(annotator=user, created_at__gte=midnight).count()
+
+
+# ---------------------------------------------------------------- queue health
+
+
+@dataclass(frozen=True)
+class QueueHealth:
+    """What the workers are doing about one experiment."""
+
+    comparisons: dict[str, int]
+    responses: dict[str, int]
+    oldest_waiting_seconds: float
+    generation_seconds: float | None
+    tokens: int
+    control_seen_seconds: float | None
+    generation_seen_seconds: float | None
+    last_failure: str
+
+    @property
+    def control_alive(self) -> bool:
+        return _recently(self.control_seen_seconds)
+
+    @property
+    def generation_alive(self) -> bool:
+        return _recently(self.generation_seen_seconds)
+
+    @property
+    def healthy(self) -> bool:
+        return self.control_alive and self.generation_alive and self.oldest_waiting_seconds < 60
+
+
+def _recently(seconds: float | None) -> bool:
+    # A worker busy with a batch is silent for as long as a claim may be.
+    return seconds is not None and seconds < settings.CLAIM_SECONDS + 3 * settings.SWEEP_SECONDS
+
+
+def queue_health(experiment: Experiment) -> QueueHealth:
+    now = timezone.now()
+    responses = Response.objects.filter(policy__experiment=experiment)
+    waiting = responses.filter(state=Response.State.WAITING)
+    oldest = waiting.order_by("created_at").values_list("created_at", flat=True).first()
+    failure = responses.filter(state=Response.State.FAILED, attempts__gt=0).order_by("-pk").first()
+    return QueueHealth(
+        comparisons=_tally(Comparison.objects.filter(experiment=experiment)),
+        responses=_tally(responses),
+        oldest_waiting_seconds=0.0 if oldest is None else (now - oldest).total_seconds(),
+        generation_seconds=generation_seconds(experiment),
+        tokens=responses.aggregate(total=Sum("completion_tokens"))["total"] or 0,
+        control_seen_seconds=_seen(WorkerPulse.objects.filter(queue="control"), now),
+        generation_seen_seconds=_seen(WorkerPulse.objects.filter(queue="generation"), now),
+        last_failure="" if failure is None else failure.failure_reason,
+    )
+
+
+def _tally(rows: QuerySet[Comparison] | QuerySet[Response]) -> dict[str, int]:
+    return Counter(dict(rows.values_list("state").annotate(n=Count("pk")).order_by()))
+
+
+def _seen(pulses: QuerySet[WorkerPulse], now: datetime) -> float | None:
+    latest = pulses.order_by("-seen_at").values_list("seen_at", flat=True).first()
+    return None if latest is None else (now - latest).total_seconds()
+
+
+# ---------------------------------------------------------------- dashboard
+
+
+def race(experiment: Experiment, most: int = 200) -> list[Snapshot]:
+    """The evidence race: at most ``most`` snapshots, evenly spread, the first and the last among them."""
+    ids = list(experiment.snapshots.order_by("pk").values_list("pk", flat=True))
+    if len(ids) > most:
+        picked = np.linspace(0, len(ids) - 1, most).round().astype(int)
+        ids = [ids[i] for i in picked]
+    return list(experiment.snapshots.filter(pk__in=ids).order_by("pk"))
+
+
+def judged_rows(experiment: Experiment) -> QuerySet[Judgment]:
+    """The rows of the export: every standing judgment with all that it hangs on, in order."""
+    return (
+        standing_judgments(experiment.pk)
+        .select_related(
+            "annotator",
+            "comparison__task",
+            "comparison__policy_i",
+            "comparison__policy_j",
+            "comparison__response_i",
+            "comparison__response_j",
+        )
+        .order_by("pk")
+    )

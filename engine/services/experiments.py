@@ -1,0 +1,173 @@
+"""Making experiments and moving them through their states."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from django.core.exceptions import ValidationError
+from django.db import transaction
+from django.utils import timezone
+
+from engine.errors import SpecError, WrongStateError
+from engine.levels import parse_level
+from engine.models import Comparison, Experiment, Factor, Level, PairCount, Policy, Response, Task
+
+
+@dataclass(frozen=True)
+class FactorSpec:
+    """A factor and its named levels, in order."""
+
+    name: str
+    kind: str
+    levels: Mapping[str, Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
+class TaskSpec:
+    """A query, and its reference answer where there is one."""
+
+    prompt: str
+    reference: str = ""
+
+
+@dataclass(frozen=True)
+class ExperimentSpec:
+    """Everything an experiment is made of. The policies are the product of the factors' levels."""
+
+    name: str
+    factors: Sequence[FactorSpec]
+    tasks: Sequence[TaskSpec]
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+
+@transaction.atomic
+def create_experiment(*, spec: ExperimentSpec) -> Experiment:
+    """Store a draft experiment with its factors, levels, policies and tasks.
+
+    Raises
+    ------
+    SpecError
+        Says which part is unusable and what it should be.
+    """
+    if not spec.factors or any(not factor.levels for factor in spec.factors):
+        raise SpecError("Give at least one factor, and at least one level for each factor.")
+    if not spec.tasks:
+        raise SpecError("Give at least one task.")
+    if (n_policies := _product_size(spec.factors)) < 2:
+        raise SpecError("There is only one policy. Give some factor a second level.")
+    judge = spec.settings.get("judge", Experiment.Judge.HUMAN)
+    if judge == Experiment.Judge.RULE and (bare := [t.prompt for t in spec.tasks if not t.reference.strip()]):
+        raise SpecError(f"The rule judge needs a reference answer for every task; {bare[0]!r} has none.")
+
+    experiment = Experiment(name=spec.name, **spec.settings)
+    try:
+        experiment.full_clean()
+    except ValidationError as error:
+        raise SpecError(
+            "; ".join(f"{key}: {' '.join(texts)}" for key, texts in error.message_dict.items())
+        ) from error
+    experiment.save()
+
+    level_rows: list[list[Level]] = []
+    for position, factor_spec in enumerate(spec.factors):
+        factor = Factor.objects.create(
+            experiment=experiment, name=factor_spec.name, kind=factor_spec.kind, position=position
+        )
+        level_rows.append(_create_levels(factor, factor_spec))
+
+    policies = Policy.objects.bulk_create(Policy(experiment=experiment, index=i) for i in range(n_policies))
+    through = Policy.levels.through
+    through.objects.bulk_create(
+        through(policy_id=policy.pk, level_id=level.pk)
+        for policy, combination in zip(policies, itertools.product(*level_rows), strict=True)
+        for level in combination
+    )
+    # One row per pair from the start: a click then only ever updates, and never races to insert.
+    PairCount.objects.bulk_create(
+        PairCount(experiment=experiment, policy_i=policy_i, policy_j=policy_j)
+        for policy_i, policy_j in itertools.combinations(policies, 2)
+    )
+    Task.objects.bulk_create(
+        Task(experiment=experiment, position=i, prompt=task.prompt, reference=task.reference)
+        for i, task in enumerate(spec.tasks)
+    )
+    return experiment
+
+
+def _product_size(factors: Sequence[FactorSpec]) -> int:
+    size = 1
+    for factor in factors:
+        size *= len(factor.levels)
+    return size
+
+
+def _create_levels(factor: Factor, spec: FactorSpec) -> list[Level]:
+    for name, value in spec.levels.items():
+        try:
+            parse_level(spec.kind, value)
+        except ValueError as error:
+            raise SpecError(f"Factor {spec.name!r}, level {name!r}: {error}") from error
+    return Level.objects.bulk_create(
+        Level(factor=factor, name=name, value=dict(value), position=i)
+        for i, (name, value) in enumerate(spec.levels.items())
+    )
+
+
+@transaction.atomic
+def start(*, experiment_id: int) -> Experiment:
+    """Draft or paused → running."""
+    experiment = _locked(experiment_id)
+    if experiment.state not in {Experiment.State.DRAFT, Experiment.State.PAUSED}:
+        raise WrongStateError(
+            f"Only a draft or paused experiment can be started; this one is {experiment.state}."
+        )
+    experiment.state = Experiment.State.RUNNING
+    experiment.started_at = experiment.started_at or timezone.now()
+    experiment.save(update_fields=["state", "started_at"])
+    return experiment
+
+
+@transaction.atomic
+def pause(*, experiment_id: int) -> Experiment:
+    """Running → paused: nothing more is planned or shown; what is shown already may still be judged."""
+    experiment = _locked(experiment_id)
+    if experiment.state != Experiment.State.RUNNING:
+        raise WrongStateError(f"Only a running experiment can be paused; this one is {experiment.state}.")
+    experiment.state = Experiment.State.PAUSED
+    experiment.save(update_fields=["state"])
+    return experiment
+
+
+@transaction.atomic
+def stop(*, experiment_id: int) -> Experiment:
+    """End the experiment by hand, without a certified winner."""
+    experiment = _locked(experiment_id)
+    if experiment.state not in {Experiment.State.RUNNING, Experiment.State.PAUSED}:
+        raise WrongStateError(
+            f"Only a running or paused experiment can be stopped; this one is {experiment.state}."
+        )
+    conclude(experiment=experiment, conclusion=Experiment.Conclusion.STOPPED, winner=None)
+    return experiment
+
+
+def conclude(*, experiment: Experiment, conclusion: str, winner: Policy | None) -> None:
+    """Close a locked experiment: nothing waits any longer, what annotators are looking at may be finished."""
+    experiment.state = Experiment.State.CONCLUDED
+    experiment.conclusion = conclusion
+    experiment.winner = winner
+    experiment.concluded_at = timezone.now()
+    experiment.save(update_fields=["state", "conclusion", "winner", "concluded_at"])
+    reason = "The experiment concluded before it was needed."
+    Comparison.objects.filter(
+        experiment=experiment, state__in=[Comparison.State.PLANNED, Comparison.State.READY]
+    ).update(state=Comparison.State.DISCARDED, discard_reason=reason)
+    Response.objects.filter(task__experiment=experiment, state=Response.State.WAITING).update(
+        state=Response.State.FAILED, failure_reason=reason
+    )
+
+
+def _locked(experiment_id: int) -> Experiment:
+    return Experiment.objects.select_for_update(no_key=True).get(pk=experiment_id)

@@ -1,0 +1,179 @@
+"""Handing waiting responses to workers and taking the texts back."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+
+from django.conf import settings
+from django.db import transaction
+from django.db.models import F, Q
+from django.utils import timezone
+
+from engine.models import Comparison, Response
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A batch that one worker is writing. Its token guards every later change of these rows."""
+
+    token: uuid.UUID
+    responses: Sequence[Response]
+
+
+@dataclass(frozen=True)
+class Written:
+    """A finished text for one response."""
+
+    response_id: int
+    text: str
+    model: str
+    prompt_tokens: int
+    completion_tokens: int
+    finish_reason: str
+    latency_seconds: float
+    guardrail: str = ""
+
+
+@dataclass(frozen=True)
+class Failed:
+    """A response that could not be written this time."""
+
+    response_id: int
+    reason: str
+    retryable: bool
+
+
+@transaction.atomic
+def claim_responses(*, worker: str, limit: int) -> Claim:
+    """Take up to ``limit`` waiting responses, oldest first; no other worker gets the same ones."""
+    token = uuid.uuid4()
+    ids = list(
+        Response.objects.filter(state=Response.State.WAITING)
+        .order_by("created_at", "id")
+        .select_for_update(skip_locked=True)
+        .values_list("pk", flat=True)[:limit]
+    )
+    Response.objects.filter(pk__in=ids).update(
+        state=Response.State.GENERATING,
+        claim=token,
+        claimed_by=worker,
+        claimed_at=timezone.now(),
+        attempts=F("attempts") + 1,
+    )
+    claimed = (
+        Response.objects.filter(pk__in=ids)
+        .select_related("task", "policy")
+        .prefetch_related("policy__levels__factor")
+    )
+    return Claim(token=token, responses=list(claimed.order_by("created_at", "id")))
+
+
+@transaction.atomic
+def store_outcomes(*, claim: uuid.UUID, outcomes: Iterable[Written | Failed]) -> set[int]:
+    """Store what a batch has finished so far, and renew the claim on the rest.
+
+    An outcome whose claim was lost meanwhile (it expired and somebody else took the response) is dropped.
+
+    Returns
+    -------
+    set of int
+        The experiments in which a comparison became ready or was discarded.
+    """
+    by_id = {outcome.response_id: outcome for outcome in outcomes}
+    comparisons = _lock_comparisons(by_id)
+    now = timezone.now()
+    for response in Response.objects.filter(
+        pk__in=by_id, claim=claim, state=Response.State.GENERATING
+    ).select_for_update():
+        _apply(response, by_id[response.pk])
+    Response.objects.filter(claim=claim, state=Response.State.GENERATING).update(claimed_at=now)
+    return _settle(comparisons)
+
+
+def _apply(response: Response, outcome: Written | Failed) -> None:
+    response.claim = None
+    if isinstance(outcome, Written):
+        response.state = Response.State.DONE
+        response.text = outcome.text
+        response.model = outcome.model
+        response.prompt_tokens = outcome.prompt_tokens
+        response.completion_tokens = outcome.completion_tokens
+        response.finish_reason = outcome.finish_reason
+        response.latency_seconds = outcome.latency_seconds
+        response.guardrail = outcome.guardrail
+        response.done_at = timezone.now()
+    elif outcome.retryable and response.attempts < settings.GENERATION_ATTEMPTS:
+        response.state = Response.State.WAITING
+        response.failure_reason = outcome.reason
+    else:
+        response.state = Response.State.FAILED
+        response.failure_reason = outcome.reason
+    response.save()
+
+
+@transaction.atomic
+def release_claim(*, claim: uuid.UUID, reason: str) -> set[int]:
+    """Give back what a batch did not finish; a response that has used up its attempts fails."""
+    unfinished = Response.objects.filter(claim=claim, state=Response.State.GENERATING)
+    return _give_back(list(unfinished.values_list("pk", flat=True)), reason)
+
+
+@transaction.atomic
+def expire_claims() -> set[int]:
+    """Give back what workers that died were writing."""
+    silent_since = timezone.now() - timedelta(seconds=settings.CLAIM_SECONDS)
+    expired = Response.objects.filter(state=Response.State.GENERATING, claimed_at__lt=silent_since)
+    return _give_back(
+        list(expired.values_list("pk", flat=True)), "The worker that was writing it disappeared."
+    )
+
+
+def _give_back(response_ids: Sequence[int], reason: str) -> set[int]:
+    if not response_ids:
+        return set()
+    comparisons = _lock_comparisons(response_ids)
+    rows = Response.objects.filter(pk__in=response_ids, state=Response.State.GENERATING)
+    rows.filter(attempts__gte=settings.GENERATION_ATTEMPTS).update(
+        state=Response.State.FAILED, claim=None, failure_reason=reason
+    )
+    rows.update(state=Response.State.WAITING, claim=None, failure_reason=reason)
+    return _settle(comparisons)
+
+
+def _lock_comparisons(response_ids: Iterable[int]) -> list[Comparison]:
+    """Lock first, look second: of two workers that finish a pair's two halves, the later one must see both."""
+    ids = list(response_ids)
+    return list(
+        Comparison.objects.filter(
+            Q(response_i__in=ids) | Q(response_j__in=ids), state=Comparison.State.PLANNED
+        )
+        .select_for_update(no_key=True, of=("self",))
+        .order_by("pk")
+    )
+
+
+def _settle(comparisons: Sequence[Comparison]) -> set[int]:
+    responses = Response.objects.in_bulk(
+        [pk for c in comparisons for pk in (c.response_i_id, c.response_j_id)]
+    )
+    touched = set()
+    for comparison in comparisons:
+        halves = [responses[comparison.response_i_id], responses[comparison.response_j_id]]
+        failed = next((half for half in halves if half.state == Response.State.FAILED), None)
+        if failed is not None:
+            comparison.state = Comparison.State.DISCARDED
+            comparison.discard_reason = f"A response could not be generated: {failed.failure_reason}"
+            Response.objects.filter(pk__in=[h.pk for h in halves], state=Response.State.WAITING).update(
+                state=Response.State.FAILED, failure_reason="The other response of its comparison failed."
+            )
+        elif all(half.state == Response.State.DONE for half in halves):
+            comparison.state = Comparison.State.READY
+            comparison.ready_at = timezone.now()
+        else:
+            continue
+        comparison.save(update_fields=["state", "discard_reason", "ready_at"])
+        touched.add(comparison.experiment_id)
+    return touched

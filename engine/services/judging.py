@@ -1,0 +1,300 @@
+"""Leases, judgments and their counts. The comparison's row lock guards everything about it."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from django.conf import settings
+from django.contrib.auth.models import User
+from django.db import transaction
+from django.db.models import F
+from django.utils import timezone
+
+from engine import selectors
+from engine.errors import LeaseLostError, UnknownTokenError, WrongStateError
+from engine.models import Comparison, Experiment, Judgment, JudgmentVoid, Lease, PairCount
+from engine.services.snapshots import write_snapshot
+
+# ---------------------------------------------------------------- leases
+
+
+@transaction.atomic
+def lease_next(*, experiment_id: int, annotator: User) -> Lease | None:
+    """The pair this annotator should look at now, reserved for them; ``None`` where none is ready.
+
+    A pair already shown to them and still open is shown again (a reload, or the back button).
+    """
+    held = (
+        Lease.objects.filter(
+            annotator=annotator, comparison__experiment_id=experiment_id, state=Lease.State.ACTIVE
+        )
+        .order_by("pk")
+        .first()
+    )
+    if held is not None and _renew(held):
+        return held
+    comparison = (
+        Comparison.objects.filter(
+            experiment_id=experiment_id,
+            experiment__state=Experiment.State.RUNNING,
+            experiment__judge=Experiment.Judge.HUMAN,
+            state=Comparison.State.READY,
+        )
+        .exclude(leases__in=Lease.objects.filter(annotator=annotator, state=Lease.State.SKIPPED))
+        .order_by("pk")
+        .select_for_update(skip_locked=True, no_key=True, of=("self",))
+        .first()
+    )
+    if comparison is None:
+        return None
+    comparison.state = Comparison.State.LEASED
+    comparison.save(update_fields=["state"])
+    return Lease.objects.create(comparison=comparison, annotator=annotator, expires_at=_lease_end())
+
+
+def _renew(lease: Lease) -> bool:
+    lease.expires_at = _lease_end()
+    return bool(
+        Lease.objects.filter(pk=lease.pk, state=Lease.State.ACTIVE).update(expires_at=lease.expires_at)
+    )
+
+
+def _lease_end() -> datetime:
+    return timezone.now() + timedelta(seconds=settings.LEASE_SECONDS)
+
+
+@transaction.atomic
+def skip(*, token: uuid.UUID, annotator: User) -> int:
+    """Hand a shown pair back for somebody else. Skipping twice is skipping once.
+
+    A pair that enough people skipped, or that nobody is left to see, is discarded and planned anew.
+
+    Returns
+    -------
+    int
+        The experiment's id.
+    """
+    lease, comparison = _locked_lease(token, annotator)
+    if lease.state != Lease.State.ACTIVE:
+        return comparison.experiment_id
+    lease.state = Lease.State.SKIPPED
+    lease.save(update_fields=["state"])
+    comparison.skips += 1
+    limit = min(comparison.experiment.max_skips, selectors.annotator_count(comparison.experiment_id))
+    if comparison.skips >= limit:
+        comparison.state = Comparison.State.DISCARDED
+        comparison.discard_reason = f"Skipped by {comparison.skips} annotator(s)."
+    else:
+        _reopen(comparison)
+    comparison.save(update_fields=["skips", "state", "discard_reason"])
+    return comparison.experiment_id
+
+
+@transaction.atomic
+def expire_leases() -> set[int]:
+    """Hand back the pairs of annotators who went away. Returns the experiments concerned."""
+    expired = Lease.objects.filter(state=Lease.State.ACTIVE, expires_at__lt=timezone.now())
+    comparison_ids = list(expired.values_list("comparison_id", flat=True))
+    touched = set()
+    for comparison in (
+        Comparison.objects.filter(pk__in=comparison_ids).select_for_update(no_key=True).order_by("pk")
+    ):
+        # Looked at again under the lock: the click may have come in the meantime.
+        if not expired.filter(comparison=comparison).update(state=Lease.State.EXPIRED):
+            continue
+        _reopen(comparison)
+        comparison.save(update_fields=["state", "discard_reason"])
+        touched.add(comparison.experiment_id)
+    return touched
+
+
+def _reopen(comparison: Comparison) -> None:
+    if Experiment.objects.filter(pk=comparison.experiment_id, state=Experiment.State.CONCLUDED).exists():
+        comparison.state = Comparison.State.DISCARDED
+        comparison.discard_reason = "The experiment concluded before it was judged."
+    else:
+        comparison.state = Comparison.State.READY
+
+
+def _locked_lease(token: uuid.UUID, annotator: User) -> tuple[Lease, Comparison]:
+    try:
+        comparison_id = Lease.objects.values_list("comparison_id", flat=True).get(
+            token=token, annotator=annotator
+        )
+    except Lease.DoesNotExist as error:
+        raise UnknownTokenError(
+            "This pair was not shown to you. Go back to your experiments and open it again."
+        ) from error
+    comparison = Comparison.objects.select_for_update(no_key=True).get(pk=comparison_id)
+    return Lease.objects.get(token=token), comparison
+
+
+# ---------------------------------------------------------------- judgments
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """A judgment that stands, and whether this very call made it."""
+
+    judgment: Judgment
+    created: bool
+    experiment_id: int
+
+
+@transaction.atomic
+def judge_leased(*, token: uuid.UUID, annotator: User, choice: str) -> Recorded:
+    """Record an annotator's click on the pair shown under ``token``, exactly once.
+
+    A repeated request returns the judgment of the first. A click after the lease ran out still counts as
+    long as nobody else holds or has judged the pair.
+
+    Raises
+    ------
+    LeaseLostError, UnknownTokenError
+    """
+    lease, comparison = _locked_lease(token, annotator)
+    if (earlier := Judgment.objects.filter(token=token).first()) is not None:
+        return Recorded(judgment=earlier, created=False, experiment_id=comparison.experiment_id)
+    held_by_other = comparison.leases.filter(state=Lease.State.ACTIVE).exclude(pk=lease.pk).exists()
+    if held_by_other or comparison.state not in {Comparison.State.READY, Comparison.State.LEASED}:
+        raise LeaseLostError(
+            "You were away for a while and this pair went to somebody else, so it was not counted."
+        )
+    lease.state = Lease.State.JUDGED
+    lease.save(update_fields=["state"])
+    judgment = record_judgment(
+        comparison=comparison,
+        choice=choice,
+        judge=Experiment.Judge.HUMAN,
+        annotator=annotator,
+        token=token,
+        shown_at=lease.granted_at,
+    )
+    return Recorded(judgment=judgment, created=True, experiment_id=comparison.experiment_id)
+
+
+@transaction.atomic
+def judge_ready(*, comparison_id: int, verdict: Callable[[Comparison], tuple[str, str]]) -> Judgment | None:
+    """Let an automatic judge decide a ready comparison; ``None`` where it is not ready any more.
+
+    ``verdict`` returns the choice and the reason for it.
+    """
+    comparison = (
+        Comparison.objects.select_for_update(no_key=True, skip_locked=True, of=("self",))
+        .select_related("response_i", "response_j", "task", "experiment")
+        .filter(pk=comparison_id, state=Comparison.State.READY)
+        .first()
+    )
+    if comparison is None:
+        return None
+    choice, reason = verdict(comparison)
+    return record_judgment(
+        comparison=comparison,
+        choice=choice,
+        judge=comparison.experiment.judge,
+        reason=reason,
+        token=uuid.uuid4(),
+    )
+
+
+def record_judgment(
+    *,
+    comparison: Comparison,
+    choice: str,
+    judge: str,
+    token: uuid.UUID,
+    annotator: User | None = None,
+    reason: str = "",
+    shown_at: datetime | None = None,
+) -> Judgment:
+    """Write the judgment of a locked comparison and count it, in the caller's transaction."""
+    prefers_i = (choice == Judgment.Choice.LEFT) == comparison.i_on_left
+    judgment = Judgment.objects.create(
+        comparison=comparison,
+        judge=judge,
+        annotator=annotator,
+        token=token,
+        choice=choice,
+        outcome=1.0 if prefers_i else 0.0,
+        reason=reason,
+        shown_at=shown_at,
+    )
+    comparison.state = Comparison.State.JUDGED
+    comparison.judged_at = judgment.created_at
+    comparison.save(update_fields=["state", "judged_at"])
+    _count(comparison, outcome=judgment.outcome, comparisons=1)
+    return judgment
+
+
+def _count(comparison: Comparison, *, outcome: float, comparisons: int) -> None:
+    changed = PairCount.objects.filter(
+        experiment_id=comparison.experiment_id,
+        policy_i_id=comparison.policy_i_id,
+        policy_j_id=comparison.policy_j_id,
+    ).update(wins_i=F("wins_i") + outcome, comparisons=F("comparisons") + comparisons)
+    if changed != 1:
+        raise RuntimeError(f"{comparison} has {changed} pair counts instead of one; run rebuild_counts.")
+
+
+@transaction.atomic
+def void_judgment(*, judgment_id: int, by: User, reason: str) -> JudgmentVoid:
+    """Take a judgment back while its experiment runs: the pair is judged anew, the evidence recomputed.
+
+    Raises
+    ------
+    WrongStateError
+        The experiment has concluded, or the judgment is void already.
+    """
+    judgment = Judgment.objects.select_related("comparison").get(pk=judgment_id)
+    experiment = Experiment.objects.select_for_update(no_key=True).get(pk=judgment.comparison.experiment_id)
+    comparison = Comparison.objects.select_for_update(no_key=True).get(pk=judgment.comparison_id)
+    if experiment.state == Experiment.State.CONCLUDED:
+        raise WrongStateError("The experiment has concluded; its judgments are final.")
+    if JudgmentVoid.objects.filter(judgment=judgment).exists():
+        raise WrongStateError("This judgment was taken back already.")
+    void = JudgmentVoid.objects.create(judgment=judgment, by=by, reason=reason)
+    _count(comparison, outcome=-judgment.outcome, comparisons=-1)
+    comparison.state = Comparison.State.READY
+    comparison.judged_at = None
+    comparison.save(update_fields=["state", "judged_at"])
+
+    # The voided outcome may have carried a peak of the evidence, so the peaks are replayed without it.
+    write_snapshot(experiment=experiment, design=selectors.replayed_design(experiment))
+    return void
+
+
+@transaction.atomic
+def rebuild_counts(
+    *, experiment_id: int
+) -> dict[tuple[int, int], tuple[tuple[float, int], tuple[float, int]]]:
+    """Recount every pair from the judgments that stand and mend what differs.
+
+    Returns
+    -------
+    dict
+        ``{(i, j): ((stored wins, stored count), (true wins, true count))}`` for the pairs that differed;
+        empty where the counts were right.
+    """
+    experiment = Experiment.objects.select_for_update(no_key=True).get(pk=experiment_id)
+    # A click writes its judgment and then waits for its pair's row: with all of them held, what is
+    # committed is exactly what both tallies show.
+    rows = {
+        (row.policy_i.index, row.policy_j.index): row
+        for row in PairCount.objects.filter(experiment=experiment)
+        .select_for_update(no_key=True, of=("self",))
+        .select_related("policy_i", "policy_j")
+        .order_by("pk")
+    }
+    true = selectors.counts_from_judgments(experiment)
+    differences = {}
+    for pair, row in rows.items():
+        was, is_ = (row.wins_i, row.comparisons), true.get(pair, (0.0, 0))
+        if was == is_:
+            continue
+        differences[pair] = (was, is_)
+        row.wins_i, row.comparisons = is_
+        row.save(update_fields=["wins_i", "comparisons"])
+    return differences

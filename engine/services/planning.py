@@ -1,0 +1,113 @@
+"""`advance`: the only planner. Reads the counts, decides, concludes or tops up the buffer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from django.db import transaction
+
+from engine import selectors
+from engine.core import Design
+from engine.models import Comparison, Experiment, Policy, Response
+from engine.services.experiments import conclude
+from engine.services.snapshots import write_snapshot
+
+
+@dataclass(frozen=True)
+class Advance:
+    """What one call did."""
+
+    comparisons: int
+    planned: int
+    concluded: bool
+
+
+def advance(*, experiment_id: int) -> Advance | None:
+    """Bring a running experiment up to date with its judgments.
+
+    One at a time per experiment: while another caller holds the row, this one returns ``None`` at once,
+    and the holder looks again after its commit, so that no judgment is left unseen.
+    """
+    while True:
+        done = _advance_once(experiment_id)
+        if done is None or done.concluded or selectors.comparison_count(experiment_id) == done.comparisons:
+            return done
+
+
+@transaction.atomic
+def _advance_once(experiment_id: int) -> Advance | None:
+    experiment = (
+        Experiment.objects.select_for_update(no_key=True, skip_locked=True)
+        .filter(pk=experiment_id, state=Experiment.State.RUNNING)
+        .first()
+    )
+    if experiment is None:
+        return None
+    design = selectors.design(experiment)
+    decision = design.decision
+    policies = list(experiment.policies.all())
+    latest = selectors.latest_snapshot(experiment)
+    if latest is None or latest.comparisons != decision.n_comparisons or decision.stopped:
+        write_snapshot(experiment=experiment, design=design)
+    if decision.stopped:
+        certified = decision.reason == Experiment.Conclusion.CERTIFIED
+        conclude(
+            experiment=experiment,
+            conclusion=str(decision.reason),
+            winner=policies[decision.best] if certified and decision.best is not None else None,
+        )
+        return Advance(comparisons=decision.n_comparisons, planned=0, concluded=True)
+    planned = _top_up(experiment, design, policies)
+    return Advance(comparisons=decision.n_comparisons, planned=planned, concluded=False)
+
+
+def _top_up(experiment: Experiment, design: Design, policies: list[Policy]) -> int:
+    buffered = Comparison.objects.filter(
+        experiment=experiment, state__in=[Comparison.State.PLANNED, Comparison.State.READY]
+    ).count()
+    in_flight = int(design.in_flight.sum()) // 2
+    n_comparisons = int(design.counts.sum()) // 2
+    room = min(selectors.buffer_target(experiment) - buffered, experiment.budget - n_comparisons - in_flight)
+    if room <= 0:
+        return 0
+
+    task_ids = list(experiment.tasks.values_list("pk", flat=True))
+    first = experiment.planned_count
+    comparisons = []
+    for number in range(first, first + room):
+        policy_i, policy_j = (policies[index] for index in sorted(design.ask()))
+        # Everything random about a comparison follows from the experiment's seed and its own number.
+        rng = np.random.default_rng([experiment.seed, number, 1])
+        task_id = task_ids[rng.integers(len(task_ids))]
+        seed_i, seed_j = (int(seed) for seed in rng.integers(2**31, size=2))
+        comparisons.append(
+            Comparison(
+                experiment=experiment,
+                policy_i=policy_i,
+                policy_j=policy_j,
+                task_id=task_id,
+                response_i=Response(policy=policy_i, task_id=task_id, seed=seed_i),
+                response_j=Response(policy=policy_j, task_id=task_id, seed=seed_j),
+                i_on_left=bool(rng.integers(2)),
+                plan={
+                    "number": number,
+                    "sampler": experiment.sampler,
+                    "stopping": experiment.stopping,
+                    "delta": experiment.delta,
+                    "epsilon": experiment.epsilon,
+                    "seed": selectors.design_seed(experiment),
+                    "draw": number - first,
+                    "comparisons": n_comparisons,
+                    "in_flight": in_flight,
+                },
+            )
+        )
+    Response.objects.bulk_create(r for c in comparisons for r in (c.response_i, c.response_j))
+    for comparison in comparisons:
+        comparison.response_i_id = comparison.response_i.pk
+        comparison.response_j_id = comparison.response_j.pk
+    Comparison.objects.bulk_create(comparisons)
+    experiment.planned_count = first + room
+    experiment.save(update_fields=["planned_count"])
+    return room

@@ -1,0 +1,24 @@
+"""Writing down what the engine knows after some number of comparisons."""
+
+from __future__ import annotations
+
+from engine.core import Design
+from engine.models import Experiment, Snapshot
+
+
+def write_snapshot(*, experiment: Experiment, design: Design) -> Snapshot:
+    """Add a point to the evidence race, in the caller's transaction."""
+    decision = design.decision
+    policy_ids = list(experiment.policies.values_list("pk", flat=True))
+    return Snapshot.objects.create(
+        experiment=experiment,
+        comparisons=decision.n_comparisons,
+        evidence=[float(value) for value in design.evidence],
+        peak_evidence=[float(value) for value in design.peak_evidence],
+        threshold=decision.threshold,
+        best_id=None if decision.best is None else policy_ids[decision.best],
+        runner_up_id=None if decision.runner_up is None else policy_ids[decision.runner_up],
+        confidence=decision.confidence,
+        expected_left=decision.expected_left,
+        reason=decision.reason or "",
+    )

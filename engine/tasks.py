@@ -1,0 +1,79 @@
+"""Celery's way in. Messages only wake: each task finds its work in the rows, so one lost or doubled is harmless."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from celery import Task, shared_task
+from django.db import transaction
+from django.utils import timezone
+from kombu.exceptions import OperationalError
+
+from engine.generation import registry
+from engine.generation.worker import write_batch
+from engine.judges.worker import judge_comparisons
+from engine.models import Experiment, WorkerPulse
+from engine.services import generation, judging, planning
+
+logger = logging.getLogger(__name__)
+
+
+def wake(task: Task, *args: Any) -> None:
+    """Send a task's message once the transaction is committed.
+
+    A broker that is away must not turn a stored click into an error: ``sweep`` finds the work later.
+    """
+
+    def send() -> None:
+        try:
+            # Whoever reads it later than this finds nothing that a sweep has not driven already.
+            task.apply_async(args, expires=60)
+        except OperationalError as error:
+            logger.warning("The broker is away (%s); the sweep will drive %s", error, task.name)
+
+    transaction.on_commit(send)
+
+
+@shared_task
+def advance(experiment_id: int) -> None:
+    """Bring one experiment up to date and have what it planned written."""
+    done = planning.advance(experiment_id=experiment_id)
+    if done is not None and done.planned:
+        wake(generate)
+
+
+@shared_task(bind=True)
+def generate(self: Task) -> None:
+    """Write one batch of waiting responses; come back for the next."""
+    worker = self.request.hostname or "local"
+    _pulse("generation", worker)
+    claimed, touched = write_batch(worker=worker, backend=registry.backend())
+    for experiment_id in touched:
+        wake(judge, experiment_id)
+    if claimed:
+        wake(generate)
+
+
+@shared_task
+def judge(experiment_id: int) -> None:
+    """Let the rule judge decide what is ready; plan on from there."""
+    judge_comparisons(experiment_id)
+    wake(advance, experiment_id)
+
+
+@shared_task(bind=True)
+def sweep(self: Task) -> None:
+    """Re-drive whatever got stuck: dead workers' claims, absent annotators' leases, lost messages."""
+    _pulse("control", self.request.hostname or "local")
+    generation.expire_claims()
+    judging.expire_leases()
+    for experiment_id in Experiment.objects.filter(state=Experiment.State.RUNNING).values_list(
+        "pk", flat=True
+    ):
+        wake(judge, experiment_id)
+    wake(generate)
+
+
+def _pulse(queue: str, worker: str) -> None:
+    WorkerPulse.objects.update_or_create(queue=queue, worker=worker, defaults={"seen_at": timezone.now()})

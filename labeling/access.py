@@ -1,0 +1,21 @@
+"""Who may see what: everything that is not one's own does not exist (404)."""
+
+from __future__ import annotations
+
+from django.http import HttpRequest
+from django.shortcuts import get_object_or_404
+
+from engine import selectors
+from engine.models import Experiment
+
+
+def to_label(request: HttpRequest, experiment_id: int) -> Experiment:
+    return get_object_or_404(selectors.experiments_to_label(request.user), pk=experiment_id)
+
+
+def to_watch(request: HttpRequest, experiment_id: int) -> Experiment:
+    return get_object_or_404(selectors.experiments_to_watch(request.user), pk=experiment_id)
+
+
+def to_run(request: HttpRequest, experiment_id: int) -> Experiment:
+    return get_object_or_404(selectors.experiments_to_run(request.user), pk=experiment_id)

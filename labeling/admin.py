@@ -1,0 +1,65 @@
+"""Django's own admin: accounts and memberships can be edited, everything an estimate rests on only read."""
+
+from typing import Any
+
+from django.contrib import admin
+from django.http import HttpRequest
+
+from engine.models import (
+    Comparison,
+    Experiment,
+    Factor,
+    Judgment,
+    JudgmentVoid,
+    Level,
+    Membership,
+    Policy,
+    Response,
+    Task,
+)
+
+
+class ReadOnlyAdmin(admin.ModelAdmin):
+    """Rows that only the services may change."""
+
+    def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+
+@admin.register(Membership)
+class MembershipAdmin(admin.ModelAdmin):
+    list_display = ("experiment", "user", "role")
+    list_filter = ("role", "experiment")
+
+
+@admin.register(Experiment)
+class ExperimentAdmin(ReadOnlyAdmin):
+    list_display = ("name", "state", "conclusion", "judge", "created_at")
+
+
+@admin.register(Comparison)
+class ComparisonAdmin(ReadOnlyAdmin):
+    list_display = ("id", "experiment", "policy_i", "policy_j", "state", "created_at")
+    list_filter = ("experiment", "state")
+
+
+@admin.register(Judgment)
+class JudgmentAdmin(ReadOnlyAdmin):
+    list_display = ("id", "comparison", "judge", "annotator", "choice", "outcome", "created_at")
+    list_filter = ("judge", "annotator")
+
+
+@admin.register(Response)
+class ResponseAdmin(ReadOnlyAdmin):
+    list_display = ("id", "policy", "state", "attempts", "latency_seconds", "created_at")
+    list_filter = ("state",)
+
+
+admin.site.register([Factor, Level, Policy, Task, JudgmentVoid], ReadOnlyAdmin)
+admin.site.site_header = "LLM-PO: accounts and rows"

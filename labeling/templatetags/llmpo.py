@@ -1,0 +1,24 @@
+"""Template filters of LLM-PO."""
+
+from django import template
+from django.utils.safestring import SafeString
+
+from labeling.rendering import render_markdown
+
+register = template.Library()
+
+
+@register.filter
+def markdown(text: str) -> SafeString:
+    """A model's text as safe HTML."""
+    return render_markdown(text)
+
+
+@register.filter
+def percent(value: float | None, digits: int = 0) -> str:
+    """0.953 → "95%"; never rounded up to a certainty that is not there."""
+    if value is None:
+        return "–"
+    scale = 10**digits
+    truncated = int(value * 100 * scale) / scale
+    return f"{truncated:.{digits}f}%"

@@ -1,0 +1,16 @@
+"""Pages of annotators and admins."""
+
+from django.urls import path
+
+from labeling.views import dashboard, export, home, pair
+
+urlpatterns = [
+    path("", home.home, name="home"),
+    path("label/<int:experiment_id>/", pair.pair, name="pair"),
+    path("label/<int:experiment_id>/judge/", pair.judge, name="judge"),
+    path("label/<int:experiment_id>/skip/", pair.skip, name="skip"),
+    path("experiments/<int:experiment_id>/", dashboard.dashboard, name="dashboard"),
+    path("experiments/<int:experiment_id>/live/", dashboard.live, name="dashboard_live"),
+    path("experiments/<int:experiment_id>/state/", dashboard.change_state, name="change_state"),
+    path("experiments/<int:experiment_id>/judgments.csv", export.judgments_csv, name="judgments_csv"),
+]

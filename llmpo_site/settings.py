@@ -1,0 +1,209 @@
+"""All settings, from the environment (or an ``.env`` file beside ``manage.py``).
+
+Every variable is listed with its default in ``.env.example``. A value that cannot be understood stops the
+start with a message that names the variable; nothing falls back silently.
+"""
+
+from pathlib import Path
+
+from csp.constants import NONE, SELF
+from environs import Env, validate
+
+BASE_DIR = Path(__file__).resolve().parent.parent
+
+env = Env(eager=False)
+env.read_env(BASE_DIR / ".env", recurse=False)
+
+DEBUG = env.bool("DEBUG", False)
+SECRET_KEY = env.str(
+    "SECRET_KEY", validate=validate.Length(min=32, error="Use at least 32 random characters.")
+)
+ALLOWED_HOSTS = env.list("ALLOWED_HOSTS", ["localhost", "127.0.0.1", "[::1]"])
+CSRF_TRUSTED_ORIGINS = env.list("CSRF_TRUSTED_ORIGINS", [])
+HTTPS = env.bool("HTTPS", False)
+# Where the database, the broker's folders and the workers' files live in the embedded setup.
+VAR_DIR = env.path("VAR_DIR", BASE_DIR / "var")
+
+# ---------------------------------------------------------------- applications
+
+INSTALLED_APPS = [
+    "django.contrib.admin",
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "whitenoise.runserver_nostatic",
+    "django.contrib.staticfiles",
+    "django.contrib.humanize",
+    "django_htmx",
+    "csp",
+    "axes",
+    "engine",
+    "labeling",
+]
+
+MIDDLEWARE = [
+    "django.middleware.security.SecurityMiddleware",
+    "whitenoise.middleware.WhiteNoiseMiddleware",
+    "csp.middleware.CSPMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.locale.LocaleMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "django_htmx.middleware.HtmxMiddleware",
+    "axes.middleware.AxesMiddleware",
+]
+
+ROOT_URLCONF = "llmpo_site.urls"
+WSGI_APPLICATION = "llmpo_site.wsgi.application"
+
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "DIRS": [BASE_DIR / "templates"],
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+            ],
+        },
+    },
+]
+
+# ---------------------------------------------------------------- database
+
+DATABASES = {
+    "default": env.dj_db_url("DATABASE_URL", f"sqlite:///{VAR_DIR / 'llmpo.sqlite3'}", conn_max_age=60)
+}
+if DATABASES["default"].get("ENGINE") == "django.db.backends.sqlite3":
+    # Writers queue up for the lock at BEGIN; a deferred transaction that reads and then writes would
+    # fail at once with "database is locked" instead.
+    DATABASES["default"]["OPTIONS"] = {
+        "transaction_mode": "IMMEDIATE",
+        "timeout": 30,
+        "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;",
+    }
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+
+# ---------------------------------------------------------------- sign-in
+
+AUTHENTICATION_BACKENDS = [
+    "axes.backends.AxesStandaloneBackend",
+    "django.contrib.auth.backends.ModelBackend",
+]
+AUTH_PASSWORD_VALIDATORS = [
+    {"NAME": "django.contrib.auth.password_validation.UserAttributeSimilarityValidator"},
+    {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator"},
+    {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
+    {"NAME": "django.contrib.auth.password_validation.NumericPasswordValidator"},
+]
+LOGIN_URL = "login"
+LOGIN_REDIRECT_URL = "home"
+LOGOUT_REDIRECT_URL = "login"
+AXES_FAILURE_LIMIT = env.int("LOGIN_FAILURE_LIMIT", 10, validate=validate.Range(min=1))
+AXES_COOLOFF_TIME = 0.25  # hours
+# Name and address together: neither can a stranger lock somebody out, nor does an office share one count.
+AXES_LOCKOUT_PARAMETERS = [["username", "ip_address"]]
+AXES_LOCKOUT_TEMPLATE = "registration/locked_out.html"
+
+# ---------------------------------------------------------------- security
+
+CONTENT_SECURITY_POLICY = {
+    "DIRECTIVES": {
+        "default-src": [NONE],
+        "script-src": [SELF],
+        "style-src": [SELF],
+        "img-src": [SELF],
+        "font-src": [SELF],
+        "connect-src": [SELF],
+        "form-action": [SELF],
+        "base-uri": [NONE],
+        "frame-ancestors": [NONE],
+    }
+}
+SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = HTTPS
+SECURE_SSL_REDIRECT = HTTPS
+SECURE_HSTS_SECONDS = 31_536_000 if HTTPS else 0
+SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if env.bool("BEHIND_TLS_PROXY", False) else None
+SECURE_REFERRER_POLICY = "same-origin"
+X_FRAME_OPTIONS = "DENY"
+
+# ---------------------------------------------------------------- static files, language, logs
+
+STATIC_URL = "static/"
+STATIC_ROOT = VAR_DIR / "static"
+STATICFILES_DIRS = [BASE_DIR / "static"]
+STORAGES = {
+    "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
+    "staticfiles": {
+        "BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"
+        if DEBUG
+        else "whitenoise.storage.CompressedManifestStaticFilesStorage"
+    },
+}
+LANGUAGE_CODE = "en"
+TIME_ZONE = env.str("TIME_ZONE", "UTC")
+USE_TZ = True
+
+LOGGING = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {"line": {"format": "%(asctime)s %(levelname)s %(name)s: %(message)s"}},
+    "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "line"}},
+    "root": {"handlers": ["console"], "level": env.str("LOG_LEVEL", "INFO")},
+}
+
+# ---------------------------------------------------------------- Celery
+
+CELERY_BROKER_URL = env.str("CELERY_BROKER_URL", "filesystem://")
+if CELERY_BROKER_URL == "filesystem://":
+    _broker = VAR_DIR / "broker"
+    CELERY_BROKER_TRANSPORT_OPTIONS = {
+        "data_folder_in": str(_broker / "messages"),
+        "data_folder_out": str(_broker / "messages"),
+        "control_folder": str(_broker / "control"),
+        "polling_interval": 0.1,
+    }
+    for _folder in ("messages", "control"):
+        (_broker / _folder).mkdir(parents=True, exist_ok=True)
+VAR_DIR.mkdir(parents=True, exist_ok=True)
+
+# Rows are the queue and messages only wake: a message may be lost, so none is worth waiting for.
+CELERY_TASK_IGNORE_RESULT = True
+CELERY_TASK_PUBLISH_RETRY = False
+CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
+CELERY_WORKER_PREFETCH_MULTIPLIER = 1
+CELERY_WORKER_HIJACK_ROOT_LOGGER = False
+CELERY_TASK_DEFAULT_QUEUE = "control"
+CELERY_TASK_ROUTES = {"engine.tasks.generate": {"queue": "generation"}}
+CELERY_BEAT_SCHEDULE_FILENAME = str(VAR_DIR / "beat-schedule")
+SWEEP_SECONDS = env.int("SWEEP_SECONDS", 5, validate=validate.Range(min=1))
+CELERY_BEAT_SCHEDULE = {
+    "sweep": {
+        "task": "engine.tasks.sweep",
+        "schedule": SWEEP_SECONDS,
+        # A worker that was away must not find an hour of pings waiting for it.
+        "options": {"expires": 2 * SWEEP_SECONDS},
+    }
+}
+
+# ---------------------------------------------------------------- LLM-PO
+
+GENERATION_BACKEND = env.str("GENERATION_BACKEND", "embedded", validate=validate.OneOf(["embedded"]))
+# Responses claimed at once by a generation worker: one batched call of the backend.
+GENERATION_BATCH = env.int("GENERATION_BATCH", 32, validate=validate.Range(min=1))
+# A claim that shows no progress for this long belonged to a worker that died; its responses wait anew.
+CLAIM_SECONDS = env.int("CLAIM_SECONDS", 30, validate=validate.Range(min=5))
+GENERATION_ATTEMPTS = env.int("GENERATION_ATTEMPTS", 3, validate=validate.Range(min=1))
+# How long a shown pair stays reserved for the annotator who sees it.
+LEASE_SECONDS = env.int("LEASE_SECONDS", 300, validate=validate.Range(min=10))
+# Ready pairs kept ahead of the annotators: never fewer, never more; between them the click rate decides.
+BUFFER_MIN = env.int("BUFFER_MIN", 4, validate=validate.Range(min=1))
+BUFFER_MAX = env.int("BUFFER_MAX", 64, validate=validate.Range(min=1))
+
+env.seal()
