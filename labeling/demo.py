@@ -1,0 +1,81 @@
+"""The two experiments of the demo: one for people, one that the rule judge runs by itself."""
+
+from __future__ import annotations
+
+from engine.generation.tinylm.tasks import sample_tasks
+from engine.models import Experiment
+from engine.services.experiments import ExperimentSpec, FactorSpec, TaskSpec
+
+HUMAN_EXPERIMENT = "Which way of answering do people prefer?"
+RULE_EXPERIMENT = "Counting objects, judged by rule"
+
+_PROMPTS = FactorSpec(
+    name="System prompt",
+    kind="prompt",
+    levels={
+        "Careful tutor": {"text": "You are a careful tutor. Check every step."},
+        "In a hurry": {"text": "You are a hasty clerk. You are in a hurry."},
+    },
+)
+_STRATEGIES = FactorSpec(
+    name="Strategy",
+    kind="strategy",
+    levels={
+        "Direct": {"instruction": "Answer directly."},
+        "Step by step": {"instruction": "Think step by step, then give the answer."},
+        "Answer, then explain": {"instruction": "Give the answer first, then explain."},
+    },
+)
+_GUARDRAIL = FactorSpec(
+    name="Guardrail",
+    kind="guardrail",
+    levels={"Clean language": {"instruction": "Never use offensive language."}},
+)
+
+
+def human_spec() -> ExperimentSpec:
+    """Two prompts × three strategies on tasks that a person can check at a glance."""
+    return ExperimentSpec(
+        name=HUMAN_EXPERIMENT,
+        factors=[_PROMPTS, _STRATEGIES, _GUARDRAIL, _sampling(0.7)],
+        tasks=_tasks("object_counting", "word_unscrambling"),
+        settings={
+            "question": "Which response would you rather get?",
+            "guidelines": (
+                "A right answer beats a wrong one. Between two right ones, prefer the one that you would "
+                "rather get: clear, and no longer than it needs to be.\n\n"
+                'Example: for "I have a pig and two ducks. How many animals do I have?", "three" beats '
+                '"two", and you decide whether "three" or "1+2=3. Answer: three" is better.\n\n'
+                "If you cannot tell, skip."
+            ),
+            "delta": 0.05,
+            "budget": 2000,
+            "seed": 1,
+        },
+    )
+
+
+def rule_spec() -> ExperimentSpec:
+    """The paper's real experiment: two prompts × three strategies on Object Counting."""
+    return ExperimentSpec(
+        name=RULE_EXPERIMENT,
+        factors=[_PROMPTS, _STRATEGIES, _GUARDRAIL, _sampling(0.7)],
+        tasks=_tasks("object_counting"),
+        settings={"judge": Experiment.Judge.RULE, "delta": 0.05, "budget": 5000, "seed": 2},
+    )
+
+
+def _sampling(temperature: float) -> FactorSpec:
+    return FactorSpec(
+        name="Sampling",
+        kind="sampling",
+        levels={f"T = {temperature}": {"temperature": temperature, "max_tokens": 96}},
+    )
+
+
+def _tasks(*kinds: str) -> list[TaskSpec]:
+    return [
+        TaskSpec(prompt=item.prompt, reference=item.reference)
+        for kind in kinds
+        for item in sample_tasks(kind, 200, seed=7)
+    ]

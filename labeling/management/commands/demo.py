@@ -1,0 +1,146 @@
+"""Everything on this machine with one command: database, demo data, web server and workers."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from argparse import ArgumentParser
+from configparser import RawConfigParser
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+from django.core.management import call_command
+from django.core.management.base import BaseCommand, CommandError
+
+from engine.models import Comparison, Experiment
+from labeling.demo import HUMAN_EXPERIMENT
+from labeling.management.commands.seed_demo import LOGINS
+
+# The workers are single processes: killed with -9, none leaves a child behind.
+_WORKER = (
+    "{python} -m celery -A llmpo_site worker -P solo --without-gossip --without-mingle --without-heartbeat"
+)
+_PROGRAMS = {
+    "web": "{python} -m gunicorn llmpo_site.wsgi --bind {host}:{port} --threads 8 --access-logfile -",
+    "control": _WORKER + " -Q control -n control@%%h",
+    "generation": _WORKER + " -Q generation -n generation@%%h",
+    "beat": "{python} -m celery -A llmpo_site beat --pidfile=",
+}
+
+
+class Command(BaseCommand):
+    help = "Prepare and run the demo until Ctrl-C. Run again, it continues where it stopped."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("--host", default="127.0.0.1")
+        parser.add_argument("--port", type=int, default=8000)
+
+    def handle(self, *args: Any, host: str, port: int, **options: Any) -> None:
+        self._check_port(host, port)
+        call_command("migrate", verbosity=0)
+        call_command("collectstatic", verbosity=0, interactive=False)
+        call_command("seed_demo", stdout=self.stdout)
+        config = self._write_config(host, port)
+        # One interpreter's threads for linear algebra are plenty for each process.
+        environment = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+        supervisor = subprocess.Popen(  # noqa: S603 - our own configuration
+            [sys.executable, "-m", "supervisor.supervisord", "-c", str(config)],
+            cwd=settings.BASE_DIR,
+            env=environment,
+            start_new_session=True,
+        )
+        for name in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(name, lambda *_: supervisor.terminate())
+        try:
+            if self._wait_until_ready(supervisor, f"http://{host}:{port}"):
+                self._say_where_to_go(f"http://{host}:{port}")
+            supervisor.wait()
+        finally:
+            if supervisor.poll() is None:
+                supervisor.terminate()
+                supervisor.wait(timeout=60)
+        self.stdout.write("Stopped. Run it again to continue where you were.")
+
+    def _check_port(self, host: str, port: int) -> None:
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((host, port))
+            except OSError as error:
+                raise CommandError(
+                    f"{host}:{port} cannot be used ({error.strerror}). Is the demo running already? "
+                    "Stop it, or choose another port: make demo PORT=8001"
+                ) from error
+
+    def _write_config(self, host: str, port: int) -> Path:
+        logs = settings.VAR_DIR / "log"
+        logs.mkdir(parents=True, exist_ok=True)
+        config = RawConfigParser()
+        config["supervisord"] = {
+            "nodaemon": "true",
+            "silent": "true",
+            "logfile": str(logs / "supervisord.log"),
+            "pidfile": str(settings.VAR_DIR / "supervisord.pid"),
+            "childlogdir": str(logs),
+        }
+        for name, command in _PROGRAMS.items():
+            config[f"program:{name}"] = {
+                "command": command.format(python=sys.executable, host=host, port=port),
+                "directory": str(settings.BASE_DIR),
+                "autorestart": "true",
+                "startretries": "10",
+                "stopasgroup": "true",
+                "killasgroup": "true",
+                "stopwaitsecs": "15",
+                "redirect_stderr": "true",
+                "stdout_logfile": str(logs / f"{name}.log"),
+            }
+        path = settings.VAR_DIR / "supervisord.conf"
+        with path.open("w") as file:
+            config.write(file)
+        return path
+
+    def _wait_until_ready(self, supervisor: subprocess.Popen[bytes], url: str) -> bool:
+        """Until the web server answers and the first generated pair waits for a click."""
+        self.stdout.write(
+            "Starting the web server and the workers; the first responses are being written ..."
+        )
+        while supervisor.poll() is None:
+            if self._answers(url) and self._first_pair_ready():
+                return True
+            time.sleep(0.5)
+        self.stderr.write(f"The processes did not start; see the logs in {settings.VAR_DIR / 'log'}.")
+        return False
+
+    def _answers(self, url: str) -> bool:
+        try:
+            with urllib.request.urlopen(f"{url}/accounts/login/", timeout=5):  # noqa: S310 - our own address
+                return True
+        except (urllib.error.URLError, OSError):
+            return False
+
+    def _first_pair_ready(self) -> bool:
+        experiment = Experiment.objects.get(name=HUMAN_EXPERIMENT)
+        if experiment.state != Experiment.State.RUNNING:
+            return True
+        return experiment.comparisons.exclude(
+            state__in=[Comparison.State.PLANNED, Comparison.State.DISCARDED]
+        ).exists()
+
+    def _say_where_to_go(self, url: str) -> None:
+        self.stdout.write(f"\n  Open {url}\n\n")
+        for name, password in json.loads(LOGINS.read_text()).items():
+            what = "compare pairs" if name == "annotator" else "watch the dashboards"
+            self.stdout.write(f"    {name:<10} password {password}   to {what}\n")
+        self.stdout.write(
+            "\n  One experiment waits for your clicks; the other is judged by rule and moves by itself."
+        )
+        self.stdout.write(f"  Logs: {settings.VAR_DIR / 'log'}.  Ctrl-C stops everything.\n")

@@ -1,0 +1,25 @@
+"""Where every experiment stands, in words."""
+
+from typing import Any
+
+from django.core.management.base import BaseCommand
+
+from engine import selectors
+from engine.models import Experiment
+from labeling.status import status_of
+
+
+class Command(BaseCommand):
+    help = "Print a line per experiment: its badge, what it knows, and its queue."
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        for experiment in Experiment.objects.order_by("pk"):
+            status = status_of(experiment)
+            health = selectors.queue_health(experiment)
+            self.stdout.write(f"{experiment.pk}. {experiment.name}")
+            self.stdout.write(f"   [{status.badge}] {status.sentence}")
+            self.stdout.write(
+                f"   {selectors.comparison_count(experiment.pk)} judged, {health.comparisons['ready']} ready, "
+                f"{health.comparisons['planned']} planned; {health.responses['done']} responses written "
+                f"({health.tokens} tokens), {health.responses['failed']} failed"
+            )

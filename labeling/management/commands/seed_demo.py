@@ -1,0 +1,51 @@
+"""Make the demo's logins and experiments, once."""
+
+import json
+import secrets
+from typing import Any
+
+from django.conf import settings
+from django.contrib.auth.models import User
+from django.core.management.base import BaseCommand
+from django.db import transaction
+
+from engine.models import Experiment, Membership
+from engine.services.experiments import create_experiment, start
+from labeling.demo import HUMAN_EXPERIMENT, RULE_EXPERIMENT, human_spec, rule_spec
+
+LOGINS = settings.VAR_DIR / "demo-logins.json"
+
+
+class Command(BaseCommand):
+    help = "Seed the demo: two logins and two running experiments. What is there already is left as it is."
+
+    @transaction.atomic
+    def handle(self, *args: Any, **options: Any) -> None:
+        logins = self._logins()
+        users = {name: self._user(name, password) for name, password in logins.items()}
+        for name, spec in ((HUMAN_EXPERIMENT, human_spec), (RULE_EXPERIMENT, rule_spec)):
+            if Experiment.objects.filter(name=name).exists():
+                continue
+            experiment = create_experiment(spec=spec())
+            for role, user in (("annotator", users["annotator"]), ("owner", users["admin"])):
+                Membership.objects.create(experiment=experiment, user=user, role=role)
+            start(experiment_id=experiment.pk)
+            self.stdout.write(f"Made experiment {experiment.pk}: {name}")
+
+    def _logins(self) -> dict[str, str]:
+        """Random, since a fixed password of an admin is an open door wherever the demo is put online."""
+        if LOGINS.exists():
+            return json.loads(LOGINS.read_text())
+        logins = {name: secrets.token_urlsafe(9) for name in ("annotator", "admin")}
+        LOGINS.touch(mode=0o600)
+        LOGINS.write_text(json.dumps(logins))
+        return logins
+
+    def _user(self, name: str, password: str) -> User:
+        user, created = User.objects.get_or_create(
+            username=name, defaults={"is_staff": name == "admin", "is_superuser": name == "admin"}
+        )
+        if created:
+            user.set_password(password)
+            user.save()
+        return user

@@ -1,0 +1,39 @@
+"""Backends for tests that are about everything but the text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from engine.generation.base import GenerationFailure, GenerationRequest, GenerationResult
+
+
+class SkilledBackend:
+    """Answers "What is N + 0?" rightly more often the higher the number in its prompt "quality N"."""
+
+    name = "skilled"
+    model = "skilled-1"
+
+    def __init__(self, n_policies: int = 3) -> None:
+        self.n_policies = n_policies
+        self.batches: list[Sequence[GenerationRequest]] = []
+
+    def generate(
+        self, requests: Sequence[GenerationRequest]
+    ) -> Iterator[GenerationResult | GenerationFailure]:
+        self.batches.append(requests)
+        for request in requests:
+            rng = np.random.default_rng(request.seed)
+            quality = int(re.search(r"quality (\d+)", request.system)[1])
+            right = rng.random() < (quality + 0.5) / self.n_policies
+            number = int(re.search(r"What is (\d+)", request.user)[1])
+            yield GenerationResult(
+                key=request.key,
+                text=str(number if right else number + 1000),
+                prompt_tokens=len(request.user.split()),
+                completion_tokens=1,
+                finish_reason="stop",
+                latency_seconds=0.01,
+            )
