@@ -6,6 +6,7 @@ or says what is wrong. Nothing in this module touches the database.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
@@ -28,8 +29,8 @@ class SamplingParams:
     stop: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        if not self.temperature >= 0:
-            raise ValueError(f"temperature must be at least 0, not {self.temperature}")
+        if not 0 <= self.temperature < math.inf:
+            raise ValueError(f"temperature must be at least 0 and finite, not {self.temperature}")
         if not 0 < self.top_p <= 1:
             raise ValueError(f"top_p must lie in (0, 1], not {self.top_p}")
         if self.top_k < 0:
@@ -72,7 +73,7 @@ class Guardrail:
                 re2.compile(pattern)
             except re2.error as error:
                 raise ValueError(
-                    f"{pattern!r} is not a regular expression that RE2 understands: {error}"
+                    f"{pattern!r} is not a regular expression that RE2 understands: {error.args[0].decode()}"
                 ) from error
 
     def blocks_input(self, text: str) -> bool:

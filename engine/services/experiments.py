@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from django.core.exceptions import ValidationError
 from django.db import transaction
+from django.db.models import Model
 from django.utils import timezone
 
+from engine.core import Design, Unstructured
 from engine.errors import SpecError, WrongStateError
 from engine.levels import parse_level
 from engine.models import Comparison, Experiment, Factor, Level, PairCount, Policy, Response, Task
+
+# What a description may set; everything else about an experiment happens to it.
+SETTINGS = (
+    "question", "guidelines", "judge", "rule_preference", "delta", "epsilon", "budget", "sampler", "stopping",
+    "seed", "max_skips",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -54,28 +63,31 @@ def create_experiment(*, spec: ExperimentSpec) -> Experiment:
     """
     if not spec.factors or any(not factor.levels for factor in spec.factors):
         raise SpecError("Give at least one factor, and at least one level for each factor.")
+    names = Counter(factor.name for factor in spec.factors)
+    if twice := [name for name, n in names.items() if n > 1]:
+        raise SpecError(f"Two factors are named {twice[0]!r}; give each a name of its own.")
     if not spec.tasks:
         raise SpecError("Give at least one task.")
     if (n_policies := _product_size(spec.factors)) < 2:
         raise SpecError("There is only one policy. Give some factor a second level.")
+    if unknown := set(spec.settings) - set(SETTINGS):
+        raise SpecError(f"There is no setting {', '.join(sorted(unknown))}; there are {', '.join(SETTINGS)}.")
     judge = spec.settings.get("judge", Experiment.Judge.HUMAN)
     if judge == Experiment.Judge.RULE and (bare := [t.prompt for t in spec.tasks if not t.reference.strip()]):
         raise SpecError(f"The rule judge needs a reference answer for every task; {bare[0]!r} has none.")
 
     experiment = Experiment(name=spec.name, **spec.settings)
-    try:
-        experiment.full_clean()
-    except ValidationError as error:
-        raise SpecError(
-            "; ".join(f"{key}: {' '.join(texts)}" for key, texts in error.message_dict.items())
-        ) from error
+    _check(experiment)
+    _check_design(experiment, n_policies)
     experiment.save()
 
     level_rows: list[list[Level]] = []
     for position, factor_spec in enumerate(spec.factors):
-        factor = Factor.objects.create(
+        factor = Factor(
             experiment=experiment, name=factor_spec.name, kind=factor_spec.kind, position=position
         )
+        _check(factor, f"Factor {factor.name!r}: ", exclude={"kind"})
+        factor.save()
         level_rows.append(_create_levels(factor, factor_spec))
 
     policies = Policy.objects.bulk_create(Policy(experiment=experiment, index=i) for i in range(n_policies))
@@ -105,15 +117,40 @@ def _product_size(factors: Sequence[FactorSpec]) -> int:
 
 
 def _create_levels(factor: Factor, spec: FactorSpec) -> list[Level]:
-    for name, value in spec.levels.items():
+    levels = []
+    for position, (name, value) in enumerate(spec.levels.items()):
+        where = f"Factor {spec.name!r}, level {name!r}: "
         try:
             parse_level(spec.kind, value)
         except ValueError as error:
-            raise SpecError(f"Factor {spec.name!r}, level {name!r}: {error}") from error
-    return Level.objects.bulk_create(
-        Level(factor=factor, name=name, value=dict(value), position=i)
-        for i, (name, value) in enumerate(spec.levels.items())
-    )
+            raise SpecError(f"{where}{error}") from error
+        level = Level(factor=factor, name=name, value=dict(value), position=position)
+        _check(level, where, exclude={"value"})
+        levels.append(level)
+    return Level.objects.bulk_create(levels)
+
+
+def _check(row: Model, where: str = "", exclude: Collection[str] = ()) -> None:
+    try:
+        row.full_clean(exclude=exclude)
+    except ValidationError as error:
+        faults = "; ".join(f"{key}: {' '.join(texts)}" for key, texts in error.message_dict.items())
+        raise SpecError(where + faults) from error
+
+
+def _check_design(experiment: Experiment, n_policies: int) -> None:
+    """Have the engine itself refuse what it could not run."""
+    try:
+        Design(
+            Unstructured(n_policies),
+            delta=experiment.delta,
+            epsilon=experiment.epsilon,
+            sampler=experiment.sampler,
+            stopping=experiment.stopping,
+            budget=experiment.budget,
+        )
+    except ValueError as error:
+        raise SpecError(str(error)) from error
 
 
 @transaction.atomic
