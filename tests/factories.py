@@ -7,9 +7,13 @@ from typing import Any
 
 from django.contrib.auth.models import User
 
-from engine.models import Experiment, Membership
+from engine.generation.base import Backend
+from engine.generation.worker import write_batch
+from engine.models import Experiment, Judgment, Lease, Membership
 from engine.services.experiments import ExperimentSpec, FactorSpec, TaskSpec, create_experiment, start
+from engine.services.judging import judge_leased, lease_next
 from engine.services.planning import advance
+from tests.backends import SkilledBackend
 
 _numbers = itertools.count(1)
 
@@ -35,15 +39,60 @@ def make_spec(n_policies: int = 3, n_tasks: int = 5, **settings: Any) -> Experim
 
 
 def make_experiment(
-    *, running: bool = True, planned: bool = True, annotators: tuple[User, ...] = (), **spec: Any
+    *,
+    running: bool = True,
+    planned: bool = True,
+    ready: bool = False,
+    annotators: tuple[User, ...] = (),
+    **spec: Any,
 ) -> Experiment:
-    """An experiment, started and with its first comparisons planned unless told otherwise."""
+    """An experiment, started and with its first comparisons planned unless told otherwise.
+
+    ``ready``: their responses are written too.
+    """
     experiment = create_experiment(spec=make_spec(**spec))
     for user in annotators:
-        Membership.objects.create(experiment=experiment, user=user, role=Membership.Role.ANNOTATOR)
+        add_member(experiment, user)
     if running:
         start(experiment_id=experiment.pk)
         if planned:
             advance(experiment_id=experiment.pk)
+        if ready:
+            write_responses()
     experiment.refresh_from_db()
     return experiment
+
+
+def add_member(experiment: Experiment, user: User, role: str = Membership.Role.ANNOTATOR) -> Membership:
+    return Membership.objects.create(experiment=experiment, user=user, role=role)
+
+
+def write_responses(backend: Backend | None = None, worker: str = "w") -> set[int]:
+    """Write everything that waits; returns the experiments that it touched."""
+    touched: set[int] = set()
+    backend = backend or SkilledBackend()
+    while True:
+        claimed, experiment_ids = write_batch(worker=worker, backend=backend)
+        touched |= experiment_ids
+        if not claimed:
+            return touched
+
+
+def lease(experiment: Experiment, user: User) -> Lease:
+    """The pair that this annotator is shown now; there must be one."""
+    held = lease_next(experiment_id=experiment.pk, annotator=user)
+    assert held is not None, "nothing is ready"
+    return held
+
+
+def click(experiment: Experiment, user: User, choice: str = "left") -> Judgment:
+    """Show this annotator the next pair, and have them choose."""
+    return judge_leased(token=lease(experiment, user).token, annotator=user, choice=choice).judgment
+
+
+def click_on(experiment: Experiment, user: User, n_clicks: int, choice: str = "left") -> None:
+    """Judge pair after pair, planning and writing new ones as they are used up."""
+    for _ in range(n_clicks):
+        click(experiment, user, choice)
+        advance(experiment_id=experiment.pk)
+        write_responses()
