@@ -226,19 +226,19 @@ class QueueHealth:
 
     @property
     def control_alive(self) -> bool:
-        return _recently(self.control_seen_seconds)
+        return is_recent(self.control_seen_seconds)
 
     @property
     def generation_alive(self) -> bool:
-        return _recently(self.generation_seen_seconds)
+        return is_recent(self.generation_seen_seconds)
 
     @property
     def healthy(self) -> bool:
         return self.control_alive and self.generation_alive and self.oldest_waiting_seconds < 60
 
 
-def _recently(seconds: float | None) -> bool:
-    # A worker busy with a batch is silent for as long as a claim may be.
+def is_recent(seconds: float | None) -> bool:
+    """Whether a worker last seen so long ago counts as alive: one busy with a batch is silent for a while."""
     return seconds is not None and seconds < settings.CLAIM_SECONDS + 3 * settings.SWEEP_SECONDS
 
 

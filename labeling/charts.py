@@ -15,7 +15,7 @@ from labeling.status import PolicyName
 
 @dataclass(frozen=True)
 class Race:
-    """The evidence race: one row per snapshot, one column per policy, in units of the threshold's logarithm."""
+    """The evidence race: one row per snapshot, one column per policy, in natural logarithms."""
 
     headings: list[str]
     rows: list[tuple[int, list[float]]]
@@ -36,7 +36,7 @@ class HeatCell:
     """How often the row's policy won against the column's. ``shade`` is 0 to 20, 10 being even."""
 
     comparisons: int
-    win_rate: float | None
+    win_percent: int | None
     shade: int | None
 
 
@@ -60,9 +60,9 @@ def heat_map(wins: npt.NDArray[np.float64], names: Sequence[PolicyName]) -> list
 
 def _cell(wins: float, count: float) -> HeatCell:
     if count == 0:
-        return HeatCell(comparisons=0, win_rate=None, shade=None)
+        return HeatCell(comparisons=0, win_percent=None, shade=None)
     rate = float(wins / count)
-    return HeatCell(comparisons=int(count), win_rate=rate, shade=round(20 * rate))
+    return HeatCell(comparisons=int(count), win_percent=round(100 * rate), shade=round(20 * rate))
 
 
 @dataclass(frozen=True)

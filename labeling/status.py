@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from engine import selectors
 from engine.models import Experiment, Snapshot
-from labeling.templatetags.llmpo import percent
+from labeling.templatetags.llmpo import about, percent
 
 
 @dataclass(frozen=True)
@@ -65,9 +65,7 @@ def status_of(experiment: Experiment) -> Status:
             f"{_away('generation', health.generation_seen_seconds)} {_standing(snapshot)}",
         )
     left = snapshot and snapshot.expected_left
-    return Status(
-        "running", "Running" if left is None else f"~{_rounded(left)} comparisons left", _standing(snapshot)
-    )
+    return Status("running", "Running" if left is None else f"~{about(left)} left", _standing(snapshot))
 
 
 def _concluded(experiment: Experiment, snapshot: Snapshot | None) -> Status:
@@ -104,19 +102,13 @@ def _standing(snapshot: Snapshot | None) -> str:
     if snapshot.runner_up is not None:
         sentence += f"; {snapshot.runner_up} is the hardest to rule out"
     if snapshot.expected_left is not None:
-        sentence += f"; about {_rounded(snapshot.expected_left)} more comparisons"
+        sentence += f"; about {about(snapshot.expected_left)} to go"
     return sentence + "."
 
 
 def _away(queue: str, seen_seconds: float | None) -> str:
     if seen_seconds is None:
         return f"The {queue} worker has never been seen; start it."
-    if seen_seconds > 60:
-        return f"The {queue} worker was last seen {int(seen_seconds // 60)} min ago; start it again."
+    if not selectors.is_recent(seen_seconds):
+        return f"The {queue} worker was last seen {int(seen_seconds)} s ago; start it again."
     return "Responses have been waiting for more than a minute: the generation worker does not keep up."
-
-
-def _rounded(expected: float) -> str:
-    """Two significant digits: an estimate should not look like a count."""
-    digits = max(0, len(str(int(expected))) - 2)
-    return f"{round(expected, -digits):.0f}"

@@ -1,9 +1,17 @@
-"""The environment of the test run, set before Django reads its settings (loaded by pytest's ``-p``)."""
+"""The environment of the test run, set before Django reads its settings (loaded by pytest's ``-p``).
+
+Each process of a parallel run has a broker and a folder of its own, so that no worker of one test takes
+another's messages.
+"""
 
 import os
 import tempfile
 
 os.environ.setdefault("SECRET_KEY", "only-for-tests-only-for-tests-only-for-tests")
-os.environ.setdefault("VAR_DIR", tempfile.mkdtemp(prefix="llmpo-tests-"))
 os.environ.setdefault("DEBUG", "true")
 os.environ.setdefault("LOG_LEVEL", "WARNING")
+os.environ["VAR_DIR"] = tempfile.mkdtemp(prefix="llmpo-tests-")
+
+_process = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+if (_broker := os.environ.get("CELERY_BROKER_URL", "")).startswith("redis://"):
+    os.environ["CELERY_BROKER_URL"] = f"{_broker.rsplit('/', 1)[0]}/{_process + 1}"

@@ -22,3 +22,11 @@ def percent(value: float | None, digits: int = 0) -> str:
     scale = 10**digits
     truncated = int(value * 100 * scale) / scale
     return f"{truncated:.{digits}f}%"
+
+
+@register.filter
+def about(expected: float) -> str:
+    """An estimated number of comparisons, to two digits: it should not look like a count."""
+    digits = max(0, len(str(int(expected))) - 2)
+    rounded = int(round(expected, -digits))
+    return f"{rounded:,} comparison{'' if rounded == 1 else 's'}"

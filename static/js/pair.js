@@ -31,7 +31,7 @@
     }
     if (byId("help").open || performance.now() - shownAt < SETTLE_MS) return;
     const button = byId(BUTTONS[event.key]);
-    if (!button || button.disabled) return;
+    if (!button || button.matches(":disabled")) return;
     event.preventDefault();
     button.classList.add("pressed");
     button.click();

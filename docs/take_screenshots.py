@@ -1,0 +1,57 @@
+"""Take the pictures in docs/images from a running demo.
+
+Usage: python docs/take_screenshots.py [URL]    (default http://127.0.0.1:8000, the demo's own logins)
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+from pathlib import Path
+
+from playwright.sync_api import Browser, sync_playwright
+
+HERE = Path(__file__).resolve().parent
+LOGINS = json.loads(Path(os.environ.get("VAR_DIR", HERE.parent / "var"), "demo-logins.json").read_text())
+SIZES = {"desktop": (1280, 800), "phone": (390, 844)}
+PAGES = {
+    "annotator": {"home": "/", "pair": "/label/1/"},
+    "admin": {"experiments": "/", "dashboard": "/experiments/2/"},
+}
+
+
+def main(url: str) -> None:
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(
+            executable_path=os.environ.get("CHROMIUM") or shutil.which("chromium"),
+            args=["--no-sandbox", "--disable-gpu", "--disable-background-networking"],
+        )
+        for size in SIZES:
+            for theme in ("light", "dark"):
+                for login, pages in PAGES.items():
+                    picture_pages(browser, url, size, theme, login, pages)
+
+
+def picture_pages(
+    browser: Browser, url: str, size: str, theme: str, login: str, pages: dict[str, str]
+) -> None:
+    width, height = SIZES[size]
+    context = browser.new_context(
+        base_url=url, viewport={"width": width, "height": height}, color_scheme=theme, reduced_motion="reduce"
+    )
+    page = context.new_page()
+    page.goto("/accounts/login/")
+    page.get_by_label("Name").fill(login)
+    page.get_by_label("Password").fill(LOGINS[login])
+    page.get_by_role("button", name="Log in").click()
+    for name, path in pages.items():
+        page.goto(path)
+        page.wait_for_timeout(800)
+        page.screenshot(path=HERE / "images" / f"{name}-{size}-{theme}.png", full_page=name == "dashboard")
+    context.close()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1] if len(sys.argv) > 1 else "http://127.0.0.1:8000")

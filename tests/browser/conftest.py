@@ -1,0 +1,63 @@
+"""A real Chromium against the live server. Any console error, failed request or CSP violation fails the test."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from urllib.parse import urlsplit
+
+import pytest
+from django.contrib.auth.models import User
+from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+
+_CHROMIUM = os.environ.get("CHROMIUM") or next(
+    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
+)
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    if _CHROMIUM is None:
+        pytest.fail("No Chromium found. Install it (make test does), or set CHROMIUM to its path.")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(
+            executable_path=_CHROMIUM,
+            args=["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-quic"],
+        )
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def problems() -> list[str]:
+    """What the browser complained of. A test that provokes a complaint checks it and clears the list."""
+    return []
+
+
+@pytest.fixture
+def context(browser: Browser, live_server, problems: list[str]) -> Iterator[BrowserContext]:
+    context = browser.new_context(base_url=live_server.url)
+    context.on("console", lambda m: problems.append(m.text) if m.type in {"error", "warning"} else None)
+    context.on("weberror", lambda error: problems.append(str(error.error)))
+    host = urlsplit(live_server.url).netloc
+    context.on(
+        "request",
+        lambda r: problems.append(f"request to {r.url}") if urlsplit(r.url).netloc != host else None,
+    )
+    yield context
+    context.close()
+    assert problems == []
+
+
+@pytest.fixture
+def page(context: BrowserContext) -> Page:
+    return context.new_page()
+
+
+def log_in(page: Page, user: User) -> None:
+    page.goto("/accounts/login/")
+    page.get_by_label("Name").fill(user.username)
+    page.get_by_label("Password").fill("a long password")
+    page.get_by_role("button", name="Log in").click()
+    page.wait_for_url("**/")

@@ -1,0 +1,135 @@
+"""An annotator at work in a real browser."""
+
+from __future__ import annotations
+
+import csv
+import io
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from engine.generation.worker import write_batch
+from engine.models import Experiment, Judgment
+from engine.services.planning import advance
+from tests.backends import SkilledBackend
+from tests.browser.conftest import log_in
+from tests.factories import make_experiment, make_user
+
+pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
+
+
+def write_everything(experiment: Experiment) -> None:
+    advance(experiment_id=experiment.pk)
+    while write_batch(worker="test", backend=SkilledBackend(n_policies=experiment.policies.count()))[0]:
+        advance(experiment_id=experiment.pk)
+
+
+def test_twenty_pairs_by_keyboard_and_exactly_those_in_the_export(page: Page, settings):
+    settings.BUFFER_MIN = 30
+    annotator, admin = make_user("ann"), make_user("admin", is_superuser=True)
+    experiment = make_experiment(n_policies=4, annotators=(annotator,))
+    write_everything(experiment)
+
+    log_in(page, annotator)
+    page.get_by_role("link", name="Start labeling").click()
+    shown = []
+    for number in range(20):
+        token = page.locator("input[name=token]")
+        expect(token).to_have_count(1)
+        left, right = page.locator(".response .text").all_inner_texts()
+        key, chosen = ("ArrowLeft", left) if number % 3 else ("2", right)
+        shown.append((left, right, "left" if number % 3 else "right", chosen))
+        before = token.input_value()
+        page.wait_for_timeout(220)  # the page ignores keys pressed just as a pair appears
+        page.keyboard.press(key)
+        expect(page.locator(f"input[name=token][value='{before}']")).to_have_count(0)
+        expect(page.get_by_role("status")).to_have_text("Saved")
+        expect(page.get_by_text(f"{number + 1} today")).to_be_visible()
+
+    page.get_by_role("button", name="Log out").click()
+    log_in(page, admin)
+    page.goto(f"/experiments/{experiment.pk}/")
+    with page.expect_download() as download:
+        page.get_by_role("link", name="Export CSV").click()
+    rows = list(csv.DictReader(io.StringIO(download.value.path().read_text())))
+
+    assert len(rows) == 20 == Judgment.objects.count()
+    for row, (left, right, choice, chosen) in zip(rows, shown, strict=True):
+        responses = {row["policy_i"]: row["response_i"], row["policy_j"]: row["response_j"]}
+        assert responses[row["left_policy"]] == left
+        assert responses[row["right_policy"]] == right
+        assert row["choice"] == choice
+        assert row["chosen_policy"] == row[f"{choice}_policy"]
+        assert row["chosen_response"] == chosen
+        assert float(row["outcome"]) == (1.0 if row["chosen_policy"] == row["policy_i"] else 0.0)
+        assert row["annotator"] == "ann"
+        assert row["shown_at"] < row["judged_at"]
+
+
+def test_skip_then_caught_up_then_the_next_pair_comes_by_itself(page: Page, settings):
+    settings.BUFFER_MIN = 1
+    annotator = make_user("ann")
+    experiment = make_experiment(annotators=(annotator,))
+    write_everything(experiment)
+    log_in(page, annotator)
+    page.goto(f"/label/{experiment.pk}/")
+    expect(page.get_by_role("heading", name="Response A")).to_be_visible()
+    page.wait_for_timeout(220)
+    page.keyboard.press("s")
+    expect(page.get_by_role("heading", name="All caught up")).to_be_visible()
+    write_everything(experiment)
+    expect(page.get_by_role("heading", name="Response A")).to_be_visible(timeout=10_000)
+
+
+def test_help_opens_and_closes_with_a_key_and_keeps_keys_from_judging(page: Page):
+    annotator = make_user("ann")
+    experiment = make_experiment(annotators=(annotator,))
+    write_everything(experiment)
+    log_in(page, annotator)
+    page.goto(f"/label/{experiment.pk}/")
+    page.keyboard.press("?")
+    expect(page.get_by_role("dialog")).to_be_visible()
+    page.wait_for_timeout(220)
+    page.keyboard.press("ArrowLeft")
+    page.keyboard.press("?")
+    expect(page.get_by_role("dialog")).to_be_hidden()
+    assert not Judgment.objects.exists()
+
+
+def test_a_click_while_the_server_is_out_of_reach_is_told_and_can_be_repeated(page: Page, problems):
+    annotator = make_user("ann")
+    experiment = make_experiment(annotators=(annotator,))
+    write_everything(experiment)
+    log_in(page, annotator)
+    page.goto(f"/label/{experiment.pk}/")
+    page.wait_for_timeout(220)
+    page.evaluate(
+        """() => {
+            window.realSend = XMLHttpRequest.prototype.send;
+            XMLHttpRequest.prototype.send = function () { this.onerror(new ProgressEvent("error")); };
+        }"""
+    )
+    page.keyboard.press("1")
+    expect(page.get_by_role("alert")).to_contain_text("Not saved")
+    assert not Judgment.objects.exists()
+    assert problems
+    assert all(problem.startswith("htmx:") for problem in problems)
+    problems.clear()
+    page.evaluate("() => { XMLHttpRequest.prototype.send = window.realSend; }")
+    page.keyboard.press("1")
+    expect(page.get_by_role("status")).to_have_text("Saved")
+    assert Judgment.objects.count() == 1
+
+
+def test_without_javascript_the_page_works_all_the_same(browser, live_server):
+    annotator = make_user("ann")
+    experiment = make_experiment(annotators=(annotator,))
+    write_everything(experiment)
+    context = browser.new_context(base_url=live_server.url, java_script_enabled=False)
+    page = context.new_page()
+    log_in(page, annotator)
+    page.goto(f"/label/{experiment.pk}/")
+    page.get_by_role("button", name="A is better").click()
+    expect(page.get_by_text("1 today")).to_be_visible()
+    context.close()
+    assert Judgment.objects.get().choice == "left"

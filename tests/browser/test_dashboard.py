@@ -1,0 +1,53 @@
+"""An admin's dashboard in a real browser, moving while the experiment runs."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from engine.generation.worker import write_batch
+from engine.judges.worker import judge_comparisons
+from engine.models import Experiment, WorkerPulse
+from engine.services.planning import advance
+from tests.backends import SkilledBackend
+from tests.browser.conftest import log_in
+from tests.factories import make_experiment, make_user
+
+pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
+
+
+def turn_the_loop(experiment: Experiment) -> None:
+    """One turn of what the workers do."""
+    for queue in ("control", "generation"):
+        WorkerPulse.objects.update_or_create(queue=queue, worker="test")
+    write_batch(worker="test", backend=SkilledBackend(n_policies=experiment.policies.count()))
+    judge_comparisons(experiment.pk)
+    advance(experiment_id=experiment.pk)
+    experiment.refresh_from_db()
+
+
+def test_the_dashboard_follows_an_experiment_until_it_is_certified(page: Page):
+    admin = make_user("admin", is_superuser=True)
+    experiment = make_experiment(n_policies=3, judge="rule")
+    turn_the_loop(experiment)
+    log_in(page, admin)
+    page.get_by_role("link", name=experiment.name).click()
+    badge = page.locator("#badge")
+    expect(badge).to_have_text("Running")
+    rows = page.locator("#race-table tbody tr")
+    page.get_by_text("The numbers").click()
+    before = rows.count()
+
+    while experiment.state == Experiment.State.RUNNING:
+        turn_the_loop(experiment)
+
+    expect(badge).to_have_text("Certified winner", timeout=10_000)
+    expect(page.get_by_text("P3 beats every other policy; at least 95% certain")).to_be_visible()
+    assert rows.count() > before
+    expect(rows.last).to_be_visible()  # the table that was opened stays open while the page moves
+    chart = page.evaluate("() => Chart.getChart('race').data.datasets.map((line) => line.data.length)")
+    assert chart == [rows.count()] * 3 + [2]
+    heat = page.locator("table.heat")
+    winner = [cell for cell in heat.locator("tbody tr").nth(2).locator("td").all_inner_texts() if cell]
+    assert len(winner) == 2
+    assert all(int(cell.split("%")[0]) > 50 for cell in winner)
