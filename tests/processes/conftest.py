@@ -1,0 +1,87 @@
+"""Real processes: Celery workers on the test database, and the demo as a whole."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+from django.conf import settings
+from django.db import connection
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def wait_until(condition: Callable[[], object], seconds: float, what: str) -> None:
+    """Fail where ``condition`` does not come true in time; the limit is there to end, not to measure."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            pytest.fail(f"Waited {seconds} s in vain: {what}")
+        time.sleep(0.2)
+
+
+def _database_url() -> str:
+    database = connection.settings_dict
+    if connection.vendor == "sqlite":
+        return f"sqlite:///{database['NAME']}"
+    login = quote(database["USER"]) + (f":{quote(database['PASSWORD'])}" if database["PASSWORD"] else "")
+    return f"postgres://{login}@{database['HOST']}:{database['PORT']}/{database['NAME']}"
+
+
+class Workers:
+    """The processes of an installation, each of which can be killed and started again."""
+
+    COMMANDS = {
+        "control": "worker -P solo -Q control -n control@%h --without-gossip --without-mingle",
+        "generation": "worker -P solo -Q generation -n generation@%h --without-gossip --without-mingle",
+        "beat": "beat --pidfile=",
+    }
+
+    def __init__(self, log_folder: Path) -> None:
+        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        self.log_folder = log_folder
+        self.environment = {
+            **os.environ,
+            "DATABASE_URL": _database_url(),
+            "CELERY_BROKER_URL": settings.CELERY_BROKER_URL,
+            "SWEEP_SECONDS": "1",
+            "CLAIM_SECONDS": "5",
+            "GENERATION_BATCH": "8",
+            "OMP_NUM_THREADS": "1",
+            "OPENBLAS_NUM_THREADS": "1",
+        }
+
+    def start(self, name: str) -> None:
+        with (self.log_folder / f"{name}.log").open("ab") as log:
+            self.processes[name] = subprocess.Popen(
+                [sys.executable, "-m", "celery", "-A", "llmpo_site", *self.COMMANDS[name].split()],
+                cwd=ROOT,
+                env=self.environment,
+                stdout=log,
+                stderr=log,
+            )
+
+    def kill(self, name: str) -> None:
+        self.processes[name].send_signal(signal.SIGKILL)
+        self.processes[name].wait()
+
+    def stop_all(self) -> None:
+        for process in self.processes.values():
+            if process.poll() is None:
+                process.terminate()
+        for process in self.processes.values():
+            process.wait(timeout=30)
+
+
+@pytest.fixture
+def workers(transactional_db: None, tmp_path: Path) -> Iterator[Workers]:
+    running = Workers(tmp_path)
+    yield running
+    running.stop_all()

@@ -1,0 +1,104 @@
+"""`make demo` as its user meets it: one command, a page with a pair, Ctrl-C, nothing left; and again."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.processes.conftest import ROOT, wait_until
+
+pytestmark = pytest.mark.slow
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+class Demo:
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.environment = {k: v for k, v in os.environ.items() if k not in {"DATABASE_URL", "CELERY_BROKER_URL"}}
+        self.environment |= {"VAR_DIR": str(folder), "DEBUG": "false"}
+        self.output = folder / "output.txt"
+
+    def start(self) -> None:
+        self.port = free_port()
+        with self.output.open("wb") as output:
+            self.process = subprocess.Popen(
+                [sys.executable, "manage.py", "demo", "--port", str(self.port)],
+                cwd=ROOT,
+                env=self.environment,
+                stdout=output,
+                stderr=output,
+            )
+        wait_until(lambda: "Ctrl-C stops" in self.output.read_text() or self.process.poll() is not None, 120, "the demo")
+        assert self.process.poll() is None, self.output.read_text()
+
+    def status(self) -> str:
+        return subprocess.run(
+            [sys.executable, "manage.py", "demo_status"],
+            cwd=ROOT,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+
+    def pid_of(self, program: str) -> int:
+        spawned = re.findall(rf"spawned: '{program}' with pid (\d+)", (self.folder / "log/supervisord.log").read_text())
+        return int(spawned[-1])
+
+    def stop(self) -> None:
+        self.process.send_signal(signal.SIGINT)
+        assert self.process.wait(timeout=60) == 0, self.output.read_text()
+
+
+def alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def judged(status: str) -> list[int]:
+    return [int(number) for number in re.findall(r"(\d+) judged", status)]
+
+
+def test_the_demo_starts_heals_concludes_stops_and_continues(tmp_path: Path):
+    demo = Demo(tmp_path)
+    demo.start()
+    try:
+        logins = dict(re.findall(r"(annotator|admin) +password (\S+)", demo.output.read_text()))
+        assert set(logins) == {"annotator", "admin"}
+
+        victims = [demo.pid_of(name) for name in ("generation", "control")]
+        for victim in victims:
+            os.kill(victim, signal.SIGKILL)
+        wait_until(
+            lambda: "beats every other policy" in demo.status() or "No policy beats" in demo.status(),
+            300,
+            "the rule-judged experiment to conclude by itself",
+        )
+        before = judged(demo.status())
+        pids = [demo.pid_of(name) for name in ("web", "control", "generation", "beat")]
+        assert not set(victims) & set(pids)
+    finally:
+        demo.stop()
+    assert not any(alive(pid) for pid in pids)
+
+    demo.start()
+    try:
+        assert dict(re.findall(r"(annotator|admin) +password (\S+)", demo.output.read_text())) == logins
+        assert judged(demo.status()) == before
+    finally:
+        demo.stop()
