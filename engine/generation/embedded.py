@@ -1,0 +1,187 @@
+"""The backend that needs no GPU and no download: the repository's own small model, run by NumPy."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+from threadpoolctl import ThreadpoolController
+from tokenizers import Tokenizer
+
+from engine.generation.base import (
+    BackendError,
+    GenerationFailure,
+    GenerationRequest,
+    GenerationResult,
+    SamplingParams,
+)
+from engine.generation.tinylm import MODEL_FOLDER, MODEL_NAME
+from engine.generation.tinylm.phrases import REFUSALS
+from engine.generation.tinylm.runtime import MASKED, Llama, SamplingTable, choose
+from engine.generation.tinylm.tokenizer import BOS, END, ROLE_TOKENS, SPECIAL
+from engine.generation.tinylm.words import contains_blocked
+
+MAX_ROWS = 64
+ROOM_FOR_REPLY = 64
+KEEP_DONE_ROWS_BELOW = 0.25
+
+
+@dataclass(slots=True)
+class _Row:
+    """One response in the making."""
+
+    request: GenerationRequest
+    prompt: list[int]
+    limit: int
+    written: list[int] = field(default_factory=list)
+
+
+class EmbeddedBackend:
+    """Answers the paper's four tasks with the model in ``engine/generation/tinylm/model``.
+
+    The model is loaded at the first batch. Same request, same text: each request draws from its own random
+    stream, whatever else is in the batch. Texts that contain an offensive word are replaced by a refusal.
+
+    Parameters
+    ----------
+    folder : Path
+        Another checkpoint of the same architecture and tokenizer.
+    """
+
+    name = "embedded"
+
+    def __init__(self, folder: Path = MODEL_FOLDER, model: str = MODEL_NAME) -> None:
+        self.model = model
+        self._folder = folder
+
+    @cached_property
+    def _llama(self) -> Llama:
+        return Llama(self._folder)
+
+    @cached_property
+    def _tokenizer(self) -> Tokenizer:
+        tokenizer = Tokenizer.from_file(str(self._folder / "tokenizer.json"))
+        # What a user types is text, even if it looks like a control token.
+        tokenizer.encode_special_tokens = True
+        return tokenizer
+
+    @cached_property
+    def _threads(self) -> ThreadpoolController:
+        return ThreadpoolController()
+
+    def _one_thread(self) -> AbstractContextManager:
+        # The matrices are too small to share: on a busy machine, threads that wait for each other made this 25
+        # times slower. Never held while a result is handed out, since the limit is the whole process's.
+        return self._threads.limit(limits=1, user_api="blas")
+
+    @cached_property
+    def _special_ids(self) -> dict[str, int]:
+        return {token: self._tokenizer.token_to_id(token) for token in SPECIAL}
+
+    @cached_property
+    def _never_written(self) -> list[int]:
+        return [number for token, number in self._special_ids.items() if token != END]
+
+    def generate(
+        self, requests: Sequence[GenerationRequest]
+    ) -> Iterator[GenerationResult | GenerationFailure]:
+        """Answer every request once, yielding each as it finishes; see :class:`~engine.generation.base.Backend`.
+
+        ``completion_tokens`` counts the end-of-turn token. A prompt that leaves no room for a reply and an empty
+        user text fail alone, with a reason that says what to do.
+        """
+        started = time.monotonic()
+        try:
+            most_tokens = self._llama.config.max_position_embeddings
+            outcomes = [self._read(request, most_tokens) for request in requests]
+        except OSError as error:
+            raise BackendError(f"the embedded model in {self._folder} cannot be read: {error}") from error
+        yield from (outcome for outcome in outcomes if isinstance(outcome, GenerationFailure))
+        rows = sorted((o for o in outcomes if isinstance(o, _Row)), key=lambda row: len(row.prompt))
+        for start in range(0, len(rows), MAX_ROWS):
+            yield from self._write(rows[start : start + MAX_ROWS], started)
+
+    def _read(self, request: GenerationRequest, most_tokens: int) -> _Row | GenerationFailure:
+        system, user = request.system.strip(), request.user.strip()
+        if not user:
+            return GenerationFailure(request.key, "The task text is empty: write one.", retryable=False)
+        system_token, user_token, assistant_token = (self._special_ids[token] for token in ROLE_TOKENS)
+        end = self._special_ids[END]
+        prompt = [self._special_ids[BOS]]
+        if system:
+            prompt += [system_token, *self._tokenizer.encode(system, add_special_tokens=False).ids, end]
+        prompt += [
+            user_token,
+            *self._tokenizer.encode(user, add_special_tokens=False).ids,
+            end,
+            assistant_token,
+        ]
+        longest_prompt = most_tokens - ROOM_FOR_REPLY
+        if len(prompt) > longest_prompt:
+            reason = (
+                f"The prompt has {len(prompt)} tokens, but the embedded model reads at most {longest_prompt}: "
+                "shorten the system prompt or the task, or use another backend."
+            )
+            return GenerationFailure(request.key, reason, retryable=False)
+        return _Row(request, prompt, min(request.sampling.max_tokens, most_tokens - len(prompt)))
+
+    def _write(self, rows: list[_Row], started: float) -> Iterator[GenerationResult]:
+        with self._one_thread():
+            logits, cache = self._llama.prefill([row.prompt for row in rows])
+        table = _tabulate([row.request.sampling for row in rows])
+        uniforms = np.stack([_draw(row.request.seed, max(r.limit for r in rows)) for row in rows])
+        at_work = np.ones(len(rows), bool)
+        for place in range(uniforms.shape[1]):
+            logits[:, self._never_written] = MASKED
+            tokens = choose(logits, table, uniforms[:, place])
+            for i in np.flatnonzero(at_work):
+                result = self._append(rows[i], int(tokens[i]), started)
+                if result:
+                    at_work[i] = False
+                    yield result
+            if not at_work.any():
+                return
+            cache.retire(~at_work)
+            if at_work.mean() <= 1 - KEEP_DONE_ROWS_BELOW:
+                kept = np.flatnonzero(at_work)
+                cache.keep(kept)
+                rows, table, uniforms = [rows[i] for i in kept], table.keep(kept), uniforms[kept]
+                tokens, at_work = tokens[kept], at_work[kept]
+            with self._one_thread():
+                logits = self._llama.step(tokens, cache)
+
+    def _append(self, row: _Row, token: int, started: float) -> GenerationResult | None:
+        """Append a token; return the result if the response is now complete."""
+        row.written.append(token)
+        ended = token == self._special_ids[END]
+        stop = row.request.sampling.stop
+        text = self._tokenizer.decode(row.written) if ended or stop or len(row.written) == row.limit else ""
+        stops = [text.index(string) for string in stop if string in text]
+        if not (ended or stops or len(row.written) == row.limit):
+            return None
+        text = text[: min(stops, default=len(text))]
+        return GenerationResult(
+            key=row.request.key,
+            text=REFUSALS[0] if contains_blocked(text) else text,
+            prompt_tokens=len(row.prompt),
+            completion_tokens=len(row.written),
+            finish_reason="stop" if ended or stops else "length",
+            latency_seconds=time.monotonic() - started,
+        )
+
+
+def _tabulate(samplings: list[SamplingParams]) -> SamplingTable:
+    return SamplingTable(
+        temperature=np.array([s.temperature for s in samplings]),
+        top_p=np.array([s.top_p for s in samplings]),
+        top_k=np.array([s.top_k for s in samplings]),
+    )
+
+
+def _draw(seed: int, count: int) -> np.ndarray:
+    return np.random.default_rng(seed % 2**64).random(count)
