@@ -26,7 +26,9 @@ def free_port() -> int:
 class Demo:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.environment = {k: v for k, v in os.environ.items() if k not in {"DATABASE_URL", "CELERY_BROKER_URL"}}
+        self.environment = {
+            k: v for k, v in os.environ.items() if k not in {"DATABASE_URL", "CELERY_BROKER_URL"}
+        }
         self.environment |= {"VAR_DIR": str(folder), "DEBUG": "false"}
         self.output = folder / "output.txt"
 
@@ -40,7 +42,11 @@ class Demo:
                 stdout=output,
                 stderr=output,
             )
-        wait_until(lambda: "Ctrl-C stops" in self.output.read_text() or self.process.poll() is not None, 120, "the demo")
+        wait_until(
+            lambda: "Ctrl-C stops" in self.output.read_text() or self.process.poll() is not None,
+            120,
+            "the demo",
+        )
         assert self.process.poll() is None, self.output.read_text()
 
     def status(self) -> str:
@@ -54,7 +60,9 @@ class Demo:
         ).stdout
 
     def pid_of(self, program: str) -> int:
-        spawned = re.findall(rf"spawned: '{program}' with pid (\d+)", (self.folder / "log/supervisord.log").read_text())
+        spawned = re.findall(
+            rf"spawned: '{program}' with pid (\d+)", (self.folder / "log/supervisord.log").read_text()
+        )
         return int(spawned[-1])
 
     def stop(self) -> None:

@@ -30,7 +30,9 @@ def test_an_experiment_survives_the_death_of_each_worker(workers: Workers):
         workers.kill(name)
         before = judged.count()
         workers.start(name)
-        wait_until(lambda before=before: judged.count() >= before + 10, 60, f"the work to go on without {name}")
+        wait_until(
+            lambda before=before: judged.count() >= before + 10, 60, f"the work to go on without {name}"
+        )
 
     def concluded() -> bool:
         experiment.refresh_from_db()

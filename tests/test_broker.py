@@ -1,0 +1,63 @@
+"""The file broker under a reader that looks all the time."""
+
+from __future__ import annotations
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from kombu import Connection
+from kombu.transport.virtual.base import Empty
+
+
+def connect(folder: Path) -> Connection:
+    messages, control = folder / "messages", folder / "control"
+    for each in (messages, control):
+        each.mkdir(exist_ok=True)
+    options = {
+        "data_folder_in": str(messages),
+        "data_folder_out": str(messages),
+        "control_folder": str(control),
+    }
+    return Connection("filesystem://", transport="llmpo_site.broker:Transport", transport_options=options)
+
+
+def send(folder: Path, numbers: range) -> None:
+    with connect(folder) as connection, connection.SimpleQueue("wake") as queue:
+        for number in numbers:
+            queue.put({"number": number})
+
+
+def receive(folder: Path, expected: int) -> list[int]:
+    received = []
+    with connect(folder) as connection, connection.SimpleQueue("wake"):
+        channel = connection.default_channel
+        while len(received) < expected:
+            try:
+                message = channel._get("wake")
+            except Empty:
+                continue
+            received.append(channel.decode_body(message["body"], message["properties"].get("body_encoding")))
+    return received
+
+
+def test_every_message_arrives_whole_and_once_while_it_is_being_written(tmp_path: Path):
+    with connect(tmp_path) as connection:
+        connection.SimpleQueue("wake").close()  # declares the queue before anybody sends
+    with ThreadPoolExecutor() as pool:
+        reader = pool.submit(receive, tmp_path, 1000)
+        writers = [pool.submit(send, tmp_path, range(start, start + 500)) for start in (0, 500)]
+        for writer in writers:
+            writer.result(timeout=60)
+        messages = reader.result(timeout=60)
+    assert sorted(json.loads(message)["number"] for message in messages) == list(range(1000))
+
+
+def test_queues_do_not_mix_and_messages_keep_their_order(tmp_path: Path):
+    with connect(tmp_path) as connection:
+        first, second = connection.SimpleQueue("control"), connection.SimpleQueue("control.more")
+        for number in range(5):
+            first.put({"number": number})
+            second.put({"number": number + 100})
+        assert [first.get(timeout=1).payload["number"] for _ in range(5)] == [0, 1, 2, 3, 4]
+        assert [second.get(timeout=1).payload["number"] for _ in range(5)] == [100, 101, 102, 103, 104]
