@@ -63,8 +63,9 @@ def _advance_once(experiment_id: int) -> Advance | None:
 
 
 def _top_up(experiment: Experiment, design: Design, policies: list[Policy]) -> int:
+    # What somebody skipped waits for somebody else, who may be away: it must not fill the skipper's buffer.
     buffered = Comparison.objects.filter(
-        experiment=experiment, state__in=[Comparison.State.PLANNED, Comparison.State.READY]
+        experiment=experiment, state__in=[Comparison.State.PLANNED, Comparison.State.READY], skips=0
     ).count()
     in_flight = int(design.in_flight.sum()) // 2
     n_comparisons = int(design.counts.sum()) // 2
