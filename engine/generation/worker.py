@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import time
 from collections.abc import Iterator
 
@@ -17,6 +18,7 @@ logger = logging.getLogger(__name__)
 
 # Finished texts are stored this often while the rest of the batch is still being written.
 _FLUSH_SECONDS = 0.25
+_UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 
 
 def write_batch(*, worker: str, backend: Backend) -> tuple[int, set[int]]:
@@ -45,7 +47,7 @@ def write_batch(*, worker: str, backend: Backend) -> tuple[int, set[int]]:
         logger.exception(
             "A batch of %d responses failed; what it did not finish waits anew", len(claim.responses)
         )
-        touched |= release_claim(claim=claim.token, reason=f"{type(error).__name__}: {error}")
+        touched |= release_claim(claim=claim.token, reason=_storable(f"{type(error).__name__}: {error}"))
     return len(claim.responses), touched
 
 
@@ -69,7 +71,9 @@ def _outcomes(claim: Claim, backend: Backend) -> Iterator[Written | Failed]:
         )
     for outcome in backend.generate(requests) if requests else ():
         if isinstance(outcome, GenerationFailure):
-            yield Failed(response_id=outcome.key, reason=outcome.reason, retryable=outcome.retryable)
+            yield Failed(
+                response_id=outcome.key, reason=_storable(outcome.reason), retryable=outcome.retryable
+            )
         else:
             yield _written(outcome, compositions[outcome.key], backend.model)
 
@@ -80,11 +84,11 @@ def _composition(response: Response) -> Composition:
 
 
 def _written(result: GenerationResult, composition: Composition, model: str) -> Written:
-    refusal = composition.refusal_for_output(result.text)
+    text = _storable(result.text)
+    refusal = composition.refusal_for_output(text)
     return Written(
         response_id=result.key,
-        # PostgreSQL has no text with NUL in it, and a model may write one.
-        text=(result.text if refusal is None else refusal).replace("\x00", "\ufffd"),
+        text=text if refusal is None else refusal,
         model=model,
         prompt_tokens=result.prompt_tokens,
         completion_tokens=result.completion_tokens,
@@ -92,6 +96,11 @@ def _written(result: GenerationResult, composition: Composition, model: str) -> 
         latency_seconds=result.latency_seconds,
         guardrail="" if refusal is None else "output",
     )
+
+
+def _storable(text: str) -> str:
+    """PostgreSQL has no NUL in a text and UTF-8 no half of a surrogate pair; a model may write both."""
+    return _UNSTORABLE.sub("\ufffd", text)
 
 
 def _refused_unasked(response: Response, refusal: str) -> Written:

@@ -9,7 +9,7 @@ from datetime import timedelta
 
 from django.conf import settings
 from django.db import transaction
-from django.db.models import F, Q
+from django.db.models import F, Q, QuerySet
 from django.utils import timezone
 
 from engine.models import Comparison, Response
@@ -84,16 +84,17 @@ def store_outcomes(*, claim: uuid.UUID, outcomes: Iterable[Written | Failed]) ->
     """
     by_id = {outcome.response_id: outcome for outcome in outcomes}
     comparisons = _lock_comparisons(by_id)
+    wanted = _halves(comparisons)
     now = timezone.now()
     for response in Response.objects.filter(
         pk__in=by_id, claim=claim, state=Response.State.GENERATING
     ).select_for_update():
-        _apply(response, by_id[response.pk])
+        _apply(response, by_id[response.pk], wanted=response.pk in wanted)
     Response.objects.filter(claim=claim, state=Response.State.GENERATING).update(claimed_at=now)
     return _settle(comparisons)
 
 
-def _apply(response: Response, outcome: Written | Failed) -> None:
+def _apply(response: Response, outcome: Written | Failed, *, wanted: bool) -> None:
     response.claim = None
     if isinstance(outcome, Written):
         response.state = Response.State.DONE
@@ -105,7 +106,7 @@ def _apply(response: Response, outcome: Written | Failed) -> None:
         response.latency_seconds = outcome.latency_seconds
         response.guardrail = outcome.guardrail
         response.done_at = timezone.now()
-    elif outcome.retryable and response.attempts < settings.GENERATION_ATTEMPTS:
+    elif wanted and outcome.retryable and response.attempts < settings.GENERATION_ATTEMPTS:
         response.state = Response.State.WAITING
         response.failure_reason = outcome.reason
     else:
@@ -117,8 +118,7 @@ def _apply(response: Response, outcome: Written | Failed) -> None:
 @transaction.atomic
 def release_claim(*, claim: uuid.UUID, reason: str) -> set[int]:
     """Give back what a batch did not finish; a response that has used up its attempts fails."""
-    unfinished = Response.objects.filter(claim=claim, state=Response.State.GENERATING)
-    return _give_back(list(unfinished.values_list("pk", flat=True)), reason)
+    return _give_back(Response.objects.filter(claim=claim, state=Response.State.GENERATING), reason)
 
 
 @transaction.atomic
@@ -126,17 +126,17 @@ def expire_claims() -> set[int]:
     """Give back what workers that died were writing."""
     silent_since = timezone.now() - timedelta(seconds=settings.CLAIM_SECONDS)
     expired = Response.objects.filter(state=Response.State.GENERATING, claimed_at__lt=silent_since)
-    return _give_back(
-        list(expired.values_list("pk", flat=True)), "The worker that was writing it disappeared."
-    )
+    return _give_back(expired, "The worker that was writing it disappeared.")
 
 
-def _give_back(response_ids: Sequence[int], reason: str) -> set[int]:
+def _give_back(lost: QuerySet[Response], reason: str) -> set[int]:
+    response_ids = list(lost.values_list("pk", flat=True))
     if not response_ids:
         return set()
     comparisons = _lock_comparisons(response_ids)
-    rows = Response.objects.filter(pk__in=response_ids, state=Response.State.GENERATING)
-    rows.filter(attempts__gte=settings.GENERATION_ATTEMPTS).update(
+    # Looked at again under the locks: a slow worker may have stored some and renewed its claim meanwhile.
+    rows = lost.filter(pk__in=response_ids)
+    rows.filter(Q(attempts__gte=settings.GENERATION_ATTEMPTS) | ~Q(pk__in=_halves(comparisons))).update(
         state=Response.State.FAILED, claim=None, failure_reason=reason
     )
     rows.update(state=Response.State.WAITING, claim=None, failure_reason=reason)
@@ -155,10 +155,13 @@ def _lock_comparisons(response_ids: Iterable[int]) -> list[Comparison]:
     )
 
 
+def _halves(comparisons: Sequence[Comparison]) -> set[int]:
+    """The responses that these comparisons wait for: no other one is worth writing again."""
+    return {pk for c in comparisons for pk in (c.response_i_id, c.response_j_id)}
+
+
 def _settle(comparisons: Sequence[Comparison]) -> set[int]:
-    responses = Response.objects.in_bulk(
-        [pk for c in comparisons for pk in (c.response_i_id, c.response_j_id)]
-    )
+    responses = Response.objects.in_bulk(_halves(comparisons))
     touched = set()
     for comparison in comparisons:
         halves = [responses[comparison.response_i_id], responses[comparison.response_j_id]]
