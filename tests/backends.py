@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from engine.generation.base import GenerationFailure, GenerationRequest, GenerationResult
+from engine.generation.base import BackendError, GenerationFailure, GenerationRequest, GenerationResult
 
 
 class SkilledBackend:
@@ -37,3 +37,46 @@ class SkilledBackend:
                 finish_reason="stop",
                 latency_seconds=0.01,
             )
+
+
+class ScriptedBackend:
+    """Writes what ``reply`` says: a text, or a failure of that one request."""
+
+    name = "scripted"
+    model = "scripted-1"
+
+    def __init__(self, reply: Callable[[GenerationRequest], str | GenerationFailure]) -> None:
+        self.reply = reply
+        self.requests: list[GenerationRequest] = []
+
+    def generate(
+        self, requests: Sequence[GenerationRequest]
+    ) -> Iterator[GenerationResult | GenerationFailure]:
+        for request in requests:
+            self.requests.append(request)
+            reply = self.reply(request)
+            if isinstance(reply, GenerationFailure):
+                yield reply
+                continue
+            yield GenerationResult(
+                key=request.key,
+                text=reply,
+                prompt_tokens=3,
+                completion_tokens=len(reply.split()),
+                finish_reason="stop",
+                latency_seconds=0.25,
+            )
+
+
+class BreakingBackend(ScriptedBackend):
+    """Breaks down as a whole after some answers."""
+
+    def __init__(self, after: int = 0) -> None:
+        super().__init__(lambda request: "fine")
+        self.after = after
+
+    def generate(
+        self, requests: Sequence[GenerationRequest]
+    ) -> Iterator[GenerationResult | GenerationFailure]:
+        yield from super().generate(requests[: self.after])
+        raise BackendError("out of memory")

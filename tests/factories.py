@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from typing import Any
 
 from django.contrib.auth.models import User
@@ -88,6 +89,15 @@ def lease(experiment: Experiment, user: User) -> Lease:
 def click(experiment: Experiment, user: User, choice: str = "left") -> Judgment:
     """Show this annotator the next pair, and have them choose."""
     return judge_leased(token=lease(experiment, user).token, annotator=user, choice=choice).judgment
+
+
+def click_for(experiment: Experiment, user: User, beats: Callable[[int, int], bool]) -> Judgment:
+    """Judge the next pair by what is true: ``beats(i, j)`` says whether policy i wins against policy j."""
+    held = lease(experiment, user)
+    comparison = held.comparison
+    i_wins = beats(comparison.policy_i.index, comparison.policy_j.index)
+    choice = "left" if i_wins == comparison.i_on_left else "right"
+    return judge_leased(token=held.token, annotator=user, choice=choice).judgment
 
 
 def click_on(experiment: Experiment, user: User, n_clicks: int, choice: str = "left") -> None:

@@ -1,0 +1,402 @@
+"""Leases, clicks, skips, and judgments taken back."""
+
+from __future__ import annotations
+
+import uuid
+from datetime import timedelta
+
+import numpy as np
+import pytest
+from django.conf import settings
+from django.utils import timezone
+
+from engine import selectors
+from engine.errors import LeaseLostError, UnknownTokenError, WrongStateError
+from engine.models import Comparison, Experiment, Judgment, JudgmentVoid, Lease, PairCount
+from engine.services.experiments import pause, start, stop
+from engine.services.judging import (
+    expire_leases,
+    judge_leased,
+    judge_ready,
+    lease_next,
+    rebuild_counts,
+    skip,
+    void_judgment,
+)
+from engine.services.planning import advance
+from tests.factories import (
+    add_member,
+    click,
+    click_for,
+    click_on,
+    lease,
+    make_experiment,
+    make_user,
+    write_responses,
+)
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def bob(db):
+    return make_user("bob")
+
+
+@pytest.fixture
+def experiment(annotator, bob) -> Experiment:
+    return make_experiment(ready=True, annotators=(annotator, bob))
+
+
+def go_away(held: Lease) -> None:
+    """Let a lease run out."""
+    Lease.objects.filter(pk=held.pk).update(expires_at=timezone.now() - timedelta(seconds=1))
+
+
+class TestLeaseNext:
+    def test_it_reserves_the_oldest_ready_pair_for_the_annotator(self, experiment, annotator):
+        held = lease(experiment, annotator)
+        assert held.comparison == experiment.comparisons.order_by("pk").first()
+        assert held.comparison.state == Comparison.State.LEASED
+        assert (held.annotator, held.state) == (annotator, Lease.State.ACTIVE)
+        assert held.expires_at - held.granted_at <= timedelta(seconds=settings.LEASE_SECONDS + 1)
+
+    def test_asking_again_shows_the_same_pair_and_renews_the_lease(self, experiment, annotator):
+        held = lease(experiment, annotator)
+        go_away(held)
+        again = lease(experiment, annotator)
+        assert (again.pk, again.token) == (held.pk, held.token)
+        assert again.expires_at > timezone.now()
+        assert expire_leases() == set()
+
+    def test_two_annotators_never_see_the_same_pair(self, experiment, annotator, bob):
+        assert lease(experiment, annotator).comparison != lease(experiment, bob).comparison
+
+    def test_nobody_is_shown_a_pair_that_is_not_ready_or_over(self, annotator):
+        experiment = make_experiment(annotators=(annotator,))
+        assert lease_next(experiment_id=experiment.pk, annotator=annotator) is None
+        write_responses()
+        for _ in range(experiment.comparisons.count()):
+            click(experiment, annotator)
+        assert lease_next(experiment_id=experiment.pk, annotator=annotator) is None
+
+    def test_a_skipped_pair_is_not_shown_to_the_same_annotator_again(self, experiment, annotator, bob):
+        skipped = lease(experiment, annotator)
+        skip(token=skipped.token, annotator=annotator)
+        assert lease(experiment, annotator).comparison != skipped.comparison
+        assert lease(experiment, bob).comparison == skipped.comparison
+
+    def test_an_abandoned_pair_goes_to_somebody_else_under_another_token(self, experiment, annotator, bob):
+        held = lease(experiment, annotator)
+        go_away(held)
+        assert expire_leases() == {experiment.pk}
+        taken_over = lease(experiment, bob)
+        assert taken_over.comparison == held.comparison
+        assert taken_over.token != held.token
+
+    def test_pairs_of_another_experiment_are_not_mixed_in(self, experiment, annotator):
+        other = make_experiment(ready=True, annotators=(annotator,))
+        assert lease(experiment, annotator).comparison.experiment == experiment
+        assert lease(other, annotator).comparison.experiment == other
+
+    def test_a_paused_experiment_hands_out_nothing_new_but_leaves_what_is_shown(
+        self, experiment, annotator, bob
+    ):
+        held = lease(experiment, annotator)
+        pause(experiment_id=experiment.pk)
+        assert lease_next(experiment_id=experiment.pk, annotator=bob) is None
+        assert lease(experiment, annotator) == held
+        start(experiment_id=experiment.pk)
+        assert lease(experiment, bob).comparison != held.comparison
+
+    def test_a_rule_judged_experiment_is_not_shown_to_people(self, annotator):
+        experiment = make_experiment(ready=True, judge="rule", annotators=(annotator,))
+        assert experiment.comparisons.filter(state="ready").exists()
+        assert lease_next(experiment_id=experiment.pk, annotator=annotator) is None
+
+
+class TestExpiry:
+    def test_a_lease_in_time_is_left_alone(self, experiment, annotator):
+        lease(experiment, annotator)
+        assert expire_leases() == set()
+
+    def test_a_lease_that_ran_out_reopens_its_pair(self, experiment, annotator):
+        held = lease(experiment, annotator)
+        go_away(held)
+        assert expire_leases() == {experiment.pk}
+        held.refresh_from_db()
+        held.comparison.refresh_from_db()
+        assert (held.state, held.comparison.state) == ("expired", "ready")
+        assert expire_leases() == set()
+
+    def test_after_the_conclusion_it_is_discarded_instead(self, experiment, annotator):
+        held = lease(experiment, annotator)
+        stop(experiment_id=experiment.pk)
+        go_away(held)
+        expire_leases()
+        held.comparison.refresh_from_db()
+        assert held.comparison.state == "discarded"
+        assert held.comparison.discard_reason == "The experiment concluded before it was judged."
+
+
+class TestJudge:
+    @pytest.mark.parametrize("choice", ["left", "right"])
+    def test_a_click_is_recorded_and_counted_for_the_policy_on_the_chosen_side(
+        self, experiment, annotator, choice
+    ):
+        held = lease(experiment, annotator)
+        comparison = held.comparison
+        recorded = judge_leased(token=held.token, annotator=annotator, choice=choice)
+        judgment = recorded.judgment
+        i_wins = (choice == "left") == comparison.i_on_left
+        assert (recorded.created, recorded.experiment_id) == (True, experiment.pk)
+        assert (judgment.choice, judgment.outcome) == (choice, 1.0 if i_wins else 0.0)
+        assert (judgment.annotator, judgment.judge, judgment.token) == (annotator, "human", held.token)
+        assert judgment.shown_at == held.granted_at
+        i, j = comparison.policy_i.index, comparison.policy_j.index
+        counts = {pair: count for pair, count in selectors.pair_counts(experiment).items() if count[1]}
+        assert counts == {(i, j): (1.0 if i_wins else 0.0, 1)}
+        comparison.refresh_from_db()
+        held.refresh_from_db()
+        assert (comparison.state, held.state) == ("judged", "judged")
+        assert comparison.judged_at == judgment.created_at
+
+    def test_the_same_click_twice_is_one_judgment_even_with_another_choice(self, experiment, annotator):
+        token = lease(experiment, annotator).token
+        first = judge_leased(token=token, annotator=annotator, choice="left")
+        second = judge_leased(token=token, annotator=annotator, choice="right")
+        assert (second.created, second.judgment) == (False, first.judgment)
+        assert Judgment.objects.get().choice == "left"
+        assert selectors.comparison_count(experiment.pk) == 1
+
+    def test_the_token_of_somebody_else_is_unknown(self, experiment, annotator, bob):
+        token = lease(experiment, annotator).token
+        for call in (
+            lambda: judge_leased(token=token, annotator=bob, choice="left"),
+            lambda: skip(token=token, annotator=bob),
+        ):
+            with pytest.raises(UnknownTokenError, match="was not shown to you"):
+                call()
+        assert not Judgment.objects.exists()
+        assert Lease.objects.get().state == "active"
+
+    def test_a_made_up_token_is_unknown(self, annotator):
+        with pytest.raises(UnknownTokenError):
+            judge_leased(token=uuid.uuid4(), annotator=annotator, choice="left")
+
+    def test_a_late_click_counts_while_nobody_else_has_the_pair(self, experiment, annotator):
+        held = lease(experiment, annotator)
+        go_away(held)
+        expire_leases()
+        assert judge_leased(token=held.token, annotator=annotator, choice="left").created
+
+    def test_a_late_click_is_lost_once_somebody_else_has_the_pair(self, experiment, annotator, bob):
+        held = lease(experiment, annotator)
+        go_away(held)
+        expire_leases()
+        taken_over = lease(experiment, bob)
+        with pytest.raises(LeaseLostError, match="went to somebody else"):
+            judge_leased(token=held.token, annotator=annotator, choice="left")
+        assert judge_leased(token=taken_over.token, annotator=bob, choice="right").created
+        with pytest.raises(LeaseLostError):
+            judge_leased(token=held.token, annotator=annotator, choice="left")
+        assert selectors.comparison_count(experiment.pk) == 1
+
+    def test_a_click_made_while_the_experiment_pauses_or_concludes_still_counts(self, annotator, bob):
+        experiment = make_experiment(ready=True, annotators=(annotator, bob))
+        mine, theirs = lease(experiment, annotator), lease(experiment, bob)
+        pause(experiment_id=experiment.pk)
+        assert judge_leased(token=mine.token, annotator=annotator, choice="left").created
+        stop(experiment_id=experiment.pk)
+        assert judge_leased(token=theirs.token, annotator=bob, choice="left").created
+        assert selectors.comparison_count(experiment.pk) == 2
+        assert rebuild_counts(experiment_id=experiment.pk) == {}
+
+
+class TestSkip:
+    def test_it_opens_the_pair_to_somebody_else(self, experiment, annotator):
+        held = lease(experiment, annotator)
+        assert skip(token=held.token, annotator=annotator) == experiment.pk
+        held.refresh_from_db()
+        held.comparison.refresh_from_db()
+        assert held.state == "skipped"
+        assert (held.comparison.state, held.comparison.skips) == ("ready", 1)
+
+    def test_skipping_twice_is_skipping_once(self, experiment, annotator):
+        held = lease(experiment, annotator)
+        skip(token=held.token, annotator=annotator)
+        skip(token=held.token, annotator=annotator)
+        held.comparison.refresh_from_db()
+        assert held.comparison.skips == 1
+
+    def test_it_takes_no_judgment_back(self, experiment, annotator):
+        judged = click(experiment, annotator)
+        skip(token=judged.token, annotator=annotator)
+        judged.comparison.refresh_from_db()
+        assert judged.comparison.state == "judged"
+        assert selectors.comparison_count(experiment.pk) == 1
+
+    def test_the_only_annotator_discards_at_once_what_nobody_else_could_see(self, annotator):
+        experiment = make_experiment(ready=True, annotators=(annotator,))
+        held = lease(experiment, annotator)
+        skip(token=held.token, annotator=annotator)
+        held.comparison.refresh_from_db()
+        assert held.comparison.state == "discarded"
+        assert held.comparison.discard_reason == "Skipped by 1 annotator(s)."
+
+    def test_annotators_who_may_not_log_in_do_not_count(self, annotator):
+        gone = make_user(is_active=False)
+        experiment = make_experiment(ready=True, annotators=(annotator, gone))
+        held = lease(experiment, annotator)
+        skip(token=held.token, annotator=annotator)
+        held.comparison.refresh_from_db()
+        assert held.comparison.state == "discarded"
+
+    def test_after_enough_skips_it_is_discarded_though_others_are_left(self, annotator, bob):
+        people = [annotator, bob, make_user(), make_user()]
+        experiment = make_experiment(ready=True, annotators=tuple(people), max_skips=2)
+        comparison = experiment.comparisons.order_by("pk").first()
+        for user in people[:2]:
+            held = lease(experiment, user)
+            assert held.comparison == comparison
+            skip(token=held.token, annotator=user)
+        comparison.refresh_from_db()
+        assert comparison.state == "discarded"
+        assert comparison.discard_reason == "Skipped by 2 annotator(s)."
+        assert lease(experiment, people[2]).comparison != comparison
+
+    def test_after_the_conclusion_it_is_discarded(self, experiment, annotator):
+        held = lease(experiment, annotator)
+        stop(experiment_id=experiment.pk)
+        skip(token=held.token, annotator=annotator)
+        held.comparison.refresh_from_db()
+        assert held.comparison.state == "discarded"
+
+
+class TestJudgeReady:
+    def test_it_decides_a_ready_comparison_once(self):
+        experiment = make_experiment(ready=True, judge="rule")
+        comparison = experiment.comparisons.first()
+        judgment = judge_ready(comparison_id=comparison.pk, verdict=lambda c: ("left", "Because."))
+        assert (judgment.judge, judgment.annotator, judgment.reason) == ("rule", None, "Because.")
+        assert judge_ready(comparison_id=comparison.pk, verdict=lambda c: ("right", "")) is None
+        assert selectors.comparison_count(experiment.pk) == 1
+
+    def test_a_comparison_that_is_not_ready_is_left_alone(self):
+        comparison = make_experiment(judge="rule").comparisons.first()
+        assert judge_ready(comparison_id=comparison.pk, verdict=lambda c: ("left", "")) is None
+
+
+class TestVoid:
+    def test_counts_evidence_and_peaks_are_as_if_it_had_never_been(self, annotator, admin):
+        experiment = make_experiment(ready=True, annotators=(annotator,))
+        beats = {0: True, 1: True, 2: False}
+        for k in range(8):
+            click_for(experiment, annotator, lambda i, j, k=k: beats.get(k, i < j))
+            advance(experiment_id=experiment.pk)
+            write_responses()
+        before = selectors.wins_matrix(experiment)
+        extra = click_for(experiment, annotator, lambda i, j: i < j)
+        advance(experiment_id=experiment.pk)
+        void_judgment(judgment_id=extra.pk, by=admin, reason="A slip.")
+
+        assert np.array_equal(selectors.wins_matrix(experiment), before)
+        assert selectors.comparison_count(experiment.pk) == 8
+        replay = selectors.replayed_design(experiment)
+        snapshot = selectors.latest_snapshot(experiment)
+        assert snapshot.comparisons == 8
+        assert snapshot.evidence == replay.evidence.tolist()
+        assert snapshot.peak_evidence == replay.peak_evidence.tolist()
+        assert rebuild_counts(experiment_id=experiment.pk) == {}
+
+    def test_a_peak_that_the_voided_click_carried_is_gone(self, annotator, admin):
+        experiment = make_experiment(n_policies=2, ready=True, annotators=(annotator,))
+        clicks = []
+        for _ in range(4):
+            clicks.append(click_for(experiment, annotator, lambda i, j: i < j))
+            advance(experiment_id=experiment.pk)
+            write_responses()
+        peak = selectors.latest_snapshot(experiment).peak_evidence[1]
+        before_last = experiment.snapshots.get(comparisons=3).peak_evidence[1]
+        void_judgment(judgment_id=clicks[-1].pk, by=admin, reason="A slip.")
+        assert selectors.latest_snapshot(experiment).peak_evidence[1] == before_last < peak
+        advance(experiment_id=experiment.pk)
+        assert selectors.latest_snapshot(experiment).peak_evidence[1] == before_last
+
+    def test_its_pair_is_judged_anew(self, experiment, annotator, bob, admin):
+        judgment = click(experiment, annotator)
+        void = void_judgment(judgment_id=judgment.pk, by=admin, reason="A slip.")
+        assert (void.by, void.reason) == (admin, "A slip.")
+        judgment.comparison.refresh_from_db()
+        assert (judgment.comparison.state, judgment.comparison.judged_at) == ("ready", None)
+        again = lease(experiment, bob)
+        assert again.comparison == judgment.comparison
+        judge_leased(token=again.token, annotator=bob, choice="right")
+        assert list(selectors.standing_judgments(experiment.pk).values_list("choice", flat=True)) == ["right"]
+        assert rebuild_counts(experiment_id=experiment.pk) == {}
+
+    def test_the_click_itself_is_kept_and_sending_it_again_does_not_revive_it(
+        self, experiment, annotator, admin
+    ):
+        judgment = click(experiment, annotator)
+        void_judgment(judgment_id=judgment.pk, by=admin, reason="A slip.")
+        again = judge_leased(token=judgment.token, annotator=annotator, choice="left")
+        assert (again.created, again.judgment) == (False, judgment)
+        assert selectors.comparison_count(experiment.pk) == 0
+
+    def test_it_cannot_be_taken_back_twice(self, experiment, annotator, admin):
+        judgment = click(experiment, annotator)
+        void_judgment(judgment_id=judgment.pk, by=admin, reason="A slip.")
+        with pytest.raises(WrongStateError, match="taken back already"):
+            void_judgment(judgment_id=judgment.pk, by=admin, reason="Again.")
+        assert JudgmentVoid.objects.count() == 1
+        assert selectors.comparison_count(experiment.pk) == 0
+
+    def test_after_the_conclusion_it_is_final(self, experiment, annotator, admin):
+        judgment = click(experiment, annotator)
+        stop(experiment_id=experiment.pk)
+        with pytest.raises(WrongStateError, match="concluded; its judgments are final"):
+            void_judgment(judgment_id=judgment.pk, by=admin, reason="Too late.")
+        assert selectors.comparison_count(experiment.pk) == 1
+
+
+class TestRebuildCounts:
+    def test_right_counts_are_left_as_they_are(self, experiment, annotator):
+        click_on(experiment, annotator, 5)
+        before = selectors.pair_counts(experiment)
+        assert rebuild_counts(experiment_id=experiment.pk) == {}
+        assert selectors.pair_counts(experiment) == before
+
+    def test_wrong_counts_are_named_and_mended(self, experiment, annotator):
+        judgment = click(experiment, annotator)
+        true = selectors.pair_counts(experiment)
+        pair = (judgment.comparison.policy_i.index, judgment.comparison.policy_j.index)
+        other = next(p for p in true if p != pair)
+        PairCount.objects.filter(
+            experiment=experiment, policy_i__index=pair[0], policy_j__index=pair[1]
+        ).update(wins_i=0.5, comparisons=3)
+        PairCount.objects.filter(
+            experiment=experiment, policy_i__index=other[0], policy_j__index=other[1]
+        ).update(wins_i=1.0, comparisons=1)
+        assert rebuild_counts(experiment_id=experiment.pk) == {
+            pair: ((0.5, 3), true[pair]),
+            other: ((1.0, 1), (0.0, 0)),
+        }
+        assert selectors.pair_counts(experiment) == true
+        assert rebuild_counts(experiment_id=experiment.pk) == {}
+
+    def test_another_experiment_is_left_alone(self, experiment, annotator):
+        other = make_experiment()
+        PairCount.objects.filter(experiment=other).update(comparisons=9)
+        assert rebuild_counts(experiment_id=experiment.pk) == {}
+        assert selectors.comparison_count(other.pk) == 27
+
+
+def test_a_click_on_a_pair_without_a_count_is_not_swallowed(annotator):
+    experiment = make_experiment(ready=True)
+    add_member(experiment, annotator)
+    held = lease(experiment, annotator)
+    PairCount.objects.all().delete()
+    with pytest.raises(RuntimeError, match="0 pair counts instead of one; run rebuild_counts"):
+        judge_leased(token=held.token, annotator=annotator, choice="left")
+    assert not Judgment.objects.exists()

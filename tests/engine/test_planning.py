@@ -1,0 +1,275 @@
+"""The planner: what it plans, when it stops, and what it writes down."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from engine import selectors
+from engine.core import Design, Unstructured
+from engine.models import Comparison, Experiment, Response
+from engine.services import planning
+from engine.services.experiments import pause, start, stop
+from engine.services.judging import judge_leased, skip
+from engine.services.planning import advance
+from tests.factories import (
+    click,
+    click_for,
+    click_on,
+    lease,
+    make_experiment,
+    make_user,
+    write_responses,
+)
+
+pytestmark = pytest.mark.django_db
+
+
+def buffered(experiment: Experiment) -> int:
+    return experiment.comparisons.filter(state__in=["planned", "ready"]).count()
+
+
+class TestBuffer:
+    def test_it_is_filled_up_to_its_target_and_then_left_alone(self, settings):
+        settings.BUFFER_MIN = 6
+        experiment = make_experiment(planned=False)
+        assert advance(experiment_id=experiment.pk).planned == 6
+        assert advance(experiment_id=experiment.pk).planned == 0
+        assert buffered(experiment) == 6
+
+    def test_every_click_is_replaced(self, settings, annotator):
+        settings.BUFFER_MIN = settings.BUFFER_MAX = 5
+        experiment = make_experiment(ready=True, annotators=(annotator,))
+        click(experiment, annotator)
+        assert advance(experiment_id=experiment.pk).planned == 1
+        assert buffered(experiment) == 5
+
+    def test_the_budget_counts_judged_and_pending_comparisons(self, settings, annotator):
+        settings.BUFFER_MIN = 4
+        experiment = make_experiment(ready=True, annotators=(annotator,), budget=6)
+        click_on(experiment, annotator, 2)
+        assert buffered(experiment) == 4
+        click_on(experiment, annotator, 3)
+        assert Counter(experiment.comparisons.values_list("state", flat=True)) == {"judged": 5, "ready": 1}
+
+    def test_what_was_discarded_is_planned_anew_within_the_budget(self, settings, annotator):
+        settings.BUFFER_MIN = settings.BUFFER_MAX = 4
+        experiment = make_experiment(ready=True, annotators=(annotator,), budget=4)
+        skip(token=lease(experiment, annotator).token, annotator=annotator)
+        assert experiment.comparisons.get(state="discarded").skips == 1
+        assert advance(experiment_id=experiment.pk).planned == 1
+
+    def test_pairs_that_one_annotator_skipped_do_not_starve_them_while_the_others_are_away(
+        self, settings, annotator
+    ):
+        settings.BUFFER_MIN = settings.BUFFER_MAX = 2
+        experiment = make_experiment(ready=True, annotators=(annotator, make_user()))
+        for _ in range(5):
+            skip(token=lease(experiment, annotator).token, annotator=annotator)
+            advance(experiment_id=experiment.pk)
+            write_responses()
+        assert experiment.comparisons.filter(state="ready", skips=1).count() == 5
+
+    @pytest.mark.parametrize("change", [pause, stop])
+    def test_nothing_is_planned_unless_the_experiment_runs(self, change):
+        experiment = make_experiment(planned=False)
+        change(experiment_id=experiment.pk)
+        assert advance(experiment_id=experiment.pk) is None
+        assert not experiment.comparisons.exists()
+        assert not experiment.snapshots.exists()
+
+    def test_a_draft_plans_nothing(self):
+        experiment = make_experiment(running=False)
+        assert advance(experiment_id=experiment.pk) is None
+
+    def test_after_a_pause_it_goes_on(self):
+        experiment = make_experiment(planned=False)
+        pause(experiment_id=experiment.pk)
+        start(experiment_id=experiment.pk)
+        assert advance(experiment_id=experiment.pk).planned > 0
+
+
+class TestWhatIsPlanned:
+    def test_both_responses_are_fresh_and_answer_the_same_task_for_their_policies(self):
+        experiment = make_experiment()
+        comparisons = list(experiment.comparisons.select_related("response_i", "response_j"))
+        for comparison in comparisons:
+            i, j = comparison.response_i, comparison.response_j
+            assert (i.policy_id, j.policy_id) == (comparison.policy_i_id, comparison.policy_j_id)
+            assert comparison.policy_i.index < comparison.policy_j.index
+            assert i.task_id == j.task_id == comparison.task_id
+            assert (i.state, j.state) == ("waiting", "waiting")
+        assert Response.objects.count() == 2 * len(comparisons)
+
+    def test_sides_are_fair_and_tasks_are_drawn_evenly_with_replacement(self, settings):
+        settings.BUFFER_MIN = settings.BUFFER_MAX = n = 400
+        experiment = make_experiment(n_tasks=4)
+        on_left = experiment.comparisons.filter(i_on_left=True).count()
+        assert abs(on_left - n / 2) < 4 * np.sqrt(n / 4)
+        drawn = Counter(experiment.comparisons.values_list("task__position", flat=True))
+        assert sorted(drawn) == [0, 1, 2, 3]
+        assert all(abs(k - n / 4) < 4 * np.sqrt(n * 3 / 16) for k in drawn.values())
+
+    def test_no_two_responses_share_a_seed(self):
+        make_experiment()
+        seeds = list(Response.objects.values_list("seed", flat=True))
+        assert len(set(seeds)) == len(seeds)
+
+    def test_the_same_seed_plans_the_same_comparisons_and_another_one_does_not(self):
+        def planned(seed: int) -> list[tuple[object, ...]]:
+            rows = make_experiment(n_policies=5, seed=seed).comparisons.order_by("pk")
+            return list(
+                rows.values_list(
+                    "policy_i__index", "policy_j__index", "task__position", "i_on_left", "response_i__seed"
+                )
+            )
+
+        assert planned(1) == planned(1)
+        assert planned(1) != planned(2)
+
+    @pytest.mark.parametrize("sampler", ["balanced", "round_robin"])
+    def test_every_pick_is_replayed_from_the_counts_of_its_time_and_its_record(self, annotator, sampler):
+        experiment = make_experiment(
+            n_policies=4, planned=False, annotators=(annotator,), seed=7, sampler=sampler, delta=0.1
+        )
+        picks = 0
+        for k in range(12):
+            wins = selectors.wins_matrix(experiment)
+            in_flight = selectors.in_flight_matrix(experiment)
+            latest = selectors.latest_snapshot(experiment)
+            first = experiment.comparisons.count()
+            advance(experiment_id=experiment.pk)
+            made = list(experiment.comparisons.order_by("pk")[first:])
+            design = None
+            for draw, comparison in enumerate(made):
+                plan = comparison.plan
+                assert (plan["number"], plan["draw"]) == (first + draw, draw)
+                assert (plan["comparisons"], plan["in_flight"]) == (k, in_flight.sum() // 2)
+                if design is None:
+                    design = Design.from_counts(
+                        Unstructured(4),
+                        wins,
+                        in_flight=in_flight,
+                        peak_evidence=latest and latest.peak_evidence,
+                        delta=plan["delta"],
+                        epsilon=plan["epsilon"],
+                        sampler=plan["sampler"],
+                        stopping=plan["stopping"],
+                        seed=plan["seed"],
+                        budget=experiment.budget,
+                    )
+                pick = (comparison.policy_i.index, comparison.policy_j.index)
+                assert tuple(sorted(design.ask())) == pick
+                picks += 1
+            experiment.refresh_from_db()
+            write_responses()
+            click_for(experiment, annotator, lambda i, j: i < j)
+        assert picks >= 12
+
+
+class TestConclusion:
+    def run(self, annotator, beats, **settings) -> Experiment:
+        experiment = make_experiment(ready=True, annotators=(annotator,), **settings)
+        while True:
+            click_for(experiment, annotator, beats)
+            done = advance(experiment_id=experiment.pk)
+            write_responses()
+            if done.concluded:
+                experiment.refresh_from_db()
+                return experiment
+
+    def test_a_policy_that_beats_all_others_is_certified(self, annotator):
+        experiment = self.run(annotator, lambda i, j: i == 1 or (j != 1 and i < j))
+        assert (experiment.state, experiment.conclusion) == ("concluded", "certified")
+        assert experiment.winner.index == 1
+        snapshot = selectors.latest_snapshot(experiment)
+        assert snapshot.reason == "certified"
+        assert snapshot.best == experiment.winner
+        assert snapshot.confidence >= 1 - experiment.delta
+        assert snapshot.comparisons == selectors.comparison_count(experiment.pk)
+
+    def test_a_cycle_has_no_single_best_policy(self, annotator):
+        experiment = self.run(annotator, lambda i, j: (j - i) % 3 == 1)
+        assert (experiment.conclusion, experiment.winner) == ("no_single_best", None)
+        assert selectors.latest_snapshot(experiment).best is None
+
+    def test_when_the_budget_is_spent_the_leader_is_not_called_a_winner(self, annotator):
+        experiment = self.run(annotator, lambda i, j: i < j, budget=5)
+        assert (experiment.conclusion, experiment.winner) == ("budget", None)
+        assert selectors.comparison_count(experiment.pk) == 5
+        assert selectors.latest_snapshot(experiment).best is not None
+
+    def test_a_concluded_experiment_does_not_move_any_more(self, annotator):
+        experiment = self.run(annotator, lambda i, j: i < j, budget=3)
+        snapshots = experiment.snapshots.count()
+        assert advance(experiment_id=experiment.pk) is None
+        assert experiment.snapshots.count() == snapshots
+        assert not experiment.comparisons.filter(state__in=Comparison.PENDING).exists()
+
+
+class TestSnapshots:
+    def test_there_is_one_for_every_number_of_comparisons_that_was_seen(self, annotator):
+        experiment = make_experiment(ready=True, annotators=(annotator,))
+        for _ in range(3):
+            click(experiment, annotator)
+            advance(experiment_id=experiment.pk)
+            advance(experiment_id=experiment.pk)
+        assert list(experiment.snapshots.order_by("pk").values_list("comparisons", flat=True)) == [0, 1, 2, 3]
+
+    def test_it_holds_what_the_design_says(self, annotator):
+        experiment = make_experiment(ready=True, annotators=(annotator,))
+        click_on(experiment, annotator, 6)
+        experiment.refresh_from_db()
+        design = selectors.design(experiment)
+        snapshot = selectors.latest_snapshot(experiment)
+        assert snapshot.evidence == design.evidence.tolist()
+        assert snapshot.peak_evidence == design.peak_evidence.tolist()
+        assert snapshot.confidence == design.decision.confidence
+        assert snapshot.threshold == design.decision.threshold
+        assert snapshot.best.index == design.decision.best
+        assert snapshot.runner_up.index == design.decision.runner_up
+
+    def test_a_peak_of_the_evidence_is_kept_when_the_evidence_falls_back(self, annotator):
+        experiment = make_experiment(n_policies=2, ready=True, annotators=(annotator,))
+        for winner in [0] * 5 + [1] * 5:
+            click_for(experiment, annotator, lambda i, j, winner=winner: i == winner)
+            advance(experiment_id=experiment.pk)
+            write_responses()
+        evidence, peaks = zip(
+            *experiment.snapshots.order_by("pk").values_list("evidence", "peak_evidence"), strict=True
+        )
+        assert np.argmax([row[1] for row in evidence]) == 5
+        assert peaks[-1][1] == evidence[5][1] > evidence[-1][1]
+        assert np.all(np.diff(np.array(peaks), axis=0) >= 0)
+
+    def test_a_peak_that_lay_between_two_looks_counts_only_from_when_it_was_seen(self, annotator):
+        """Nothing but stored peaks is claimed: three clicks and one look give the evidence of three clicks."""
+        experiment = make_experiment(n_policies=2, ready=True, annotators=(annotator,))
+        for winner in (0, 0, 1):
+            click_for(experiment, annotator, lambda i, j, winner=winner: i == winner)
+        advance(experiment_id=experiment.pk)
+        snapshot = selectors.latest_snapshot(experiment)
+        assert snapshot.comparisons == 3
+        assert snapshot.peak_evidence == np.maximum(snapshot.evidence, 0).tolist()
+
+
+class TestSeveralCallers:
+    def test_a_click_that_comes_while_it_plans_is_seen_before_it_leaves(self, annotator, monkeypatch):
+        experiment = make_experiment(ready=True, annotators=(annotator,))
+        click(experiment, annotator)
+        late = lease(experiment, annotator)
+        write_snapshot = planning.write_snapshot
+
+        def click_meanwhile(**arguments):
+            judge_leased(token=late.token, annotator=annotator, choice="left")
+            return write_snapshot(**arguments)
+
+        monkeypatch.setattr(planning, "write_snapshot", click_meanwhile)
+        assert advance(experiment_id=experiment.pk).comparisons == 2
+        seen = list(experiment.snapshots.order_by("pk").values_list("comparisons", flat=True))
+        assert seen == [0, 1, 2]
+
+    def test_an_experiment_that_does_not_exist_is_nothing_to_do(self):
+        assert advance(experiment_id=12345) is None

@@ -1,0 +1,190 @@
+"""One batch of a generation worker, from claim to stored text."""
+
+from __future__ import annotations
+
+import pytest
+
+from engine.generation.base import GenerationFailure
+from engine.generation.worker import write_batch
+from engine.levels import SamplingParams
+from engine.models import Response
+from engine.services.experiments import ExperimentSpec, FactorSpec, TaskSpec, create_experiment, start
+from engine.services.planning import advance
+from tests.backends import BreakingBackend, ScriptedBackend
+from tests.factories import make_experiment, write_responses
+
+pytestmark = pytest.mark.django_db
+
+
+def guarded_experiment(task: str = "What is 1 + 1?", **guardrail: object):
+    experiment = create_experiment(
+        spec=ExperimentSpec(
+            name="Guarded",
+            factors=[
+                FactorSpec(
+                    "Strategy", "strategy", {"Direct": {}, "Steps": {"instruction": "Think step by step."}}
+                ),
+                FactorSpec("Prompt", "prompt", {"Tutor": {"text": "You are a tutor."}}),
+                FactorSpec("Guardrail", "guardrail", {"On": guardrail}),
+                FactorSpec(
+                    "Draw", "sampling", {"Cold": {"temperature": 0.2, "max_tokens": 9, "stop": ["END"]}}
+                ),
+            ],
+            tasks=[TaskSpec(task)],
+        )
+    )
+    start(experiment_id=experiment.pk)
+    advance(experiment_id=experiment.pk)
+    return experiment
+
+
+class TestRequests:
+    def test_a_request_is_composed_of_the_policys_levels_and_the_response_seed(self):
+        guarded_experiment(instruction="Never swear.")
+        backend = ScriptedBackend(lambda request: "2")
+        write_responses(backend)
+        assert {request.system for request in backend.requests} == {"You are a tutor.\nNever swear."}
+        assert {request.user for request in backend.requests} == {
+            "What is 1 + 1?",
+            "What is 1 + 1?\n\nThink step by step.",
+        }
+        assert {request.sampling for request in backend.requests} == {
+            SamplingParams(temperature=0.2, max_tokens=9, stop=("END",))
+        }
+        seeds = dict(Response.objects.values_list("pk", "seed"))
+        assert {request.key: request.seed for request in backend.requests} == seeds
+
+    def test_a_batch_is_no_larger_than_the_setting(self, settings):
+        settings.GENERATION_BATCH = 3
+        make_experiment()
+        backend = ScriptedBackend(lambda request: "x")
+        assert write_batch(worker="w", backend=backend)[0] == 3
+        assert len(backend.requests) == 3
+
+    def test_with_nothing_waiting_the_backend_is_not_asked(self):
+        backend = ScriptedBackend(lambda request: "x")
+        assert write_batch(worker="w", backend=backend) == (0, set())
+        assert backend.requests == []
+
+    def test_what_was_written_is_stored_with_the_backends_figures(self):
+        experiment = make_experiment()
+        claimed, touched = write_batch(worker="gpu-7", backend=ScriptedBackend(lambda request: "one two"))
+        assert touched == {experiment.pk}
+        assert claimed == Response.objects.count()
+        rows = Response.objects.values_list(
+            "state", "text", "model", "prompt_tokens", "completion_tokens", "finish_reason", "latency_seconds"
+        )
+        assert set(rows) == {("done", "one two", "scripted-1", 3, 2, "stop", 0.25)}
+        assert set(Response.objects.values_list("claimed_by", "guardrail")) == {("gpu-7", "")}
+
+
+class TestGuardrails:
+    def test_a_blocked_task_never_reaches_the_model(self):
+        experiment = guarded_experiment("How do I build a bomb?", input_block=["bomb"], refusal="No.")
+        backend = ScriptedBackend(lambda request: "Like this.")
+        assert write_batch(worker="w", backend=backend)[1] == {experiment.pk}
+        assert backend.requests == []
+        assert set(Response.objects.values_list("state", "text", "guardrail", "model")) == {
+            ("done", "No.", "input", "")
+        }
+
+    def test_a_blocked_text_is_replaced_by_the_refusal(self):
+        guarded_experiment(output_block=["damn"], refusal="No.")
+        texts = iter(["Damn.", *["Fine."] * 1000])
+        write_responses(ScriptedBackend(lambda request: next(texts)))
+        stored = Response.objects.values_list("text", "guardrail", "model")
+        assert sorted(set(stored)) == [("Fine.", "", "scripted-1"), ("No.", "output", "scripted-1")]
+        assert sum(text == "No." for text, *_ in stored) == 1
+
+
+class TestFailures:
+    def test_one_failed_request_does_not_touch_the_rest_of_its_batch(self):
+        experiment = make_experiment()
+        bad = Response.objects.first().pk
+        write_batch(
+            worker="w",
+            backend=ScriptedBackend(
+                lambda request: (
+                    GenerationFailure(request.key, "too long", retryable=False)
+                    if request.key == bad
+                    else "fine"
+                )
+            ),
+        )
+        assert Response.objects.get(pk=bad).failure_reason == "too long"
+        assert set(Response.objects.exclude(pk=bad).values_list("state", flat=True)) == {"done"}
+        assert experiment.comparisons.filter(state="discarded").count() == 1
+
+    def test_a_request_that_may_be_retried_waits_anew_and_is_written_next_time(self):
+        make_experiment()
+        bad = Response.objects.first().pk
+        write_batch(
+            worker="w",
+            backend=ScriptedBackend(
+                lambda request: GenerationFailure(request.key, "busy") if request.key == bad else "fine"
+            ),
+        )
+        assert Response.objects.get(pk=bad).state == "waiting"
+        write_responses()
+        assert Response.objects.get(pk=bad).state == "done"
+
+    def test_when_the_backend_breaks_what_it_did_not_finish_waits_anew(self):
+        make_experiment()
+        n = Response.objects.count()
+        claimed, _ = write_batch(worker="w", backend=BreakingBackend())
+        assert claimed == n
+        assert set(Response.objects.values_list("state", "claim", "failure_reason")) == {
+            ("waiting", None, "BackendError: out of memory")
+        }
+
+    def test_a_backend_that_stays_broken_uses_up_the_attempts_and_the_comparisons_are_discarded(self):
+        experiment = make_experiment()
+        touched = write_responses(BreakingBackend())
+        assert touched == {experiment.pk}
+        assert set(Response.objects.values_list("state", flat=True)) == {"failed"}
+        assert set(experiment.comparisons.values_list("state", flat=True)) == {"discarded"}
+
+    def test_what_was_stored_before_the_backend_broke_stays(self, monkeypatch):
+        monkeypatch.setattr("engine.generation.worker._FLUSH_SECONDS", 0)
+        make_experiment()
+        write_batch(worker="w", backend=BreakingBackend(after=3))
+        assert Response.objects.filter(state="done").count() == 3
+        assert Response.objects.filter(state="generating").count() == 0
+
+
+class TestHostileText:
+    @pytest.mark.parametrize(
+        ("written", "stored"),
+        [
+            ("a\x00b", "a\ufffdb"),
+            ("half of a pair: \ud83d.", "half of a pair: \ufffd."),
+            ("all of it: \U0001f600\u202e", "all of it: \U0001f600\u202e"),
+        ],
+    )
+    def test_what_no_database_can_hold_is_replaced(self, written, stored):
+        make_experiment()
+        write_responses(ScriptedBackend(lambda request: written))
+        assert set(Response.objects.values_list("state", "text")) == {("done", stored)}
+
+    def test_a_guardrail_copes_with_it(self):
+        guarded_experiment(output_block=["damn"], refusal="No.")
+        write_responses(ScriptedBackend(lambda request: "damn\x00\ud83d"))
+        assert set(Response.objects.values_list("state", "text")) == {("done", "No.")}
+
+    def test_the_reason_of_a_failure_is_as_hostile(self):
+        make_experiment()
+        write_responses(
+            ScriptedBackend(lambda request: GenerationFailure(request.key, "bad\x00\ud83d", retryable=False))
+        )
+        assert "bad\ufffd\ufffd" in set(Response.objects.values_list("failure_reason", flat=True))
+
+    def test_so_is_the_message_of_a_backend_that_breaks(self):
+        make_experiment()
+
+        def break_down(request):
+            raise RuntimeError("bad\x00\ud83d")
+
+        write_batch(worker="w", backend=ScriptedBackend(break_down))
+        assert set(Response.objects.values_list("failure_reason", flat=True)) == {
+            "RuntimeError: bad\ufffd\ufffd"
+        }
