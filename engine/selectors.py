@@ -165,6 +165,25 @@ def buffer_target(experiment: Experiment) -> int:
     return min(settings.BUFFER_MAX, settings.BUFFER_MIN + max(looking, math.ceil(demand)))
 
 
+_FAILING_RUN = 20
+_PROBE_INTERVAL = timedelta(seconds=30)
+
+
+def generation_is_failing(experiment: Experiment) -> bool:
+    """Whether the latest responses all failed, so that planning more would only make more failures."""
+    settled = Response.objects.filter(
+        policy__experiment=experiment, state__in=[Response.State.DONE, Response.State.FAILED]
+    ).order_by("-pk")
+    states = list(settled.values_list("state", flat=True)[:_FAILING_RUN])
+    return len(states) == _FAILING_RUN and Response.State.DONE not in states
+
+
+def probe_is_due(experiment: Experiment) -> bool:
+    """Whether nothing was planned for half a minute: time to see if generation works again."""
+    since = timezone.now() - _PROBE_INTERVAL
+    return not Comparison.objects.filter(experiment=experiment, created_at__gte=since).exists()
+
+
 # ---------------------------------------------------------------- people
 
 
@@ -247,7 +266,8 @@ def queue_health(experiment: Experiment) -> QueueHealth:
     responses = Response.objects.filter(policy__experiment=experiment)
     waiting = responses.filter(state=Response.State.WAITING)
     oldest = waiting.order_by("created_at").values_list("created_at", flat=True).first()
-    failure = responses.filter(state=Response.State.FAILED, attempts__gt=0).order_by("-pk").first()
+    troubled = responses.filter(state__in=[Response.State.FAILED, Response.State.WAITING])
+    failure = troubled.exclude(failure_reason="").exclude(claimed_by="").order_by("-claimed_at").first()
     return QueueHealth(
         comparisons=_tally(Comparison.objects.filter(experiment=experiment)),
         responses=_tally(responses),

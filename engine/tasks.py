@@ -11,6 +11,7 @@ from django.utils import timezone
 from kombu.exceptions import OperationalError
 
 from engine.generation import registry
+from engine.generation.base import BackendError
 from engine.generation.worker import write_batch
 from engine.judges.worker import judge_comparisons
 from engine.models import Experiment, WorkerPulse
@@ -48,7 +49,12 @@ def generate(self: Task) -> None:
     """Write one batch of waiting responses; come back for the next."""
     worker = self.request.hostname or "local"
     _pulse("generation", worker)
-    claimed, touched = write_batch(worker=worker, backend=registry.backend())
+    try:
+        claimed, touched = write_batch(worker=worker, backend=registry.backend())
+    except BackendError:
+        # The next sweep tries again; trying at once would only fill the log.
+        logger.exception("The generation backend is out of order")
+        return
     for experiment_id in touched:
         wake(judge, experiment_id)
     if claimed:

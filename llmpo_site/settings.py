@@ -111,6 +111,7 @@ AXES_FAILURE_LIMIT = env.int("LOGIN_FAILURE_LIMIT", 10, validate=validate.Range(
 AXES_COOLOFF_TIME = 0.25  # hours
 # Name and address together: neither can a stranger lock somebody out, nor does an office share one count.
 AXES_LOCKOUT_PARAMETERS = [["username", "ip_address"]]
+AXES_VERBOSE = False
 AXES_LOCKOUT_TEMPLATE = "registration/locked_out.html"
 
 # ---------------------------------------------------------------- security
@@ -162,8 +163,8 @@ LOGGING = {
 
 # ---------------------------------------------------------------- Celery
 
-CELERY_BROKER_URL = env.str("CELERY_BROKER_URL", "filesystem://")
-if CELERY_BROKER_URL == "filesystem://":
+CELERY_BROKER_URL = env.str("CELERY_BROKER_URL", "filesystem://localhost")
+if CELERY_BROKER_URL.startswith("filesystem://"):
     CELERY_BROKER_TRANSPORT = "llmpo_site.broker:Transport"
     _broker = VAR_DIR / "broker"
     CELERY_BROKER_TRANSPORT_OPTIONS = {

@@ -9,7 +9,13 @@ from collections.abc import Iterator
 
 from django.conf import settings
 
-from engine.generation.base import Backend, GenerationFailure, GenerationRequest, GenerationResult
+from engine.generation.base import (
+    Backend,
+    BackendError,
+    GenerationFailure,
+    GenerationRequest,
+    GenerationResult,
+)
 from engine.levels import Composition, compose, parse_level
 from engine.models import Response
 from engine.services.generation import Claim, Failed, Written, claim_responses, release_claim, store_outcomes
@@ -29,6 +35,11 @@ def write_batch(*, worker: str, backend: Backend) -> tuple[int, set[int]]:
     tuple
         How many were claimed (0: nothing is waiting), and the experiments in which a comparison became
         ready or was discarded.
+
+    Raises
+    ------
+    BackendError
+        The backend is out of order. What it did not finish waits anew, without an attempt spent.
     """
     claim = claim_responses(worker=worker, limit=settings.GENERATION_BATCH)
     if not claim.responses:
@@ -43,6 +54,9 @@ def write_batch(*, worker: str, backend: Backend) -> tuple[int, set[int]]:
                 touched |= store_outcomes(claim=claim.token, outcomes=pending)
                 pending, flushed_at = [], time.monotonic()
         touched |= store_outcomes(claim=claim.token, outcomes=pending)
+    except BackendError as error:
+        release_claim(claim=claim.token, reason=str(error), blameless=True)
+        raise
     except Exception as error:
         logger.exception(
             "A batch of %d responses failed; what it did not finish waits anew", len(claim.responses)

@@ -116,9 +116,15 @@ def _apply(response: Response, outcome: Written | Failed, *, wanted: bool) -> No
 
 
 @transaction.atomic
-def release_claim(*, claim: uuid.UUID, reason: str) -> set[int]:
-    """Give back what a batch did not finish; a response that has used up its attempts fails."""
-    return _give_back(Response.objects.filter(claim=claim, state=Response.State.GENERATING), reason)
+def release_claim(*, claim: uuid.UUID, reason: str, blameless: bool = False) -> set[int]:
+    """Give back what a batch did not finish; a response that has used up its attempts fails.
+
+    ``blameless``: the backend was out of order and no response can help that, so the attempt does not count.
+    """
+    unfinished = Response.objects.filter(claim=claim, state=Response.State.GENERATING)
+    if blameless:
+        unfinished.update(attempts=F("attempts") - 1)
+    return _give_back(list(unfinished.values_list("pk", flat=True)), reason)
 
 
 @transaction.atomic

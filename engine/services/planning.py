@@ -70,6 +70,8 @@ def _top_up(experiment: Experiment, design: Design, policies: list[Policy]) -> i
     in_flight = int(design.in_flight.sum()) // 2
     n_comparisons = int(design.counts.sum()) // 2
     room = min(selectors.buffer_target(experiment) - buffered, experiment.budget - n_comparisons - in_flight)
+    if selectors.generation_is_failing(experiment):
+        room = min(room, int(selectors.probe_is_due(experiment)))
     if room <= 0:
         return 0
 

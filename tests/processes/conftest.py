@@ -35,14 +35,15 @@ def _database_url() -> str:
     return f"postgres://{login}@{database['HOST']}:{database['PORT']}/{database['NAME']}"
 
 
+_COMMANDS = {
+    "control": "worker -P solo -Q control -n control@%h --without-gossip --without-mingle",
+    "generation": "worker -P solo -Q generation -n generation@%h --without-gossip --without-mingle",
+    "beat": "beat --pidfile=",
+}
+
+
 class Workers:
     """The processes of an installation, each of which can be killed and started again."""
-
-    COMMANDS = {
-        "control": "worker -P solo -Q control -n control@%h --without-gossip --without-mingle",
-        "generation": "worker -P solo -Q generation -n generation@%h --without-gossip --without-mingle",
-        "beat": "beat --pidfile=",
-    }
 
     def __init__(self, log_folder: Path) -> None:
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
@@ -61,7 +62,7 @@ class Workers:
     def start(self, name: str) -> None:
         with (self.log_folder / f"{name}.log").open("ab") as log:
             self.processes[name] = subprocess.Popen(
-                [sys.executable, "-m", "celery", "-A", "llmpo_site", *self.COMMANDS[name].split()],
+                [sys.executable, "-m", "celery", "-A", "llmpo_site", *_COMMANDS[name].split()],
                 cwd=ROOT,
                 env=self.environment,
                 stdout=log,
