@@ -45,23 +45,26 @@ def write_batch(*, worker: str, backend: Backend) -> tuple[int, set[int]]:
     if not claim.responses:
         return 0, set()
     touched: set[int] = set()
+    pending: list[Written | Failed] = []
+    flushed_at = time.monotonic()
     try:
-        pending: list[Written | Failed] = []
-        flushed_at = time.monotonic()
         for outcome in _outcomes(claim, backend):
             pending.append(outcome)
             if time.monotonic() - flushed_at >= _FLUSH_SECONDS:
                 touched |= store_outcomes(claim=claim.token, outcomes=pending)
                 pending, flushed_at = [], time.monotonic()
         touched |= store_outcomes(claim=claim.token, outcomes=pending)
-    except BackendError as error:
-        release_claim(claim=claim.token, reason=str(error), blameless=True)
-        raise
     except Exception as error:
+        out_of_order = isinstance(error, BackendError)
+        touched |= store_outcomes(claim=claim.token, outcomes=pending)
+        touched |= release_claim(
+            claim=claim.token, reason=_storable(f"{type(error).__name__}: {error}"), blameless=out_of_order
+        )
+        if out_of_order:
+            raise
         logger.exception(
             "A batch of %d responses failed; what it did not finish waits anew", len(claim.responses)
         )
-        touched |= release_claim(claim=claim.token, reason=_storable(f"{type(error).__name__}: {error}"))
     return len(claim.responses), touched
 
 
