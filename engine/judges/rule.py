@@ -42,8 +42,9 @@ _NUMBER_WORDS = {
     )
 }
 _MARKER = re.compile(r"\banswer\b(?:\s+is)?\s*[:=]?\s*", re.IGNORECASE)
-_SENTENCE_END = re.compile(r"[.!?;\n](?=\s|$)")
-_WORD = re.compile(r"\w+(?:[.,'-]\w+)*")
+_SENTENCE_END = re.compile(r"[.!?;](?=\s|$)|\n")
+# A number keeps its minus sign, be it a hyphen or the real one.
+_WORD = re.compile(r"(?:(?<!\w)[-−](?=\d))?\w+(?:[.,'-]\w+)*")
 _MOST_WORDS_IN_A_BARE_ANSWER = 3
 
 
@@ -110,7 +111,9 @@ def shows_steps(text: str) -> bool:
 
 
 def _normal(answer: str) -> str:
-    words = (word.strip(".,'-").casefold() for word in _WORD.findall(unicodedata.normalize("NFKC", answer)))
+    words = (
+        word.replace("−", "-").casefold() for word in _WORD.findall(unicodedata.normalize("NFKC", answer))
+    )
     return " ".join(_NUMBER_WORDS.get(word, word) for word in words)
 
 
