@@ -15,7 +15,7 @@ from engine.generation.base import BackendError
 from engine.generation.worker import write_batch
 from engine.judges.worker import judge_comparisons
 from engine.models import Experiment, WorkerPulse
-from engine.services import generation, judging, planning
+from engine.services import experiments, generation, judging, planning
 
 logger = logging.getLogger(__name__)
 
@@ -74,6 +74,7 @@ def sweep(self: Task) -> None:
     _pulse("control", self.request.hostname or "local")
     generation.expire_claims()
     judging.expire_leases()
+    experiments.discard_leftovers()
     for experiment_id in Experiment.objects.filter(state=Experiment.State.RUNNING).values_list(
         "pk", flat=True
     ):

@@ -197,11 +197,25 @@ def conclude(*, experiment: Experiment, conclusion: str, winner: Policy | None) 
     experiment.winner = winner
     experiment.concluded_at = timezone.now()
     experiment.save(update_fields=["state", "conclusion", "winner", "concluded_at"])
+    _discard_leftovers(experiment_ids=[experiment.pk])
+
+
+@transaction.atomic
+def discard_leftovers() -> None:
+    """Discard what was handed back to an experiment in the very moment in which it concluded."""
+    concluded = Comparison.objects.filter(
+        experiment__state=Experiment.State.CONCLUDED,
+        state__in=[Comparison.State.PLANNED, Comparison.State.READY],
+    )
+    _discard_leftovers(experiment_ids=list(concluded.values_list("experiment_id", flat=True).distinct()))
+
+
+def _discard_leftovers(*, experiment_ids: Sequence[int]) -> None:
     reason = "The experiment concluded before it was needed."
     Comparison.objects.filter(
-        experiment=experiment, state__in=[Comparison.State.PLANNED, Comparison.State.READY]
+        experiment__in=experiment_ids, state__in=[Comparison.State.PLANNED, Comparison.State.READY]
     ).update(state=Comparison.State.DISCARDED, discard_reason=reason)
-    Response.objects.filter(task__experiment=experiment, state=Response.State.WAITING).update(
+    Response.objects.filter(task__experiment__in=experiment_ids, state=Response.State.WAITING).update(
         state=Response.State.FAILED, failure_reason=reason
     )
 

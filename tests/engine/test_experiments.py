@@ -14,6 +14,7 @@ from engine.services.experiments import (
     FactorSpec,
     TaskSpec,
     create_experiment,
+    discard_leftovers,
     pause,
     start,
     stop,
@@ -241,3 +242,14 @@ class TestConclusion:
         held.comparison.refresh_from_db()
         assert held.comparison.state == Comparison.State.LEASED
         assert lease(experiment, annotator) == held
+
+
+def test_what_is_handed_back_as_an_experiment_concludes_is_discarded_by_the_next_sweep():
+    experiment = make_experiment()
+    stop(experiment_id=experiment.pk)
+    late = experiment.comparisons.order_by("pk").first()
+    Comparison.objects.filter(pk=late.pk).update(state=Comparison.State.READY)
+    discard_leftovers()
+    late.refresh_from_db()
+    assert late.state == Comparison.State.DISCARDED
+    assert "concluded" in late.discard_reason
