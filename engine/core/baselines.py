@@ -6,18 +6,139 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from engine.core.sampling import Situation
-from engine.core.types import Pair
+from engine.core.allocation import best_policy
+from engine.core.sampling import Picks, Situation, Stateless, argmax_random
+from engine.core.types import FloatArray
 
 
 @dataclass(frozen=True, slots=True)
-class RoundRobin:
+class RoundRobin(Stateless):
     """Every pair equally often: the least compared pair, the first one in lexicographic order."""
 
-    def pick(self, situation: Situation, rng: np.random.Generator) -> Pair:
-        """Return (i, j) with i < j."""
+    def pick(self, situation: Situation, rng: np.random.Generator) -> Picks:
+        """Return pairs (i, j) with i < j."""
+        rows, columns = np.triu_indices(situation.tally.n_policies, 1)
+        pair = np.argmin(situation.load[:, rows, columns], axis=1)
+        return rows[pair], columns[pair]
+
+
+@dataclass(frozen=True, slots=True)
+class RandomPair(Stateless):
+    """A pair uniformly at random."""
+
+    def pick(self, situation: Situation, rng: np.random.Generator) -> Picks:
+        """Return pairs (i, j) with i < j."""
+        return _random_pair(situation, rng)
+
+
+@dataclass(frozen=True, slots=True)
+class EpsGreedy(Stateless):
+    """The empirically best policy against its strongest opponent; at times a random pair.
+
+    Parameters
+    ----------
+    exploration
+        Probability ε of a random pair.
+    """
+
+    exploration: float = 0.1
+
+    def pick(self, situation: Situation, rng: np.random.Generator) -> Picks:
+        """Return (best policy, its strongest opponent), or a random pair."""
+        runs = np.arange(situation.tally.n_runs)
+        win_rate = _win_rate(situation)
+        best = best_policy(win_rate)
+        against = -win_rate[runs, best]
+        against[runs, best] = -np.inf
+        opponent = argmax_random(against, rng)
+        i, j = _random_pair(situation, rng)
+        explore = rng.random(runs.size) < self.exploration
+        return np.where(explore, i, best), np.where(explore, j, opponent)
+
+
+@dataclass(frozen=True, slots=True)
+class ThompsonSampling(Stateless):
+    """Double Thompson sampling: a likely winner and its likeliest conqueror, both from Beta posteriors.
+
+    [Wu & Liu 2016, "Double Thompson Sampling for Dueling Bandits"], without comparing a policy with itself.
+
+    Parameters
+    ----------
+    alpha
+        Scale of the confidence bounds that leave out hopeless candidates and settled opponents.
+    """
+
+    alpha: float = 0.51
+
+    def pick(self, situation: Situation, rng: np.random.Generator) -> Picks:
+        """Return (candidate, opponent)."""
         tally = situation.tally
-        rows, columns = np.triu_indices(tally.n_policies, 1)
-        load = tally.counts[rows, columns] + tally.in_flight[rows, columns]
-        pair = int(load.argmin())
-        return int(rows[pair]), int(columns[pair])
+        runs = np.arange(tally.n_runs)
+        upper = _upper_bound(situation, self.alpha)
+        beaten_at_most = np.sum(upper > 0.5, axis=2)
+        hopeful = beaten_at_most == beaten_at_most.max(axis=1, keepdims=True)
+        lower_half = np.tril(rng.beta(tally.wins + 1.0, np.swapaxes(tally.wins, 1, 2) + 1.0), -1)
+        drawn = lower_half + np.triu(1.0 - np.swapaxes(lower_half, 1, 2), 1)
+        copeland = np.sum(drawn > 0.5, axis=2)
+        candidate = argmax_random(np.where(hopeful, copeland, -1.0), rng)
+
+        beats = rng.beta(tally.wins[runs, :, candidate] + 1.0, tally.wins[runs, candidate] + 1.0)
+        # The lower bound on an opponent beating the candidate is one minus the candidate's upper bound.
+        beats[upper[runs, candidate] < 0.5] -= 2.0
+        beats[runs, candidate] = -np.inf
+        return candidate, argmax_random(beats, rng)
+
+
+@dataclass(frozen=True, slots=True)
+class RUCB(Stateless):
+    """Relative upper confidence bound: a plausible winner against the opponent most likely to beat it.
+
+    [Zoghi et al. 2014, "Relative Upper Confidence Bound for the K-Armed Dueling Bandit Problem"]. The
+    hypothesised best policy is the empirically best one; it is kept as the champion half of the time.
+
+    Parameters
+    ----------
+    alpha
+        Scale of the confidence bounds, above ½.
+    """
+
+    alpha: float = 0.51
+
+    def pick(self, situation: Situation, rng: np.random.Generator) -> Picks:
+        """Return (champion, challenger)."""
+        runs = np.arange(situation.tally.n_runs)
+        upper = _upper_bound(situation, self.alpha)
+        plausible = np.all(upper >= 0.5, axis=2)
+        plausible |= ~plausible.any(axis=1, keepdims=True)
+        champion = argmax_random(plausible.astype(np.float64), rng)
+        best = best_policy(_win_rate(situation))
+        champion = np.where(plausible[runs, best] & (rng.random(runs.size) < 0.5), best, champion)
+        threat = upper[runs, :, champion]
+        threat[runs, champion] = -np.inf
+        return champion, argmax_random(threat, rng)
+
+
+def _random_pair(situation: Situation, rng: np.random.Generator) -> Picks:
+    rows, columns = np.triu_indices(situation.tally.n_policies, 1)
+    pair = rng.integers(rows.size, size=situation.tally.n_runs)
+    return rows[pair], columns[pair]
+
+
+def _win_rate(situation: Situation) -> FloatArray:
+    """Shape (R, K, K): μ̂, and ½ where there is no comparison."""
+    tally = situation.tally
+    return np.divide(tally.wins, tally.counts, out=np.full_like(tally.wins, 0.5), where=tally.counts > 0)
+
+
+def _upper_bound(situation: Situation, alpha: float) -> FloatArray:
+    """Shape (R, K, K): upper confidence bounds on μ, 1 where there is no comparison and ½ on the diagonal.
+
+    Pending comparisons narrow the bounds, so that parallel ones spread out.
+    """
+    load = situation.load
+    log_t = np.log(np.maximum(situation.n_asked, 1.0))[:, None, None]
+    width = np.sqrt(np.divide(alpha * log_t, load, out=np.full_like(load, 1.0), where=load > 0))
+    bound = np.where(load > 0, _win_rate(situation) + width, 1.0)
+    K = load.shape[1]
+    bound[:, np.arange(K), np.arange(K)] = 0.5
+    return bound

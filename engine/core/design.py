@@ -2,26 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Self, TypeVar
+from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from engine.core.baselines import RoundRobin
-from engine.core.evidence import PairwiseEvidence
+from engine.core.ledger import Ledger
 from engine.core.planner import extrapolate
 from engine.core.problem import Unstructured
-from engine.core.sampling import Balanced, Sampler, Situation
-from engine.core.stopping import Certified, StoppingRule
-from engine.core.types import Decision, FloatArray, IntArray, Pair, Seed, StopReason, Tally
-
-SAMPLERS: dict[str, Callable[[], Sampler]] = {"balanced": Balanced, "round_robin": RoundRobin}
-STOPPING_RULES: dict[str, Callable[[PairwiseEvidence, float, ArrayLike | None], StoppingRule]] = {
-    "certified": Certified
-}
-
-_Option = TypeVar("_Option")
+from engine.core.samplers import build_sampler
+from engine.core.types import Decision, FloatArray, IntArray, Pair, Seed, StopReason, Tally, check_tally
 
 
 class Design:
@@ -76,10 +66,11 @@ class Design:
         self.delta = delta
         self.epsilon = epsilon
         self.budget = budget
-        self._sampler = _choose("sampler", sampler, SAMPLERS)()
-        self._build_stopping = _choose("stopping", stopping, STOPPING_RULES)
+        self.sampler = sampler
+        self.stopping = stopping
+        self._sampler = build_sampler(sampler)
         self._rng = np.random.default_rng(seed)
-        self._load(Tally(np.zeros((space.n_policies, space.n_policies))), None)
+        self._load(Tally.empty(space.n_policies), None)
 
     @classmethod
     def from_counts(
@@ -126,16 +117,21 @@ class Design:
             seed=seed,
             budget=budget,
         )
-        tally = Tally(wins, in_flight)
-        if tally.n_policies != space.n_policies:
-            raise ValueError(f"the space has {space.n_policies} policies, wins is for {tally.n_policies}")
-        design._load(tally, peak_evidence)
+        design._load(check_tally(wins, in_flight, space.n_policies), peak_evidence)
         return design
 
     def _load(self, tally: Tally, peak_evidence: ArrayLike | None) -> None:
+        peak = None if peak_evidence is None else np.asarray(peak_evidence, dtype=np.float64)[None]
         self._tally = tally
-        self._evidence = PairwiseEvidence(tally, self.epsilon)
-        self._stopping = self._build_stopping(self._evidence, self.delta, peak_evidence)
+        self._ledger = Ledger(
+            self.space,
+            tally,
+            delta=self.delta,
+            epsilon=self.epsilon,
+            stopping=self.stopping,
+            peak_evidence=peak,
+        )
+        self._rule = self._ledger.rule
 
     def ask(self) -> Pair:
         """Choose the next pair to compare, and count it as under way.
@@ -144,9 +140,9 @@ class Design:
         "balanced" the policy under test and its challenger. The order says nothing about which is better,
         nor about which response to show on which side. A design that has stopped still answers.
         """
-        i, j = self._sampler.pick(Situation(self._tally, self._evidence, self._stopping.refuted), self._rng)
+        i, j = self._sampler.pick(self._ledger.situation(), self._rng)
         self._tally.begin(i, j)
-        return i, j
+        return int(i[0]), int(j[0])
 
     def tell(self, i: int, j: int, outcome: float) -> None:
         """Record the outcome of a comparison of policies i and j.
@@ -166,10 +162,15 @@ class Design:
         ValueError
             If the pair or the outcome is out of range; nothing is recorded then.
         """
-        self._tally.record(i, j, outcome)
-        self._tally.release(i, j)
-        self._evidence.update(i, j)
-        self._stopping.observe()
+        self._check_pair(i, j)
+        if not 0.0 <= outcome <= 1.0:
+            raise ValueError(
+                f"outcome must lie in [0, 1] (1: i preferred, 0: j preferred, 0.5: a tie), got {outcome}"
+            )
+        first, second = np.array([i]), np.array([j])
+        if self._tally.in_flight[0, i, j] > 0:
+            self._tally.release(first, second)
+        self._ledger.record(first, second, np.array([outcome], dtype=np.float64))
 
     def cancel(self, i: int, j: int) -> None:
         """Release one pending comparison of i and j that will never be judged.
@@ -179,8 +180,10 @@ class Design:
         ValueError
             If none is pending.
         """
-        if not self._tally.release(i, j):
+        self._check_pair(i, j)
+        if self._tally.in_flight[0, i, j] == 0:
             raise ValueError(f"no comparison of {i} and {j} is under way")
+        self._tally.release(np.array([i]), np.array([j]))
 
     @property
     def n_policies(self) -> int:
@@ -190,73 +193,68 @@ class Design:
     @property
     def n_comparisons(self) -> int:
         """Number of comparisons judged."""
-        return self._tally.n_comparisons
+        return int(self._tally.n_comparisons[0])
 
     @property
     def counts(self) -> FloatArray:
         """Shape (K, K): comparisons judged, per pair. A copy."""
-        return self._tally.counts.copy()
+        return np.array(self._tally.counts[0])
 
     @property
     def wins(self) -> FloatArray:
         """Shape (K, K): `wins[i, j]` is the summed outcome of i against j. A copy."""
-        return self._tally.wins.copy()
+        return np.array(self._tally.wins[0])
 
     @property
     def in_flight(self) -> IntArray:
         """Shape (K, K): comparisons under way, per pair. A copy."""
-        return self._tally.in_flight.copy()
+        return np.array(self._tally.in_flight[0])
 
     @property
     def win_rate(self) -> FloatArray:
         """Shape (K, K): μ̂, the mean outcome of i against j; NaN where they were never compared."""
-        counts = self._tally.counts
-        return np.divide(self._tally.wins, counts, out=np.full_like(counts, np.nan), where=counts > 0)
+        wins, counts = self._tally.wins[0], self._tally.counts[0]
+        rate: FloatArray = np.divide(wins, counts, out=np.full(counts.shape, np.nan), where=counts > 0)
+        return rate
 
     @property
     def evidence(self) -> FloatArray:
         """Shape (K,): current log evidence (nats) against each policy's being the best. A copy."""
-        return self._stopping.evidence.copy()
+        return np.array(self._rule.evidence[0])
 
     @property
     def peak_evidence(self) -> FloatArray:
         """Shape (K,): the largest log evidence (nats) so far; store it beside the counts. A copy."""
-        return self._stopping.peak_evidence.copy()
+        return np.array(self._rule.peak_evidence[0])
 
     @property
     def decision(self) -> Decision:
         """What the comparisons so far allow one to say."""
-        reason = self._reason()
-        best = self._best()
-        others = [k for k in range(self.n_policies) if k != best]
-        peak, risk = self._stopping.peak_evidence, self._stopping.risk
+        established, none_best = (bool(answer[0]) for answer in self._ledger.settled())
+        reason = self._reason(established=established, none_best=none_best)
+        best = None if none_best or self.n_comparisons == 0 else int(self._ledger.best()[0])
+        others = np.arange(self.n_policies) != (-1 if best is None else best)
+        peak = self._rule.peak_evidence[0]
         return Decision(
             stopped=reason is not None,
             reason=reason,
             best=best,
-            confidence=float(1.0 - risk[others].max()),
+            confidence=float(1.0 - self._rule.risk[0, others].max()),
             evidence=tuple(peak.tolist()),
-            threshold=self._stopping.threshold,
-            runner_up=None if best is None else min(others, key=lambda k: float(peak[k])),
+            threshold=float(self._rule.threshold[0]),
+            runner_up=None if best is None else int(np.argmin(np.where(others, peak, np.inf))),
             n_comparisons=self.n_comparisons,
             expected_left=self._expected_left(best, stopped=reason is not None),
         )
 
-    def _reason(self) -> StopReason | None:
-        open_policies = np.flatnonzero(~self._stopping.refuted)
-        if open_policies.size == 0:
+    def _reason(self, *, established: bool, none_best: bool) -> StopReason | None:
+        if none_best:
             return StopReason.NO_SINGLE_BEST
-        if open_policies.size == 1 and self._stopping.leads(int(open_policies[0])):
+        if established:
             return StopReason.CERTIFIED
         if self.budget is not None and self.n_comparisons >= self.budget:
             return StopReason.BUDGET
         return None
-
-    def _best(self) -> int | None:
-        open_policies = np.flatnonzero(~self._stopping.refuted)
-        if open_policies.size == 0 or self.n_comparisons == 0:
-            return None
-        return int(open_policies[self._stopping.evidence[open_policies].argmin()])
 
     def _expected_left(self, best: int | None, *, stopped: bool) -> float | None:
         if stopped:
@@ -264,13 +262,21 @@ class Design:
         if best is None:
             return None
         return extrapolate(
-            self._tally,
-            evidence=self._stopping.evidence,
-            refuted=self._stopping.refuted,
+            self._tally.wins[0],
+            self._tally.counts[0],
+            evidence=self._rule.evidence[0],
+            refuted=self._rule.refuted[0],
             best=best,
-            threshold=self._stopping.threshold,
-            null_mean=self._evidence.null_mean,
+            threshold=float(self._rule.threshold[0]),
+            null_mean=self._ledger.evidence.null_mean,
         )
+
+    def _check_pair(self, i: int, j: int) -> None:
+        K = self.n_policies
+        if not (0 <= i < K and 0 <= j < K):
+            raise ValueError(f"policies are numbered 0 to {K - 1}, got the pair ({i}, {j})")
+        if i == j:
+            raise ValueError(f"a policy is not compared with itself, got the pair ({i}, {j})")
 
 
 def _check_settings(delta: float, epsilon: float, budget: int | None) -> None:
@@ -280,9 +286,3 @@ def _check_settings(delta: float, epsilon: float, budget: int | None) -> None:
         raise ValueError(f"epsilon, the indifference margin, must be at least 0 and below 0.5, got {epsilon}")
     if budget is not None and budget < 1:
         raise ValueError(f"budget must be at least 1 comparison, or None for no limit, got {budget}")
-
-
-def _choose(setting: str, name: str, options: dict[str, _Option]) -> _Option:
-    if name not in options:
-        raise ValueError(f"{setting} must be one of {', '.join(sorted(options))}; got {name!r}")
-    return options[name]

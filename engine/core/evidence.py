@@ -1,24 +1,48 @@
-"""Evidence against each policy being the best: e-processes, valid at any time and for any sampler.
+"""Evidence against each policy being the best, from head-to-head counts alone.
 
 Only one policy can be the Condorcet winner, so only one of the nulls "policy k is the best" is true, and
-the chance that the evidence against it ever reaches log(1/δ) is at most δ [Ville 1939]. No union bound over
+the chance that an e-process against it ever reaches 1/δ is at most δ [Ville 1939]. No union bound over
 policies is needed.
 """
 
 from __future__ import annotations
 
+from typing import Protocol
+
 import numpy as np
 
-from engine.core.likelihood import log_e_value
-from engine.core.types import FloatArray, IntArray, Tally
+from engine.core.likelihood import bernoulli_kl, log_e_value
+from engine.core.types import BoolArray, FloatArray, IntArray, Tally
 
-CONCENTRATION = 10.0
-# Enough to show most cycles, and a third of a percent of what a decision among 16 policies takes.
+# Prior standard deviation 0.08 of a win rate: the best of 5 to 50 on the paper's instance, by a few percent.
+CONCENTRATION = 20.0
+# Enough to show most cycles, and less than a percent of what a decision among 16 policies takes.
 MIN_HEAD_TO_HEAD = 10
 
 
+class EvidenceModel(Protocol):
+    """Evidence against each policy being the best, kept up to date with a tally of R runs."""
+
+    @property
+    def per_policy(self) -> FloatArray:
+        """Shape (R, K): current evidence (nats)."""
+        ...
+
+    def update(self, i: IntArray, j: IntArray) -> None:
+        """Take in what has changed in the counts of the pair (i[r], j[r]) of every run r."""
+        ...
+
+    def leads(self) -> BoolArray:
+        """Shape (R, K): whether the data show the policy ahead of every other."""
+        ...
+
+    def keep(self, runs: BoolArray) -> None:
+        """Drop the other runs, after the tally has."""
+        ...
+
+
 class PairwiseEvidence:
-    """Evidence from head-to-head counts alone: nothing is assumed about the preference probabilities.
+    """E-process per policy that assumes nothing about the preference probabilities.
 
     The null for policy k is "μ(k, j) ≥ ½ + ε for all j". Each opponent j gives an e-value against it from
     the comparisons of k with j; the evidence against k is the log of their mean. It depends on the counts
@@ -38,9 +62,7 @@ class PairwiseEvidence:
     null_mean
         ½ + ε.
     log_e
-        Shape (K, K): log e-value (nats) from opponent j against policy k in row k; -inf on the diagonal.
-    per_policy
-        Shape (K,): current log evidence (nats) against each policy.
+        Shape (R, K, K): log e-value (nats) from opponent j against policy k in row k; -inf on the diagonal.
     """
 
     def __init__(self, tally: Tally, epsilon: float = 0.0, concentration: float = CONCENTRATION) -> None:
@@ -48,30 +70,97 @@ class PairwiseEvidence:
         self._concentration = concentration
         self.null_mean = 0.5 + epsilon
         self.log_e = np.zeros_like(tally.wins)
-        np.fill_diagonal(self.log_e, -np.inf)
-        rows, columns = np.nonzero(tally.counts)
-        self.log_e[rows, columns] = self._pair(rows, columns)
-        self.per_policy = self.combine(self.log_e)
+        self.log_e[:, np.arange(tally.n_policies), np.arange(tally.n_policies)] = -np.inf
+        compared = np.nonzero(tally.counts)
+        if compared[0].size:
+            self.log_e[compared] = self._pairs(*compared)
+        self._per_policy = self.combine(self.log_e)
 
-    def update(self, i: int, j: int) -> None:
-        """Take in what has changed in the counts of the pair (i, j)."""
-        pair = np.array([i, j])
-        self.log_e[pair, pair[::-1]] = self._pair(pair, pair[::-1])
-        self.per_policy[pair] = self.combine(self.log_e[pair])
+    @property
+    def per_policy(self) -> FloatArray:
+        """Shape (R, K): current log evidence (nats) against each policy."""
+        return self._per_policy
 
-    def leads(self, k: int) -> bool:
-        """Whether policy k has met every other a few times, and wins at a rate of ½ + ε or more each time."""
-        counts, wins = np.delete(self._tally.counts[k], k), np.delete(self._tally.wins[k], k)
-        return bool(np.all((counts >= MIN_HEAD_TO_HEAD) & (wins >= self.null_mean * counts)))
+    def update(self, i: IntArray, j: IntArray) -> None:
+        """Take in what has changed in the counts of the pair (i[r], j[r]) of every run r."""
+        runs = np.tile(np.arange(self._tally.n_runs), 2)
+        rows, columns = np.concatenate([i, j]), np.concatenate([j, i])
+        self.log_e[runs, rows, columns] = self._pairs(runs, rows, columns)
+        self._per_policy[runs, rows] = self.combine(self.log_e[runs, rows])
+
+    def leads(self) -> BoolArray:
+        """Shape (R, K): whether the policy has met every other a few times, winning at ½ + ε or more each time.
+
+        Where some policy is the best, refuting the others is proof enough. Where none is, as in a cycle,
+        the last one standing loses to one of the refuted: a few comparisons with each usually show it.
+        """
+        counts, wins = self._tally.counts, self._tally.wins
+        ahead = (counts >= MIN_HEAD_TO_HEAD) & (wins >= self.null_mean * counts)
+        leads: BoolArray = np.all(ahead | np.eye(self._tally.n_policies, dtype=np.bool_), axis=2)
+        return leads
+
+    def keep(self, runs: BoolArray) -> None:
+        """Drop the other runs, after the tally has."""
+        self.log_e = self.log_e[runs]
+        self._per_policy = self._per_policy[runs]
 
     def combine(self, log_e: FloatArray) -> FloatArray:
-        """Log of the mean e-value of each row, over the K - 1 opponents; the diagonal holds -inf."""
-        top = log_e.max(axis=1, keepdims=True)
-        combined: FloatArray = top[:, 0] + np.log(np.exp(log_e - top).sum(axis=1) / (log_e.shape[1] - 1))
+        """Log of the mean e-value over the K - 1 opponents along the last axis; the own entry holds -inf."""
+        top = log_e.max(axis=-1, keepdims=True)
+        n_opponents = self._tally.n_policies - 1
+        combined: FloatArray = top[..., 0] + np.log(np.exp(log_e - top).sum(axis=-1) / n_opponents)
         return combined
 
-    def _pair(self, rows: IntArray, columns: IntArray) -> FloatArray:
-        if rows.size == 0:
-            return np.empty(0)
+    def _pairs(self, runs: IntArray, rows: IntArray, columns: IntArray) -> FloatArray:
         wins = self._tally.wins
-        return log_e_value(wins[rows, columns], wins[columns, rows], self.null_mean, self._concentration)
+        return log_e_value(
+            wins[runs, rows, columns], wins[runs, columns, rows], self.null_mean, self._concentration
+        )
+
+
+class EliminationCost:
+    """What it takes, in nats of likelihood, to turn each policy into a Condorcet winner.
+
+    The infimum over Alt of the paper's Z(t) is the smallest of these over the policies other than the best
+    [LLM-PO, eq. unstructed_stop]: for policy i it sums N_ij d(μ̂(i, j), ½) over the opponents that lead i.
+
+    Parameters
+    ----------
+    tally
+        The data; read again at each `update`.
+    epsilon
+        Indifference margin ε in [0, ½).
+    """
+
+    def __init__(self, tally: Tally, epsilon: float = 0.0) -> None:
+        self._tally = tally
+        self._null_mean = 0.5 + epsilon
+        self._per_policy = elimination_cost(tally.wins, tally.counts, self._null_mean)
+
+    @property
+    def per_policy(self) -> FloatArray:
+        """Shape (R, K): cost (nats) of each policy; 0 for one that no other leads."""
+        return self._per_policy
+
+    def update(self, i: IntArray, j: IntArray) -> None:
+        """Take in what has changed in the counts of the pair (i[r], j[r]) of every run r."""
+        runs = np.tile(np.arange(self._tally.n_runs), 2)
+        rows = np.concatenate([i, j])
+        self._per_policy[runs, rows] = elimination_cost(
+            self._tally.wins[runs, rows], self._tally.counts[runs, rows], self._null_mean
+        )
+
+    def leads(self) -> BoolArray:
+        """Shape (R, K): whether no other policy leads the policy, so that the estimate lies in 𝓗."""
+        return self._per_policy <= 0.0
+
+    def keep(self, runs: BoolArray) -> None:
+        """Drop the other runs, after the tally has."""
+        self._per_policy = self._per_policy[runs]
+
+
+def elimination_cost(wins: FloatArray, counts: FloatArray, null_mean: float = 0.5) -> FloatArray:
+    """Sum over the last axis of N d(μ̂, ½ + ε) where μ̂ = wins / counts is below ½ + ε; in nats."""
+    win_rate = np.divide(wins, counts, out=np.full_like(wins, null_mean), where=counts > 0)
+    cost: FloatArray = np.sum(counts * bernoulli_kl(np.minimum(win_rate, null_mean), null_mean), axis=-1)
+    return cost

@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from engine.core.likelihood import bernoulli_kl
-from engine.core.types import BoolArray, FloatArray, Tally
+from engine.core.types import BoolArray, FloatArray
 
 
 def extrapolate(
-    tally: Tally,
+    wins: FloatArray,
+    counts: FloatArray,
     *,
     evidence: FloatArray,
     refuted: BoolArray,
@@ -28,9 +29,9 @@ def extrapolate(
     or the only policy left is.
     """
     # One tie's worth of both outcomes keeps a lucky first comparison from promising too much.
-    mean = (tally.wins + 1.0) / (tally.counts + 2.0)
+    mean = (wins + 1.0) / (counts + 2.0)
     gain = bernoulli_kl(np.minimum(mean, null_mean), null_mean)
-    gain[tally.counts == 0] = 0.0
+    gain[counts == 0] = 0.0
     speed = gain.max(axis=1)
     needed = ~refuted
     needed[best] = False

@@ -9,12 +9,14 @@ import numpy as np
 
 from engine.core.evidence import PairwiseEvidence
 from engine.core.likelihood import bernoulli_kl
-from engine.core.types import BoolArray, FloatArray, Pair, Tally
+from engine.core.types import BoolArray, FloatArray, IntArray, Tally
+
+Picks = tuple[IntArray, IntArray]
 
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """What a sampling rule may look at.
+    """What a sampling rule may look at, in R runs side by side.
 
     Attributes
     ----------
@@ -23,82 +25,130 @@ class Situation:
     evidence
         Evidence from head-to-head counts.
     refuted
-        Shape (K,): policies that the stopping rule has already ruled out.
+        Shape (R, K): policies that the stopping rule has already ruled out.
+    threshold
+        Shape (R,): evidence (nats) at which a policy is ruled out.
     """
 
     tally: Tally
     evidence: PairwiseEvidence
     refuted: BoolArray
+    threshold: FloatArray
+
+    @property
+    def load(self) -> FloatArray:
+        """Shape (R, K, K): comparisons judged and pending."""
+        return self.tally.counts + self.tally.in_flight
+
+    @property
+    def n_asked(self) -> FloatArray:
+        """Shape (R,): comparisons judged and pending."""
+        asked: FloatArray = self.tally.n_comparisons + self.tally.in_flight.sum(axis=(1, 2)) / 2.0
+        return asked
 
 
 class Sampler(Protocol):
-    """A sampling rule. It keeps no state, so that a run can be rebuilt from its counts."""
+    """A sampling rule."""
 
-    def pick(self, situation: Situation, rng: np.random.Generator) -> Pair:
-        """Return the next pair to compare, two different policies."""
+    def pick(self, situation: Situation, rng: np.random.Generator) -> Picks:
+        """Return the next pair of every run: two arrays of shape (R,), different from each other in each run."""
+        ...
+
+    def keep(self, runs: BoolArray) -> None:
+        """Drop the other runs from what the rule remembers."""
         ...
 
 
+class Stateless:
+    """Base of sampling rules that remember nothing, so that a run can be taken up from its counts."""
+
+    __slots__ = ()
+
+    def keep(self, runs: BoolArray) -> None:
+        """Nothing to drop."""
+
+
 @dataclass(frozen=True, slots=True)
-class Balanced:
-    """Compare the policy least refuted so far with the opponent most likely to refute it.
+class Balanced(Stateless):
+    """Compare the policy least refuted so far with the opponent that promises to refute it soonest.
 
     At the optimal allocation every suboptimal policy is refuted at the same speed [LLM-PO, corollary
     "optimal ratio"]; this rule balances the evidence itself instead of tracking a plug-in estimate of that
-    allocation. Pending comparisons count at the evidence they are expected to bring.
+    allocation. Pending comparisons count at the evidence they are expected to bring. It keeps no state.
 
     Parameters
     ----------
     optimism
-        Scale of the lower confidence bound by which opponents are ranked: larger explores more opponents.
+        Scale of the lower confidence bound on the tested policy's win rates: larger explores more opponents.
     """
 
-    optimism: float = 0.1
+    optimism: float = 0.05
 
-    def pick(self, situation: Situation, rng: np.random.Generator) -> Pair:
-        """Return (k, j): the policy under test and its challenger."""
-        tally, null_mean = situation.tally, situation.evidence.null_mean
-        evidence = expected_evidence(situation)
-        tested = _policy_under_test(evidence, situation.refuted, rng)
+    def pick(self, situation: Situation, rng: np.random.Generator) -> Picks:
+        """Return the policies under test and their challengers."""
+        tally, evidence = situation.tally, situation.evidence
+        runs = np.arange(tally.n_runs)
+        log_e, per_policy = expected_evidence(situation)
+        tested = policy_under_test(per_policy, situation.refuted, rng)
 
-        counts = tally.counts[tested] + tally.in_flight[tested]
+        pending = tally.in_flight[runs, tested]
+        count = tally.counts[runs, tested] + pending
         # A pending comparison is taken to split evenly until it is judged.
-        mean = (tally.wins[tested] + 0.5 * tally.in_flight[tested] + 0.5) / (counts + 1.0)
-        total = tally.n_comparisons + tally.in_flight.sum() / 2
-        bound = mean - np.sqrt(self.optimism * np.log(total + 2.0) / (counts + 1.0))
-        promise = bernoulli_kl(np.clip(bound, 0.0, null_mean), null_mean)
-        promise[tested] = -np.inf
-        return tested, _argmax_random(promise, rng)
+        mean = (tally.wins[runs, tested] + 0.5 * pending + 0.5) / (count + 1.0)
+        width = np.sqrt(self.optimism * np.log(situation.n_asked + 2.0)[:, None] / (count + 1.0))
+        speed = bernoulli_kl(np.clip(mean - width, 0.0, evidence.null_mean), evidence.null_mean)
+        # Opponents share the evidence evenly, so one of them alone needs log(K - 1) more, and a nat for the
+        # mixture. The floor keeps a finished opponent from looking infinitely quick.
+        goal = situation.threshold + np.log(max(tally.n_policies - 1, 1)) + 1.0
+        missing = np.maximum(goal[:, None] - log_e[runs, tested], 0.1 * goal[:, None])
+        promise = speed / missing
+        promise[runs, tested] = -np.inf
+        return tested, argmax_random(promise, rng)
 
 
-def expected_evidence(situation: Situation) -> FloatArray:
-    """Evidence against each policy once the pending comparisons are in, at their current win rates.
+def expected_evidence(situation: Situation) -> tuple[FloatArray, FloatArray]:
+    """Evidence once the pending comparisons are in, should they fall at the current win rates.
 
     Returns
     -------
-    Shape (K,), in nats.
+    Log e-values, shape (R, K, K), and log evidence per policy, shape (R, K), in nats.
     """
     tally, evidence = situation.tally, situation.evidence
-    expected = evidence.per_policy.copy()
-    waiting = np.flatnonzero(tally.in_flight.any(axis=1))
-    if waiting.size:
-        mean = (tally.wins[waiting] + 0.5) / (tally.counts[waiting] + 1.0)
-        gain = bernoulli_kl(np.minimum(mean, evidence.null_mean), evidence.null_mean)
-        expected[waiting] = evidence.combine(evidence.log_e[waiting] + tally.in_flight[waiting] * gain)
-    return expected
+    waiting = np.nonzero(tally.in_flight.any(axis=2))
+    if waiting[0].size == 0:
+        return evidence.log_e, evidence.per_policy
+    mean = (tally.wins[waiting] + 0.5) / (tally.counts[waiting] + 1.0)
+    gain = bernoulli_kl(np.minimum(mean, evidence.null_mean), evidence.null_mean)
+    log_e, per_policy = evidence.log_e.copy(), evidence.per_policy.copy()
+    log_e[waiting] += tally.in_flight[waiting] * gain
+    per_policy[waiting] = evidence.combine(log_e[waiting])
+    return log_e, per_policy
 
 
-def _policy_under_test(evidence: FloatArray, refuted: BoolArray, rng: np.random.Generator) -> int:
+def policy_under_test(evidence: FloatArray, refuted: BoolArray, rng: np.random.Generator) -> IntArray:
     """The policy least refuted so far, leaving out the best guess: the one with the least evidence of all.
 
     The best guess is tested itself once it is the only one left.
+
+    Parameters
+    ----------
+    evidence
+        Shape (R, K), in nats.
+    refuted
+        Shape (R, K).
+
+    Returns
+    -------
+    Shape (R,).
     """
-    candidates = np.flatnonzero(~refuted)
-    if candidates.size == 0:
-        candidates = np.arange(evidence.size)
-    order = np.lexsort((rng.random(candidates.size), evidence[candidates]))
-    return int(candidates[order[min(1, candidates.size - 1)]])
+    n_open = np.sum(~refuted, axis=1)
+    masked = np.where(refuted & (n_open > 0)[:, None], np.inf, evidence)
+    order = np.lexsort((rng.random(masked.shape), masked), axis=-1)
+    return np.where(n_open == 1, order[:, 0], order[:, 1])
 
 
-def _argmax_random(values: FloatArray, rng: np.random.Generator) -> int:
-    return int(rng.choice(np.flatnonzero(values == values.max())))
+def argmax_random(values: FloatArray, rng: np.random.Generator) -> IntArray:
+    """Index of the largest value along the last axis; among equals, one at random."""
+    ties = values == values.max(axis=-1, keepdims=True)
+    choice: IntArray = np.argmax(np.where(ties, rng.random(values.shape), -1.0), axis=-1)
+    return choice

@@ -7,47 +7,52 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import ArrayLike
 
-from engine.core.evidence import PairwiseEvidence
-from engine.core.types import BoolArray, FloatArray
+from engine.core.evidence import EvidenceModel
+from engine.core.thresholds import Threshold
+from engine.core.types import BoolArray, FloatArray, Tally
 
 
 class StoppingRule(Protocol):
-    """A stopping rule, watching the evidence of one experiment.
+    """A stopping rule, watching the evidence of R runs.
 
-    The experiment may stop once all policies are refuted, or all but one and that one leads the others.
+    A run may stop once all policies are refuted, or all but one and that one leads the others.
     """
 
     @property
     def evidence(self) -> FloatArray:
-        """Shape (K,): current evidence (nats) against each policy."""
+        """Shape (R, K): current evidence (nats) against each policy."""
         ...
 
     @property
     def peak_evidence(self) -> FloatArray:
-        """Shape (K,): the largest evidence (nats) so far."""
+        """Shape (R, K): the largest evidence (nats) so far."""
         ...
 
     @property
-    def threshold(self) -> float:
-        """Evidence (nats) at which a policy is refuted."""
+    def threshold(self) -> FloatArray:
+        """Shape (R,): evidence (nats) at which a policy is refuted."""
         ...
 
     @property
     def refuted(self) -> BoolArray:
-        """Shape (K,): policies ruled out."""
+        """Shape (R, K): policies ruled out."""
         ...
 
     @property
     def risk(self) -> FloatArray:
-        """Shape (K,): the risk level, in [0, 1], at which each policy would just be refuted."""
+        """Shape (R, K): the risk level, in [0, 1], at which each policy would just be refuted."""
         ...
 
-    def leads(self, k: int) -> bool:
-        """Whether policy k, the last one not refuted, may be named the best."""
+    def leads(self) -> BoolArray:
+        """Shape (R, K): whether the policy, were it the last one not refuted, may be named the best."""
         ...
 
     def observe(self) -> None:
         """Take note of the evidence after a comparison."""
+        ...
+
+    def keep(self, runs: BoolArray) -> None:
+        """Drop the other runs, after the tally and the evidence have."""
         ...
 
 
@@ -59,61 +64,131 @@ class Certified:
     Parameters
     ----------
     model
-        The evidence to watch.
+        The e-processes to watch.
     delta
         Risk level δ in (0, ½).
     peak_evidence
-        Shape (K,): the running maximum to go on from; None starts from the current evidence.
+        Shape (R, K): the running maximum to go on from; None starts from the current evidence.
     """
 
-    def __init__(self, model: PairwiseEvidence, delta: float, peak_evidence: ArrayLike | None = None) -> None:
+    def __init__(self, model: EvidenceModel, delta: float, peak_evidence: ArrayLike | None = None) -> None:
         self._model = model
-        self._threshold = float(-np.log(delta))
-        self._peak = model.per_policy.copy()
-        if peak_evidence is not None:
-            self._resume(np.asarray(peak_evidence, dtype=np.float64))
+        self._log_inverse_delta = float(-np.log(delta))
+        self._peak = raised(model.per_policy, peak_evidence)
 
     @property
     def evidence(self) -> FloatArray:
-        """Shape (K,): current log evidence (nats) against each policy."""
+        """Shape (R, K): current log evidence (nats) against each policy."""
         return self._model.per_policy
 
     @property
     def peak_evidence(self) -> FloatArray:
-        """Shape (K,): the largest log evidence (nats) so far."""
+        """Shape (R, K): the largest log evidence (nats) so far."""
         return self._peak
 
     @property
-    def threshold(self) -> float:
-        """log(1/δ)."""
-        return self._threshold
+    def threshold(self) -> FloatArray:
+        """Shape (R,): log(1/δ)."""
+        return np.full(self._peak.shape[0], self._log_inverse_delta)
 
     @property
     def refuted(self) -> BoolArray:
-        """Shape (K,): policies whose evidence has reached log(1/δ)."""
-        return self._peak >= self._threshold
+        """Shape (R, K): policies whose evidence has reached log(1/δ)."""
+        return self._peak >= self._log_inverse_delta
 
     @property
     def risk(self) -> FloatArray:
-        """Shape (K,): 1 over the largest e-value so far, at most 1."""
+        """Shape (R, K): 1 over the largest e-value so far, at most 1."""
         return np.exp(-np.maximum(self._peak, 0.0))
 
-    def leads(self, k: int) -> bool:
-        """Whether policy k leads every other head to head.
-
-        Where some policy is the best, refuting the others is proof enough. Where none is, as in a cycle,
-        the last one standing loses to one of the refuted: a few comparisons with each usually show it.
-        """
-        return self._model.leads(k)
+    def leads(self) -> BoolArray:
+        """Shape (R, K): whether the data show the policy ahead of every other."""
+        return self._model.leads()
 
     def observe(self) -> None:
         """Raise the running maximum to the current evidence."""
         np.maximum(self._peak, self._model.per_policy, out=self._peak)
 
-    def _resume(self, peak: FloatArray) -> None:
-        if peak.shape != self._peak.shape or np.isnan(peak).any():
-            raise ValueError(
-                f"peak_evidence must hold one number for each of the {self._peak.size} policies; "
-                f"got shape {peak.shape}, or it holds NaN"
-            )
-        np.maximum(self._peak, peak, out=self._peak)
+    def keep(self, runs: BoolArray) -> None:
+        """Drop the other runs, after the tally and the evidence have."""
+        self._peak = self._peak[runs]
+
+
+class Thresholded:
+    """A policy is refuted while the paper's test statistic for it exceeds a threshold that grows with t.
+
+    Parameters
+    ----------
+    model
+        The test statistic per policy: its smallest value over the policies other than the best is Z(t).
+    tally
+        The data, for the number of comparisons t.
+    threshold
+        The threshold and its inverse in δ.
+    peak_evidence
+        Shape (R, K): the running maximum to go on from, kept for display only.
+    """
+
+    def __init__(
+        self, model: EvidenceModel, tally: Tally, threshold: Threshold, peak_evidence: ArrayLike | None = None
+    ) -> None:
+        self._model = model
+        self._tally = tally
+        self._threshold = threshold
+        self._peak = raised(model.per_policy, peak_evidence)
+
+    @property
+    def evidence(self) -> FloatArray:
+        """Shape (R, K): current test statistic (nats) against each policy."""
+        return self._model.per_policy
+
+    @property
+    def peak_evidence(self) -> FloatArray:
+        """Shape (R, K): the largest test statistic (nats) so far."""
+        return self._peak
+
+    @property
+    def threshold(self) -> FloatArray:
+        """Shape (R,): the threshold at the current number of comparisons; infinite before the rule applies."""
+        return self._threshold.at(self._tally)
+
+    @property
+    def refuted(self) -> BoolArray:
+        """Shape (R, K): policies whose test statistic exceeds the threshold now."""
+        return self._model.per_policy > self.threshold[:, None]
+
+    @property
+    def risk(self) -> FloatArray:
+        """Shape (R, K): the risk level at which the threshold would equal the test statistic."""
+        return self._threshold.risk(self._model.per_policy, self._tally)
+
+    def leads(self) -> BoolArray:
+        """Shape (R, K): whether the estimate shows the policy ahead of every other."""
+        return self._model.leads()
+
+    def observe(self) -> None:
+        """Raise the running maximum to the current test statistic."""
+        np.maximum(self._peak, self._model.per_policy, out=self._peak)
+
+    def keep(self, runs: BoolArray) -> None:
+        """Drop the other runs, after the tally and the evidence have."""
+        self._peak = self._peak[runs]
+
+
+def raised(evidence: FloatArray, peak_evidence: ArrayLike | None) -> FloatArray:
+    """Running maximum of the evidence, going on from a stored one if there is one.
+
+    Raises
+    ------
+    ValueError
+        If the stored one does not hold one number per policy.
+    """
+    if peak_evidence is None:
+        return evidence.copy()
+    peak = np.asarray(peak_evidence, dtype=np.float64)
+    if peak.shape != evidence.shape or np.isnan(peak).any():
+        raise ValueError(
+            f"peak_evidence must hold one number for each of the {evidence.shape[-1]} policies; "
+            f"got shape {peak.shape[1:]}, or it holds NaN"
+        )
+    return np.maximum(evidence, peak)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TypeAlias
+from typing import Self, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -68,15 +68,80 @@ class Decision:
 
 
 class Tally:
-    """Counts of judged and of pending comparisons: all the data a pairwise experiment has.
+    """Counts of judged and of pending comparisons, for R runs side by side.
+
+    A live experiment is one run (R = 1); simulations advance many at once through the same code.
 
     Parameters
     ----------
     wins
-        Shape (K, K): `wins[i, j]` is the summed outcome of i against j, a tie counting one half to each,
-        so that `wins + wins.T` counts the comparisons of each pair.
+        Shape (R, K, K): `wins[r, i, j]` is the summed outcome of i against j, a tie counting one half to
+        each.
     in_flight
-        Shape (K, K), symmetric: comparisons chosen but not yet judged. None means none.
+        Shape (R, K, K), symmetric: comparisons chosen but not yet judged. None means none.
+
+    Attributes
+    ----------
+    counts
+        Shape (R, K, K): comparisons judged, per pair.
+    n_comparisons
+        Shape (R,): comparisons judged.
+    """
+
+    def __init__(self, wins: FloatArray, in_flight: IntArray | None = None) -> None:
+        self.wins = wins.copy()
+        # Outcomes such as 0.3 do not add up exactly in binary.
+        self.counts = np.rint(wins + np.swapaxes(wins, -1, -2))
+        self.in_flight = np.zeros(wins.shape, dtype=np.int64) if in_flight is None else in_flight.copy()
+        self.n_comparisons: IntArray = np.rint(self.counts.sum(axis=(1, 2)) / 2).astype(np.int64)
+
+    @classmethod
+    def empty(cls, n_policies: int, n_runs: int = 1) -> Self:
+        """Runs without any comparison."""
+        return cls(np.zeros((n_runs, n_policies, n_policies)))
+
+    @property
+    def n_runs(self) -> int:
+        """Number of runs R."""
+        return int(self.wins.shape[0])
+
+    @property
+    def n_policies(self) -> int:
+        """Number of policies K."""
+        return int(self.wins.shape[1])
+
+    def begin(self, i: IntArray, j: IntArray) -> None:
+        """Note in every run r that a comparison of i[r] and j[r] is under way."""
+        self._shift(i, j, 1)
+
+    def release(self, i: IntArray, j: IntArray) -> None:
+        """Note in every run r that one pending comparison of i[r] and j[r] is over."""
+        self._shift(i, j, -1)
+
+    def record(self, i: IntArray, j: IntArray, outcome: FloatArray) -> None:
+        """Add one judged comparison to every run: outcome[r] is the share of the win that goes to i[r]."""
+        runs = np.arange(self.n_runs)
+        self.wins[runs, i, j] += outcome
+        self.wins[runs, j, i] += 1.0 - outcome
+        self.counts[runs, i, j] += 1.0
+        self.counts[runs, j, i] += 1.0
+        self.n_comparisons += 1
+
+    def keep(self, runs: BoolArray) -> None:
+        """Drop the other runs."""
+        self.wins = self.wins[runs]
+        self.counts = self.counts[runs]
+        self.in_flight = self.in_flight[runs]
+        self.n_comparisons = self.n_comparisons[runs]
+
+    def _shift(self, i: IntArray, j: IntArray, change: int) -> None:
+        runs = np.arange(self.n_runs)
+        self.in_flight[runs, i, j] += change
+        self.in_flight[runs, j, i] += change
+
+
+def check_tally(wins: ArrayLike, in_flight: ArrayLike | None, n_policies: int) -> Tally:
+    """Tally of one run from counts given by a caller, checked.
 
     Raises
     ------
@@ -84,71 +149,27 @@ class Tally:
         If an array has the wrong shape, a negative or non-finite entry, or a non-zero diagonal, if the
         counts are not whole, or if `in_flight` is not symmetric.
     """
-
-    def __init__(self, wins: ArrayLike, in_flight: ArrayLike | None = None) -> None:
-        self.wins = _square("wins", wins)
-        counts = self.wins + self.wins.T
-        # Outcomes such as 0.3 do not add up exactly in binary.
-        self.counts = np.rint(counts)
-        if np.any(np.abs(counts - self.counts) > 1e-6 * (1 + counts)):
-            raise ValueError(
-                "wins[i, j] + wins[j, i] must be a whole number of comparisons for every pair: "
-                "count a tie as 0.5 to both sides"
-            )
-        pending = np.zeros_like(self.wins) if in_flight is None else _square("in_flight", in_flight)
-        self.in_flight = np.rint(pending).astype(np.int64)
-        if np.any(pending != self.in_flight) or np.any(pending != pending.T):
-            raise ValueError("in_flight must be a symmetric matrix of whole numbers")
-        if pending.shape != self.wins.shape:
-            raise ValueError(f"in_flight has shape {pending.shape}, wins has {self.wins.shape}")
-        self.n_comparisons = round(float(self.counts.sum()) / 2)
-
-    @property
-    def n_policies(self) -> int:
-        """Number of policies K."""
-        return int(self.wins.shape[0])
-
-    def begin(self, i: int, j: int) -> None:
-        """Note that a comparison of i and j is under way."""
-        self._check_pair(i, j)
-        self.in_flight[i, j] += 1
-        self.in_flight[j, i] += 1
-
-    def release(self, i: int, j: int) -> bool:
-        """Note that one pending comparison of i and j is over; return whether there was one."""
-        self._check_pair(i, j)
-        if self.in_flight[i, j] == 0:
-            return False
-        self.in_flight[i, j] -= 1
-        self.in_flight[j, i] -= 1
-        return True
-
-    def record(self, i: int, j: int, outcome: float) -> None:
-        """Add one judged comparison; `outcome` in [0, 1] is the share of the win that goes to i."""
-        self._check_pair(i, j)
-        if not 0.0 <= outcome <= 1.0:
-            raise ValueError(
-                f"outcome must lie in [0, 1] (1: i preferred, 0: j preferred, 0.5: a tie), got {outcome}"
-            )
-        self.wins[i, j] += outcome
-        self.wins[j, i] += 1.0 - outcome
-        self.counts[i, j] += 1.0
-        self.counts[j, i] += 1.0
-        self.n_comparisons += 1
-
-    def _check_pair(self, i: int, j: int) -> None:
-        K = self.n_policies
-        if not (0 <= i < K and 0 <= j < K):
-            raise ValueError(f"policies are numbered 0 to {K - 1}, got the pair ({i}, {j})")
-        if i == j:
-            raise ValueError(f"a policy is not compared with itself, got the pair ({i}, {j})")
-
-
-def _square(name: str, values: ArrayLike) -> FloatArray:
-    array = np.array(values, dtype=np.float64)
-    if array.ndim != 2 or array.shape[0] != array.shape[1]:
+    checked = _check_square("wins", wins, n_policies)
+    counts = checked + checked.T
+    if np.any(np.abs(counts - np.rint(counts)) > 1e-6 * (1 + counts)):
         raise ValueError(
-            f"{name} must be a square matrix, one row and column per policy; got shape {array.shape}"
+            "wins[i, j] + wins[j, i] must be a whole number of comparisons for every pair: "
+            "count a tie as 0.5 to both sides"
+        )
+    pending = (
+        np.zeros_like(checked) if in_flight is None else _check_square("in_flight", in_flight, n_policies)
+    )
+    if np.any(pending != np.rint(pending)) or np.any(pending != pending.T):
+        raise ValueError("in_flight must be a symmetric matrix of whole numbers")
+    return Tally(checked[None], pending.astype(np.int64)[None])
+
+
+def _check_square(name: str, values: ArrayLike, n_policies: int) -> FloatArray:
+    array = np.array(values, dtype=np.float64)
+    if array.shape != (n_policies, n_policies):
+        raise ValueError(
+            f"{name} must be square, one row and column for each of the {n_policies} policies; "
+            f"got shape {array.shape}"
         )
     if not np.all(np.isfinite(array)) or np.any(array < 0):
         raise ValueError(f"{name} must hold finite numbers that are not negative")

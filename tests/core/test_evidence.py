@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from engine.core import Design, Unstructured
 from engine.core.evidence import PairwiseEvidence
-from engine.core.types import Tally
+from engine.core.types import check_tally
 
 policies = st.integers(0, 3)
 told_outcomes = st.tuples(policies, policies, st.sampled_from([0.0, 0.5, 1.0])).filter(lambda o: o[0] != o[1])
@@ -88,10 +88,10 @@ def test_evidence_against_the_best_is_a_supermartingale(
 
 def test_evidence_is_the_log_of_the_mean_e_value() -> None:
     wins = np.array([[0, 3, 1.0], [9, 0, 4], [2, 4, 0]])
-    evidence = PairwiseEvidence(Tally(wins))
+    evidence = PairwiseEvidence(check_tally(wins, None, 3))
     off_diagonal = ~np.eye(3, dtype=bool)
-    means = [np.exp(evidence.log_e[k][off_diagonal[k]]).mean() for k in range(3)]
-    assert np.exp(evidence.per_policy) == pytest.approx(means)
+    means = [np.exp(evidence.log_e[0, k][off_diagonal[k]]).mean() for k in range(3)]
+    assert np.exp(evidence.per_policy[0]) == pytest.approx(means)
 
 
 def test_evidence_stays_finite_for_a_policy_that_always_wins() -> None:

@@ -1,0 +1,108 @@
+"""Simulated experiments: many runs of one design against known preference probabilities."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from engine.core.ledger import Ledger
+from engine.core.problem import Unstructured
+from engine.core.samplers import build_sampler
+from engine.core.types import BoolArray, FloatArray, IntArray, Seed, Tally
+
+
+@dataclass(frozen=True, slots=True)
+class SimulatedRuns:
+    """How R simulated runs ended.
+
+    Attributes
+    ----------
+    n_comparisons
+        Shape (R,): comparisons when the run stopped, or the budget.
+    stopped
+        Shape (R,): whether the run stopped before its budget was spent.
+    best
+        Shape (R,): the policy named, the best guess for a run out of budget, -1 for "no single best".
+    guesses
+        Shape (M, R): the best guess after each number of comparisons in `marks`; a stopped run keeps its answer.
+    marks
+        The M numbers of comparisons.
+    """
+
+    n_comparisons: IntArray
+    stopped: BoolArray
+    best: IntArray
+    guesses: IntArray
+    marks: tuple[int, ...]
+
+
+def simulate(
+    mu: FloatArray,
+    *,
+    sampler: str = "balanced",
+    stopping: str = "certified",
+    delta: float = 0.05,
+    epsilon: float = 0.0,
+    budget: int = 30_000,
+    pending: int = 0,
+    marks: Sequence[int] = (),
+    seed: Seed = 0,
+) -> SimulatedRuns:
+    """Run one design R times side by side.
+
+    Parameters
+    ----------
+    mu
+        Shape (R, K, K): preference probabilities of each run.
+    budget
+        Comparisons after which a run ends regardless.
+    pending
+        How many comparisons are under way whenever one is judged.
+    marks
+        Numbers of comparisons after which to note the best guess.
+    """
+    n_runs, n_policies = mu.shape[:2]
+    rng = np.random.default_rng(seed)
+    ledger = Ledger(
+        Unstructured(n_policies),
+        Tally.empty(n_policies, n_runs),
+        delta=delta,
+        epsilon=epsilon,
+        stopping=stopping,
+    )
+    picker = build_sampler(sampler)
+    n_comparisons = np.full(n_runs, budget)
+    stopped = np.zeros(n_runs, dtype=np.bool_)
+    best = np.full(n_runs, -1)
+    guesses = np.full((len(marks), n_runs), -1)
+    alive = np.arange(n_runs)
+    queue: list[tuple[IntArray, IntArray]] = []
+    for t in range(1, budget + 1):
+        while len(queue) <= pending:
+            pair = picker.pick(ledger.situation(), rng)
+            ledger.tally.begin(*pair)
+            queue.append(pair)
+        i, j = queue.pop(0)
+        outcome = (rng.random(alive.size) < mu[alive, i, j]).astype(np.float64)
+        ledger.tally.release(i, j)
+        ledger.record(i, j, outcome)
+
+        established, none_best = ledger.settled()
+        ended = established | none_best
+        if t in marks or ended.any() or t == budget:
+            best[alive] = np.where(none_best, -1, ledger.best())
+        if t in marks:
+            guesses[list(marks).index(t)] = best
+        if ended.any():
+            n_comparisons[alive[ended]] = t
+            stopped[alive[ended]] = True
+            alive = alive[~ended]
+            ledger.keep(~ended)
+            picker.keep(~ended)
+            queue = [(i[~ended], j[~ended]) for i, j in queue]
+        if alive.size == 0:
+            break
+    guesses[[k for k, mark in enumerate(marks) if mark > t]] = best
+    return SimulatedRuns(n_comparisons, stopped, best, guesses, tuple(marks))

@@ -1,0 +1,148 @@
+"""Thresholds on the paper's test statistic Z(t), proven and heuristic."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy import optimize, special
+
+from engine.core.types import FloatArray, Tally
+
+
+class Threshold(Protocol):
+    """A threshold δ ↦ Z on the test statistic, for R runs."""
+
+    def at(self, tally: Tally) -> FloatArray:
+        """Shape (R,): the threshold (nats) now."""
+        ...
+
+    def risk(self, statistic: FloatArray, tally: Tally) -> FloatArray:
+        """Shape (R, K): the risk, in [0, 1], at which each statistic would just suffice."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class HeuristicThreshold:
+    """2 log((log t + 1)/δ) for risk level `delta`. [LLM-PO, section "experiments"]"""
+
+    delta: float
+
+    def at(self, tally: Tally) -> FloatArray:
+        """Shape (R,): the threshold (nats) now."""
+        return heuristic_threshold(self.delta, tally.n_comparisons)
+
+    def risk(self, statistic: FloatArray, tally: Tally) -> FloatArray:
+        """Shape (R, K): the δ whose threshold equals the statistic, at most 1."""
+        t = np.maximum(tally.n_comparisons, 1)[:, None]
+        return np.minimum(1.0, (np.log(t) + 1.0) * np.exp(-statistic / 2.0))
+
+
+class ProvenPairwiseThreshold:
+    """ρ(δ, t) with the smallest constant that the paper's proof allows. [LLM-PO, eq. unstructed_stop]
+
+    Parameters
+    ----------
+    delta
+        Risk level δ.
+    n_policies
+        Number of policies K.
+    """
+
+    def __init__(self, delta: float, n_policies: int) -> None:
+        self._delta = delta
+        self._n_pairs = n_policies * (n_policies - 1) // 2
+        self._log_constant = pairwise_log_constant(delta, self._n_pairs)
+
+    def at(self, tally: Tally) -> FloatArray:
+        """Shape (R,): the threshold (nats) now."""
+        return pairwise_threshold(self._delta, tally.n_comparisons, self._log_constant, self._n_pairs)
+
+    def risk(self, statistic: FloatArray, tally: Tally) -> FloatArray:
+        """Shape (R, K): δ where the threshold is passed and 1 elsewhere: the constant is proven for δ only."""
+        return np.where(statistic > self.at(tally)[:, None], self._delta, 1.0)
+
+
+def heuristic_threshold(delta: float, n_comparisons: ArrayLike) -> FloatArray:
+    """The threshold of the paper's own experiments: 2 log((log t + 1)/δ).
+
+    Not proven: it ignores how many pairs there are. [LLM-PO, section "experiments"]
+
+    Parameters
+    ----------
+    delta
+        Risk level δ.
+    n_comparisons
+        Number of comparisons t; anything below 1 counts as 1.
+    """
+    t = np.maximum(np.asarray(n_comparisons, dtype=np.float64), 1.0)
+    threshold: FloatArray = 2.0 * np.log((np.log(t) + 1.0) / delta)
+    return threshold
+
+
+def pairwise_threshold(
+    delta: float, n_comparisons: ArrayLike, log_constant: float, n_pairs: int
+) -> FloatArray:
+    """The proven threshold ρ(δ, t) = log(C t² log(1/δ)^(2|S|+1) / δ) [LLM-PO, eq. unstructed_stop].
+
+    Parameters
+    ----------
+    delta
+        Risk level δ.
+    n_comparisons
+        Number of comparisons t; anything below 1 counts as 1.
+    log_constant
+        log C, from `pairwise_log_constant`.
+    n_pairs
+        Number of pairs |S|.
+    """
+    t = np.maximum(np.asarray(n_comparisons, dtype=np.float64), 1.0)
+    return _pairwise_threshold(delta, np.log(t), log_constant, n_pairs)
+
+
+def pairwise_log_constant(delta: float, n_pairs: int) -> float:
+    """The smallest log C for which ρ(δ, t) is proven [LLM-PO, eq. beta-condition-unstructured].
+
+    The condition bounds a sum over all t ≥ 1 by δ. The first ten thousand terms are summed one by one,
+    the others in blocks on a grid of log t, each at the larger of its ends.
+
+    Raises
+    ------
+    ArithmeticError
+        If no constant can be found.
+    """
+
+    def log_excess(log_constant: float) -> float:
+        return _log_error_sum(delta, n_pairs, log_constant) - float(np.log(delta))
+
+    # The deviation inequality behind the condition holds for thresholds of |S| + 1 and more.
+    lower = n_pairs + 1.0 - float(_pairwise_threshold(delta, np.zeros(1), 0.0, n_pairs)[0])
+    upper = lower + 10.0
+    while log_excess(upper) > 0.0:
+        upper = lower + 2.0 * (upper - lower)
+        if upper > 1e9:
+            raise ArithmeticError("no constant satisfies the condition on the threshold ρ(δ, t)")
+    return float(optimize.brentq(log_excess, lower, upper, xtol=1e-9))
+
+
+def _pairwise_threshold(delta: float, log_t: FloatArray, log_constant: float, n_pairs: int) -> FloatArray:
+    spread = (2 * n_pairs + 1) * np.log(np.log(1.0 / delta))
+    threshold: FloatArray = log_constant + 2.0 * log_t + spread - np.log(delta)
+    return threshold
+
+
+def _log_error_sum(delta: float, n_pairs: int, log_constant: float) -> float:
+    """Log of an upper bound on the sum over t of the deviation probabilities."""
+    single = np.log(np.arange(1.0, 10_000.0))
+    # Powers of log t hold the terms up until log t is about |S|; from there they fall like 1/t.
+    block_ends = np.linspace(np.log(10_000.0), 40.0 * n_pairs + 400.0, 20_000)
+    log_t = np.concatenate([single, block_ends])
+    threshold = _pairwise_threshold(delta, log_t, log_constant, n_pairs)
+    # ceil(x) <= x + 1 keeps the bound smooth in C and on the safe side.
+    log_term = n_pairs + 1.0 + n_pairs * np.log((threshold * log_t + 1.0) * threshold / n_pairs) - threshold
+    terms, ends = np.split(log_term, [single.size])
+    blocks = np.maximum(ends[:-1], ends[1:]) + block_ends[1:] + np.log1p(-np.exp(-np.diff(block_ends)))
+    tail = ends[-1] + block_ends[-1] + np.log(2.0)
+    return float(special.logsumexp(np.concatenate([terms, blocks, [tail]])))
