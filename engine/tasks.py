@@ -8,7 +8,7 @@ from typing import Any
 from celery import Task, shared_task
 from django.db import transaction
 from django.utils import timezone
-from kombu.exceptions import OperationalError
+from kombu.exceptions import ChannelError, OperationalError
 
 from engine.generation import registry
 from engine.generation.base import BackendError
@@ -30,7 +30,7 @@ def wake(task: Task, *args: Any) -> None:
         try:
             # Whoever reads it later than this finds nothing that a sweep has not driven already.
             task.apply_async(args, expires=60)
-        except OperationalError as error:
+        except (OperationalError, ChannelError, OSError) as error:
             logger.warning("The broker is away (%s); the sweep will drive %s", error, task.name)
 
     transaction.on_commit(send)

@@ -164,10 +164,14 @@ LOGGING = {
 # ---------------------------------------------------------------- Celery
 
 CELERY_BROKER_URL = env.str("CELERY_BROKER_URL", "filesystem://localhost")
+# A click must not wait for a broker that is away: one attempt, then it is the sweep's to drive.
+CELERY_BROKER_TRANSPORT_OPTIONS = {"max_retries": 0}
+if CELERY_BROKER_URL.startswith(("redis://", "rediss://")):
+    CELERY_BROKER_TRANSPORT_OPTIONS["socket_connect_timeout"] = 2
 if CELERY_BROKER_URL.startswith("filesystem://"):
     CELERY_BROKER_TRANSPORT = "llmpo_site.broker:Transport"
     _broker = VAR_DIR / "broker"
-    CELERY_BROKER_TRANSPORT_OPTIONS = {
+    CELERY_BROKER_TRANSPORT_OPTIONS |= {
         "data_folder_in": str(_broker / "messages"),
         "data_folder_out": str(_broker / "messages"),
         "control_folder": str(_broker / "control"),
