@@ -1,37 +1,107 @@
 """Model text made safe to show.
 
-Markdown is rendered with raw HTML switched off, and what comes out is sanitised again: a model's text is
-as hostile as a stranger's.
+Markdown is rendered with raw HTML switched off, code is highlighted and maths turned into MathML on the
+server, and what comes out is sanitised again: a model's text is as hostile as a stranger's.
 """
 
 from __future__ import annotations
 
+import html
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
 import nh3
-from django.utils.html import escape
 from django.utils.safestring import SafeString, mark_safe
+from latex2mathml.converter import convert
 from markdown_it import MarkdownIt
+from mdit_py_plugins.dollarmath import dollarmath_plugin
+from pygments import highlight
+from pygments.formatters import HtmlFormatter
+from pygments.lexers import get_lexer_by_name
+from pygments.util import ClassNotFound
 
-# Longer texts are shown as they are: rendering them could keep an annotator waiting.
-_MOST_MARKDOWN = 20_000
+# A text beyond any of these is shown as it is: rendering it could keep an annotator waiting.
+_MOST_CHARACTERS = 12_000
+_MOST_LINES = 400
+_LONGEST_LINE = 4_000
+_MOST_BRACKETS = 500  # the parser looks for the end of a link at each of them
+_LONGEST_MATHS = 500
 
-_markdown = MarkdownIt("commonmark", {"html": False, "breaks": True, "maxNesting": 20}).enable(
-    ["table", "strikethrough"]
-)
 _TAGS = {
-    "p", "br", "hr", "em", "strong", "s", "code", "pre", "blockquote", "ul", "ol", "li",
+    "p", "br", "hr", "em", "strong", "s", "code", "pre", "blockquote", "ul", "ol", "li", "span", "div",
     "h1", "h2", "h3", "h4", "h5", "h6", "table", "thead", "tbody", "tr", "th", "td", "a",
+}  # fmt: skip
+_MATHS_TAGS = {
+    "math", "mrow", "mi", "mo", "mn", "mtext", "mspace", "mfrac", "msqrt", "mroot", "msup", "msub", "msubsup",
+    "munder", "mover", "munderover", "mtable", "mtr", "mtd", "mpadded", "mphantom",
 }  # fmt: skip
 
 
 def render_markdown(text: str) -> SafeString:
     """HTML of a model's text: no images, no raw HTML, links only to http(s) and without a referrer."""
-    if len(text) > _MOST_MARKDOWN:
-        return mark_safe(f"<pre>{escape(text)}</pre>")  # noqa: S308 - escaped in this very line
-    cleaned = nh3.clean(
-        _markdown.render(text),
-        tags=_TAGS,
-        attributes={"a": {"href"}, "ol": {"start"}},
+    if not _is_reasonable(text):
+        return _plain(text)
+    try:
+        rendered = _markdown().render(text)
+    except (RecursionError, ValueError):
+        return _plain(text)
+    cleaned = _cleaner()(rendered)
+    return mark_safe(cleaned)  # noqa: S308 - sanitised by nh3 in the line above
+
+
+def _is_reasonable(text: str) -> bool:
+    if len(text) > _MOST_CHARACTERS or text.count("[") > _MOST_BRACKETS:
+        return False
+    lines = text.splitlines()
+    return len(lines) <= _MOST_LINES and max(map(len, lines), default=0) <= _LONGEST_LINE
+
+
+def _plain(text: str) -> SafeString:
+    return mark_safe(f"<pre>{html.escape(text)}</pre>")  # noqa: S308 - escaped in this very line
+
+
+@cache
+def _markdown() -> MarkdownIt:
+    options = {"html": False, "breaks": True, "maxNesting": 20, "highlight": _highlight}
+    markdown = MarkdownIt("commonmark", options).enable(["table", "strikethrough"]).disable("image")
+    # A price is not a formula: no blank just inside the dollars, no digit just after them.
+    return markdown.use(
+        dollarmath_plugin, allow_space=False, allow_digits=False, double_inline=True, renderer=_mathml
+    )
+
+
+@cache
+def _cleaner() -> Callable[[str], str]:
+    cleaner = nh3.Cleaner(
+        tags=_TAGS | _MATHS_TAGS,
+        attributes={
+            "a": {"href"},
+            "ol": {"start"},
+            "span": {"class"},
+            "div": {"class"},
+            "math": {"display"},
+            "mo": {"stretchy", "fence"},
+        },
         url_schemes={"http", "https"},
         link_rel="noopener noreferrer nofollow",
     )
-    return mark_safe(cleaned)  # noqa: S308 - sanitised by nh3 in the line above
+    return cleaner.clean
+
+
+def _highlight(code: str, language: str, _: str) -> str:
+    try:
+        lexer = get_lexer_by_name(language)
+    except ClassNotFound:
+        return ""
+    return highlight(code, lexer, HtmlFormatter(nowrap=True, classprefix="hl-"))
+
+
+def _mathml(source: str, options: dict[str, Any]) -> str:
+    display = "block" if options["display_mode"] else "inline"
+    if len(source) <= _LONGEST_MATHS:
+        try:
+            return convert(source, display=display)
+        except Exception:  # noqa: S110 - whatever the converter makes of hostile TeX, the source is shown
+            pass
+    return f"<code>{html.escape(source)}</code>"
