@@ -122,9 +122,7 @@ def release_claim(*, claim: uuid.UUID, reason: str, blameless: bool = False) -> 
     ``blameless``: the backend was out of order and no response can help that, so the attempt does not count.
     """
     unfinished = Response.objects.filter(claim=claim, state=Response.State.GENERATING)
-    if blameless:
-        unfinished.update(attempts=F("attempts") - 1)
-    return _give_back(list(unfinished.values_list("pk", flat=True)), reason)
+    return _give_back(unfinished, reason, refund=int(blameless))
 
 
 @transaction.atomic
@@ -135,13 +133,14 @@ def expire_claims() -> set[int]:
     return _give_back(expired, "The worker that was writing it disappeared.")
 
 
-def _give_back(lost: QuerySet[Response], reason: str) -> set[int]:
+def _give_back(lost: QuerySet[Response], reason: str, refund: int = 0) -> set[int]:
     response_ids = list(lost.values_list("pk", flat=True))
     if not response_ids:
         return set()
     comparisons = _lock_comparisons(response_ids)
     # Looked at again under the locks: a slow worker may have stored some and renewed its claim meanwhile.
     rows = lost.filter(pk__in=response_ids)
+    rows.update(attempts=F("attempts") - refund)
     rows.filter(Q(attempts__gte=settings.GENERATION_ATTEMPTS) | ~Q(pk__in=_halves(comparisons))).update(
         state=Response.State.FAILED, claim=None, failure_reason=reason
     )
