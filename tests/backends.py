@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from engine.generation.base import BackendError, GenerationFailure, GenerationRequest, GenerationResult
+from engine.generation.base import GenerationFailure, GenerationRequest, GenerationResult
 
 
 class SkilledBackend:
@@ -71,12 +71,13 @@ class ScriptedBackend:
 class BreakingBackend(ScriptedBackend):
     """Breaks down as a whole after some answers."""
 
-    def __init__(self, after: int = 0) -> None:
+    def __init__(self, error: Exception, after: int = 0) -> None:
         super().__init__(lambda request: "fine")
+        self.error = error
         self.after = after
 
     def generate(
         self, requests: Sequence[GenerationRequest]
     ) -> Iterator[GenerationResult | GenerationFailure]:
         yield from super().generate(requests[: self.after])
-        raise BackendError("out of memory")
+        raise self.error

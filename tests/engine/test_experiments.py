@@ -235,6 +235,20 @@ class TestConclusion:
         assert set(other.comparisons.values_list("state", flat=True)) == {"planned"}
         assert write_responses() == {other.pk}
 
+    def test_what_is_handed_back_in_that_very_moment_is_discarded_by_the_sweep(self):
+        """A skip that read "running" just before puts its pair back to ready just after."""
+        experiment, running = make_experiment(ready=True), make_experiment(ready=True)
+        stop(experiment_id=experiment.pk)
+        late = experiment.comparisons.first()
+        Comparison.objects.filter(pk=late.pk).update(state="ready", discard_reason="")
+        discard_leftovers()
+        late.refresh_from_db()
+        assert (late.state, late.discard_reason) == (
+            "discarded",
+            "The experiment concluded before it was needed.",
+        )
+        assert set(running.comparisons.values_list("state", flat=True)) == {"ready"}
+
     def test_what_an_annotator_is_looking_at_stays_theirs(self, annotator):
         experiment = make_experiment(ready=True, annotators=(annotator,))
         held = lease(experiment, annotator)

@@ -286,6 +286,12 @@ class TestGivingBack:
         rest = Response.objects.exclude(pk=claim.responses[0].pk)
         assert set(rest.values_list("state", "failure_reason")) == {("waiting", "out of memory")}
 
+    def test_when_the_backend_was_to_blame_the_attempt_is_given_back_too(self):
+        make_experiment()
+        for _ in range(5):
+            release_claim(claim=claim_all().token, reason="not loaded", blameless=True)
+        assert set(Response.objects.values_list("state", "attempts")) == {("waiting", 0)}
+
     def test_releasing_one_claim_leaves_the_others_alone(self):
         make_experiment()
         one = claim_responses(worker="a", limit=2)

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
+from datetime import timedelta
 
 import numpy as np
 import pytest
+from django.utils import timezone
 
 from engine import selectors
 from engine.core import Design, Unstructured
+from engine.generation.base import GenerationFailure
 from engine.models import Comparison, Experiment, Response
 from engine.services import planning
 from engine.services.experiments import pause, start, stop
 from engine.services.judging import judge_leased, skip
 from engine.services.planning import advance
+from tests.backends import ScriptedBackend
 from tests.factories import (
     click,
     click_for,
@@ -89,6 +93,35 @@ class TestBuffer:
         pause(experiment_id=experiment.pk)
         start(experiment_id=experiment.pk)
         assert advance(experiment_id=experiment.pk).planned > 0
+
+
+class TestBrokenGeneration:
+    @pytest.fixture
+    def failing(self) -> Experiment:
+        """An experiment whose last twenty responses all failed."""
+        experiment = make_experiment()
+        backend = ScriptedBackend(lambda request: GenerationFailure(request.key, "no", retryable=False))
+        while not selectors.generation_is_failing(experiment):
+            write_responses(backend)
+            advance(experiment_id=experiment.pk)
+        write_responses(backend)
+        return experiment
+
+    def test_when_everything_fails_nothing_more_is_planned_for_a_while(self, failing):
+        n = failing.comparisons.count()
+        assert n < 30
+        for _ in range(3):
+            assert advance(experiment_id=failing.pk).planned == 0
+        assert failing.comparisons.count() == n
+
+    def test_then_one_comparison_at_a_time_finds_out_whether_it_works_again(self, failing):
+        long_ago = timezone.now() - timedelta(minutes=5)
+        failing.comparisons.update(created_at=long_ago)
+        assert advance(experiment_id=failing.pk).planned == 1
+        assert advance(experiment_id=failing.pk).planned == 0
+
+        write_responses()
+        assert advance(experiment_id=failing.pk).planned > 1
 
 
 class TestWhatIsPlanned:
@@ -171,7 +204,7 @@ class TestWhatIsPlanned:
 
 class TestConclusion:
     def run(self, annotator, beats, **settings) -> Experiment:
-        experiment = make_experiment(ready=True, annotators=(annotator,), **settings)
+        experiment = make_experiment(ready=True, annotators=(annotator,), delta=0.2, **settings)
         while True:
             click_for(experiment, annotator, beats)
             done = advance(experiment_id=experiment.pk)

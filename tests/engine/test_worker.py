@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine.generation.base import GenerationFailure
+from engine.generation.base import BackendError, GenerationFailure
 from engine.generation.worker import write_batch
 from engine.levels import SamplingParams
 from engine.models import Response
@@ -14,6 +14,9 @@ from tests.backends import BreakingBackend, ScriptedBackend
 from tests.factories import make_experiment, write_responses
 
 pytestmark = pytest.mark.django_db
+
+OUT_OF_ORDER = BackendError("out of memory")
+BUG = KeyError("logits")
 
 
 def guarded_experiment(task: str = "What is 1 + 1?", **guardrail: object):
@@ -128,28 +131,47 @@ class TestFailures:
         write_responses()
         assert Response.objects.get(pk=bad).state == "done"
 
-    def test_when_the_backend_breaks_what_it_did_not_finish_waits_anew(self):
+    def test_when_a_batch_breaks_what_it_did_not_finish_waits_anew_and_has_spent_an_attempt(self):
         make_experiment()
         n = Response.objects.count()
-        claimed, _ = write_batch(worker="w", backend=BreakingBackend())
-        assert claimed == n
-        assert set(Response.objects.values_list("state", "claim", "failure_reason")) == {
-            ("waiting", None, "BackendError: out of memory")
+        assert write_batch(worker="w", backend=BreakingBackend(BUG)) == (n, set())
+        assert set(Response.objects.values_list("state", "claim", "attempts", "failure_reason")) == {
+            ("waiting", None, 1, "KeyError: 'logits'")
         }
 
-    def test_a_backend_that_stays_broken_uses_up_the_attempts_and_the_comparisons_are_discarded(self):
+    def test_a_batch_that_breaks_every_time_ends_with_its_comparisons_discarded(self):
         experiment = make_experiment()
-        touched = write_responses(BreakingBackend())
-        assert touched == {experiment.pk}
+        assert write_responses(BreakingBackend(BUG)) == {experiment.pk}
         assert set(Response.objects.values_list("state", flat=True)) == {"failed"}
         assert set(experiment.comparisons.values_list("state", flat=True)) == {"discarded"}
 
-    def test_what_was_stored_before_the_backend_broke_stays(self, monkeypatch):
+    def test_a_backend_that_is_out_of_order_is_said_so_and_costs_no_attempt(self):
+        make_experiment()
+        for _ in range(5):
+            with pytest.raises(BackendError):
+                write_batch(worker="w", backend=BreakingBackend(OUT_OF_ORDER))
+        assert set(Response.objects.values_list("state", "claim", "attempts", "failure_reason")) == {
+            ("waiting", None, 0, "BackendError: out of memory")
+        }
+
+    def test_what_was_written_before_the_break_stays(self):
+        make_experiment()
+        with pytest.raises(BackendError):
+            write_batch(worker="w", backend=BreakingBackend(OUT_OF_ORDER, after=3))
+        assert Response.objects.filter(state="done", text="fine").count() == 3
+        assert Response.objects.filter(state="generating").count() == 0
+
+    def test_what_is_finished_early_is_stored_before_the_batch_ends(self, monkeypatch):
         monkeypatch.setattr("engine.generation.worker._FLUSH_SECONDS", 0)
         make_experiment()
-        write_batch(worker="w", backend=BreakingBackend(after=3))
-        assert Response.objects.filter(state="done").count() == 3
-        assert Response.objects.filter(state="generating").count() == 0
+        done = []
+
+        def reply(request):
+            done.append(Response.objects.filter(state="done").count())
+            return "fine"
+
+        write_batch(worker="w", backend=ScriptedBackend(reply))
+        assert done == list(range(Response.objects.count()))
 
 
 class TestHostileText:

@@ -1,0 +1,320 @@
+"""Celery's way in: messages only wake, and none of them is worth an error or a wait."""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from django.conf import settings as django_settings
+from django.db import transaction
+from django.utils import timezone
+from kombu.exceptions import ChannelError, OperationalError
+
+from engine import selectors, tasks
+from engine.generation.base import BackendError
+from engine.models import Comparison, Experiment, Lease, Response, WorkerPulse
+from engine.services.experiments import pause, stop
+from engine.services.generation import claim_responses
+from engine.services.judging import lease_next
+from llmpo_site.celery import app
+from tests.backends import BreakingBackend, SkilledBackend
+from tests.factories import click, lease, make_experiment, write_responses
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def sent(monkeypatch) -> list[tuple[str, tuple[object, ...]]]:
+    """The messages that would have gone to the broker."""
+    messages: list[tuple[str, tuple[object, ...]]] = []
+
+    def record(name: str) -> Callable[..., None]:
+        return lambda args=(), **options: messages.append((name, tuple(args)))
+
+    for name in ("advance", "generate", "judge", "sweep"):
+        monkeypatch.setattr(getattr(tasks, name), "apply_async", record(name))
+    return messages
+
+
+@pytest.fixture
+def backend(monkeypatch) -> SkilledBackend:
+    skilled = SkilledBackend()
+    monkeypatch.setattr(tasks.registry, "backend", lambda: skilled)
+    return skilled
+
+
+class TestWake:
+    def test_the_message_is_sent_once_the_transaction_is_committed(
+        self, sent, django_capture_on_commit_callbacks
+    ):
+        with django_capture_on_commit_callbacks(execute=True):
+            tasks.wake(tasks.advance, 7)
+            assert sent == []
+        assert sent == [("advance", (7,))]
+
+    def test_a_transaction_that_is_rolled_back_wakes_nobody(self, sent, django_capture_on_commit_callbacks):
+        def fail() -> None:
+            with transaction.atomic():
+                tasks.wake(tasks.advance, 7)
+                raise ZeroDivisionError
+
+        with django_capture_on_commit_callbacks(execute=True), pytest.raises(ZeroDivisionError):
+            fail()
+        assert sent == []
+
+    @pytest.mark.parametrize(
+        "error",
+        [
+            OperationalError("connection refused"),
+            ChannelError("cannot open the message's file"),
+            OSError(errno.ENOSPC, "No space left on device"),
+            FileNotFoundError(errno.ENOENT, "No such folder"),
+        ],
+        ids=lambda error: type(error).__name__,
+    )
+    def test_a_broker_that_is_away_is_logged_and_no_error(
+        self, error, monkeypatch, caplog, django_capture_on_commit_callbacks
+    ):
+        def refuse(*args, **options):
+            raise error
+
+        monkeypatch.setattr(tasks.advance, "apply_async", refuse)
+        with django_capture_on_commit_callbacks(execute=True):
+            tasks.wake(tasks.advance, 7)
+        assert "the sweep will drive engine.tasks.advance" in caplog.text
+
+    def test_a_mistake_of_ours_is_not_hidden(self, monkeypatch, django_capture_on_commit_callbacks):
+        def blunder(*args, **options):
+            raise TypeError("unexpected argument")
+
+        monkeypatch.setattr(tasks.advance, "apply_async", blunder)
+        with pytest.raises(TypeError), django_capture_on_commit_callbacks(execute=True):
+            tasks.wake(tasks.advance, 7)
+
+
+def wake_with_broker(url: str, tmp_path: Path) -> subprocess.CompletedProcess[str]:
+    """What a web process does after a click, in a process of its own with another broker."""
+    code = (
+        "import django; django.setup()\n"
+        "from engine.tasks import advance, wake\n"
+        "wake(advance, 1)\n"
+        "print('went on')\n"
+    )
+    environment = os.environ | {
+        "CELERY_BROKER_URL": url,
+        "DJANGO_SETTINGS_MODULE": "llmpo_site.settings",
+        "VAR_DIR": str(tmp_path),
+        "DATABASE_URL": f"sqlite:///{tmp_path / 'none.sqlite3'}",
+    }
+    return subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=django_settings.BASE_DIR,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+class TestRealBrokers:
+    def test_a_redis_that_refuses_connections_is_no_error(self, tmp_path):
+        with socket.socket() as closed:
+            closed.bind(("127.0.0.1", 0))
+            port = closed.getsockname()[1]
+            done = wake_with_broker(f"redis://127.0.0.1:{port}/0", tmp_path)
+        assert (done.returncode, done.stdout) == (0, "went on\n")
+        assert "The broker is away" in done.stderr
+
+    def test_a_redis_that_hangs_up_is_asked_once_so_that_no_click_waits_for_it(self, tmp_path):
+        calls = []
+        with socket.create_server(("127.0.0.1", 0)) as server:
+
+            def hang_up() -> None:
+                while True:
+                    try:
+                        connection, _ = server.accept()
+                    except OSError:
+                        return
+                    calls.append(1)
+                    connection.close()
+
+            threading.Thread(target=hang_up, daemon=True).start()
+            done = wake_with_broker(f"redis://127.0.0.1:{server.getsockname()[1]}/0", tmp_path)
+            server.shutdown(socket.SHUT_RDWR)
+        assert (done.returncode, done.stdout) == (0, "went on\n")
+        assert "The broker is away" in done.stderr
+        assert calls == [1]
+
+    def test_the_file_broker_takes_the_message(self, tmp_path):
+        done = wake_with_broker("filesystem://localhost", tmp_path)
+        assert (done.returncode, done.stdout) == (0, "went on\n")
+        [message] = (tmp_path / "broker" / "messages").iterdir()
+        assert tasks.advance.name in message.read_text()
+
+
+class TestRouting:
+    def test_only_generation_goes_to_the_generation_queue(self):
+        queues = {
+            task.name: app.amqp.router.route({}, task.name)["queue"].name
+            for task in (tasks.advance, tasks.generate, tasks.judge, tasks.sweep)
+        }
+        assert queues == {
+            "engine.tasks.advance": "control",
+            "engine.tasks.generate": "generation",
+            "engine.tasks.judge": "control",
+            "engine.tasks.sweep": "control",
+        }
+
+    def test_the_sweep_comes_round_by_itself(self):
+        [entry] = app.conf.beat_schedule.values()
+        assert entry["task"] == tasks.sweep.name
+        assert entry["schedule"] == django_settings.SWEEP_SECONDS
+
+
+class TestEachTask:
+    @pytest.fixture(autouse=True)
+    def committed(self, monkeypatch) -> None:
+        """Tests run in a transaction that never commits: send at once instead."""
+        monkeypatch.setattr(tasks.transaction, "on_commit", lambda send: send())
+
+    def test_advance_wakes_generation_only_when_it_planned_something(self, sent):
+        experiment = make_experiment(planned=False)
+        tasks.advance(experiment.pk)
+        assert sent == [("generate", ())]
+        tasks.advance(experiment.pk)
+        assert sent == [("generate", ())]
+
+    def test_advance_of_an_experiment_that_is_gone_or_does_not_run_is_nothing(self, sent):
+        experiment = make_experiment(running=False)
+        tasks.advance(experiment.pk)
+        tasks.advance(12345)
+        assert sent == []
+
+    def test_generate_writes_a_batch_wakes_the_judge_and_comes_back(self, sent, backend):
+        experiment = make_experiment()
+        tasks.generate()
+        assert sent == [("judge", (experiment.pk,)), ("generate", ())]
+        assert set(experiment.comparisons.values_list("state", flat=True)) == {"ready"}
+        sent.clear()
+        tasks.generate()
+        assert sent == []
+
+    def test_generate_says_that_its_worker_is_alive(self, sent, backend):
+        tasks.generate()
+        tasks.generate()
+        assert list(WorkerPulse.objects.values_list("queue", "worker")) == [("generation", "local")]
+
+    def test_a_backend_out_of_order_is_logged_and_left_to_the_next_sweep(self, sent, monkeypatch, caplog):
+        make_experiment()
+        broken = BreakingBackend(BackendError("no weights"))
+        monkeypatch.setattr(tasks.registry, "backend", lambda: broken)
+        tasks.generate()
+        assert sent == []
+        assert "no weights" in caplog.text
+        assert set(Response.objects.values_list("state", flat=True)) == {"waiting"}
+
+    def test_judge_judges_by_rule_and_plans_on(self, sent):
+        experiment = make_experiment(ready=True, judge="rule")
+        tasks.judge(experiment.pk)
+        assert selectors.comparison_count(experiment.pk) == experiment.comparisons.count()
+        assert sent == [("advance", (experiment.pk,))]
+
+    def test_judge_leaves_experiments_of_people_alone_and_still_plans_on(self, sent):
+        experiment = make_experiment(ready=True)
+        tasks.judge(experiment.pk)
+        assert selectors.comparison_count(experiment.pk) == 0
+        assert sent == [("advance", (experiment.pk,))]
+
+
+class TestSweep:
+    @pytest.fixture(autouse=True)
+    def committed(self, monkeypatch) -> None:
+        monkeypatch.setattr(tasks.transaction, "on_commit", lambda send: send())
+
+    def test_it_wakes_everything_that_runs_and_nothing_else(self, sent):
+        running, paused, stopped = (make_experiment() for _ in range(3))
+        make_experiment(running=False)
+        pause(experiment_id=paused.pk)
+        stop(experiment_id=stopped.pk)
+        tasks.sweep()
+        assert sent == [("judge", (running.pk,)), ("generate", ())]
+
+    def test_it_takes_back_what_a_dead_worker_was_writing(self, sent, settings):
+        make_experiment()
+        claim_responses(worker="dead", limit=100)
+        Response.objects.update(claimed_at=timezone.now() - timedelta(seconds=settings.CLAIM_SECONDS + 1))
+        tasks.sweep()
+        assert set(Response.objects.values_list("state", flat=True)) == {"waiting"}
+
+    def test_it_takes_back_what_an_absent_annotator_was_looking_at(self, sent, annotator):
+        experiment = make_experiment(ready=True, annotators=(annotator,))
+        held = lease(experiment, annotator)
+        Lease.objects.update(expires_at=timezone.now() - timedelta(seconds=1))
+        tasks.sweep()
+        held.refresh_from_db()
+        assert held.state == "expired"
+        assert not experiment.comparisons.filter(state="leased").exists()
+
+    def test_it_says_that_the_control_worker_is_alive(self, sent):
+        tasks.sweep()
+        assert list(WorkerPulse.objects.values_list("queue", "worker")) == [("control", "local")]
+
+
+class TestWholeRuns:
+    """Every message delivered at once, in this process."""
+
+    @pytest.fixture(autouse=True)
+    def eager(self, backend) -> Iterator[None]:
+        app.conf.update(task_always_eager=True, task_eager_propagates=True)
+        yield
+        app.conf.update(task_always_eager=False, task_eager_propagates=False)
+
+    def test_a_rule_judged_experiment_runs_to_its_end_from_one_message(
+        self, django_capture_on_commit_callbacks
+    ):
+        experiment = make_experiment(planned=False, judge="rule", budget=1000)
+        with django_capture_on_commit_callbacks(execute=True):
+            tasks.wake(tasks.advance, experiment.pk)
+        experiment.refresh_from_db()
+        assert (experiment.state, experiment.conclusion) == ("concluded", "certified")
+        assert experiment.winner.index == 2
+        assert not Comparison.objects.filter(state__in=Comparison.PENDING).exists()
+        assert not Response.objects.filter(state__in=["waiting", "generating"]).exists()
+
+    def test_with_every_message_lost_the_sweep_alone_brings_it_to_its_end(
+        self, django_capture_on_commit_callbacks
+    ):
+        """Each sweep's own messages arrive; those that the woken tasks send are lost."""
+        experiment = make_experiment(planned=False, judge="rule", budget=12)
+        for _ in range(100):
+            with django_capture_on_commit_callbacks() as messages:
+                tasks.sweep()
+            with django_capture_on_commit_callbacks():
+                for send in messages:
+                    send()
+                tasks.advance(experiment.pk)
+            experiment.refresh_from_db()
+            if experiment.state == Experiment.State.CONCLUDED:
+                break
+        assert experiment.state == Experiment.State.CONCLUDED
+
+    def test_messages_sent_twice_change_nothing(self, django_capture_on_commit_callbacks, annotator):
+        experiment = make_experiment(ready=True, annotators=(annotator,))
+        click(experiment, annotator)
+        for _ in range(2):
+            with django_capture_on_commit_callbacks(execute=True):
+                tasks.wake(tasks.advance, experiment.pk)
+        write_responses()
+        assert list(experiment.snapshots.order_by("pk").values_list("comparisons", flat=True)) == [0, 1]
+        in_buffer = experiment.comparisons.filter(state__in=["planned", "ready"]).count()
+        assert in_buffer == selectors.buffer_target(experiment)
+        assert lease_next(experiment_id=experiment.pk, annotator=annotator) is not None
