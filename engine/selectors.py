@@ -131,6 +131,15 @@ def latest_snapshot(experiment: Experiment) -> Snapshot | None:
     return experiment.snapshots.order_by("-pk").first()
 
 
+def expected_left(experiment: Experiment) -> float | None:
+    """Comparisons that a running experiment still needs, where that is known and within its budget."""
+    latest = latest_snapshot(experiment)
+    if experiment.state != Experiment.State.RUNNING or latest is None or latest.expected_left is None:
+        return None
+    within_budget = latest.comparisons + latest.expected_left <= experiment.budget
+    return latest.expected_left if within_budget else None
+
+
 # ---------------------------------------------------------------- buffer
 
 _RATE_WINDOW = timedelta(seconds=60)
@@ -156,10 +165,13 @@ def generation_seconds(experiment: Experiment) -> float | None:
 def buffer_target(experiment: Experiment) -> int:
     """How many planned and ready comparisons to keep ahead.
 
-    Little's law: what is asked for while one comparison is being generated, with a safety factor; and at
-    least one for every annotator who is looking at a pair now. A small buffer is worth having, since pairs
-    chosen ahead are chosen knowing less.
+    People: Little's law, what is asked for while one comparison is being generated, with a safety factor;
+    and at least one for every annotator who is looking at a pair now. The rule judge never waits, so there
+    generation sets the pace: one batch being written and one waiting. A small buffer is worth having, since
+    pairs chosen ahead are chosen knowing less.
     """
+    if experiment.judge == Experiment.Judge.RULE:
+        return min(settings.BUFFER_MAX, max(settings.BUFFER_MIN, settings.GENERATION_BATCH))
     demand = click_rate(experiment) * (generation_seconds(experiment) or 0.0) * _SAFETY
     looking = Lease.objects.filter(comparison__experiment=experiment, state=Lease.State.ACTIVE).count()
     return min(settings.BUFFER_MAX, settings.BUFFER_MIN + max(looking, math.ceil(demand)))

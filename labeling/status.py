@@ -23,11 +23,12 @@ class PolicyName:
 
 @dataclass(frozen=True)
 class Status:
-    """A badge (its look and its words) and the sentence that explains it."""
+    """A badge (its look and its words), the sentence that explains it, and about how much is left."""
 
     kind: str
     badge: str
     sentence: str
+    left: str = ""
 
 
 def policy_names(experiment: Experiment) -> list[PolicyName]:
@@ -64,8 +65,19 @@ def status_of(experiment: Experiment) -> Status:
             "Unhealthy",
             f"{_away('generation', health.generation_seen_seconds)} {_standing(snapshot)}",
         )
-    left = snapshot and snapshot.expected_left
-    return Status("running", "Running" if left is None else f"~{about(left)} left", _standing(snapshot))
+    return _running(experiment, snapshot)
+
+
+def _running(experiment: Experiment, snapshot: Snapshot | None) -> Status:
+    standing = _standing(snapshot)
+    if snapshot is None or snapshot.expected_left is None:
+        return Status("running", "Running", standing)
+    expected_left = selectors.expected_left(experiment)
+    if expected_left is None:
+        sentence = f"{standing} The budget of {experiment.budget:,} may not be enough to decide."
+        return Status("running", "Running", sentence, left="over budget")
+    left = about(expected_left)
+    return Status("running", f"~{left} left", f"{standing} About {left} to go.", left=left.split()[0])
 
 
 def _concluded(experiment: Experiment, snapshot: Snapshot | None) -> Status:
@@ -101,8 +113,6 @@ def _standing(snapshot: Snapshot | None) -> str:
     sentence = f"{snapshot.best} leads, {percent(snapshot.confidence)} certain"
     if snapshot.runner_up is not None:
         sentence += f"; {snapshot.runner_up} is the hardest to rule out"
-    if snapshot.expected_left is not None:
-        sentence += f"; about {about(snapshot.expected_left)} to go"
     return sentence + "."
 
 

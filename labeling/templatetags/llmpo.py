@@ -16,11 +16,11 @@ def markdown(text: str) -> SafeString:
 
 @register.filter
 def percent(value: float | None, digits: int = 0) -> str:
-    """0.953 → "95%"; never rounded up to a certainty that is not there."""
+    """0.956 → "95%": never rounded up to a certainty that is not there."""
     if value is None:
         return "–"
     scale = 10**digits
-    truncated = int(value * 100 * scale) / scale
+    truncated = int(value * 100 * scale + 1e-9) / scale
     return f"{truncated:.{digits}f}%"
 
 

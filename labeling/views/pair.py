@@ -91,6 +91,7 @@ def _context(request: HttpRequest, experiment: Experiment) -> dict[str, Any]:
         "lease": lease,
         "comparison": lease and lease.comparison,
         "snapshot": selectors.latest_snapshot(experiment),
+        "left": selectors.expected_left(experiment),
         "today": selectors.judged_today(experiment.pk, request.user),
     }
 
