@@ -1,0 +1,304 @@
+"""The read side: counts, buffer, health, the evidence race."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import numpy as np
+import pytest
+from django.utils import timezone
+
+from engine import selectors
+from engine.models import Comparison, Judgment, Membership, Response, Snapshot, WorkerPulse
+from engine.services.experiments import pause, stop
+from engine.services.generation import claim_responses
+from engine.services.judging import judge_leased, void_judgment
+from engine.services.planning import advance
+from tests.factories import (
+    add_member,
+    click,
+    click_on,
+    lease,
+    make_experiment,
+    make_user,
+    write_responses,
+)
+
+pytestmark = pytest.mark.django_db
+
+
+class TestCounts:
+    def test_wins_and_counts_are_those_of_the_judgments(self, annotator):
+        experiment = make_experiment(ready=True, annotators=(annotator,))
+        click_on(experiment, annotator, 6)
+        wins = np.zeros((3, 3))
+        for judgment in Judgment.objects.select_related("comparison__policy_i", "comparison__policy_j"):
+            i, j = judgment.comparison.policy_i.index, judgment.comparison.policy_j.index
+            wins[i, j] += judgment.outcome
+            wins[j, i] += 1 - judgment.outcome
+        assert np.array_equal(selectors.wins_matrix(experiment), wins)
+        assert wins.sum() == 6 == selectors.comparison_count(experiment.pk)
+        recounted = selectors.counts_from_judgments(experiment)
+        assert recounted == {
+            pair: count for pair, count in selectors.pair_counts(experiment).items() if count[1]
+        }
+
+    def test_a_judgment_taken_back_does_not_count(self, annotator, admin):
+        experiment = make_experiment(ready=True, annotators=(annotator,))
+        judgment = click(experiment, annotator)
+        void_judgment(judgment_id=judgment.pk, by=admin, reason="A slip.")
+        assert selectors.comparison_count(experiment.pk) == 0
+        assert selectors.counts_from_judgments(experiment) == {}
+        assert not selectors.wins_matrix(experiment).any()
+
+    def test_an_experiment_counts_only_its_own(self, annotator):
+        experiment, other = (make_experiment(ready=True, annotators=(annotator,)) for _ in range(2))
+        click(experiment, annotator)
+        assert selectors.comparison_count(other.pk) == 0
+        assert not selectors.wins_matrix(other).any()
+
+    def test_in_flight_is_everything_whose_outcome_is_still_to_come(self, annotator, settings):
+        settings.BUFFER_MIN = settings.BUFFER_MAX = 5
+        experiment = make_experiment(annotators=(annotator,))
+        assert selectors.in_flight_matrix(experiment).sum() == 2 * 5  # planned
+        write_responses()
+        assert selectors.in_flight_matrix(experiment).sum() == 2 * 5  # ready
+        held = lease(experiment, annotator)
+        matrix = selectors.in_flight_matrix(experiment)  # one of them leased
+        assert np.array_equal(matrix, matrix.T)
+        assert matrix.sum() == 2 * 5
+        judge_leased(token=held.token, annotator=annotator, choice="left")
+        assert selectors.in_flight_matrix(experiment).sum() == 2 * 4
+        stop(experiment_id=experiment.pk)
+        assert not selectors.in_flight_matrix(experiment).any()
+
+
+class TestDesign:
+    def test_it_starts_from_the_stored_counts_and_settings(self, annotator):
+        experiment = make_experiment(
+            ready=True, annotators=(annotator,), delta=0.2, epsilon=0.05, budget=50, seed=9
+        )
+        click_on(experiment, annotator, 4)
+        experiment.refresh_from_db()
+        design = selectors.design(experiment)
+        assert (design.delta, design.epsilon, design.budget) == (0.2, 0.05, 50)
+        assert np.array_equal(design.wins, selectors.wins_matrix(experiment))
+        assert np.array_equal(design.in_flight, selectors.in_flight_matrix(experiment))
+        assert design.n_comparisons == 4
+        assert selectors.design_seed(experiment) == [9, experiment.planned_count]
+
+    def test_replaying_every_judgment_gives_the_same_evidence(self, annotator):
+        experiment = make_experiment(ready=True, annotators=(annotator,))
+        click_on(experiment, annotator, 7)
+        stored, replayed = selectors.design(experiment), selectors.replayed_design(experiment)
+        assert np.array_equal(stored.evidence, replayed.evidence)
+        assert np.array_equal(stored.wins, replayed.wins)
+        assert np.array_equal(stored.peak_evidence, replayed.peak_evidence)
+
+
+class TestBufferTarget:
+    @pytest.fixture
+    def experiment(self, settings, annotator):
+        settings.BUFFER_MIN, settings.BUFFER_MAX = 4, 20
+        return make_experiment(ready=True, annotators=(annotator,))
+
+    def clicked(self, experiment, annotator, n: int) -> None:
+        """Note ``n`` clicks within the last minute."""
+        comparison = experiment.comparisons.first()
+        for _ in range(n):
+            Judgment.objects.create(
+                comparison=comparison, judge="human", annotator=annotator, choice="left", outcome=1.0
+            )
+
+    def generation_took(self, experiment, seconds: float) -> None:
+        now = timezone.now()
+        experiment.comparisons.update(created_at=now - timedelta(seconds=seconds), ready_at=now)
+
+    def test_when_nobody_clicks_it_is_the_least(self, experiment):
+        assert selectors.buffer_target(experiment) == 4
+
+    def test_there_is_one_more_for_everybody_who_is_looking(self, experiment, annotator):
+        lease(experiment, annotator)
+        other = make_user()
+        add_member(experiment, other)
+        lease(experiment, other)
+        assert selectors.buffer_target(experiment) == 6
+
+    def test_it_follows_the_click_rate_and_the_generation_time(self, experiment, annotator):
+        self.clicked(experiment, annotator, 30)  # one every two seconds
+        self.generation_took(experiment, 5.0)
+        assert selectors.click_rate(experiment) == 0.5
+        assert selectors.generation_seconds(experiment) == pytest.approx(5.0)
+        assert selectors.buffer_target(experiment) == 4 + 5  # 0.5 per second · 5 s · safety factor 2
+
+    def test_it_never_exceeds_the_most(self, experiment, annotator):
+        self.clicked(experiment, annotator, 60)
+        self.generation_took(experiment, 3600.0)
+        assert selectors.buffer_target(experiment) == 20
+
+    def test_clicks_of_more_than_a_minute_ago_do_not_count(self, experiment, annotator):
+        self.clicked(experiment, annotator, 5)
+        Judgment.objects.update(created_at=timezone.now() - timedelta(seconds=61))
+        assert selectors.click_rate(experiment) == 0.0
+
+    def test_before_anything_was_generated_there_is_no_generation_time(self):
+        assert selectors.generation_seconds(make_experiment()) is None
+
+
+class TestPeople:
+    def test_annotators_label_what_has_left_the_drawing_board(self, annotator):
+        draft = make_experiment(running=False, annotators=(annotator,))
+        running = make_experiment(annotators=(annotator,))
+        paused = make_experiment(annotators=(annotator,))
+        pause(experiment_id=paused.pk)
+        make_experiment()  # not a member
+        make_experiment(judge="rule", annotators=(annotator,))
+        found = selectors.experiments_to_label(annotator)
+        assert set(found) == {running, paused}
+        assert draft not in found
+
+    def test_a_role_other_than_annotator_does_not_label(self):
+        experiment = make_experiment()
+        for role in ("viewer", "editor", "owner"):
+            user = make_user()
+            add_member(experiment, user, role)
+            assert not selectors.experiments_to_label(user).exists()
+
+    def test_everybody_sees_how_much_they_judged_themselves(self, annotator):
+        other = make_user()
+        experiment = make_experiment(ready=True, annotators=(annotator, other))
+        add_member(experiment, annotator, Membership.Role.OWNER)
+        click(experiment, annotator)
+        click(experiment, annotator)
+        click(experiment, other)
+        assert selectors.experiments_to_label(annotator).get().mine == 2
+        assert selectors.experiments_to_label(other).get().mine == 1
+
+    @pytest.mark.parametrize(
+        ("role", "watches", "runs"),
+        [("annotator", 0, 0), ("viewer", 1, 0), ("editor", 1, 1), ("owner", 1, 1)],
+    )
+    def test_who_may_watch_and_who_may_run(self, role, watches, runs):
+        user = make_user()
+        add_member(make_experiment(), user, role)
+        make_experiment()
+        assert selectors.experiments_to_watch(user).count() == watches
+        assert selectors.experiments_to_run(user).count() == runs
+
+    def test_two_roles_are_one_experiment_and_a_superuser_sees_all(self, admin):
+        user = make_user()
+        experiment = make_experiment()
+        for role in ("viewer", "editor", "owner"):
+            add_member(experiment, user, role)
+        make_experiment()
+        assert list(selectors.experiments_to_watch(user)) == [experiment]
+        assert list(selectors.experiments_to_run(user)) == [experiment]
+        assert selectors.experiments_to_watch(admin).count() == 2
+        assert selectors.experiments_to_run(admin).count() == 2
+
+    def test_today_starts_at_midnight_and_leaves_out_what_was_taken_back(self, annotator, admin):
+        experiment = make_experiment(ready=True, annotators=(annotator,))
+        old, void, new = (click(experiment, annotator) for _ in range(3))
+        midnight = timezone.localtime().replace(hour=0, minute=0, second=0, microsecond=0)
+        Judgment.objects.filter(pk=old.pk).update(created_at=midnight - timedelta(microseconds=1))
+        Judgment.objects.filter(pk=new.pk).update(created_at=midnight)
+        void_judgment(judgment_id=void.pk, by=admin, reason="A slip.")
+        assert selectors.judged_today(experiment.pk, annotator) == 1
+        assert selectors.judged_today(experiment.pk, admin) == 0
+
+
+class TestQueueHealth:
+    def test_it_counts_comparisons_and_responses_by_state(self, annotator, settings):
+        settings.BUFFER_MIN = settings.BUFFER_MAX = 4
+        experiment = make_experiment(ready=True, annotators=(annotator,))
+        make_experiment()
+        click(experiment, annotator)
+        lease(experiment, annotator)
+        advance(experiment_id=experiment.pk)
+        health = selectors.queue_health(experiment)
+        assert health.comparisons == {"judged": 1, "leased": 1, "ready": 2, "planned": 2}
+        assert health.responses == {"done": 8, "waiting": 4}
+        assert health.comparisons["discarded"] == 0
+        assert health.tokens == 8
+        assert health.generation_seconds is not None
+
+    def test_the_oldest_waiting_response_says_for_how_long(self):
+        experiment = make_experiment()
+        Response.objects.filter(pk=Response.objects.first().pk).update(
+            created_at=timezone.now() - timedelta(seconds=90)
+        )
+        assert selectors.queue_health(experiment).oldest_waiting_seconds == pytest.approx(90, abs=30)
+        claim_responses(worker="w", limit=100)
+        assert selectors.queue_health(experiment).oldest_waiting_seconds == 0.0
+
+    def test_the_last_failure_is_told(self):
+        experiment = make_experiment()
+        assert selectors.queue_health(experiment).last_failure == ""
+        claim = claim_responses(worker="w", limit=2)
+        Response.objects.filter(claim=claim.token).update(state="failed", failure_reason="out of memory")
+        assert selectors.queue_health(experiment).last_failure == "out of memory"
+
+    def test_what_a_conclusion_called_off_is_no_failure(self):
+        experiment = make_experiment()
+        stop(experiment_id=experiment.pk)
+        assert selectors.queue_health(experiment).last_failure == ""
+
+    def test_it_is_healthy_with_both_workers_seen_and_nothing_waiting_long(self):
+        experiment = make_experiment()
+        assert not selectors.queue_health(experiment).control_alive
+        WorkerPulse.objects.create(queue="control", worker="a")
+        assert not selectors.queue_health(experiment).generation_alive
+        WorkerPulse.objects.create(queue="generation", worker="b")
+        assert selectors.queue_health(experiment).healthy
+        Response.objects.update(created_at=timezone.now() - timedelta(seconds=61))
+        assert not selectors.queue_health(experiment).healthy
+
+    def test_a_worker_that_was_silent_for_longer_than_a_claim_lasts_counts_as_gone(self, settings):
+        experiment = make_experiment()
+        silent = settings.CLAIM_SECONDS + 3 * settings.SWEEP_SECONDS + 1
+        WorkerPulse.objects.create(
+            queue="control", worker="a", seen_at=timezone.now() - timedelta(seconds=silent)
+        )
+        assert not selectors.queue_health(experiment).control_alive
+        WorkerPulse.objects.create(queue="control", worker="b")
+        assert selectors.queue_health(experiment).control_alive
+
+
+class TestRace:
+    def snapshots(self, n: int):
+        experiment = make_experiment(running=False)
+        Snapshot.objects.bulk_create(
+            Snapshot(
+                experiment=experiment,
+                comparisons=k,
+                evidence=[0.0] * 3,
+                peak_evidence=[0.0] * 3,
+                threshold=3.0,
+                confidence=0.0,
+            )
+            for k in range(n)
+        )
+        return experiment
+
+    def test_a_short_race_is_told_in_full_and_in_order(self):
+        race = selectors.race(self.snapshots(7))
+        assert [snapshot.comparisons for snapshot in race] == list(range(7))
+
+    def test_a_long_one_is_thinned_evenly_and_keeps_its_first_and_last_point(self):
+        race = [snapshot.comparisons for snapshot in selectors.race(self.snapshots(101), most=11)]
+        assert race == list(range(0, 101, 10))
+
+    def test_one_without_a_start_is_empty(self):
+        assert selectors.race(make_experiment(running=False)) == []
+
+
+def test_the_rows_of_the_export_need_one_query_whatever_their_number(annotator, django_assert_num_queries):
+    experiment = make_experiment(ready=True, annotators=(annotator,))
+    click_on(experiment, annotator, 5)
+    with django_assert_num_queries(1):
+        for judgment in selectors.judged_rows(experiment):
+            comparison = judgment.comparison
+            assert isinstance(comparison, Comparison)
+            assert comparison.left.text
+            assert judgment.annotator.username == "ann"
+            assert {comparison.policy_i.index, comparison.policy_j.index} <= {0, 1, 2}
