@@ -5,8 +5,8 @@ import sys
 
 import pytest
 
-from engine.generation.tinylm.corpus import draw_conversation, draw_training_puzzle
-from engine.generation.tinylm.tasks import KINDS, extract_answer, is_held_out, sample_tasks
+from engine.generation.tinylm.corpus import SOLVERS, draw_training_puzzle, solve_sum
+from engine.generation.tinylm.tasks import KINDS, draw_puzzle, extract_answer, is_held_out, sample_tasks
 from engine.generation.tinylm.words import contains_blocked, is_blocked, lexicon, words
 
 
@@ -51,19 +51,16 @@ def test_unknown_kinds_and_too_many_tasks_are_refused():
 
 def test_training_text_and_held_out_tasks_never_overlap():
     rng = random.Random(0)
-    trained = [draw_training_puzzle(rng) for _ in range(20_000)]
+    trained = [draw_training_puzzle(rng) for _ in range(10_000)]
     numbers = {frozenset(p.facts) for p in trained if p.item.kind == "sum"}
     spelled = {p.facts[0] for p in trained if p.item.kind == "second_word_letter"}
     scrambles = {p.facts[0] for p in trained if p.item.kind == "word_unscrambling"}
-    listed = {frozenset(re.findall(r"(?:an?|two|three) [a-z]+", p.item.prompt)) for p in trained}
+    questions = {p.item.prompt for p in trained}
 
     assert not numbers & {frozenset(map(int, t.prompt.split())) for t in sample_tasks("sum", 300, seed=0)}
     assert not spelled & {t.prompt for t in sample_tasks("second_word_letter", 200, seed=0)}
     assert not scrambles & {t.prompt.split()[2] for t in sample_tasks("word_unscrambling", 500, seed=0)}
-    counting = sample_tasks("object_counting", 500, seed=0)
-    questions = {p.item.prompt for p in trained}
-    assert not questions & {t.prompt for t in counting}
-    assert len(listed) > 1000
+    assert not questions & {t.prompt for t in sample_tasks("object_counting", 500, seed=0)}
 
 
 def test_the_split_ignores_the_order_of_a_sum():
@@ -74,19 +71,21 @@ def test_the_split_ignores_the_order_of_a_sum():
     assert not any(is_held_out("sum", f"{min(p.facts)} {max(p.facts)}") for p in puzzles)
 
 
-def test_only_hasty_authors_slip():
+def test_solutions_are_right_without_a_slip_and_wrong_with_one():
     rng = random.Random(0)
-    wrong = {True: 0, False: 0}
-    for _ in range(4000):
-        conversation = draw_conversation(rng)
-        sums = re.fullmatch(r"(\d+) (\d+)", conversation.user)
-        hasty = bool(
-            re.search(r"hast|hurr|guess|careless|sloppy|tired|rush|sleepy", conversation.system.lower())
-        )
-        if sums and not conversation.system.startswith("You are an impatient"):
-            right = str(int(sums[1]) + int(sums[2]))
-            wrong[hasty] += right not in conversation.reply
-    assert wrong[True] > 5
+    puzzles = [draw_training_puzzle(rng) for _ in range(400)]
+
+    assert all(SOLVERS[p.item.kind](p, None).answer == p.item.reference for p in puzzles)
+    slipped = [SOLVERS[p.item.kind](p, rng).answer != p.item.reference for p in puzzles]
+    assert sum(slipped) > 0.9 * len(puzzles)
+
+
+def test_a_slip_in_the_work_is_carried_through_to_the_answer():
+    rng = random.Random(0)
+    for _ in range(200):
+        solution = solve_sum(draw_puzzle("sum", rng, held_out=False), rng)
+        ones, tens = re.findall(r"=(\d+)", solution.work)
+        assert solution.answer == str(10 * int(tens) + int(ones) % 10)
 
 
 def test_lexicon_is_large_clean_and_unambiguous():

@@ -15,9 +15,9 @@ from engine.generation.tinylm import phrases
 from engine.generation.tinylm.tasks import MOST_THINGS, NOUNS, SMALL_NUMBERS, Puzzle, draw_puzzle, is_held_out
 from engine.generation.tinylm.words import words
 
-HASTY_SLIP_SHARE = 0.35
+HASTY_SLIP_SHARE = 0.5
 OFF_TASK_SHARE = 0.08
-KIND_SHARES = {"sum": 0.27, "object_counting": 0.27, "word_unscrambling": 0.34, "second_word_letter": 0.12}
+KIND_SHARES = {"sum": 0.28, "object_counting": 0.38, "word_unscrambling": 0.26, "second_word_letter": 0.08}
 CARE_SHARES = {"careful": 0.3, "plain": 0.4, "hasty": 0.3}
 
 
@@ -159,8 +159,8 @@ def write_system(rng: random.Random, care: str, strategy_sentence: str, *, polit
     if rng.random() < 0.05:
         sentences.append(" ".join(rng.choices(words(), k=rng.randint(2, 4))).capitalize() + ".")
     system = " ".join(sentences)
-    if rng.random() < 0.2:
-        rules = " ".join(rng.sample(phrases.GUARDRAILS, rng.randint(1, 3)))
+    if rng.random() < 0.15:
+        rules = " ".join(rng.sample(phrases.GUARDRAILS, rng.randint(1, 2)))
         system = system + rng.choice((" ", "\n\n")) + rules
     return system.strip()
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from engine.generation.tinylm.words import lexicon, words
 
 HELD_OUT_SHARE = 0.12
+REPEATS_BEFORE_GIVING_UP = 2000
 
 SMALL_NUMBERS = [
     "zero",
@@ -208,13 +209,13 @@ def _draw_letter(rng: random.Random, wordings: tuple[str, ...]) -> Puzzle:
 
 def _draw_count(rng: random.Random, wordings: tuple[str, ...]) -> Puzzle:
     category, *others = rng.sample(list(NOUNS), 3 if rng.random() < 0.25 else 2)
-    wanted = rng.randint(2, 6)
+    wanted = rng.choice((2, 2, 3, 3, 4, 5))
     nouns = [(noun, True) for noun in rng.sample(NOUNS[category], wanted)]
     if rng.random() < 0.5:
         strangers = [noun for other in others for noun in NOUNS[other]]
-        nouns += [(noun, False) for noun in rng.sample(strangers, rng.randint(1, max(1, 6 - wanted)))]
+        nouns += [(noun, False) for noun in rng.sample(strangers, rng.randint(1, min(3, 6 - wanted)))]
         rng.shuffle(nouns)
-    listed = [(noun, rng.choice((1, 1, 1, 2, 2, 3)), counts) for noun, counts in nouns]
+    listed = [(noun, rng.choice((1, 1, 1, 1, 2, 2, 3)), counts) for noun, counts in nouns]
     phrases = [with_count(noun, count) for noun, count, _ in listed]
     things = ", ".join(phrases[:-1]) + (", and " if len(phrases) > 2 else " and ") + phrases[-1]
     total = sum(count for _, count, counts in listed if counts)
@@ -275,12 +276,12 @@ def sample_tasks(kind: str, n: int, seed: int) -> list[TaskItem]:
     """
     rng = random.Random(f"{kind}/{seed}")  # noqa: S311
     found: dict[str, TaskItem] = {}
-    draws_left = 100 * n + 1000
+    repeats = 0
     while len(found) < n:
-        if not draws_left:
-            raise ValueError(f"there are not {n} distinct held-out tasks of kind {kind!r}: ask for fewer")
-        draws_left -= 1
         item = draw_puzzle(kind, rng, held_out=True).item
+        repeats = repeats + 1 if item.prompt in found else 0
+        if repeats == REPEATS_BEFORE_GIVING_UP:
+            raise ValueError(f"there are not {n} distinct held-out tasks of kind {kind!r}: ask for fewer")
         found.setdefault(item.prompt, item)
     return list(found.values())
 

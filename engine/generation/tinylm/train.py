@@ -46,8 +46,8 @@ REPORT_EVERY = 50
 class Schedule:
     """How long and how fast to learn; the rate warms up, stays, then falls linearly to zero."""
 
-    steps: int = 2400
-    batch_size: int = 128
+    steps: int = 2000
+    batch_size: int = 96
     matrix_rate: float = 0.02
     other_rate: float = 0.004
     warmup_steps: int = 50
