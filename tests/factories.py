@@ -88,7 +88,9 @@ def lease(experiment: Experiment, user: User) -> Lease:
 
 def click(experiment: Experiment, user: User, choice: str = "left") -> Judgment:
     """Show this annotator the next pair, and have them choose."""
-    return judge_leased(token=lease(experiment, user).token, annotator=user, choice=choice).judgment
+    return judge_leased(
+        experiment_id=experiment.pk, token=lease(experiment, user).token, annotator=user, choice=choice
+    ).judgment
 
 
 def click_for(experiment: Experiment, user: User, beats: Callable[[int, int], bool]) -> Judgment:
@@ -97,7 +99,7 @@ def click_for(experiment: Experiment, user: User, beats: Callable[[int, int], bo
     comparison = held.comparison
     i_wins = beats(comparison.policy_i.index, comparison.policy_j.index)
     choice = "left" if i_wins == comparison.i_on_left else "right"
-    return judge_leased(token=held.token, annotator=user, choice=choice).judgment
+    return judge_leased(experiment_id=experiment.pk, token=held.token, annotator=user, choice=choice).judgment
 
 
 def click_on(experiment: Experiment, user: User, n_clicks: int, choice: str = "left") -> None:

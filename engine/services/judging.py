@@ -67,19 +67,18 @@ def _lease_end() -> datetime:
 
 
 @transaction.atomic
-def skip(*, token: uuid.UUID, annotator: User) -> int:
+def skip(*, experiment_id: int, token: uuid.UUID, annotator: User) -> None:
     """Hand a shown pair back for somebody else. Skipping twice is skipping once.
 
     A pair that enough people skipped, or that nobody is left to see, is discarded and planned anew.
 
-    Returns
-    -------
-    int
-        The experiment's id.
+    Raises
+    ------
+    UnknownTokenError
     """
-    lease, comparison = _locked_lease(token, annotator)
+    lease, comparison = _locked_lease(experiment_id, token, annotator)
     if lease.state != Lease.State.ACTIVE:
-        return comparison.experiment_id
+        return
     lease.state = Lease.State.SKIPPED
     lease.save(update_fields=["state"])
     comparison.skips += 1
@@ -90,7 +89,6 @@ def skip(*, token: uuid.UUID, annotator: User) -> int:
     else:
         _reopen(comparison)
     comparison.save(update_fields=["skips", "state", "discard_reason"])
-    return comparison.experiment_id
 
 
 @transaction.atomic
@@ -119,10 +117,10 @@ def _reopen(comparison: Comparison) -> None:
         comparison.state = Comparison.State.READY
 
 
-def _locked_lease(token: uuid.UUID, annotator: User) -> tuple[Lease, Comparison]:
+def _locked_lease(experiment_id: int, token: uuid.UUID, annotator: User) -> tuple[Lease, Comparison]:
     try:
         comparison_id = Lease.objects.values_list("comparison_id", flat=True).get(
-            token=token, annotator=annotator
+            token=token, annotator=annotator, comparison__experiment_id=experiment_id
         )
     except Lease.DoesNotExist as error:
         raise UnknownTokenError(
@@ -141,11 +139,10 @@ class Recorded:
 
     judgment: Judgment
     created: bool
-    experiment_id: int
 
 
 @transaction.atomic
-def judge_leased(*, token: uuid.UUID, annotator: User, choice: str) -> Recorded:
+def judge_leased(*, experiment_id: int, token: uuid.UUID, annotator: User, choice: str) -> Recorded:
     """Record an annotator's click on the pair shown under ``token``, exactly once.
 
     A repeated request returns the judgment of the first. A click after the lease ran out still counts as
@@ -155,9 +152,9 @@ def judge_leased(*, token: uuid.UUID, annotator: User, choice: str) -> Recorded:
     ------
     LeaseLostError, UnknownTokenError
     """
-    lease, comparison = _locked_lease(token, annotator)
+    lease, comparison = _locked_lease(experiment_id, token, annotator)
     if (earlier := Judgment.objects.filter(token=token).first()) is not None:
-        return Recorded(judgment=earlier, created=False, experiment_id=comparison.experiment_id)
+        return Recorded(judgment=earlier, created=False)
     held_by_other = comparison.leases.filter(state=Lease.State.ACTIVE).exclude(pk=lease.pk).exists()
     if held_by_other or comparison.state not in {Comparison.State.READY, Comparison.State.LEASED}:
         raise LeaseLostError(
@@ -173,7 +170,7 @@ def judge_leased(*, token: uuid.UUID, annotator: User, choice: str) -> Recorded:
         token=token,
         shown_at=lease.granted_at,
     )
-    return Recorded(judgment=judgment, created=True, experiment_id=comparison.experiment_id)
+    return Recorded(judgment=judgment, created=True)
 
 
 @transaction.atomic

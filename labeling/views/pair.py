@@ -46,14 +46,17 @@ def judge(request: HttpRequest, experiment_id: int) -> HttpResponse:
         return _bad_request(request, experiment, "Choose the left or the right response.")
     try:
         recorded = judging.judge_leased(
-            token=form.cleaned_data["token"], annotator=request.user, choice=form.cleaned_data["choice"]
+            experiment_id=experiment.pk,
+            token=form.cleaned_data["token"],
+            annotator=request.user,
+            choice=form.cleaned_data["choice"],
         )
     except LeaseLostError as lost:
         return _show_next(request, experiment, notice=str(lost))
     except UnknownTokenError as unknown:
         return _bad_request(request, experiment, str(unknown))
     if recorded.created:
-        wake(advance, recorded.experiment_id)
+        wake(advance, experiment.pk)
     return _show_next(request, experiment, saved=True)
 
 
@@ -66,9 +69,10 @@ def skip(request: HttpRequest, experiment_id: int) -> HttpResponse:
     if not form.is_valid():
         return _bad_request(request, experiment, "This page is out of date; open the experiment again.")
     try:
-        wake(advance, judging.skip(token=form.cleaned_data["token"], annotator=request.user))
+        judging.skip(experiment_id=experiment.pk, token=form.cleaned_data["token"], annotator=request.user)
     except UnknownTokenError as unknown:
         return _bad_request(request, experiment, str(unknown))
+    wake(advance, experiment.pk)
     return _show_next(request, experiment, notice="Skipped.")
 
 

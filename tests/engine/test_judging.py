@@ -82,7 +82,7 @@ class TestLeaseNext:
 
     def test_a_skipped_pair_is_not_shown_to_the_same_annotator_again(self, experiment, annotator, bob):
         skipped = lease(experiment, annotator)
-        skip(token=skipped.token, annotator=annotator)
+        skip(experiment_id=experiment.pk, token=skipped.token, annotator=annotator)
         assert lease(experiment, annotator).comparison != skipped.comparison
         assert lease(experiment, bob).comparison == skipped.comparison
 
@@ -146,10 +146,12 @@ class TestJudge:
     ):
         held = lease(experiment, annotator)
         comparison = held.comparison
-        recorded = judge_leased(token=held.token, annotator=annotator, choice=choice)
+        recorded = judge_leased(
+            experiment_id=experiment.pk, token=held.token, annotator=annotator, choice=choice
+        )
         judgment = recorded.judgment
         i_wins = (choice == "left") == comparison.i_on_left
-        assert (recorded.created, recorded.experiment_id) == (True, experiment.pk)
+        assert recorded.created
         assert (judgment.choice, judgment.outcome) == (choice, 1.0 if i_wins else 0.0)
         assert (judgment.annotator, judgment.judge, judgment.token) == (annotator, "human", held.token)
         assert judgment.shown_at == held.granted_at
@@ -163,8 +165,8 @@ class TestJudge:
 
     def test_the_same_click_twice_is_one_judgment_even_with_another_choice(self, experiment, annotator):
         token = lease(experiment, annotator).token
-        first = judge_leased(token=token, annotator=annotator, choice="left")
-        second = judge_leased(token=token, annotator=annotator, choice="right")
+        first = judge_leased(experiment_id=experiment.pk, token=token, annotator=annotator, choice="left")
+        second = judge_leased(experiment_id=experiment.pk, token=token, annotator=annotator, choice="right")
         assert (second.created, second.judgment) == (False, first.judgment)
         assert Judgment.objects.get().choice == "left"
         assert selectors.comparison_count(experiment.pk) == 1
@@ -172,23 +174,32 @@ class TestJudge:
     def test_the_token_of_somebody_else_is_unknown(self, experiment, annotator, bob):
         token = lease(experiment, annotator).token
         for call in (
-            lambda: judge_leased(token=token, annotator=bob, choice="left"),
-            lambda: skip(token=token, annotator=bob),
+            lambda: judge_leased(experiment_id=experiment.pk, token=token, annotator=bob, choice="left"),
+            lambda: skip(experiment_id=experiment.pk, token=token, annotator=bob),
         ):
             with pytest.raises(UnknownTokenError, match="was not shown to you"):
                 call()
         assert not Judgment.objects.exists()
         assert Lease.objects.get().state == "active"
 
-    def test_a_made_up_token_is_unknown(self, annotator):
+    def test_a_token_of_another_experiment_is_unknown(self, experiment, annotator):
+        elsewhere = lease(make_experiment(ready=True, annotators=(annotator,)), annotator)
         with pytest.raises(UnknownTokenError):
-            judge_leased(token=uuid.uuid4(), annotator=annotator, choice="left")
+            judge_leased(
+                experiment_id=experiment.pk, token=elsewhere.token, annotator=annotator, choice="left"
+            )
+
+    def test_a_made_up_token_is_unknown(self, experiment, annotator):
+        with pytest.raises(UnknownTokenError):
+            judge_leased(experiment_id=experiment.pk, token=uuid.uuid4(), annotator=annotator, choice="left")
 
     def test_a_late_click_counts_while_nobody_else_has_the_pair(self, experiment, annotator):
         held = lease(experiment, annotator)
         go_away(held)
         expire_leases()
-        assert judge_leased(token=held.token, annotator=annotator, choice="left").created
+        assert judge_leased(
+            experiment_id=experiment.pk, token=held.token, annotator=annotator, choice="left"
+        ).created
 
     def test_a_late_click_is_lost_once_somebody_else_has_the_pair(self, experiment, annotator, bob):
         held = lease(experiment, annotator)
@@ -196,19 +207,25 @@ class TestJudge:
         expire_leases()
         taken_over = lease(experiment, bob)
         with pytest.raises(LeaseLostError, match="went to somebody else"):
-            judge_leased(token=held.token, annotator=annotator, choice="left")
-        assert judge_leased(token=taken_over.token, annotator=bob, choice="right").created
+            judge_leased(experiment_id=experiment.pk, token=held.token, annotator=annotator, choice="left")
+        assert judge_leased(
+            experiment_id=experiment.pk, token=taken_over.token, annotator=bob, choice="right"
+        ).created
         with pytest.raises(LeaseLostError):
-            judge_leased(token=held.token, annotator=annotator, choice="left")
+            judge_leased(experiment_id=experiment.pk, token=held.token, annotator=annotator, choice="left")
         assert selectors.comparison_count(experiment.pk) == 1
 
     def test_a_click_made_while_the_experiment_pauses_or_concludes_still_counts(self, annotator, bob):
         experiment = make_experiment(ready=True, annotators=(annotator, bob))
         mine, theirs = lease(experiment, annotator), lease(experiment, bob)
         pause(experiment_id=experiment.pk)
-        assert judge_leased(token=mine.token, annotator=annotator, choice="left").created
+        assert judge_leased(
+            experiment_id=experiment.pk, token=mine.token, annotator=annotator, choice="left"
+        ).created
         stop(experiment_id=experiment.pk)
-        assert judge_leased(token=theirs.token, annotator=bob, choice="left").created
+        assert judge_leased(
+            experiment_id=experiment.pk, token=theirs.token, annotator=bob, choice="left"
+        ).created
         assert selectors.comparison_count(experiment.pk) == 2
         assert rebuild_counts(experiment_id=experiment.pk) == {}
 
@@ -216,7 +233,7 @@ class TestJudge:
 class TestSkip:
     def test_it_opens_the_pair_to_somebody_else(self, experiment, annotator):
         held = lease(experiment, annotator)
-        assert skip(token=held.token, annotator=annotator) == experiment.pk
+        skip(experiment_id=experiment.pk, token=held.token, annotator=annotator)
         held.refresh_from_db()
         held.comparison.refresh_from_db()
         assert held.state == "skipped"
@@ -224,14 +241,14 @@ class TestSkip:
 
     def test_skipping_twice_is_skipping_once(self, experiment, annotator):
         held = lease(experiment, annotator)
-        skip(token=held.token, annotator=annotator)
-        skip(token=held.token, annotator=annotator)
+        skip(experiment_id=experiment.pk, token=held.token, annotator=annotator)
+        skip(experiment_id=experiment.pk, token=held.token, annotator=annotator)
         held.comparison.refresh_from_db()
         assert held.comparison.skips == 1
 
     def test_it_takes_no_judgment_back(self, experiment, annotator):
         judged = click(experiment, annotator)
-        skip(token=judged.token, annotator=annotator)
+        skip(experiment_id=experiment.pk, token=judged.token, annotator=annotator)
         judged.comparison.refresh_from_db()
         assert judged.comparison.state == "judged"
         assert selectors.comparison_count(experiment.pk) == 1
@@ -239,7 +256,7 @@ class TestSkip:
     def test_the_only_annotator_discards_at_once_what_nobody_else_could_see(self, annotator):
         experiment = make_experiment(ready=True, annotators=(annotator,))
         held = lease(experiment, annotator)
-        skip(token=held.token, annotator=annotator)
+        skip(experiment_id=experiment.pk, token=held.token, annotator=annotator)
         held.comparison.refresh_from_db()
         assert held.comparison.state == "discarded"
         assert held.comparison.discard_reason == "Skipped by 1 annotator(s)."
@@ -248,7 +265,7 @@ class TestSkip:
         gone = make_user(is_active=False)
         experiment = make_experiment(ready=True, annotators=(annotator, gone))
         held = lease(experiment, annotator)
-        skip(token=held.token, annotator=annotator)
+        skip(experiment_id=experiment.pk, token=held.token, annotator=annotator)
         held.comparison.refresh_from_db()
         assert held.comparison.state == "discarded"
 
@@ -259,7 +276,7 @@ class TestSkip:
         for user in people[:2]:
             held = lease(experiment, user)
             assert held.comparison == comparison
-            skip(token=held.token, annotator=user)
+            skip(experiment_id=experiment.pk, token=held.token, annotator=user)
         comparison.refresh_from_db()
         assert comparison.state == "discarded"
         assert comparison.discard_reason == "Skipped by 2 annotator(s)."
@@ -268,7 +285,7 @@ class TestSkip:
     def test_after_the_conclusion_it_is_discarded(self, experiment, annotator):
         held = lease(experiment, annotator)
         stop(experiment_id=experiment.pk)
-        skip(token=held.token, annotator=annotator)
+        skip(experiment_id=experiment.pk, token=held.token, annotator=annotator)
         held.comparison.refresh_from_db()
         assert held.comparison.state == "discarded"
 
@@ -331,7 +348,7 @@ class TestVoid:
         assert (judgment.comparison.state, judgment.comparison.judged_at) == ("ready", None)
         again = lease(experiment, bob)
         assert again.comparison == judgment.comparison
-        judge_leased(token=again.token, annotator=bob, choice="right")
+        judge_leased(experiment_id=experiment.pk, token=again.token, annotator=bob, choice="right")
         assert list(selectors.standing_judgments(experiment.pk).values_list("choice", flat=True)) == ["right"]
         assert rebuild_counts(experiment_id=experiment.pk) == {}
 
@@ -340,7 +357,9 @@ class TestVoid:
     ):
         judgment = click(experiment, annotator)
         void_judgment(judgment_id=judgment.pk, by=admin, reason="A slip.")
-        again = judge_leased(token=judgment.token, annotator=annotator, choice="left")
+        again = judge_leased(
+            experiment_id=experiment.pk, token=judgment.token, annotator=annotator, choice="left"
+        )
         assert (again.created, again.judgment) == (False, judgment)
         assert selectors.comparison_count(experiment.pk) == 0
 
@@ -398,5 +417,5 @@ def test_a_click_on_a_pair_without_a_count_is_not_swallowed(annotator):
     held = lease(experiment, annotator)
     PairCount.objects.all().delete()
     with pytest.raises(RuntimeError, match="0 pair counts instead of one; run rebuild_counts"):
-        judge_leased(token=held.token, annotator=annotator, choice="left")
+        judge_leased(experiment_id=experiment.pk, token=held.token, annotator=annotator, choice="left")
     assert not Judgment.objects.exists()

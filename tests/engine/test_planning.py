@@ -61,7 +61,7 @@ class TestBuffer:
     def test_what_was_discarded_is_planned_anew_within_the_budget(self, settings, annotator):
         settings.BUFFER_MIN = settings.BUFFER_MAX = 4
         experiment = make_experiment(ready=True, annotators=(annotator,), budget=4)
-        skip(token=lease(experiment, annotator).token, annotator=annotator)
+        skip(experiment_id=experiment.pk, token=lease(experiment, annotator).token, annotator=annotator)
         assert experiment.comparisons.get(state="discarded").skips == 1
         assert advance(experiment_id=experiment.pk).planned == 1
 
@@ -71,7 +71,7 @@ class TestBuffer:
         settings.BUFFER_MIN = settings.BUFFER_MAX = 2
         experiment = make_experiment(ready=True, annotators=(annotator, make_user()))
         for _ in range(5):
-            skip(token=lease(experiment, annotator).token, annotator=annotator)
+            skip(experiment_id=experiment.pk, token=lease(experiment, annotator).token, annotator=annotator)
             advance(experiment_id=experiment.pk)
             write_responses()
         assert experiment.comparisons.filter(state="ready", skips=1).count() == 5
@@ -296,7 +296,7 @@ class TestSeveralCallers:
         write_snapshot = planning.write_snapshot
 
         def click_meanwhile(**arguments):
-            judge_leased(token=late.token, annotator=annotator, choice="left")
+            judge_leased(experiment_id=experiment.pk, token=late.token, annotator=annotator, choice="left")
             return write_snapshot(**arguments)
 
         monkeypatch.setattr(planning, "write_snapshot", click_meanwhile)

@@ -103,7 +103,9 @@ class TestClicks:
             seen = []
             while (held := lease_next(experiment_id=experiment.pk, annotator=user)) is not None:
                 seen.append(held.comparison_id)
-                assert judge_leased(token=held.token, annotator=user, choice="left").created
+                assert judge_leased(
+                    experiment_id=experiment.pk, token=held.token, annotator=user, choice="left"
+                ).created
             return seen
 
         seen = at_once([lambda user=user: label(user) for user in users])
@@ -129,10 +131,13 @@ class TestClicks:
                     time.sleep(0.005)
                     continue
                 if held.comparison_id % 7 == 0 and held.comparison.skips == 0:
-                    skip(token=held.token, annotator=user)
+                    skip(experiment_id=experiment.pk, token=held.token, annotator=user)
                     continue
                 clicks += judge_leased(
-                    token=held.token, annotator=user, choice="left" if held.comparison_id % 2 else "right"
+                    experiment_id=experiment.pk,
+                    token=held.token,
+                    annotator=user,
+                    choice="left" if held.comparison_id % 2 else "right",
                 ).created
                 advance(experiment_id=experiment.pk)
             return clicks
@@ -168,7 +173,9 @@ class TestClicks:
         choices = ["left", "right"] * 5
         recorded = at_once(
             [
-                lambda choice=choice: judge_leased(token=token, annotator=annotator, choice=choice)
+                lambda choice=choice: judge_leased(
+                    experiment_id=experiment.pk, token=token, annotator=annotator, choice=choice
+                )
                 for choice in choices
             ]
         )
@@ -182,8 +189,10 @@ class TestClicks:
         held = lease(experiment, annotator)
         at_once(
             [
-                lambda: skip(token=held.token, annotator=annotator),
-                lambda: judge_leased(token=held.token, annotator=annotator, choice="left"),
+                lambda: skip(experiment_id=experiment.pk, token=held.token, annotator=annotator),
+                lambda: judge_leased(
+                    experiment_id=experiment.pk, token=held.token, annotator=annotator, choice="left"
+                ),
             ]
         )
         # A click just after a skip counts, as a late one does; a skip just after a click takes nothing back.
@@ -351,7 +360,7 @@ class TestRowLocks:
         experiment = make_experiment(ready=True, annotators=(annotator,))
         held = ran_out(lease(experiment, annotator))
         with transaction.atomic():
-            judge_leased(token=held.token, annotator=annotator, choice="left")
+            judge_leased(experiment_id=experiment.pk, token=held.token, annotator=annotator, choice="left")
             expiry = blocked(expire_leases)
         assert expiry.result() == set()
         held.refresh_from_db()
@@ -363,7 +372,11 @@ class TestRowLocks:
         held = ran_out(lease(experiment, annotator))
         with transaction.atomic():
             assert expire_leases() == {experiment.pk}
-            late = blocked(lambda: judge_leased(token=held.token, annotator=annotator, choice="left"))
+            late = blocked(
+                lambda: judge_leased(
+                    experiment_id=experiment.pk, token=held.token, annotator=annotator, choice="left"
+                )
+            )
         assert late.result().created
         assert_every_click_counts_once(experiment, 1)
 
@@ -374,7 +387,11 @@ class TestRowLocks:
         expire_leases()
         with transaction.atomic():
             assert lease(experiment, other).comparison == held.comparison
-            late = blocked(lambda: judge_leased(token=held.token, annotator=annotator, choice="left"))
+            late = blocked(
+                lambda: judge_leased(
+                    experiment_id=experiment.pk, token=held.token, annotator=annotator, choice="left"
+                )
+            )
         with pytest.raises(LeaseLostError):
             late.result()
         assert not Judgment.objects.exists()
@@ -383,7 +400,7 @@ class TestRowLocks:
         experiment = make_experiment(ready=True, annotators=(annotator,))
         held = lease(experiment, annotator)
         with transaction.atomic():
-            judge_leased(token=held.token, annotator=annotator, choice="left")
+            judge_leased(experiment_id=experiment.pk, token=held.token, annotator=annotator, choice="left")
             rebuilt = blocked(lambda: rebuild_counts(experiment_id=experiment.pk))
         assert rebuilt.result() == {}
         assert selectors.comparison_count(experiment.pk) == 1
@@ -393,7 +410,7 @@ class TestRowLocks:
         experiment = make_experiment(ready=True, annotators=(annotator, other))
         held = lease(experiment, annotator)
         with transaction.atomic():
-            skip(token=held.token, annotator=annotator)
+            skip(experiment_id=experiment.pk, token=held.token, annotator=annotator)
             [_] = at_once([lambda: stop(experiment_id=experiment.pk)])
         discard_leftovers()
         assert not experiment.comparisons.filter(state__in=Comparison.PENDING).exists()

@@ -67,7 +67,7 @@ class TestCounts:
         matrix = selectors.in_flight_matrix(experiment)  # one of them leased
         assert np.array_equal(matrix, matrix.T)
         assert matrix.sum() == 2 * 5
-        judge_leased(token=held.token, annotator=annotator, choice="left")
+        judge_leased(experiment_id=experiment.pk, token=held.token, annotator=annotator, choice="left")
         assert selectors.in_flight_matrix(experiment).sum() == 2 * 4
         stop(experiment_id=experiment.pk)
         assert not selectors.in_flight_matrix(experiment).any()
