@@ -1,0 +1,67 @@
+"""An experiment with one person in every role, and the messages that the pages send."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from django.contrib.auth.models import User
+from django.test import Client
+
+from engine import tasks
+from engine.models import Experiment
+from tests.factories import add_member, make_experiment, make_user
+
+ClientFor = Callable[[User], Client]
+
+
+@pytest.fixture
+def client_for() -> ClientFor:
+    """A browser in which this user is logged in."""
+
+    def log_in(user: User) -> Client:
+        client = Client()
+        client.force_login(user)
+        return client
+
+    return log_in
+
+
+@pytest.fixture
+def experiment(annotator: User) -> Experiment:
+    """Running, with pairs ready for its annotator."""
+    return make_experiment(name="Which is best?", ready=True, annotators=(annotator,))
+
+
+@pytest.fixture
+def viewer(experiment: Experiment) -> User:
+    return _member(experiment, "viewer")
+
+
+@pytest.fixture
+def editor(experiment: Experiment) -> User:
+    return _member(experiment, "editor")
+
+
+@pytest.fixture
+def owner(experiment: Experiment) -> User:
+    return _member(experiment, "owner")
+
+
+@pytest.fixture
+def stranger(db: None) -> User:
+    return make_user("stranger")
+
+
+def _member(experiment: Experiment, role: str) -> User:
+    user = make_user(role)
+    add_member(experiment, user, role)
+    return user
+
+
+@pytest.fixture
+def sent(monkeypatch: pytest.MonkeyPatch) -> list[tuple[object, ...]]:
+    """The experiments for which the planner was called, each as it would go to the broker."""
+    messages: list[tuple[object, ...]] = []
+    monkeypatch.setattr(tasks.advance, "apply_async", lambda args=(), **options: messages.append(tuple(args)))
+    return messages

@@ -1,0 +1,200 @@
+"""The page of one experiment for those who run or watch it, and the part of it that updates itself."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+from django.urls import reverse
+
+from engine import selectors
+from engine.models import WorkerPulse
+from engine.services.experiments import pause, stop
+from engine.services.planning import advance
+from labeling.templatetags.llmpo import percent
+from tests.factories import click_for, click_on, make_experiment, write_responses
+
+pytestmark = pytest.mark.django_db
+
+each_view = pytest.mark.parametrize("view", ["dashboard", "dashboard_live"])
+
+
+@pytest.fixture(autouse=True)
+def alive(db) -> None:
+    for queue in ("control", "generation"):
+        WorkerPulse.objects.create(queue=queue, worker="w")
+
+
+def page(client, experiment, view: str = "dashboard", **headers: str) -> str:
+    response = client.get(reverse(view, args=[experiment.pk]), headers=headers)
+    assert response.status_code == 200
+    return response.content.decode()
+
+
+def text_of(html: str) -> str:
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", html))
+
+
+def race_table(html: str) -> list[list[str]]:
+    table = re.search(r'<table id="race-table">.*?<tbody>(.*?)</tbody>', html, re.DOTALL)[1]
+    return [re.findall(r"<t[hd][^>]*>([^<]*)</t[hd]>", row) for row in re.findall(r"<tr>.*?</tr>", table)]
+
+
+@each_view
+def test_before_the_first_click_it_says_so(view, experiment, viewer, client_for):
+    html = page(client_for(viewer), experiment, view)
+    assert "No comparison has been judged yet." in html
+    assert "Running" in html
+    assert "ruled out</td>" not in html
+
+
+@each_view
+def test_it_shows_the_counts_the_win_rates_and_every_policy(view, experiment, annotator, viewer, client_for):
+    click_on(experiment, annotator, 5)
+    html = page(client_for(viewer), experiment, view)
+    words = text_of(html)
+    assert "Comparisons 5" in words
+    for k in range(3):
+        assert f"P{k + 1} Prompt {k}" in words
+    wins = selectors.wins_matrix(experiment)
+    counts = wins + wins.T
+    for i in range(3):
+        for j in range(3):
+            if counts[i, j]:
+                cell = f"{percent(wins[i, j] / counts[i, j])}<small>{int(counts[i, j])}</small>"
+                assert cell in html
+    assert "adaptive means" in words
+
+
+@each_view
+def test_the_race_is_a_table_of_every_snapshot(view, experiment, annotator, viewer, client_for):
+    click_on(experiment, annotator, 5)
+    rows = race_table(page(client_for(viewer), experiment, view))
+    snapshots = list(experiment.snapshots.order_by("pk"))
+    assert [int(row[0]) for row in rows] == [s.comparisons for s in snapshots] == [0, 1, 2, 3, 4, 5]
+    for row, snapshot in zip(rows, snapshots, strict=True):
+        assert [float(value) for value in row[1:]] == [round(value, 3) for value in snapshot.evidence]
+
+
+@pytest.mark.parametrize("language", ["de", "fr", "ar", "hi"])
+def test_the_chart_can_read_the_numbers_whatever_the_readers_language(
+    language, experiment, annotator, viewer, client_for
+):
+    click_on(experiment, annotator, 5)
+    html = page(client_for(viewer), experiment, **{"Accept-Language": language})
+    for row in race_table(html):
+        assert all(re.fullmatch(r"-?\d+(\.\d+)?", value) for value in row), row
+    assert float(re.search(r'data-threshold="([^"]*)"', html)[1]) == pytest.approx(2.996)
+
+
+def test_a_policy_that_is_ruled_out_and_the_one_that_leads_are_told(viewer, annotator, client_for, admin):
+    experiment = make_experiment(n_policies=3, ready=True, annotators=(annotator,), delta=0.3)
+    while not any(
+        peak >= snapshot.threshold
+        for snapshot in experiment.snapshots.all()
+        for peak in snapshot.peak_evidence
+    ):
+        click_for(experiment, annotator, lambda i, j: i < j)
+        advance(experiment_id=experiment.pk)
+        write_responses()
+    words = text_of(page(client_for(admin), experiment))
+    assert "ruled out" in words
+    assert "leads" in words or "winner" in words
+
+
+def test_a_certified_winner_is_named_with_its_certainty(annotator, admin, client_for):
+    experiment = make_experiment(n_policies=2, ready=True, annotators=(annotator,), delta=0.07)
+    while experiment.state == "running":
+        click_for(experiment, annotator, lambda i, j: i > j)
+        advance(experiment_id=experiment.pk)
+        write_responses()
+        experiment.refresh_from_db()
+    html = page(client_for(admin), experiment)
+    assert "Certified winner" in html
+    assert "P2 beats every other policy; at least 93% certain" in html
+    assert "<strong>winner</strong>" in html
+    assert "hx-trigger" not in html
+
+
+@each_view
+def test_it_updates_itself_only_while_the_experiment_runs(view, experiment, viewer, client_for):
+    client = client_for(viewer)
+    assert f'hx-get="{reverse("dashboard_live", args=[experiment.pk])}"' in page(client, experiment, view)
+    pause(experiment_id=experiment.pk)
+    assert "hx-get" not in page(client, experiment, view)
+
+
+@each_view
+@pytest.mark.parametrize(
+    ("before", "offered", "withheld"),
+    [
+        ("draft", ["start"], ["pause", "stop"]),
+        ("running", ["pause", "stop"], ["start"]),
+        ("paused", ["start", "stop"], ["pause"]),
+        ("concluded", [], ["start", "pause", "stop"]),
+    ],
+)
+def test_who_may_run_it_is_offered_what_its_state_allows(view, before, offered, withheld, admin, client_for):
+    experiment = make_experiment(running=before != "draft")
+    if before == "paused":
+        pause(experiment_id=experiment.pk)
+    if before == "concluded":
+        stop(experiment_id=experiment.pk)
+    html = page(client_for(admin), experiment, view)
+    for action in offered:
+        assert f'name="action" value="{action}"' in html
+    for action in withheld:
+        assert f'name="action" value="{action}"' not in html
+
+
+@each_view
+def test_a_viewer_is_offered_no_button(view, experiment, viewer, editor, client_for):
+    assert 'name="action"' not in page(client_for(viewer), experiment, view)
+    assert 'name="action"' in page(client_for(editor), experiment, view)
+
+
+def test_the_live_part_is_a_part_and_the_page_holds_it(experiment, viewer, client_for):
+    client = client_for(viewer)
+    part = page(client, experiment, "dashboard_live")
+    assert part.lstrip().startswith('<div id="live"')
+    assert "<html" not in part
+    assert part.strip() in page(client, experiment)
+
+
+@each_view
+def test_it_is_never_kept_by_a_cache(view, experiment, viewer, client_for):
+    response = client_for(viewer).get(reverse(view, args=[experiment.pk]))
+    assert "no-store" in response["Cache-Control"]
+
+
+@each_view
+def test_names_with_markup_in_them_are_only_text(view, admin, client_for):
+    experiment = make_experiment(name="<b>bold</b>", question="<i>Which?</i>")
+    level = experiment.factors.get().levels.first()
+    level.name = "<script>alert(1)</script>"
+    level.save()
+    html = page(client_for(admin), experiment, view)
+    for markup in ("<b>bold", "<i>Which", "<script>alert"):
+        assert markup not in html
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in html
+
+
+@each_view
+def test_its_cost_does_not_grow_with_the_number_of_judgments(view, experiment, annotator, viewer, client_for):
+    client = client_for(viewer)
+    click_on(experiment, annotator, 2)
+
+    def queries() -> int:
+        with CaptureQueriesContext(connection) as captured:
+            page(client, experiment, view)
+        return len(captured)
+
+    few = queries()
+    click_on(experiment, annotator, 10)
+    assert queries() <= few <= 45
+
+
+def test_the_export_is_one_click_away(experiment, viewer, client_for):
+    assert reverse("judgments_csv", args=[experiment.pk]) in page(client_for(viewer), experiment)

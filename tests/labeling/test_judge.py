@@ -1,0 +1,180 @@
+"""The click."""
+
+from __future__ import annotations
+
+import uuid
+from datetime import timedelta
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+from django.urls import reverse
+from django.utils import timezone
+
+from engine import selectors
+from engine.models import Judgment, Lease
+from engine.services.experiments import pause, stop
+from engine.services.judging import expire_leases, judge_leased
+from tests.factories import add_member, click_on, lease, make_experiment, make_user
+
+pytestmark = pytest.mark.django_db
+
+HTMX = {"HX-Request": "true"}
+
+
+@pytest.fixture
+def url(experiment) -> str:
+    return reverse("judge", args=[experiment.pk])
+
+
+@pytest.mark.parametrize("choice", ["left", "right"])
+def test_with_htmx_the_click_is_saved_and_the_next_pair_comes_back_with_the_answer(
+    choice, experiment, annotator, client_for, url
+):
+    held = lease(experiment, annotator)
+    response = client_for(annotator).post(url, {"token": held.token, "choice": choice}, headers=HTMX)
+    html = response.content.decode()
+    assert response.status_code == 200
+    assert html.lstrip().startswith('<div id="stage"')
+    assert "Saved" in html
+    judgment = Judgment.objects.get()
+    assert (judgment.choice, judgment.annotator, judgment.comparison) == (choice, annotator, held.comparison)
+    following = Lease.objects.get(state="active")
+    assert following.comparison != held.comparison
+    assert str(following.token) in html
+
+
+def test_without_javascript_it_leads_back_to_the_page(experiment, annotator, client_for, url):
+    held = lease(experiment, annotator)
+    client = client_for(annotator)
+    response = client.post(url, {"token": held.token, "choice": "left"})
+    assert response.status_code == 302
+    assert response["Location"] == reverse("pair", args=[experiment.pk])
+    assert Judgment.objects.count() == 1
+    assert "1 today" in client.get(response["Location"]).content.decode()
+
+
+def test_a_click_wakes_the_planner_once_however_often_it_is_sent(
+    experiment, annotator, client_for, url, sent, django_capture_on_commit_callbacks
+):
+    client = client_for(annotator)
+    click = {"token": lease(experiment, annotator).token, "choice": "left"}
+    for _ in range(3):
+        with django_capture_on_commit_callbacks(execute=True):
+            assert client.post(url, click, headers=HTMX).status_code == 200
+    assert sent == [(experiment.pk,)]
+    assert selectors.comparison_count(experiment.pk) == 1
+
+
+def test_a_broker_that_is_away_does_not_turn_a_click_into_an_error(
+    experiment, annotator, client_for, url, monkeypatch, django_capture_on_commit_callbacks
+):
+    def refuse(*args, **options):
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr("engine.tasks.advance.apply_async", refuse)
+    click = {"token": lease(experiment, annotator).token, "choice": "left"}
+    with django_capture_on_commit_callbacks(execute=True):
+        assert client_for(annotator).post(url, click, headers=HTMX).status_code == 200
+    assert Judgment.objects.count() == 1
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"token": ""},
+        {"token": "not-a-token"},
+        {"token": None},
+        {"choice": ""},
+        {"choice": "both"},
+        {"choice": "LEFT"},
+        {"choice": None},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("headers", [{}, HTMX], ids=["plain", "htmx"])
+def test_a_bad_form_is_told_so_and_saves_nothing(change, headers, experiment, annotator, client_for, url):
+    form = {"token": str(lease(experiment, annotator).token), "choice": "left"} | change
+    form = {name: value for name, value in form.items() if value is not None}
+    response = client_for(annotator).post(url, form, headers=headers)
+    assert response.status_code == 400
+    assert "Choose the left or the right response." in response.content.decode()
+    assert reverse("pair", args=[experiment.pk]) in response.content.decode()
+    assert not Judgment.objects.exists()
+
+
+def test_a_token_that_was_never_given_out_is_told_so(annotator, client_for, url):
+    response = client_for(annotator).post(url, {"token": uuid.uuid4(), "choice": "left"})
+    assert response.status_code == 400
+    assert "This pair was not shown to you" in response.content.decode()
+
+
+def test_nobody_can_click_for_somebody_else(experiment, annotator, client_for, url):
+    other = make_user()
+    add_member(experiment, other)
+    held = lease(experiment, annotator)
+    response = client_for(other).post(url, {"token": held.token, "choice": "left"})
+    assert response.status_code == 400
+    assert not Judgment.objects.exists()
+
+
+def test_the_address_of_one_experiment_judges_nothing_of_another(annotator, client_for, url):
+    """Who was removed from an experiment must not finish there through one in which they still are."""
+    other = make_experiment(ready=True, annotators=(annotator,))
+    held = lease(other, annotator)
+    other.memberships.all().delete()
+    response = client_for(annotator).post(url, {"token": held.token, "choice": "left"})
+    assert response.status_code == 400
+    assert not Judgment.objects.exists()
+
+
+@pytest.mark.parametrize("headers", [{}, HTMX], ids=["plain", "htmx"])
+def test_who_was_away_for_too_long_is_told_so_and_shown_another_pair(
+    headers, experiment, annotator, client_for, url
+):
+    other = make_user()
+    add_member(experiment, other)
+    held = lease(experiment, annotator)
+    Lease.objects.update(expires_at=timezone.now() - timedelta(seconds=1))
+    expire_leases()
+    taken_over = lease(experiment, other)
+    assert taken_over.comparison == held.comparison
+    response = client_for(annotator).post(
+        url, {"token": held.token, "choice": "left"}, headers=headers, follow=True
+    )
+    html = response.content.decode()
+    assert response.status_code == 200
+    assert "this pair went to somebody else, so it was not counted" in html
+    assert "Saved" not in html
+    assert Judgment.objects.count() == 0
+    assert Lease.objects.filter(annotator=annotator, state="active").count() == 1
+    assert judge_leased(
+        experiment_id=experiment.pk, token=taken_over.token, annotator=other, choice="left"
+    ).created
+
+
+@pytest.mark.parametrize(("change", "words"), [(pause, "Paused"), (stop, "Finished. Thank you!")])
+def test_the_last_click_before_the_end_still_counts(change, words, experiment, annotator, client_for, url):
+    held = lease(experiment, annotator)
+    change(experiment_id=experiment.pk)
+    response = client_for(annotator).post(url, {"token": held.token, "choice": "left"}, headers=HTMX)
+    html = response.content.decode()
+    assert "Saved" in html
+    assert words in html
+    assert selectors.comparison_count(experiment.pk) == 1
+
+
+def test_its_cost_does_not_grow_with_the_number_of_judgments(annotator, client_for):
+    experiment = make_experiment(ready=True, annotators=(annotator,))
+    client, url = client_for(annotator), reverse("judge", args=[experiment.pk])
+
+    def queries() -> int:
+        token = lease(experiment, annotator).token
+        with CaptureQueriesContext(connection) as captured:
+            assert b"Saved" in client.post(url, {"token": token, "choice": "left"}, headers=HTMX).content
+        return len(captured)
+
+    click_on(experiment, annotator, 2)
+    few = queries()
+    click_on(experiment, annotator, 12)
+    assert queries() == few <= 32

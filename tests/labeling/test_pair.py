@@ -1,0 +1,131 @@
+"""The annotator's page."""
+
+from __future__ import annotations
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+from django.urls import reverse
+
+from engine.models import Lease
+from engine.services.experiments import pause, stop
+from tests.backends import ScriptedBackend
+from tests.factories import click, click_on, lease, make_experiment, make_user, write_responses
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def url(experiment) -> str:
+    return reverse("pair", args=[experiment.pk])
+
+
+def test_it_shows_the_task_the_question_and_both_responses(experiment, annotator, client_for, url):
+    html = client_for(annotator).get(url).content.decode()
+    held = Lease.objects.get()
+    comparison = held.comparison
+    assert comparison.task.prompt in html
+    assert experiment.question in html
+    left, right = html.index(f"<p>{comparison.left.text}</p>"), html.rindex(f"<p>{comparison.right.text}</p>")
+    assert html.index("Response A") < left < html.index("Response B") < right
+    assert f'name="token" value="{held.token}"' in html
+    assert reverse("judge", args=[experiment.pk]) in html
+    assert reverse("skip", args=[experiment.pk]) in html
+
+
+def test_for_htmx_it_is_only_the_part_that_changes(annotator, client_for, url):
+    part = client_for(annotator).get(url, headers={"HX-Request": "true"}).content.decode()
+    assert part.lstrip().startswith('<div id="stage"')
+    assert "<html" not in part
+    assert str(Lease.objects.get().token) in part
+
+
+def test_a_reload_shows_the_same_pair(annotator, client_for, url):
+    client = client_for(annotator)
+    client.get(url)
+    client.get(url)
+    assert Lease.objects.count() == 1
+
+
+def test_it_is_never_kept_by_a_cache(annotator, client_for, url):
+    assert "no-store" in client_for(annotator).get(url)["Cache-Control"]
+
+
+def test_two_annotators_are_shown_different_pairs(annotator, client_for):
+    other = make_user()
+    experiment = make_experiment(ready=True, annotators=(annotator, other))
+    url = reverse("pair", args=[experiment.pk])
+    client_for(annotator).get(url)
+    client_for(other).get(url)
+    assert len(set(Lease.objects.values_list("comparison", flat=True))) == 2
+
+
+def test_when_nothing_is_ready_it_says_so_and_looks_again_by_itself(annotator, client_for):
+    experiment = make_experiment(annotators=(annotator,))
+    url = reverse("pair", args=[experiment.pk])
+    html = client_for(annotator).get(url).content.decode()
+    assert "All caught up" in html
+    assert f'hx-get="{url}"' in html
+    assert "every 2s" in html
+
+
+def test_while_a_pair_is_shown_nothing_is_fetched_behind_its_back(annotator, client_for, url):
+    assert "hx-trigger" not in client_for(annotator).get(url).content.decode()
+
+
+@pytest.mark.parametrize(("change", "words"), [(pause, "Paused"), (stop, "Finished. Thank you!")])
+def test_an_experiment_that_does_not_run_says_why(change, words, experiment, annotator, client_for, url):
+    change(experiment_id=experiment.pk)
+    html = client_for(annotator).get(url).content.decode()
+    assert words in html
+    assert "hx-trigger" not in html
+    assert not Lease.objects.exists()
+
+
+@pytest.mark.parametrize("change", [pause, stop])
+def test_what_was_shown_before_may_be_finished(change, experiment, annotator, client_for, url):
+    held = lease(experiment, annotator)
+    change(experiment_id=experiment.pk)
+    assert str(held.token) in client_for(annotator).get(url).content.decode()
+
+
+def test_it_counts_what_was_judged_today(experiment, annotator, client_for, url):
+    click(experiment, annotator)
+    click(experiment, annotator)
+    assert "2 today" in client_for(annotator).get(url).content.decode()
+
+
+def test_guidelines_are_there_to_be_read_and_only_text(annotator, client_for):
+    experiment = make_experiment(
+        ready=True, annotators=(annotator,), guidelines="Prefer <b>short</b>.\n\nElse skip."
+    )
+    html = client_for(annotator).get(reverse("pair", args=[experiment.pk])).content.decode()
+    assert "Prefer &lt;b&gt;short&lt;/b&gt;." in html
+
+
+def test_the_task_and_the_responses_cannot_break_out_of_their_places(annotator, client_for):
+    experiment = make_experiment(annotators=(annotator,), question="<i>Which?</i>")
+    experiment.tasks.update(prompt='</p><script>alert("task")</script>')
+    write_responses(ScriptedBackend(lambda request: '</article><script>alert("model")</script>'))
+    html = client_for(annotator).get(reverse("pair", args=[experiment.pk])).content.decode()
+    assert "<script>alert" not in html
+    assert "</article><script" not in html
+    assert "<i>Which?</i>" not in html
+    assert html.count("<article") == html.count("</article>") == 2
+
+
+def test_its_cost_does_not_grow_with_the_number_of_judgments(annotator, client_for):
+    experiment = make_experiment(ready=True, annotators=(annotator,))
+    client, url = client_for(annotator), reverse("pair", args=[experiment.pk])
+    click_on(experiment, annotator, 2)
+
+    def queries() -> int:
+        with CaptureQueriesContext(connection) as captured:
+            client.get(url)
+        return len(captured)
+
+    queries()
+    few = queries()
+    click_on(experiment, annotator, 12)
+    queries()
+    assert queries() == few <= 16
