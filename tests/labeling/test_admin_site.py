@@ -1,0 +1,103 @@
+"""Django's own admin site: accounts can be edited, rows that an estimate rests on only read."""
+
+from __future__ import annotations
+
+import pytest
+from django.contrib import admin as admin_site
+from django.urls import reverse
+
+from engine import models
+from engine.models import Judgment, Membership
+from tests.factories import click, make_user
+
+pytestmark = pytest.mark.django_db
+
+READ_ONLY = [
+    models.Experiment,
+    models.Factor,
+    models.Level,
+    models.Policy,
+    models.Task,
+    models.Response,
+    models.Comparison,
+    models.Judgment,
+    models.JudgmentVoid,
+]
+each_read_only = pytest.mark.parametrize("model", READ_ONLY, ids=lambda model: model.__name__)
+
+
+def address(model, action: str, *args: object) -> str:
+    return reverse(f"admin:engine_{model._meta.model_name}_{action}", args=args)
+
+
+@pytest.mark.parametrize("role", ["stranger", "annotator", "viewer", "editor", "owner"])
+def test_it_is_for_admins_only(role, request, client_for):
+    client = client_for(request.getfixturevalue(role))
+    for url in (reverse("admin:index"), address(models.Judgment, "changelist")):
+        response = client.get(url)
+        assert response.status_code == 302
+        assert response["Location"].startswith(reverse("admin:login"))
+
+
+def test_who_is_not_logged_in_is_asked_to(client):
+    assert client.get(reverse("admin:index")).status_code == 302
+
+
+def test_staff_without_permissions_sees_no_rows(experiment, client_for):
+    client = client_for(make_user(is_staff=True))
+    assert client.get(reverse("admin:index")).status_code == 200
+    for model in READ_ONLY:
+        assert client.get(address(model, "changelist")).status_code == 403
+
+
+@each_read_only
+def test_rows_are_listed_and_shown(model, experiment, annotator, admin, client_for):
+    click(experiment, annotator)
+    client = client_for(admin)
+    assert client.get(address(model, "changelist")).status_code == 200
+    row = model.objects.first()
+    if row is not None:
+        html = client.get(address(model, "change", row.pk)).content.decode()
+        assert 'name="_save"' not in html
+
+
+@each_read_only
+def test_rows_can_be_neither_added_nor_changed_nor_deleted(model, experiment, annotator, admin, client_for):
+    click(experiment, annotator)
+    client = client_for(admin)
+    assert client.get(address(model, "add")).status_code == 403
+    assert client.post(address(model, "add"), {}).status_code == 403
+    row = model.objects.first()
+    if row is not None:
+        before = model.objects.filter(pk=row.pk).values().get()
+        assert client.post(address(model, "change", row.pk), {"state": "concluded"}).status_code == 403
+        assert client.post(address(model, "delete", row.pk), {"post": "yes"}).status_code == 403
+        assert model.objects.filter(pk=row.pk).values().get() == before
+
+
+def test_nothing_can_be_deleted_by_the_dozen(experiment, annotator, admin, client_for):
+    judgment = click(experiment, annotator)
+    client_for(admin).post(
+        address(Judgment, "changelist"),
+        {"action": "delete_selected", "_selected_action": judgment.pk, "post": "yes"},
+    )
+    assert Judgment.objects.filter(pk=judgment.pk).exists()
+
+
+def test_memberships_and_accounts_can_be_edited(experiment, stranger, admin, client_for):
+    client = client_for(admin)
+    form = {"experiment": experiment.pk, "user": stranger.pk, "role": "annotator"}
+    assert client.post(address(Membership, "add"), form).status_code == 302
+    assert Membership.objects.get(user=stranger).role == "annotator"
+    assert client.get(reverse("admin:auth_user_change", args=[stranger.pk])).status_code == 200
+
+
+def test_every_row_that_an_estimate_rests_on_is_registered_for_reading_or_not_at_all(rf, admin):
+    request = rf.get("/")
+    request.user = admin
+    editable = {
+        model._meta.model_name
+        for model, site in admin_site.site._registry.items()
+        if model._meta.app_label == "engine" and site.has_change_permission(request)
+    }
+    assert editable == {"membership"}

@@ -1,0 +1,113 @@
+"""Logging in and out, and what keeps guessing slow."""
+
+from __future__ import annotations
+
+import pytest
+from django.contrib.auth.models import User
+from django.urls import reverse
+
+from tests.factories import make_user
+
+pytestmark = pytest.mark.django_db
+
+PASSWORD = "a long password"
+
+
+@pytest.fixture(autouse=True)
+def few_attempts(settings) -> None:
+    settings.AXES_FAILURE_LIMIT = 3
+
+
+def try_to_log_in(client, name: str, password: str, **extra: str):
+    return client.post(reverse("login"), {"username": name, "password": password}, **extra)
+
+
+def is_logged_in(client) -> bool:
+    return client.get(reverse("home")).status_code == 200
+
+
+def test_the_right_password_opens_the_first_page(annotator, client):
+    response = try_to_log_in(client, "ann", PASSWORD)
+    assert response.status_code == 302
+    assert response["Location"] == reverse("home")
+    assert is_logged_in(client)
+
+
+def test_it_leads_on_to_where_one_wanted_to_go_but_to_no_other_site(annotator, client):
+    for wanted, reached in (
+        ("/label/7/", "/label/7/"),
+        ("https://evil.example/", "/"),
+        ("//evil.example", "/"),
+    ):
+        client.logout()
+        response = client.post(reverse("login"), {"username": "ann", "password": PASSWORD, "next": wanted})
+        assert response["Location"] == reached
+
+
+def test_who_is_logged_in_already_is_led_on(annotator, client_for):
+    assert client_for(annotator).get(reverse("login"))["Location"] == reverse("home")
+
+
+@pytest.mark.parametrize(
+    ("name", "password"), [("ann", "wrong"), ("nobody", PASSWORD), ("", ""), ("ann", "")]
+)
+def test_a_wrong_name_or_password_says_the_same_and_opens_nothing(name, password, annotator, client):
+    response = try_to_log_in(client, name, password)
+    assert response.status_code == 200
+    assert "Name and password do not match." in response.content.decode()
+    assert not is_logged_in(client)
+
+
+def test_what_was_typed_comes_back_as_text_only(client, db):
+    html = try_to_log_in(client, '"><script>alert(1)</script>', "x").content.decode()
+    assert "<script>alert" not in html
+
+
+def test_who_is_deactivated_cannot_log_in(client, db):
+    make_user("gone", is_active=False)
+    assert try_to_log_in(client, "gone", PASSWORD).status_code == 200
+    assert not is_logged_in(client)
+
+
+def test_after_too_many_attempts_the_name_is_closed_even_to_the_right_password(annotator, client):
+    for _ in range(2):
+        assert try_to_log_in(client, "ann", "wrong").status_code == 200
+    response = try_to_log_in(client, "ann", "wrong")
+    assert response.status_code == 429
+    assert "Too many attempts" in response.content.decode()
+    assert try_to_log_in(client, "ann", PASSWORD).status_code == 429
+    assert not is_logged_in(client)
+
+
+def test_a_name_that_does_not_exist_is_closed_as_well(client, db):
+    statuses = [try_to_log_in(client, "nobody", "wrong").status_code for _ in range(4)]
+    assert statuses == [200, 200, 429, 429]
+
+
+def test_neither_another_name_nor_another_address_is_closed_with_it(annotator, client, db):
+    make_user("bob")
+    for _ in range(3):
+        try_to_log_in(client, "ann", "wrong")
+    assert try_to_log_in(client, "bob", PASSWORD).status_code == 302
+    client.logout()
+    assert try_to_log_in(client, "ann", PASSWORD, REMOTE_ADDR="192.0.2.7").status_code == 302
+
+
+def test_a_forged_header_opens_no_second_count(annotator, client):
+    for k in range(3):
+        try_to_log_in(client, "ann", "wrong", HTTP_X_FORWARDED_FOR=f"192.0.2.{k}")
+    assert try_to_log_in(client, "ann", PASSWORD, HTTP_X_FORWARDED_FOR="192.0.2.99").status_code == 429
+
+
+def test_logging_out_is_a_post_and_ends_the_session(annotator, client_for):
+    client = client_for(annotator)
+    assert client.get(reverse("logout")).status_code == 405
+    assert is_logged_in(client)
+    assert client.post(reverse("logout"))["Location"] == reverse("login")
+    assert not is_logged_in(client)
+
+
+def test_nobody_can_register_themselves(client, db):
+    for path in ("/accounts/register/", "/accounts/signup/", "/register/", "/signup/"):
+        assert client.post(path, {"username": "me", "password1": PASSWORD}).status_code == 404
+    assert not User.objects.exists()
