@@ -40,6 +40,10 @@ class Experiment(models.Model):
         HUMAN = "human", "People"
         RULE = "rule", "Rule (reference answers)"
 
+    class OverlapRule(models.TextChoices):
+        MAJORITY = "majority", "The majority decides"
+        MEAN = "mean", "Each judgment counts its share (1, 2, 4 or 8 judgments)"
+
     class RulePreference(models.TextChoices):
         STEPS = "steps", "The one that shows its steps"
         CONCISE = "concise", "The more concise one"
@@ -74,6 +78,36 @@ class Experiment(models.Model):
     max_skips = models.PositiveSmallIntegerField(
         default=3, help_text="A comparison skipped this often is discarded and its pair planned again."
     )
+    allow_tie = models.BooleanField(
+        default=False, help_text="Offer “equally good”; it counts half a win each."
+    )
+    allow_both_bad = models.BooleanField(
+        default=False, help_text="Offer “both are bad”; it counts half a win each."
+    )
+    overlap = models.PositiveSmallIntegerField(
+        default=1,
+        validators=[MinValueValidator(1), MaxValueValidator(9)],
+        help_text="How many different annotators judge each comparison.",
+    )
+    overlap_rule = models.CharField(
+        max_length=10,
+        choices=OverlapRule,
+        default=OverlapRule.MAJORITY,
+        help_text="How several judgments of one comparison become its one outcome D.",
+    )
+    repeat_rate = models.FloatField(
+        default=0.0,
+        validators=[MinValueValidator(0.0), MaxValueValidator(0.5)],
+        help_text="Share of an annotator's pairs that are earlier ones shown again, sides swapped.",
+    )
+    gold_rate = models.FloatField(
+        default=0.0,
+        validators=[MinValueValidator(0.0), MaxValueValidator(0.5)],
+        help_text="Share of an annotator's pairs whose right answer is known.",
+    )
+    practice = models.PositiveSmallIntegerField(
+        default=0, help_text="Gold pairs that a new annotator judges first, with the answer told."
+    )
 
     state = models.CharField(max_length=10, choices=State, default=State.DRAFT)
     conclusion = models.CharField(max_length=20, choices=Conclusion, blank=True)
@@ -90,6 +124,13 @@ class Experiment(models.Model):
         constraints = (
             models.CheckConstraint(
                 name="experiment_state", condition=Q(state__in=["draft", "running", "paused", "concluded"])
+            ),
+            models.CheckConstraint(
+                # Shares of a half, a quarter or an eighth add up exactly in binary; thirds do not, and an
+                # undone judgment would leave a trace in the counts.
+                name="experiment_mean_of_a_power_of_two",
+                condition=Q(overlap_rule="majority") | Q(overlap__in=[1, 2, 4, 8]),
+                violation_error_message="Each judgment can count its share of 1, 2, 4 or 8; else let the majority decide.",
             ),
             models.CheckConstraint(
                 name="experiment_concluded_has_reason",
@@ -282,6 +323,9 @@ class Comparison(models.Model):
 
     state = models.CharField(max_length=10, choices=State, default=State.PLANNED)
     skips = models.PositiveSmallIntegerField(default=0)
+    outcome = models.FloatField(
+        null=True, blank=True, help_text="D, once as many people have judged it as the experiment asks for."
+    )
     discard_reason = models.TextField(blank=True)
     created_at = models.DateTimeField(default=timezone.now)
     ready_at = models.DateTimeField(null=True, blank=True)
@@ -299,6 +343,11 @@ class Comparison(models.Model):
             models.CheckConstraint(
                 name="comparison_state",
                 condition=Q(state__in=["planned", "ready", "leased", "judged", "discarded"]),
+            ),
+            models.CheckConstraint(
+                name="comparison_judged_has_outcome",
+                condition=Q(state="judged", outcome__isnull=False)
+                | (~Q(state="judged") & Q(outcome__isnull=True)),
             ),
             models.CheckConstraint(name="comparison_two_policies", condition=~Q(policy_i=F("policy_j"))),
         )
@@ -326,6 +375,7 @@ class Lease(models.Model):
         JUDGED = "judged", "Judged"
         SKIPPED = "skipped", "Skipped"
         EXPIRED = "expired", "Expired"
+        RETURNED = "returned", "Returned"
 
     comparison = models.ForeignKey(Comparison, models.CASCADE, related_name="leases")
     annotator = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="leases")
@@ -354,6 +404,8 @@ class Judgment(models.Model):
     class Choice(models.TextChoices):
         LEFT = "left", "Left"
         RIGHT = "right", "Right"
+        TIE = "tie", "Equally good"
+        BOTH_BAD = "both_bad", "Both bad"
 
     comparison = models.ForeignKey(Comparison, models.PROTECT, related_name="judgments")
     judge = models.CharField(max_length=10, choices=Experiment.Judge)
@@ -366,6 +418,7 @@ class Judgment(models.Model):
         help_text="D: 1 where policy i's response was preferred, 0 where policy j's was."
     )
     reason = models.CharField(max_length=200, blank=True, help_text="Why, where the judge can say.")
+    comment = models.CharField(max_length=1000, blank=True, help_text="What the annotator had to say.")
     shown_at = models.DateTimeField(null=True, blank=True)
     created_at = models.DateTimeField(default=timezone.now)
 
@@ -379,6 +432,86 @@ class Judgment(models.Model):
 
     def __str__(self) -> str:
         return f"Judgment {self.pk}: {self.choice}"
+
+
+class Flag(models.Model):
+    """An annotator's word that something is wrong with a pair. Says nothing about which response is better."""
+
+    class Reason(models.TextChoices):
+        BROKEN = "broken", "A response is broken or empty"
+        HARMFUL = "harmful", "A response is harmful"
+        TASK = "task", "The task makes no sense"
+        LEAK = "leak", "A response gives away how it was made"
+        OTHER = "other", "Something else"
+
+    comparison = models.ForeignKey(Comparison, models.CASCADE, related_name="flags")
+    annotator = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="flags")
+    reason = models.CharField(max_length=10, choices=Reason)
+    comment = models.CharField(max_length=1000, blank=True)
+    created_at = models.DateTimeField(default=timezone.now)
+
+    class Meta:
+        constraints = (
+            models.UniqueConstraint(fields=["comparison", "annotator"], name="flag_once_per_annotator"),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.annotator}: {self.get_reason_display()}"
+
+
+class GoldItem(models.Model):
+    """A pair of responses of which everybody should know the better one. It never enters the estimates."""
+
+    experiment = models.ForeignKey(Experiment, models.CASCADE, related_name="gold_items")
+    prompt = models.TextField()
+    better = models.TextField()
+    worse = models.TextField()
+    explanation = models.TextField(blank=True, help_text="Told after a practice pair.")
+
+    def __str__(self) -> str:
+        return self.prompt[:80]
+
+
+class Check(models.Model):
+    """A pair shown to learn about the annotator, not about the policies. It never enters the estimates."""
+
+    class Kind(models.TextChoices):
+        PRACTICE = "practice", "Practice"
+        GOLD = "gold", "Gold"
+        REPEAT = "repeat", "Repeat"
+
+    experiment = models.ForeignKey(Experiment, models.CASCADE, related_name="checks")
+    annotator = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="checks")
+    kind = models.CharField(max_length=10, choices=Kind)
+    gold = models.ForeignKey(GoldItem, models.CASCADE, null=True, blank=True, related_name="checks")
+    better_on_left = models.BooleanField(
+        default=False, help_text="Of a gold item: the side of the better one."
+    )
+    repeated = models.ForeignKey(
+        Judgment,
+        models.CASCADE,
+        null=True,
+        blank=True,
+        related_name="repeats",
+        help_text="Shown with sides swapped.",
+    )
+    token = models.UUIDField(default=uuid.uuid4, unique=True)
+    shown_at = models.DateTimeField(default=timezone.now)
+    choice = models.CharField(max_length=10, choices=Judgment.Choice, blank=True)
+    passed = models.BooleanField(null=True, blank=True, help_text="Agreed with the known or earlier answer.")
+    judged_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        constraints = (
+            models.CheckConstraint(
+                name="check_has_its_source",
+                condition=Q(kind="repeat", repeated__isnull=False, gold__isnull=True)
+                | (~Q(kind="repeat") & Q(repeated__isnull=True, gold__isnull=False)),
+            ),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.kind} for {self.annotator}"
 
 
 class JudgmentVoid(models.Model):
@@ -428,6 +561,27 @@ class Snapshot(models.Model):
 
     def __str__(self) -> str:
         return f"{self.experiment} after {self.comparisons}"
+
+
+class Invitation(models.Model):
+    """A link that makes whoever follows it a member of an experiment."""
+
+    token = models.UUIDField(default=uuid.uuid4, unique=True)
+    experiment = models.ForeignKey(Experiment, models.CASCADE, related_name="invitations")
+    role = models.CharField(max_length=10, choices=Membership.Role, default=Membership.Role.ANNOTATOR)
+    most_uses = models.PositiveIntegerField(default=1, validators=[MinValueValidator(1)])
+    uses = models.PositiveIntegerField(default=0)
+    expires_at = models.DateTimeField()
+    created_by = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="+")
+    created_at = models.DateTimeField(default=timezone.now)
+
+    class Meta:
+        constraints = (
+            models.CheckConstraint(name="invitation_not_overused", condition=Q(uses__lte=F("most_uses"))),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.role} of {self.experiment}, {self.uses}/{self.most_uses} used"
 
 
 class WorkerPulse(models.Model):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections import Counter, defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -26,15 +27,31 @@ from engine.models import (
     Snapshot,
     WorkerPulse,
 )
+from engine.outcomes import joint_outcome
 
 Pair = tuple[int, int]
 
 # ---------------------------------------------------------------- counts and designs
 
 
+def standing(judgments: QuerySet[Judgment]) -> QuerySet[Judgment]:
+    """Those that were not taken back."""
+    return judgments.filter(void__isnull=True)
+
+
 def standing_judgments(experiment_id: int) -> QuerySet[Judgment]:
-    """The judgments that the estimates rest on: those that were not taken back."""
-    return Judgment.objects.filter(comparison__experiment_id=experiment_id, void__isnull=True)
+    """The judgments of an experiment that were not taken back."""
+    return standing(Judgment.objects.filter(comparison__experiment_id=experiment_id))
+
+
+def choices(experiment: Experiment) -> list[str]:
+    """What an annotator of this experiment may answer."""
+    offered = [Judgment.Choice.LEFT, Judgment.Choice.RIGHT]
+    if experiment.allow_tie:
+        offered.append(Judgment.Choice.TIE)
+    if experiment.allow_both_bad:
+        offered.append(Judgment.Choice.BOTH_BAD)
+    return [str(choice) for choice in offered]
 
 
 def comparison_count(experiment_id: int) -> int:
@@ -51,14 +68,32 @@ def pair_counts(experiment: Experiment) -> dict[Pair, tuple[float, int]]:
     return {(i, j): (wins, n) for i, j, wins, n in rows}
 
 
-def counts_from_judgments(experiment: Experiment) -> dict[Pair, tuple[float, int]]:
-    """The same as :func:`pair_counts`, counted afresh from the judgments; pairs without any are left out."""
+def outcomes(experiment: Experiment) -> Iterator[tuple[int, int, float]]:
+    """``(i, j, D)`` of every judged comparison by policy index, in the order in which they were completed.
+
+    Computed from the standing judgments alone: this is what the counts must equal.
+    """
+    needed = experiment.overlap if experiment.judge == Experiment.Judge.HUMAN else 1
+    heard: defaultdict[int, list[float]] = defaultdict(list)
     rows = (
         standing_judgments(experiment.pk)
-        .values_list("comparison__policy_i__index", "comparison__policy_j__index")
-        .annotate(wins=Sum("outcome"), n=Count("pk"))
+        .order_by("pk")
+        .values_list("comparison_id", "comparison__policy_i__index", "comparison__policy_j__index", "outcome")
     )
-    return {(i, j): (wins, n) for i, j, wins, n in rows}
+    for comparison_id, i, j, outcome in rows.iterator():
+        heard[comparison_id].append(outcome)
+        if len(heard[comparison_id]) == needed:
+            yield i, j, joint_outcome(heard.pop(comparison_id), experiment.overlap_rule)
+
+
+def counts_from_judgments(experiment: Experiment) -> dict[Pair, tuple[float, int]]:
+    """The same as :func:`pair_counts`, counted afresh from the judgments; pairs without any are left out."""
+    wins: defaultdict[Pair, float] = defaultdict(float)
+    comparisons: Counter[Pair] = Counter()
+    for i, j, outcome in outcomes(experiment):
+        wins[i, j] += outcome
+        comparisons[i, j] += 1
+    return {pair: (wins[pair], n) for pair, n in comparisons.items()}
 
 
 def wins_matrix(experiment: Experiment) -> npt.NDArray[np.float64]:
@@ -119,10 +154,7 @@ def replayed_design(experiment: Experiment) -> Design:
         seed=design_seed(experiment),
         budget=experiment.budget,
     )
-    rows = standing_judgments(experiment.pk).order_by("pk")
-    for i, j, outcome in rows.values_list(
-        "comparison__policy_i__index", "comparison__policy_j__index", "outcome"
-    ).iterator():
+    for i, j, outcome in outcomes(experiment):
         replay.tell(i, j, outcome)
     return replay
 
@@ -232,6 +264,16 @@ def experiments_to_run(user: AbstractBaseUser | AnonymousUser) -> QuerySet[Exper
         return Experiment.objects.all()
     roles = [Membership.Role.EDITOR, Membership.Role.OWNER]
     return Experiment.objects.filter(memberships__user=user, memberships__role__in=roles).distinct()
+
+
+def own_judgments(experiment: Experiment, user: AbstractBaseUser | AnonymousUser) -> QuerySet[Judgment]:
+    """This user's judgments that stand, newest first."""
+    return (
+        standing_judgments(experiment.pk)
+        .filter(annotator=user)
+        .select_related("comparison__task", "comparison__response_i", "comparison__response_j")
+        .order_by("-pk")
+    )
 
 
 def judged_today(experiment_id: int, user: AbstractBaseUser | AnonymousUser) -> int:

@@ -6,7 +6,7 @@ from django.http import HttpRequest
 from django.shortcuts import get_object_or_404
 
 from engine import selectors
-from engine.models import Experiment
+from engine.models import Experiment, Judgment
 
 
 def to_label(request: HttpRequest, experiment_id: int) -> Experiment:
@@ -19,3 +19,7 @@ def to_watch(request: HttpRequest, experiment_id: int) -> Experiment:
 
 def to_run(request: HttpRequest, experiment_id: int) -> Experiment:
     return get_object_or_404(selectors.experiments_to_run(request.user), pk=experiment_id)
+
+
+def own_judgment(request: HttpRequest, experiment: Experiment, judgment_id: int) -> Judgment:
+    return get_object_or_404(selectors.own_judgments(experiment, request.user), pk=judgment_id)

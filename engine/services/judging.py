@@ -3,34 +3,39 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from django.conf import settings
 from django.contrib.auth.models import User
 from django.db import transaction
-from django.db.models import F
+from django.db.models import F, QuerySet
 from django.utils import timezone
 
 from engine import selectors
 from engine.errors import LeaseLostError, UnknownTokenError, WrongStateError
 from engine.models import Comparison, Experiment, Judgment, JudgmentVoid, Lease, PairCount
+from engine.outcomes import joint_outcome
 from engine.services.snapshots import write_snapshot
 
 # ---------------------------------------------------------------- leases
 
 
 @transaction.atomic
-def lease_next(*, experiment_id: int, annotator: User) -> Lease | None:
+def lease_next(
+    *, experiment_id: int, annotator: User, besides: Collection[uuid.UUID] = ()
+) -> Lease | None:
     """The pair this annotator should look at now, reserved for them; ``None`` where none is ready.
 
-    A pair already shown to them and still open is shown again (a reload, or the back button).
+    A pair already shown to them and still open is shown again (a reload, or the back button), unless it is
+    among those on their screen already (``besides``).
     """
     held = (
         Lease.objects.filter(
             annotator=annotator, comparison__experiment_id=experiment_id, state=Lease.State.ACTIVE
         )
+        .exclude(token__in=besides)
         .order_by("pk")
         .first()
     )
@@ -43,7 +48,11 @@ def lease_next(*, experiment_id: int, annotator: User) -> Lease | None:
             experiment__judge=Experiment.Judge.HUMAN,
             state=Comparison.State.READY,
         )
-        .exclude(leases__in=Lease.objects.filter(annotator=annotator, state=Lease.State.SKIPPED))
+        .exclude(
+            leases__in=Lease.objects.filter(
+                annotator=annotator, state__in=[Lease.State.SKIPPED, Lease.State.JUDGED]
+            )
+        )
         .order_by("pk")
         .select_for_update(skip_locked=True, no_key=True, of=("self",))
         .first()
@@ -53,6 +62,39 @@ def lease_next(*, experiment_id: int, annotator: User) -> Lease | None:
     comparison.state = Comparison.State.LEASED
     comparison.save(update_fields=["state"])
     return Lease.objects.create(comparison=comparison, annotator=annotator, expires_at=_lease_end())
+
+
+@transaction.atomic
+def lease_again(*, comparison_id: int, annotator: User) -> Lease:
+    """Reserve a comparison that was just taken back for the annotator who took it back."""
+    comparison = Comparison.objects.select_for_update(no_key=True).get(pk=comparison_id)
+    if comparison.state != Comparison.State.READY:
+        raise WrongStateError("Somebody else is looking at this pair now.")
+    comparison.state = Comparison.State.LEASED
+    comparison.save(update_fields=["state"])
+    return Lease.objects.create(comparison=comparison, annotator=annotator, expires_at=_lease_end())
+
+
+@transaction.atomic
+def return_leases(*, annotator: User, tokens: Collection[uuid.UUID] | None = None) -> set[int]:
+    """Hand back what an annotator was looking at when they left: these pairs, or all of theirs.
+
+    Returns
+    -------
+    set of int
+        The experiments concerned.
+    """
+    held = Lease.objects.filter(annotator=annotator, state=Lease.State.ACTIVE)
+    if tokens is not None:
+        held = held.filter(token__in=tokens)
+    return _end_leases(held, Lease.State.RETURNED)
+
+
+def renew_leases(*, annotator: User, tokens: Collection[uuid.UUID]) -> int:
+    """Keep pairs reserved while their page is open; returns how many still are this annotator's."""
+    return Lease.objects.filter(annotator=annotator, token__in=tokens, state=Lease.State.ACTIVE).update(
+        expires_at=_lease_end()
+    )
 
 
 def _renew(lease: Lease) -> bool:
@@ -94,14 +136,19 @@ def skip(*, experiment_id: int, token: uuid.UUID, annotator: User) -> None:
 @transaction.atomic
 def expire_leases() -> set[int]:
     """Hand back the pairs of annotators who went away. Returns the experiments concerned."""
-    expired = Lease.objects.filter(state=Lease.State.ACTIVE, expires_at__lt=timezone.now())
-    comparison_ids = list(expired.values_list("comparison_id", flat=True))
+    return _end_leases(
+        Lease.objects.filter(state=Lease.State.ACTIVE, expires_at__lt=timezone.now()), Lease.State.EXPIRED
+    )
+
+
+def _end_leases(leases: QuerySet[Lease], state: str) -> set[int]:
+    comparison_ids = list(leases.values_list("comparison_id", flat=True))
     touched = set()
     for comparison in (
         Comparison.objects.filter(pk__in=comparison_ids).select_for_update(no_key=True).order_by("pk")
     ):
         # Looked at again under the lock: the click may have come in the meantime.
-        if not expired.filter(comparison=comparison).update(state=Lease.State.EXPIRED):
+        if not leases.filter(comparison=comparison).update(state=state):
             continue
         _reopen(comparison)
         comparison.save(update_fields=["state", "discard_reason"])
@@ -142,7 +189,9 @@ class Recorded:
 
 
 @transaction.atomic
-def judge_leased(*, experiment_id: int, token: uuid.UUID, annotator: User, choice: str) -> Recorded:
+def judge_leased(
+    *, experiment_id: int, token: uuid.UUID, annotator: User, choice: str, comment: str = ""
+) -> Recorded:
     """Record an annotator's click on the pair shown under ``token``, exactly once.
 
     A repeated request returns the judgment of the first. A click after the lease ran out still counts as
@@ -151,6 +200,8 @@ def judge_leased(*, experiment_id: int, token: uuid.UUID, annotator: User, choic
     Raises
     ------
     LeaseLostError, UnknownTokenError
+    WrongStateError
+        The experiment does not offer this choice.
     """
     lease, comparison = _locked_lease(experiment_id, token, annotator)
     if (earlier := Judgment.objects.filter(token=token).first()) is not None:
@@ -160,6 +211,8 @@ def judge_leased(*, experiment_id: int, token: uuid.UUID, annotator: User, choic
         raise LeaseLostError(
             "You were away for a while and this pair went to somebody else, so it was not counted."
         )
+    if choice not in selectors.choices(comparison.experiment):
+        raise WrongStateError("This experiment does not offer that choice.")
     lease.state = Lease.State.JUDGED
     lease.save(update_fields=["state"])
     judgment = record_judgment(
@@ -169,6 +222,7 @@ def judge_leased(*, experiment_id: int, token: uuid.UUID, annotator: User, choic
         annotator=annotator,
         token=token,
         shown_at=lease.granted_at,
+        comment=comment,
     )
     return Recorded(judgment=judgment, created=True)
 
@@ -205,25 +259,42 @@ def record_judgment(
     token: uuid.UUID,
     annotator: User | None = None,
     reason: str = "",
+    comment: str = "",
     shown_at: datetime | None = None,
 ) -> Judgment:
-    """Write the judgment of a locked comparison and count it, in the caller's transaction."""
-    prefers_i = (choice == Judgment.Choice.LEFT) == comparison.i_on_left
+    """Write a judgment of a locked comparison, in the caller's transaction.
+
+    With the last judgment that the experiment asks for, the comparison has its outcome and is counted; before
+    that it goes on to the next annotator.
+    """
     judgment = Judgment.objects.create(
         comparison=comparison,
         judge=judge,
         annotator=annotator,
         token=token,
         choice=choice,
-        outcome=1.0 if prefers_i else 0.0,
+        outcome=_outcome_of(choice, comparison),
         reason=reason,
+        comment=comment,
         shown_at=shown_at,
     )
-    comparison.state = Comparison.State.JUDGED
-    comparison.judged_at = judgment.created_at
-    comparison.save(update_fields=["state", "judged_at"])
-    _count(comparison, outcome=judgment.outcome, comparisons=1)
+    experiment = comparison.experiment
+    outcomes = list(selectors.standing(comparison.judgments.all()).values_list("outcome", flat=True))
+    if len(outcomes) >= (experiment.overlap if judge == Experiment.Judge.HUMAN else 1):
+        comparison.outcome = joint_outcome(outcomes, experiment.overlap_rule)
+        comparison.state = Comparison.State.JUDGED
+        comparison.judged_at = judgment.created_at
+        _count(comparison, outcome=comparison.outcome, comparisons=1)
+    else:
+        _reopen(comparison)
+    comparison.save(update_fields=["state", "outcome", "judged_at", "discard_reason"])
     return judgment
+
+
+def _outcome_of(choice: str, comparison: Comparison) -> float:
+    if choice in {Judgment.Choice.TIE, Judgment.Choice.BOTH_BAD}:
+        return 0.5
+    return 1.0 if (choice == Judgment.Choice.LEFT) == comparison.i_on_left else 0.0
 
 
 def _count(comparison: Comparison, *, outcome: float, comparisons: int) -> None:
@@ -253,10 +324,14 @@ def void_judgment(*, judgment_id: int, by: User, reason: str) -> JudgmentVoid:
     if JudgmentVoid.objects.filter(judgment=judgment).exists():
         raise WrongStateError("This judgment was taken back already.")
     void = JudgmentVoid.objects.create(judgment=judgment, by=by, reason=reason)
-    _count(comparison, outcome=-judgment.outcome, comparisons=-1)
+    # Whoever took it back may be shown the pair again.
+    Lease.objects.filter(token=judgment.token).update(state=Lease.State.RETURNED)
+    if comparison.outcome is None:
+        return void
+    _count(comparison, outcome=-comparison.outcome, comparisons=-1)
     comparison.state = Comparison.State.READY
-    comparison.judged_at = None
-    comparison.save(update_fields=["state", "judged_at"])
+    comparison.outcome = comparison.judged_at = None
+    comparison.save(update_fields=["state", "outcome", "judged_at"])
 
     # The voided outcome may have carried a peak of the evidence, so the peaks are replayed without it.
     write_snapshot(experiment=experiment, design=selectors.replayed_design(experiment))

@@ -1,4 +1,4 @@
-"""The annotator's page: one pair at a time."""
+"""The annotator's page: one pair at a time, the next one fetched ahead."""
 
 from __future__ import annotations
 
@@ -9,95 +9,239 @@ from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
+from django.utils.translation import gettext as _
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST, require_safe
 
 from engine import selectors
-from engine.errors import LeaseLostError, UnknownTokenError
-from engine.models import Experiment, Judgment
-from engine.services import judging
+from engine.errors import LeaseLostError, UnknownTokenError, WrongStateError
+from engine.models import Experiment, Flag, Judgment
+from engine.services import judging, showing
+from engine.services.showing import Answered, ShownPair
 from engine.tasks import advance, wake
 from labeling import access
 
 
-class SkipForm(forms.Form):
+class TokensField(forms.Field):
+    """Any number of tokens of pairs that are on the annotator's screen."""
+
+    widget = forms.MultipleHiddenInput
+
+    def to_python(self, value: list[str] | None) -> list[Any]:
+        token = forms.UUIDField()
+        return [token.clean(each) for each in value or []]
+
+
+class ScreenForm(forms.Form):
+    """What the page already holds, so that it is not handed out to it again."""
+
+    besides = TokensField(required=False)
+
+
+class SkipForm(ScreenForm):
     token = forms.UUIDField()
 
 
 class JudgeForm(SkipForm):
     choice = forms.ChoiceField(choices=Judgment.Choice.choices)
+    comment = forms.CharField(max_length=1000, required=False)
+
+
+class FlagForm(SkipForm):
+    reason = forms.ChoiceField(choices=Flag.Reason.choices)
+    comment = forms.CharField(max_length=1000, required=False)
+
+
+class LeasesForm(forms.Form):
+    token = TokensField()
 
 
 @login_required
 @never_cache
 @require_safe
 def pair(request: HttpRequest, experiment_id: int) -> HttpResponse:
-    """The pair to judge now; for htmx, just the part of the page that changes."""
-    return _show_next(request, access.to_label(request, experiment_id))
+    """The pair to judge now; with ``besides``, the one after those that the page holds."""
+    experiment = access.to_label(request, experiment_id)
+    form = ScreenForm(request.GET)
+    if not form.is_valid():
+        return _bad_request(request, experiment, _("This page is out of date; open the experiment again."))
+    return _show_next(request, experiment, besides=form.cleaned_data["besides"])
 
 
 @login_required
 @require_POST
 def judge(request: HttpRequest, experiment_id: int) -> HttpResponse:
-    """Record a click and answer with the next pair."""
+    """Record an answer and reply with the next pair."""
     experiment = access.to_label(request, experiment_id)
     form = JudgeForm(request.POST)
     if not form.is_valid():
-        return _bad_request(request, experiment, "Choose the left or the right response.")
+        return _bad_request(request, experiment, _("Choose one of the answers that the page offers."))
+    data = form.cleaned_data
     try:
-        recorded = judging.judge_leased(
-            experiment_id=experiment.pk,
-            token=form.cleaned_data["token"],
-            annotator=request.user,
-            choice=form.cleaned_data["choice"],
+        answered = showing.answer(
+            token=data["token"], annotator=request.user, choice=data["choice"], comment=data["comment"]
         )
-    except LeaseLostError as lost:
-        return _show_next(request, experiment, notice=str(lost))
-    except UnknownTokenError as unknown:
-        return _bad_request(request, experiment, str(unknown))
-    if recorded.created:
+    except LeaseLostError:
+        notice = _("You were away for a while and that pair went to somebody else, so it was not counted.")
+        return _show_next(request, experiment, besides=data["besides"], notice=notice)
+    except (UnknownTokenError, WrongStateError) as refused:
+        return _bad_request(request, experiment, str(refused))
+    if answered.created and answered.counts:
         wake(advance, experiment.pk)
-    return _show_next(request, experiment, saved=True)
+    return _show_next(request, experiment, besides=data["besides"], answered=answered)
 
 
 @login_required
 @require_POST
 def skip(request: HttpRequest, experiment_id: int) -> HttpResponse:
-    """Hand the pair back and answer with another one."""
+    """Hand the pair back and reply with another one."""
     experiment = access.to_label(request, experiment_id)
     form = SkipForm(request.POST)
     if not form.is_valid():
-        return _bad_request(request, experiment, "This page is out of date; open the experiment again.")
+        return _bad_request(request, experiment, _("This page is out of date; open the experiment again."))
     try:
-        judging.skip(experiment_id=experiment.pk, token=form.cleaned_data["token"], annotator=request.user)
+        showing.skip(token=form.cleaned_data["token"], annotator=request.user)
     except UnknownTokenError as unknown:
         return _bad_request(request, experiment, str(unknown))
     wake(advance, experiment.pk)
-    return _show_next(request, experiment, notice="Skipped.")
+    return _show_next(request, experiment, besides=form.cleaned_data["besides"], notice=_("Skipped."))
+
+
+@login_required
+@require_POST
+def flag(request: HttpRequest, experiment_id: int) -> HttpResponse:
+    """Hand the pair back with a word about what is wrong with it."""
+    experiment = access.to_label(request, experiment_id)
+    form = FlagForm(request.POST)
+    if not form.is_valid():
+        return _bad_request(request, experiment, _("Say what is wrong with the pair."))
+    data = form.cleaned_data
+    try:
+        showing.flag(
+            token=data["token"], annotator=request.user, reason=data["reason"], comment=data["comment"]
+        )
+    except UnknownTokenError as unknown:
+        return _bad_request(request, experiment, str(unknown))
+    wake(advance, experiment.pk)
+    return _show_next(
+        request, experiment, besides=data["besides"], notice=_("Reported, and skipped. Thank you.")
+    )
+
+
+@login_required
+@require_POST
+def undo(request: HttpRequest, experiment_id: int) -> HttpResponse:
+    """Take back one's newest answer that stands, and show that pair again."""
+    experiment = access.to_label(request, experiment_id)
+    form = ScreenForm(request.POST)
+    if not form.is_valid():
+        return _bad_request(request, experiment, _("This page is out of date; open the experiment again."))
+    newest = selectors.own_judgments(experiment, request.user).first()
+    if newest is None:
+        return _show_next(
+            request,
+            experiment,
+            besides=form.cleaned_data["besides"],
+            notice=_("There is nothing to take back."),
+        )
+    return _reopen(request, experiment, newest.pk)
+
+
+@login_required
+@require_POST
+def reopen(request: HttpRequest, experiment_id: int, judgment_id: int) -> HttpResponse:
+    """Take back one of one's own answers and show that pair again."""
+    experiment = access.to_label(request, experiment_id)
+    judgment = access.own_judgment(request, experiment, judgment_id)
+    return _reopen(request, experiment, judgment.pk)
+
+
+def _reopen(request: HttpRequest, experiment: Experiment, judgment_id: int) -> HttpResponse:
+    try:
+        shown = showing.take_back(judgment_id=judgment_id, annotator=request.user)
+    except WrongStateError as refused:
+        return _show_next(request, experiment, notice=str(refused))
+    notice = _("Taken back. Choose again.")
+    if not request.htmx:  # type: ignore[attr-defined]
+        messages.info(request, notice)
+        return redirect("pair", experiment_id=experiment.pk)
+    return _render(request, experiment, shown, notice=notice)
+
+
+@login_required
+@require_POST
+def beat(request: HttpRequest, experiment_id: int) -> HttpResponse:
+    """Keep the pairs of an open page reserved; answers with how many still are."""
+    access.to_label(request, experiment_id)
+    form = LeasesForm(request.POST)
+    if not form.is_valid():
+        return HttpResponse(status=400)
+    kept = judging.renew_leases(annotator=request.user, tokens=form.cleaned_data["token"])
+    return HttpResponse(str(kept), content_type="text/plain")
+
+
+@login_required
+@require_POST
+def leave(request: HttpRequest, experiment_id: int) -> HttpResponse:
+    """Hand back the pairs of a page that is being closed."""
+    access.to_label(request, experiment_id)
+    form = LeasesForm(request.POST)
+    if not form.is_valid():
+        return HttpResponse(status=400)
+    judging.return_leases(annotator=request.user, tokens=form.cleaned_data["token"])
+    return HttpResponse(status=204)
+
+
+@login_required
+@never_cache
+@require_safe
+def history(request: HttpRequest, experiment_id: int) -> HttpResponse:
+    """One's last answers, each of which can be opened again while the experiment runs."""
+    experiment = access.to_label(request, experiment_id)
+    return render(
+        request,
+        "labeling/history.html",
+        {"experiment": experiment, "judgments": selectors.own_judgments(experiment, request.user)[:50]},
+    )
 
 
 def _show_next(
-    request: HttpRequest, experiment: Experiment, *, saved: bool = False, notice: str = ""
+    request: HttpRequest,
+    experiment: Experiment,
+    *,
+    besides: list[Any] | tuple[()] = (),
+    answered: Answered | None = None,
+    notice: str = "",
 ) -> HttpResponse:
     if request.method == "POST" and not request.htmx:  # type: ignore[attr-defined]
-        if notice:
-            messages.info(request, notice)
+        if notice or (answered and answered.feedback):
+            messages.info(request, notice or answered.feedback)  # type: ignore[union-attr]
         return redirect("pair", experiment_id=experiment.pk)
-    context = _context(request, experiment) | {"saved": saved, "notice": notice}
-    template = "labeling/_stage.html" if request.htmx else "labeling/pair.html"  # type: ignore[attr-defined]
-    return render(request, template, context)
+    shown = showing.show_next(experiment=experiment, annotator=request.user, besides=besides)
+    return _render(request, experiment, shown, answered=answered, notice=notice)
 
 
-def _context(request: HttpRequest, experiment: Experiment) -> dict[str, Any]:
-    lease = judging.lease_next(experiment_id=experiment.pk, annotator=request.user)
-    return {
+def _render(
+    request: HttpRequest,
+    experiment: Experiment,
+    shown: ShownPair | None,
+    *,
+    answered: Answered | None = None,
+    notice: str = "",
+) -> HttpResponse:
+    context = {
         "experiment": experiment,
-        "lease": lease,
-        "comparison": lease and lease.comparison,
+        "shown": shown,
+        "choices": selectors.choices(experiment),
+        "flag_reasons": Flag.Reason.choices,
         "snapshot": selectors.latest_snapshot(experiment),
         "left": selectors.expected_left(experiment),
         "today": selectors.judged_today(experiment.pk, request.user),
+        "saved": answered is not None,
+        "notice": notice or (answered.feedback if answered else ""),
     }
+    template = "labeling/_stage.html" if request.htmx else "labeling/pair.html"  # type: ignore[attr-defined]
+    return render(request, template, context)
 
 
 def _bad_request(request: HttpRequest, experiment: Experiment, message: str) -> HttpResponse:

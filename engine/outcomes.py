@@ -1,0 +1,28 @@
+"""How several judgments of one comparison become its one outcome D."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+MEAN = "mean"
+MAJORITY = "majority"
+
+
+def joint_outcome(outcomes: Sequence[float], rule: str) -> float:
+    """D of a comparison that several annotators judged.
+
+    Judgments of the same two responses are not independent draws of the policies' preference, so they make
+    one outcome and not several: the martingale property that the certified stop rests on holds for D given
+    the past, whatever the annotators have in common.
+
+    Parameters
+    ----------
+    outcomes
+        One value in {0, ½, 1} per annotator.
+    rule
+        ``"mean"``: each judgment counts its share. ``"majority"``: the side that more chose; ½ where even.
+    """
+    mean = sum(outcomes) / len(outcomes)
+    if rule == MEAN:
+        return mean
+    return 0.5 if mean == 0.5 else float(mean > 0.5)

@@ -1,0 +1,131 @@
+"""What an annotator sees: one pair of texts under one token, whether it is a comparison or a check."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from django.contrib.auth.models import User
+from django.db import transaction
+from django.utils.translation import gettext
+
+from engine.models import Check, Comparison, Experiment, Flag, Judgment, Lease
+from engine.services import checks, judging
+from engine.services.checks import expected_choice
+
+
+@dataclass(frozen=True)
+class ShownPair:
+    """A pair as the page may know it: nothing here says which policy wrote what, nor whether it is a check."""
+
+    token: uuid.UUID
+    prompt: str
+    left: str
+    right: str
+    practice: bool = False
+
+
+@dataclass(frozen=True)
+class Answered:
+    """What became of an answer."""
+
+    created: bool
+    counts: bool
+    feedback: str = ""
+
+
+def show_next(
+    *, experiment: Experiment, annotator: User, besides: Collection[uuid.UUID] = ()
+) -> ShownPair | None:
+    """The next pair for this annotator, other than those on their screen already; ``None`` where none is ready."""
+    if experiment.state == Experiment.State.RUNNING:
+        check = checks.next_check(experiment=experiment, annotator=annotator, besides=besides)
+        if check is not None:
+            return _of_check(check)
+    lease = judging.lease_next(experiment_id=experiment.pk, annotator=annotator, besides=besides)
+    return None if lease is None else _of_comparison(lease)
+
+
+def answer(*, token: uuid.UUID, annotator: User, choice: str, comment: str = "") -> Answered:
+    """Record an answer to whatever was shown under ``token``, exactly once.
+
+    Raises
+    ------
+    LeaseLostError, UnknownTokenError, WrongStateError
+        See :func:`engine.services.judging.judge_leased`.
+    """
+    checked = checks.answer_check(token=token, annotator=annotator, choice=choice)
+    if checked is None:
+        recorded = judging.judge_leased(token=token, annotator=annotator, choice=choice, comment=comment)
+        return Answered(created=recorded.created, counts=True)
+    return Answered(created=checked.created, counts=False, feedback=_feedback(checked.check))
+
+
+@transaction.atomic
+def flag(*, token: uuid.UUID, annotator: User, reason: str, comment: str = "") -> None:
+    """Hand a pair back with a word about what is wrong with it. A check that is flagged is just skipped."""
+    lease = Lease.objects.filter(token=token, annotator=annotator).first()
+    if lease is not None:
+        Flag.objects.update_or_create(
+            comparison_id=lease.comparison_id,
+            annotator=annotator,
+            defaults={"reason": reason, "comment": comment},
+        )
+    skip(token=token, annotator=annotator)
+
+
+def skip(*, token: uuid.UUID, annotator: User) -> None:
+    """Hand a pair back for somebody else. A check that is skipped is over."""
+    if checks.answer_check(token=token, annotator=annotator, choice=Judgment.Choice.BOTH_BAD) is None:
+        judging.skip(token=token, annotator=annotator)
+
+
+@transaction.atomic
+def take_back(*, judgment_id: int, annotator: User) -> ShownPair:
+    """Void one of the annotator's own judgments and reserve its pair for them again."""
+    void = judging.void_judgment(judgment_id=judgment_id, by=annotator, reason="Taken back by the annotator")
+    return _of_comparison(judging.lease_again(comparison_id=void.judgment.comparison_id, annotator=annotator))
+
+
+def _of_comparison(lease: Lease) -> ShownPair:
+    comparison = Comparison.objects.select_related("task", "response_i", "response_j").get(
+        pk=lease.comparison_id
+    )
+    return ShownPair(
+        token=lease.token,
+        prompt=comparison.task.prompt,
+        left=comparison.left.text,
+        right=comparison.right.text,
+    )
+
+
+def _of_check(check: Check) -> ShownPair:
+    if check.repeated is not None:
+        comparison = check.repeated.comparison
+        return ShownPair(
+            token=check.token,
+            prompt=comparison.task.prompt,
+            left=comparison.right.text,
+            right=comparison.left.text,
+        )
+    gold = check.gold
+    texts = (gold.better, gold.worse) if check.better_on_left else (gold.worse, gold.better)
+    return ShownPair(
+        token=check.token,
+        prompt=gold.prompt,
+        left=texts[0],
+        right=texts[1],
+        practice=check.kind == Check.Kind.PRACTICE,
+    )
+
+
+def _feedback(check: Check) -> str:
+    """Practice tells what was right; a gold item or a repeat must not give itself away."""
+    if check.kind != Check.Kind.PRACTICE:
+        return ""
+    better = gettext("A") if expected_choice(check) == Judgment.Choice.LEFT else gettext("B")
+    verdict = (
+        gettext("Right.") if check.passed else gettext("Here %(side)s is the better one.") % {"side": better}
+    )
+    return f"{verdict} {check.gold.explanation}".strip()
