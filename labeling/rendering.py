@@ -38,6 +38,11 @@ _MATHS_TAGS = {
 }  # fmt: skip
 
 
+def capped(text: str) -> str:
+    """The part of a response that is shown at first; all of it, unless it is very long."""
+    return text if len(text) <= _MOST_CHARACTERS else text[:_MOST_CHARACTERS] + "…"
+
+
 def render_markdown(text: str) -> SafeString:
     """HTML of a model's text: no images, no raw HTML, links only to http(s) and without a referrer."""
     if not _is_reasonable(text):
@@ -51,7 +56,7 @@ def render_markdown(text: str) -> SafeString:
 
 
 def _is_reasonable(text: str) -> bool:
-    if len(text) > _MOST_CHARACTERS or text.count("[") > _MOST_BRACKETS:
+    if len(text) > _MOST_CHARACTERS + 1 or text.count("[") > _MOST_BRACKETS:
         return False
     lines = text.splitlines()
     return len(lines) <= _MOST_LINES and max(map(len, lines), default=0) <= _LONGEST_LINE

@@ -91,12 +91,12 @@ def _repeat_check(experiment: Experiment, annotator: User, rng: np.random.Genera
 
 
 @transaction.atomic
-def answer_check(*, token: uuid.UUID, annotator: User, choice: str) -> Checked | None:
+def answer_check(*, experiment_id: int, token: uuid.UUID, annotator: User, choice: str) -> Checked | None:
     """Record the answer to a check exactly once; ``None`` where the token names no check of this annotator."""
     check = (
         Check.objects.select_for_update(no_key=True, of=("self",))
         .select_related("gold", "repeated")
-        .filter(token=token, annotator=annotator)
+        .filter(token=token, annotator=annotator, experiment_id=experiment_id)
         .first()
     )
     if check is None:

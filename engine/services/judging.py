@@ -23,9 +23,7 @@ from engine.services.snapshots import write_snapshot
 
 
 @transaction.atomic
-def lease_next(
-    *, experiment_id: int, annotator: User, besides: Collection[uuid.UUID] = ()
-) -> Lease | None:
+def lease_next(*, experiment_id: int, annotator: User, besides: Collection[uuid.UUID] = ()) -> Lease | None:
     """The pair this annotator should look at now, reserved for them; ``None`` where none is ready.
 
     A pair already shown to them and still open is shown again (a reload, or the back button), unless it is

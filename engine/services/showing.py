@@ -47,7 +47,9 @@ def show_next(
     return None if lease is None else _of_comparison(lease)
 
 
-def answer(*, token: uuid.UUID, annotator: User, choice: str, comment: str = "") -> Answered:
+def answer(
+    *, experiment_id: int, token: uuid.UUID, annotator: User, choice: str, comment: str = ""
+) -> Answered:
     """Record an answer to whatever was shown under ``token``, exactly once.
 
     Raises
@@ -55,30 +57,39 @@ def answer(*, token: uuid.UUID, annotator: User, choice: str, comment: str = "")
     LeaseLostError, UnknownTokenError, WrongStateError
         See :func:`engine.services.judging.judge_leased`.
     """
-    checked = checks.answer_check(token=token, annotator=annotator, choice=choice)
+    checked = checks.answer_check(
+        experiment_id=experiment_id, token=token, annotator=annotator, choice=choice
+    )
     if checked is None:
-        recorded = judging.judge_leased(token=token, annotator=annotator, choice=choice, comment=comment)
+        recorded = judging.judge_leased(
+            experiment_id=experiment_id, token=token, annotator=annotator, choice=choice, comment=comment
+        )
         return Answered(created=recorded.created, counts=True)
     return Answered(created=checked.created, counts=False, feedback=_feedback(checked.check))
 
 
 @transaction.atomic
-def flag(*, token: uuid.UUID, annotator: User, reason: str, comment: str = "") -> None:
+def flag(*, experiment_id: int, token: uuid.UUID, annotator: User, reason: str, comment: str = "") -> None:
     """Hand a pair back with a word about what is wrong with it. A check that is flagged is just skipped."""
-    lease = Lease.objects.filter(token=token, annotator=annotator).first()
+    lease = Lease.objects.filter(
+        token=token, annotator=annotator, comparison__experiment_id=experiment_id
+    ).first()
     if lease is not None:
         Flag.objects.update_or_create(
             comparison_id=lease.comparison_id,
             annotator=annotator,
             defaults={"reason": reason, "comment": comment},
         )
-    skip(token=token, annotator=annotator)
+    skip(experiment_id=experiment_id, token=token, annotator=annotator)
 
 
-def skip(*, token: uuid.UUID, annotator: User) -> None:
+def skip(*, experiment_id: int, token: uuid.UUID, annotator: User) -> None:
     """Hand a pair back for somebody else. A check that is skipped is over."""
-    if checks.answer_check(token=token, annotator=annotator, choice=Judgment.Choice.BOTH_BAD) is None:
-        judging.skip(token=token, annotator=annotator)
+    checked = checks.answer_check(
+        experiment_id=experiment_id, token=token, annotator=annotator, choice=Judgment.Choice.BOTH_BAD
+    )
+    if checked is None:
+        judging.skip(experiment_id=experiment_id, token=token, annotator=annotator)
 
 
 @transaction.atomic

@@ -3,7 +3,7 @@
 from django import template
 from django.utils.safestring import SafeString
 
-from labeling.rendering import render_markdown
+from labeling.rendering import capped, render_markdown
 
 register = template.Library()
 
@@ -30,3 +30,21 @@ def about(expected: float) -> str:
     digits = max(0, len(str(int(expected))) - 2)
     rounded = int(round(expected, -digits))
     return f"{rounded:,} comparison{'' if rounded == 1 else 's'}"
+
+
+@register.filter
+def percent_number(value: float) -> int:
+    """0.956 → 95, for a progress bar."""
+    return int(value * 100)
+
+
+@register.filter
+def response(text: str) -> SafeString:
+    """A response as safe HTML; a very long one cut, to be shown whole on demand."""
+    return render_markdown(capped(text))
+
+
+@register.filter
+def is_capped(text: str) -> bool:
+    """Whether a response is longer than what is shown at first."""
+    return capped(text) != text

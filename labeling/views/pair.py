@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from django import forms
+from django.conf import settings
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse
@@ -79,7 +80,11 @@ def judge(request: HttpRequest, experiment_id: int) -> HttpResponse:
     data = form.cleaned_data
     try:
         answered = showing.answer(
-            token=data["token"], annotator=request.user, choice=data["choice"], comment=data["comment"]
+            experiment_id=experiment.pk,
+            token=data["token"],
+            annotator=request.user,
+            choice=data["choice"],
+            comment=data["comment"],
         )
     except LeaseLostError:
         notice = _("You were away for a while and that pair went to somebody else, so it was not counted.")
@@ -100,7 +105,7 @@ def skip(request: HttpRequest, experiment_id: int) -> HttpResponse:
     if not form.is_valid():
         return _bad_request(request, experiment, _("This page is out of date; open the experiment again."))
     try:
-        showing.skip(token=form.cleaned_data["token"], annotator=request.user)
+        showing.skip(experiment_id=experiment.pk, token=form.cleaned_data["token"], annotator=request.user)
     except UnknownTokenError as unknown:
         return _bad_request(request, experiment, str(unknown))
     wake(advance, experiment.pk)
@@ -118,7 +123,11 @@ def flag(request: HttpRequest, experiment_id: int) -> HttpResponse:
     data = form.cleaned_data
     try:
         showing.flag(
-            token=data["token"], annotator=request.user, reason=data["reason"], comment=data["comment"]
+            experiment_id=experiment.pk,
+            token=data["token"],
+            annotator=request.user,
+            reason=data["reason"],
+            comment=data["comment"],
         )
     except UnknownTokenError as unknown:
         return _bad_request(request, experiment, str(unknown))
@@ -237,7 +246,7 @@ def _render(
         "snapshot": selectors.latest_snapshot(experiment),
         "left": selectors.expected_left(experiment),
         "today": selectors.judged_today(experiment.pk, request.user),
-        "saved": answered is not None,
+        "beat_seconds": max(5, settings.LEASE_SECONDS // 3),
         "notice": notice or (answered.feedback if answered else ""),
     }
     template = "labeling/_stage.html" if request.htmx else "labeling/pair.html"  # type: ignore[attr-defined]
