@@ -19,3 +19,7 @@ class LeaseLostError(EngineError):
 
 class UnknownTokenError(EngineError):
     """No pair was ever shown under this token to this annotator."""
+
+
+class InvitationError(EngineError):
+    """An invitation link cannot be followed."""

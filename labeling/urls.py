@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from labeling.views import dashboard, export, home, pair
+from labeling.views import dashboard, export, home, pair, people
 
 urlpatterns = [
     path("", home.home, name="home"),
@@ -15,6 +15,9 @@ urlpatterns = [
     path("label/<int:experiment_id>/leave/", pair.leave, name="leave"),
     path("label/<int:experiment_id>/history/", pair.history, name="history"),
     path("label/<int:experiment_id>/history/<int:judgment_id>/reopen/", pair.reopen, name="reopen"),
+    path("label/<int:experiment_id>/welcome/", people.welcome, name="welcome"),
+    path("join/<uuid:token>/", people.join, name="join"),
+    path("experiments/<int:experiment_id>/invitations/", people.invite, name="invite"),
     path("experiments/<int:experiment_id>/", dashboard.dashboard, name="dashboard"),
     path("experiments/<int:experiment_id>/live/", dashboard.live, name="dashboard_live"),
     path("experiments/<int:experiment_id>/state/", dashboard.change_state, name="change_state"),

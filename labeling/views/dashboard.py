@@ -9,15 +9,17 @@ from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse, HttpResponseBadRequest
 from django.shortcuts import redirect, render
+from django.utils import timezone
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST, require_safe
 
 from engine import selectors
 from engine.errors import WrongStateError
-from engine.models import Experiment
+from engine.models import Experiment, Membership
 from engine.services import experiments
 from engine.tasks import advance, wake
 from labeling import access, charts
+from labeling.people import annotator_rows
 from labeling.status import policy_names, status_of
 
 
@@ -72,5 +74,8 @@ def _context(request: HttpRequest, experiment: Experiment) -> dict[str, Any]:
         "comparisons": selectors.comparison_count(experiment.pk),
         "race": charts.race(snapshots, names, experiment.delta),
         "heat_map": charts.heat_map(selectors.wins_matrix(experiment), names),
+        "annotators": annotator_rows(experiment),
+        "invitations": experiment.invitations.filter(expires_at__gte=timezone.now()).order_by("-pk"),
+        "roles": Membership.Role.choices,
         "policies": charts.policy_rows(experiment, names),
     }
