@@ -19,6 +19,7 @@ from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
 from django.db.models import F, Q
 from django.utils import timezone
+from django.utils.translation import gettext_lazy as _
 
 
 class Experiment(models.Model):
@@ -438,11 +439,11 @@ class Flag(models.Model):
     """An annotator's word that something is wrong with a pair. Says nothing about which response is better."""
 
     class Reason(models.TextChoices):
-        BROKEN = "broken", "A response is broken or empty"
-        HARMFUL = "harmful", "A response is harmful"
-        TASK = "task", "The task makes no sense"
-        LEAK = "leak", "A response gives away how it was made"
-        OTHER = "other", "Something else"
+        BROKEN = "broken", _("A response is broken or empty")
+        HARMFUL = "harmful", _("A response is harmful")
+        TASK = "task", _("The task makes no sense")
+        LEAK = "leak", _("A response gives away how it was made")
+        OTHER = "other", _("Something else")
 
     comparison = models.ForeignKey(Comparison, models.CASCADE, related_name="flags")
     annotator = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="flags")

@@ -150,6 +150,8 @@ STORAGES = {
     },
 }
 LANGUAGE_CODE = "en"
+LANGUAGES = [("en", "English"), ("de", "Deutsch")]
+LOCALE_PATHS = [BASE_DIR / "labeling" / "locale"]
 TIME_ZONE = env.str("TIME_ZONE", "UTC")
 USE_TZ = True
 

@@ -12,6 +12,7 @@ from django.contrib.auth.models import User
 from django.db import transaction
 from django.db.models import F, QuerySet
 from django.utils import timezone
+from django.utils.translation import gettext as _
 
 from engine import selectors
 from engine.errors import LeaseLostError, UnknownTokenError, WrongStateError
@@ -67,7 +68,7 @@ def lease_again(*, comparison_id: int, annotator: User) -> Lease:
     """Reserve a comparison that was just taken back for the annotator who took it back."""
     comparison = Comparison.objects.select_for_update(no_key=True).get(pk=comparison_id)
     if comparison.state != Comparison.State.READY:
-        raise WrongStateError("Somebody else is looking at this pair now.")
+        raise WrongStateError(_("Somebody else is looking at this pair now."))
     comparison.state = Comparison.State.LEASED
     comparison.save(update_fields=["state"])
     return Lease.objects.create(comparison=comparison, annotator=annotator, expires_at=_lease_end())
@@ -169,7 +170,7 @@ def _locked_lease(experiment_id: int, token: uuid.UUID, annotator: User) -> tupl
         )
     except Lease.DoesNotExist as error:
         raise UnknownTokenError(
-            "This pair was not shown to you. Go back to your experiments and open it again."
+            _("This pair was not shown to you. Go back to your experiments and open it again.")
         ) from error
     comparison = Comparison.objects.select_for_update(no_key=True).get(pk=comparison_id)
     return Lease.objects.get(token=token), comparison
@@ -210,7 +211,7 @@ def judge_leased(
             "You were away for a while and this pair went to somebody else, so it was not counted."
         )
     if choice not in selectors.choices(comparison.experiment):
-        raise WrongStateError("This experiment does not offer that choice.")
+        raise WrongStateError(_("This experiment does not offer that choice."))
     lease.state = Lease.State.JUDGED
     lease.save(update_fields=["state"])
     judgment = record_judgment(
@@ -318,9 +319,9 @@ def void_judgment(*, judgment_id: int, by: User, reason: str) -> JudgmentVoid:
     experiment = Experiment.objects.select_for_update(no_key=True).get(pk=judgment.comparison.experiment_id)
     comparison = Comparison.objects.select_for_update(no_key=True).get(pk=judgment.comparison_id)
     if experiment.state == Experiment.State.CONCLUDED:
-        raise WrongStateError("The experiment has concluded; its judgments are final.")
+        raise WrongStateError(_("The experiment has concluded; its judgments are final."))
     if JudgmentVoid.objects.filter(judgment=judgment).exists():
-        raise WrongStateError("This judgment was taken back already.")
+        raise WrongStateError(_("This judgment was taken back already."))
     void = JudgmentVoid.objects.create(judgment=judgment, by=by, reason=reason)
     # Whoever took it back may be shown the pair again.
     Lease.objects.filter(token=judgment.token).update(state=Lease.State.RETURNED)

@@ -8,6 +8,7 @@ from datetime import timedelta
 from django.contrib.auth.models import User
 from django.db import transaction
 from django.utils import timezone
+from django.utils.translation import gettext as _
 
 from engine.errors import InvitationError
 from engine.models import Experiment, Invitation, Membership
@@ -36,11 +37,11 @@ def open_invitation(*, token: uuid.UUID) -> Invitation:
     """
     invitation = Invitation.objects.select_related("experiment").filter(token=token).first()
     if invitation is None:
-        raise InvitationError("There is no such invitation. Check that the link is complete.")
+        raise InvitationError(_("There is no such invitation. Check that the link is complete."))
     if invitation.expires_at < timezone.now():
-        raise InvitationError("This invitation has expired. Ask whoever sent it for a new one.")
+        raise InvitationError(_("This invitation has expired. Ask whoever sent it for a new one."))
     if invitation.uses >= invitation.most_uses:
-        raise InvitationError("This invitation has been used up. Ask whoever sent it for a new one.")
+        raise InvitationError(_("This invitation has been used up. Ask whoever sent it for a new one."))
     return invitation
 
 
