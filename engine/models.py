@@ -279,6 +279,9 @@ class Response(models.Model):
         help_text="Which guardrail acted: input (the model was not asked) or output.",
     )
     latency_seconds = models.FloatField(null=True, blank=True)
+    leak = models.CharField(
+        max_length=500, blank=True, help_text="What the text gives away of its own prompt or model."
+    )
     created_at = models.DateTimeField(default=timezone.now)
     done_at = models.DateTimeField(null=True, blank=True)
 

@@ -296,6 +296,7 @@ class QueueHealth:
     control_seen_seconds: float | None
     generation_seen_seconds: float | None
     last_failure: str
+    leaks: int
 
     @property
     def control_alive(self) -> bool:
@@ -331,6 +332,7 @@ def queue_health(experiment: Experiment) -> QueueHealth:
         control_seen_seconds=_seen(WorkerPulse.objects.filter(queue="control"), now),
         generation_seen_seconds=_seen(WorkerPulse.objects.filter(queue="generation"), now),
         last_failure="" if failure is None else failure.failure_reason,
+        leaks=responses.exclude(leak="").count(),
     )
 
 

@@ -16,6 +16,7 @@ from engine.generation.base import (
     GenerationRequest,
     GenerationResult,
 )
+from engine.leaks import find_leak
 from engine.levels import Composition, compose, parse_level
 from engine.models import Response
 from engine.services.generation import Claim, Failed, Written, claim_responses, release_claim, store_outcomes
@@ -112,6 +113,7 @@ def _written(result: GenerationResult, composition: Composition, model: str) -> 
         finish_reason=result.finish_reason,
         latency_seconds=result.latency_seconds,
         guardrail="" if refusal is None else "output",
+        leak=find_leak(text, instructions=[composition.system, composition.suffix], model=model)[:500],
     )
 
 

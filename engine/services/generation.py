@@ -35,6 +35,7 @@ class Written:
     finish_reason: str
     latency_seconds: float
     guardrail: str = ""
+    leak: str = ""
 
 
 @dataclass(frozen=True)
@@ -105,6 +106,7 @@ def _apply(response: Response, outcome: Written | Failed, *, wanted: bool) -> No
         response.finish_reason = outcome.finish_reason
         response.latency_seconds = outcome.latency_seconds
         response.guardrail = outcome.guardrail
+        response.leak = outcome.leak
         response.done_at = timezone.now()
     elif wanted and outcome.retryable and response.attempts < settings.GENERATION_ATTEMPTS:
         response.state = Response.State.WAITING

@@ -1,0 +1,32 @@
+"""Responses that name their own prompt or model would tell an annotator which policy wrote them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+# A shorter instruction ("Be kind.") is ordinary language, which a response may use for reasons of its own.
+_SHORTEST_TELLING = 15
+_SENTENCE = re.compile(r"[^.!?\n]+")
+_WORD = re.compile(r"\w+")
+
+
+def find_leak(text: str, *, instructions: Iterable[str], model: str) -> str:
+    """What a response gives away: a sentence of its instructions, or its model's name; empty where nothing.
+
+    Case, punctuation and spacing do not matter.
+    """
+    said = f" {_plain(text)} "
+    for instruction in instructions:
+        for sentence in _SENTENCE.findall(instruction):
+            plain = _plain(sentence)
+            if len(plain) >= _SHORTEST_TELLING and f" {plain} " in said:
+                return f"its instructions: {sentence.strip()}"
+    name = _plain(model.rsplit("/", 1)[-1])
+    if name and f" {name} " in said:
+        return f"its model: {model}"
+    return ""
+
+
+def _plain(text: str) -> str:
+    return " ".join(_WORD.findall(text.casefold()))
