@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from engine.generation.tinylm.tasks import sample_tasks
 from engine.models import Experiment
-from engine.services.experiments import ExperimentSpec, FactorSpec, TaskSpec
+from engine.services.experiments import ExperimentSpec, FactorSpec, GoldSpec, TaskSpec
 
 HUMAN_EXPERIMENT = "Which way of answering do people prefer?"
 RULE_EXPERIMENT = "Counting objects, judged by rule"
@@ -32,6 +32,15 @@ _GUARDRAIL = FactorSpec(
     levels={"Clean language": {"instruction": "Never use offensive language."}},
 )
 
+_GOLD = [
+    GoldSpec(
+        prompt="I have a pig and two ducks. How many animals do I have?",
+        better="three",
+        worse="two",
+        explanation="A right answer beats a wrong one: one pig and two ducks are three.",
+    )
+]
+
 
 def human_spec() -> ExperimentSpec:
     """Two prompts × three strategies on tasks that a person can check at a glance."""
@@ -46,12 +55,16 @@ def human_spec() -> ExperimentSpec:
                 "rather get: clear, and no longer than it needs to be.\n\n"
                 'Example: for "I have a pig and two ducks. How many animals do I have?", "three" beats '
                 '"two", and you decide whether "three" or "1+2=3. Answer: three" is better.\n\n'
-                "If you cannot tell, skip."
+                "If they are equally good, say so. If you cannot tell, skip."
             ),
             "delta": 0.05,
             "budget": 2000,
             "seed": 1,
+            "allow_tie": True,
+            "repeat_rate": 0.05,
+            "practice": len(_GOLD),
         },
+        gold=_GOLD,
     )
 
 

@@ -16,12 +16,13 @@ from django.utils import timezone
 from engine.core import Design, Unstructured
 from engine.errors import SpecError, WrongStateError
 from engine.levels import parse_level
-from engine.models import Comparison, Experiment, Factor, Level, PairCount, Policy, Response, Task
+from engine.models import Comparison, Experiment, Factor, GoldItem, Level, PairCount, Policy, Response, Task
 
 # What a description may set; everything else about an experiment happens to it.
 SETTINGS = (
     "question", "guidelines", "judge", "rule_preference", "delta", "epsilon", "budget", "sampler", "stopping",
-    "seed", "max_skips",
+    "seed", "max_skips", "allow_tie", "allow_both_bad", "overlap", "overlap_rule", "repeat_rate", "gold_rate",
+    "practice",
 )  # fmt: skip
 
 
@@ -43,6 +44,16 @@ class TaskSpec:
 
 
 @dataclass(frozen=True)
+class GoldSpec:
+    """Two responses of which everybody should know the better one."""
+
+    prompt: str
+    better: str
+    worse: str
+    explanation: str = ""
+
+
+@dataclass(frozen=True)
 class ExperimentSpec:
     """Everything an experiment is made of. The policies are the product of the factors' levels."""
 
@@ -50,11 +61,12 @@ class ExperimentSpec:
     factors: Sequence[FactorSpec]
     tasks: Sequence[TaskSpec]
     settings: Mapping[str, Any] = field(default_factory=dict)
+    gold: Sequence[GoldSpec] = ()
 
 
 @transaction.atomic
 def create_experiment(*, spec: ExperimentSpec) -> Experiment:
-    """Store a draft experiment with its factors, levels, policies and tasks.
+    """Store a draft experiment with its factors, levels, policies, tasks and gold items.
 
     Raises
     ------
@@ -75,6 +87,9 @@ def create_experiment(*, spec: ExperimentSpec) -> Experiment:
     judge = spec.settings.get("judge", Experiment.Judge.HUMAN)
     if judge == Experiment.Judge.RULE and (bare := [t.prompt for t in spec.tasks if not t.reference.strip()]):
         raise SpecError(f"The rule judge needs a reference answer for every task; {bare[0]!r} has none.")
+
+    if len(spec.gold) < spec.settings.get("practice", 0):
+        raise SpecError("Practice pairs are gold items: give at least as many of those.")
 
     experiment = Experiment(name=spec.name, **spec.settings)
     _check(experiment)
@@ -105,6 +120,16 @@ def create_experiment(*, spec: ExperimentSpec) -> Experiment:
     Task.objects.bulk_create(
         Task(experiment=experiment, position=i, prompt=task.prompt, reference=task.reference)
         for i, task in enumerate(spec.tasks)
+    )
+    GoldItem.objects.bulk_create(
+        GoldItem(
+            experiment=experiment,
+            prompt=gold.prompt,
+            better=gold.better,
+            worse=gold.worse,
+            explanation=gold.explanation,
+        )
+        for gold in spec.gold
     )
     return experiment
 
