@@ -11,7 +11,14 @@ from django.contrib.auth.models import User
 from engine.generation.base import Backend
 from engine.generation.worker import write_batch
 from engine.models import Experiment, Judgment, Lease, Membership
-from engine.services.experiments import ExperimentSpec, FactorSpec, TaskSpec, create_experiment, start
+from engine.services.experiments import (
+    ExperimentSpec,
+    FactorSpec,
+    GoldSpec,
+    TaskSpec,
+    create_experiment,
+    start,
+)
 from engine.services.judging import judge_leased, lease_next
 from engine.services.planning import advance
 from tests.backends import SkilledBackend
@@ -23,8 +30,11 @@ def make_user(name: str | None = None, **fields: Any) -> User:
     return User.objects.create_user(name or f"user{next(_numbers)}", password="a long password", **fields)
 
 
-def make_spec(n_policies: int = 3, n_tasks: int = 5, **settings: Any) -> ExperimentSpec:
-    """One prompt factor with ``n_policies`` levels; tasks whose reference answers are their numbers."""
+def make_spec(n_policies: int = 3, n_tasks: int = 5, n_gold: int = 0, **settings: Any) -> ExperimentSpec:
+    """One prompt factor with ``n_policies`` levels; tasks whose reference answers are their numbers.
+
+    Of gold item number n, ``right n`` is the better response and ``wrong n`` the worse.
+    """
     return ExperimentSpec(
         name=settings.pop("name", f"Experiment {next(_numbers)}"),
         factors=[
@@ -36,6 +46,7 @@ def make_spec(n_policies: int = 3, n_tasks: int = 5, **settings: Any) -> Experim
         ],
         tasks=[TaskSpec(prompt=f"What is {n} + 0?", reference=str(n)) for n in range(n_tasks)],
         settings=settings,
+        gold=[GoldSpec(f"Gold {n}", f"right {n}", f"wrong {n}", f"Reason {n}.") for n in range(n_gold)],
     )
 
 

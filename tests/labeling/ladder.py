@@ -2,23 +2,76 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from django.contrib.auth.models import User
+from django.urls import reverse
+from django.utils import timezone
+
+from engine.models import Experiment, Invitation, Judgment, Membership
+from tests.factories import add_member, click, make_user
 
 ROLES = ("stranger", "annotator", "viewer", "editor", "owner", "admin")
+GET = frozenset({"get", "head"})
+POST = frozenset({"post"})
+
+
+def _of_experiment(experiment: Experiment) -> list[Any]:
+    return [experiment.pk]
+
+
+def _of_judgment(experiment: Experiment) -> list[Any]:
+    return [experiment.pk, judged(experiment).pk]
+
+
+def _of_invitation(experiment: Experiment) -> list[Any]:
+    return [invited(experiment).token]
 
 
 @dataclass(frozen=True)
 class Endpoint:
-    """An address, the method it takes, and the status that each role gets from a request without a body."""
+    """An address, the methods it takes, and the status that each role gets from a request without a body."""
 
     name: str
-    method: str
+    methods: frozenset[str]
     statuses: dict[str, int]
-    of_experiment: bool = True
+    arguments: Callable[[Experiment], list[Any]] | None = _of_experiment
+    public: bool = False
+
+    @property
+    def method(self) -> str:
+        return "get" if "get" in self.methods else "post"
+
+    @property
+    def of_experiment(self) -> bool:
+        return self.arguments in {_of_experiment, _of_judgment}
 
     @property
     def allowed_roles(self) -> list[str]:
         return [role for role in ROLES if self.statuses.get(role, 404) != 404]
+
+
+def address(endpoint: Endpoint, experiment: Experiment) -> str:
+    """Where this endpoint is for this experiment; what it needs to exist is made."""
+    return reverse(endpoint.name, args=endpoint.arguments(experiment) if endpoint.arguments else [])
+
+
+def judged(experiment: Experiment) -> Judgment:
+    """A judgment by the experiment's first annotator, who is invented where there is none."""
+    member = experiment.memberships.filter(role=Membership.Role.ANNOTATOR).order_by("pk").first()
+    return click(experiment, (member or add_member(experiment, make_user())).user)
+
+
+def invited(experiment: Experiment, **fields: Any) -> Invitation:
+    """An invitation that nobody has used."""
+    return Invitation.objects.create(
+        experiment=experiment,
+        created_by=User.objects.filter(username="inviter").first() or make_user("inviter"),
+        **{"expires_at": timezone.now() + timedelta(days=1)} | fields,
+    )
 
 
 def _everybody(status: int) -> dict[str, int]:
@@ -27,14 +80,24 @@ def _everybody(status: int) -> dict[str, int]:
 
 _WATCHERS = {"viewer": 200, "editor": 200, "owner": 200, "admin": 200}
 
-# Without a body, a POST that its role may make is answered with 400.
+# Without a body, a POST that its role may make is answered with 400, or, where an empty one makes sense or
+# the page that it leads back to says what is wrong, with 302.
 LADDER = (
-    Endpoint("home", "get", _everybody(200), of_experiment=False),
-    Endpoint("pair", "get", {"annotator": 200}),
-    Endpoint("judge", "post", {"annotator": 400}),
-    Endpoint("skip", "post", {"annotator": 400}),
-    Endpoint("dashboard", "get", _WATCHERS),
-    Endpoint("dashboard_live", "get", _WATCHERS),
-    Endpoint("change_state", "post", {"editor": 400, "owner": 400, "admin": 400}),
-    Endpoint("judgments_csv", "get", _WATCHERS),
+    Endpoint("home", GET, _everybody(200), arguments=None),
+    Endpoint("pair", GET, {"annotator": 200}),
+    Endpoint("judge", POST, {"annotator": 400}),
+    Endpoint("skip", POST, {"annotator": 400}),
+    Endpoint("flag", POST, {"annotator": 400}),
+    Endpoint("undo", POST, {"annotator": 302}),
+    Endpoint("beat", POST, {"annotator": 400}),
+    Endpoint("leave", POST, {"annotator": 400}),
+    Endpoint("history", GET, {"annotator": 200}),
+    Endpoint("reopen", POST, {"annotator": 302}, arguments=_of_judgment),
+    Endpoint("welcome", GET, {"annotator": 200}),
+    Endpoint("join", GET | POST, _everybody(200), arguments=_of_invitation, public=True),
+    Endpoint("invite", POST, {"editor": 302, "owner": 302, "admin": 302}),
+    Endpoint("dashboard", GET, _WATCHERS),
+    Endpoint("dashboard_live", GET, _WATCHERS),
+    Endpoint("change_state", POST, {"editor": 400, "owner": 400, "admin": 400}),
+    Endpoint("judgments_csv", GET, _WATCHERS),
 )

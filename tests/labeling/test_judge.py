@@ -12,10 +12,11 @@ from django.urls import reverse
 from django.utils import timezone
 
 from engine import selectors
-from engine.models import Judgment, Lease
+from engine.models import Experiment, Judgment, Lease
 from engine.services.experiments import pause, stop
-from engine.services.judging import expire_leases, judge_leased
+from engine.services.judging import expire_leases, judge_leased, lease_next
 from tests.factories import add_member, click_on, lease, make_experiment, make_user
+from tests.markup import stage, words
 
 pytestmark = pytest.mark.django_db
 
@@ -33,15 +34,60 @@ def test_with_htmx_the_click_is_saved_and_the_next_pair_comes_back_with_the_answ
 ):
     held = lease(experiment, annotator)
     response = client_for(annotator).post(url, {"token": held.token, "choice": choice}, headers=HTMX)
-    html = response.content.decode()
     assert response.status_code == 200
-    assert html.lstrip().startswith('<div id="stage"')
-    assert "Saved" in html
+    assert response.content.decode().lstrip().startswith('<div id="stage"')
     judgment = Judgment.objects.get()
     assert (judgment.choice, judgment.annotator, judgment.comparison) == (choice, annotator, held.comparison)
     following = Lease.objects.get(state="active")
     assert following.comparison != held.comparison
-    assert str(following.token) in html
+    # No word of the server's: the page then says that it is saved.
+    assert (stage(response)["token"], stage(response)["said"]) == (str(following.token), "")
+    assert stage(response)["today"] == "1"
+
+
+def test_the_pair_that_comes_back_is_the_one_after_those_that_the_page_holds(
+    experiment, annotator, client_for, url
+):
+    held = lease(experiment, annotator)
+    ahead = lease_next(experiment_id=experiment.pk, annotator=annotator, besides=[held.token])
+    form = {"token": held.token, "choice": "left", "besides": [ahead.token]}
+    following = stage(client_for(annotator).post(url, form, headers=HTMX))["token"]
+    assert following not in {str(held.token), str(ahead.token)}
+    assert Lease.objects.filter(annotator=annotator, state="active").count() == 2
+
+
+def test_a_repeated_click_comes_back_with_the_same_next_pair(experiment, annotator, client_for, url):
+    """The reply was lost on its way: the retry must not reserve yet another pair."""
+    form = {"token": lease(experiment, annotator).token, "choice": "left"}
+    client = client_for(annotator)
+    first, second = (client.post(url, form, headers=HTMX) for _ in range(2))
+    assert stage(first)["token"] == stage(second)["token"]
+    assert Lease.objects.filter(annotator=annotator, state="active").count() == 1
+
+
+def test_a_comment_is_kept_with_the_answer(experiment, annotator, client_for, url):
+    form = {"token": lease(experiment, annotator).token, "choice": "left", "comment": "Both <b>wrong</b>."}
+    assert client_for(annotator).post(url, form, headers=HTMX).status_code == 200
+    assert Judgment.objects.get().comment == "Both <b>wrong</b>."
+
+
+@pytest.mark.parametrize(
+    ("offered", "choice"), [("allow_tie", "tie"), ("allow_both_bad", "both_bad")], ids=["tie", "both bad"]
+)
+def test_a_tie_and_both_bad_count_half_where_the_experiment_offers_them(
+    offered, choice, experiment, annotator, client_for, url
+):
+    form = {"token": lease(experiment, annotator).token, "choice": choice}
+    client = client_for(annotator)
+    refused = client.post(url, form, headers=HTMX)
+    assert refused.status_code == 400
+    assert "does not offer that choice" in words(refused)
+    assert not Judgment.objects.exists()
+
+    Experiment.objects.update(**{offered: True})
+    assert client.post(url, form, headers=HTMX).status_code == 200
+    judgment = Judgment.objects.get()
+    assert (judgment.choice, judgment.outcome) == (choice, 0.5)
 
 
 def test_without_javascript_it_leads_back_to_the_page(experiment, annotator, client_for, url):
@@ -51,7 +97,7 @@ def test_without_javascript_it_leads_back_to_the_page(experiment, annotator, cli
     assert response.status_code == 302
     assert response["Location"] == reverse("pair", args=[experiment.pk])
     assert Judgment.objects.count() == 1
-    assert "1 today" in client.get(response["Location"]).content.decode()
+    assert "1 today" in words(client.get(response["Location"]))
 
 
 def test_a_click_wakes_the_planner_once_however_often_it_is_sent(
@@ -89,8 +135,10 @@ def test_a_broker_that_is_away_does_not_turn_a_click_into_an_error(
         {"choice": "both"},
         {"choice": "LEFT"},
         {"choice": None},
+        {"comment": "x" * 1001},
+        {"besides": "not-a-token"},
     ],
-    ids=str,
+    ids=lambda change: str(change)[:30],
 )
 @pytest.mark.parametrize("headers", [{}, HTMX], ids=["plain", "htmx"])
 def test_a_bad_form_is_told_so_and_saves_nothing(change, headers, experiment, annotator, client_for, url):
@@ -98,7 +146,7 @@ def test_a_bad_form_is_told_so_and_saves_nothing(change, headers, experiment, an
     form = {name: value for name, value in form.items() if value is not None}
     response = client_for(annotator).post(url, form, headers=headers)
     assert response.status_code == 400
-    assert "Choose the left or the right response." in response.content.decode()
+    assert "Choose one of the answers that the page offers." in response.content.decode()
     assert reverse("pair", args=[experiment.pk]) in response.content.decode()
     assert not Judgment.objects.exists()
 
@@ -142,10 +190,9 @@ def test_who_was_away_for_too_long_is_told_so_and_shown_another_pair(
     response = client_for(annotator).post(
         url, {"token": held.token, "choice": "left"}, headers=headers, follow=True
     )
-    html = response.content.decode()
     assert response.status_code == 200
-    assert "this pair went to somebody else, so it was not counted" in html
-    assert "Saved" not in html
+    told = words(response) + stage(response)["said"]
+    assert "that pair went to somebody else, so it was not counted" in told
     assert Judgment.objects.count() == 0
     assert Lease.objects.filter(annotator=annotator, state="active").count() == 1
     assert judge_leased(
@@ -153,14 +200,13 @@ def test_who_was_away_for_too_long_is_told_so_and_shown_another_pair(
     ).created
 
 
-@pytest.mark.parametrize(("change", "words"), [(pause, "Paused"), (stop, "Finished. Thank you!")])
-def test_the_last_click_before_the_end_still_counts(change, words, experiment, annotator, client_for, url):
+@pytest.mark.parametrize(("change", "reason"), [(pause, "Paused"), (stop, "Finished. Thank you!")])
+def test_the_last_click_before_the_end_still_counts(change, reason, experiment, annotator, client_for, url):
     held = lease(experiment, annotator)
     change(experiment_id=experiment.pk)
     response = client_for(annotator).post(url, {"token": held.token, "choice": "left"}, headers=HTMX)
-    html = response.content.decode()
-    assert "Saved" in html
-    assert words in html
+    assert stage(response)["said"] == ""
+    assert reason in words(response)
     assert selectors.comparison_count(experiment.pk) == 1
 
 
@@ -171,10 +217,11 @@ def test_its_cost_does_not_grow_with_the_number_of_judgments(annotator, client_f
     def queries() -> int:
         token = lease(experiment, annotator).token
         with CaptureQueriesContext(connection) as captured:
-            assert b"Saved" in client.post(url, {"token": token, "choice": "left"}, headers=HTMX).content
+            reply = client.post(url, {"token": token, "choice": "left"}, headers=HTMX)
+        assert stage(reply)["said"] == ""
         return len(captured)
 
     click_on(experiment, annotator, 2)
     few = queries()
     click_on(experiment, annotator, 12)
-    assert queries() == few <= 32
+    assert queries() == few <= 35

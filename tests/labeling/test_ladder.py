@@ -7,14 +7,16 @@ from django.contrib.auth.models import User
 from django.test import Client
 from django.urls import get_resolver, reverse
 
-from engine.models import Experiment
 from labeling import urls
 from tests.factories import add_member, make_experiment
-from tests.labeling.ladder import LADDER, ROLES, Endpoint
+from tests.labeling.ladder import LADDER, ROLES, address
 
 pytestmark = pytest.mark.django_db
 
 each_endpoint = pytest.mark.parametrize("endpoint", LADDER, ids=lambda endpoint: endpoint.name)
+each_private_endpoint = pytest.mark.parametrize(
+    "endpoint", [endpoint for endpoint in LADDER if not endpoint.public], ids=lambda endpoint: endpoint.name
+)
 each_endpoint_of_an_experiment = pytest.mark.parametrize(
     "endpoint",
     [endpoint for endpoint in LADDER if endpoint.of_experiment],
@@ -27,20 +29,16 @@ def users(stranger, annotator, viewer, editor, owner, admin) -> dict[str, User]:
     return dict(zip(ROLES, (stranger, annotator, viewer, editor, owner, admin), strict=True))
 
 
-def address(endpoint: Endpoint, experiment: Experiment) -> str:
-    return reverse(endpoint.name, args=[experiment.pk] if endpoint.of_experiment else [])
-
-
 def test_no_address_is_missing_from_the_ladder():
     assert sorted(endpoint.name for endpoint in LADDER) == sorted(route.name for route in urls.urlpatterns)
 
 
 def test_no_address_is_outside_of_the_pages_the_accounts_and_the_admin_site():
     routes = [str(route.pattern) for route in get_resolver().url_patterns]
-    assert routes == ["admin/", "accounts/login/", "accounts/logout/", ""]
+    assert routes == ["admin/", "accounts/login/", "accounts/logout/", "language/", ""]
 
 
-@each_endpoint
+@each_private_endpoint
 @pytest.mark.parametrize("htmx", [False, True], ids=["plain", "htmx"])
 def test_who_is_not_logged_in_is_asked_to(endpoint, htmx, experiment, client):
     headers = {"HX-Request": "true"} if htmx else {}
@@ -71,16 +69,18 @@ def test_a_role_in_another_experiment_opens_nothing(endpoint, role, users, clien
 def test_who_is_no_longer_a_member_finds_nothing(endpoint, users, experiment, client_for):
     role = endpoint.allowed_roles[0]
     client = client_for(users[role])
+    url = address(endpoint, experiment)
     experiment.memberships.filter(user=users[role]).delete()
-    assert getattr(client, endpoint.method)(address(endpoint, experiment)).status_code == 404
+    assert getattr(client, endpoint.method)(url).status_code == 404
 
 
-@each_endpoint
+@each_private_endpoint
 def test_who_is_deactivated_is_logged_out(endpoint, users, experiment, client_for):
     user = users[endpoint.allowed_roles[0]]
     client = client_for(user)
+    url = address(endpoint, experiment)
     User.objects.filter(pk=user.pk).update(is_active=False)
-    response = getattr(client, endpoint.method)(address(endpoint, experiment))
+    response = getattr(client, endpoint.method)(url)
     assert response.status_code == 302
     assert response["Location"].startswith(reverse("login"))
 
@@ -89,7 +89,7 @@ def test_who_is_deactivated_is_logged_out(endpoint, users, experiment, client_fo
 @pytest.mark.parametrize("bad_id", ["0", "987654321", "9" * 30])
 def test_an_experiment_that_does_not_exist_is_not_found(endpoint, bad_id, users, experiment, client_for):
     client = client_for(users[endpoint.allowed_roles[-1]])
-    url = address(endpoint, experiment).replace(f"/{experiment.pk}/", f"/{bad_id}/")
+    url = address(endpoint, experiment).replace(f"/{experiment.pk}/", f"/{bad_id}/", 1)
     assert getattr(client, endpoint.method)(url).status_code == 404
 
 
@@ -97,21 +97,20 @@ def test_an_experiment_that_does_not_exist_is_not_found(endpoint, bad_id, users,
 @pytest.mark.parametrize("bad_id", ["x", "-1", "1.5", "1%20or%201=1"])
 def test_an_id_that_is_no_number_is_not_found(endpoint, bad_id, users, experiment, client_for):
     client = client_for(users[endpoint.allowed_roles[-1]])
-    url = address(endpoint, experiment).replace(f"/{experiment.pk}/", f"/{bad_id}/")
+    url = address(endpoint, experiment).replace(f"/{experiment.pk}/", f"/{bad_id}/", 1)
     assert getattr(client, endpoint.method)(url).status_code == 404
 
 
 @each_endpoint
 def test_other_methods_are_refused(endpoint, users, experiment, client_for):
     client = client_for(users[endpoint.allowed_roles[-1]])
-    allowed = {"get", "head"} if endpoint.method == "get" else {"post"}
     url = address(endpoint, experiment)
-    for method in {"get", "head", "post", "put", "patch", "delete", "options"} - allowed:
+    for method in {"get", "head", "post", "put", "patch", "delete", "options"} - endpoint.methods:
         assert getattr(client, method)(url).status_code == 405, method
 
 
 @pytest.mark.parametrize(
-    "endpoint", [endpoint for endpoint in LADDER if endpoint.method == "post"], ids=lambda e: e.name
+    "endpoint", [endpoint for endpoint in LADDER if "post" in endpoint.methods], ids=lambda e: e.name
 )
 def test_a_request_from_another_site_changes_nothing(endpoint, users, experiment):
     client = Client(enforce_csrf_checks=True)
@@ -119,18 +118,26 @@ def test_a_request_from_another_site_changes_nothing(endpoint, users, experiment
     assert client.post(address(endpoint, experiment)).status_code == 403
 
 
-@pytest.mark.parametrize("name", ["pair", "judge", "skip"])
-def test_a_draft_is_not_there_for_its_annotators(name, annotator, client_for):
+# Of a judgment there is none before an experiment starts, nor any of one's own where the rule judges.
+each_endpoint_of_annotators = pytest.mark.parametrize(
+    "endpoint",
+    [e for e in LADDER if e.of_experiment and e.allowed_roles == ["annotator"] and e.name != "reopen"],
+    ids=lambda endpoint: endpoint.name,
+)
+
+
+@each_endpoint_of_annotators
+def test_a_draft_is_not_there_for_its_annotators(endpoint, annotator, client_for):
     draft = make_experiment(running=False, annotators=(annotator,))
-    method = "get" if name == "pair" else "post"
-    assert getattr(client_for(annotator), method)(reverse(name, args=[draft.pk])).status_code == 404
+    url = address(endpoint, draft)
+    assert getattr(client_for(annotator), endpoint.method)(url).status_code == 404
 
 
-@pytest.mark.parametrize("name", ["pair", "judge", "skip"])
-def test_a_rule_judged_experiment_is_not_there_for_people_to_judge(name, annotator, client_for):
+@each_endpoint_of_annotators
+def test_a_rule_judged_experiment_is_not_there_for_people_to_judge(endpoint, annotator, client_for):
     by_rule = make_experiment(judge="rule", ready=True, annotators=(annotator,))
-    method = "get" if name == "pair" else "post"
-    assert getattr(client_for(annotator), method)(reverse(name, args=[by_rule.pk])).status_code == 404
+    url = address(endpoint, by_rule)
+    assert getattr(client_for(annotator), endpoint.method)(url).status_code == 404
 
 
 def test_one_person_may_have_several_roles(experiment, annotator, client_for):

@@ -11,6 +11,7 @@ from engine.models import Lease
 from engine.services.experiments import pause, stop
 from tests.backends import ScriptedBackend
 from tests.factories import click, click_on, lease, make_experiment, make_user, write_responses
+from tests.markup import Markup, stage, words
 
 pytestmark = pytest.mark.django_db
 
@@ -69,7 +70,7 @@ def test_when_nothing_is_ready_it_says_so_and_looks_again_by_itself(annotator, c
     assert "every 2s" in html
 
 
-def test_while_a_pair_is_shown_nothing_is_fetched_behind_its_back(annotator, client_for, url):
+def test_while_a_pair_is_shown_nothing_replaces_it_behind_its_back(annotator, client_for, url):
     assert "hx-trigger" not in client_for(annotator).get(url).content.decode()
 
 
@@ -92,7 +93,39 @@ def test_what_was_shown_before_may_be_finished(change, experiment, annotator, cl
 def test_it_counts_what_was_judged_today(experiment, annotator, client_for, url):
     click(experiment, annotator)
     click(experiment, annotator)
-    assert "2 today" in client_for(annotator).get(url).content.decode()
+    page = client_for(annotator).get(url)
+    assert "2 today" in words(page)
+    assert stage(page)["today"] == "2"
+
+
+def test_beside_the_pair_on_show_the_next_one_is_handed_out(annotator, client_for, url):
+    client = client_for(annotator)
+    shown = stage(client.get(url, headers={"HX-Request": "true"}))["token"]
+    ahead = stage(client.get(url, {"besides": shown}, headers={"HX-Request": "true"}))["token"]
+    assert ahead != shown
+    again = stage(client.get(url, {"besides": shown}, headers={"HX-Request": "true"}))["token"]
+    assert again == ahead
+    assert Lease.objects.filter(state="active").count() == 2
+
+
+@pytest.mark.parametrize("besides", ["x", "1 or 1=1", "\x00"])
+def test_what_is_no_token_is_refused(besides, annotator, client_for, url):
+    assert client_for(annotator).get(url, {"besides": besides}).status_code == 400
+    assert not Lease.objects.exists()
+
+
+def test_only_the_offered_answers_are_on_the_page(annotator, client_for):
+    for settings, choices in (
+        ({}, {"left", "right"}),
+        ({"allow_tie": True}, {"left", "right", "tie"}),
+        ({"allow_tie": True, "allow_both_bad": True}, {"left", "right", "tie", "both_bad"}),
+    ):
+        experiment = make_experiment(ready=True, annotators=(annotator,), **settings)
+        page = Markup(
+            client_for(annotator).get(reverse("pair", args=[experiment.pk])).content.decode()
+        )
+        offered = {e.attributes["value"] for e in page.elements if e.attributes.get("name") == "choice"}
+        assert offered == choices
 
 
 def test_guidelines_are_there_to_be_read_and_only_text(annotator, client_for):
@@ -128,4 +161,4 @@ def test_its_cost_does_not_grow_with_the_number_of_judgments(annotator, client_f
     few = queries()
     click_on(experiment, annotator, 12)
     queries()
-    assert queries() == few <= 16
+    assert queries() == few <= 17

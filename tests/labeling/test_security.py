@@ -13,7 +13,7 @@ from django.urls import reverse
 from engine.models import Comparison, Level, Policy, Response
 from engine.services.judging import lease_next
 from tests.factories import lease, make_experiment
-from tests.labeling.ladder import LADDER
+from tests.labeling.ladder import LADDER, address
 
 pytestmark = pytest.mark.django_db
 
@@ -41,8 +41,7 @@ def every_page(experiment: Any, admin_client: Client, annotator_client: Client) 
     pages = {}
     for endpoint in LADDER:
         client = annotator_client if endpoint.statuses.get("admin") is None else admin_client
-        url = reverse(endpoint.name, args=[experiment.pk] if endpoint.of_experiment else [])
-        pages[endpoint.name] = getattr(client, endpoint.method)(url)
+        pages[endpoint.name] = getattr(client, endpoint.method)(address(endpoint, experiment))
     return pages | {
         "login": Client().get(reverse("login")),
         "not found": admin_client.get("/nowhere/"),
@@ -174,7 +173,7 @@ def test_the_address_that_is_judged_at_names_nothing_but_the_experiment(experime
     html = client_for(annotator).get(reverse("pair", args=[experiment.pk])).content.decode()
     addresses = set(re.findall(r'(?:action|formaction|hx-post|hx-get)="([^"]+)"', html))
     assert addresses == {
-        reverse("judge", args=[experiment.pk]),
-        reverse("skip", args=[experiment.pk]),
+        *(reverse(name, args=[experiment.pk]) for name in ("judge", "skip", "flag", "undo")),
         reverse("logout"),
+        reverse("set_language"),
     }

@@ -1,0 +1,278 @@
+"""Practice, gold items and repeats: what they show, when they come, and that they never count."""
+
+from __future__ import annotations
+
+import uuid
+
+import numpy as np
+import pytest
+
+from engine import selectors
+from engine.errors import SpecError, UnknownTokenError
+from engine.models import Check, Experiment, Flag, GoldItem, Judgment
+from engine.services import showing
+from engine.services.checks import answer_check, expected_choice, next_check
+from engine.services.experiments import pause
+from engine.services.judging import rebuild_counts, void_judgment
+from engine.services.planning import advance
+from tests.factories import click, click_on, make_experiment, make_user, write_responses
+
+pytestmark = pytest.mark.django_db
+
+
+def draw(experiment: Experiment, annotator, shown: int) -> float:
+    """The seeded coin of the pair that comes after ``shown`` others."""
+    return np.random.default_rng([experiment.seed, annotator.pk, shown, 3]).random()
+
+
+def show(experiment: Experiment, annotator, besides=()):
+    return showing.show_next(experiment=experiment, annotator=annotator, besides=besides)
+
+
+def answer(experiment: Experiment, annotator, token, choice="left", **fields):
+    return showing.answer(
+        experiment_id=experiment.pk, token=token, annotator=annotator, choice=choice, **fields
+    )
+
+
+def work(experiment: Experiment, annotator, n_pairs: int) -> list[str]:
+    """Answer pair after pair; which kind each was."""
+    kinds = []
+    for _ in range(n_pairs):
+        shown = show(experiment, annotator)
+        check = Check.objects.filter(token=shown.token).first()
+        kinds.append(check.kind if check else "comparison")
+        answer(experiment, annotator, shown.token)
+        advance(experiment_id=experiment.pk)
+        write_responses()
+    return kinds
+
+
+class TestPractice:
+    def test_it_comes_first_all_of_it_and_only_once(self, annotator):
+        experiment = make_experiment(ready=True, annotators=(annotator,), practice=3, n_gold=5)
+        assert work(experiment, annotator, 5) == ["practice"] * 3 + ["comparison"] * 2
+
+    def test_it_says_that_it_is_practice_and_which_was_right_and_why(self, annotator):
+        experiment = make_experiment(ready=True, annotators=(annotator,), practice=2, n_gold=2)
+        for number, right in enumerate((True, False)):
+            shown = show(experiment, annotator)
+            assert shown.practice
+            assert (shown.prompt, {shown.left, shown.right}) == (
+                f"Gold {number}",
+                {f"right {number}", f"wrong {number}"},
+            )
+            better = "left" if shown.left.startswith("right") else "right"
+            choice = better if right else {"left": "right", "right": "left"}[better]
+            told = answer(experiment, annotator, shown.token, choice).feedback
+            side = {"left": "A", "right": "B"}[better]
+            assert told == ("Right." if right else f"Here {side} is the better one.") + f" Reason {number}."
+        assert list(Check.objects.order_by("pk").values_list("passed", flat=True)) == [True, False]
+
+    def test_each_annotator_has_a_practice_of_their_own(self, annotator):
+        other = make_user()
+        experiment = make_experiment(ready=True, annotators=(annotator, other), practice=1, n_gold=1)
+        assert work(experiment, annotator, 2) == work(experiment, other, 2) == ["practice", "comparison"]
+
+    def test_an_experiment_with_more_practice_than_gold_is_refused(self):
+        with pytest.raises(SpecError, match="Practice pairs are gold items"):
+            make_experiment(running=False, practice=2, n_gold=1)
+
+    def test_it_waits_while_the_experiment_does_not_run(self, annotator):
+        experiment = make_experiment(ready=True, annotators=(annotator,), practice=1, n_gold=1)
+        pause(experiment_id=experiment.pk)
+        experiment.refresh_from_db()
+        assert show(experiment, annotator) is None
+        assert not Check.objects.exists()
+
+
+class TestGold:
+    def test_it_comes_where_the_seeded_coin_says_and_nowhere_else(self, annotator):
+        experiment = make_experiment(
+            ready=True, annotators=(annotator,), gold_rate=0.4, n_gold=40, n_tasks=50, seed=5
+        )
+        expected = ["gold" if draw(experiment, annotator, n) < 0.4 else "comparison" for n in range(25)]
+        assert set(expected) == {"gold", "comparison"}
+        assert work(experiment, annotator, 25) == expected
+
+    def test_no_item_is_shown_twice_to_one_annotator_nor_one_of_the_practice_again(self, annotator):
+        experiment = make_experiment(
+            ready=True, annotators=(annotator,), gold_rate=0.5, practice=2, n_gold=4, n_tasks=50
+        )
+        kinds = work(experiment, annotator, 16)
+        assert kinds.count("practice") + kinds.count("gold") == 4
+        assert sorted(Check.objects.values_list("gold", flat=True)) == sorted(
+            GoldItem.objects.values_list("pk", flat=True)
+        )
+
+    def test_it_does_not_give_itself_away(self, annotator):
+        experiment = make_experiment(ready=True, annotators=(annotator,), gold_rate=0.5, n_gold=20)
+        while not Check.objects.filter(kind="gold").exists():
+            shown = show(experiment, annotator)
+            told = answer(experiment, annotator, shown.token)
+            assert (shown.practice, told.feedback) == (False, "")
+
+    def test_the_better_one_is_on_either_side(self, annotator):
+        experiment = make_experiment(ready=True, annotators=(annotator,), practice=12, n_gold=12)
+        sides = set()
+        for _ in range(12):
+            shown = show(experiment, annotator)
+            check = Check.objects.get(token=shown.token)
+            assert (shown.left.startswith("right")) is check.better_on_left
+            assert expected_choice(check) == ("left" if check.better_on_left else "right")
+            sides.add(check.better_on_left)
+            answer(experiment, annotator, shown.token)
+        assert sides == {True, False}
+
+
+class TestRepeats:
+    @pytest.fixture
+    def experiment(self, annotator) -> Experiment:
+        experiment = make_experiment(ready=True, annotators=(annotator,), n_tasks=50, seed=2)
+        click_on(experiment, annotator, 14)
+        Experiment.objects.filter(pk=experiment.pk).update(repeat_rate=0.5)
+        experiment.refresh_from_db()
+        return experiment
+
+    def a_repeat(self, experiment, annotator) -> tuple[Check, showing.ShownPair]:
+        for _ in range(20):
+            shown = show(experiment, annotator)
+            check = Check.objects.filter(token=shown.token).first()
+            if check is not None:
+                return check, shown
+            answer(experiment, annotator, shown.token)
+            advance(experiment_id=experiment.pk)
+            write_responses()
+        pytest.fail("The coin never said repeat.")
+
+    def test_it_shows_an_own_earlier_pair_with_its_sides_swapped(self, experiment, annotator):
+        check, shown = self.a_repeat(experiment, annotator)
+        first = check.repeated
+        assert check.kind == "repeat"
+        assert first.annotator == annotator
+        assert (shown.left, shown.right) == (first.comparison.right.text, first.comparison.left.text)
+        assert shown.prompt == first.comparison.task.prompt
+
+    def test_at_least_ten_other_answers_lie_in_between(self, experiment, annotator):
+        check, _ = self.a_repeat(experiment, annotator)
+        later = Judgment.objects.filter(annotator=annotator, pk__gt=check.repeated_id)
+        assert later.count() >= 10
+
+    @pytest.mark.parametrize(("first", "agrees"), [("left", "right"), ("right", "left")])
+    def test_who_prefers_the_same_response_again_agrees(self, first, agrees, experiment, annotator):
+        Judgment.objects.update(choice=first)
+        check, shown = self.a_repeat(experiment, annotator)
+        assert expected_choice(check) == agrees
+        assert not answer(experiment, annotator, shown.token, agrees).counts
+        check.refresh_from_db()
+        assert (check.choice, check.passed) == (agrees, True)
+
+    def test_who_chooses_the_same_side_again_does_not(self, experiment, annotator):
+        check, shown = self.a_repeat(experiment, annotator)
+        answer(experiment, annotator, shown.token, "left")
+        check.refresh_from_db()
+        assert check.passed is False
+
+    def test_a_judgment_is_repeated_once_and_never_one_that_was_taken_back_or_chose_no_side(
+        self, experiment, annotator, admin
+    ):
+        taken_back, tied = Judgment.objects.order_by("pk")[:2]
+        void_judgment(judgment_id=taken_back.pk, by=admin, reason="A slip.")
+        Judgment.objects.filter(pk=tied.pk).update(choice="tie")
+        kinds = work(experiment, annotator, 30)
+        repeated = list(Check.objects.values_list("repeated", flat=True))
+        assert kinds.count("repeat") == len(repeated) > 3
+        assert len(set(repeated)) == len(repeated)
+        assert not {taken_back.pk, tied.pk} & set(repeated)
+
+    def test_nobody_gets_the_pairs_of_somebody_else(self, experiment, annotator):
+        other = make_user()
+        for shown in range(30):
+            if draw(experiment, other, shown) < 0.5:
+                break
+        assert next_check(experiment=experiment, annotator=other) is None
+
+
+class TestAnswers:
+    @pytest.fixture
+    def experiment(self, annotator) -> Experiment:
+        return make_experiment(ready=True, annotators=(annotator,), practice=2, n_gold=2)
+
+    def test_the_same_answer_twice_is_one_and_the_first_stands(self, experiment, annotator):
+        shown = show(experiment, annotator)
+        better = "left" if shown.left.startswith("right") else "right"
+        first = answer(experiment, annotator, shown.token, better)
+        second = answer(experiment, annotator, shown.token, {"left": "right", "right": "left"}[better])
+        assert (first.created, second.created) == (True, False)
+        assert second.feedback == first.feedback
+        check = Check.objects.get()
+        assert (check.choice, check.passed) == (better, True)
+
+    def test_one_check_at_a_time_is_on_a_screen(self, experiment, annotator):
+        first = show(experiment, annotator)
+        ahead = show(experiment, annotator, besides=[first.token])
+        assert not Check.objects.filter(token=ahead.token).exists()
+        assert show(experiment, annotator, besides=[ahead.token]).token == first.token
+        answer(experiment, annotator, first.token)
+        assert Check.objects.filter(token=show(experiment, annotator, besides=[ahead.token]).token).exists()
+        assert Check.objects.count() == 2
+
+    def test_a_reload_shows_the_same_check(self, experiment, annotator):
+        assert show(experiment, annotator) == show(experiment, annotator)
+        assert Check.objects.count() == 1
+
+    def test_nobody_answers_for_somebody_else_nor_at_another_experiment(self, experiment, annotator):
+        shown = show(experiment, annotator)
+        other = make_user()
+        elsewhere = make_experiment(ready=True, annotators=(annotator,))
+        assert (
+            answer_check(experiment_id=experiment.pk, token=shown.token, annotator=other, choice="left")
+            is None
+        )
+        for where, who in ((experiment, other), (elsewhere, annotator)):
+            with pytest.raises(UnknownTokenError):
+                answer(where, who, shown.token)
+        assert Check.objects.get().choice == ""
+
+    def test_a_made_up_token_names_no_check(self, experiment, annotator):
+        assert (
+            answer_check(
+                experiment_id=experiment.pk, token=uuid.uuid4(), annotator=annotator, choice="left"
+            )
+            is None
+        )
+
+    def test_a_check_that_is_skipped_or_flagged_is_over_and_flags_no_comparison(self, experiment, annotator):
+        first = show(experiment, annotator)
+        showing.skip(experiment_id=experiment.pk, token=first.token, annotator=annotator)
+        second = show(experiment, annotator)
+        showing.flag(experiment_id=experiment.pk, token=second.token, annotator=annotator, reason="task")
+        third = show(experiment, annotator)
+        assert len({first.token, second.token, third.token}) == 3
+        assert not third.practice
+        assert not Flag.objects.exists()
+
+
+def test_no_check_ever_enters_the_counts(annotator):
+    experiment = make_experiment(
+        ready=True,
+        annotators=(annotator,),
+        gold_rate=0.3,
+        repeat_rate=0.3,
+        practice=2,
+        n_gold=30,
+        n_tasks=50,
+    )
+    kinds = work(experiment, annotator, 40)
+    assert {"practice", "gold", "repeat", "comparison"} == set(kinds)
+    counted = kinds.count("comparison")
+    assert selectors.comparison_count(experiment.pk) == Judgment.objects.count() == counted
+    assert rebuild_counts(experiment_id=experiment.pk) == {}
+    assert selectors.judged_rows(experiment).count() == counted
+    assert selectors.own_judgments(experiment, annotator).count() == counted
+
+
+def test_without_rates_nothing_but_comparisons_is_shown(annotator):
+    experiment = make_experiment(ready=True, annotators=(annotator,), n_gold=5)
+    click(experiment, annotator)
+    assert work(experiment, annotator, 5) == ["comparison"] * 5
