@@ -1,0 +1,308 @@
+"""Several judgments of one comparison: by different people, one outcome, exact whatever is taken back."""
+
+from __future__ import annotations
+
+import pytest
+
+from engine import selectors
+from engine.errors import WrongStateError
+from engine.judges.worker import judge_comparisons
+from engine.models import Comparison, Experiment, Judgment, Lease, PairCount
+from engine.services import showing
+from engine.services.judging import (
+    judge_leased,
+    lease_again,
+    lease_next,
+    rebuild_counts,
+    renew_leases,
+    return_leases,
+    void_judgment,
+)
+from engine.services.planning import advance
+from tests.factories import click, click_on, lease, make_experiment, make_user, write_responses
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def people(annotator):
+    return [annotator, *(make_user(name) for name in ("bob", "cleo", "dan"))]
+
+
+def overlapping(people, **settings) -> Experiment:
+    return make_experiment(ready=True, annotators=tuple(people), **{"overlap": 3} | settings)
+
+
+def judge_as(experiment, user, outcome: float) -> Judgment:
+    """Judge the next pair so that D is this for it."""
+    held = lease(experiment, user)
+    choice = "tie" if outcome == 0.5 else "left" if (outcome == 1.0) == held.comparison.i_on_left else "right"
+    return judge_leased(experiment_id=experiment.pk, token=held.token, annotator=user, choice=choice).judgment
+
+
+def exact_counts(experiment) -> list[tuple[int, str, int]]:
+    """The counts bit by bit."""
+    rows = PairCount.objects.filter(experiment=experiment).order_by("pk")
+    return [(row.pk, row.wins_i.hex(), row.comparisons) for row in rows]
+
+
+class TestOverlap:
+    @pytest.mark.parametrize(
+        ("rule", "overlap", "outcomes", "joint"),
+        [
+            ("majority", 3, [1.0, 0.0, 1.0], 1.0),
+            ("majority", 3, [0.0, 0.0, 1.0], 0.0),
+            ("majority", 3, [0.5, 0.5, 0.0], 0.0),
+            ("majority", 2, [1.0, 0.0], 0.5),
+            ("mean", 4, [1.0, 1.0, 1.0, 0.0], 0.75),
+            ("mean", 4, [0.5, 0.0, 0.0, 0.0], 0.125),
+            ("mean", 2, [1.0, 0.5], 0.75),
+        ],
+    )
+    def test_m_judgments_by_different_people_are_one_comparison_with_one_outcome(
+        self, rule, overlap, outcomes, joint, people
+    ):
+        experiment = overlapping(people, overlap=overlap, overlap_rule=rule, allow_tie=True)
+        comparison = experiment.comparisons.order_by("pk").first()
+        for user, outcome in zip(people, outcomes, strict=False):
+            assert selectors.comparison_count(experiment.pk) == 0
+            assert judge_as(experiment, user, outcome).comparison == comparison
+        comparison.refresh_from_db()
+        assert (comparison.state, comparison.outcome) == ("judged", joint)
+        pair = (comparison.policy_i.index, comparison.policy_j.index)
+        counted = {key: count for key, count in selectors.pair_counts(experiment).items() if count[1]}
+        assert counted == {pair: (joint, 1)} == selectors.counts_from_judgments(experiment)
+        assert list(selectors.outcomes(experiment)) == [(*pair, joint)]
+
+    def test_nobody_is_shown_a_pair_that_they_have_judged(self, people):
+        experiment = overlapping(people)
+        seen = [judge_as(experiment, people[0], 1.0).comparison_id for _ in range(3)]
+        assert len(set(seen)) == 3
+        assert judge_as(experiment, people[1], 1.0).comparison_id == seen[0]
+
+    def test_who_judged_everything_that_is_ready_waits_for_the_others(self, people):
+        experiment = overlapping(people)
+        ready = experiment.comparisons.filter(state="ready").count()
+        for _ in range(ready):
+            judge_as(experiment, people[0], 1.0)
+        assert lease_next(experiment_id=experiment.pk, annotator=people[0]) is None
+        assert experiment.comparisons.filter(state="ready").count() == ready
+
+    def test_a_pair_is_with_one_annotator_at_a_time(self, people):
+        experiment = overlapping(people)
+        assert lease(experiment, people[0]).comparison != lease(experiment, people[1]).comparison
+
+    def test_the_rule_judge_judges_once_whatever_the_overlap(self):
+        experiment = make_experiment(judge="rule", ready=True, overlap=3)
+        judge_comparisons(experiment.pk)
+        comparison = Comparison.objects.filter(state="judged").first()
+        assert comparison.judgments.count() == 1
+        assert rebuild_counts(experiment_id=experiment.pk) == {}
+
+    def test_taking_back_one_of_m_opens_the_comparison_for_one_more(self, people, admin):
+        experiment = overlapping(people)
+        judgments = [judge_as(experiment, user, 1.0) for user in people[:3]]
+        comparison = judgments[0].comparison
+        void_judgment(judgment_id=judgments[1].pk, by=admin, reason="A slip.")
+        comparison.refresh_from_db()
+        assert (comparison.state, comparison.outcome, comparison.judged_at) == ("ready", None, None)
+        assert selectors.comparison_count(experiment.pk) == 0
+        assert rebuild_counts(experiment_id=experiment.pk) == {}
+        assert judge_as(experiment, people[3], 0.0).comparison == comparison
+        comparison.refresh_from_db()
+        assert (comparison.state, comparison.outcome) == ("judged", 1.0)
+        assert selectors.comparison_count(experiment.pk) == 1
+        assert rebuild_counts(experiment_id=experiment.pk) == {}
+
+    def test_taking_one_back_before_all_have_judged_changes_no_count(self, people, admin):
+        experiment = overlapping(people)
+        first = judge_as(experiment, people[0], 1.0)
+        before = exact_counts(experiment)
+        void_judgment(judgment_id=first.pk, by=admin, reason="A slip.")
+        assert exact_counts(experiment) == before
+        for user in people[1:]:
+            judge_as(experiment, user, 0.0)
+        first.comparison.refresh_from_db()
+        assert first.comparison.outcome == 0.0
+        assert rebuild_counts(experiment_id=experiment.pk) == {}
+
+    @pytest.mark.parametrize(
+        "rules",
+        [
+            {"overlap": 1},
+            {"overlap": 2, "overlap_rule": "mean"},
+            {"overlap": 4, "overlap_rule": "mean"},
+            {"overlap": 3, "overlap_rule": "majority"},
+        ],
+        ids=str,
+    )
+    def test_counts_are_bit_identical_after_the_last_three_are_taken_back(self, rules, people):
+        experiment = overlapping(people, allow_tie=True, n_tasks=20, **rules)
+        values = [1.0, 0.5, 0.0, 1.0, 0.5, 1.0, 0.0, 0.0, 0.5]
+        for round_ in range(3):
+            for who, user in enumerate(people):
+                judge_as(experiment, user, values[(round_ + 2 * who) % len(values)])
+                advance(experiment_id=experiment.pk)
+                write_responses()
+        standing_before = len(list(selectors.outcomes(experiment)))
+        before = exact_counts(experiment)
+        undone = []
+        for user in people[:3]:
+            undone.append(judge_as(experiment, user, 0.5))
+            advance(experiment_id=experiment.pk)
+            write_responses()
+        for judgment in reversed(undone):
+            void_judgment(judgment_id=judgment.pk, by=judgment.annotator, reason="A slip.")
+        assert exact_counts(experiment) == before
+        assert len(list(selectors.outcomes(experiment))) == standing_before
+        assert rebuild_counts(experiment_id=experiment.pk) == {}
+
+    def test_rebuild_counts_mends_what_differs_by_joint_outcomes(self, people):
+        experiment = overlapping(people, overlap=2, overlap_rule="mean")
+        comparison = judge_as(experiment, people[0], 1.0).comparison
+        judge_as(experiment, people[1], 0.0)
+        before = exact_counts(experiment)
+        PairCount.objects.filter(experiment=experiment).update(wins_i=7.0, comparisons=9)
+        differences = rebuild_counts(experiment_id=experiment.pk)
+        pair = (comparison.policy_i.index, comparison.policy_j.index)
+        assert differences[pair] == ((7.0, 9), (0.5, 1))
+        assert exact_counts(experiment) == before
+
+
+class TestTies:
+    @pytest.mark.parametrize(("offered", "choice"), [("allow_tie", "tie"), ("allow_both_bad", "both_bad")])
+    def test_they_count_half_and_are_told_apart(self, offered, choice, annotator):
+        experiment = make_experiment(ready=True, annotators=(annotator,), **{offered: True})
+        judgment = click(experiment, annotator, choice)
+        assert (judgment.choice, judgment.outcome) == (choice, 0.5)
+        pair = (judgment.comparison.policy_i.index, judgment.comparison.policy_j.index)
+        assert selectors.pair_counts(experiment)[pair] == (0.5, 1)
+        wins = selectors.wins_matrix(experiment)
+        assert wins[pair] == wins[pair[::-1]] == 0.5
+
+    @pytest.mark.parametrize(
+        ("offered", "choice"),
+        [({}, "tie"), ({}, "both_bad"), ({"allow_tie": True}, "both_bad"), ({"allow_both_bad": True}, "tie")],
+    )
+    def test_where_the_experiment_does_not_offer_them_they_are_refused(self, offered, choice, annotator):
+        experiment = make_experiment(ready=True, annotators=(annotator,), **offered)
+        with pytest.raises(WrongStateError, match="does not offer that choice"):
+            click(experiment, annotator, choice)
+        assert not Judgment.objects.exists()
+        assert Lease.objects.get().state == "active"
+
+
+class TestSeveralPairsOnAScreen:
+    @pytest.fixture
+    def experiment(self, annotator) -> Experiment:
+        return make_experiment(ready=True, annotators=(annotator, make_user("bob")))
+
+    def test_the_next_pair_is_one_that_is_not_on_the_screen(self, experiment, annotator):
+        first = lease(experiment, annotator)
+        second = lease_next(experiment_id=experiment.pk, annotator=annotator, besides=[first.token])
+        third = lease_next(
+            experiment_id=experiment.pk, annotator=annotator, besides=[first.token, second.token]
+        )
+        assert len({first.comparison_id, second.comparison_id, third.comparison_id}) == 3
+
+    def test_a_pair_that_was_reserved_ahead_is_shown_before_a_new_one(self, experiment, annotator):
+        first = lease(experiment, annotator)
+        ahead = lease_next(experiment_id=experiment.pk, annotator=annotator, besides=[first.token])
+        again = lease_next(experiment_id=experiment.pk, annotator=annotator, besides=[first.token])
+        assert again == ahead
+        judge_leased(experiment_id=experiment.pk, token=first.token, annotator=annotator, choice="left")
+        assert lease(experiment, annotator) == ahead
+
+    def test_the_order_of_answers_does_not_matter(self, experiment, annotator):
+        first = lease(experiment, annotator)
+        ahead = lease_next(experiment_id=experiment.pk, annotator=annotator, besides=[first.token])
+        for held in (ahead, first):
+            assert judge_leased(
+                experiment_id=experiment.pk, token=held.token, annotator=annotator, choice="left"
+            ).created
+        assert rebuild_counts(experiment_id=experiment.pk) == {}
+
+    def test_what_is_returned_is_ready_for_others_and_may_come_again(self, experiment, annotator):
+        first = lease(experiment, annotator)
+        ahead = lease_next(experiment_id=experiment.pk, annotator=annotator, besides=[first.token])
+        assert return_leases(annotator=annotator, tokens=[ahead.token]) == {experiment.pk}
+        states = list(Lease.objects.order_by("pk").values_list("state", "comparison__state"))
+        assert states == [("active", "leased"), ("returned", "ready")]
+        assert return_leases(annotator=annotator) == {experiment.pk}
+        assert return_leases(annotator=annotator) == set()
+        assert lease(experiment, annotator).comparison == first.comparison
+
+    def test_an_answer_to_a_returned_pair_still_counts_while_nobody_else_has_it(self, experiment, annotator):
+        """The page was closed, its pairs handed back, and then the kept answer is sent after all."""
+        held = lease(experiment, annotator)
+        return_leases(annotator=annotator)
+        assert judge_leased(
+            experiment_id=experiment.pk, token=held.token, annotator=annotator, choice="left"
+        ).created
+
+    def test_nobody_returns_or_renews_the_pairs_of_somebody_else(self, experiment, annotator):
+        held = lease(experiment, annotator)
+        other = make_user()
+        assert return_leases(annotator=other, tokens=[held.token]) == set()
+        assert renew_leases(annotator=other, tokens=[held.token]) == 0
+        held.refresh_from_db()
+        assert held.state == "active"
+
+    def test_a_beat_renews_what_is_still_held_and_says_how_many(self, experiment, annotator):
+        first = lease(experiment, annotator)
+        ahead = lease_next(experiment_id=experiment.pk, annotator=annotator, besides=[first.token])
+        before = {held.pk: held.expires_at for held in Lease.objects.all()}
+        assert renew_leases(annotator=annotator, tokens=[first.token, ahead.token]) == 2
+        assert all(held.expires_at > before[held.pk] for held in Lease.objects.all())
+        return_leases(annotator=annotator, tokens=[ahead.token])
+        assert renew_leases(annotator=annotator, tokens=[first.token, ahead.token]) == 1
+
+
+class TestTakeBack:
+    @pytest.fixture
+    def experiment(self, annotator) -> Experiment:
+        return make_experiment(ready=True, annotators=(annotator, make_user("bob")))
+
+    def test_the_pair_is_shown_again_under_a_new_token(self, experiment, annotator):
+        judgment = click(experiment, annotator)
+        shown = showing.take_back(judgment_id=judgment.pk, annotator=annotator)
+        comparison = judgment.comparison
+        assert (shown.prompt, shown.left, shown.right) == (
+            comparison.task.prompt,
+            comparison.left.text,
+            comparison.right.text,
+        )
+        assert shown.token != judgment.token
+        again = showing.answer(
+            experiment_id=experiment.pk, token=shown.token, annotator=annotator, choice="right"
+        )
+        assert again.created
+        assert selectors.own_judgments(experiment, annotator).get().choice == "right"
+        assert selectors.comparison_count(experiment.pk) == 1
+
+    def test_the_answer_that_was_taken_back_cannot_be_sent_again(self, experiment, annotator):
+        judgment = click(experiment, annotator)
+        showing.take_back(judgment_id=judgment.pk, annotator=annotator)
+        late = judge_leased(
+            experiment_id=experiment.pk, token=judgment.token, annotator=annotator, choice="left"
+        )
+        assert not late.created
+        assert selectors.comparison_count(experiment.pk) == 0
+
+    def test_the_last_three_taken_back_and_given_again_are_three_judgments(self, experiment, annotator):
+        click_on(experiment, annotator, 5)
+        before = selectors.comparison_count(experiment.pk)
+        for _ in range(3):
+            newest = selectors.own_judgments(experiment, annotator).first()
+            showing.take_back(judgment_id=newest.pk, annotator=annotator)
+        assert selectors.comparison_count(experiment.pk) == before - 3
+        for _ in range(3):
+            click(experiment, annotator)
+        assert selectors.comparison_count(experiment.pk) == before
+        assert rebuild_counts(experiment_id=experiment.pk) == {}
+
+    def test_a_pair_that_somebody_holds_is_not_reserved_a_second_time(self, experiment, annotator):
+        held = lease(experiment, annotator)
+        with pytest.raises(WrongStateError, match="Somebody else is looking"):
+            lease_again(comparison_id=held.comparison_id, annotator=make_user())
+        assert Lease.objects.filter(comparison=held.comparison, state="active").count() == 1
