@@ -484,6 +484,8 @@ class Check(models.Model):
         GOLD = "gold", "Gold"
         REPEAT = "repeat", "Repeat"
 
+    SKIPPED = "skipped"
+
     experiment = models.ForeignKey(Experiment, models.CASCADE, related_name="checks")
     annotator = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="checks")
     kind = models.CharField(max_length=10, choices=Kind)
@@ -501,8 +503,12 @@ class Check(models.Model):
     )
     token = models.UUIDField(default=uuid.uuid4, unique=True)
     shown_at = models.DateTimeField(default=timezone.now)
-    choice = models.CharField(max_length=10, choices=Judgment.Choice, blank=True)
-    passed = models.BooleanField(null=True, blank=True, help_text="Agreed with the known or earlier answer.")
+    choice = models.CharField(
+        max_length=10, choices=[*Judgment.Choice.choices, (SKIPPED, "Skipped")], blank=True
+    )
+    passed = models.BooleanField(
+        null=True, blank=True, help_text="Agreed with the known or earlier answer; empty where skipped."
+    )
     judged_at = models.DateTimeField(null=True, blank=True)
 
     class Meta:

@@ -17,6 +17,7 @@ from django.utils import timezone
 
 from engine.core import Design, Unstructured
 from engine.models import (
+    Check,
     Comparison,
     Experiment,
     Judgment,
@@ -246,7 +247,12 @@ def experiments_to_label(user: AbstractBaseUser | AnonymousUser) -> QuerySet[Exp
             memberships__role=Membership.Role.ANNOTATOR,
         )
         .exclude(state=Experiment.State.DRAFT)
-        .annotate(mine=Count("comparisons__judgments", filter=Q(comparisons__judgments__annotator=user)))
+        .annotate(
+            mine=Count(
+                "comparisons__judgments",
+                filter=Q(comparisons__judgments__annotator=user, comparisons__judgments__void__isnull=True),
+            )
+        )
     )
 
 
@@ -277,8 +283,13 @@ def own_judgments(experiment: Experiment, user: AbstractBaseUser | AnonymousUser
 
 
 def judged_today(experiment_id: int, user: AbstractBaseUser | AnonymousUser) -> int:
+    """This user's answers of today: judgments that stand, and checks, which must not stand out by not counting."""
     midnight = timezone.localtime().replace(hour=0, minute=0, second=0, microsecond=0)
-    return standing_judgments(experiment_id).filter(annotator=user, created_at__gte=midnight).count()
+    judged = standing_judgments(experiment_id).filter(annotator=user, created_at__gte=midnight)
+    checks = Check.objects.filter(
+        experiment_id=experiment_id, annotator=user, judged_at__gte=midnight, passed__isnull=False
+    )
+    return judged.count() + checks.exclude(kind=Check.Kind.PRACTICE).count()
 
 
 # ---------------------------------------------------------------- queue health

@@ -10,8 +10,10 @@ import numpy as np
 from django.contrib.auth.models import User
 from django.db import transaction
 from django.utils import timezone
+from django.utils.translation import gettext as _
 
 from engine import selectors
+from engine.errors import WrongStateError
 from engine.models import Check, Experiment, GoldItem, Judgment, Lease
 
 # An annotator should have forgotten a pair before it comes again.
@@ -92,10 +94,16 @@ def _repeat_check(experiment: Experiment, annotator: User, rng: np.random.Genera
 
 @transaction.atomic
 def answer_check(*, experiment_id: int, token: uuid.UUID, annotator: User, choice: str) -> Checked | None:
-    """Record the answer to a check exactly once; ``None`` where the token names no check of this annotator."""
+    """Record the answer to a check exactly once; ``None`` where the token names no check of this annotator.
+
+    Raises
+    ------
+    WrongStateError
+        The experiment does not offer this choice.
+    """
     check = (
         Check.objects.select_for_update(no_key=True, of=("self",))
-        .select_related("gold", "repeated")
+        .select_related("gold", "repeated", "experiment")
         .filter(token=token, annotator=annotator, experiment_id=experiment_id)
         .first()
     )
@@ -103,8 +111,10 @@ def answer_check(*, experiment_id: int, token: uuid.UUID, annotator: User, choic
         return None
     if check.choice:
         return Checked(check=check, created=False)
+    if choice not in [*selectors.choices(check.experiment), Check.SKIPPED]:
+        raise WrongStateError(_("This experiment does not offer that choice."))
     check.choice = choice
-    check.passed = choice == expected_choice(check)
+    check.passed = None if choice == Check.SKIPPED else choice == expected_choice(check)
     check.judged_at = timezone.now()
     check.save(update_fields=["choice", "passed", "judged_at"])
     return Checked(check=check, created=True)

@@ -64,11 +64,11 @@ def lease_next(*, experiment_id: int, annotator: User, besides: Collection[uuid.
 
 
 @transaction.atomic
-def lease_again(*, comparison_id: int, annotator: User) -> Lease:
-    """Reserve a comparison that was just taken back for the annotator who took it back."""
+def lease_again(*, comparison_id: int, annotator: User) -> Lease | None:
+    """Reserve a comparison for the annotator who took it back; ``None`` where somebody else holds it now."""
     comparison = Comparison.objects.select_for_update(no_key=True).get(pk=comparison_id)
     if comparison.state != Comparison.State.READY:
-        raise WrongStateError(_("Somebody else is looking at this pair now."))
+        return None
     comparison.state = Comparison.State.LEASED
     comparison.save(update_fields=["state"])
     return Lease.objects.create(comparison=comparison, annotator=annotator, expires_at=_lease_end())

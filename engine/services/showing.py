@@ -86,17 +86,21 @@ def flag(*, experiment_id: int, token: uuid.UUID, annotator: User, reason: str, 
 def skip(*, experiment_id: int, token: uuid.UUID, annotator: User) -> None:
     """Hand a pair back for somebody else. A check that is skipped is over."""
     checked = checks.answer_check(
-        experiment_id=experiment_id, token=token, annotator=annotator, choice=Judgment.Choice.BOTH_BAD
+        experiment_id=experiment_id, token=token, annotator=annotator, choice=Check.SKIPPED
     )
     if checked is None:
         judging.skip(experiment_id=experiment_id, token=token, annotator=annotator)
 
 
 @transaction.atomic
-def take_back(*, judgment_id: int, annotator: User) -> ShownPair:
-    """Void one of the annotator's own judgments and reserve its pair for them again."""
+def take_back(*, judgment_id: int, annotator: User) -> ShownPair | None:
+    """Void one of the annotator's own judgments and reserve its pair for them again.
+
+    ``None`` where a colleague is looking at the pair now; the judgment is void all the same.
+    """
     void = judging.void_judgment(judgment_id=judgment_id, by=annotator, reason="Taken back by the annotator")
-    return _of_comparison(judging.lease_again(comparison_id=void.judgment.comparison_id, annotator=annotator))
+    lease = judging.lease_again(comparison_id=void.judgment.comparison_id, annotator=annotator)
+    return None if lease is None else _of_comparison(lease)
 
 
 def _of_comparison(lease: Lease) -> ShownPair:

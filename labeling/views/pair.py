@@ -153,7 +153,7 @@ def undo(request: HttpRequest, experiment_id: int) -> HttpResponse:
             besides=form.cleaned_data["besides"],
             notice=_("There is nothing to take back."),
         )
-    return _reopen(request, experiment, newest.pk)
+    return _reopen(request, experiment, newest.pk, besides=form.cleaned_data["besides"])
 
 
 @login_required
@@ -165,11 +165,20 @@ def reopen(request: HttpRequest, experiment_id: int, judgment_id: int) -> HttpRe
     return _reopen(request, experiment, judgment.pk)
 
 
-def _reopen(request: HttpRequest, experiment: Experiment, judgment_id: int) -> HttpResponse:
+def _reopen(
+    request: HttpRequest,
+    experiment: Experiment,
+    judgment_id: int,
+    *,
+    besides: list[Any] | tuple[()] = (),
+) -> HttpResponse:
     try:
         shown = showing.take_back(judgment_id=judgment_id, annotator=request.user)
     except WrongStateError as refused:
-        return _show_next(request, experiment, notice=str(refused))
+        return _show_next(request, experiment, besides=besides, notice=str(refused))
+    if shown is None:
+        notice = _("Taken back. Somebody else is looking at that pair now.")
+        return _show_next(request, experiment, besides=besides, notice=notice)
     notice = _("Taken back. Choose again.")
     if not request.htmx:  # type: ignore[attr-defined]
         messages.info(request, notice)

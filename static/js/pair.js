@@ -72,13 +72,17 @@
 
   const headers = () => ({ "HX-Request": "true", "X-CSRFToken": csrf() });
 
+  // Two replies may carry the same pair; it must not be shown twice.
+  function hold(stage) {
+    if (token(stage) && token(stage) !== token(byId("stage")) && !held.map(token).includes(token(stage))) held.push(stage);
+  }
+
   async function fetchAhead() {
-    if (fetching || held.length || !token(byId("stage"))) return;
+    if (fetching || unsent || held.length || !token(byId("stage"))) return;
     fetching = true;
     try {
       const reply = await fetch(`${words().pair}?besides=${token(byId("stage"))}`, { headers: headers() });
-      const stage = reply.ok ? parse(await reply.text()) : null;
-      if (stage && token(stage) && token(stage) !== token(byId("stage")) && !held.length) held.push(stage);
+      if (reply.ok) hold(parse(await reply.text()));
     } catch {
       // The connection is down; the next round tries again.
     } finally {
@@ -122,17 +126,14 @@
     say(stage.dataset.said || words().saved);
     readProgress(stage);
     if (sending.shown) {
-      if (token(stage)) held.push(stage);
+      hold(stage);
       setBusy(false);
-      if (!token(byId("stage"))) showHeldOr(stage);
+      if (!token(byId("stage"))) show(held.length ? held.shift() : stage);
     } else {
+      held = held.filter((each) => token(each) !== token(stage));
       show(stage);
     }
     fetchAhead();
-  }
-
-  function showHeldOr(stage) {
-    show(held.length ? held.shift() : stage);
   }
 
   function later(problem) {
