@@ -45,6 +45,16 @@ def open_invitation(*, token: uuid.UUID) -> Invitation:
     return invitation
 
 
+def membership_from(*, token: uuid.UUID, user: User) -> Membership | None:
+    """The membership that this link leads to, where the user has it already."""
+    invitation = Invitation.objects.filter(token=token).first()
+    if invitation is None:
+        return None
+    return Membership.objects.filter(
+        experiment_id=invitation.experiment_id, user=user, role=invitation.role
+    ).first()
+
+
 @transaction.atomic
 def accept_invitation(*, token: uuid.UUID, user: User) -> Membership:
     """Make the user a member. Following the same link twice uses it once.
@@ -54,13 +64,10 @@ def accept_invitation(*, token: uuid.UUID, user: User) -> Membership:
     InvitationError
         See :func:`open_invitation`.
     """
-    invitation = Invitation.objects.select_for_update(no_key=True).filter(token=token).first()
-    if invitation is not None:
-        member = Membership.objects.filter(
-            experiment_id=invitation.experiment_id, user=user, role=invitation.role
-        ).first()
-        if member is not None:
-            return member
+    # Whoever comes for the last use waits here for who was first.
+    Invitation.objects.select_for_update(no_key=True).filter(token=token).first()
+    if (member := membership_from(token=token, user=user)) is not None:
+        return member
     invitation = open_invitation(token=token)
     invitation.uses += 1
     invitation.save(update_fields=["uses"])

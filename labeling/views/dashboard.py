@@ -15,7 +15,7 @@ from django.views.decorators.http import require_POST, require_safe
 
 from engine import selectors
 from engine.errors import WrongStateError
-from engine.models import Experiment, Membership
+from engine.models import Experiment
 from engine.services import experiments
 from engine.tasks import advance, wake
 from labeling import access, charts
@@ -76,6 +76,6 @@ def _context(request: HttpRequest, experiment: Experiment) -> dict[str, Any]:
         "heat_map": charts.heat_map(selectors.wins_matrix(experiment), names),
         "annotators": annotator_rows(experiment),
         "invitations": experiment.invitations.filter(expires_at__gte=timezone.now()).order_by("-pk"),
-        "roles": Membership.Role.choices,
+        "roles": access.roles_to_give(request, experiment),
         "policies": charts.policy_rows(experiment, names),
     }

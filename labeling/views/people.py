@@ -32,6 +32,8 @@ class InvitationForm(forms.Form):
 @require_http_methods(["GET", "HEAD", "POST"])
 def join(request: HttpRequest, token: uuid.UUID) -> HttpResponse:
     """Sign up through an invitation, or join with the account one has."""
+    if request.user.is_authenticated and (member := people.membership_from(token=token, user=request.user)):
+        return _lead_on(member)
     try:
         invitation = people.open_invitation(token=token)
     except InvitationError as refused:
@@ -47,11 +49,14 @@ def join(request: HttpRequest, token: uuid.UUID) -> HttpResponse:
             return render(request, "labeling/invitation_refused.html", {"message": str(refused)}, status=410)
         if not known:
             login(request, user, backend="django.contrib.auth.backends.ModelBackend")
-        if membership.role == Membership.Role.ANNOTATOR:
-            return redirect("welcome", experiment_id=membership.experiment_id)
-        return redirect("dashboard", experiment_id=membership.experiment_id)
+        return _lead_on(membership)
     status = 400 if request.method == "POST" else 200
     return render(request, "labeling/join.html", {"invitation": invitation, "form": form}, status=status)
+
+
+def _lead_on(membership: Membership) -> HttpResponse:
+    page = "welcome" if membership.role == Membership.Role.ANNOTATOR else "dashboard"
+    return redirect(page, experiment_id=membership.experiment_id)
 
 
 @login_required
@@ -67,6 +72,7 @@ def invite(request: HttpRequest, experiment_id: int) -> HttpResponse:
     """Make an invitation link."""
     experiment = access.to_run(request, experiment_id)
     form = InvitationForm(request.POST)
+    form.fields["role"].choices = access.roles_to_give(request, experiment)
     if form.is_valid():
         people.create_invitation(experiment=experiment, by=request.user, **form.cleaned_data)
         messages.success(request, _("The link is in the list of people below."))

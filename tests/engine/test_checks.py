@@ -236,9 +236,7 @@ class TestAnswers:
 
     def test_a_made_up_token_names_no_check(self, experiment, annotator):
         assert (
-            answer_check(
-                experiment_id=experiment.pk, token=uuid.uuid4(), annotator=annotator, choice="left"
-            )
+            answer_check(experiment_id=experiment.pk, token=uuid.uuid4(), annotator=annotator, choice="left")
             is None
         )
 

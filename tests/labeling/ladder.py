@@ -94,7 +94,7 @@ LADDER = (
     Endpoint("history", GET, {"annotator": 200}),
     Endpoint("reopen", POST, {"annotator": 302}, arguments=_of_judgment),
     Endpoint("welcome", GET, {"annotator": 200}),
-    Endpoint("join", GET | POST, _everybody(200), arguments=_of_invitation, public=True),
+    Endpoint("join", GET | POST, _everybody(200) | {"annotator": 302}, arguments=_of_invitation, public=True),
     Endpoint("invite", POST, {"editor": 302, "owner": 302, "admin": 302}),
     Endpoint("dashboard", GET, _WATCHERS),
     Endpoint("dashboard_live", GET, _WATCHERS),

@@ -121,9 +121,7 @@ def test_only_the_offered_answers_are_on_the_page(annotator, client_for):
         ({"allow_tie": True, "allow_both_bad": True}, {"left", "right", "tie", "both_bad"}),
     ):
         experiment = make_experiment(ready=True, annotators=(annotator,), **settings)
-        page = Markup(
-            client_for(annotator).get(reverse("pair", args=[experiment.pk])).content.decode()
-        )
+        page = Markup(client_for(annotator).get(reverse("pair", args=[experiment.pk])).content.decode())
         offered = {e.attributes["value"] for e in page.elements if e.attributes.get("name") == "choice"}
         assert offered == choices
 

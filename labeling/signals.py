@@ -1,0 +1,18 @@
+"""What follows from logging out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib.auth.models import User
+from django.contrib.auth.signals import user_logged_out
+from django.dispatch import receiver
+
+from engine.services import judging
+
+
+@receiver(user_logged_out)
+def return_leases(user: User | None, **_: Any) -> None:
+    """Whoever logs out looks at nothing any more."""
+    if user is not None:
+        judging.return_leases(annotator=user)

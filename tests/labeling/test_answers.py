@@ -1,0 +1,269 @@
+"""What an annotator does besides clicking: reporting, undoing, looking back, staying and leaving."""
+
+from __future__ import annotations
+
+import uuid
+
+import pytest
+from django.urls import reverse
+
+from engine import selectors
+from engine.models import Flag, Judgment, JudgmentVoid, Lease
+from engine.services.experiments import pause, stop
+from engine.services.judging import lease_next
+from tests.factories import add_member, click, click_on, lease, make_experiment, make_user
+from tests.markup import Markup, stage, words
+
+pytestmark = pytest.mark.django_db
+
+HTMX = {"HX-Request": "true"}
+
+
+@pytest.fixture
+def other(experiment):
+    user = make_user("other")
+    add_member(experiment, user)
+    return user
+
+
+class TestFlag:
+    @pytest.fixture
+    def url(self, experiment, other) -> str:
+        return reverse("flag", args=[experiment.pk])
+
+    @pytest.mark.parametrize("headers", [{}, HTMX], ids=["plain", "htmx"])
+    @pytest.mark.parametrize("reason", Flag.Reason.values)
+    def test_the_reason_is_kept_and_the_pair_goes_to_somebody_else(
+        self, headers, reason, experiment, annotator, other, client_for, url
+    ):
+        held = lease(experiment, annotator)
+        form = {"token": held.token, "reason": reason, "comment": "Empty <b>A</b>."}
+        response = client_for(annotator).post(url, form, headers=headers, follow=True)
+        assert response.status_code == 200
+        flag = Flag.objects.get()
+        assert (flag.comparison, flag.annotator, flag.reason) == (held.comparison, annotator, reason)
+        assert flag.comment == "Empty <b>A</b>."
+        assert "Reported, and skipped. Thank you." in words(response) + stage(response)["said"]
+        assert stage(response)["token"] != str(held.token)
+        assert lease(experiment, other).comparison == held.comparison
+        assert not Judgment.objects.exists()
+
+    def test_sent_twice_it_is_one_flag_and_one_skip(self, experiment, annotator, client_for, url):
+        held = lease(experiment, annotator)
+        for reason in ("broken", "harmful"):
+            form = {"token": held.token, "reason": reason}
+            assert client_for(annotator).post(url, form, headers=HTMX).status_code == 200
+        held.comparison.refresh_from_db()
+        assert (Flag.objects.get().reason, held.comparison.skips) == ("harmful", 1)
+
+    def test_it_wakes_the_planner(
+        self, experiment, annotator, client_for, url, sent, django_capture_on_commit_callbacks
+    ):
+        form = {"token": lease(experiment, annotator).token, "reason": "task"}
+        with django_capture_on_commit_callbacks(execute=True):
+            client_for(annotator).post(url, form, headers=HTMX)
+        assert sent == [(experiment.pk,)]
+
+    @pytest.mark.parametrize(
+        "change",
+        [{"reason": ""}, {"reason": "ugly"}, {"token": "x"}, {"comment": "x" * 1001}],
+        ids=lambda change: str(change)[:20],
+    )
+    def test_a_bad_form_is_told_so_and_reports_nothing(self, change, experiment, annotator, client_for, url):
+        form = {"token": lease(experiment, annotator).token, "reason": "task"} | change
+        response = client_for(annotator).post(url, form, headers=HTMX)
+        assert response.status_code == 400
+        assert "Say what is wrong with the pair." in words(response)
+        assert not Flag.objects.exists()
+
+    def test_nobody_reports_what_was_shown_to_somebody_else(
+        self, experiment, annotator, other, client_for, url
+    ):
+        form = {"token": lease(experiment, annotator).token, "reason": "task"}
+        for client, sent_form in (
+            (client_for(other), form),
+            (client_for(annotator), form | {"token": uuid.uuid4()}),
+        ):
+            assert client.post(url, sent_form).status_code == 400
+        assert not Flag.objects.exists()
+
+
+class TestUndo:
+    @pytest.fixture
+    def url(self, experiment) -> str:
+        return reverse("undo", args=[experiment.pk])
+
+    def test_the_newest_own_answer_is_taken_back_and_its_pair_shown_again(
+        self, experiment, annotator, other, client_for, url
+    ):
+        first, newest = click(experiment, annotator), click(experiment, annotator)
+        theirs = click(experiment, other)
+        response = client_for(annotator).post(url, headers=HTMX)
+        assert response.status_code == 200
+        assert stage(response)["said"] == "Taken back. Choose again."
+        assert list(JudgmentVoid.objects.values_list("judgment", "by")) == [(newest.pk, annotator.pk)]
+        shown = Lease.objects.get(token=stage(response)["token"])
+        assert (shown.comparison, shown.annotator) == (newest.comparison, annotator)
+        assert stage(response)["today"] == "1"
+        assert set(selectors.standing_judgments(experiment.pk)) == {first, theirs}
+
+    def test_each_undo_goes_one_further_back(self, experiment, annotator, client_for, url):
+        clicks = [click(experiment, annotator) for _ in range(3)]
+        client = client_for(annotator)
+        for _ in range(3):
+            client.post(url, headers=HTMX)
+        voided = list(JudgmentVoid.objects.order_by("pk").values_list("judgment", flat=True))
+        assert voided == [each.pk for each in reversed(clicks)]
+        assert selectors.comparison_count(experiment.pk) == 0
+
+    @pytest.mark.parametrize("headers", [{}, HTMX], ids=["plain", "htmx"])
+    def test_with_nothing_to_take_back_it_says_so_and_leaves_the_page_as_it_is(
+        self, headers, experiment, annotator, other, client_for, url
+    ):
+        held = lease(experiment, annotator)
+        click(experiment, other)
+        response = client_for(annotator).post(url, headers=headers, follow=True)
+        assert "There is nothing to take back." in words(response) + stage(response)["said"]
+        assert stage(response)["token"] == str(held.token)
+        assert not JudgmentVoid.objects.exists()
+
+    def test_without_javascript_it_leads_to_the_pair_that_was_taken_back(
+        self, experiment, annotator, client_for, url
+    ):
+        judgment = click(experiment, annotator)
+        response = client_for(annotator).post(url, follow=True)
+        assert response.redirect_chain == [(reverse("pair", args=[experiment.pk]), 302)]
+        assert "Taken back. Choose again." in words(response)
+        assert Lease.objects.get(token=stage(response)["token"]).comparison == judgment.comparison
+
+    def test_after_the_end_answers_are_final_and_it_says_so(self, experiment, annotator, client_for, url):
+        click(experiment, annotator)
+        stop(experiment_id=experiment.pk)
+        response = client_for(annotator).post(url, headers=HTMX)
+        assert "final" in stage(response)["said"]
+        assert not JudgmentVoid.objects.exists()
+
+    def test_a_made_up_screen_is_refused(self, experiment, annotator, client_for, url):
+        click(experiment, annotator)
+        assert client_for(annotator).post(url, {"besides": "x"}).status_code == 400
+        assert not JudgmentVoid.objects.exists()
+
+
+class TestHistory:
+    @pytest.fixture
+    def url(self, experiment) -> str:
+        return reverse("history", args=[experiment.pk])
+
+    def test_it_shows_ones_own_answers_newest_first_and_nobody_elses(
+        self, experiment, annotator, other, client_for, url
+    ):
+        mine = [click(experiment, annotator, "left"), click(experiment, annotator, "right")]
+        theirs = click(experiment, other)
+        page = client_for(annotator).get(url)
+        addresses = [
+            e.attributes["action"] for e in Markup(page.content.decode()).elements if e.tag == "form"
+        ]
+        reopen = [reverse("reopen", args=[experiment.pk, each.pk]) for each in reversed(mine)]
+        assert [address for address in addresses if "reopen" in address] == reopen
+        assert words(page).index("B is better") < words(page).index("A is better")
+        assert theirs.comparison.task.prompt not in words(page) or theirs.comparison.task_id in {
+            each.comparison.task_id for each in mine
+        }
+
+    def test_what_was_taken_back_is_no_answer_any_more(self, experiment, annotator, client_for, url):
+        click(experiment, annotator)
+        client = client_for(annotator)
+        client.post(reverse("undo", args=[experiment.pk]))
+        assert "You have not answered anything here yet." in words(client.get(url))
+
+    def test_its_length_and_its_cost_are_bounded(self, annotator, client_for, django_assert_max_num_queries):
+        experiment = make_experiment(ready=True, annotators=(annotator,), n_tasks=20)
+        click_on(experiment, annotator, 55)
+        client = client_for(annotator)
+        with django_assert_max_num_queries(8):
+            page = client.get(reverse("history", args=[experiment.pk]))
+        assert page.content.decode().count("/reopen/") == 50
+
+    def test_texts_are_only_text(self, experiment, annotator, client_for, url):
+        judgment = click(experiment, annotator)
+        hostile = '</dd><script>alert("history")</script>'
+        Judgment.objects.update(comment=hostile)
+        for response in (judgment.comparison.response_i, judgment.comparison.response_j):
+            type(response).objects.filter(pk=response.pk).update(text=hostile)
+        type(judgment.comparison.task).objects.update(prompt=hostile)
+        page = client_for(annotator).get(url)
+        assert "<script>alert" not in page.content.decode()
+        assert words(page).count('alert("history")') == 4
+
+    @pytest.mark.parametrize("change", [pause, stop])
+    def test_nothing_is_reopened_where_nothing_runs(self, change, experiment, annotator, client_for, url):
+        click(experiment, annotator)
+        change(experiment_id=experiment.pk)
+        assert "/reopen/" not in client_for(annotator).get(url).content.decode()
+
+
+class TestReopen:
+    def test_an_older_answer_is_taken_back_and_its_pair_shown(self, experiment, annotator, client_for):
+        older, newer = click(experiment, annotator), click(experiment, annotator)
+        response = client_for(annotator).post(reverse("reopen", args=[experiment.pk, older.pk]), follow=True)
+        assert list(selectors.own_judgments(experiment, annotator)) == [newer]
+        assert Lease.objects.get(token=stage(response)["token"]).comparison == older.comparison
+
+    def test_the_answers_of_others_and_of_other_experiments_do_not_exist(
+        self, experiment, annotator, other, client_for
+    ):
+        theirs = click(experiment, other)
+        elsewhere = click(make_experiment(ready=True, annotators=(annotator,)), annotator)
+        for judgment_id in (theirs.pk, elsewhere.pk, 0, 987654321):
+            url = reverse("reopen", args=[experiment.pk, judgment_id])
+            assert client_for(annotator).post(url).status_code == 404
+        assert not JudgmentVoid.objects.exists()
+
+    def test_twice_is_once(self, experiment, annotator, client_for):
+        judgment = click(experiment, annotator)
+        url = reverse("reopen", args=[experiment.pk, judgment.pk])
+        statuses = [client_for(annotator).post(url).status_code for _ in range(2)]
+        assert statuses == [302, 404]
+        assert JudgmentVoid.objects.count() == 1
+
+
+class TestBeatAndLeave:
+    def two_on_screen(self, experiment, annotator) -> list[uuid.UUID]:
+        first = lease(experiment, annotator)
+        ahead = lease_next(experiment_id=experiment.pk, annotator=annotator, besides=[first.token])
+        return [first.token, ahead.token]
+
+    def test_a_beat_keeps_the_pairs_of_a_page_reserved_and_says_how_many(
+        self, experiment, annotator, other, client_for
+    ):
+        tokens = self.two_on_screen(experiment, annotator)
+        before = list(Lease.objects.order_by("pk").values_list("expires_at", flat=True))
+        url = reverse("beat", args=[experiment.pk])
+        reply = client_for(annotator).post(url, {"token": tokens})
+        assert (reply.status_code, reply.content) == (200, b"2")
+        after = list(Lease.objects.order_by("pk").values_list("expires_at", flat=True))
+        assert all(late > early for early, late in zip(before, after, strict=True))
+        assert client_for(other).post(url, {"token": tokens}).content == b"0"
+
+    def test_who_leaves_hands_the_pairs_of_that_page_back(self, experiment, annotator, other, client_for):
+        tokens = self.two_on_screen(experiment, annotator)
+        url = reverse("leave", args=[experiment.pk])
+        assert client_for(other).post(url, {"token": tokens}).status_code == 204
+        assert Lease.objects.filter(state="active").count() == 2
+        assert client_for(annotator).post(url, {"token": tokens[1:]}).status_code == 204
+        assert Lease.objects.get(state="active").token == tokens[0]
+
+    def test_who_logs_out_hands_everything_back(self, experiment, annotator, client_for):
+        self.two_on_screen(experiment, annotator)
+        client_for(annotator).post(reverse("logout"))
+        assert not Lease.objects.filter(state="active").exists()
+        assert set(Lease.objects.values_list("comparison__state", flat=True)) == {"ready"}
+
+    @pytest.mark.parametrize("name", ["beat", "leave"])
+    @pytest.mark.parametrize("form", [{}, {"token": ""}, {"token": ["x"]}], ids=str)
+    def test_a_bad_form_changes_nothing(self, name, form, experiment, annotator, client_for):
+        held = lease(experiment, annotator)
+        before = held.expires_at
+        assert client_for(annotator).post(reverse(name, args=[experiment.pk]), form).status_code == 400
+        held.refresh_from_db()
+        assert (held.state, held.expires_at) == ("active", before)

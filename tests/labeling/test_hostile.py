@@ -1,0 +1,123 @@
+"""Hostile responses are inert: what a browser would make of them holds nothing but harmless elements."""
+
+from __future__ import annotations
+
+from urllib.parse import urlsplit
+
+import pytest
+from django.urls import reverse
+
+from engine.generation.worker import _storable
+from engine.models import Experiment, Response
+from labeling import rendering
+from labeling.rendering import render_markdown
+from tests.factories import make_experiment
+from tests.labeling.hostile import PAYLOADS
+from tests.markup import Markup
+
+each_payload = pytest.mark.parametrize("name", PAYLOADS)
+
+# Nothing here loads, runs, submits, names itself or covers anything.
+HARMLESS = {
+    "p", "br", "hr", "em", "strong", "s", "code", "pre", "blockquote", "ul", "ol", "li", "span", "div",
+    "h1", "h2", "h3", "h4", "h5", "h6", "table", "thead", "tbody", "tr", "th", "td", "a",
+    "math", "mrow", "mi", "mo", "mn", "mtext", "mspace", "mfrac", "msqrt", "mroot", "msup", "msub", "msubsup",
+    "munder", "mover", "munderover", "mtable", "mtr", "mtd", "mpadded", "mphantom",
+}  # fmt: skip
+ATTRIBUTES = {
+    "a": {"href", "rel"},
+    "ol": {"start"},
+    "span": {"class"},
+    "div": {"class"},
+    "math": {"display"},
+    "mo": {"stretchy", "fence"},
+}
+
+
+def assert_inert(rendered: str) -> None:
+    markup = Markup(rendered)
+    for element in markup.elements:
+        assert element.tag in HARMLESS, element
+        assert set(element.attributes) <= ATTRIBUTES.get(element.tag, set()), element
+        for name in element.attributes.get("class", "").split():
+            assert name.startswith("hl-") or name in {"math", "inline", "block"}, element
+        if "href" in element.attributes:
+            address = urlsplit(element.attributes["href"])
+            assert address.scheme in {"http", "https"}, element
+            assert address.netloc, element
+            assert set(element.attributes["rel"].split()) >= {"noopener", "noreferrer", "nofollow"}, element
+    assert markup.other == []
+    assert markup.unbalanced == []
+
+
+def test_the_corpus_is_large_and_of_many_kinds():
+    assert len(PAYLOADS) >= 100
+    assert len(set(PAYLOADS.values())) == len(PAYLOADS)
+
+
+@each_payload
+@pytest.mark.parametrize("frame", ["{}", "Before.\n\n{}\n\nAfter.", "> - {}", "**{}**", "|a|\n|-|\n|{}|"])
+def test_a_payload_is_inert_wherever_it_stands(name, frame):
+    assert_inert(render_markdown(_storable(frame.replace("{}", PAYLOADS[name]))))
+
+
+@each_payload
+def test_a_payload_swallows_nothing_that_is_written_after_it(name):
+    shown = Markup(render_markdown(f"Before.\n\n{_storable(PAYLOADS[name])}\n\n```\n\nAfter.")).text
+    assert "Before." in shown
+    assert "After." in shown
+
+
+@each_payload
+def test_what_could_keep_an_annotator_waiting_is_not_parsed_at_all(name, monkeypatch):
+    """The bound on the work: nothing beyond these limits reaches the parser."""
+    parsed = []
+    markdown = rendering._markdown()
+
+    class Watched:
+        def __getattr__(self, attribute):
+            return getattr(markdown, attribute)
+
+        def render(self, text, *arguments):
+            parsed.append(text)
+            return markdown.render(text, *arguments)
+
+        def parse(self, text, *arguments):
+            parsed.append(text)
+            return markdown.parse(text, *arguments)
+
+    monkeypatch.setattr(rendering, "_markdown", Watched)
+    rendered = render_markdown(_storable(PAYLOADS[name]))
+    for text in parsed:
+        assert len(text) <= 12_001
+        assert text.count("\n") <= 400
+        assert max(map(len, text.splitlines()), default=0) <= 4_000
+        assert text.count("[") <= 500
+    if not parsed:
+        assert {element.tag for element in Markup(rendered).elements} == {"pre"}
+
+
+@pytest.mark.django_db
+def test_no_payload_changes_the_page_around_it(annotator, client_for):
+    """As the task, the question, the guidelines and both responses at once."""
+    experiment = make_experiment(ready=True, annotators=(annotator,), guidelines="Plain.")
+    client, url = client_for(annotator), reverse("pair", args=[experiment.pk])
+    plain = skeleton(client.get(url).content.decode())
+    assert len(plain) > 30
+    for name, payload in PAYLOADS.items():
+        text = _storable(payload)
+        Response.objects.update(text=text)
+        experiment.tasks.update(prompt=text)
+        Experiment.objects.update(guidelines=text, question=text[:300])
+        page = client.get(url)
+        assert page.status_code == 200, name
+        assert skeleton(page.content.decode()) == plain, name
+
+
+def skeleton(page: str) -> list[tuple[str, str, str]]:
+    """The elements of a page that have a role in it, in order."""
+    return [
+        (element.tag, element.attributes.get("id", ""), element.attributes.get("name", ""))
+        for element in Markup(page).elements
+        if element.tag not in HARMLESS | {"details", "summary"} or "id" in element.attributes
+    ]
