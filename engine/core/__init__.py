@@ -4,7 +4,7 @@ Pure numpy and scipy: nothing here knows of the web application, of queues or of
 """
 
 from engine.core.design import Design
-from engine.core.problem import Unstructured
+from engine.core.problem import BradleyTerry, Factorial, Unstructured
 from engine.core.types import Decision, StopReason
 
-__all__ = ["Decision", "Design", "StopReason", "Unstructured"]
+__all__ = ["BradleyTerry", "Decision", "Design", "Factorial", "StopReason", "Unstructured"]

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from engine.core.ledger import Ledger
 from engine.core.planner import extrapolate
-from engine.core.problem import Unstructured
+from engine.core.problem import Space
 from engine.core.samplers import build_sampler
 from engine.core.types import Decision, FloatArray, IntArray, Pair, Seed, StopReason, Tally, check_tally
 
@@ -27,9 +27,11 @@ class Design:
         Indifference margin ε in [0, ½): a policy counts as the best only if it beats each other with
         probability at least ½ + ε. With ε = 0, near-ties are fought out to the end.
     sampler
-        Sampling rule: "balanced" or "round_robin".
+        Sampling rule: "balanced"; "tracking", the paper's; or one of the baselines "round_robin", "random",
+        "eps_greedy", "thompson" and "rucb".
     stopping
-        Stopping rule: "certified".
+        Stopping rule: "certified"; "heuristic", the threshold of the paper's experiments, or "theory", its
+        proven one.
     seed
         Anything `numpy.random.default_rng` takes; it breaks ties between equally good pairs.
     budget
@@ -52,7 +54,7 @@ class Design:
 
     def __init__(
         self,
-        space: Unstructured,
+        space: Space,
         *,
         delta: float = 0.05,
         epsilon: float = 0.0,
@@ -75,7 +77,7 @@ class Design:
     @classmethod
     def from_counts(
         cls,
-        space: Unstructured,
+        space: Space,
         wins: ArrayLike,
         *,
         in_flight: ArrayLike | None = None,
