@@ -101,6 +101,10 @@ HOSTILE = [
     r"$\text{<script>alert(1)</script>}$",
     r"$\text{<img src=x onerror=alert(1)>}$",
     r"$\unicode{x3c}script$",
+    r"$\text{<script>}$",
+    r"$\text{<style>}$",
+    r"$\text{<!--}$",
+    r"$\text{</math></span></p><plaintext>}$",
 ]
 ALLOWED_ATTRIBUTES = {"href", "rel", "title", "start", "class", "display", "stretchy", "fence"}
 
