@@ -132,8 +132,11 @@ class _Program:
 
     def __init__(self, features: FloatArray, theta: FloatArray, gap_floor: float) -> None:
         self.rows, self.columns = np.triu_indices(features.shape[0], 1)
-        self._features = features
         scores = features @ theta
+        # The program does not depend on the basis, its rounding errors do: use one without correlations.
+        root = np.linalg.cholesky(np.atleast_2d(np.cov(features.T, bias=True)))
+        features = np.linalg.solve(root, features.T).T
+        self._features = features
         slope = special.expit(scores[self.rows] - scores[self.columns])
         self._weight = slope * (1.0 - slope)
         self._best = int(scores.argmax())
