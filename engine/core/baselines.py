@@ -82,9 +82,12 @@ class ThompsonSampling(Stateless):
         upper = _upper_bound(situation, self.alpha)
         beaten_at_most = np.sum(upper > 0.5, axis=2)
         hopeful = beaten_at_most == beaten_at_most.max(axis=1, keepdims=True)
-        lower_half = np.tril(rng.beta(tally.wins + 1.0, np.swapaxes(tally.wins, 1, 2) + 1.0), -1)
-        drawn = lower_half + np.triu(1.0 - np.swapaxes(lower_half, 1, 2), 1)
-        copeland = np.sum(drawn > 0.5, axis=2)
+        rows, columns = np.triu_indices(tally.n_policies, 1)
+        drawn = rng.beta(tally.wins[:, rows, columns] + 1.0, tally.wins[:, columns, rows] + 1.0)
+        wins = np.zeros_like(tally.wins)
+        wins[:, rows, columns] = drawn > 0.5
+        wins[:, columns, rows] = drawn < 0.5
+        copeland = wins.sum(axis=2)
         candidate = argmax_random(np.where(hopeful, copeland, -1.0), rng)
 
         beats = rng.beta(tally.wins[runs, :, candidate] + 1.0, tally.wins[runs, candidate] + 1.0)

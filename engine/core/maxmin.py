@@ -135,7 +135,7 @@ class _Program:
         scores = features @ theta
         # The program does not depend on the basis, its rounding errors do: use one without correlations.
         root = np.linalg.cholesky(np.atleast_2d(np.cov(features.T, bias=True)))
-        features = np.linalg.solve(root, features.T).T
+        features = np.asarray(np.linalg.solve(root, features.T).T, dtype=np.float64)
         self._features = features
         slope = special.expit(scores[self.rows] - scores[self.columns])
         self._weight = slope * (1.0 - slope)
