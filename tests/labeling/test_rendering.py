@@ -6,7 +6,7 @@ import html
 import re
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from labeling.rendering import render_markdown
@@ -141,6 +141,7 @@ def test_a_link_goes_to_http_and_tells_the_other_side_nothing():
     assert 'rel="noopener noreferrer nofollow"' in rendered
 
 
+@settings(max_examples=50)
 @given(st.text(max_size=200) | st.lists(st.sampled_from(HOSTILE), max_size=4).map("\n".join))
 def test_no_text_at_all_gets_harm_through(text):
     assert_harmless(render_markdown(text))
