@@ -53,6 +53,11 @@ class PairData:
         value: FloatArray = np.sum(self.wins * logits - self.counts * softplus(logits), axis=1)
         return value
 
+    def hessian(self, theta: FloatArray) -> FloatArray:
+        """Shape (R, d, d): Fisher matrix, the negative Hessian of the log-likelihood, at theta."""
+        mean = special.expit(theta @ self.contrasts.T)
+        return information(self.contrasts, self.counts * mean * (1.0 - mean))
+
 
 def softplus(x: FloatArray) -> FloatArray:
     """log(1 + exp(x)) without overflow."""

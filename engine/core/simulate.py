@@ -50,6 +50,8 @@ def simulate(
     pending: int = 0,
     marks: Sequence[int] = (),
     observe_every: int = 1,
+    wins: FloatArray | None = None,
+    peak_evidence: FloatArray | None = None,
     seed: Seed = 0,
 ) -> SimulatedRuns:
     """Run one design R times side by side.
@@ -69,15 +71,19 @@ def simulate(
     observe_every
         In a Bradley-Terry space, estimate and evidence are brought up to date only every so many
         comparisons once there are 200. That puts off some stops by up to as many.
+    wins, peak_evidence
+        Shapes (K, K) and (K,): where every run goes on from; a fresh start by default. What comes out counts
+        these comparisons too.
     """
     n_runs, n_policies = mu.shape[:2]
     rng = np.random.default_rng(seed)
     ledger = Ledger(
         space or Unstructured(n_policies),
-        Tally.empty(n_policies, n_runs),
+        Tally.empty(n_policies, n_runs) if wins is None else Tally(np.repeat(wins[None], n_runs, axis=0)),
         delta=delta,
         epsilon=epsilon,
         stopping=stopping,
+        peak_evidence=None if peak_evidence is None else np.repeat(peak_evidence[None], n_runs, axis=0),
         exact_from=float(np.log(1.0 / delta)) - 2.0,
     )
     picker = build_sampler(sampler)
@@ -87,7 +93,8 @@ def simulate(
     guesses = np.full((len(marks), n_runs), -1)
     alive = np.arange(n_runs)
     queue: list[tuple[IntArray, IntArray]] = []
-    for t in range(1, budget + 1):
+    first = int(ledger.tally.n_comparisons[0]) + 1
+    for t in range(first, max(first, budget) + 1):
         while len(queue) <= pending:
             pair = picker.pick(ledger.situation(), rng)
             ledger.tally.begin(*pair)
@@ -99,7 +106,7 @@ def simulate(
 
         established, none_best = ledger.settled()
         ended = established | none_best
-        if t in marks or ended.any() or t == budget:
+        if t in marks or ended.any() or t >= budget:
             best[alive] = np.where(none_best, -1, ledger.best())
         if t in marks:
             guesses[list(marks).index(t)] = best

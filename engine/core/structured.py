@@ -249,8 +249,7 @@ class BradleyTerryEvidence:
         contrast = features[None] - features[rival]
         missing = np.maximum(self._margin - np.sum(contrast * free[:, None], axis=2), 0.0)
 
-        mean = special.expit(free @ data.contrasts.T)
-        hessian = information(data.contrasts, data.counts * mean * (1.0 - mean)) + self._null_precision
+        hessian = data.hessian(free) + self._null_precision
         direction = np.matmul(contrast, np.linalg.inv(hessian))
         variance = np.sum(contrast * direction, axis=2)
         # To second order, moving θ until the null holds costs this much.
@@ -296,8 +295,7 @@ def log_marginal_bound(data: PairData, precision: FloatArray, start: FloatArray)
     mode = fit(data, precision, start)
     Z = data.contrasts
     logits = mode @ Z.T
-    mean = special.expit(logits)
-    hessian = information(Z, data.counts * mean * (1.0 - mean)) + precision
+    hessian = data.hessian(mode) + precision
     covariance = np.linalg.inv(hessian)
     deviation = np.sqrt(np.einsum("nd,rde,ne->rn", Z, covariance, Z, optimize=True))
     nodes = logits[..., None] + deviation[..., None] * _HERMITE_NODES
