@@ -90,6 +90,7 @@ def _cleaner() -> Callable[[str], str]:
             "mo": {"stretchy", "fence"},
         },
         url_schemes={"http", "https"},
+        url_relative="deny",
         link_rel="noopener noreferrer nofollow",
     )
     return cleaner.clean

@@ -10,7 +10,7 @@ from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_POST, require_safe
+from django.views.decorators.http import require_safe
 
 from engine import selectors
 from engine.errors import LeaseLostError, UnknownTokenError
@@ -36,8 +36,7 @@ def pair(request: HttpRequest, experiment_id: int) -> HttpResponse:
     return _show_next(request, access.to_label(request, experiment_id))
 
 
-@login_required
-@require_POST
+@access.annotator_action
 def judge(request: HttpRequest, experiment_id: int) -> HttpResponse:
     """Record a click and answer with the next pair."""
     experiment = access.to_label(request, experiment_id)
@@ -60,8 +59,7 @@ def judge(request: HttpRequest, experiment_id: int) -> HttpResponse:
     return _show_next(request, experiment, saved=True)
 
 
-@login_required
-@require_POST
+@access.annotator_action
 def skip(request: HttpRequest, experiment_id: int) -> HttpResponse:
     """Hand the pair back and answer with another one."""
     experiment = access.to_label(request, experiment_id)
