@@ -14,7 +14,8 @@ from engine.core.types import FloatArray, IntArray, Tally
 
 _MAX_ITERATIONS = 200
 _MAX_HALVINGS = 60
-_DECREMENT_TOLERANCE = 1e-9
+# The step that follows squares this.
+_DECREMENT_TOLERANCE = 1e-6
 # Below this the Newton step of a logistic likelihood needs no safeguard.
 _SAFE_DECREMENT = 0.02
 

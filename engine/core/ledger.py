@@ -62,14 +62,16 @@ class Ledger:
         epsilon: float,
         stopping: str,
         peak_evidence: ArrayLike | None = None,
-        exact_from: float = -np.inf,
+        exact_from: float = 0.0,
     ) -> None:
         self.tally = tally
         self.evidence = PairwiseEvidence(tally, epsilon)
         self.model = self._posterior = None
         if isinstance(space, BradleyTerry):
             self.model = BradleyTerryModel(space, tally)
-            self._posterior = BradleyTerryModel(space, tally, prior_precision(space, _TYPICAL_LOG_ODDS))
+            self._posterior = BradleyTerryModel(
+                space, tally, prior_precision(space, _TYPICAL_LOG_ODDS), self.model
+            )
         self._watched = self._watch(space, epsilon, stopping, exact_from)
         self.rule = self._build_rule(space, delta, stopping, peak_evidence)
 

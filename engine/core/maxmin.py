@@ -15,7 +15,7 @@ import numpy as np
 from scipy import special
 
 from engine.core.interior_point import linear_bound, maximise_smallest
-from engine.core.types import FloatArray, IntArray
+from engine.core.types import BoolArray, FloatArray, IntArray
 
 _MAX_ROUNDS = 60
 _UNUSED = 2e-3
@@ -120,11 +120,21 @@ def maxmin_allocation(
             return solution
         excess = gains - gains[working] @ omega + gamma * omega @ omega
         # Only the guess is thinned out: dropping pairs every time could go round in circles.
-        used = omega > _UNUSED * omega.max() if round_ == 0 else np.ones(omega.size, dtype=np.bool_)
-        working, omega = program.grow(working[used], omega[used], excess)
+        if round_ == 0:
+            used = _in_use(atoms, omega)
+            working, omega = working[used], omega[used]
+        working, omega = program.grow(working, omega, excess)
     raise ArithmeticError(
         f"the max-min allocation did not converge: relative gap {solution.relative_gap:.1e}"
     )
+
+
+def _in_use(atoms: FloatArray, omega: FloatArray) -> BoolArray:
+    """Which pairs have more than a trace of the comparisons; all of them if those alone leave H near singular."""
+    used: BoolArray = omega > _UNUSED * omega.max()
+    weighted = atoms * omega[:, None]
+    least, least_used = (np.linalg.eigvalsh(weighted[m].T @ atoms[m])[0] for m in (slice(None), used))
+    return used if least_used > 0.1 * least else np.ones_like(used)
 
 
 class _Program:

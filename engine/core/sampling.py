@@ -134,7 +134,7 @@ def _most_telling_pair(situation: Situation, model: BradleyTerryModel, rng: np.r
     rival = argmax_random(-np.where(hidden, np.inf, separation), rng)
 
     target = features[rival] - features[best]
-    shift = np.einsum("kd,rde,re->rk", features, covariance, target, optimize=True)
+    shift = np.matmul(covariance, target[..., None])[..., 0] @ features.T
     spread = np.matmul(features @ covariance, features.T)
     rows, columns = np.triu_indices(features.shape[0], 1)
     own = np.diagonal(spread, axis1=1, axis2=2)

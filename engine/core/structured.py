@@ -16,9 +16,9 @@ _PRIOR_SCALES = (0.16, 0.4, 1.0, 2.5)
 _PRIOR_LOG_WEIGHTS = np.log([0.15, 0.45, 0.3, 0.1])
 _HERMITE_NODES, _HERMITE_WEIGHTS = np.polynomial.hermite_e.hermegauss(9)
 # The null's likelihood is maximised with this much of the prior's precision left in, which bounds it from
-# above for every θ whose typical log-odds is below _LARGEST_LOG_ODDS (a win rate of 1 - 1e-21).
-_NULL_RIDGE = 1e-6
-_LARGEST_LOG_ODDS = 50.0
+# above for every θ whose typical log-odds is below _LARGEST_LOG_ODDS (a win rate of 0.99995).
+_NULL_RIDGE = 1e-4
+_LARGEST_LOG_ODDS = 10.0
 _CHUNK = 4_000_000
 
 
@@ -33,12 +33,21 @@ class BradleyTerryModel:
         The data.
     precision
         Shape (d, d): precision of a Gaussian prior on θ to use in place of the vanishing ridge λ_t I.
+    start
+        An estimate from the same tally to start the fit from; zero by default.
     """
 
-    def __init__(self, space: BradleyTerry, tally: Tally, precision: FloatArray | None = None) -> None:
+    def __init__(
+        self,
+        space: BradleyTerry,
+        tally: Tally,
+        precision: FloatArray | None = None,
+        start: BradleyTerryModel | None = None,
+    ) -> None:
         self.features = space.features
         self._tally = tally
         self._precision = precision
+        self._start = start
         self._stale = True
         self._theta: FloatArray = np.zeros((tally.n_runs, space.n_features))
 
@@ -46,8 +55,9 @@ class BradleyTerryModel:
     def theta(self) -> FloatArray:
         """Shape (R, d): regularised maximum likelihood estimate ζ [LLM-PO, eq. reg_mle_def]."""
         if self._stale:
-            # From zero each time, so that the estimate is a function of the counts alone.
-            self._theta = fit(self.data(), self._regularisation(), np.zeros_like(self._theta))
+            # Never from the last estimate, so that this one is a function of the counts alone.
+            start = np.zeros_like(self._theta) if self._start is None else self._start.theta
+            self._theta = fit(self.data(), self._regularisation(), start)
             self._stale = False
         return self._theta
 
@@ -97,7 +107,7 @@ class BradleyTerryModel:
         scores, best = self.scores, self.best
         runs = np.arange(best.size)
         contrasts = self.features[None] - self.features[best][:, None]
-        variance = np.einsum("rkd,rde,rke->rk", contrasts, covariance, contrasts, optimize=True)
+        variance = np.sum(np.matmul(contrasts, covariance) * contrasts, axis=2)
         gap = scores - scores[runs, best][:, None]
         separation: FloatArray = np.divide(gap**2, 2.0 * variance, out=np.zeros_like(gap), where=variance > 0)
         return separation
@@ -181,8 +191,9 @@ class BradleyTerryEvidence:
     pairwise
         The e-processes from head-to-head counts, with the indifference margin; updated by its owner.
     exact_from
-        Evidence (nats) below which a second-order approximation of the null's likelihood will do. A
-        simulation that only asks when a threshold is crossed saves most of its time by it.
+        Evidence (nats) below which a second-order approximation of the null's likelihood will do. Below 0
+        it takes no part in any claim; a simulation that only asks when a threshold is crossed can save most
+        of its time by a larger value.
     """
 
     def __init__(
@@ -191,14 +202,14 @@ class BradleyTerryEvidence:
         model: BradleyTerryModel,
         tally: Tally,
         pairwise: PairwiseEvidence,
-        exact_from: float = -np.inf,
+        exact_from: float = 0.0,
     ) -> None:
         self._model = model
         self._tally = tally
         self._pairwise = pairwise
         self._exact_from = exact_from
         self._margin = float(special.logit(pairwise.null_mean))
-        self._priors = [prior_precision(space, scale) for scale in _PRIOR_SCALES]
+        self._priors = np.stack([prior_precision(space, scale) for scale in _PRIOR_SCALES])
         self._null_precision = _NULL_RIDGE * prior_precision(space, 1.0)
         self._null_allowance = 0.5 * _NULL_RIDGE * _LARGEST_LOG_ODDS**2 * space.n_features
         # Pooling strength pays by how much fewer features there are than policies.
@@ -231,8 +242,13 @@ class BradleyTerryEvidence:
         data = self._model.data()
         if data.contrasts.shape[0] == 0:
             return np.zeros_like(self._pairwise.per_policy)
-        bounds = [log_marginal_bound(data, prior, self._model.theta) for prior in self._priors]
-        mixture = special.logsumexp(np.stack(bounds, axis=1) + _PRIOR_LOG_WEIGHTS, axis=1)
+        # All priors are fitted at once, as if each were a run of its own.
+        n_runs, n_priors = self._tally.n_runs, len(_PRIOR_SCALES)
+        repeated = np.repeat(np.arange(n_runs), n_priors)
+        bounds = log_marginal_bound(
+            data.take(repeated), np.tile(self._priors, (n_runs, 1, 1)), self._model.theta[repeated]
+        )
+        mixture = special.logsumexp(bounds.reshape(n_runs, n_priors) + _PRIOR_LOG_WEIGHTS, axis=1)
         structured = mixture[:, None] - self._null_log_likelihood(data, mixture)
         share, pairwise_share = self._log_shares
         evidence: FloatArray = np.logaddexp(structured + share, self._pairwise.per_policy + pairwise_share)
@@ -267,7 +283,7 @@ class BradleyTerryEvidence:
         return bound
 
     def _penalised(self, data: PairData, theta: FloatArray) -> FloatArray:
-        penalty: FloatArray = 0.5 * np.einsum("rd,de,re->r", theta, self._null_precision, theta)
+        penalty: FloatArray = 0.5 * np.sum(theta @ self._null_precision * theta, axis=1)
         value: FloatArray = data.log_likelihood(theta) - penalty
         return value
 
@@ -283,7 +299,7 @@ def log_marginal_bound(data: PairData, precision: FloatArray, start: FloatArray)
     data
         Outcomes of R data sets.
     precision
-        Shape (d, d).
+        Shape (R, d, d) or (d, d).
     start
         Shape (R, d): where to start the search for the mode.
 
@@ -291,18 +307,18 @@ def log_marginal_bound(data: PairData, precision: FloatArray, start: FloatArray)
     -------
     Shape (R,), in nats.
     """
-    d = precision.shape[0]
+    d = precision.shape[-1]
     mode = fit(data, precision, start)
     Z = data.contrasts
     logits = mode @ Z.T
     hessian = data.hessian(mode) + precision
     covariance = np.linalg.inv(hessian)
-    deviation = np.sqrt(np.einsum("nd,rde,ne->rn", Z, covariance, Z, optimize=True))
+    deviation = np.sqrt(np.sum(np.matmul(Z, covariance) * Z, axis=2))
     nodes = logits[..., None] + deviation[..., None] * _HERMITE_NODES
     expected = softplus(nodes) @ (_HERMITE_WEIGHTS / _HERMITE_WEIGHTS.sum())
     fit_term = np.sum(data.wins * logits - data.counts * expected, axis=1)
-    trace = np.einsum("de,red->r", precision, covariance)
-    quadratic = np.einsum("rd,de,re->r", mode, precision, mode)
+    trace = np.sum(precision * covariance, axis=(1, 2))
+    quadratic = np.sum(mode * np.matmul(precision, mode[..., None])[..., 0], axis=1)
     log_ratio = np.linalg.slogdet(hessian)[1] - np.linalg.slogdet(precision)[1]
     bound: FloatArray = fit_term - 0.5 * (trace + quadratic - d + log_ratio)
     return bound
