@@ -13,7 +13,6 @@ from engine.models import Comparison, Experiment, Policy, Response
 from engine.services.experiments import conclude
 from engine.services.snapshots import write_snapshot
 
-
 # Raised whenever the same counts and seed would give other pairs, so that a replay knows what it replays.
 RULES_VERSION = 1
 
