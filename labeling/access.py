@@ -2,11 +2,31 @@
 
 from __future__ import annotations
 
-from django.http import HttpRequest
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+from django.contrib.auth.views import redirect_to_login
+from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
+from django.urls import reverse
+from django.views.decorators.http import require_POST
 
 from engine import selectors
 from engine.models import Experiment, Judgment, Membership
+
+
+def annotator_action(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
+    """A POST of the annotator's page. Whoever was logged out meanwhile comes back to the pair, not to the POST."""
+
+    @require_POST
+    @wraps(view)
+    def wrapped(request: HttpRequest, experiment_id: int, *args: Any, **kwargs: Any) -> HttpResponse:
+        if not request.user.is_authenticated:
+            return redirect_to_login(reverse("pair", args=[experiment_id]))
+        return view(request, experiment_id, *args, **kwargs)
+
+    return wrapped
 
 
 def to_label(request: HttpRequest, experiment_id: int) -> Experiment:

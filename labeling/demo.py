@@ -7,14 +7,14 @@ from engine.models import Experiment
 from engine.services.experiments import ExperimentSpec, FactorSpec, GoldSpec, TaskSpec
 
 HUMAN_EXPERIMENT = "Which way of answering do people prefer?"
-RULE_EXPERIMENT = "Counting objects, judged by rule"
+RULE_EXPERIMENT = "Adding numbers, judged by rule"
 
 _PROMPTS = FactorSpec(
     name="System prompt",
     kind="prompt",
     levels={
         "Careful tutor": {"text": "You are a careful tutor. Check every step."},
-        "In a hurry": {"text": "You are a hasty clerk. You are in a hurry."},
+        "Warm and polite": {"text": "You are a friendly helper. Be warm and polite."},
     },
 )
 _STRATEGIES = FactorSpec(
@@ -34,10 +34,10 @@ _GUARDRAIL = FactorSpec(
 
 _GOLD = [
     GoldSpec(
-        prompt="I have a pig and two ducks. How many animals do I have?",
-        better="three",
-        worse="two",
-        explanation="A right answer beats a wrong one: one pig and two ducks are three.",
+        prompt="What is 12 + 29?",
+        better="41",
+        worse="31",
+        explanation="A right answer beats a wrong one: 12 and 29 are 41.",
     )
 ]
 
@@ -47,14 +47,14 @@ def human_spec() -> ExperimentSpec:
     return ExperimentSpec(
         name=HUMAN_EXPERIMENT,
         factors=[_PROMPTS, _STRATEGIES, _GUARDRAIL, _sampling(0.7)],
-        tasks=_tasks("object_counting", "word_unscrambling"),
+        tasks=_tasks("sum") + _tasks("word_unscrambling"),
         settings={
             "question": "Which response would you rather get?",
             "guidelines": (
                 "A right answer beats a wrong one. Between two right ones, prefer the one that you would "
                 "rather get: clear, and no longer than it needs to be.\n\n"
-                'Example: for "I have a pig and two ducks. How many animals do I have?", "three" beats '
-                '"two", and you decide whether "three" or "1+2=3. Answer: three" is better.\n\n'
+                'Example: for "What is 12 + 29?", "41" beats "31", and it is for you to say whether "41" or '
+                '"2+9=11, carry 1. 1+2+1=4. Answer: 41" is better.\n\n'
                 "If they are equally good, say so. If you cannot tell, skip."
             ),
             "delta": 0.05,
@@ -69,12 +69,12 @@ def human_spec() -> ExperimentSpec:
 
 
 def rule_spec() -> ExperimentSpec:
-    """The paper's real experiment: two prompts × three strategies on Object Counting."""
+    """As the paper's real experiments: two prompts × three strategies, judged by reference answers."""
     return ExperimentSpec(
         name=RULE_EXPERIMENT,
         factors=[_PROMPTS, _STRATEGIES, _GUARDRAIL, _sampling(0.7)],
-        tasks=_tasks("object_counting"),
-        settings={"judge": Experiment.Judge.RULE, "delta": 0.05, "budget": 5000, "seed": 2},
+        tasks=_tasks("sum"),
+        settings={"judge": Experiment.Judge.RULE, "delta": 0.05, "budget": 3000, "seed": 2},
     )
 
 
@@ -82,13 +82,16 @@ def _sampling(temperature: float) -> FactorSpec:
     return FactorSpec(
         name="Sampling",
         kind="sampling",
-        levels={f"T = {temperature}": {"temperature": temperature, "max_tokens": 96}},
+        levels={f"T = {temperature}": {"temperature": temperature, "max_tokens": 64}},
     )
 
 
-def _tasks(*kinds: str) -> list[TaskSpec]:
+def _tasks(kind: str) -> list[TaskSpec]:
+    """Held-out puzzles; sums are worded so that people understand them too."""
     return [
-        TaskSpec(prompt=item.prompt, reference=item.reference)
-        for kind in kinds
+        TaskSpec(
+            prompt=f"What is {item.prompt.replace(' ', ' + ')}?" if kind == "sum" else item.prompt,
+            reference=item.reference,
+        )
         for item in sample_tasks(kind, 200, seed=7)
     ]

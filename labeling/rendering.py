@@ -7,9 +7,10 @@ server, and what comes out is sanitised again: a model's text is as hostile as a
 from __future__ import annotations
 
 import html
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any
+from xml.etree.ElementTree import Element, fromstring
 
 import nh3
 from django.utils.safestring import SafeString, mark_safe
@@ -27,6 +28,7 @@ _MOST_LINES = 400
 _LONGEST_LINE = 4_000
 _MOST_BRACKETS = 500  # the parser looks for the end of a link at each of them
 _LONGEST_MATHS = 500
+_DEEPEST = 20
 
 _TAGS = {
     "p", "br", "hr", "em", "strong", "s", "code", "pre", "blockquote", "ul", "ol", "li", "span", "div",
@@ -47,8 +49,12 @@ def render_markdown(text: str) -> SafeString:
     """HTML of a model's text: no images, no raw HTML, links only to http(s) and without a referrer."""
     if not _is_reasonable(text):
         return _plain(text)
+    markdown = _markdown()
     try:
-        rendered = _markdown().render(text)
+        tokens = markdown.parse(text)
+        if any(token.level >= _DEEPEST - 1 for token in tokens):
+            return _plain(text)  # the parser drops what lies deeper
+        rendered = markdown.renderer.render(tokens, markdown.options, {})
     except (RecursionError, ValueError):
         return _plain(text)
     cleaned = _cleaner()(rendered)
@@ -68,7 +74,7 @@ def _plain(text: str) -> SafeString:
 
 @cache
 def _markdown() -> MarkdownIt:
-    options = {"html": False, "breaks": True, "maxNesting": 20, "highlight": _highlight}
+    options = {"html": False, "breaks": True, "maxNesting": _DEEPEST, "highlight": _highlight}
     markdown = MarkdownIt("commonmark", options).enable(["table", "strikethrough"]).disable("image")
     # A price is not a formula: no blank just inside the dollars, no digit just after them.
     return markdown.use(
@@ -89,6 +95,7 @@ def _cleaner() -> Callable[[str], str]:
             "mo": {"stretchy", "fence"},
         },
         url_schemes={"http", "https"},
+        url_relative="deny",
         link_rel="noopener noreferrer nofollow",
     )
     return cleaner.clean
@@ -106,7 +113,15 @@ def _mathml(source: str, options: dict[str, Any]) -> str:
     display = "block" if options["display_mode"] else "inline"
     if len(source) <= _LONGEST_MATHS:
         try:
-            return convert(source, display=display)
+            maths = convert(source, display=display)
+            if _MATHS_TAGS.issuperset(element.tag for element in _elements(maths)):
+                return maths
         except Exception:  # noqa: S110 - whatever the converter makes of hostile TeX, the source is shown
             pass
     return f"<code>{html.escape(source)}</code>"
+
+
+def _elements(maths: str) -> Iterator[Element]:
+    """The elements of well-formed MathML: the converter does not escape what stands in a \\text."""
+    namespace = ' xmlns="http://www.w3.org/1998/Math/MathML"'
+    return fromstring(maths.replace(namespace, "", 1)).iter()  # noqa: S314 - no DTD within an element

@@ -11,7 +11,7 @@ from environs import Env, validate
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 
-env = Env(eager=False)
+env = Env()
 env.read_env(BASE_DIR / ".env", recurse=False)
 
 DEBUG = env.bool("DEBUG", False)
@@ -215,5 +215,3 @@ LEASE_SECONDS = env.int("LEASE_SECONDS", 300, validate=validate.Range(min=10))
 # Ready pairs kept ahead of the annotators: never fewer, never more; between them the click rate decides.
 BUFFER_MIN = env.int("BUFFER_MIN", 4, validate=validate.Range(min=1))
 BUFFER_MAX = env.int("BUFFER_MAX", 64, validate=validate.Range(min=1))
-
-env.seal()

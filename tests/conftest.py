@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import hypothesis
 import pytest
 from django.conf import settings
 from django.contrib.auth.models import User
 from pytest_django import Settings
 
 from tests.factories import make_user
+
+# A machine that is busy with something else is no reason to fail.
+hypothesis.settings.register_profile("tests", deadline=None)
+hypothesis.settings.load_profile("tests")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -17,6 +22,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("postgres"):
             item.add_marker(pytest.mark.skip(reason="needs PostgreSQL: set DATABASE_URL"))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def collected_static() -> None:
+    """The folder that WhiteNoise warns about once per client where ``collectstatic`` has not made it."""
+    settings.STATIC_ROOT.mkdir(exist_ok=True)
 
 
 @pytest.fixture(autouse=True)

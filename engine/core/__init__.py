@@ -4,7 +4,19 @@ Pure numpy and scipy: nothing here knows of the web application, of queues or of
 """
 
 from engine.core.design import Design
-from engine.core.problem import Unstructured
+from engine.core.planner import Forecast, Plan, forecast, forecast_rest
+from engine.core.problem import BradleyTerry, Factorial, Unstructured
 from engine.core.types import Decision, StopReason
 
-__all__ = ["Decision", "Design", "StopReason", "Unstructured"]
+__all__ = [
+    "BradleyTerry",
+    "Decision",
+    "Design",
+    "Factorial",
+    "Forecast",
+    "Plan",
+    "StopReason",
+    "Unstructured",
+    "forecast",
+    "forecast_rest",
+]

@@ -43,10 +43,10 @@ def elimination_rate(mu: FloatArray) -> tuple[FloatArray, IntArray]:
     Rates, shape (..., K), 0 for a policy that nobody beats; opponents, shape (..., K), with the policy itself
     where nobody beats it.
     """
-    information = bernoulli_kl(np.minimum(mu, 0.5), 0.5)
-    information = np.where(np.eye(mu.shape[-1], dtype=np.bool_), 0.0, information)
-    opponent = np.argmax(information, axis=-1)
-    rate = np.take_along_axis(information, opponent[..., None], axis=-1)[..., 0]
+    # The information grows as mu falls below one half, so the toughest opponent is the smallest entry.
+    toughest = np.where(np.eye(mu.shape[-1], dtype=np.bool_), 0.5, mu)
+    opponent = np.argmin(toughest, axis=-1)
+    rate = bernoulli_kl(np.take_along_axis(toughest, opponent[..., None], axis=-1)[..., 0].clip(max=0.5), 0.5)
     return rate, np.where(rate > 0.0, opponent, np.arange(mu.shape[-1]))
 
 

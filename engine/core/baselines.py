@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from scipy import special
 
 from engine.core.allocation import best_policy
 from engine.core.sampling import Picks, Situation, Stateless, argmax_random
+from engine.core.structured import BradleyTerryModel
 from engine.core.types import FloatArray
 
 
@@ -61,6 +63,7 @@ class ThompsonSampling(Stateless):
     """Double Thompson sampling: a likely winner and its likeliest conqueror, both from Beta posteriors.
 
     [Wu & Liu 2016, "Double Thompson Sampling for Dueling Bandits"], without comparing a policy with itself.
+    In a Bradley-Terry space both are the winners of draws of θ from its Gaussian approximation.
 
     Parameters
     ----------
@@ -72,14 +75,19 @@ class ThompsonSampling(Stateless):
 
     def pick(self, situation: Situation, rng: np.random.Generator) -> Picks:
         """Return (candidate, opponent)."""
+        if situation.model is not None:
+            return _posterior_winner_and_rival(situation, situation.model, rng)
         tally = situation.tally
         runs = np.arange(tally.n_runs)
         upper = _upper_bound(situation, self.alpha)
         beaten_at_most = np.sum(upper > 0.5, axis=2)
         hopeful = beaten_at_most == beaten_at_most.max(axis=1, keepdims=True)
-        lower_half = np.tril(rng.beta(tally.wins + 1.0, np.swapaxes(tally.wins, 1, 2) + 1.0), -1)
-        drawn = lower_half + np.triu(1.0 - np.swapaxes(lower_half, 1, 2), 1)
-        copeland = np.sum(drawn > 0.5, axis=2)
+        rows, columns = np.triu_indices(tally.n_policies, 1)
+        drawn = rng.beta(tally.wins[:, rows, columns] + 1.0, tally.wins[:, columns, rows] + 1.0)
+        wins = np.zeros_like(tally.wins)
+        wins[:, rows, columns] = drawn > 0.5
+        wins[:, columns, rows] = drawn < 0.5
+        copeland = wins.sum(axis=2)
         candidate = argmax_random(np.where(hopeful, copeland, -1.0), rng)
 
         beats = rng.beta(tally.wins[runs, :, candidate] + 1.0, tally.wins[runs, candidate] + 1.0)
@@ -124,21 +132,49 @@ def _random_pair(situation: Situation, rng: np.random.Generator) -> Picks:
     return rows[pair], columns[pair]
 
 
+def _posterior_winner_and_rival(
+    situation: Situation, model: BradleyTerryModel, rng: np.random.Generator
+) -> Picks:
+    root = np.linalg.cholesky(model.covariance(situation.load))
+    runs = np.arange(situation.tally.n_runs)
+
+    def drawn_scores() -> FloatArray:
+        noise = rng.standard_normal((runs.size, root.shape[1], 1))
+        scores: FloatArray = (model.theta + np.matmul(root, noise)[..., 0]) @ model.features.T
+        return scores
+
+    winner = drawn_scores().argmax(axis=1)
+    second = drawn_scores()
+    second[runs, winner] = -np.inf
+    return winner, second.argmax(axis=1)
+
+
 def _win_rate(situation: Situation) -> FloatArray:
-    """Shape (R, K, K): μ̂, and ½ where there is no comparison."""
+    """Shape (R, K, K): estimate of μ, which is ½ where nothing is known."""
+    if situation.model is not None:
+        scores = situation.model.scores
+        estimate: FloatArray = special.expit(scores[:, :, None] - scores[:, None, :])
+        return estimate
     tally = situation.tally
     return np.divide(tally.wins, tally.counts, out=np.full_like(tally.wins, 0.5), where=tally.counts > 0)
 
 
 def _upper_bound(situation: Situation, alpha: float) -> FloatArray:
-    """Shape (R, K, K): upper confidence bounds on μ, 1 where there is no comparison and ½ on the diagonal.
+    """Shape (R, K, K): upper confidence bounds on μ, ½ on the diagonal.
 
     Pending comparisons narrow the bounds, so that parallel ones spread out.
     """
-    load = situation.load
+    load, own = situation.load, np.arange(situation.tally.n_policies)
     log_t = np.log(np.maximum(situation.n_asked, 1.0))[:, None, None]
-    width = np.sqrt(np.divide(alpha * log_t, load, out=np.full_like(load, 1.0), where=load > 0))
-    bound = np.where(load > 0, _win_rate(situation) + width, 1.0)
-    K = load.shape[1]
-    bound[:, np.arange(K), np.arange(K)] = 0.5
+    if situation.model is None:
+        width = np.sqrt(np.divide(alpha * log_t, load, out=np.full_like(load, 1.0), where=load > 0))
+        bound = np.where(load > 0, _win_rate(situation) + width, 1.0)
+    else:
+        model = situation.model
+        spread = np.matmul(model.features @ model.covariance(load), model.features.T)
+        variance = np.diagonal(spread, axis1=1, axis2=2)
+        variance = variance[:, :, None] + variance[:, None, :] - 2.0 * spread
+        gap = model.scores[:, :, None] - model.scores[:, None, :]
+        bound = special.expit(gap + np.sqrt(alpha * log_t * np.maximum(variance, 0.0)))
+    bound[:, own, own] = 0.5
     return bound

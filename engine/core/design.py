@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Self
+from collections.abc import Iterable, Mapping
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from engine.core.ledger import Ledger
-from engine.core.planner import extrapolate
-from engine.core.problem import Unstructured
+from engine.core.planner import extrapolate, extrapolate_separation
+from engine.core.problem import Space
 from engine.core.samplers import build_sampler
 from engine.core.types import Decision, FloatArray, IntArray, Pair, Seed, StopReason, Tally, check_tally
 
@@ -27,9 +28,11 @@ class Design:
         Indifference margin ε in [0, ½): a policy counts as the best only if it beats each other with
         probability at least ½ + ε. With ε = 0, near-ties are fought out to the end.
     sampler
-        Sampling rule: "balanced" or "round_robin".
+        Sampling rule: "balanced"; "tracking", the paper's; or one of the baselines "round_robin", "random",
+        "eps_greedy", "thompson" and "rucb".
     stopping
-        Stopping rule: "certified".
+        Stopping rule: "certified"; "heuristic", the threshold of the paper's experiments, or "theory", its
+        proven one.
     seed
         Anything `numpy.random.default_rng` takes; it breaks ties between equally good pairs.
     budget
@@ -52,7 +55,7 @@ class Design:
 
     def __init__(
         self,
-        space: Unstructured,
+        space: Space,
         *,
         delta: float = 0.05,
         epsilon: float = 0.0,
@@ -75,7 +78,7 @@ class Design:
     @classmethod
     def from_counts(
         cls,
-        space: Unstructured,
+        space: Space,
         wins: ArrayLike,
         *,
         in_flight: ArrayLike | None = None,
@@ -132,6 +135,47 @@ class Design:
             peak_evidence=peak,
         )
         self._rule = self._ledger.rule
+
+    @classmethod
+    def replay(cls, space: Space, judgments: Iterable[tuple[int, int, float]], **settings: Any) -> Self:
+        """Rebuild a design, peaks included, by telling it judgments (i, j, outcome) in their order.
+
+        To undo a judgment, replay the others: the state is a function of the judgments that stand.
+
+        Parameters
+        ----------
+        settings
+            As for the constructor.
+        """
+        design = cls(space, **settings)
+        for i, j, outcome in judgments:
+            design.tell(i, j, outcome)
+        return design
+
+    def state(self) -> dict[str, Any]:
+        """Everything needed to go on later, as plain data that JSON can hold; see `from_state`."""
+        return {
+            "wins": self.wins.tolist(),
+            "in_flight": self.in_flight.tolist(),
+            "peak_evidence": self.peak_evidence.tolist(),
+            "delta": self.delta,
+            "epsilon": self.epsilon,
+            "sampler": self.sampler,
+            "stopping": self.stopping,
+            "budget": self.budget,
+            "rng": self._rng.bit_generator.state,
+        }
+
+    @classmethod
+    def from_state(cls, space: Space, state: Mapping[str, Any]) -> Self:
+        """The design that `state` was taken from: it goes on with the same picks and decisions.
+
+        The sampler "tracking" solves its program afresh, so its next picks may differ in a Bradley-Terry space.
+        """
+        settings = {name: value for name, value in state.items() if name not in ("wins", "rng")}
+        design = cls.from_counts(space, state["wins"], **settings)
+        design._rng.bit_generator.state = state["rng"]
+        return design
 
     def ask(self) -> Pair:
         """Choose the next pair to compare, and count it as under way.
@@ -261,6 +305,15 @@ class Design:
             return 0.0
         if best is None:
             return None
+        if (model := self._ledger.model) is not None:
+            return extrapolate_separation(
+                model.separation(model.covariance(self._tally.counts))[0],
+                self.n_comparisons,
+                evidence=self._rule.evidence[0],
+                refuted=self._rule.refuted[0],
+                best=best,
+                threshold=float(self._rule.threshold[0]),
+            )
         return extrapolate(
             self._tally.wins[0],
             self._tally.counts[0],

@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
+from typing import Self, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy import linalg
+
+from engine.core.types import FloatArray
+
+Level: TypeAlias = str | int | float
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,3 +33,155 @@ class Unstructured:
     def __post_init__(self) -> None:
         if self.n_policies < 2:
             raise ValueError(f"an experiment compares at least 2 policies, got {self.n_policies}")
+
+
+class BradleyTerry:
+    """Linear Bradley-Terry space: μ(i, j) = σ(θᵀ(x_i - x_j)). [LLM-PO, section "Structured Policy Space"]
+
+    Parameters
+    ----------
+    features
+        Shape (K, d): one row x_i per policy. Only differences of rows matter, so there is no intercept.
+    columns
+        Names of the d features, for messages and reports; "feature 0" and so on by default.
+
+    Raises
+    ------
+    ValueError
+        If a feature is not finite, or the differences of the rows do not span all d dimensions: then θ
+        cannot be told from the data. The message names the columns.
+    """
+
+    def __init__(self, features: ArrayLike, columns: Sequence[str] | None = None) -> None:
+        table = np.array(features, dtype=np.float64)
+        if table.ndim != 2 or table.shape[0] < 2 or table.shape[1] < 1:
+            raise ValueError(
+                f"features must be a table with a row for each of at least 2 policies; got shape {table.shape}"
+            )
+        names = (
+            tuple(columns) if columns is not None else tuple(f"feature {k}" for k in range(table.shape[1]))
+        )
+        if len(names) != table.shape[1]:
+            raise ValueError(f"there are {table.shape[1]} feature columns but {len(names)} column names")
+        _check_columns(table, names)
+        table.setflags(write=False)
+        self.features: FloatArray = table
+        self.columns = names
+
+    @classmethod
+    def one_hot(cls, n_policies: int) -> Self:
+        """One strength per policy, measured from policy 0: the classical Bradley-Terry model."""
+        space = cls.__new__(cls)
+        BradleyTerry.__init__(space, np.eye(n_policies)[:, 1:], [f"policy {k}" for k in range(1, n_policies)])
+        return space
+
+    @property
+    def n_policies(self) -> int:
+        """Number of policies K."""
+        return int(self.features.shape[0])
+
+    @property
+    def n_features(self) -> int:
+        """Number of features d."""
+        return int(self.features.shape[1])
+
+
+class Factorial(BradleyTerry):
+    """Policies that are tuples of levels, one per factor, sharing strength between them.
+
+    Levels are dummy coded: every level but a factor's first has a column, so that its entry in θ reads as
+    what that level is worth over the first, and d is the sum over factors of (levels - 1).
+
+    Parameters
+    ----------
+    levels
+        For each factor, by name, its levels; the first is the reference.
+    feasible
+        Which combinations to keep, as a predicate on the tuple of levels; all of them by default.
+    numeric
+        Factors whose levels are numbers with a linear effect: one column each, scaled to run from 0 at the
+        smallest level to 1 at the largest.
+
+    Attributes
+    ----------
+    policies
+        The K tuples of levels; policy i is the i-th.
+
+    Raises
+    ------
+    ValueError
+        If a factor has no levels or repeats one, a numeric level is not a number, or the feasible
+        combinations do not tell the levels apart.
+    """
+
+    def __init__(
+        self,
+        levels: Mapping[str, Sequence[Level]],
+        *,
+        feasible: Callable[[tuple[Level, ...]], bool] | None = None,
+        numeric: Iterable[str] = (),
+    ) -> None:
+        numeric = set(numeric)
+        if unknown := numeric - set(levels):
+            raise ValueError(f"numeric names no factor: {', '.join(sorted(unknown))}")
+        for factor, values in levels.items():
+            if len(values) == 0 or len(set(values)) != len(values):
+                raise ValueError(
+                    f"factor {factor!r} needs levels that differ from each other, got {list(values)}"
+                )
+        self.levels = {factor: tuple(values) for factor, values in levels.items()}
+        combinations = product(*self.levels.values())
+        self.policies = tuple(c for c in combinations if feasible is None or feasible(c))
+        if len(self.policies) < 2:
+            raise ValueError(f"an experiment compares at least 2 policies, {len(self.policies)} are feasible")
+        coded = [
+            _scaled(factor, values, [policy[k] for policy in self.policies])
+            if factor in numeric
+            else _dummies(factor, values, [policy[k] for policy in self.policies])
+            for k, (factor, values) in enumerate(self.levels.items())
+        ]
+        names = [name for part, _ in coded for name in part]
+        super().__init__(np.hstack([table for _, table in coded]), names)
+
+
+def _dummies(factor: str, values: Sequence[Level], chosen: Sequence[Level]) -> tuple[list[str], FloatArray]:
+    table = np.array([[float(level == value) for value in values[1:]] for level in chosen])
+    return [f"{factor}={value}" for value in values[1:]], table.reshape(len(chosen), len(values) - 1)
+
+
+def _scaled(factor: str, values: Sequence[Level], chosen: Sequence[Level]) -> tuple[list[str], FloatArray]:
+    try:
+        numbers = np.array([float(value) for value in values])
+    except ValueError:
+        raise ValueError(f"factor {factor!r} is numeric, but not all of {list(values)} are numbers") from None
+    spread = numbers.max() - numbers.min()
+    if not np.isfinite(spread) or spread == 0.0:
+        raise ValueError(f"factor {factor!r} is numeric and needs at least two different finite levels")
+    return [factor], (np.array([float(level) for level in chosen])[:, None] - numbers.min()) / spread
+
+
+def _check_columns(table: FloatArray, names: Sequence[str]) -> None:
+    bad = [name for name, column in zip(names, table.T, strict=True) if not np.all(np.isfinite(column))]
+    if bad:
+        raise ValueError(f"these feature columns hold values that are not finite: {', '.join(bad)}")
+    centred = table - table.mean(axis=0)
+    constant = [
+        name for name, column in zip(names, centred.T, strict=True) if not np.any(np.abs(column) > 1e-12)
+    ]
+    if constant:
+        raise ValueError(
+            f"these feature columns are the same for every policy, so nothing can be learnt about them; "
+            f"drop them: {', '.join(constant)}"
+        )
+    _, triangle, order = linalg.qr(centred / np.linalg.norm(centred, axis=0), mode="economic", pivoting=True)
+    diagonal = np.zeros(table.shape[1])
+    diagonal[: min(triangle.shape)] = np.abs(np.diagonal(triangle))
+    dependent = [names[column] for column, size in zip(order, diagonal, strict=True) if size < 1e-9]
+    if dependent:
+        raise ValueError(
+            f"these feature columns repeat what the others say, so that θ is not determined; drop them or add "
+            f"policies that tell them apart: {', '.join(sorted(dependent))}"
+        )
+
+
+Space: TypeAlias = Unstructured | BradleyTerry

@@ -6,9 +6,11 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
+from scipy import special
 
 from engine.core.evidence import PairwiseEvidence
 from engine.core.likelihood import bernoulli_kl
+from engine.core.structured import BradleyTerryModel
 from engine.core.types import BoolArray, FloatArray, IntArray, Tally
 
 Picks = tuple[IntArray, IntArray]
@@ -28,12 +30,18 @@ class Situation:
         Shape (R, K): policies that the stopping rule has already ruled out.
     threshold
         Shape (R,): evidence (nats) at which a policy is ruled out.
+    model
+        The paper's estimate in a linear Bradley-Terry space; None where nothing is assumed about μ.
+    posterior
+        The same with a prior that does not vanish, which early data cannot throw far off.
     """
 
     tally: Tally
     evidence: PairwiseEvidence
     refuted: BoolArray
     threshold: FloatArray
+    model: BradleyTerryModel | None = None
+    posterior: BradleyTerryModel | None = None
 
     @property
     def load(self) -> FloatArray:
@@ -72,6 +80,8 @@ class Stateless:
 class Balanced(Stateless):
     """Compare the policy least refuted so far with the opponent that promises to refute it soonest.
 
+    In a Bradley-Terry space, compare the pair that tells most about that policy's distance from the best.
+
     At the optimal allocation every suboptimal policy is refuted at the same speed [LLM-PO, corollary
     "optimal ratio"]; this rule balances the evidence itself instead of tracking a plug-in estimate of that
     allocation. Pending comparisons count at the evidence they are expected to bring. It keeps no state.
@@ -85,7 +95,9 @@ class Balanced(Stateless):
     optimism: float = 0.05
 
     def pick(self, situation: Situation, rng: np.random.Generator) -> Picks:
-        """Return the policies under test and their challengers."""
+        """Return the policies under test and their challengers; in a Bradley-Terry space, pairs with i < j."""
+        if situation.posterior is not None:
+            return _most_telling_pair(situation, situation.posterior, rng)
         tally, evidence = situation.tally, situation.evidence
         runs = np.arange(tally.n_runs)
         log_e, per_policy = expected_evidence(situation)
@@ -99,11 +111,39 @@ class Balanced(Stateless):
         speed = bernoulli_kl(np.clip(mean - width, 0.0, evidence.null_mean), evidence.null_mean)
         # Opponents share the evidence evenly, so one of them alone needs log(K - 1) more, and a nat for the
         # mixture. The floor keeps a finished opponent from looking infinitely quick.
-        goal = situation.threshold + np.log(max(tally.n_policies - 1, 1)) + 1.0
+        goal = situation.threshold + np.log(tally.n_policies - 1) + 1.0
         missing = np.maximum(goal[:, None] - log_e[runs, tested], 0.1 * goal[:, None])
         promise = speed / missing
         promise[runs, tested] = -np.inf
         return tested, argmax_random(promise, rng)
+
+
+def _most_telling_pair(situation: Situation, model: BradleyTerryModel, rng: np.random.Generator) -> Picks:
+    """The pair whose comparison most reduces the variance of θᵀ(x_k - x_best), k being least separated from it.
+
+    One comparison of contrast z takes σ'(θᵀz) (zᵀH⁻¹z_k)² / (1 + σ'(θᵀz) zᵀH⁻¹z) off that variance
+    [Sherman & Morrison 1950]. Pending comparisons count in H.
+    """
+    features = model.features
+    covariance = model.covariance(situation.load)
+    separation = model.separation(covariance)
+    runs, best = np.arange(model.best.size), model.best
+    separation[runs, best] = np.inf
+    open_rivals = ~situation.refuted & np.isfinite(separation)
+    hidden = situation.refuted & open_rivals.any(axis=1, keepdims=True)
+    rival = argmax_random(-np.where(hidden, np.inf, separation), rng)
+
+    target = features[rival] - features[best]
+    shift = np.matmul(covariance, target[..., None])[..., 0] @ features.T
+    spread = np.matmul(features @ covariance, features.T)
+    rows, columns = np.triu_indices(features.shape[0], 1)
+    own = np.diagonal(spread, axis1=1, axis2=2)
+    variance = own[:, rows] + own[:, columns] - 2.0 * spread[:, rows, columns]
+    mean = special.expit(model.scores[:, rows] - model.scores[:, columns])
+    weight = mean * (1.0 - mean)
+    gain = weight * (shift[:, rows] - shift[:, columns]) ** 2 / (1.0 + weight * variance)
+    pair = argmax_random(gain, rng)
+    return rows[pair], columns[pair]
 
 
 def expected_evidence(situation: Situation) -> tuple[FloatArray, FloatArray]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from engine.core.ledger import Ledger
-from engine.core.problem import Unstructured
+from engine.core.problem import Space, Unstructured
 from engine.core.samplers import build_sampler
 from engine.core.types import BoolArray, FloatArray, IntArray, Seed, Tally
 
@@ -41,6 +41,7 @@ class SimulatedRuns:
 def simulate(
     mu: FloatArray,
     *,
+    space: Space | None = None,
     sampler: str = "balanced",
     stopping: str = "certified",
     delta: float = 0.05,
@@ -48,6 +49,9 @@ def simulate(
     budget: int = 30_000,
     pending: int = 0,
     marks: Sequence[int] = (),
+    observe_every: int = 1,
+    wins: FloatArray | None = None,
+    peak_evidence: FloatArray | None = None,
     seed: Seed = 0,
 ) -> SimulatedRuns:
     """Run one design R times side by side.
@@ -56,21 +60,31 @@ def simulate(
     ----------
     mu
         Shape (R, K, K): preference probabilities of each run.
+    space
+        What the design assumes; nothing by default.
     budget
         Comparisons after which a run ends regardless.
     pending
         How many comparisons are under way whenever one is judged.
     marks
         Numbers of comparisons after which to note the best guess.
+    observe_every
+        In a Bradley-Terry space, estimate and evidence are brought up to date only every so many
+        comparisons once there are 200. That puts off some stops by up to as many.
+    wins, peak_evidence
+        Shapes (K, K) and (K,): where every run goes on from; a fresh start by default. What comes out counts
+        these comparisons too.
     """
     n_runs, n_policies = mu.shape[:2]
     rng = np.random.default_rng(seed)
     ledger = Ledger(
-        Unstructured(n_policies),
-        Tally.empty(n_policies, n_runs),
+        space or Unstructured(n_policies),
+        Tally.empty(n_policies, n_runs) if wins is None else Tally(np.repeat(wins[None], n_runs, axis=0)),
         delta=delta,
         epsilon=epsilon,
         stopping=stopping,
+        peak_evidence=None if peak_evidence is None else np.repeat(peak_evidence[None], n_runs, axis=0),
+        exact_from=float(np.log(1.0 / delta)) - 2.0,
     )
     picker = build_sampler(sampler)
     n_comparisons = np.full(n_runs, budget)
@@ -79,7 +93,8 @@ def simulate(
     guesses = np.full((len(marks), n_runs), -1)
     alive = np.arange(n_runs)
     queue: list[tuple[IntArray, IntArray]] = []
-    for t in range(1, budget + 1):
+    first = int(ledger.tally.n_comparisons[0]) + 1
+    for t in range(first, max(first, budget) + 1):
         while len(queue) <= pending:
             pair = picker.pick(ledger.situation(), rng)
             ledger.tally.begin(*pair)
@@ -87,11 +102,11 @@ def simulate(
         i, j = queue.pop(0)
         outcome = (rng.random(alive.size) < mu[alive, i, j]).astype(np.float64)
         ledger.tally.release(i, j)
-        ledger.record(i, j, outcome)
+        ledger.record(i, j, outcome, observe=t <= 200 or t % observe_every == 0)
 
         established, none_best = ledger.settled()
         ended = established | none_best
-        if t in marks or ended.any() or t == budget:
+        if t in marks or ended.any() or t >= budget:
             best[alive] = np.where(none_best, -1, ledger.best())
         if t in marks:
             guesses[list(marks).index(t)] = best

@@ -9,6 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import optimize, special
 
+from engine.core.estimation import information, ridge
+from engine.core.problem import BradleyTerry
 from engine.core.types import FloatArray, Tally
 
 
@@ -62,6 +64,60 @@ class ProvenPairwiseThreshold:
 
     def risk(self, statistic: FloatArray, tally: Tally) -> FloatArray:
         """Shape (R, K): δ where the threshold is passed and 1 elsewhere: the constant is proven for δ only."""
+        return np.where(statistic > self.at(tally)[:, None], self._delta, 1.0)
+
+
+class ProvenLinearThreshold:
+    """β(δ, t) of the linear Bradley-Terry space, with its gate on exploration. [LLM-PO, eq. stop]
+
+    β = (2 (1 + 2LB) (√(Ψ_t(δ)/m_0) + √λ_t B))², with L the longest contrast, B the radius of the parameter
+    ball, and m_0 the smallest σ' within it. It is infinite until Λ_min(V_t) ≥ c √t.
+
+    Parameters
+    ----------
+    delta
+        Risk level δ.
+    space
+        The features.
+    radius
+        B: θ is assumed to lie in the ball of this radius.
+    gate
+        c > 0.
+    """
+
+    def __init__(self, delta: float, space: BradleyTerry, radius: float = 1.0, gate: float = 0.1) -> None:
+        self._delta = delta
+        self._radius = radius
+        self._gate = gate
+        rows, columns = np.triu_indices(space.n_policies, 1)
+        self._features = space.features
+        self._longest = float(np.linalg.norm(space.features[rows] - space.features[columns], axis=1).max())
+        flat = special.expit(radius * self._longest)
+        self._least_slope = float(flat * (1.0 - flat))
+
+    def at(self, tally: Tally) -> FloatArray:
+        """Shape (R,): the threshold (nats) now; infinite before every direction is explored."""
+        rows, columns = np.nonzero(np.triu(tally.counts.any(axis=0), 1))
+        gram = information(self._features[rows] - self._features[columns], tally.counts[:, rows, columns])
+        t = np.maximum(tally.n_comparisons, 1).astype(np.float64)
+        penalty, d = ridge(t), self._features.shape[1]
+        # λ_0 is the largest of the schedule, λ at t = 1.
+        ratio = 1.0 / penalty
+        eigenvalues = np.linalg.eigvalsh(gram)
+        log_det = np.sum(np.log(np.maximum(eigenvalues, 1e-300)), axis=1)
+        psi = (1.0 + ratio) * (
+            2.0 * np.log(1.0 / self._delta)
+            + log_det
+            - d * np.log(penalty)
+            + d * np.log1p(ratio)
+            + d * np.log(penalty)
+        )
+        slack = np.sqrt(np.maximum(psi, 0.0) / self._least_slope) + np.sqrt(penalty) * self._radius
+        beta = (2.0 * (1.0 + 2.0 * self._longest * self._radius) * slack) ** 2
+        return np.where(eigenvalues[:, 0] >= self._gate * np.sqrt(t), beta, np.inf)
+
+    def risk(self, statistic: FloatArray, tally: Tally) -> FloatArray:
+        """Shape (R, K): δ where the threshold is passed and 1 elsewhere."""
         return np.where(statistic > self.at(tally)[:, None], self._delta, 1.0)
 
 

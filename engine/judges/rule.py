@@ -82,8 +82,12 @@ def judge(*, left: str, right: str, reference: str, prefer: str, seed: int) -> V
 
 
 def is_correct(text: str, reference: str) -> bool:
-    """Whether the response's final answer is the reference, up to case, punctuation and number words."""
-    return bool(reference.strip()) and _normal(final_answer(text)) == _normal(reference)
+    """Whether the response's final answer is the reference, up to case, punctuation and number words.
+
+    A short sentence ("There are 3.") is right where its last word is.
+    """
+    answer, right = _normal(final_answer(text)), _normal(reference)
+    return bool(right) and (answer == right or answer.rpartition(" ")[2] == right)
 
 
 def final_answer(text: str) -> str:

@@ -13,6 +13,9 @@ from engine.models import Comparison, Experiment, Policy, Response
 from engine.services.experiments import conclude
 from engine.services.snapshots import write_snapshot
 
+# Raised whenever the same counts and seed would give other pairs, so that a replay knows what it replays.
+RULES_VERSION = 1
+
 
 @dataclass(frozen=True)
 class Advance:
@@ -77,6 +80,7 @@ def _top_up(experiment: Experiment, design: Design, policies: list[Policy]) -> i
 
     task_ids = list(experiment.tasks.values_list("pk", flat=True))
     first = experiment.planned_count
+    evidence = design.evidence
     comparisons = []
     for number in range(first, first + room):
         policy_i, policy_j = (policies[index] for index in sorted(design.ask()))
@@ -94,6 +98,7 @@ def _top_up(experiment: Experiment, design: Design, policies: list[Policy]) -> i
                 response_j=Response(policy=policy_j, task_id=task_id, seed=seed_j),
                 i_on_left=bool(rng.integers(2)),
                 plan={
+                    "rules": RULES_VERSION,
                     "number": number,
                     "sampler": experiment.sampler,
                     "stopping": experiment.stopping,
@@ -103,6 +108,8 @@ def _top_up(experiment: Experiment, design: Design, policies: list[Policy]) -> i
                     "draw": number - first,
                     "comparisons": n_comparisons,
                     "in_flight": in_flight,
+                    # What the pick went by: log E of either policy when this round of picks began.
+                    "evidence": [float(evidence[policy_i.index]), float(evidence[policy_j.index])],
                 },
             )
         )

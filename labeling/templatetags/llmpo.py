@@ -21,6 +21,8 @@ def percent(value: float | None, digits: int = 0) -> str:
         return "–"
     scale = 10**digits
     truncated = int(value * 100 * scale + 1e-9) / scale
+    if value < 1:
+        truncated = min(truncated, 100 - 1 / scale)
     return f"{truncated:.{digits}f}%"
 
 

@@ -12,7 +12,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.utils.translation import gettext as _
 from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_POST, require_safe
+from django.views.decorators.http import require_safe
 
 from engine import selectors
 from engine.errors import LeaseLostError, UnknownTokenError, WrongStateError
@@ -69,8 +69,7 @@ def pair(request: HttpRequest, experiment_id: int) -> HttpResponse:
     return _show_next(request, experiment, besides=form.cleaned_data["besides"])
 
 
-@login_required
-@require_POST
+@access.annotator_action
 def judge(request: HttpRequest, experiment_id: int) -> HttpResponse:
     """Record an answer and reply with the next pair."""
     experiment = access.to_label(request, experiment_id)
@@ -96,8 +95,7 @@ def judge(request: HttpRequest, experiment_id: int) -> HttpResponse:
     return _show_next(request, experiment, besides=data["besides"], answered=answered)
 
 
-@login_required
-@require_POST
+@access.annotator_action
 def skip(request: HttpRequest, experiment_id: int) -> HttpResponse:
     """Hand the pair back and reply with another one."""
     experiment = access.to_label(request, experiment_id)
@@ -112,8 +110,7 @@ def skip(request: HttpRequest, experiment_id: int) -> HttpResponse:
     return _show_next(request, experiment, besides=form.cleaned_data["besides"], notice=_("Skipped."))
 
 
-@login_required
-@require_POST
+@access.annotator_action
 def flag(request: HttpRequest, experiment_id: int) -> HttpResponse:
     """Hand the pair back with a word about what is wrong with it."""
     experiment = access.to_label(request, experiment_id)
@@ -137,8 +134,7 @@ def flag(request: HttpRequest, experiment_id: int) -> HttpResponse:
     )
 
 
-@login_required
-@require_POST
+@access.annotator_action
 def undo(request: HttpRequest, experiment_id: int) -> HttpResponse:
     """Take back one's newest answer that stands, and show that pair again."""
     experiment = access.to_label(request, experiment_id)
@@ -156,8 +152,7 @@ def undo(request: HttpRequest, experiment_id: int) -> HttpResponse:
     return _reopen(request, experiment, newest.pk, besides=form.cleaned_data["besides"])
 
 
-@login_required
-@require_POST
+@access.annotator_action
 def reopen(request: HttpRequest, experiment_id: int, judgment_id: int) -> HttpResponse:
     """Take back one of one's own answers and show that pair again."""
     experiment = access.to_label(request, experiment_id)
@@ -186,8 +181,7 @@ def _reopen(
     return _render(request, experiment, shown, notice=notice)
 
 
-@login_required
-@require_POST
+@access.annotator_action
 def beat(request: HttpRequest, experiment_id: int) -> HttpResponse:
     """Keep the pairs of an open page reserved; answers with how many still are."""
     access.to_label(request, experiment_id)
@@ -198,8 +192,7 @@ def beat(request: HttpRequest, experiment_id: int) -> HttpResponse:
     return HttpResponse(str(kept), content_type="text/plain")
 
 
-@login_required
-@require_POST
+@access.annotator_action
 def leave(request: HttpRequest, experiment_id: int) -> HttpResponse:
     """Hand back the pairs of a page that is being closed."""
     access.to_label(request, experiment_id)

@@ -6,7 +6,7 @@ import math
 import re
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.levels import Guardrail, Prompt, SamplingParams, Strategy, compose, parse_level
@@ -132,6 +132,7 @@ class TestGuardrails:
         assert not evil.blocks_input("a" * 50_000 + "b")
         assert evil.blocks_input("a" * 50_000)
 
+    @settings(max_examples=40)
     @given(st.text(max_size=30), st.text(max_size=30), st.text(max_size=10, alphabet="abcXYZ 0"))
     def test_a_quoted_word_blocks_exactly_the_texts_that_hold_it(self, before, after, word):
         guardrail = Guardrail(input_block=(re.escape(word),))

@@ -51,8 +51,11 @@ def at_once(calls: list[Callable[[], Any]]) -> list[Any]:
         finally:
             connection.close()
 
-    with ThreadPoolExecutor(len(calls)) as pool:
-        return [future.result() for future in [pool.submit(run, call) for call in calls]]
+    pool = ThreadPoolExecutor(len(calls))
+    futures = [pool.submit(run, call) for call in calls]
+    pool.shutdown(wait=False)
+    # Whoever waits for a lock of this very thread would wait for ever.
+    return [future.result(timeout=120) for future in futures]
 
 
 def blocked(call: Callable[[], Any]) -> Future[Any]:

@@ -225,3 +225,9 @@ class TestJudgeComparisons:
             winners[preference] = set(outcomes.values_list("outcome", flat=True))
         assert winners == {"steps": {0.0}, "concise": {1.0}}
         assert not Comparison.objects.filter(state="ready").exists()
+
+
+@pytest.mark.parametrize("text", ["There are 3.", "It is three", "3"])
+def test_a_short_sentence_is_right_where_its_last_word_is(text):
+    assert is_correct(text, "3")
+    assert not is_correct(text, "4")

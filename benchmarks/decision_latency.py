@@ -1,0 +1,82 @@
+"""How long one click takes: `tell`, `decision` and `ask` on a live design.
+
+    python -m benchmarks.decision_latency
+
+Medians over the clicks after each number of comparisons: the time must not grow with it. The last line is
+JSON.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+
+import numpy as np
+
+from benchmarks.instances import preference_matrix, structured_instance
+from engine.core import BradleyTerry, Design, Unstructured
+
+# (space, K, d): d is None where nothing is assumed about μ.
+CASES = (
+    ("unstructured", 16, None),
+    ("unstructured", 50, None),
+    ("unstructured", 500, None),
+    ("structured", 32, 6),
+    ("structured", 100, 10),
+    ("structured", 300, 12),
+)
+
+
+def clicks(design: Design, mu: np.ndarray, n_clicks: int, rng: np.random.Generator) -> float:
+    """Median time (seconds) of that many clicks."""
+    seconds = []
+    for _ in range(n_clicks):
+        i, j = design.ask()
+        outcome = float(rng.random() < mu[i, j])
+        start = time.perf_counter()
+        design.tell(i, j, outcome)
+        _ = design.decision
+        pair = design.ask()
+        seconds.append(time.perf_counter() - start)
+        design.cancel(*pair)
+    return float(np.median(seconds))
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the benchmark and print its table."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--clicks", type=int, default=60)
+    parser.add_argument("--after", type=int, nargs="+", default=[0, 300, 3000, 100_000])
+    parser.add_argument("--seed", type=int, default=3)
+    options = parser.parse_args(arguments)
+    rows = []
+    for name, K, d in CASES:
+        features, theta = structured_instance(K, d or 6, options.seed)
+        mu = preference_matrix(features @ theta)
+        space = BradleyTerry(features) if d else Unstructured(K)
+        for after in options.after:
+            # A low risk level keeps the design from having refuted everything already.
+            rng = np.random.default_rng(options.seed)
+            lively = Design(space, delta=1e-6)
+            for _ in range(min(after, 300)):
+                i, j = lively.ask()
+                lively.tell(i, j, float(rng.random() < mu[i, j]))
+            # Further comparisons fall on the pairs that the design chose, each at its expected outcome.
+            scale = max(1.0, after / 300)
+            counts = np.rint(lively.counts * scale)
+            upper = np.triu(np.rint(counts * mu), 1)
+            wins = upper + np.tril(counts - upper.T, -1)
+            design = Design.from_counts(space, wins, delta=1e-6)
+            median = clicks(design, mu, options.clicks, rng)
+            row = {"space": name, "K": K, "d": d, "after": after, "median_ms": round(1e3 * median, 3)}
+            rows.append(row)
+            print(row, flush=True)
+    print(json.dumps({"rows": rows}))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,224 @@
+"""Estimation in linear Bradley-Terry spaces: regularised maximum likelihood and what surrounds it.
+
+Everything works on R data sets side by side that share the contrasts z of n pairs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import optimize, special
+
+from engine.core.types import FloatArray, IntArray, Tally
+
+_MAX_ITERATIONS = 200
+_MAX_HALVINGS = 60
+# The step that follows squares this.
+_DECREMENT_TOLERANCE = 1e-6
+# Below this the Newton step of a logistic likelihood needs no safeguard.
+_SAFE_DECREMENT = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class PairData:
+    """Outcomes of n pairs in R data sets.
+
+    Attributes
+    ----------
+    contrasts
+        Shape (n, d): z = x_i - x_j of each pair.
+    counts, wins
+        Shape (R, n): comparisons of each pair and summed outcomes of its first policy.
+    """
+
+    contrasts: FloatArray
+    counts: FloatArray
+    wins: FloatArray
+
+    @classmethod
+    def of(cls, features: FloatArray, tally: Tally) -> PairData:
+        """The pairs that have been compared in at least one of the runs."""
+        rows, columns = np.nonzero(np.triu(tally.counts.any(axis=0), 1))
+        return cls(
+            features[rows] - features[columns], tally.counts[:, rows, columns], tally.wins[:, rows, columns]
+        )
+
+    def take(self, runs: IntArray) -> PairData:
+        """The data sets with these indices, which may repeat."""
+        return PairData(self.contrasts, self.counts[runs], self.wins[runs])
+
+    def log_likelihood(self, theta: FloatArray) -> FloatArray:
+        """Shape (R,): log-likelihood (nats) at theta, shape (R, d)."""
+        logits = theta @ self.contrasts.T
+        value: FloatArray = np.sum(self.wins * logits - self.counts * softplus(logits), axis=1)
+        return value
+
+    def hessian(self, theta: FloatArray) -> FloatArray:
+        """Shape (R, d, d): Fisher matrix, the negative Hessian of the log-likelihood, at theta."""
+        mean = special.expit(theta @ self.contrasts.T)
+        return information(self.contrasts, self.counts * mean * (1.0 - mean))
+
+
+def softplus(x: FloatArray) -> FloatArray:
+    """log(1 + exp(x)) without overflow."""
+    value: FloatArray = np.maximum(x, 0.0) + np.log1p(np.exp(-np.abs(x)))
+    return value
+
+
+def ridge(n_comparisons: FloatArray) -> FloatArray:
+    """Regularisation λ_t = t^(-1/2) [LLM-PO, theorem "ratio convergence"]; t below 1 counts as 1."""
+    penalty: FloatArray = 1.0 / np.sqrt(np.maximum(n_comparisons, 1.0))
+    return penalty
+
+
+def information(contrasts: FloatArray, weights: FloatArray) -> FloatArray:
+    """Sum over pairs of weight z zᵀ: Fisher matrix H for weights N σ'(θᵀz), Gram matrix V for weights N.
+
+    Parameters
+    ----------
+    contrasts
+        Shape (n, d).
+    weights
+        Shape (R, n).
+
+    Returns
+    -------
+    Shape (R, d, d).
+    """
+    n, d = contrasts.shape
+    squares = (contrasts[:, :, None] * contrasts[:, None, :]).reshape(n, d * d)
+    return np.reshape(weights @ squares, (-1, d, d))
+
+
+def fit(
+    data: PairData, precision: FloatArray, start: FloatArray, constraint: FloatArray | None = None
+) -> FloatArray:
+    """Maximise the log-likelihood minus ½ θᵀ precision θ, by Newton's method with backtracking.
+
+    [LLM-PO, eq. reg_mle_def], with precision = λ_t I.
+
+    Parameters
+    ----------
+    data
+        Outcomes of R data sets.
+    precision
+        Shape (R, d, d) or (d, d), positive definite.
+    start
+        Shape (R, d).
+    constraint
+        Shape (R, d): keep constraintᵀθ at its value in `start`.
+
+    Returns
+    -------
+    Shape (R, d).
+
+    Raises
+    ------
+    ArithmeticError
+        If it does not converge.
+    """
+    theta = start.copy()
+    Z = data.contrasts
+    for _ in range(_MAX_ITERATIONS):
+        mean = special.expit(theta @ Z.T)
+        gradient = (data.wins - data.counts * mean) @ Z - _times(precision, theta)
+        hessian = information(Z, data.counts * mean * (1.0 - mean)) + precision
+        step = np.linalg.solve(hessian, gradient[..., None])[..., 0]
+        if constraint is not None:
+            direction = np.linalg.solve(hessian, constraint[..., None])[..., 0]
+            slide = np.sum(constraint * step, axis=1) / np.sum(constraint * direction, axis=1)
+            step -= slide[:, None] * direction
+        decrement = np.sum(gradient * step, axis=1)
+        largest = decrement.max(initial=0.0)
+        if largest > _SAFE_DECREMENT:
+            step *= _step_length(data, precision, theta, step, decrement)[:, None]
+        theta += step
+        if largest <= _DECREMENT_TOLERANCE:
+            return theta
+    raise ArithmeticError("the maximum likelihood fit did not converge; are the features badly scaled?")
+
+
+def _step_length(
+    data: PairData, precision: FloatArray, theta: FloatArray, step: FloatArray, decrement: FloatArray
+) -> FloatArray:
+    """Halve the step of each data set until the objective has gained its share."""
+    here = _objective(data, precision, theta)
+    length = np.ones(theta.shape[0])
+    for _ in range(_MAX_HALVINGS):
+        there = _objective(data, precision, theta + length[:, None] * step)
+        short = there < here + 1e-4 * length * decrement - 1e-9 * (1.0 + np.abs(here))
+        if not short.any():
+            return length
+        length[short] /= 2.0
+    raise ArithmeticError(
+        "the line search of the maximum likelihood fit failed; are the features badly scaled?"
+    )
+
+
+def _objective(data: PairData, precision: FloatArray, theta: FloatArray) -> FloatArray:
+    penalty: FloatArray = 0.5 * np.sum(theta * _times(precision, theta), axis=1)
+    return data.log_likelihood(theta) - penalty
+
+
+def _times(precision: FloatArray, theta: FloatArray) -> FloatArray:
+    product: FloatArray = np.matmul(precision, theta[..., None])[..., 0]
+    return product
+
+
+def project(data: PairData, penalty: float, estimate: FloatArray, radius: float) -> FloatArray:
+    """Projected estimator: the θ in the ball ‖θ‖ ≤ B whose score is closest to the estimate's.
+
+    argmin of ‖g(θ) - g(ζ)‖ in the norm of H(θ)^-1 [LLM-PO, eq. theta_estimator].
+
+    Parameters
+    ----------
+    data
+        Outcomes of one data set (R = 1).
+    penalty
+        λ_t.
+    estimate
+        Shape (d,): the regularised maximum likelihood estimate ζ.
+    radius
+        B > 0.
+
+    Raises
+    ------
+    ArithmeticError
+        If the minimisation does not converge.
+    """
+    if np.linalg.norm(estimate) <= radius:
+        return estimate
+    Z, counts = data.contrasts, data.counts[0]
+    ridge_matrix = penalty * np.eye(Z.shape[1])
+
+    def score(theta: FloatArray) -> FloatArray:
+        value: FloatArray = (counts * special.expit(Z @ theta)) @ Z + penalty * theta
+        return value
+
+    target = score(estimate)
+
+    def distance(theta: FloatArray) -> float:
+        mean = special.expit(Z @ theta)
+        hessian = information(Z, (counts * mean * (1.0 - mean))[None])[0] + ridge_matrix
+        gap = score(theta) - target
+        return float(gap @ np.linalg.solve(hessian, gap))
+
+    inside = {
+        "type": "ineq",
+        "fun": lambda theta: radius**2 - theta @ theta,
+        "jac": lambda theta: -2.0 * theta,
+    }
+    start = estimate * (radius / np.linalg.norm(estimate))
+    scale = max(distance(start), 1e-300)
+    result = optimize.minimize(
+        lambda theta: distance(theta) / scale,
+        start,
+        method="SLSQP",
+        constraints=[inside],
+        options={"maxiter": 500},
+    )
+    if not result.success:
+        raise ArithmeticError(f"the projection onto the ball did not converge: {result.message}")
+    projected: FloatArray = result.x * min(1.0, radius / np.linalg.norm(result.x))
+    return projected

@@ -1,0 +1,73 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import special
+
+from engine.core import BradleyTerry
+from engine.core.intervals import effect_intervals, win_rate_intervals
+from engine.core.types import Tally
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.integers(0, 2000), st.integers(0, 2000), st.sampled_from([0.05, 0.2]))
+def test_ends_are_where_the_likelihood_ratio_reaches_its_limit(won: int, lost: int, delta: float) -> None:
+    wins = np.array([[0.0, won], [lost, 0.0]])
+    lower, upper = win_rate_intervals(wins, wins + wins.T, delta)
+    mixture = special.betaln(won + 0.5, lost + 0.5) - special.betaln(0.5, 0.5)
+    for end in (lower[0, 1], upper[0, 1]):
+        ratio = mixture - special.xlogy(won, end) - special.xlog1py(lost, -end)
+        if 0 < end < 1:
+            assert ratio == pytest.approx(np.log(1 / delta), abs=1e-4)
+    assert lower[0, 1] == pytest.approx(1 - upper[1, 0])
+    if won + lost:
+        assert lower[0, 1] <= won / (won + lost) <= upper[0, 1]
+    else:
+        assert (lower[0, 1], upper[0, 1]) == (0.0, 1.0)
+
+
+def test_win_rate_intervals_hold_at_all_times() -> None:
+    rng = np.random.default_rng(1)
+    truth = 0.6
+    missed = 0
+    for _ in range(200):
+        won = np.cumsum(rng.random(400) < truth)[9::10]
+        n = np.arange(10, 401, 10)
+        wins = np.zeros((2, 2))
+        for w, m in zip(won, n, strict=True):
+            wins[0, 1], wins[1, 0] = w, m - w
+            lower, upper = win_rate_intervals(wins, wins + wins.T, 0.2)
+            if not lower[0, 1] <= truth <= upper[0, 1]:
+                missed += 1
+                break
+    # A true rate of δ = 0.2 would show at most 25 misses with probability 0.3%.
+    assert missed <= 25
+
+
+def test_effect_intervals_cover_and_shrink() -> None:
+    space = BradleyTerry(np.random.default_rng(0).standard_normal((6, 2)))
+    theta = np.array([0.8, -0.4])
+    scores = space.features @ theta
+    widths, missed = [], 0
+    for seed in range(60):
+        rng, tally = np.random.default_rng(seed), Tally.empty(6)
+        for t in range(1, 301):
+            i, j = rng.choice(6, 2, replace=False)
+            won = rng.random() < special.expit(scores[i] - scores[j])
+            tally.record(np.array([i]), np.array([j]), np.array([float(won)]))
+            if t in (100, 300):
+                estimate, lower, upper = effect_intervals(space, tally, 0.1)
+                assert np.all((lower < estimate) & (estimate < upper))
+                widths.append((upper - lower).mean())
+                missed += not np.all((lower <= theta) & (theta <= upper))
+    assert missed <= 6
+    assert np.mean(widths[1::2]) < 0.75 * np.mean(widths[::2])
+
+
+def test_contrasts_give_log_odds_between_policies() -> None:
+    space = BradleyTerry.one_hot(3)
+    tally = Tally(np.array([[[0, 30.0, 0], [10, 0, 0], [0, 0, 0]]]))
+    contrast = space.features[[0]] - space.features[[1]]
+    estimate, lower, upper = effect_intervals(space, tally, 0.05, contrast)
+    assert lower[0] < np.log(3) < upper[0]
+    assert 0 < estimate[0] <= np.log(3)

@@ -1,0 +1,63 @@
+import numpy as np
+import pytest
+
+from engine.core import BradleyTerry, Design, Plan, Unstructured, forecast, forecast_rest
+from engine.core.allocation import lower_bound, pairwise_characteristic_time
+
+from .conftest import bradley_terry
+
+STRENGTHS = np.array([0.8, 0.2, 0.0, -0.6])
+
+
+def test_a_forecast_with_known_strengths_is_what_the_experiment_takes() -> None:
+    mu = bradley_terry(STRENGTHS)
+    predicted = forecast(Plan(Unstructured(4)), strengths=STRENGTHS, n_runs=100, seed=1)
+    taken = []
+    for seed in range(12):
+        rng, design = np.random.default_rng(seed), Design(Unstructured(4), seed=seed)
+        while not design.decision.stopped:
+            i, j = design.ask()
+            design.tell(i, j, float(rng.random() < mu[i, j]))
+        taken.append(design.n_comparisons)
+    assert predicted.low <= np.median(taken) <= predicted.high
+    assert predicted.expected == pytest.approx(np.mean(taken), rel=0.4)
+    assert predicted.expected > lower_bound(pairwise_characteristic_time(mu), 0.05)
+    assert predicted.decided == 1.0
+
+
+def test_closer_policies_take_longer() -> None:
+    plan = Plan(Unstructured(4), budget=3000)
+    near, far = (forecast(plan, log_odds=s, n_runs=60, seed=2) for s in (0.3, 1.5))
+    assert near.expected > far.expected
+    assert near.decided < far.decided
+
+
+def test_features_make_it_shorter() -> None:
+    features = np.random.default_rng(0).standard_normal((12, 2))
+    plain = forecast(Plan(Unstructured(12), budget=4000), log_odds=0.8, n_runs=30)
+    shared = forecast(Plan(BradleyTerry(features), budget=4000), log_odds=0.8, n_runs=30)
+    assert shared.expected < 0.7 * plain.expected
+
+
+def test_the_rest_of_a_run_shrinks_as_it_goes_on() -> None:
+    mu = bradley_terry(STRENGTHS)
+    rng, design = np.random.default_rng(5), Design(Unstructured(4), seed=5)
+    left = []
+    for size in (60, 240):
+        while design.n_comparisons < size and not design.decision.stopped:
+            i, j = design.ask()
+            design.tell(i, j, float(rng.random() < mu[i, j]))
+        rest = forecast_rest(Plan(design.space, budget=3000), design.wins, design.peak_evidence, n_runs=40)
+        assert rest.low <= rest.expected <= max(rest.high, rest.expected)
+        left.append(rest.expected)
+    assert 0 <= left[1] < left[0]
+
+
+def test_processes_and_progress_change_nothing_but_the_waiting() -> None:
+    calls: list[tuple[int, int]] = []
+    plan = Plan(Unstructured(3), budget=400)
+    shared = forecast(plan, log_odds=1.5, n_runs=20, workers=2, progress=lambda *c: calls.append(c))
+    again = forecast(plan, log_odds=1.5, n_runs=20, workers=2)
+    assert shared == again
+    assert calls[-1] == (20, 20)
+    assert [done for done, _ in calls] == sorted(done for done, _ in calls)

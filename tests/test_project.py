@@ -1,0 +1,128 @@
+"""What holds for the project as a whole."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from django.conf import settings
+from django.core.management import call_command
+
+from labeling import urls
+
+ROOT = Path(settings.BASE_DIR)
+
+PURE_IMPORT = """
+import sys
+
+class Refuse:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {"django", "celery", "kombu", "vllm", "torch", "psycopg", "redis"}:
+            raise ImportError(f"engine.core must do without {name}")
+
+sys.meta_path.insert(0, Refuse())
+
+from engine.core import Design, Unstructured
+
+design = Design(Unstructured(3), seed=1)
+while not design.decision.stopped:
+    i, j = design.ask()
+    design.tell(i, j, 1.0 if i < j else 0.0)
+loaded = [name for name in sys.modules if name.startswith("engine.") and not name.startswith("engine.core")]
+print(design.decision.best, loaded)
+"""
+
+
+@pytest.mark.django_db
+def test_no_migration_is_missing():
+    call_command("makemigrations", check=True, dry_run=True, verbosity=0)
+
+
+def test_the_engine_works_where_there_is_no_django_and_no_celery():
+    done = subprocess.run(
+        [sys.executable, "-c", PURE_IMPORT],
+        cwd=ROOT,
+        env={"PATH": "/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.stderr == ""
+    assert done.stdout == "0 []\n"
+
+
+def test_every_page_has_a_file_of_tests_of_its_own():
+    # The live part of the dashboard is tested beside the whole of it.
+    names = {route.name for route in urls.urlpatterns} - {"dashboard_live"}
+    tested = {path.stem.removeprefix("test_") for path in (ROOT / "tests" / "labeling").glob("test_*.py")}
+    assert names <= tested
+
+
+def _environment_variables_read() -> dict[str, bool]:
+    """The variables that the settings read, and whether they have a default."""
+    variables = {}
+    for node in ast.walk(ast.parse((ROOT / "llmpo_site" / "settings.py").read_text())):
+        if (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and isinstance(node.func.value, ast.Name)
+            and node.func.value.id == "env"
+            and node.args
+            and isinstance(node.args[0], ast.Constant)
+        ):
+            variables[node.args[0].value] = len(node.args) > 1
+    return variables
+
+
+def _environment_variables_shown() -> list[str]:
+    lines = (ROOT / ".env.example").read_text().splitlines()
+    return [match[1] for line in lines if (match := re.match(r"#?\s?([A-Z][A-Z0-9_]*)=", line))]
+
+
+def test_the_example_environment_lists_exactly_the_variables_that_are_read():
+    shown = _environment_variables_shown()
+    assert sorted(shown) == sorted(_environment_variables_read())
+    assert len(shown) == len(set(shown))
+
+
+def test_only_the_secret_key_must_be_given():
+    assert [name for name, has_default in _environment_variables_read().items() if not has_default] == [
+        "SECRET_KEY"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [
+        ("SECRET_KEY", ""),
+        ("SECRET_KEY", "short"),
+        ("DEBUG", "perhaps"),
+        ("SWEEP_SECONDS", "0"),
+        ("CLAIM_SECONDS", "soon"),
+        ("GENERATION_BACKEND", "crystal-ball"),
+        ("LOGIN_FAILURE_LIMIT", "-1"),
+        ("DATABASE_URL", "nosuch://x"),
+    ],
+)
+def test_a_setting_that_makes_no_sense_stops_the_start_and_is_named(variable, value, tmp_path):
+    environment = {
+        "PATH": "/usr/bin:/bin",
+        "SECRET_KEY": "only-for-tests-only-for-tests-only-for-tests",
+        "VAR_DIR": str(tmp_path),
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", "import llmpo_site.settings"],
+        cwd=ROOT,
+        env=environment | {variable: value},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode != 0
+    assert f'Environment variable "{variable}" invalid' in done.stderr.splitlines()[-1]
