@@ -13,6 +13,8 @@ from tests.labeling.ladder import LADDER, ROLES, address
 
 pytestmark = pytest.mark.django_db
 
+ANNOTATOR_ACTIONS = {"judge", "skip", "flag", "undo", "reopen", "beat", "leave"}
+
 each_endpoint = pytest.mark.parametrize("endpoint", LADDER, ids=lambda endpoint: endpoint.name)
 each_private_endpoint = pytest.mark.parametrize(
     "endpoint", [endpoint for endpoint in LADDER if not endpoint.public], ids=lambda endpoint: endpoint.name
@@ -45,7 +47,7 @@ def test_who_is_not_logged_in_is_asked_to(endpoint, htmx, experiment, client):
     url = address(endpoint, experiment)
     response = getattr(client, endpoint.method)(url, headers=headers)
     # After logging in, an annotator whose click came too late is back at the pair, and not at the click.
-    back = reverse("pair", args=[experiment.pk]) if endpoint.name in {"judge", "skip"} else url
+    back = reverse("pair", args=[experiment.pk]) if endpoint.name in ANNOTATOR_ACTIONS else url
     assert response.status_code == 302
     assert response["Location"] == f"{reverse('login')}?next={back}"
 
