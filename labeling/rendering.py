@@ -9,6 +9,7 @@ from __future__ import annotations
 import html
 from collections.abc import Callable, Iterator
 from functools import cache
+from itertools import groupby
 from typing import Any
 from xml.etree.ElementTree import Element, fromstring
 
@@ -27,6 +28,7 @@ _MOST_CHARACTERS = 12_000
 _MOST_LINES = 400
 _LONGEST_LINE = 4_000
 _MOST_BRACKETS = 500  # the parser looks for the end of a link at each of them
+_MOST_CELLS = 3_000  # the parser fills short rows of a table up to the width of its header
 _LONGEST_MATHS = 500
 _DEEPEST = 20
 
@@ -65,7 +67,16 @@ def _is_reasonable(text: str) -> bool:
     if len(text) > _MOST_CHARACTERS + 1 or text.count("[") > _MOST_BRACKETS:
         return False
     lines = text.splitlines()
-    return len(lines) <= _MOST_LINES and max(map(len, lines), default=0) <= _LONGEST_LINE
+    if len(lines) > _MOST_LINES or max(map(len, lines), default=0) > _LONGEST_LINE:
+        return False
+    return _most_cells(lines) <= _MOST_CELLS
+
+
+def _most_cells(lines: list[str]) -> int:
+    """At least as many as the cells of all tables: in each run of lines without a blank one, the widest times the rows."""
+    runs = groupby(lines, key=lambda line: bool(line.strip()))
+    pipes = [[line.count("|") for line in run] for has_text, run in runs if has_text]
+    return sum(max(widths) * len(widths) for widths in pipes)
 
 
 def _plain(text: str) -> SafeString:

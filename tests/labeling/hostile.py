@@ -205,6 +205,8 @@ _SIZE = {
     "tildes": "~~a" * 1_300,
     "pipes": "|" * 3_900,
     "table of empty cells": "|a" * 500 + "\n" + "|-" * 500 + "\n" + ("|" * 500 + "\n") * 15,
+    "table with a wide header and many short rows": "|a" * 450 + "|\n" + "|-" * 450 + "|\n" + "|x\n" * 90,
+    "table with a header and very many short rows": "|a" * 150 + "|\n" + "|-" * 150 + "|\n" + "|x\n" * 390,
     "ampersands": "&" * 3_900,
     "entities": "&#x41;" * 650,
     "angles": "<" * 3_900,
