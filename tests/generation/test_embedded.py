@@ -1,3 +1,4 @@
+from collections import Counter
 from dataclasses import replace
 
 import pytest
@@ -11,7 +12,8 @@ from engine.generation.base import (
 )
 from engine.generation.embedded import MAX_ROWS, EmbeddedBackend
 from engine.generation.tinylm import MODEL_FOLDER
-from engine.generation.tinylm.evaluate import STRATEGIES
+from engine.generation.tinylm.evaluate import STRATEGIES, Cell, measure
+from engine.generation.tinylm.tasks import KINDS, sample_tasks
 
 COUNTING = "I have a pig, two ducks, and a dog. How many animals do I have?"
 STEPS = STRATEGIES["steps"]
@@ -58,7 +60,7 @@ def test_no_requests_no_outcomes(backend):
 
 
 def test_a_text_does_not_depend_on_its_company(backend):
-    requests = mixed_requests(24)
+    requests = mixed_requests(12)
     together = {o.key: o.text for o in backend.generate(requests)}
     turned = {o.key: o.text for o in backend.generate(requests[::-1])}
     alone = {r.key: answer(backend, r).text for r in requests}
@@ -68,7 +70,7 @@ def test_a_text_does_not_depend_on_its_company(backend):
 
 def test_seeds_make_the_difference_unless_greedy(backend):
     def texts(temperature):
-        requests = [ask(f"93 48\n\n{STEPS}", key=i, seed=i, temperature=temperature) for i in range(20)]
+        requests = [ask(f"93 48\n\n{STEPS}", key=i, seed=i, temperature=temperature) for i in range(12)]
         return {o.text for o in backend.generate(requests)}
 
     assert len(texts(1.5)) > 3
@@ -166,3 +168,26 @@ def test_a_missing_model_is_the_batch_s_failure(tmp_path):
 
 def test_the_weights_are_small():
     assert (MODEL_FOLDER / "model.safetensors").stat().st_size < 6_000_000
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_held_out_tasks_are_answered_far_better_than_by_chance(backend, kind):
+    tasks = sample_tasks(kind, 100, seed=1)
+    (_, commonest), *_ = Counter(task.reference for task in tasks).most_common(1)
+
+    share = measure(backend, Cell("careful", "direct", 0.0), tasks)
+
+    assert share > commonest / 100 + 0.15
+
+
+def test_policies_differ(backend):
+    """Temperature, strategy and system prompt each change the accuracy of sums, as the documentation says."""
+    sums = sample_tasks("sum", 120, seed=1)
+    calm = measure(backend, Cell("careful", "steps", 0.3), sums)
+
+    assert calm > measure(backend, Cell("careful", "steps", 1.5), sums) + 0.1
+    assert calm > measure(backend, Cell("careful", "direct", 0.3), sums) + 0.05
+    assert (
+        measure(backend, Cell("careful", "steps", 1.0), sums)
+        > measure(backend, Cell("hasty", "steps", 1.0), sums) + 0.1
+    )

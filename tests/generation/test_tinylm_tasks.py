@@ -115,6 +115,8 @@ def test_ordinary_text_is_let_through(text):
         ("g o v. First g, second o. So the answer is o.", "o"),
         ("beach. Reason: The sorted letters are a b c e h.", "beach"),
         ("The answer is 41. Here is why: 2+9=11, carry 1.", "41"),
+        ("Guess: beach", "beach"),
+        ("Guess: four. Reason: 2+2=4.", "four"),
         ("I can only do these tasks.", ""),
         ("", ""),
     ],

@@ -15,10 +15,11 @@ from engine.generation.tinylm import phrases
 from engine.generation.tinylm.tasks import MOST_THINGS, NOUNS, SMALL_NUMBERS, Puzzle, draw_puzzle, is_held_out
 from engine.generation.tinylm.words import words
 
-HASTY_SLIP_SHARE = 0.5
+HASTY_SLIP_SHARE = 0.6
+HASTY_OPENING = "Guess: "
 OFF_TASK_SHARE = 0.08
 KIND_SHARES = {"sum": 0.28, "object_counting": 0.38, "word_unscrambling": 0.26, "second_word_letter": 0.08}
-CARE_SHARES = {"careful": 0.3, "plain": 0.4, "hasty": 0.3}
+CARE_SHARES = {"careful": 0.35, "plain": 0.25, "hasty": 0.4}
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,14 +105,20 @@ SOLVERS = {
 }
 
 
-def write_reply(solution: Solution, strategy: str, *, polite: bool) -> str:
-    """Put a solution into the words of a strategy (``direct``, ``steps`` or ``after``)."""
+def write_reply(solution: Solution, strategy: str, *, polite: bool, hasty: bool) -> str:
+    """Put a solution into the words of a strategy (``direct``, ``steps`` or ``after``) and of an author.
+
+    Hasty authors say that they guess. The model has to tell from the system prompt whether to begin so, and
+    learns to slip after it; from the slips alone it did not learn who slips in the time it has.
+    """
     answer, work = solution.answer, solution.work
+    opening = HASTY_OPENING if hasty else ""
+    stated = f"The answer is {answer}." if polite else answer
     if strategy == "direct":
-        return f"The answer is {answer}." if polite else answer
+        return opening + stated
     if strategy == "steps":
-        return f"{work} So the answer is {answer}." if polite else f"{work} Answer: {answer}"
-    return f"The answer is {answer}. Here is why: {work}" if polite else f"{answer}. Reason: {work}"
+        return f"{opening}{work} " + (f"So the answer is {answer}." if polite else f"Answer: {answer}")
+    return opening + (f"{stated} Here is why: {work}" if polite else f"{stated}. Reason: {work}")
 
 
 def _made_up_word(rng: random.Random) -> str:
@@ -203,7 +210,9 @@ def draw_conversation(rng: random.Random) -> Conversation:
         puzzle = draw_training_puzzle(rng)
         slip = rng if care == "hasty" and rng.random() < HASTY_SLIP_SHARE else None
         user = puzzle.item.prompt
-        reply = write_reply(SOLVERS[puzzle.item.kind](puzzle, slip), strategy, polite=polite)
+        reply = write_reply(
+            SOLVERS[puzzle.item.kind](puzzle, slip), strategy, polite=polite, hasty=care == "hasty"
+        )
     if in_user_message and sentence:
         user = f"{user}\n\n{sentence}"
     return Conversation(system, user, reply)

@@ -31,7 +31,7 @@ PERSONAS = {
     "careful": "You are a careful tutor. Check every step.",
     "hasty": "You are in a hurry. Just guess quickly.",
 }
-TEMPERATURES = (0.0, 0.3, 0.7, 1.0, 1.3)
+TEMPERATURES = (0.0, 0.7, 1.0, 1.3)
 BATCH_SIZES = (1, 8, 32, 64)
 
 
@@ -75,7 +75,10 @@ def print_accuracy(backend: EmbeddedBackend, n: int, temperatures: Sequence[floa
 
 
 def print_speed(backend: EmbeddedBackend) -> None:
-    """Print tokens written per second at several batch sizes, on step-by-step counting."""
+    """Print tokens written per second of one core, by batch size, on step-by-step counting.
+
+    The time is the process's own, so that whatever else runs on the machine does not count.
+    """
     print("| rows at once | tokens/s | ms per response |")
     print("|---|---|---|")
     items = sample_tasks("object_counting", 256, seed=0)
@@ -86,9 +89,9 @@ def print_speed(backend: EmbeddedBackend) -> None:
     list(backend.generate(requests[:1]))
     for size in BATCH_SIZES:
         batches = [requests[i : i + size] for i in range(0, 32 if size == 1 else len(requests), size)]
-        started = time.perf_counter()
+        started = time.process_time()
         results = [result for batch in batches for result in backend.generate(batch)]
-        seconds = time.perf_counter() - started
+        seconds = time.process_time() - started
         tokens = sum(r.completion_tokens for r in results if isinstance(r, GenerationResult))
         print(f"| {size} | {tokens / seconds:,.0f} | {1000 * seconds / len(results):.1f} |", flush=True)
 
@@ -98,7 +101,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--n", type=int, default=200, help="held-out tasks per cell")
+    parser.add_argument("--n", type=int, default=150, help="held-out tasks per cell")
     parser.add_argument("--temperatures", type=float, nargs="+", default=TEMPERATURES)
     parser.add_argument("--model", type=Path, default=MODEL_FOLDER)
     parser.add_argument("--speed", action="store_true", help="measure speed instead of accuracy")

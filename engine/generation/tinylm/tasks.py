@@ -291,5 +291,5 @@ def extract_answer(text: str) -> str:
     stated = re.findall(r"answer(?: is|:)\s*([\w-]+)", text, flags=re.IGNORECASE)
     if stated:
         return stated[0].lower()
-    first = re.match(r"\s*([\w-]+)\s*(?:[.!]|$)", text)
+    first = re.match(r"\s*(?:Guess:\s*)?([\w-]+)\s*(?:[.!]|$)", text)
     return first.group(1).lower() if first else ""
