@@ -43,13 +43,19 @@ def picture_pages(
     )
     page = context.new_page()
     page.goto("/accounts/login/")
+    if login == "annotator":
+        page.screenshot(path=HERE / "images" / f"login-{size}-{theme}.png")
     page.get_by_label("Name").fill(login)
     page.get_by_label("Password").fill(LOGINS[login])
     page.get_by_role("button", name="Log in").click()
     for name, path in pages.items():
         page.goto(path)
         page.wait_for_timeout(800)
-        page.screenshot(path=HERE / "images" / f"{name}-{size}-{theme}.png", full_page=name == "dashboard")
+        page.screenshot(path=HERE / "images" / f"{name}-{size}-{theme}.png", full_page=name in WHOLE_PAGES)
+        if name == "pair":
+            page.keyboard.press("?")
+            page.wait_for_timeout(200)
+            page.screenshot(path=HERE / "images" / f"help-{size}-{theme}.png")
     context.close()
 
 
