@@ -60,7 +60,24 @@ def lease_next(*, experiment_id: int, annotator: User, besides: Collection[uuid.
         return None
     comparison.state = Comparison.State.LEASED
     comparison.save(update_fields=["state"])
-    return Lease.objects.create(comparison=comparison, annotator=annotator, expires_at=_lease_end())
+    return _resumed(comparison, annotator) or Lease.objects.create(
+        comparison=comparison, annotator=annotator, expires_at=_lease_end()
+    )
+
+
+def _resumed(comparison: Comparison, annotator: User) -> Lease | None:
+    """The lease that this annotator had of the pair before, so that an answer still on its way to us finds it."""
+    earlier = (
+        comparison.leases.filter(annotator=annotator, state__in=[Lease.State.RETURNED, Lease.State.EXPIRED])
+        .exclude(token__in=comparison.judgments.values("token"))
+        .order_by("-pk")
+        .first()
+    )
+    if earlier is not None:
+        earlier.state = Lease.State.ACTIVE
+        earlier.granted_at, earlier.expires_at = timezone.now(), _lease_end()
+        earlier.save(update_fields=["state", "granted_at", "expires_at"])
+    return earlier
 
 
 @transaction.atomic

@@ -252,7 +252,9 @@
     setInterval(fetchAhead, 3000);
     const kept = localStorage.getItem(words().store);
     if (kept) {
-      unsent = { ...JSON.parse(kept), shown: true };
+      unsent = JSON.parse(kept);
+      // Where the page shows that very pair again, the reply takes its place.
+      unsent.shown = !unsent.fields.some(([name, value]) => name === "token" && value === token(byId("stage")));
       setBusy(true);
       deliver();
     } else {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator
+from contextlib import contextmanager
 from urllib.parse import urlsplit
 
 import pytest
@@ -35,9 +36,9 @@ def problems() -> list[str]:
     return []
 
 
-@pytest.fixture
-def context(browser: Browser, live_server, problems: list[str]) -> Iterator[BrowserContext]:
-    context = browser.new_context(base_url=live_server.url)
+@contextmanager
+def watch(context: BrowserContext, live_server, problems: list[str]) -> Iterator[BrowserContext]:
+    """Write down whatever a browser complains of, and every request to another host; close it in the end."""
     context.on("console", lambda m: problems.append(m.text) if m.type in {"error", "warning"} else None)
     context.on("weberror", lambda error: problems.append(str(error.error)))
     host = urlsplit(live_server.url).netloc
@@ -45,8 +46,17 @@ def context(browser: Browser, live_server, problems: list[str]) -> Iterator[Brow
         "request",
         lambda r: problems.append(f"request to {r.url}") if urlsplit(r.url).netloc != host else None,
     )
-    yield context
-    context.close()
+    context.on("page", lambda page: page.on("dialog", lambda d: (problems.append(d.message), d.dismiss())))
+    try:
+        yield context
+    finally:
+        context.close()
+
+
+@pytest.fixture
+def context(browser: Browser, live_server, problems: list[str]) -> Iterator[BrowserContext]:
+    with watch(browser.new_context(base_url=live_server.url), live_server, problems) as context:
+        yield context
     assert problems == []
 
 

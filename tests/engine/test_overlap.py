@@ -240,6 +240,17 @@ class TestSeveralPairsOnAScreen:
             experiment_id=experiment.pk, token=held.token, annotator=annotator, choice="left"
         ).created
 
+    def test_a_pair_that_comes_again_to_the_same_annotator_has_the_same_token(self, experiment, annotator):
+        """The page was reloaded with an answer unsent: what is sent then must find its pair."""
+        held = lease(experiment, annotator)
+        return_leases(annotator=annotator)
+        again = lease(experiment, annotator)
+        assert (again.pk, again.token, again.state) == (held.pk, held.token, "active")
+        assert again.granted_at > held.granted_at
+        assert judge_leased(
+            experiment_id=experiment.pk, token=held.token, annotator=annotator, choice="left"
+        ).created
+
     def test_nobody_returns_or_renews_the_pairs_of_somebody_else(self, experiment, annotator):
         held = lease(experiment, annotator)
         other = make_user()
@@ -289,6 +300,15 @@ class TestTakeBack:
         assert not late.created
         assert selectors.comparison_count(experiment.pk) == 0
 
+    def test_a_pair_that_was_taken_back_left_and_come_upon_again_can_be_judged(self, experiment, annotator):
+        judgment = click(experiment, annotator)
+        showing.take_back(judgment_id=judgment.pk, annotator=annotator)
+        return_leases(annotator=annotator)
+        again = click(experiment, annotator)
+        assert again.comparison == judgment.comparison
+        assert again.token != judgment.token
+        assert selectors.comparison_count(experiment.pk) == 1
+
     def test_the_last_three_taken_back_and_given_again_are_three_judgments(self, experiment, annotator):
         click_on(experiment, annotator, 5)
         before = selectors.comparison_count(experiment.pk)
@@ -303,6 +323,20 @@ class TestTakeBack:
 
     def test_a_pair_that_somebody_holds_is_not_reserved_a_second_time(self, experiment, annotator):
         held = lease(experiment, annotator)
-        with pytest.raises(WrongStateError, match="Somebody else is looking"):
-            lease_again(comparison_id=held.comparison_id, annotator=make_user())
+        assert lease_again(comparison_id=held.comparison_id, annotator=make_user()) is None
         assert Lease.objects.filter(comparison=held.comparison, state="active").count() == 1
+
+    def test_while_a_colleague_looks_at_the_pair_the_answer_is_taken_back_and_the_pair_left_to_them(
+        self, people
+    ):
+        experiment = overlapping(people, overlap=2)
+        judgment = judge_as(experiment, people[0], 1.0)
+        theirs = lease(experiment, people[1])
+        assert theirs.comparison == judgment.comparison
+        assert showing.take_back(judgment_id=judgment.pk, annotator=people[0]) is None
+        assert not selectors.own_judgments(experiment, people[0]).exists()
+        assert judge_leased(
+            experiment_id=experiment.pk, token=theirs.token, annotator=people[1], choice="left"
+        ).created
+        assert selectors.comparison_count(experiment.pk) == 0
+        assert rebuild_counts(experiment_id=experiment.pk) == {}

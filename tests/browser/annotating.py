@@ -1,0 +1,47 @@
+"""What the tests of annotators' pages share."""
+
+from __future__ import annotations
+
+from django.contrib.auth.models import User
+from playwright.sync_api import Page, expect
+
+from engine.generation.worker import write_batch
+from engine.models import Experiment
+from engine.services.planning import advance
+from tests.backends import SkilledBackend
+from tests.browser.conftest import log_in
+
+# The page ignores keys pressed just as a pair appears.
+SETTLE_MS = 220
+
+
+def write_everything(experiment: Experiment) -> None:
+    """Plan and write until as many pairs are ready as the experiment's buffer asks for."""
+    advance(experiment_id=experiment.pk)
+    while write_batch(worker="test", backend=SkilledBackend(n_policies=experiment.policies.count()))[0]:
+        advance(experiment_id=experiment.pk)
+
+
+def open_pair(page: Page, experiment: Experiment, user: User | None = None) -> None:
+    """Open an annotator's page with a pair on it, logging in first where a user is named."""
+    if user is not None:
+        log_in(page, user)
+    page.goto(f"/label/{experiment.pk}/")
+    expect(page.get_by_role("heading", name="Response A")).to_be_visible()
+
+
+def shown_token(page: Page) -> str:
+    return page.locator("#stage").get_attribute("data-token") or ""
+
+
+def press(page: Page, key: str) -> None:
+    """Press a key as soon as the page listens to it."""
+    expect(page.locator("#choose-left")).to_be_enabled()
+    page.wait_for_timeout(SETTLE_MS)
+    page.keyboard.press(key)
+
+
+def saved(page: Page, today: int) -> None:
+    """Wait until the page says that so many answers of today are saved."""
+    expect(page.locator("#today")).to_have_text(str(today))
+    expect(page.locator("#said")).to_have_text("Saved")

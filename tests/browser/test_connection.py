@@ -1,0 +1,204 @@
+"""Dead networks, back buttons, double clicks and several tabs: every judgment once, none lost, none doubled."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.sync_api import Browser, Page, Route, expect
+
+from engine import selectors
+from engine.models import Experiment, Judgment, Lease
+from engine.services.judging import rebuild_counts
+from tests.browser.annotating import open_pair, press, saved, shown_token, write_everything
+from tests.browser.conftest import watch
+from tests.factories import make_experiment, make_user
+
+pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
+
+
+@pytest.fixture
+def people(transactional_db):
+    return make_user("ann"), make_user("bob")
+
+
+@pytest.fixture
+def experiment(people, settings) -> Experiment:
+    settings.BUFFER_MIN = 60
+    experiment = make_experiment(n_policies=4, n_tasks=20, annotators=people)
+    write_everything(experiment)
+    return experiment
+
+
+def given_by(user) -> dict[str, str]:
+    rows = Judgment.objects.filter(annotator=user).values_list("token", "choice")
+    return {str(token): choice for token, choice in rows}
+
+
+def assert_counted_once(experiment: Experiment, n: int) -> None:
+    assert Judgment.objects.count() == n == selectors.comparison_count(experiment.pk)
+    assert len(set(Judgment.objects.values_list("comparison", flat=True))) == n
+    assert rebuild_counts(experiment_id=experiment.pk) == {}
+
+
+def test_two_browsers_one_offline_for_a_while_and_one_pressing_back(
+    browser: Browser, live_server, experiment, people
+):
+    ann, bob = people
+    offline, back = [], []
+    with (
+        watch(browser.new_context(base_url=live_server.url), live_server, offline) as first,
+        watch(browser.new_context(base_url=live_server.url), live_server, back) as second,
+    ):
+        hers, his = first.new_page(), second.new_page()
+        open_pair(hers, experiment, ann)
+        open_pair(his, experiment, bob)
+        wanted = {ann: {}, bob: {}}
+
+        def click(page: Page, user, key: str, choice: str) -> None:
+            wanted[user][shown_token(page)] = choice
+            press(page, key)
+
+        for number in range(3):
+            click(hers, ann, "1", "left")
+            click(his, bob, "2", "right")
+            saved(hers, number + 1)
+            saved(his, number + 1)
+
+        first.set_offline(True)
+        click(hers, ann, "2", "right")
+        expect(hers.get_by_role("alert")).to_contain_text("Not saved yet: the connection is down")
+        expect(hers.locator("#said")).to_have_text("")
+        assert Judgment.objects.filter(annotator=ann).count() == 3
+
+        # Meanwhile he leaves with the back button, comes back, and goes on.
+        for number in range(3, 6):
+            his.goto("/")
+            his.go_back()
+            expect(his.get_by_role("heading", name="Response A")).to_be_visible()
+            click(his, bob, "1", "left")
+            saved(his, number + 1)
+
+        hers.wait_for_timeout(4_000)
+        assert Judgment.objects.filter(annotator=ann).count() == 3
+        first.set_offline(False)
+        saved(hers, 4)
+        expect(hers.get_by_role("alert")).to_be_hidden()
+        click(hers, ann, "1", "left")
+        saved(hers, 5)
+
+        assert given_by(ann) == wanted[ann]
+        assert given_by(bob) == wanted[bob]
+        assert_counted_once(experiment, 11)
+        assert offline
+        assert all("ERR_INTERNET_DISCONNECTED" in problem for problem in offline)
+        assert back == []
+        offline.clear()
+
+
+def test_an_answer_that_could_not_be_sent_is_sent_after_a_reload(page: Page, problems, experiment, people):
+    open_pair(page, experiment, people[0])
+    page.route("**/judge/", lambda route: route.abort())
+    token = shown_token(page)
+    press(page, "2")
+    expect(page.get_by_role("alert")).to_contain_text("Not saved yet")
+    page.unroute("**/judge/")
+    page.reload()
+    saved(page, 1)
+    assert given_by(people[0]) == {token: "right"}
+    # The pair that was answered is not asked about again.
+    expect(page.locator("#stage")).not_to_have_attribute("data-token", token)
+    press(page, "1")
+    saved(page, 2)
+    assert_counted_once(experiment, 2)
+    assert problems
+    assert all("ERR_FAILED" in problem for problem in problems)
+    problems.clear()
+
+
+def test_a_reply_that_is_lost_leaves_one_judgment(page: Page, problems, experiment, people):
+    open_pair(page, experiment, people[0])
+    lost = []
+
+    def lose_the_first(route: Route) -> None:
+        if lost:
+            route.continue_()
+            return
+        lost.append(route.fetch())  # it reaches the server, and the reply never comes back
+        route.abort()
+
+    page.route("**/judge/", lose_the_first)
+    token = shown_token(page)
+    press(page, "1")
+    saved(page, 1)
+    assert given_by(people[0]) == {token: "left"}
+    assert_counted_once(experiment, 1)
+    assert len(lost) == 1
+    problems.clear()
+
+
+def test_the_server_is_down_for_a_moment(page: Page, problems, experiment, people):
+    open_pair(page, experiment, people[0])
+    page.route("**/judge/", lambda route: route.fulfill(status=502, body="Bad gateway"))
+    press(page, "1")
+    expect(page.get_by_role("alert")).to_contain_text("Not saved yet")
+    page.unroute("**/judge/")
+    saved(page, 1)
+    assert_counted_once(experiment, 1)
+    assert all("502" in problem for problem in problems)
+    problems.clear()
+
+
+def test_double_clicks_and_hasty_keys_are_one_answer_each(page: Page, experiment, people):
+    open_pair(page, experiment, people[0])
+    for number in range(5):
+        token = shown_token(page)
+        page.wait_for_timeout(220)
+        if number % 2:
+            page.locator("#choose-left").dblclick()
+        else:
+            for _ in range(3):
+                page.keyboard.press("1")
+        expect(page.locator("#stage")).not_to_have_attribute("data-token", token)
+        saved(page, number + 1)
+    assert_counted_once(experiment, 5)
+
+
+def test_two_tabs_of_one_annotator_never_judge_a_pair_twice(page: Page, context, experiment, people):
+    open_pair(page, experiment, people[0])
+    other = context.new_page()
+    open_pair(other, experiment)
+    for number in range(4):
+        press(page if number % 2 else other, "1")
+        expect((page if number % 2 else other).locator("#said")).not_to_have_text("Saving …")
+    tokens = list(Judgment.objects.values_list("token", flat=True))
+    assert len(set(tokens)) == len(tokens) >= 2
+    assert_counted_once(experiment, len(tokens))
+
+
+def test_who_closes_the_page_hands_its_pairs_back(page: Page, experiment, people):
+    open_pair(page, experiment, people[0])
+    expect(page.locator("#stage")).to_have_attribute("data-token", shown_token(page))
+    page.wait_for_timeout(1_000)  # the next pair is fetched ahead
+    assert Lease.objects.filter(state="active").count() == 2
+    with page.expect_request("**/leave/"):
+        page.goto("/")
+    for _ in range(50):
+        if not Lease.objects.filter(state="active").exists():
+            break
+        page.wait_for_timeout(100)
+    assert not Lease.objects.filter(state="active").exists()
+
+
+def test_the_next_pair_is_on_show_before_the_server_has_answered(page: Page, experiment, people):
+    open_pair(page, experiment, people[0])
+    page.wait_for_timeout(1_000)  # the next pair is fetched ahead
+    held_up: list[Route] = []
+    page.route("**/judge/", held_up.append)
+    token = shown_token(page)
+    press(page, "1")
+    expect(page.locator("#stage")).not_to_have_attribute("data-token", token)
+    expect(page.get_by_role("heading", name="Response A")).to_be_visible()
+    # Shown, but not yet said to be saved: nothing is, before it is committed.
+    expect(page.locator("#said")).to_have_text("Saving …")
+    assert not Judgment.objects.exists()
+    held_up[0].continue_()
+    saved(page, 1)
