@@ -176,11 +176,9 @@ def test_two_tabs_of_one_annotator_never_judge_a_pair_twice(page: Page, context,
 
 def test_who_closes_the_page_hands_its_pairs_back(page: Page, experiment, people):
     open_pair(page, experiment, people[0])
-    expect(page.locator("#stage")).to_have_attribute("data-token", shown_token(page))
     page.wait_for_timeout(1_000)  # the next pair is fetched ahead
     assert Lease.objects.filter(state="active").count() == 2
-    with page.expect_request("**/leave/"):
-        page.goto("/")
+    page.goto("/")
     for _ in range(50):
         if not Lease.objects.filter(state="active").exists():
             break
@@ -192,7 +190,7 @@ def test_the_next_pair_is_on_show_before_the_server_has_answered(page: Page, exp
     open_pair(page, experiment, people[0])
     page.wait_for_timeout(1_000)  # the next pair is fetched ahead
     held_up: list[Route] = []
-    page.route("**/judge/", held_up.append)
+    page.route("**/judge/", lambda route: held_up.append(route))
     token = shown_token(page)
     press(page, "1")
     expect(page.locator("#stage")).not_to_have_attribute("data-token", token)

@@ -1,0 +1,184 @@
+"""Every page for everybody: axe-core finds nothing, in light and in dark; zoomed in, nothing runs off the side."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, BrowserContext, Page, expect
+
+from engine.models import Experiment, Response
+from engine.services.experiments import pause, stop
+from tests.browser.annotating import write_everything
+from tests.browser.conftest import log_in, watch
+from tests.factories import click_on, make_experiment, make_user
+from tests.labeling.ladder import invited
+
+pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
+
+RICH = (
+    """# A heading
+
+A paragraph with **strong**, *emphasis*, `code`, [a link](https://example.org/) and $x^2 + \\frac{1}{2}$.
+
+| a | b |
+|---|---|
+| 1 | 2 |
+
+```python
+def f(x: int) -> str:
+    return f"{x}"  # a comment
+```
+
+> quoted
+
+1. one
+2. two
+
+"""
+    + "Another paragraph, so that there is something to scroll.\n\n" * 30
+)
+
+
+@pytest.fixture
+def world(transactional_db) -> dict[str, object]:
+    """People and experiments such that every page has something on it."""
+    annotator, admin = make_user("ann"), make_user("admin", is_superuser=True)
+    options = {"annotators": (annotator,), "allow_tie": True, "allow_both_bad": True, "guidelines": RICH}
+    busy = make_experiment(n_policies=4, ready=True, **options)
+    click_on(busy, annotator, 12)
+    write_everything(busy)
+    Response.objects.filter(comparisons_as_i__state="ready").update(text=RICH)
+    idle = make_experiment(n_policies=4, **options)
+    practice = make_experiment(ready=True, practice=2, n_gold=2, **options)
+    paused, finished = make_experiment(ready=True, **options), make_experiment(ready=True, **options)
+    pause(experiment_id=paused.pk)
+    stop(experiment_id=finished.pk)
+    draft = make_experiment(running=False)
+    return {
+        "annotator": annotator,
+        "admin": admin,
+        "token": invited(busy, most_uses=9).token,
+        **{name: e.pk for name, e in {"busy": busy, "idle": idle, "practice": practice, "paused": paused,
+                                       "finished": finished, "draft": draft}.items()},
+    }  # fmt: skip
+
+
+def pages(world: dict[str, object]) -> dict[str | None, list[str]]:
+    """Who looks at what."""
+    return {
+        None: ["/accounts/login/", f"/join/{world['token']}/", "/join/00000000-0000-4000-8000-000000000000/"],
+        "annotator": [
+            "/",
+            f"/label/{world['busy']}/",
+            f"/label/{world['idle']}/",
+            f"/label/{world['practice']}/",
+            f"/label/{world['paused']}/",
+            f"/label/{world['finished']}/",
+            f"/label/{world['busy']}/history/",
+            f"/label/{world['idle']}/history/",
+            f"/label/{world['busy']}/welcome/",
+            f"/label/{world['practice']}/welcome/",
+        ],
+        "admin": [
+            "/",
+            f"/experiments/{world['busy']}/",
+            f"/experiments/{world['draft']}/",
+            f"/join/{world['token']}/",
+        ],
+    }
+
+
+def each_page(page: Page, world: dict[str, object]) -> Iterator[str]:
+    for who, addresses in pages(world).items():
+        page.context.clear_cookies()
+        if who is not None:
+            log_in(page, world[who])
+        for address in addresses:
+            page.goto(address)
+            yield f"{who or 'nobody'} at {address}"
+
+
+def violations(page: Page) -> list[str]:
+    found = Axe().run(page).response["violations"]
+    return [f"{each['id']}: {node['html'][:150]}" for each in found for node in each["nodes"]]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("size", [(1280, 800), (390, 844)], ids=["desk", "phone"])
+def test_axe_finds_nothing_on_any_page(browser: Browser, live_server, problems, world, scheme, size):
+    with watch(
+        browser.new_context(
+            base_url=live_server.url,
+            color_scheme=scheme,
+            viewport={"width": size[0], "height": size[1]},
+            reduced_motion="reduce",
+        ),
+        live_server,
+        problems,
+    ) as context:
+        page = context.new_page()
+        found = {where: violations(page) for where in each_page(page, world)}
+        page.context.clear_cookies()
+        log_in(page, world["annotator"])
+        found |= opened(page, world)
+    # A page that refuses an invitation, and is logged by the browser as the 410 that it is.
+    gone = [problem for problem in problems if "410" in problem]
+    assert [problem for problem in problems if problem not in gone] == []
+    assert len(found) >= 19
+    assert {where: what for where, what in found.items() if what} == {}
+
+
+def opened(page: Page, world: dict[str, object]) -> dict[str, list[str]]:
+    """The states of the pair page that come with a key."""
+    found = {}
+    page.goto(f"/label/{world['busy']}/")
+    page.keyboard.press("?")
+    expect(page.get_by_role("dialog")).to_be_visible()
+    found["help"] = violations(page)
+    page.keyboard.press("?")
+    page.keyboard.press("f")
+    expect(page.locator("#reason")).to_be_focused()
+    found["comment and report"] = violations(page)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("width", "height"), [(640, 400), (320, 640)], ids=["1280 wide at 200%", "1280 wide at 400%"]
+)
+def test_zoomed_in_nothing_runs_off_the_side(browser: Browser, live_server, problems, world, width, height):
+    """A page zoomed to 200% has half the room, measured in its own pixels."""
+    with watch(
+        browser.new_context(base_url=live_server.url, viewport={"width": width, "height": height}),
+        live_server,
+        problems,
+    ) as context:
+        page = context.new_page()
+        wide = {
+            where: page.evaluate("document.documentElement.scrollWidth")
+            for where in each_page(page, world)
+            if page.evaluate("document.documentElement.scrollWidth > innerWidth")
+        }
+    assert wide == {}
+
+
+def test_zoomed_in_a_pair_can_be_read_and_judged(context: BrowserContext, world):
+    page = context.new_page()
+    page.set_viewport_size({"width": 640, "height": 400})
+    log_in(page, world["annotator"])
+    page.goto(f"/label/{world['busy']}/")
+    for identifier in ("choose-left", "choose-right", "choose-tie", "choose-both-bad", "skip", "undo"):
+        button = page.locator(f"#{identifier}")
+        button.scroll_into_view_if_needed()
+        box = button.bounding_box()
+        assert box["x"] >= 0
+        assert box["x"] + box["width"] <= 640
+        button.click(trial=True)  # visible, enabled, and under nothing else
+    text = page.locator(".response .text").first
+    text.scroll_into_view_if_needed()
+    assert text.evaluate("text => text.scrollHeight > text.clientHeight")
+    text.focus()
+    page.keyboard.press("PageDown")
+    page.wait_for_function("document.querySelector('.response .text').scrollTop > 0")
+    assert Experiment.objects.get(pk=world["busy"]).comparisons.filter(state="leased").exists()
