@@ -229,6 +229,7 @@
   }
 
   addEventListener("pagehide", () => {
+    if (!reserved().length) return;
     const form = new FormData();
     form.append("csrfmiddlewaretoken", csrf());
     for (const each of reserved()) form.append("token", each);

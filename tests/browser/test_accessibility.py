@@ -127,7 +127,8 @@ def test_axe_finds_nothing_on_any_page(browser: Browser, live_server, problems, 
     gone = [problem for problem in problems if "410" in problem]
     assert [problem for problem in problems if problem not in gone] == []
     assert len(found) >= 19
-    assert {where: what for where, what in found.items() if what} == {}
+    listed = sorted({f"{where}: {each}" for where, what in found.items() for each in what})
+    assert not listed, "\n".join(listed)
 
 
 def opened(page: Page, world: dict[str, object]) -> dict[str, list[str]]:
@@ -180,5 +181,5 @@ def test_zoomed_in_a_pair_can_be_read_and_judged(context: BrowserContext, world)
     assert text.evaluate("text => text.scrollHeight > text.clientHeight")
     text.focus()
     page.keyboard.press("PageDown")
-    page.wait_for_function("document.querySelector('.response .text').scrollTop > 0")
+    page.wait_for_function("() => document.querySelector('.response .text').scrollTop > 0")
     assert Experiment.objects.get(pk=world["busy"]).comparisons.filter(state="leased").exists()

@@ -190,7 +190,11 @@ def test_the_next_pair_is_on_show_before_the_server_has_answered(page: Page, exp
     open_pair(page, experiment, people[0])
     page.wait_for_timeout(1_000)  # the next pair is fetched ahead
     held_up: list[Route] = []
-    page.route("**/judge/", lambda route: held_up.append(route))
+
+    def hold_up(route: Route) -> None:
+        held_up.append(route)
+
+    page.route("**/judge/", hold_up)
     token = shown_token(page)
     press(page, "1")
     expect(page.locator("#stage")).not_to_have_attribute("data-token", token)

@@ -19,7 +19,7 @@ def test_every_payload_is_shown_and_judged_and_nothing_else_happens(page: Page, 
     texts = [_storable(payload) for payload in PAYLOADS.values()]
     texts += [""] * (len(texts) % 2)
     n_pairs = len(texts) // 2
-    settings.BUFFER_MIN = n_pairs + 5
+    settings.BUFFER_MIN = settings.BUFFER_MAX = n_pairs + 5
     annotator = make_user("ann")
     experiment = make_experiment(n_policies=4, n_tasks=20, annotators=(annotator,))
     write_everything(experiment)

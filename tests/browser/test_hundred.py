@@ -24,7 +24,7 @@ def annotator(transactional_db):
 
 @pytest.fixture
 def experiment(annotator, settings) -> Experiment:
-    settings.BUFFER_MIN = N + 20
+    settings.BUFFER_MIN = settings.BUFFER_MAX = N + 20
     experiment = make_experiment(
         n_policies=4, n_tasks=20, annotators=(annotator,), allow_tie=True, allow_both_bad=True
     )
