@@ -14,7 +14,7 @@ _PROMPTS = FactorSpec(
     kind="prompt",
     levels={
         "Careful tutor": {"text": "You are a careful tutor. Check every step."},
-        "Warm and polite": {"text": "You are a friendly helper. Be warm and polite."},
+        "In a hurry": {"text": "You are in a hurry. Just guess quickly."},
     },
 )
 _STRATEGIES = FactorSpec(

@@ -37,11 +37,13 @@ def solve_by_cvxpy(targets: FloatArray, atoms: FloatArray, gamma: float) -> tupl
         If the solver gives up.
     """
     n_pairs, d = atoms.shape
-    squares = (atoms[:, :, None] * atoms[:, None, :]).reshape(n_pairs, d * d)
+    # One equation per entry of the upper triangle: the solver stumbles over repeated ones.
+    rows, columns = np.triu_indices(d)
+    products = atoms[:, rows] * atoms[:, columns]
     omega = cp.Variable(n_pairs, nonneg=True)
     level = cp.Variable()
     fisher = cp.Variable((d, d), symmetric=True)
-    constraints = [cp.sum(omega) == 1, cp.vec(fisher, order="C") == squares.T @ omega]
+    constraints = [cp.sum(omega) == 1, fisher[rows, columns] == products.T @ omega]
     constraints += [fisher - level * np.outer(target, target) >> 0 for target in targets]
     problem = cp.Problem(cp.Maximize(level - 0.5 * gamma * cp.sum_squares(omega)), constraints)
     try:

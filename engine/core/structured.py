@@ -49,6 +49,7 @@ class BradleyTerryModel:
         self._precision = precision
         self._start = start
         self._stale = True
+        self._data: PairData | None = None
         self._theta: FloatArray = np.zeros((tally.n_runs, space.n_features))
 
     @property
@@ -74,8 +75,12 @@ class BradleyTerryModel:
         return best
 
     def data(self) -> PairData:
-        """The outcomes so far, of the pairs that have been compared."""
-        return PairData.of(self.features, self._tally)
+        """The outcomes as of the last refresh, of the pairs that have been compared."""
+        if self._start is not None:
+            return self._start.data()
+        if self._data is None:
+            self._data = PairData.of(self.features, self._tally)
+        return self._data
 
     def covariance(self, load: FloatArray) -> FloatArray:
         """Inverse of the regularised Fisher matrix H_t at the estimate, for comparisons `load`.
@@ -115,10 +120,12 @@ class BradleyTerryModel:
     def refresh(self) -> None:
         """Have the estimate computed again when it is next needed."""
         self._stale = True
+        self._data = None
 
     def keep(self, runs: BoolArray) -> None:
         """Drop the other runs, after the tally has."""
         self._theta = self._theta[runs]
+        self._data = None
 
     def _regularisation(self) -> FloatArray:
         if self._precision is not None:
