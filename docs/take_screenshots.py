@@ -31,11 +31,11 @@ def main(url: str) -> None:
         for size in SIZES:
             for theme in ("light", "dark"):
                 for login, pages in PAGES.items():
-                    picture_pages(browser, url, size, theme, login, pages)
+                    picture_pages(browser, url=url, size=size, theme=theme, login=login, pages=pages)
 
 
 def picture_pages(
-    browser: Browser, url: str, size: str, theme: str, login: str, pages: dict[str, str]
+    browser: Browser, *, url: str, size: str, theme: str, login: str, pages: dict[str, str]
 ) -> None:
     width, height = SIZES[size]
     context = browser.new_context(
