@@ -47,8 +47,11 @@ def capped(text: str) -> str:
     return text if len(text) <= _MOST_CHARACTERS else text[:_MOST_CHARACTERS] + "…"
 
 
-def render_markdown(text: str) -> SafeString:
-    """HTML of a model's text: no images, no raw HTML, links only to http(s) and without a referrer."""
+def render_markdown(text: str, heading_level: int = 4) -> SafeString:
+    """HTML of a model's text: no images, no raw HTML, links only to http(s) and without a referrer.
+
+    Its headings are all of ``heading_level``, so that they fit in below the page's own.
+    """
     if not _is_reasonable(text):
         return _plain(text)
     markdown = _markdown()
@@ -56,6 +59,9 @@ def render_markdown(text: str) -> SafeString:
         tokens = markdown.parse(text)
         if any(token.level >= _DEEPEST - 1 for token in tokens):
             return _plain(text)  # the parser drops what lies deeper
+        for token in tokens:
+            if token.type in {"heading_open", "heading_close"}:
+                token.tag = f"h{heading_level}"
         rendered = markdown.renderer.render(tokens, markdown.options, {})
     except (RecursionError, ValueError):
         return _plain(text)

@@ -9,9 +9,9 @@ register = template.Library()
 
 
 @register.filter
-def markdown(text: str) -> SafeString:
-    """A model's text as safe HTML."""
-    return render_markdown(text)
+def markdown(text: str, heading_level: int = 4) -> SafeString:
+    """Somebody's text as safe HTML, its headings of that level."""
+    return render_markdown(text, heading_level)
 
 
 @register.filter

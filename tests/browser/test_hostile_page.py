@@ -47,7 +47,7 @@ def test_every_payload_is_shown_and_judged_and_nothing_else_happens(page: Page, 
 
 # What the page is made of, but for the texts.
 _SHAPE = """() => [...document.querySelectorAll("body *")]
-    .filter((e) => !e.closest(".text > *, .all, .guidelines, .task-text > *, [hidden]"))
+    .filter((e) => !e.closest(".text > *, .all, .guidelines, .task-text > *, [hidden], #together-switch"))
     .map((e) => `${e.tagName}#${e.id}.${e.className}[${e.name ?? ""}]`).join("\\n")"""
 
 # Whether a click on the middle of a button would hit it.

@@ -217,3 +217,10 @@ def test_pathological_text_ends(text):
 )
 def test_a_percentage_is_never_rounded_up_nor_lost_to_binary(value, shown):
     assert percent(value) == shown
+
+
+@pytest.mark.parametrize("level", [2, 3, 4])
+def test_headings_fit_in_below_those_of_the_page(level):
+    rendered = render_markdown("# One\n\n> ### Two\n\nThree\n-----\n\n###### Four", level)
+    assert re.findall(r"<(h\d)>", rendered) == [f"h{level}"] * 4
+    assert re.findall(r"</(h\d)>", rendered) == [f"h{level}"] * 4
