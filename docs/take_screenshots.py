@@ -17,9 +17,15 @@ HERE = Path(__file__).resolve().parent
 LOGINS = json.loads(Path(os.environ.get("VAR_DIR", HERE.parent / "var"), "demo-logins.json").read_text())
 SIZES = {"desktop": (1280, 800), "phone": (390, 844)}
 PAGES = {
-    "annotator": {"home": "/", "pair": "/label/1/"},
+    "annotator": {
+        "home": "/",
+        "welcome": "/label/1/welcome/",
+        "pair": "/label/1/",
+        "history": "/label/1/history/",
+    },
     "admin": {"experiments": "/", "dashboard": "/experiments/2/"},
 }
+WHOLE_PAGES = {"dashboard", "history"}
 
 
 def main(url: str) -> None:
