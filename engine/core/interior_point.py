@@ -186,7 +186,7 @@ class _Curvature:
 
 
 def _start(curvature: _Curvature, omega: FloatArray) -> _Point:
-    level = 0.5 * float(curvature.values.min())
+    level = 0.95 * float(curvature.values.min())
     room = curvature.values - level
     multipliers = 1.0 / room
     multipliers /= multipliers.sum()

@@ -205,10 +205,12 @@ class _Program:
         return working, np.full(working.size, 1.0 / working.size)
 
     def resume(self, start: MaxMinAllocation) -> tuple[IntArray, FloatArray]:
-        """The earlier working set, moved away from the boundary."""
+        """The pairs that the earlier solution uses, moved away from the boundary."""
         i, j = start.pairs[:, 0], start.pairs[:, 1]
         working = i * self._features.shape[0] - i * (i + 1) // 2 + j - i - 1
-        return working, 0.9 * start.proportions + 0.1 / working.size
+        used = _in_use(self.atoms(working), start.proportions)
+        omega = start.proportions[used]
+        return working[used], 0.9 * omega / omega.sum() + 0.1 / omega.size
 
     def grow(
         self, working: IntArray, omega: FloatArray, excess: FloatArray, level: float

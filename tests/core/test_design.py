@@ -179,7 +179,7 @@ def test_a_near_tie_is_decided_wrongly_less_often_than_delta(pending: int) -> No
 
 
 @pytest.mark.parametrize(
-    ("settings", "message"),
+    ("options", "message"),
     [
         ({"delta": 0.0}, "delta"),
         ({"delta": 0.6}, "delta"),
@@ -190,9 +190,9 @@ def test_a_near_tie_is_decided_wrongly_less_often_than_delta(pending: int) -> No
         ({"stopping": "magic"}, "stopping must be one of"),
     ],
 )
-def test_settings_out_of_range_are_refused(settings: dict[str, object], message: str) -> None:
+def test_settings_out_of_range_are_refused(options: dict[str, object], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        Design(Unstructured(3), **settings)
+        Design(Unstructured(3), **options)
 
 
 def test_one_policy_is_nothing_to_compare() -> None:
