@@ -16,6 +16,7 @@ from engine.core.structured import (
     prior_precision,
 )
 from engine.core.thresholds import (
+    PARAMETER_RADIUS,
     HeuristicThreshold,
     ProvenLinearThreshold,
     ProvenPairwiseThreshold,
@@ -68,7 +69,9 @@ class Ledger:
         self.evidence = PairwiseEvidence(tally, epsilon)
         self.model = self._posterior = None
         if isinstance(space, BradleyTerry):
-            self.model = BradleyTerryModel(space, tally)
+            # Only the proven threshold is about the projected estimate.
+            radius = PARAMETER_RADIUS if stopping == "theory" else None
+            self.model = BradleyTerryModel(space, tally, radius=radius)
             self._posterior = BradleyTerryModel(
                 space, tally, prior_precision(space, _TYPICAL_LOG_ODDS), self.model
             )

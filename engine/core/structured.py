@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from scipy import special
 
-from engine.core.estimation import PairData, fit, information, ridge, softplus
+from engine.core.estimation import PairData, fit, information, project, ridge, softplus
 from engine.core.evidence import PairwiseEvidence
 from engine.core.problem import BradleyTerry
 from engine.core.types import BoolArray, FloatArray, IntArray, Tally
@@ -35,6 +35,8 @@ class BradleyTerryModel:
         Shape (d, d): precision of a Gaussian prior on θ to use in place of the vanishing ridge λ_t I.
     start
         An estimate from the same tally to start the fit from; zero by default.
+    radius
+        Project the estimate onto the ball ‖θ‖ ≤ radius [LLM-PO, eq. theta_estimator]; None leaves it be.
     """
 
     def __init__(
@@ -43,11 +45,13 @@ class BradleyTerryModel:
         tally: Tally,
         precision: FloatArray | None = None,
         start: BradleyTerryModel | None = None,
+        radius: float | None = None,
     ) -> None:
         self.features = space.features
         self._tally = tally
         self._precision = precision
         self._start = start
+        self._radius = radius
         self._stale = True
         self._data: PairData | None = None
         self._theta: FloatArray = np.zeros((tally.n_runs, space.n_features))
@@ -58,7 +62,7 @@ class BradleyTerryModel:
         if self._stale:
             # Never from the last estimate, so that this one is a function of the counts alone.
             start = np.zeros_like(self._theta) if self._start is None else self._start.theta
-            self._theta = fit(self.data(), self._regularisation(), start)
+            self._theta = self._projected(fit(self.data(), self._regularisation(), start))
             self._stale = False
         return self._theta
 
@@ -126,6 +130,15 @@ class BradleyTerryModel:
         """Drop the other runs, after the tally has."""
         self._theta = self._theta[runs]
         self._data = None
+
+    def _projected(self, theta: FloatArray) -> FloatArray:
+        if self._radius is None:
+            return theta
+        penalty = ridge(self._tally.n_comparisons.astype(np.float64))
+        for run in np.flatnonzero(np.linalg.norm(theta, axis=1) > self._radius):
+            own = self.data().take(np.array([run]))
+            theta[run] = project(own, float(penalty[run]), theta[run], self._radius)
+        return theta
 
     def _regularisation(self) -> FloatArray:
         if self._precision is not None:

@@ -13,6 +13,9 @@ from engine.core.estimation import information, ridge
 from engine.core.problem import BradleyTerry
 from engine.core.types import FloatArray, Tally
 
+# B: the paper's instances have θ of norm 1. Scale the features so that it is a fair assumption.
+PARAMETER_RADIUS = 1.0
+
 
 class Threshold(Protocol):
     """A threshold δ ↦ Z on the test statistic, for R runs."""
@@ -85,7 +88,9 @@ class ProvenLinearThreshold:
         c > 0.
     """
 
-    def __init__(self, delta: float, space: BradleyTerry, radius: float = 1.0, gate: float = 0.1) -> None:
+    def __init__(
+        self, delta: float, space: BradleyTerry, radius: float = PARAMETER_RADIUS, gate: float = 0.1
+    ) -> None:
         self._delta = delta
         self._radius = radius
         self._gate = gate
@@ -93,7 +98,7 @@ class ProvenLinearThreshold:
         self._features = space.features
         self._longest = float(np.linalg.norm(space.features[rows] - space.features[columns], axis=1).max())
         flat = special.expit(radius * self._longest)
-        self._least_slope = float(flat * (1.0 - flat))
+        self._least_slope = max(float(flat * (1.0 - flat)), 1e-300)
 
     def at(self, tally: Tally) -> FloatArray:
         """Shape (R,): the threshold (nats) now; infinite before every direction is explored."""

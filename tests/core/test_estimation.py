@@ -41,7 +41,7 @@ def test_the_fit_is_the_maximum_even_for_separable_data(seed: int, d: int, n: in
     theta = fit(data, penalty, np.zeros((1, d)))
     mean = special.expit(theta @ data.contrasts.T)
     gradient = (data.wins - data.counts * mean) @ data.contrasts - theta @ penalty
-    assert np.abs(gradient).max() < 1e-6
+    assert np.abs(gradient).max() < 1e-5
 
 
 @settings(deadline=None, max_examples=20)

@@ -144,3 +144,12 @@ def test_theory_waits_for_exploration_and_asks_for_much() -> None:
     design = told_design(FEATURES, spread, stopping="theory")
     assert 100 < design.decision.threshold < np.inf
     assert not design.decision.stopped
+
+
+def test_theory_works_with_the_projected_estimate() -> None:
+    told = [(0, 1, 1.0), (2, 3, 0.0), (1, 4, 0.0)] * 20
+    free, projected = (
+        told_design(FEATURES, told, stopping=s)._ledger.model.theta[0] for s in ("heuristic", "theory")
+    )
+    assert np.linalg.norm(free) > 1.5
+    assert np.linalg.norm(projected) == pytest.approx(1.0, abs=1e-6)
