@@ -23,7 +23,7 @@ from engine.generation.base import (
 )
 from engine.generation.batch_size import BatchSize
 from engine.levels import Composition, compose, parse_level
-from engine.models import Response
+from engine.models import Policy, Response
 from engine.services.generation import Failed, Written, claim_responses, release_claim, store_outcomes
 
 logger = logging.getLogger(__name__)
@@ -143,21 +143,13 @@ class _Batch:
         return requests
 
     def _request(self, response: Response) -> GenerationRequest | None:
-        levels = sorted(response.policy.levels.all(), key=lambda level: level.factor.position)
-        composition = compose(parse_level(level.factor.kind, level.value) for level in levels)
+        composition = composition_of(response.policy)
         refusal = composition.refusal_for_input(response.task.prompt)
         if refusal is not None:
             self._finished.append(_refused_unasked(response, refusal))
             return None
         self._in_hand[response.pk] = composition
-        return GenerationRequest(
-            key=response.pk,
-            user=composition.user(response.task.prompt),
-            system=composition.system,
-            sampling=composition.sampling,
-            seed=response.seed,
-            model=composition.model,
-        )
+        return request_for(composition, key=response.pk, task=response.task.prompt, seed=response.seed)
 
     def finished(self, outcome: Outcome, model: str) -> None:
         composition = self._in_hand.pop(outcome.key)
@@ -203,6 +195,24 @@ class _Batch:
             discarded = release_claim(claim=self._claim, reason=reason, blameless=blameless)
             self.touched |= discarded
             self._on_progress(discarded)
+
+
+def composition_of(policy: Policy) -> Composition:
+    """The policy's levels, in the order of its factors, as one."""
+    levels = sorted(policy.levels.all(), key=lambda level: level.factor.position)
+    return compose(parse_level(level.factor.kind, level.value) for level in levels)
+
+
+def request_for(composition: Composition, *, key: int, task: str, seed: int) -> GenerationRequest:
+    """What the backend is asked on behalf of a policy."""
+    return GenerationRequest(
+        key=key,
+        user=composition.user(task),
+        system=composition.system,
+        sampling=composition.sampling,
+        seed=seed,
+        model=composition.model,
+    )
 
 
 class _Window:
