@@ -145,7 +145,7 @@ def expected_left(experiment: Experiment) -> float | None:
 
 _PRESENCE = timedelta(seconds=60)
 _SAFETY = 2.0
-_SAFETY_NEAR_DECISION = 1.4
+_SAFETY_NEAR_DECISION = 1.7
 
 
 def annotators_present(experiment: Experiment) -> int:

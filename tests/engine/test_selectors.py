@@ -156,8 +156,8 @@ class TestBufferTarget:
         for left in (None, 1000.0, 8.2, 2.0):
             monkeypatch.setattr(selectors, "expected_left", lambda experiment, left=left: left)
             targets.append(selectors.buffer_target(experiment))
-        # 1 per second · 5 s · safety factor 2; then what is left; then the same with a factor of 1.4.
-        assert targets == [4 + 10, 4 + 10, 4 + 9, 4 + 7]
+        # 1 per second · 5 s · safety factor 2; then what is left; then the same with a factor of 1.7.
+        assert targets == [4 + 10, 4 + 10, 4 + 9, 4 + 9]
 
     def test_while_the_queue_is_long_it_is_the_least(self, experiment, settings):
         self.clicked(experiment, n_annotators=10, seconds=10.0)
