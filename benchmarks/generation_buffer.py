@@ -28,6 +28,17 @@ from benchmarks.instances import preference_matrix
 
 N_POLICIES = 6
 N_TASKS = 50
+COLUMNS = [
+    "conclusion",
+    "comparisons",
+    "seconds",
+    "requests",
+    "misses",
+    "longest_wait",
+    "most_buffered",
+    "generated",
+    "unused",
+]
 
 
 @dataclass
@@ -209,23 +220,15 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     arguments = vars(parser.parse_args())
     runs, first_seed = arguments.pop("runs"), arguments.pop("seed")
+    results = []
+    print("  ".join(f"{column:>14}" for column in [*COLUMNS, "found", "unused share"]))
     with installation():
-        results = [Crowd(**arguments, seed=first_seed + number).run() for number in range(runs)]
-    columns = [
-        "conclusion",
-        "comparisons",
-        "seconds",
-        "requests",
-        "misses",
-        "longest_wait",
-        "most_buffered",
-        "generated",
-        "unused",
-    ]
-    print("  ".join(f"{column:>14}" for column in [*columns, "found", "unused share"]))
-    for result in results:
-        cells = [f"{result[column]:>14}" for column in columns]
-        print("  ".join([*cells, f"{result['found']:>14.2%}", f"{result['unused_share']:>14.2%}"]))
+        for number in range(runs):
+            result = Crowd(**arguments, seed=first_seed + number).run()
+            cells = [f"{result[column]:>14}" for column in COLUMNS]
+            cells += [f"{result['found']:>14.2%}", f"{result['unused_share']:>14.2%}"]
+            print("  ".join(cells), flush=True)
+            results.append(result)
     requests = sum(result["requests"] for result in results)
     total = {
         "benchmark": "generation_buffer",

@@ -242,4 +242,4 @@ OPENAI_TOKEN_LIMIT_FIELD = env.str(
 LEASE_SECONDS = env.int("LEASE_SECONDS", 300, validate=validate.Range(min=10))
 # Ready pairs kept ahead of the annotators: never fewer, never more; between them the click rate decides.
 BUFFER_MIN = env.int("BUFFER_MIN", 4, validate=validate.Range(min=1))
-BUFFER_MAX = env.int("BUFFER_MAX", 64, validate=validate.Range(min=1))
+BUFFER_MAX = env.int("BUFFER_MAX", 256, validate=validate.Range(min=1))
