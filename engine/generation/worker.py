@@ -29,7 +29,7 @@ from engine.services.generation import Failed, Written, claim_responses, release
 logger = logging.getLogger(__name__)
 
 # Finished texts are stored, and an engine with room looks for more work, this often.
-_FLUSH_SECONDS = 0.25
+_FLUSH_SECONDS = 0.5
 # A stream that never runs dry ends after this long, so that its worker also hears of other things.
 _STREAM_SECONDS = 45.0
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
@@ -107,6 +107,7 @@ class _Batch:
         self._claim: UUID | None = None
         self._closed = False
         self._in_hand: dict[int, Composition] = {}
+        self._compositions: dict[int, Composition] = {}
         self._finished: list[Written | Failed] = []
         now = time.monotonic()
         self._started_at = self._flushed_at = self._asked_at = now
@@ -143,7 +144,9 @@ class _Batch:
         return requests
 
     def _request(self, response: Response) -> GenerationRequest | None:
-        composition = composition_of(response.policy)
+        composition = self._compositions.get(response.policy_id)
+        if composition is None:
+            composition = self._compositions[response.policy_id] = composition_of(response.policy)
         refusal = composition.refusal_for_input(response.task.prompt)
         if refusal is not None:
             self._finished.append(_refused_unasked(response, refusal))
