@@ -234,7 +234,7 @@ def _halves(comparisons: Sequence[Comparison]) -> set[int]:
 
 
 def _settle(comparisons: Sequence[Comparison]) -> set[int]:
-    responses = Response.objects.in_bulk(_halves(comparisons))
+    responses = Response.objects.only("state", "failure_reason").in_bulk(_halves(comparisons))
     touched = set()
     ready = []
     for comparison in comparisons:
