@@ -87,13 +87,21 @@ def _matches(patterns: tuple[str, ...], text: str) -> bool:
     return any(re2.search(f"(?i){pattern}", text) for pattern in patterns)
 
 
-LevelValue = Prompt | Strategy | Guardrail | SamplingParams
+@dataclass(frozen=True, slots=True)
+class Model:
+    """Which of the backend's models or adapters writes; empty means its usual one."""
+
+    name: str = ""
+
+
+LevelValue = Prompt | Strategy | Guardrail | SamplingParams | Model
 
 _KINDS: dict[str, type[LevelValue]] = {
     "prompt": Prompt,
     "strategy": Strategy,
     "guardrail": Guardrail,
     "sampling": SamplingParams,
+    "model": Model,
 }
 _TYPES: dict[str, tuple[type, ...]] = {
     "str": (str,),
@@ -139,12 +147,13 @@ def parse_level(kind: str, value: Mapping[str, Any]) -> LevelValue:
 
 @dataclass(frozen=True, slots=True)
 class Composition:
-    """A policy made ready for any task: one system message, what follows the task, how to sample."""
+    """A policy made ready for any task: one system message, what follows the task, how to sample, with which model."""
 
     system: str
     suffix: str
     sampling: SamplingParams
     guardrails: tuple[Guardrail, ...]
+    model: str = ""
 
     def user(self, task: str) -> str:
         return f"{task}\n\n{self.suffix}" if self.suffix else task
@@ -162,6 +171,7 @@ def compose(levels: Iterable[LevelValue]) -> Composition:
     suffix: list[str] = []
     guardrails: list[Guardrail] = []
     sampling = SamplingParams()
+    model = ""
     for level in levels:
         match level:
             case Prompt(text):
@@ -173,9 +183,12 @@ def compose(levels: Iterable[LevelValue]) -> Composition:
                 guardrails.append(level)
             case SamplingParams():
                 sampling = level
+            case Model(name):
+                model = name
     return Composition(
         system="\n".join(filter(None, system)),
         suffix="\n".join(filter(None, suffix)),
         sampling=sampling,
         guardrails=tuple(guardrails),
+        model=model,
     )

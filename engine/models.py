@@ -174,6 +174,7 @@ class Factor(models.Model):
         GUARDRAIL = "guardrail", "Safety guardrail"
         STRATEGY = "strategy", "Reasoning strategy"
         SAMPLING = "sampling", "Sampling parameters"
+        MODEL = "model", "Model or adapter"
 
     experiment = models.ForeignKey(Experiment, models.CASCADE, related_name="factors")
     name = models.CharField(max_length=100)
@@ -266,6 +267,9 @@ class Response(models.Model):
     claimed_by = models.CharField(max_length=200, blank=True)
     claimed_at = models.DateTimeField(null=True, blank=True)
     attempts = models.PositiveSmallIntegerField(default=0)
+    crashes = models.PositiveSmallIntegerField(
+        default=0, help_text="How often the batch that it was in came to a sudden end."
+    )
     failure_reason = models.TextField(blank=True)
 
     text = models.TextField(blank=True)
@@ -281,6 +285,9 @@ class Response(models.Model):
     latency_seconds = models.FloatField(null=True, blank=True)
     leak = models.CharField(
         max_length=500, blank=True, help_text="What the text gives away of its own prompt or model."
+    )
+    logprob = models.FloatField(
+        null=True, blank=True, help_text="Sum over the written tokens, where the backend can tell."
     )
     created_at = models.DateTimeField(default=timezone.now)
     done_at = models.DateTimeField(null=True, blank=True)
@@ -600,6 +607,9 @@ class WorkerPulse(models.Model):
     queue = models.CharField(max_length=50)
     worker = models.CharField(max_length=200)
     seen_at = models.DateTimeField(default=timezone.now)
+    details = models.JSONField(
+        default=dict, help_text="What it runs and how fast: backend, model, tokens per second."
+    )
 
     class Meta:
         constraints = (models.UniqueConstraint(fields=["queue", "worker"], name="pulse_once"),)

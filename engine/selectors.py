@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -175,39 +175,112 @@ def expected_left(experiment: Experiment) -> float | None:
 
 # ---------------------------------------------------------------- buffer
 
-_RATE_WINDOW = timedelta(seconds=60)
+_PRESENCE = timedelta(seconds=60)
 _SAFETY = 2.0
+_SAFETY_NEAR_DECISION = 1.7
 
 
-def click_rate(experiment: Experiment, now: datetime | None = None) -> float:
-    """Judgments per second over the last minute."""
-    since = (now or timezone.now()) - _RATE_WINDOW
-    recent = Judgment.objects.filter(comparison__experiment=experiment, created_at__gte=since).count()
-    return recent / _RATE_WINDOW.total_seconds()
+def annotators_present(experiment: Experiment) -> int:
+    """Annotators who look at a pair now, or judged one within the last minute and may be waiting for another."""
+    since = timezone.now() - _PRESENCE
+    leases = Lease.objects.filter(comparison__experiment=experiment)
+    here = leases.filter(Q(state=Lease.State.ACTIVE) | Q(comparison__judged_at__gte=since))
+    return here.values("annotator").distinct().count()
+
+
+def click_seconds(experiment: Experiment) -> float | None:
+    """Mean time from seeing a pair to judging it, over the last fifty."""
+    judged = Lease.objects.filter(comparison__experiment=experiment, state=Lease.State.JUDGED)
+    recent = judged.order_by("-comparison__judged_at")
+    spans = [
+        end - start
+        for start, end in recent.values_list("granted_at", "comparison__judged_at")[:50]
+        if end is not None
+    ]
+    return _mean_seconds(spans)
+
+
+def click_rate(experiment: Experiment) -> float:
+    """Judgments per second that the annotators who are here would make if they never had to wait.
+
+    Not the judgments of late: of those there are few just when pairs are lacking.
+    """
+    seconds = click_seconds(experiment)
+    return annotators_present(experiment) / seconds if seconds else 0.0
 
 
 def generation_seconds(experiment: Experiment) -> float | None:
     """Mean time from planning a comparison to its being ready, over the last fifty."""
     recent = Comparison.objects.filter(experiment=experiment, ready_at__isnull=False).order_by("-pk")
-    spans = [ready - created for ready, created in recent.values_list("ready_at", "created_at")[:50]]
-    if not spans:
-        return None
-    return sum(spans, timedelta()).total_seconds() / len(spans)
+    return _mean_seconds([end - start for end, start in recent.values_list("ready_at", "created_at")[:50]])
+
+
+def _mean_seconds(spans: Sequence[timedelta]) -> float | None:
+    return sum(spans, timedelta()).total_seconds() / len(spans) if spans else None
 
 
 def buffer_target(experiment: Experiment) -> int:
     """How many planned and ready comparisons to keep ahead.
 
     People: Little's law, what is asked for while one comparison is being generated, with a safety factor;
-    and at least one for every annotator who is looking at a pair now. The rule judge never waits, so there
-    generation sets the pace: one batch being written and one waiting. A small buffer is worth having, since
-    pairs chosen ahead are chosen knowing less.
+    and at least one for every annotator who is here. Near the decision no more than is expected to be needed, and a smaller
+    factor. The rule judge never waits, so there generation sets the pace: one batch being written and one
+    waiting. A small buffer is worth having, since pairs chosen ahead are chosen knowing less.
+
+    While generation cannot keep up, a longer queue would help nobody: then the least is enough.
     """
+    if waiting_responses() >= _LONG_QUEUE_BATCHES * settings.GENERATION_BATCH_MAX:
+        return settings.BUFFER_MIN
     if experiment.judge == Experiment.Judge.RULE:
         return min(settings.BUFFER_MAX, max(settings.BUFFER_MIN, settings.GENERATION_BATCH))
-    demand = click_rate(experiment) * (generation_seconds(experiment) or 0.0) * _SAFETY
-    looking = Lease.objects.filter(comparison__experiment=experiment, state=Lease.State.ACTIVE).count()
-    return min(settings.BUFFER_MAX, settings.BUFFER_MIN + max(looking, math.ceil(demand)))
+    demand = click_rate(experiment) * (generation_seconds(experiment) or 0.0)
+    ample = max(annotators_present(experiment), math.ceil(_SAFETY * demand))
+    left = expected_left(experiment)
+    if left is not None and left < ample:
+        ample = max(math.ceil(left), math.ceil(_SAFETY_NEAR_DECISION * demand))
+    return min(settings.BUFFER_MAX, settings.BUFFER_MIN + ample)
+
+
+_LONG_QUEUE_BATCHES = 2
+
+
+def waiting_responses() -> int:
+    """Responses of all experiments that no worker has taken yet."""
+    return Response.objects.filter(state=Response.State.WAITING).count()
+
+
+@dataclass(frozen=True)
+class Waste:
+    """What was generated and never judged."""
+
+    generated: int
+    unused: int
+    unused_tokens: int
+
+    @property
+    def share(self) -> float:
+        return self.unused / self.generated if self.generated else 0.0
+
+
+def waste(experiment: Experiment) -> Waste:
+    """How much of what was written no judgment has used: after the decision, none ever will."""
+    written = Response.objects.filter(policy__experiment=experiment, state=Response.State.DONE)
+    judged = Comparison.objects.filter(experiment=experiment, state=Comparison.State.JUDGED)
+    unused = written.exclude(pk__in=judged.values("response_i")).exclude(pk__in=judged.values("response_j"))
+    return Waste(
+        generated=written.count(),
+        unused=unused.count(),
+        unused_tokens=unused.aggregate(total=Sum("completion_tokens"))["total"] or 0,
+    )
+
+
+def cost(experiment: Experiment) -> float:
+    """What the experiment's tokens cost at the prices of the settings, in their currency."""
+    tokens = Response.objects.filter(policy__experiment=experiment).aggregate(
+        prompt=Sum("prompt_tokens"), completion=Sum("completion_tokens")
+    )
+    prompt = (tokens["prompt"] or 0) * settings.PRICE_PROMPT_TOKENS
+    return (prompt + (tokens["completion"] or 0) * settings.PRICE_COMPLETION_TOKENS) / 1e6
 
 
 _FAILING_RUN = 20

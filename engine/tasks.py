@@ -6,6 +6,7 @@ import logging
 from typing import Any
 
 from celery import Task, shared_task
+from celery.worker import state
 from django.db import transaction
 from django.utils import timezone
 from kombu.exceptions import ChannelError, OperationalError
@@ -46,19 +47,35 @@ def advance(experiment_id: int) -> None:
 
 @shared_task(bind=True)
 def generate(self: Task) -> None:
-    """Write one batch of waiting responses; come back for the next."""
+    """Write what waits; come back for more."""
     worker = self.request.hostname or "local"
+
+    def on_progress(touched: set[int]) -> None:
+        _pulse("generation", worker, registry.details())
+        for experiment_id in touched:
+            wake(judge, experiment_id)
+
     _pulse("generation", worker)
     try:
-        claimed, touched = write_batch(worker=worker, backend=registry.backend())
+        claimed, _ = write_batch(
+            worker=worker,
+            backend=registry.backend(),
+            size=registry.batch_size(),
+            stopping=_is_stopping,
+            on_progress=on_progress,
+        )
     except BackendError:
         # The next sweep tries again; trying at once would only fill the log.
         logger.exception("The generation backend is out of order")
         return
-    for experiment_id in touched:
-        wake(judge, experiment_id)
     if claimed:
         wake(generate)
+
+
+def _is_stopping() -> bool:
+    """Whether this worker was told to stop. A solo worker learns it in the middle of its task."""
+    # Celery puts the exit status there, which may be 0.
+    return any(flag is not None and flag is not False for flag in (state.should_stop, state.should_terminate))
 
 
 @shared_task
@@ -82,5 +99,6 @@ def sweep(self: Task) -> None:
     wake(generate)
 
 
-def _pulse(queue: str, worker: str) -> None:
-    WorkerPulse.objects.update_or_create(queue=queue, worker=worker, defaults={"seen_at": timezone.now()})
+def _pulse(queue: str, worker: str, details: dict[str, Any] | None = None) -> None:
+    news = {"seen_at": timezone.now()} | ({} if details is None else {"details": details})
+    WorkerPulse.objects.update_or_create(queue=queue, worker=worker, defaults=news)

@@ -45,6 +45,7 @@ INSTALLED_APPS = [
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
+    "django.middleware.gzip.GZipMiddleware",
     "csp.middleware.CSPMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.locale.LocaleMiddleware",
@@ -204,14 +205,44 @@ CELERY_BEAT_SCHEDULE = {
 
 # ---------------------------------------------------------------- LLM-PO
 
-GENERATION_BACKEND = env.str("GENERATION_BACKEND", "embedded", validate=validate.OneOf(["embedded"]))
-# Responses claimed at once by a generation worker: one batched call of the backend.
+GENERATION_BACKEND = env.str(
+    "GENERATION_BACKEND", "embedded", validate=validate.OneOf(["embedded", "vllm", "openai"])
+)
+# Responses that a generation worker has in hand at once: it starts with the first number, and doubles while that makes
+# tokens come faster, up to the second.
 GENERATION_BATCH = env.int("GENERATION_BATCH", 32, validate=validate.Range(min=1))
+GENERATION_BATCH_MAX = env.int("GENERATION_BATCH_MAX", 256, validate=validate.Range(min=1))
 # A claim that shows no progress for this long belonged to a worker that died; its responses wait anew.
 CLAIM_SECONDS = env.int("CLAIM_SECONDS", 30, validate=validate.Range(min=5))
 GENERATION_ATTEMPTS = env.int("GENERATION_ATTEMPTS", 3, validate=validate.Range(min=1))
+# The model: a folder or a name on the Hugging Face hub (vllm), or as the server calls it (openai).
+GENERATION_MODEL = env.str("GENERATION_MODEL", "")
+# What a million tokens costs, in whatever currency; 0 where it costs nothing.
+PRICE_PROMPT_TOKENS = env.float("PRICE_PROMPT_TOKENS", 0.0, validate=validate.Range(min=0))
+PRICE_COMPLETION_TOKENS = env.float("PRICE_COMPLETION_TOKENS", 0.0, validate=validate.Range(min=0))
+# vllm
+GENERATION_DTYPE = env.str("GENERATION_DTYPE", "auto")
+GENERATION_MAX_LENGTH = env.int("GENERATION_MAX_LENGTH", None, validate=validate.Range(min=1))
+GENERATION_TENSOR_PARALLEL = env.int("GENERATION_TENSOR_PARALLEL", 1, validate=validate.Range(min=1))
+GENERATION_QUANTIZATION = env.str("GENERATION_QUANTIZATION", "")
+GENERATION_CHAT_TEMPLATE = env.str("GENERATION_CHAT_TEMPLATE", "")
+GENERATION_ADAPTERS = env.dict("GENERATION_ADAPTERS", {})
+GENERATION_ENGINE_OPTIONS = env.json("GENERATION_ENGINE_OPTIONS", {})
+# openai
+OPENAI_BASE_URL = env.str("OPENAI_BASE_URL", "http://127.0.0.1:8000/v1")
+OPENAI_API_KEY = env.str("OPENAI_API_KEY", "")
+OPENAI_CONCURRENCY = env.int("OPENAI_CONCURRENCY", 16, validate=validate.Range(min=1))
+OPENAI_TIMEOUT_SECONDS = env.float(
+    "OPENAI_TIMEOUT_SECONDS", 120.0, validate=validate.Range(min=0, min_inclusive=False)
+)
+OPENAI_RETRIES = env.int("OPENAI_RETRIES", 4, validate=validate.Range(min=0))
+OPENAI_TOKEN_LIMIT_FIELD = env.str(
+    "OPENAI_TOKEN_LIMIT_FIELD",
+    "max_tokens",
+    validate=validate.OneOf(["max_tokens", "max_completion_tokens"]),
+)
 # How long a shown pair stays reserved for the annotator who sees it.
 LEASE_SECONDS = env.int("LEASE_SECONDS", 300, validate=validate.Range(min=10))
 # Ready pairs kept ahead of the annotators: never fewer, never more; between them the click rate decides.
 BUFFER_MIN = env.int("BUFFER_MIN", 4, validate=validate.Range(min=1))
-BUFFER_MAX = env.int("BUFFER_MAX", 64, validate=validate.Range(min=1))
+BUFFER_MAX = env.int("BUFFER_MAX", 256, validate=validate.Range(min=1))

@@ -7,7 +7,14 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from engine.generation.base import GenerationFailure, GenerationRequest, GenerationResult
+from engine.generation.base import (
+    GenerationFailure,
+    GenerationRequest,
+    GenerationResult,
+    Outcomes,
+    Take,
+    take_from,
+)
 
 
 class SkilledBackend:
@@ -81,3 +88,26 @@ class BreakingBackend(ScriptedBackend):
     ) -> Iterator[GenerationResult | GenerationFailure]:
         yield from super().generate(requests[: self.after])
         raise self.error
+
+
+class ContinuousScriptedBackend(ScriptedBackend):
+    """The same, a few at a time, taking on more as it goes."""
+
+    def __init__(
+        self, reply: Callable[[GenerationRequest], str | GenerationFailure], at_once: int = 4
+    ) -> None:
+        super().__init__(reply)
+        self.at_once = at_once
+        self.most_in_hand = 0
+
+    def generate(self, requests: Sequence[GenerationRequest]) -> Outcomes:
+        return self.stream(take_from(requests))
+
+    def stream(self, take: Take) -> Outcomes:
+        in_hand: list[GenerationRequest] = []
+        while True:
+            in_hand += take(self.at_once - len(in_hand))
+            self.most_in_hand = max(self.most_in_hand, len(in_hand))
+            if not in_hand:
+                return
+            yield from super().generate([in_hand.pop(0)])

@@ -7,19 +7,25 @@ outcome as it comes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
 from engine.levels import SamplingParams
 
 __all__ = [
     "Backend",
     "BackendError",
+    "ContinuousBackend",
     "GenerationFailure",
     "GenerationRequest",
     "GenerationResult",
+    "Outcome",
+    "Outcomes",
     "SamplingParams",
+    "Take",
+    "take_from",
 ]
 
 
@@ -29,18 +35,27 @@ class BackendError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class GenerationRequest:
-    """One response to write. ``key`` is the caller's; ``seed`` makes the draw reproducible."""
+    """One response to write. ``key`` is the caller's; ``seed`` makes the draw reproducible.
+
+    ``model`` names one of several models or adapters that the backend serves; empty means its usual one.
+    """
 
     key: int
     user: str
     system: str = ""
     sampling: SamplingParams = field(default_factory=SamplingParams)
     seed: int = 0
+    model: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class GenerationResult:
-    """One response written. ``latency_seconds`` runs from the start of the batch to this response's end."""
+    """One response written.
+
+    ``latency_seconds`` runs from the moment the backend took the request to this response's end. ``model`` is
+    empty where the backend's usual model wrote it; ``logprob`` is the sum over the written tokens, where the
+    backend can tell.
+    """
 
     key: int
     text: str
@@ -48,6 +63,8 @@ class GenerationResult:
     completion_tokens: int
     finish_reason: Literal["stop", "length"]
     latency_seconds: float
+    model: str = ""
+    logprob: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,19 +76,25 @@ class GenerationFailure:
     retryable: bool = True
 
 
+Outcome: TypeAlias = GenerationResult | GenerationFailure
+# A generator rather than any iterator, so that it can be closed.
+Outcomes: TypeAlias = Generator[Outcome, None, None]
+# Given the room for further requests, hands over at most so many; none means: none at present.
+Take: TypeAlias = Callable[[int], Sequence[GenerationRequest]]
+
+
 class Backend(Protocol):
     """A source of responses. Loaded once per worker process; not required to be thread-safe."""
 
     name: str
     model: str
 
-    def generate(
-        self, requests: Sequence[GenerationRequest]
-    ) -> Iterator[GenerationResult | GenerationFailure]:
+    def generate(self, requests: Sequence[GenerationRequest]) -> Outcomes:
         """Answer every request of the batch exactly once, in any order, yielding each as it finishes.
 
         The same request (text, sampling and seed) gives the same text whatever else is in the batch, as far
-        as the engine behind it can promise that.
+        as the engine behind it can promise that. Closing it cancels what is unfinished, and leaves
+        the backend ready for the next batch.
 
         Raises
         ------
@@ -79,3 +102,23 @@ class Backend(Protocol):
             The whole batch could not be served. Requests already yielded stay answered.
         """
         ...
+
+
+@runtime_checkable
+class ContinuousBackend(Backend, Protocol):
+    """A backend that takes on new requests while others are still being written."""
+
+    def stream(self, take: Take) -> Outcomes:
+        """Write what ``take`` hands over, until nothing is in the making and ``take`` has nothing more.
+
+        ``take`` is called every time round the backend's loop, with room 0 where there is none: it is the
+        caller's sign of progress, and an exception that it raises ends the stream. Otherwise as
+        :meth:`Backend.generate`.
+        """
+        ...
+
+
+def take_from(requests: Sequence[GenerationRequest]) -> Take:
+    """A ``take`` that hands out these requests and no others."""
+    waiting = deque(requests)
+    return lambda room: [waiting.popleft() for _ in range(min(room, len(waiting)))]

@@ -18,6 +18,7 @@ from engine.generation.base import (
     GenerationFailure,
     GenerationRequest,
     GenerationResult,
+    Outcomes,
     SamplingParams,
 )
 from engine.generation.tinylm import MODEL_FOLDER, MODEL_NAME
@@ -87,9 +88,7 @@ class EmbeddedBackend:
     def _never_written(self) -> list[int]:
         return [number for token, number in self._special_ids.items() if token != END]
 
-    def generate(
-        self, requests: Sequence[GenerationRequest]
-    ) -> Iterator[GenerationResult | GenerationFailure]:
+    def generate(self, requests: Sequence[GenerationRequest]) -> Outcomes:
         """Answer every request once, yielding each as it finishes; see :class:`~engine.generation.base.Backend`.
 
         ``completion_tokens`` counts the end-of-turn token. A prompt that leaves no room for a reply and an empty
@@ -110,6 +109,9 @@ class EmbeddedBackend:
         system, user = request.system.strip(), request.user.strip()
         if not user:
             return GenerationFailure(request.key, "The task text is empty: write one.", retryable=False)
+        if request.model not in ("", self.model):
+            reason = f"The embedded backend has no model {request.model!r}, only {self.model!r}."
+            return GenerationFailure(request.key, reason, retryable=False)
         system_token, user_token, assistant_token = (self._special_ids[token] for token in ROLE_TOKENS)
         end = self._special_ids[END]
         prompt = [self._special_ids[BOS]]

@@ -3,19 +3,83 @@
 from __future__ import annotations
 
 from functools import cache
+from typing import Any
 
 from django.conf import settings
 
-from engine.generation.base import Backend
+from engine.generation.base import Backend, BackendError
+from engine.generation.batch_size import BatchSize
 
 
 @cache
 def backend() -> Backend:
-    """The backend named by ``GENERATION_BACKEND``, loaded on first use and kept for the process's life."""
+    """The backend named by ``GENERATION_BACKEND``, kept for the process's life; it loads its model when first used.
+
+    Raises
+    ------
+    BackendError
+        Something that the backend needs is not installed or not set; says what to do.
+    """
     match settings.GENERATION_BACKEND:
         case "embedded":
             from engine.generation.embedded import EmbeddedBackend
 
             return EmbeddedBackend()
+        case "vllm":
+            try:
+                from engine.generation.vllm import EngineSettings, VLLMBackend
+            except ImportError as error:
+                raise BackendError(
+                    f"vLLM cannot be imported ({error}). On a machine with a GPU: pip install -r requirements-gpu.txt"
+                ) from error
+            return VLLMBackend(
+                EngineSettings(
+                    model=_model("a folder or a name on the Hugging Face hub"),
+                    dtype=settings.GENERATION_DTYPE,
+                    max_length=settings.GENERATION_MAX_LENGTH,
+                    tensor_parallel=settings.GENERATION_TENSOR_PARALLEL,
+                    quantization=settings.GENERATION_QUANTIZATION or None,
+                    adapters=settings.GENERATION_ADAPTERS,
+                    chat_template=settings.GENERATION_CHAT_TEMPLATE or None,
+                    options=settings.GENERATION_ENGINE_OPTIONS,
+                )
+            )
+        case "openai":
+            from engine.generation.openai_compatible import Endpoint, OpenAICompatibleBackend
+
+            return OpenAICompatibleBackend(
+                Endpoint(
+                    base_url=settings.OPENAI_BASE_URL,
+                    model=_model("as the server calls it"),
+                    api_key=settings.OPENAI_API_KEY,
+                    concurrency=settings.OPENAI_CONCURRENCY,
+                    timeout_seconds=settings.OPENAI_TIMEOUT_SECONDS,
+                    retries=settings.OPENAI_RETRIES,
+                    token_limit_field=settings.OPENAI_TOKEN_LIMIT_FIELD,
+                )
+            )
         case unknown:
             raise ValueError(f"GENERATION_BACKEND is {unknown!r}, which no backend answers to.")
+
+
+@cache
+def batch_size() -> BatchSize:
+    """How many responses this worker has in hand; it learns as long as the process lives."""
+    return BatchSize(settings.GENERATION_BATCH, settings.GENERATION_BATCH_MAX)
+
+
+def details() -> dict[str, Any]:
+    """What this worker runs and how fast, for its pulse."""
+    size = batch_size()
+    return {
+        "backend": settings.GENERATION_BACKEND,
+        "model": backend().model,
+        "in_hand": size.now,
+        "tokens_per_second": size.tokens_per_second,
+    }
+
+
+def _model(what: str) -> str:
+    if not settings.GENERATION_MODEL:
+        raise BackendError(f"Set GENERATION_MODEL: the model's name, {what}.")
+    return settings.GENERATION_MODEL

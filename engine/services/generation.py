@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import uuid
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
 from django.conf import settings
 from django.db import transaction
-from django.db.models import F, Q, QuerySet
+from django.db.models import Count, F, Q, QuerySet
 from django.utils import timezone
 
 from engine.models import Comparison, Response
@@ -36,6 +38,7 @@ class Written:
     latency_seconds: float
     guardrail: str = ""
     leak: str = ""
+    logprob: float | None = None
 
 
 @dataclass(frozen=True)
@@ -48,15 +51,23 @@ class Failed:
 
 
 @transaction.atomic
-def claim_responses(*, worker: str, limit: int) -> Claim:
-    """Take up to ``limit`` waiting responses, oldest first; no other worker gets the same ones."""
-    token = uuid.uuid4()
-    ids = list(
-        Response.objects.filter(state=Response.State.WAITING)
-        .order_by("created_at", "id")
-        .select_for_update(skip_locked=True)
-        .values_list("pk", flat=True)[:limit]
-    )
+def claim_responses(*, worker: str, limit: int, joining: uuid.UUID | None = None) -> Claim:
+    """Take up to ``limit`` waiting responses; no other worker gets the same ones.
+
+    Experiments share alike, and within one the oldest come first. ``joining`` adds to a claim that is being written.
+
+    A response whose batch came to a sudden end may be what ended it. Such suspects are tried anew in smaller batches,
+    for the last time one by one, and join no others: so one poisoned response cannot take its company along.
+    """
+    waiting = Response.objects.filter(state=Response.State.WAITING)
+    suspect = None if joining else waiting.order_by("created_at", "id").first()
+    if suspect is not None and suspect.crashes:
+        last = suspect.attempts >= settings.GENERATION_ATTEMPTS - 1
+        same = waiting.filter(crashes=suspect.crashes, attempts=suspect.attempts)
+        ids = _lock_oldest(same, 1 if last else max(1, limit // 4**suspect.crashes))
+    else:
+        ids = _lock_shares(waiting.filter(crashes=0), limit)
+    token = joining or uuid.uuid4()
     Response.objects.filter(pk__in=ids).update(
         state=Response.State.GENERATING,
         claim=token,
@@ -70,6 +81,36 @@ def claim_responses(*, worker: str, limit: int) -> Claim:
         .prefetch_related("policy__levels__factor")
     )
     return Claim(token=token, responses=list(claimed.order_by("created_at", "id")))
+
+
+def _lock_oldest(waiting: QuerySet[Response], limit: int) -> list[int]:
+    oldest = waiting.order_by("created_at", "id").select_for_update(skip_locked=True)
+    return list(oldest.values_list("pk", flat=True)[:limit])
+
+
+def _lock_shares(waiting: QuerySet[Response], limit: int) -> list[int]:
+    policies: dict[int, list[int]] = defaultdict(list)
+    queued: dict[int, int] = defaultdict(int)
+    tally = waiting.values_list("policy__experiment_id", "policy_id").annotate(n=Count("pk")).order_by()
+    for experiment_id, policy_id, n in tally:
+        policies[experiment_id].append(policy_id)
+        queued[experiment_id] += n
+    ids: list[int] = []
+    for experiment_id, share in fair_shares(queued, limit).items():
+        # By policies rather than through a join: the lock is meant for the responses alone.
+        ids += _lock_oldest(waiting.filter(policy_id__in=policies[experiment_id]), share)
+    if len(ids) < min(limit, sum(queued.values())):
+        # Another worker was faster with some; what it left is anybody's.
+        ids += _lock_oldest(waiting.exclude(pk__in=ids), limit - len(ids))
+    return ids
+
+
+def fair_shares(queued: Mapping[int, int], limit: int) -> dict[int, int]:
+    """Share ``limit`` places out alike; what one does not need goes to the others."""
+    shares = {}
+    for n_left, key in zip(range(len(queued), 0, -1), sorted(queued, key=queued.__getitem__), strict=True):
+        shares[key] = min(queued[key], math.ceil((limit - sum(shares.values())) / n_left))
+    return shares
 
 
 @transaction.atomic
@@ -87,10 +128,17 @@ def store_outcomes(*, claim: uuid.UUID, outcomes: Iterable[Written | Failed]) ->
     comparisons = _lock_comparisons(by_id)
     wanted = _halves(comparisons)
     now = timezone.now()
-    for response in Response.objects.filter(
-        pk__in=by_id, claim=claim, state=Response.State.GENERATING
-    ).select_for_update():
+    finished = list(
+        Response.objects.filter(
+            pk__in=by_id, claim=claim, state=Response.State.GENERATING
+        ).select_for_update()
+    )
+    for response in finished:
         _apply(response, by_id[response.pk], wanted=response.pk in wanted)
+    # One statement for all of them, whose rows are there and locked: ten times faster than one for each.
+    Response.objects.bulk_create(
+        finished, update_conflicts=True, unique_fields=["pk"], update_fields=_OUTCOME_FIELDS
+    )
     Response.objects.filter(claim=claim, state=Response.State.GENERATING).update(claimed_at=now)
     return _settle(comparisons)
 
@@ -107,6 +155,7 @@ def _apply(response: Response, outcome: Written | Failed, *, wanted: bool) -> No
         response.latency_seconds = outcome.latency_seconds
         response.guardrail = outcome.guardrail
         response.leak = outcome.leak
+        response.logprob = outcome.logprob
         response.done_at = timezone.now()
     elif wanted and outcome.retryable and response.attempts < settings.GENERATION_ATTEMPTS:
         response.state = Response.State.WAITING
@@ -114,17 +163,34 @@ def _apply(response: Response, outcome: Written | Failed, *, wanted: bool) -> No
     else:
         response.state = Response.State.FAILED
         response.failure_reason = outcome.reason
-    response.save()
+
+
+_OUTCOME_FIELDS = [
+    "state",
+    "claim",
+    "text",
+    "model",
+    "prompt_tokens",
+    "completion_tokens",
+    "finish_reason",
+    "latency_seconds",
+    "guardrail",
+    "leak",
+    "logprob",
+    "done_at",
+    "failure_reason",
+]
 
 
 @transaction.atomic
 def release_claim(*, claim: uuid.UUID, reason: str, blameless: bool = False) -> set[int]:
     """Give back what a batch did not finish; a response that has used up its attempts fails.
 
-    ``blameless``: the backend was out of order and no response can help that, so the attempt does not count.
+    ``blameless``: the worker was stopped or the backend is out of order, which no response can help: the attempt does
+    not count. Otherwise each of them may be what broke the batch, and is under suspicion from now on.
     """
     unfinished = Response.objects.filter(claim=claim, state=Response.State.GENERATING)
-    return _give_back(unfinished, reason, refund=int(blameless))
+    return _give_back(unfinished, reason, blameless=blameless)
 
 
 @transaction.atomic
@@ -132,17 +198,20 @@ def expire_claims() -> set[int]:
     """Give back what workers that died were writing."""
     silent_since = timezone.now() - timedelta(seconds=settings.CLAIM_SECONDS)
     expired = Response.objects.filter(state=Response.State.GENERATING, claimed_at__lt=silent_since)
-    return _give_back(expired, "The worker that was writing it disappeared.")
+    return _give_back(expired, "The worker that was writing it disappeared.", blameless=False)
 
 
-def _give_back(lost: QuerySet[Response], reason: str, refund: int = 0) -> set[int]:
+def _give_back(lost: QuerySet[Response], reason: str, *, blameless: bool) -> set[int]:
     response_ids = list(lost.values_list("pk", flat=True))
     if not response_ids:
         return set()
     comparisons = _lock_comparisons(response_ids)
     # Looked at again under the locks: a slow worker may have stored some and renewed its claim meanwhile.
     rows = lost.filter(pk__in=response_ids)
-    rows.update(attempts=F("attempts") - refund)
+    if blameless:
+        rows.update(attempts=F("attempts") - 1)
+    else:
+        rows.update(crashes=F("crashes") + 1)
     rows.filter(Q(attempts__gte=settings.GENERATION_ATTEMPTS) | ~Q(pk__in=_halves(comparisons))).update(
         state=Response.State.FAILED, claim=None, failure_reason=reason
     )
@@ -168,22 +237,27 @@ def _halves(comparisons: Sequence[Comparison]) -> set[int]:
 
 
 def _settle(comparisons: Sequence[Comparison]) -> set[int]:
-    responses = Response.objects.in_bulk(_halves(comparisons))
+    responses = Response.objects.only("state", "failure_reason").in_bulk(_halves(comparisons))
     touched = set()
+    ready = []
     for comparison in comparisons:
         halves = [responses[comparison.response_i_id], responses[comparison.response_j_id]]
         failed = next((half for half in halves if half.state == Response.State.FAILED), None)
         if failed is not None:
-            comparison.state = Comparison.State.DISCARDED
-            comparison.discard_reason = f"A response could not be generated: {failed.failure_reason}"
-            Response.objects.filter(pk__in=[h.pk for h in halves], state=Response.State.WAITING).update(
-                state=Response.State.FAILED, failure_reason="The other response of its comparison failed."
-            )
+            _discard(comparison, halves, failed.failure_reason)
         elif all(half.state == Response.State.DONE for half in halves):
-            comparison.state = Comparison.State.READY
-            comparison.ready_at = timezone.now()
+            ready.append(comparison.pk)
         else:
             continue
-        comparison.save(update_fields=["state", "discard_reason", "ready_at"])
         touched.add(comparison.experiment_id)
+    Comparison.objects.filter(pk__in=ready).update(state=Comparison.State.READY, ready_at=timezone.now())
     return touched
+
+
+def _discard(comparison: Comparison, halves: Sequence[Response], reason: str) -> None:
+    comparison.state = Comparison.State.DISCARDED
+    comparison.discard_reason = f"A response could not be generated: {reason}"
+    comparison.save(update_fields=["state", "discard_reason"])
+    Response.objects.filter(pk__in=[h.pk for h in halves], state=Response.State.WAITING).update(
+        state=Response.State.FAILED, failure_reason="The other response of its comparison failed."
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections import Counter
 from datetime import timedelta
 
 import pytest
@@ -17,6 +18,7 @@ from engine.services.generation import (
     Written,
     claim_responses,
     expire_claims,
+    fair_shares,
     release_claim,
     store_outcomes,
 )
@@ -50,21 +52,59 @@ def silence(claim: Claim) -> None:
     Response.objects.filter(claim=claim.token).update(claimed_at=long_ago)
 
 
+def silence_all() -> None:
+    long_ago = timezone.now() - timedelta(seconds=settings.CLAIM_SECONDS + 1)
+    Response.objects.filter(state="generating").update(claimed_at=long_ago)
+
+
 def halves_of(comparison: Comparison) -> list[Response]:
     return [comparison.response_i, comparison.response_j]
 
 
 class TestClaim:
     def test_the_oldest_come_first(self):
+        make_experiment()
+        late = Response.objects.order_by("pk").last()
+        Response.objects.filter(pk=late.pk).update(created_at=timezone.now() - timedelta(hours=1))
+        ids = [response.pk for response in claim_responses(worker="w", limit=3).responses]
+        assert ids == [late.pk, *Response.objects.order_by("pk").values_list("pk", flat=True)[:2]]
+
+    def test_experiments_share_alike_whoever_came_first(self):
         first, second = make_experiment(), make_experiment()
-        n = first.comparisons.count()
         Response.objects.filter(task__experiment=second).update(
             created_at=timezone.now() - timedelta(hours=1)
         )
-        claimed = claim_responses(worker="w", limit=2 * n).responses
-        assert {response.task.experiment_id for response in claimed} == {second.pk}
-        ids = [response.pk for response in claimed]
-        assert ids == sorted(ids)
+        claimed = claim_responses(worker="w", limit=6).responses
+        assert Counter(response.task.experiment_id for response in claimed) == {first.pk: 3, second.pk: 3}
+
+    def test_what_one_experiment_does_not_need_goes_to_the_other(self):
+        first, second = make_experiment(), make_experiment()
+        n = Response.objects.filter(task__experiment=second).count()
+        keep = Response.objects.filter(task__experiment=first).order_by("pk")[:1]
+        Response.objects.filter(task__experiment=first).exclude(pk__in=keep).update(state="done")
+        claimed = claim_responses(worker="w", limit=n).responses
+        assert Counter(r.task.experiment_id for r in claimed) == {first.pk: 1, second.pk: n - 1}
+
+    @pytest.mark.parametrize(
+        ("queued", "limit", "shares"),
+        [
+            ({}, 5, {}),
+            ({1: 9}, 5, {1: 5}),
+            ({1: 9, 2: 1, 3: 9}, 9, {1: 4, 2: 1, 3: 4}),
+            ({1: 9, 2: 9, 3: 9}, 2, {1: 1, 2: 1, 3: 0}),
+            ({1: 2, 2: 3}, 100, {1: 2, 2: 3}),
+        ],
+    )
+    def test_fair_shares(self, queued, limit, shares):
+        assert fair_shares(queued, limit) == shares
+
+    def test_a_claim_that_is_being_written_can_be_added_to(self):
+        make_experiment()
+        claim = claim_responses(worker="w", limit=2)
+        more = claim_responses(worker="w", limit=3, joining=claim.token)
+        assert more.token == claim.token
+        assert len(more.responses) == 3
+        assert Response.objects.filter(claim=claim.token, state="generating").count() == 5
 
     def test_two_claims_share_nothing_and_leave_nothing(self):
         make_experiment()
@@ -92,7 +132,7 @@ class TestClaim:
         self, django_assert_max_num_queries
     ):
         make_experiment()
-        with django_assert_max_num_queries(8):
+        with django_assert_max_num_queries(9):
             for response in claim_all().responses:
                 assert response.task.prompt
                 assert [level.factor.kind for level in response.policy.levels.all()] == ["prompt"]
@@ -264,9 +304,12 @@ class TestGivingBack:
     def test_a_response_whose_workers_keep_disappearing_fails(self, settings):
         settings.GENERATION_ATTEMPTS = 2
         experiment = make_experiment()
-        for _ in range(2):
-            silence(claim_all())
+        silence(claim_all())
+        expire_claims()
+        while claim := claim_all().responses:
+            silence_all()
             touched = expire_claims()
+            assert len(claim) == 1
         assert touched == {experiment.pk}
         assert set(Response.objects.values_list("state", flat=True)) == {"failed"}
         reasons = set(experiment.comparisons.values_list("state", "discard_reason"))
@@ -306,3 +349,55 @@ class TestGivingBack:
         stop(experiment_id=experiment.pk)
         release_claim(claim=claim.token, reason="out of memory")
         assert claim_all().responses == []
+
+
+class TestSuspects:
+    """What was in a batch that came to a sudden end may be what ended it."""
+
+    def test_they_come_back_in_smaller_batches_and_at_last_one_by_one(self, settings):
+        settings.GENERATION_ATTEMPTS = 3
+        make_experiment()
+        sizes = []
+        for _ in range(3):
+            claim = claim_responses(worker="w", limit=8)
+            sizes.append(len(claim.responses))
+            silence(claim)
+            expire_claims()
+        assert sizes == [8, 2, 1]
+
+    def test_one_poisoned_response_fails_alone(self, settings):
+        settings.GENERATION_ATTEMPTS = 3
+        experiment = make_experiment()
+        poison = Response.objects.order_by("pk")[3].pk
+        while (claim := claim_responses(worker="w", limit=32)).responses:
+            if poison in {response.pk for response in claim.responses}:
+                silence(claim)
+                expire_claims()
+            else:
+                store_outcomes(claim=claim.token, outcomes=map(written, claim.responses))
+        partner = "The other response of its comparison failed."
+        failed_ids = Response.objects.filter(state="failed").exclude(failure_reason=partner)
+        assert list(failed_ids.values_list("pk", flat=True)) == [poison]
+        states = Counter(experiment.comparisons.values_list("state", flat=True))
+        assert states == {"ready": experiment.comparisons.count() - 1, "discarded": 1}
+
+    def test_they_join_no_others(self):
+        make_experiment()
+        silence(claim_responses(worker="w", limit=2))
+        silence_all()
+        expire_claims()
+        suspects = set(Response.objects.filter(crashes=1).values_list("pk", flat=True))
+        assert len(suspects) == 2
+        Response.objects.filter(pk__in=suspects).update(created_at=timezone.now() + timedelta(hours=1))
+        fresh = claim_responses(worker="w", limit=3)
+        more = claim_responses(worker="w", limit=1000, joining=fresh.token)
+        assert not suspects & {r.pk for r in (*fresh.responses, *more.responses)}
+        assert {r.pk for r in claim_all().responses} <= suspects
+
+    def test_neither_a_stopped_worker_nor_a_failure_of_its_own_makes_a_suspect(self):
+        make_experiment()
+        claim = claim_all()
+        store_outcomes(claim=claim.token, outcomes=[failed(claim.responses[0])])
+        release_claim(claim=claim.token, reason="stopped", blameless=True)
+        assert set(Response.objects.values_list("crashes", flat=True)) == {0}
+        assert len(claim_all().responses) == len(claim.responses)

@@ -9,7 +9,7 @@ import pytest
 from django.utils import timezone
 
 from engine import selectors
-from engine.models import Comparison, Judgment, Membership, Response, Snapshot, WorkerPulse
+from engine.models import Comparison, Judgment, Lease, Membership, Response, Snapshot, WorkerPulse
 from engine.services.experiments import pause, stop
 from engine.services.generation import claim_responses
 from engine.services.judging import judge_leased, void_judgment
@@ -102,12 +102,18 @@ class TestBufferTarget:
         settings.BUFFER_MIN, settings.BUFFER_MAX = 4, 20
         return make_experiment(ready=True, annotators=(annotator,))
 
-    def clicked(self, experiment, annotator, n: int) -> None:
-        """Note ``n`` clicks within the last minute."""
+    def clicked(self, experiment, n_annotators: int, seconds: float, ago: float = 0.0) -> None:
+        """Note one click of each of so many annotators, who took so long, so long ago."""
+        then = timezone.now() - timedelta(seconds=ago)
         comparison = experiment.comparisons.first()
-        for _ in range(n):
-            Judgment.objects.create(
-                comparison=comparison, judge="human", annotator=annotator, choice="left", outcome=1.0
+        Comparison.objects.filter(pk=comparison.pk).update(judged_at=then)
+        for _ in range(n_annotators):
+            Lease.objects.create(
+                comparison=comparison,
+                annotator=make_user(),
+                state=Lease.State.JUDGED,
+                granted_at=then - timedelta(seconds=seconds),
+                expires_at=then,
             )
 
     def generation_took(self, experiment, seconds: float) -> None:
@@ -124,25 +130,65 @@ class TestBufferTarget:
         lease(experiment, other)
         assert selectors.buffer_target(experiment) == 6
 
-    def test_it_follows_the_click_rate_and_the_generation_time(self, experiment, annotator):
-        self.clicked(experiment, annotator, 30)  # one every two seconds
+    def test_it_follows_the_click_rate_and_the_generation_time(self, experiment):
+        self.clicked(experiment, n_annotators=2, seconds=4.0)
         self.generation_took(experiment, 5.0)
-        assert selectors.click_rate(experiment) == 0.5
+        assert selectors.click_rate(experiment) == pytest.approx(0.5)
         assert selectors.generation_seconds(experiment) == pytest.approx(5.0)
         assert selectors.buffer_target(experiment) == 4 + 5  # 0.5 per second · 5 s · safety factor 2
 
-    def test_it_never_exceeds_the_most(self, experiment, annotator):
-        self.clicked(experiment, annotator, 60)
+    def test_it_never_exceeds_the_most(self, experiment):
+        self.clicked(experiment, n_annotators=10, seconds=1.0)
         self.generation_took(experiment, 3600.0)
         assert selectors.buffer_target(experiment) == 20
 
-    def test_clicks_of_more_than_a_minute_ago_do_not_count(self, experiment, annotator):
-        self.clicked(experiment, annotator, 5)
-        Judgment.objects.update(created_at=timezone.now() - timedelta(seconds=61))
+    def test_who_was_here_more_than_a_minute_ago_does_not_count(self, experiment):
+        self.clicked(experiment, n_annotators=5, seconds=1.0, ago=61.0)
+        self.generation_took(experiment, 5.0)
+        assert selectors.annotators_present(experiment) == 0
         assert selectors.click_rate(experiment) == 0.0
+        assert selectors.buffer_target(experiment) == 4
+
+    def test_near_the_decision_it_is_what_is_still_needed(self, experiment, monkeypatch):
+        self.clicked(experiment, n_annotators=10, seconds=10.0)
+        self.generation_took(experiment, 5.0)
+        targets = []
+        for left in (None, 1000.0, 8.2, 2.0):
+            monkeypatch.setattr(selectors, "expected_left", lambda experiment, left=left: left)
+            targets.append(selectors.buffer_target(experiment))
+        # 1 per second · 5 s · safety factor 2; then what is left; then the same with a factor of 1.7.
+        assert targets == [4 + 10, 4 + 10, 4 + 9, 4 + 9]
+
+    def test_while_the_queue_is_long_it_is_the_least(self, experiment, settings):
+        self.clicked(experiment, n_annotators=10, seconds=10.0)
+        self.generation_took(experiment, 5.0)
+        make_experiment(n_policies=4)
+        settings.GENERATION_BATCH_MAX = selectors.waiting_responses() // 2
+        assert selectors.buffer_target(experiment) == 4
+        settings.GENERATION_BATCH_MAX += 1
+        assert selectors.buffer_target(experiment) == 14
 
     def test_before_anything_was_generated_there_is_no_generation_time(self):
         assert selectors.generation_seconds(make_experiment()) is None
+
+
+class TestWaste:
+    def test_what_was_written_and_not_judged_is_counted(self, annotator):
+        experiment = make_experiment(ready=True, annotators=(annotator,))
+        n = Response.objects.filter(state="done").count()
+        click(experiment, annotator)
+        waste = selectors.waste(experiment)
+        assert (waste.generated, waste.unused, waste.unused_tokens) == (n, n - 2, n - 2)
+        assert waste.share == pytest.approx((n - 2) / n)
+
+    def test_nothing_written_nothing_wasted(self):
+        assert selectors.waste(make_experiment()).share == 0.0
+
+    def test_tokens_cost_what_the_settings_say(self, settings):
+        experiment = make_experiment(ready=True)
+        settings.PRICE_PROMPT_TOKENS, settings.PRICE_COMPLETION_TOKENS = 2.0, 10.0
+        n = Response.objects.filter(state="done").count()
+        assert selectors.cost(experiment) == pytest.approx(n * (5 * 2 + 10) / 1e6)
 
 
 class TestPeople:

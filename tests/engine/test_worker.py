@@ -7,12 +7,13 @@ import logging
 import pytest
 
 from engine.generation.base import BackendError, GenerationFailure
+from engine.generation.batch_size import BatchSize
 from engine.generation.worker import write_batch
 from engine.levels import SamplingParams
 from engine.models import Response
 from engine.services.experiments import ExperimentSpec, FactorSpec, TaskSpec, create_experiment, start
 from engine.services.planning import advance
-from tests.backends import BreakingBackend, ScriptedBackend
+from tests.backends import BreakingBackend, ContinuousScriptedBackend, ScriptedBackend
 from tests.factories import make_experiment, write_responses
 
 pytestmark = pytest.mark.django_db
@@ -70,6 +71,20 @@ class TestRequests:
         backend = ScriptedBackend(lambda request: "x")
         assert write_batch(worker="w", backend=backend) == (0, set())
         assert backend.requests == []
+
+    def test_a_policy_may_name_a_model(self):
+        experiment = create_experiment(
+            spec=ExperimentSpec(
+                name="Models",
+                factors=[FactorSpec("Model", "model", {"Usual": {}, "Tuned": {"name": "tuned"}})],
+                tasks=[TaskSpec("What is 1 + 1?")],
+            )
+        )
+        start(experiment_id=experiment.pk)
+        advance(experiment_id=experiment.pk)
+        backend = ScriptedBackend(lambda request: "2")
+        write_responses(backend)
+        assert {request.model for request in backend.requests} == {"", "tuned"}
 
     def test_what_was_written_is_stored_with_the_backends_figures(self):
         experiment = make_experiment()
@@ -174,6 +189,125 @@ class TestFailures:
 
         write_batch(worker="w", backend=ScriptedBackend(reply))
         assert done == list(range(Response.objects.count()))
+
+
+class TestStopping:
+    """What SIGTERM does to a batch under way."""
+
+    @pytest.mark.parametrize("kind", [ScriptedBackend, ContinuousScriptedBackend])
+    def test_what_is_finished_is_stored_and_the_rest_given_back_at_no_cost(self, kind):
+        make_experiment()
+        backend = kind(lambda request: "fine")
+        claimed, _ = write_batch(worker="w", backend=backend, stopping=lambda: len(backend.requests) >= 3)
+        assert 0 < len(backend.requests) <= 3 < claimed + 1
+        done = Response.objects.filter(state="done")
+        assert set(done.values_list("pk", flat=True)) == {request.key for request in backend.requests}
+        rest = Response.objects.exclude(state="done")
+        assert set(rest.values_list("state", "claim", "attempts", "crashes")) == {("waiting", None, 0, 0)}
+
+    def test_an_engine_that_breaks_of_the_signal_blames_nobody(self):
+        make_experiment()
+        told = iter([False])
+        write_batch(worker="w", backend=BreakingBackend(BUG), stopping=lambda: next(told, True))
+        assert set(Response.objects.values_list("state", "attempts", "crashes")) == {("waiting", 0, 0)}
+
+    def test_a_worker_told_before_it_began_claims_nothing(self):
+        make_experiment()
+        assert write_batch(
+            worker="w", backend=ScriptedBackend(lambda request: "x"), stopping=lambda: True
+        ) == (0, set())
+        assert set(Response.objects.values_list("state", flat=True)) == {"waiting"}
+
+
+class TestStream:
+    """A backend that takes on more while it writes."""
+
+    def test_all_that_waits_is_written_in_one_go(self):
+        experiment = make_experiment()
+        n = Response.objects.count()
+        backend = ContinuousScriptedBackend(lambda request: "fine", at_once=2)
+        assert write_batch(worker="w", backend=backend) == (n, {experiment.pk})
+        assert set(Response.objects.values_list("state", flat=True)) == {"done"}
+        assert backend.most_in_hand == 2
+
+    def test_no_more_is_claimed_than_there_is_room_for(self):
+        make_experiment()
+        n = Response.objects.count()
+        generating = []
+
+        def reply(request):
+            generating.append(Response.objects.filter(state="generating").count())
+            return "fine"
+
+        write_batch(worker="w", backend=ContinuousScriptedBackend(reply, at_once=3), size=BatchSize(3, 3))
+        assert len(generating) == n
+        assert generating[0] == 3
+
+    def test_what_is_planned_meanwhile_is_written_too(self, monkeypatch):
+        monkeypatch.setattr("engine.generation.worker._FLUSH_SECONDS", 0)
+        first = make_experiment()
+        more = []
+
+        def reply(request):
+            if not more:
+                more.append(make_experiment())
+            return "fine"
+
+        claimed, touched = write_batch(worker="w", backend=ContinuousScriptedBackend(reply))
+        assert claimed == Response.objects.count()
+        assert touched == {first.pk, more[0].pk}
+
+    def test_it_ends_though_more_comes_all_the_time(self, monkeypatch):
+        monkeypatch.setattr("engine.generation.worker._STREAM_SECONDS", 0)
+        make_experiment()
+        backend = ContinuousScriptedBackend(lambda request: "fine", at_once=2)
+        assert write_batch(worker="w", backend=backend)[0] == 2
+        assert Response.objects.filter(state="generating").count() == 0
+
+    def test_suspects_have_the_backend_to_themselves(self, monkeypatch):
+        monkeypatch.setattr("engine.generation.worker._FLUSH_SECONDS", 0)
+        make_experiment()
+        suspect = Response.objects.order_by("pk").first().pk
+        Response.objects.filter(pk=suspect).update(crashes=1, attempts=1)
+        backend = ContinuousScriptedBackend(lambda request: "fine")
+        assert write_batch(worker="w", backend=backend)[0] == 1
+        assert [request.key for request in backend.requests] == [suspect]
+        write_responses(backend)
+        assert set(Response.objects.values_list("state", flat=True)) == {"done"}
+
+    def test_whoever_waits_for_news_hears_it_as_it_comes(self, monkeypatch):
+        monkeypatch.setattr("engine.generation.worker._FLUSH_SECONDS", 0)
+        experiment = make_experiment()
+        news = []
+        write_batch(
+            worker="w",
+            backend=ContinuousScriptedBackend(lambda request: "fine"),
+            on_progress=news.append,
+        )
+        assert news.count({experiment.pk}) == experiment.comparisons.count()
+
+    def test_a_request_that_is_never_answered_waits_anew(self):
+        make_experiment()
+
+        class Forgetful(ScriptedBackend):
+            def generate(self, requests):
+                yield from super().generate(requests[1:])
+
+        write_batch(worker="w", backend=Forgetful(lambda request: "fine"))
+        forgotten = Response.objects.get(state="waiting")
+        assert (forgotten.attempts, forgotten.failure_reason) == (1, "The backend did not answer it.")
+
+    def test_the_size_learns_from_what_it_sees(self):
+        make_experiment()
+        size = BatchSize(2, 4)
+        write_responses_with(size)
+        assert size.tokens_per_second is not None
+
+
+def write_responses_with(size: BatchSize) -> None:
+    backend = ContinuousScriptedBackend(lambda request: "three words here")
+    while write_batch(worker="w", backend=backend, size=size)[0]:
+        pass
 
 
 class TestHostileText:

@@ -1,0 +1,35 @@
+"""An installation of LLM-PO for one benchmark: settings, an empty database, gone at the end."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+@contextmanager
+def installation(**environment: str) -> Iterator[Path]:
+    """Set Django up on a database of its own, before anything imports a model; yields its folder."""
+    with tempfile.TemporaryDirectory(prefix="llmpo-benchmark-") as folder:
+        os.environ |= {
+            "DJANGO_SETTINGS_MODULE": "llmpo_site.settings",
+            "SECRET_KEY": "only-for-benchmarks-only-for-benchmarks",
+            "VAR_DIR": folder,
+            "DATABASE_URL": f"sqlite:///{folder}/benchmark.sqlite3",
+            "CELERY_BROKER_URL": "filesystem://localhost",
+            "LOG_LEVEL": "WARNING",
+            **environment,
+        }
+        import django  # noqa: PLC0415 - reads the settings made here
+
+        django.setup()
+        from django.core.management import call_command  # noqa: PLC0415
+        from django.db import connection  # noqa: PLC0415
+
+        call_command("migrate", verbosity=0)
+        try:
+            yield Path(folder)
+        finally:
+            connection.close()

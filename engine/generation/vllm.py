@@ -1,0 +1,238 @@
+"""The backend for one's own GPUs: vLLM inside the worker's process. The only module that imports vLLM."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from vllm import LLM, RequestOutput, SamplingParams
+from vllm.exceptions import VLLMClientError
+from vllm.lora.request import LoRARequest
+
+from engine.generation.base import (
+    BackendError,
+    GenerationFailure,
+    GenerationRequest,
+    GenerationResult,
+    Outcomes,
+    Take,
+    take_from,
+)
+
+logger = logging.getLogger(__name__)
+
+_PROBE = "Is there a system role?"
+
+
+@dataclass(frozen=True, slots=True)
+class EngineSettings:
+    """How to build the engine; what is left empty is for vLLM to choose.
+
+    Attributes
+    ----------
+    model : str
+        A folder, or a name on the Hugging Face hub.
+    tensor_parallel : int
+        GPUs that share the model's layers.
+    adapters : mapping
+        LoRA adapters by the names that policies ask for: ``{name: folder}``.
+    chat_template : str
+        A Jinja file, for models that bring no template of their own.
+    options : mapping
+        Anything else that ``vllm.LLM`` takes.
+    """
+
+    model: str
+    dtype: str = "auto"
+    max_length: int | None = None
+    tensor_parallel: int = 1
+    quantization: str | None = None
+    adapters: Mapping[str, str] = field(default_factory=dict)
+    chat_template: str | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class _UnderWay:
+    """A request in the engine, which knows it by ``engine_id``."""
+
+    request: GenerationRequest
+    engine_id: str
+    started: float
+
+
+class VLLMBackend:
+    """Drives vLLM's engine step by step, so that responses come as they finish and new ones join at once.
+
+    The engine is built at the first batch and kept; that takes from seconds to minutes and is logged. On a GPU it
+    runs in a process of its own, which goes on computing while the caller stores results.
+    """
+
+    name = "vllm"
+
+    def __init__(self, settings: EngineSettings) -> None:
+        self.model = settings.model
+        self._settings = settings
+
+    @cached_property
+    def _llm(self) -> LLM:
+        settings = self._settings
+        logger.info("Building the vLLM engine for %s; a large model takes minutes", settings.model)
+        started = time.monotonic()
+        if settings.chat_template and not Path(settings.chat_template).is_file():
+            raise BackendError(f"The chat template {settings.chat_template} is not a file.")
+        try:
+            llm = LLM(
+                **{
+                    "model": settings.model,
+                    "dtype": settings.dtype,
+                    "max_model_len": settings.max_length,
+                    "tensor_parallel_size": settings.tensor_parallel,
+                    "quantization": settings.quantization,
+                    "chat_template": settings.chat_template,
+                    "enable_prefix_caching": True,
+                    "enable_lora": bool(settings.adapters),
+                    # What the model's author suggests must not mix with what a policy says.
+                    "generation_config": "vllm",
+                    **settings.options,
+                }
+            )
+        except Exception as error:
+            raise BackendError(f"vLLM cannot load {settings.model}: {error}") from error
+        logger.info("The vLLM engine is ready after %.0f s", time.monotonic() - started)
+        return llm
+
+    @cached_property
+    def _adapters(self) -> dict[str, LoRARequest]:
+        return {
+            name: LoRARequest(name, number, folder)
+            for number, (name, folder) in enumerate(self._settings.adapters.items(), start=1)
+        }
+
+    @cached_property
+    def _has_system_role(self) -> bool:
+        """Whether the model's chat template shows system messages: some refuse them, some drop them."""
+        tokenizer = self._llm.get_tokenizer()
+        messages = [{"role": "system", "content": _PROBE}, {"role": "user", "content": "Hi"}]
+        template = self._settings.chat_template
+        try:
+            text = tokenizer.apply_chat_template(
+                messages,
+                chat_template=Path(template).read_text() if template else None,
+                tokenize=False,
+                add_generation_prompt=True,
+            )
+        except Exception:
+            logger.info("The chat template takes no system messages; system prompts go before the task")
+            return False
+        return _PROBE in text
+
+    @cached_property
+    def _most_at_once(self) -> int:
+        return self._llm.llm_engine.vllm_config.scheduler_config.max_num_seqs
+
+    def generate(self, requests: Sequence[GenerationRequest]) -> Outcomes:
+        """Write every request once; see :class:`~engine.generation.base.Backend`."""
+        return self.stream(take_from(requests))
+
+    def stream(self, take: Take) -> Outcomes:
+        """Write what ``take`` hands over; see :class:`~engine.generation.base.ContinuousBackend`.
+
+        An engine that breaks down while it writes is let go, so that the next batch builds another, and its error
+        goes to the caller: it may be the fault of one of the requests.
+        """
+        engine = self._llm.llm_engine
+        under_way: dict[str, _UnderWay] = {}
+        try:
+            while True:
+                for outcome in self._admit(take(max(0, self._most_at_once - len(under_way)))):
+                    if isinstance(outcome, GenerationFailure):
+                        yield outcome
+                    else:
+                        under_way[_name_in_outputs(outcome.engine_id)] = outcome
+                if not under_way:
+                    return
+                for output in self._step():
+                    if output.finished:
+                        yield _result(under_way.pop(output.request_id), output)
+        finally:
+            if under_way and "_llm" in self.__dict__:
+                engine.abort_request([each.engine_id for each in under_way.values()], internal=True)
+
+    def _step(self) -> list[RequestOutput]:
+        try:
+            return self._llm.llm_engine.step()
+        except Exception:
+            logger.exception("The vLLM engine broke down; the next batch builds another")
+            del self._llm
+            raise
+
+    def _admit(self, requests: Sequence[GenerationRequest]) -> Iterator[_UnderWay | GenerationFailure]:
+        # Side by side, prompts that begin alike share what the engine has computed of them.
+        for request in sorted(requests, key=lambda request: (request.model, request.system, request.user)):
+            adapter = self._adapters.get(request.model)
+            if adapter is None and request.model not in ("", self.model):
+                served = ", ".join([self.model, *self._adapters])
+                reason = f"The worker serves no model {request.model!r}, only {served}. Adapters are named in GENERATION_ADAPTERS."
+                yield GenerationFailure(request.key, reason, retryable=False)
+                continue
+            started = time.monotonic()
+            try:
+                (engine_id,) = self._llm.enqueue_chat(
+                    [self._messages(request)],
+                    sampling_params=[_sampling(request)],
+                    lora_request=adapter,
+                    use_tqdm=False,
+                )
+            except (VLLMClientError, ValueError) as error:
+                yield GenerationFailure(request.key, str(error), retryable=False)
+            else:
+                yield _UnderWay(request, engine_id, started)
+
+    def _messages(self, request: GenerationRequest) -> list[dict[str, str]]:
+        if not request.system:
+            return [{"role": "user", "content": request.user}]
+        if self._has_system_role:
+            return [
+                {"role": "system", "content": request.system},
+                {"role": "user", "content": request.user},
+            ]
+        return [{"role": "user", "content": f"{request.system}\n\n{request.user}"}]
+
+
+def _name_in_outputs(engine_id: str) -> str:
+    """The engine makes each id unique by a suffix, which its outputs leave out."""
+    return engine_id.rsplit("-", 1)[0]
+
+
+def _sampling(request: GenerationRequest) -> SamplingParams:
+    sampling = request.sampling
+    return SamplingParams(
+        temperature=sampling.temperature,
+        top_p=sampling.top_p,
+        top_k=sampling.top_k,
+        max_tokens=sampling.max_tokens,
+        stop=list(sampling.stop),
+        seed=request.seed,
+        # The written tokens' own log-probabilities, and no other tokens'.
+        logprobs=0,
+    )
+
+
+def _result(done: _UnderWay, output: RequestOutput) -> GenerationResult:
+    written = output.outputs[0]
+    return GenerationResult(
+        key=done.request.key,
+        text=written.text,
+        prompt_tokens=len(output.prompt_token_ids or ()),
+        completion_tokens=len(written.token_ids),
+        finish_reason="length" if written.finish_reason == "length" else "stop",
+        latency_seconds=time.monotonic() - done.started,
+        model=done.request.model,
+        logprob=written.cumulative_logprob,
+    )

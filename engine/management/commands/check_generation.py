@@ -1,0 +1,100 @@
+"""Try the generation backend: one response per policy, printed."""
+
+from __future__ import annotations
+
+import time
+from argparse import ArgumentParser
+from collections.abc import Iterator
+from typing import Any
+
+from django.conf import settings
+from django.core.management.base import BaseCommand, CommandError
+
+from engine.generation import registry
+from engine.generation.base import BackendError, GenerationFailure, GenerationRequest, GenerationResult
+from engine.generation.worker import composition_of, request_for
+from engine.models import Experiment, Policy
+
+SAMPLE_TASK = "I have a pig, two ducks, and a dog. How many animals do I have?"
+
+
+class Command(BaseCommand):
+    help = (
+        "Say which generation backend runs here and have it write: one response per policy of an experiment, or one to "
+        "a sample task. Stores nothing. Exits with 1 if anything fails."
+    )
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument(
+            "experiment", nargs="?", type=int, help="the experiment's number; without it, a sample task"
+        )
+        parser.add_argument("--task", help="what to ask instead of the experiment's first task")
+        parser.add_argument("--seed", type=int, default=0)
+
+    def handle(self, *args: Any, experiment: int | None, task: str | None, seed: int, **options: Any) -> None:
+        requests = list(self._requests(experiment, task, seed))
+        started = time.monotonic()
+        try:
+            backend = registry.backend()
+            self.stdout.write(f"Backend {settings.GENERATION_BACKEND}, model {backend.model}")
+            outcomes = {outcome.key: outcome for outcome in backend.generate([r for _, r in requests])}
+        except BackendError as error:
+            raise CommandError(
+                f"The {settings.GENERATION_BACKEND} backend is out of order: {error}"
+            ) from error
+        for label, request in requests:
+            self._print(label, request, outcomes[request.key])
+        written = [o for o in outcomes.values() if isinstance(o, GenerationResult)]
+        seconds = time.monotonic() - started
+        tokens = sum(result.completion_tokens for result in written)
+        self.stdout.write(
+            f"\n{len(written)} of {len(requests)} written: {tokens} tokens in {seconds:.1f} s, loading included"
+        )
+        if len(written) < len(requests):
+            raise CommandError("Some responses could not be written; the reasons stand above.")
+
+    def _requests(
+        self, experiment_id: int | None, task: str | None, seed: int
+    ) -> Iterator[tuple[str, GenerationRequest]]:
+        if experiment_id is None:
+            yield "Sample", GenerationRequest(key=0, user=task or SAMPLE_TASK, seed=seed)
+            return
+        experiment = Experiment.objects.filter(pk=experiment_id).first()
+        if experiment is None:
+            known = ", ".join(
+                str(pk) for pk in Experiment.objects.order_by("pk").values_list("pk", flat=True)
+            )
+            raise CommandError(f"There is no experiment {experiment_id}. There are: {known or 'none yet'}.")
+        prompt = (
+            task
+            or experiment.tasks.order_by("position").values_list("prompt", flat=True).first()
+            or SAMPLE_TASK
+        )
+        for policy in experiment.policies.prefetch_related("levels__factor").order_by("index"):
+            composition = composition_of(policy)
+            if composition.refusal_for_input(prompt) is not None:
+                self.stdout.write(
+                    f"{_name(policy)}: its guardrail blocks this task, so the model is not asked."
+                )
+                continue
+            yield _name(policy), request_for(composition, key=policy.pk, task=prompt, seed=seed)
+
+    def _print(
+        self, label: str, request: GenerationRequest, outcome: GenerationResult | GenerationFailure
+    ) -> None:
+        self.stdout.write(f"\n--- {label}")
+        if request.system:
+            self.stdout.write(f"system: {request.system}")
+        self.stdout.write(f"user: {request.user}")
+        if isinstance(outcome, GenerationFailure):
+            self.stdout.write(self.style.ERROR(f"failed: {outcome.reason}"))
+            return
+        self.stdout.write(f"response: {outcome.text}")
+        self.stdout.write(
+            f"({outcome.prompt_tokens}+{outcome.completion_tokens} tokens, {outcome.finish_reason}, "
+            f"{outcome.latency_seconds:.2f} s)"
+        )
+
+
+def _name(policy: Policy) -> str:
+    return f"{policy.label}: " + ", ".join(level.name for level in policy.levels.all())

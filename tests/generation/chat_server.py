@@ -1,0 +1,150 @@
+"""A real HTTP server that speaks as much of OpenAI's chat protocol as the tests need."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from engine.generation.base import GenerationFailure, GenerationRequest, SamplingParams
+from engine.generation.embedded import EmbeddedBackend
+
+MODEL = "small"
+
+
+@dataclass
+class Reply:
+    """What goes over the wire. ``body`` is sent as it is if it is bytes already."""
+
+    body: dict[str, Any] | bytes = b""
+    status: int = 200
+    headers: dict[str, str] = field(default_factory=dict)
+    content_type: str = "application/json"
+
+
+def completion(text: str, **choice: Any) -> Reply:
+    return Reply(
+        {
+            "id": "1",
+            "object": "chat.completion",
+            "created": 0,
+            "model": MODEL,
+            "choices": [
+                {
+                    "index": 0,
+                    "finish_reason": "stop",
+                    "message": {"role": "assistant", "content": text},
+                    **choice,
+                }
+            ],
+            "usage": {"prompt_tokens": 3, "completion_tokens": 2, "total_tokens": 5},
+        }
+    )
+
+
+def error(status: int, message: str, code: str | None = None, **headers: str) -> Reply:
+    return Reply({"error": {"message": message, "type": "error", "code": code}}, status, headers)
+
+
+class ChatServer:
+    """Answers with what ``respond`` makes of each request's JSON, and remembers what it was asked."""
+
+    def __init__(self, respond: Callable[[dict[str, Any]], Reply]) -> None:
+        self.respond = respond
+        self.asked: list[dict[str, Any]] = []
+        self.headers: list[dict[str, str]] = []
+        self.at_once = 0
+        self.most_at_once = 0
+        self.lock = threading.Lock()
+        self.closing = threading.Event()
+        self.url = ""
+
+    def handle(self, handler: BaseHTTPRequestHandler) -> None:
+        asked = json.loads(handler.rfile.read(int(handler.headers["Content-Length"])))
+        with self.lock:
+            self.asked.append(asked)
+            self.headers.append({name.lower(): value for name, value in handler.headers.items()})
+            self.at_once += 1
+            self.most_at_once = max(self.most_at_once, self.at_once)
+        try:
+            reply = self.respond(asked)
+        finally:
+            with self.lock:
+                self.at_once -= 1
+        body = reply.body if isinstance(reply.body, bytes) else json.dumps(reply.body).encode()
+        handler.send_response(reply.status)
+        for name, value in reply.headers.items():
+            handler.send_header(name.replace("_", "-"), value)
+        handler.send_header("Content-Type", reply.content_type)
+        handler.send_header("Content-Length", str(len(body)))
+        handler.end_headers()
+        handler.wfile.write(body)
+
+
+@contextmanager
+def serve(respond: Callable[[dict[str, Any]], Reply]) -> Iterator[ChatServer]:
+    """Run a :class:`ChatServer` on a free port of this machine."""
+    chat = ChatServer(respond)
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_POST(self) -> None:
+            try:
+                chat.handle(self)
+            except (BrokenPipeError, ConnectionResetError):
+                # Whoever asked has lost patience, as some tests mean them to.
+                self.close_connection = True
+
+        def log_message(self, *args: Any) -> None:
+            """Quiet."""
+
+    httpd = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    httpd.daemon_threads = True
+    thread = threading.Thread(target=httpd.serve_forever, daemon=True)
+    thread.start()
+    chat.url = f"http://127.0.0.1:{httpd.server_address[1]}/v1"
+    try:
+        yield chat
+    finally:
+        chat.closing.set()
+        httpd.shutdown()
+        httpd.server_close()
+        thread.join()
+
+
+def embedded_model() -> Callable[[dict[str, Any]], Reply]:
+    """The repository's own model behind the protocol."""
+    model = EmbeddedBackend()
+    # One at a time: the model is not thread-safe.
+    lock = threading.Lock()
+
+    def respond(asked: dict[str, Any]) -> Reply:
+        if asked["model"] != MODEL:
+            return error(404, f"The model {asked['model']} does not exist")
+        by_role = {message["role"]: message["content"] for message in asked["messages"]}
+        sampling = SamplingParams(
+            temperature=asked["temperature"],
+            top_p=asked["top_p"],
+            top_k=asked.get("top_k", 0),
+            max_tokens=asked["max_tokens"],
+            stop=tuple(asked.get("stop", ())),
+        )
+        request = GenerationRequest(0, by_role["user"], by_role.get("system", ""), sampling, asked["seed"])
+        with lock:
+            (outcome,) = model.generate([request])
+        if isinstance(outcome, GenerationFailure):
+            return error(400, outcome.reason)
+        reply = completion(outcome.text, finish_reason=outcome.finish_reason)
+        reply.body["usage"] = {
+            "prompt_tokens": outcome.prompt_tokens,
+            "completion_tokens": outcome.completion_tokens,
+            "total_tokens": outcome.prompt_tokens + outcome.completion_tokens,
+        }
+        return reply
+
+    return respond

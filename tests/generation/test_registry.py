@@ -1,0 +1,57 @@
+"""Which backend the settings name."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Iterator
+
+import pytest
+
+from engine.generation import registry
+from engine.generation.base import BackendError
+
+
+@pytest.fixture(autouse=True)
+def _forget() -> Iterator[None]:
+    registry.backend.cache_clear()
+    yield
+    registry.backend.cache_clear()
+
+
+def test_the_embedded_one_needs_nothing(settings):
+    settings.GENERATION_BACKEND = "embedded"
+    assert registry.backend().name == "embedded"
+    assert registry.backend() is registry.backend()
+
+
+def test_a_server_is_described_by_the_settings(settings):
+    settings.GENERATION_BACKEND = "openai"
+    settings.GENERATION_MODEL = "llama"
+    settings.OPENAI_BASE_URL = "http://gpu:8000/v1"
+    settings.OPENAI_CONCURRENCY = 3
+    backend = registry.backend()
+    assert (backend.name, backend.model) == ("openai", "llama")
+    assert (backend._endpoint.base_url, backend._endpoint.concurrency) == ("http://gpu:8000/v1", 3)
+
+
+@pytest.mark.parametrize("name", ["openai", "vllm"])
+def test_without_a_model_it_says_what_to_set(settings, name):
+    if name == "vllm" and importlib.util.find_spec("vllm") is None:
+        pytest.skip("vLLM is not installed")
+    settings.GENERATION_BACKEND = name
+    settings.GENERATION_MODEL = ""
+    with pytest.raises(BackendError, match="GENERATION_MODEL"):
+        registry.backend()
+
+
+@pytest.mark.skipif(importlib.util.find_spec("vllm") is not None, reason="vLLM is installed")
+def test_without_vllm_it_says_what_to_install(settings):
+    settings.GENERATION_BACKEND = "vllm"
+    with pytest.raises(BackendError, match=r"requirements-gpu\.txt"):
+        registry.backend()
+
+
+def test_a_name_that_nothing_answers_to(settings):
+    settings.GENERATION_BACKEND = "telepathy"
+    with pytest.raises(ValueError, match="telepathy"):
+        registry.backend()

@@ -1,0 +1,127 @@
+"""The vLLM backend: the real engine, on a GPU or on the CPU. `.ci/vllm-tests` makes the environment it needs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from engine.generation.base import BackendError, GenerationFailure, GenerationResult
+from engine.generation.tinylm import MODEL_FOLDER
+from tests.generation.contract import BackendContract, StreamContract, answer, ask, mixed, texts
+
+pytest.importorskip("vllm", reason="vLLM is not installed; .ci/vllm-tests runs these")
+
+from engine.generation.vllm import EngineSettings, VLLMBackend
+
+pytestmark = pytest.mark.slow
+
+SMALL = {"enforce_eager": True, "kv_cache_memory_bytes": 64 << 20}
+
+
+@pytest.fixture(scope="module")
+def backend() -> VLLMBackend:
+    return VLLMBackend(
+        EngineSettings(
+            str(MODEL_FOLDER), dtype="float32", max_length=512, options=SMALL | {"max_num_seqs": 32}
+        )
+    )
+
+
+class TestContract(BackendContract, StreamContract):
+    pass
+
+
+class TestEngine:
+    def test_prompts_that_begin_alike_sit_together(self, backend, monkeypatch):
+        admitted = []
+        enqueue = backend._llm.enqueue_chat
+        monkeypatch.setattr(
+            backend._llm,
+            "enqueue_chat",
+            lambda conversations, **kwargs: (
+                admitted.append(conversations[0][0]["content"]) or enqueue(conversations, **kwargs)
+            ),
+        )
+        requests = [ask(key=i, system=("Be kind.", "Be brief.")[i % 2]) for i in range(6)]
+        assert len(list(backend.generate(requests))) == 6
+        assert admitted == ["Be brief."] * 3 + ["Be kind."] * 3
+
+    def test_the_probability_of_a_text_is_known(self, backend):
+        greedy, wild = answer(backend, ask(temperature=0.0)), answer(backend, ask(temperature=2.0, seed=3))
+        assert wild.logprob < greedy.logprob <= 0
+
+    def test_more_than_the_engine_takes_at_once_are_all_written(self, backend):
+        rooms = []
+        requests = mixed(80)
+        waiting = list(requests)
+
+        def take(room):
+            rooms.append(room)
+            return [waiting.pop() for _ in range(min(room, len(waiting)))]
+
+        assert len(texts(list(backend.stream(take)))) == 80
+        assert max(rooms) == 32
+
+    def test_an_engine_that_breaks_down_is_replaced(self, backend, monkeypatch):
+        broken = backend._llm
+
+        def break_down():
+            raise RuntimeError("CUDA error: an illegal memory access was encountered")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(broken.llm_engine, "step", break_down)
+            with pytest.raises(RuntimeError, match="illegal memory"):
+                list(backend.generate([ask()]))
+        assert "_llm" not in backend.__dict__
+        # The engine is sound in truth: put it back rather than build a second one beside it.
+        backend.__dict__["_llm"] = broken
+        for request_id in list(broken.llm_engine.output_processor.request_states):
+            broken.llm_engine.abort_request([request_id], internal=True)
+        assert answer(backend, ask()).text
+
+
+def copied_model(folder: Path, **tokenizer_config: object) -> str:
+    """The model under another tokenizer configuration."""
+    for file in MODEL_FOLDER.iterdir():
+        if file.is_file():
+            (folder / file.name).write_bytes(file.read_bytes())
+    path = folder / "tokenizer_config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | tokenizer_config))
+    return str(folder)
+
+
+class TestLoading:
+    def test_a_model_that_is_not_there_is_the_backends_error(self, tmp_path):
+        backend = VLLMBackend(EngineSettings(str(tmp_path)))
+        with pytest.raises(BackendError, match="cannot load"):
+            list(backend.generate([ask()]))
+
+    def test_a_template_that_is_not_there_too(self, tmp_path):
+        backend = VLLMBackend(EngineSettings(str(MODEL_FOLDER), chat_template=str(tmp_path / "none.jinja")))
+        with pytest.raises(BackendError, match="not a file"):
+            list(backend.generate([ask()]))
+
+    def test_without_a_system_role_the_system_prompt_goes_before_the_task(self, tmp_path):
+        template = (
+            "{{ bos_token }}{% for message in messages %}{% if message['role'] == 'system' %}"
+            "{{ raise_exception('System role not supported') }}{% endif %}"
+            "<|user|>{{ message['content'] }}<|end|>{% endfor %}<|assistant|>"
+        )
+        backend = VLLMBackend(
+            EngineSettings(
+                copied_model(tmp_path, chat_template=template), dtype="float32", max_length=256, options=SMALL
+            )
+        )
+        alone, with_system = backend.generate([ask(key=1), ask(key=2, system="Be kind.")])
+        assert isinstance(with_system, GenerationResult), with_system
+        assert with_system.prompt_tokens > alone.prompt_tokens
+
+    def test_a_policy_may_ask_for_the_usual_model_by_name(self, backend):
+        assert answer(backend, ask(model=str(MODEL_FOLDER))).text == answer(backend, ask()).text
+
+    def test_adapters_are_named_where_one_is_missing(self, backend):
+        (outcome,) = backend.generate([ask(model="tone")])
+        assert isinstance(outcome, GenerationFailure)
+        assert "GENERATION_ADAPTERS" in outcome.reason

@@ -1,0 +1,94 @@
+"""A model server that errs and hangs, and a generation worker that is killed in the middle of a batch, twice."""
+
+from __future__ import annotations
+
+import random
+import threading
+from typing import Any
+
+import pytest
+from django.db.models import Count, F
+
+from engine.models import Comparison, Experiment, Judgment, Response
+from engine.services.experiments import create_experiment, start
+from engine.services.judging import rebuild_counts
+from labeling.demo import rule_spec
+from tests.generation.chat_server import MODEL, Reply, embedded_model, error, serve
+from tests.processes.conftest import Workers, wait_until
+
+pytestmark = pytest.mark.slow
+
+# One task that no server would ever answer.
+POISON = 7
+
+
+class FaultyServer:
+    """The small model, but 5% of the requests fail, 1% hang, and one task always fails."""
+
+    def __init__(self, poison: str) -> None:
+        self.model = embedded_model()
+        self.poison = poison
+        self.faults = {"error": 0, "hang": 0, "poison": 0}
+        self.dice = random.Random(1)
+        self.over = threading.Event()
+
+    def respond(self, asked: dict[str, Any]) -> Reply:
+        fate = self.dice.random()
+        if asked["messages"][-1]["content"].startswith(self.poison):
+            self.faults["poison"] += 1
+            return error(500, "This text breaks the engine")
+        if fate < 0.05:
+            self.faults["error"] += 1
+            return error(500, "Something broke")
+        if fate < 0.06:
+            self.faults["hang"] += 1
+            self.over.wait(60)
+        return self.model(asked)
+
+
+def test_every_comparison_ends_and_the_experiment_reaches_its_decision(workers: Workers):
+    experiment = create_experiment(spec=rule_spec())
+    experiment.tasks.filter(position__gte=40).delete()
+    Experiment.objects.filter(pk=experiment.pk).update(budget=250)
+    poison = experiment.tasks.get(position=POISON).prompt
+    faulty = FaultyServer(poison)
+    with serve(faulty.respond) as server:
+        workers.environment |= {
+            "GENERATION_BACKEND": "openai",
+            "GENERATION_MODEL": MODEL,
+            "OPENAI_BASE_URL": server.url,
+            "OPENAI_TIMEOUT_SECONDS": "2",
+            "OPENAI_RETRIES": "0",
+        }
+        start(experiment_id=experiment.pk)
+        for name in ("control", "generation", "beat"):
+            workers.start(name)
+        judged = Judgment.objects.filter(comparison__experiment=experiment)
+        generating = Response.objects.filter(state=Response.State.GENERATING)
+        for n_judged in (20, 60):
+            wait_until(lambda n=n_judged: judged.count() >= n, 120, f"{n_judged} comparisons to be judged")
+            wait_until(generating.exists, 60, "a batch under way")
+            workers.kill("generation")
+            workers.start("generation")
+
+        def concluded() -> bool:
+            experiment.refresh_from_db()
+            return experiment.state == Experiment.State.CONCLUDED
+
+        wait_until(concluded, 240, "the experiment to conclude")
+        wait_until(lambda: not generating.exists(), 60, "the last batch to end or expire")
+        faulty.over.set()
+
+    assert faulty.faults["error"] >= 5
+    assert faulty.faults["hang"] >= 1
+    assert faulty.faults["poison"] >= 3
+    comparisons = Comparison.objects.filter(experiment=experiment)
+    assert not comparisons.filter(state__in=Comparison.PENDING).exists()
+    assert not comparisons.filter(state=Comparison.State.DISCARDED, discard_reason="").exists()
+    assert not comparisons.annotate(n=Count("judgments")).filter(n__gt=1).exists()
+    assert comparisons.filter(state=Comparison.State.JUDGED).count() == judged.count()
+    assert comparisons.filter(response_i=F("response_j")).count() == 0
+    assert rebuild_counts(experiment_id=experiment.pk) == {}
+    poisoned = comparisons.filter(task__prompt=poison)
+    assert not poisoned.filter(state=Comparison.State.JUDGED).exists()
+    assert poisoned.filter(discard_reason__contains="This text breaks the engine").exists()
