@@ -33,7 +33,7 @@ def test_the_dashboard_follows_an_experiment_until_it_is_certified(page: Page):
     log_in(page, admin)
     page.get_by_role("link", name=experiment.name).click()
     badge = page.locator("#badge")
-    expect(badge).to_have_text("Running")
+    expect(badge).to_have_class("badge running")
     rows = page.locator("#race-table tbody tr")
     page.get_by_text("The numbers").click()
     before = rows.count()
