@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import shutil
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from urllib.parse import urlsplit
 
 import pytest
 from django.contrib.auth.models import User
+from django.db import connection
 from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 
 _CHROMIUM = os.environ.get("CHROMIUM") or next(
@@ -28,6 +30,23 @@ def browser() -> Iterator[Browser]:
         )
         yield browser
         browser.close()
+
+
+@pytest.fixture(autouse=True)
+def server_at_rest(live_server) -> Iterator[None]:
+    """Wait for the last requests of closed pages: emptying PostgreSQL's tables in their midst is a deadlock."""
+    yield
+    if connection.vendor != "postgresql":
+        return
+    looks_at_rest = 0
+    while looks_at_rest < 3:  # the last request of a page may still be on its way
+        time.sleep(0.1)
+        with connection.cursor() as cursor:
+            cursor.execute(
+                "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() "
+                "AND pid <> pg_backend_pid() AND state <> 'idle'"
+            )
+            looks_at_rest = looks_at_rest + 1 if cursor.fetchone()[0] == 0 else 0
 
 
 @pytest.fixture
