@@ -7,6 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -126,6 +127,17 @@ def design_seed(experiment: Experiment) -> list[int]:
     return [experiment.seed, experiment.planned_count]
 
 
+def _design_settings(experiment: Experiment) -> dict[str, Any]:
+    return {
+        "delta": experiment.delta,
+        "epsilon": experiment.epsilon,
+        "sampler": experiment.sampler,
+        "stopping": experiment.stopping,
+        "seed": design_seed(experiment),
+        "budget": experiment.budget,
+    }
+
+
 def design(experiment: Experiment) -> Design:
     """The experiment's design as its counts stand now."""
     latest = latest_snapshot(experiment)
@@ -135,12 +147,7 @@ def design(experiment: Experiment) -> Design:
         wins,
         in_flight=in_flight_matrix(experiment),
         peak_evidence=None if latest is None else np.array(latest.peak_evidence),
-        delta=experiment.delta,
-        epsilon=experiment.epsilon,
-        sampler=experiment.sampler,
-        stopping=experiment.stopping,
-        seed=design_seed(experiment),
-        budget=experiment.budget,
+        **_design_settings(experiment),
     )
 
 
@@ -148,12 +155,7 @@ def replayed_design(experiment: Experiment) -> Design:
     """The experiment's design told every standing judgment in order, from nothing."""
     replay = Design(
         space=Unstructured(experiment.policies.count()),
-        delta=experiment.delta,
-        epsilon=experiment.epsilon,
-        sampler=experiment.sampler,
-        stopping=experiment.stopping,
-        seed=design_seed(experiment),
-        budget=experiment.budget,
+        **_design_settings(experiment),
     )
     for i, j, outcome in outcomes(experiment):
         replay.tell(i, j, outcome)
