@@ -41,6 +41,10 @@ class Experiment(models.Model):
         HUMAN = "human", "People"
         RULE = "rule", "Rule (reference answers)"
 
+    class Space(models.TextChoices):
+        UNSTRUCTURED = "unstructured", "Nothing: any policy may do well or badly on its own"
+        FACTORIAL = "factorial", "Each level adds its own worth, whatever it is combined with (Bradley-Terry)"
+
     class OverlapRule(models.TextChoices):
         MAJORITY = "majority", "The majority decides"
         MEAN = "mean", "Each judgment counts its share (1, 2, 4 or 8 judgments)"
@@ -72,6 +76,17 @@ class Experiment(models.Model):
     )
     budget = models.PositiveIntegerField(
         default=2000, validators=[MinValueValidator(1)], help_text="Comparisons after which to stop anyway."
+    )
+    space = models.CharField(
+        max_length=15,
+        choices=Space,
+        default=Space.UNSTRUCTURED,
+        help_text="What is assumed about how the factors act together.",
+    )
+    excluded = models.JSONField(
+        default=list,
+        blank=True,
+        help_text="Combinations that are no policies: a list of {factor: level}, each leaving out all that have these levels.",
     )
     sampler = models.CharField(max_length=30, default="balanced")
     stopping = models.CharField(max_length=30, default="certified")

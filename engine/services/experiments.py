@@ -13,15 +13,16 @@ from django.db import transaction
 from django.db.models import Model
 from django.utils import timezone
 
-from engine.core import Design, Unstructured
+from engine.core import Design
 from engine.errors import SpecError, WrongStateError
 from engine.levels import parse_level
 from engine.models import Comparison, Experiment, Factor, GoldItem, Level, PairCount, Policy, Response, Task
+from engine.policy_space import Combination, combinations, policy_space
 
 # What a description may set; everything else about an experiment happens to it.
 SETTINGS = (
-    "question", "guidelines", "judge", "rule_preference", "delta", "epsilon", "budget", "sampler", "stopping",
-    "seed", "max_skips", "allow_tie", "allow_both_bad", "overlap", "overlap_rule", "repeat_rate", "gold_rate",
+    "question", "guidelines", "judge", "rule_preference", "delta", "epsilon", "budget", "space", "excluded",
+    "sampler", "stopping", "seed", "max_skips", "allow_tie", "allow_both_bad", "overlap", "overlap_rule", "repeat_rate", "gold_rate",
     "practice",
 )  # fmt: skip
 
@@ -55,7 +56,10 @@ class GoldSpec:
 
 @dataclass(frozen=True)
 class ExperimentSpec:
-    """Everything an experiment is made of. The policies are the product of the factors' levels."""
+    """Everything an experiment is made of.
+
+    The policies are the product of the factors' levels, less the combinations that the setting ``excluded`` names.
+    """
 
     name: str
     factors: Sequence[FactorSpec]
@@ -80,8 +84,6 @@ def create_experiment(*, spec: ExperimentSpec) -> Experiment:
         raise SpecError(f"Two factors are named {twice[0]!r}; give each a name of its own.")
     if not spec.tasks:
         raise SpecError("Give at least one task.")
-    if (n_policies := _product_size(spec.factors)) < 2:
-        raise SpecError("There is only one policy. Give some factor a second level.")
     if unknown := set(spec.settings) - set(SETTINGS):
         raise SpecError(f"There is no setting {', '.join(sorted(unknown))}; there are {', '.join(SETTINGS)}.")
     judge = spec.settings.get("judge", Experiment.Judge.HUMAN)
@@ -93,24 +95,26 @@ def create_experiment(*, spec: ExperimentSpec) -> Experiment:
 
     experiment = Experiment(name=spec.name, **spec.settings)
     _check(experiment)
-    _check_design(experiment, n_policies)
+    policies_of_levels = _checked_policies(experiment, spec.factors)
     experiment.save()
 
-    level_rows: list[list[Level]] = []
+    level_rows: list[dict[str, Level]] = []
     for position, factor_spec in enumerate(spec.factors):
         factor = Factor(
             experiment=experiment, name=factor_spec.name, kind=factor_spec.kind, position=position
         )
         _check(factor, f"Factor {factor.name!r}: ", exclude={"kind"})
         factor.save()
-        level_rows.append(_create_levels(factor, factor_spec))
+        level_rows.append({level.name: level for level in _create_levels(factor, factor_spec)})
 
-    policies = Policy.objects.bulk_create(Policy(experiment=experiment, index=i) for i in range(n_policies))
+    policies = Policy.objects.bulk_create(
+        Policy(experiment=experiment, index=i) for i in range(len(policies_of_levels))
+    )
     through = Policy.levels.through
     through.objects.bulk_create(
-        through(policy_id=policy.pk, level_id=level.pk)
-        for policy, combination in zip(policies, itertools.product(*level_rows), strict=True)
-        for level in combination
+        through(policy_id=policy.pk, level_id=rows[name].pk)
+        for policy, combination in zip(policies, policies_of_levels, strict=True)
+        for rows, name in zip(level_rows, combination, strict=True)
     )
     # One row per pair from the start: a click then only ever updates, and never races to insert.
     PairCount.objects.bulk_create(
@@ -132,13 +136,6 @@ def create_experiment(*, spec: ExperimentSpec) -> Experiment:
         for gold in spec.gold
     )
     return experiment
-
-
-def _product_size(factors: Sequence[FactorSpec]) -> int:
-    size = 1
-    for factor in factors:
-        size *= len(factor.levels)
-    return size
 
 
 def _create_levels(factor: Factor, spec: FactorSpec) -> list[Level]:
@@ -163,11 +160,15 @@ def _check(row: Model, where: str = "", exclude: Collection[str] = ()) -> None:
         raise SpecError(where + faults) from error
 
 
-def _check_design(experiment: Experiment, n_policies: int) -> None:
-    """Have the engine itself refuse what it could not run."""
+def _checked_policies(experiment: Experiment, factors: Sequence[FactorSpec]) -> list[Combination]:
+    """The policies of an experiment, which the engine has seen and not refused."""
+    levels = {factor.name: list(factor.levels) for factor in factors}
     try:
+        policies = combinations(levels, experiment.excluded)
+        if len(policies) < 2:
+            raise SpecError("There is only one policy. Give some factor a second level, or exclude less.")
         Design(
-            Unstructured(n_policies),
+            policy_space(experiment.space, levels, policies),
             delta=experiment.delta,
             epsilon=experiment.epsilon,
             sampler=experiment.sampler,
@@ -176,6 +177,7 @@ def _check_design(experiment: Experiment, n_policies: int) -> None:
         )
     except ValueError as error:
         raise SpecError(str(error)) from error
+    return policies
 
 
 @transaction.atomic

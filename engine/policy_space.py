@@ -1,0 +1,61 @@
+"""From factors to policies: which tuples of levels there are, and what is assumed about them."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+
+from engine.core import Factorial, Unstructured
+from engine.core.problem import Space
+
+Combination = tuple[str, ...]
+
+
+def combinations(
+    levels: Mapping[str, Sequence[str]], excluded: Sequence[Mapping[str, str]]
+) -> list[Combination]:
+    """Every tuple of level names, one per factor, that no exclusion matches; policy i is the i-th.
+
+    An exclusion ``{factor: level, ...}`` leaves out all tuples that have these levels.
+
+    Raises
+    ------
+    ValueError
+        An exclusion names a factor or a level that there is not.
+    """
+    factors = list(levels)
+    for exclusion in excluded:
+        if not isinstance(exclusion, Mapping) or not exclusion:
+            raise ValueError(f"An exclusion is written {{factor: level}}, not {exclusion!r}.")
+        for factor, level in exclusion.items():
+            if factor not in levels:
+                raise ValueError(
+                    f"An exclusion names the factor {factor!r}; there are {', '.join(map(repr, factors))}."
+                )
+            if level not in levels[factor]:
+                raise ValueError(
+                    f"An exclusion names the level {level!r} of {factor!r}; "
+                    f"it has {', '.join(map(repr, levels[factor]))}."
+                )
+    return [
+        combination
+        for combination in itertools.product(*levels.values())
+        if not any(
+            all(combination[factors.index(factor)] == level for factor, level in exclusion.items())
+            for exclusion in excluded
+        )
+    ]
+
+
+def policy_space(kind: str, levels: Mapping[str, Sequence[str]], policies: Sequence[Combination]) -> Space:
+    """What the engine may assume, in the order of ``policies``. ``kind``: an ``Experiment.Space``.
+
+    Raises
+    ------
+    ValueError
+        There are fewer than two policies, or they do not tell the levels apart.
+    """
+    if kind == "unstructured":
+        return Unstructured(len(policies))
+    kept = set(policies)
+    return Factorial(levels, feasible=lambda combination: combination in kept)

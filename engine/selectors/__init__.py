@@ -1,0 +1,83 @@
+"""The read side: counts, designs, progress, health. Nothing here writes."""
+
+from engine.selectors.buffer import (
+    annotators_present,
+    buffer_target,
+    click_rate,
+    click_seconds,
+    generation_is_failing,
+    generation_seconds,
+    probe_is_due,
+    waiting_responses,
+)
+from engine.selectors.counts import (
+    choices,
+    comparison_count,
+    counts_from_judgments,
+    in_flight_matrix,
+    judged_rows,
+    outcomes,
+    pair_counts,
+    standing,
+    standing_judgments,
+    wins_matrix,
+)
+from engine.selectors.designs import (
+    design,
+    design_seed,
+    expected_left,
+    latest_snapshot,
+    race,
+    replayed_design,
+    space,
+)
+from engine.selectors.health import QueueHealth, is_recent, queue_health
+from engine.selectors.people import (
+    annotator_count,
+    experiments_to_label,
+    experiments_to_run,
+    experiments_to_watch,
+    judged_today,
+    own_judgments,
+)
+from engine.selectors.spending import Waste, cost, waste
+
+__all__ = [
+    "QueueHealth",
+    "Waste",
+    "annotator_count",
+    "annotators_present",
+    "buffer_target",
+    "choices",
+    "click_rate",
+    "click_seconds",
+    "comparison_count",
+    "cost",
+    "counts_from_judgments",
+    "design",
+    "design_seed",
+    "expected_left",
+    "experiments_to_label",
+    "experiments_to_run",
+    "experiments_to_watch",
+    "generation_is_failing",
+    "generation_seconds",
+    "in_flight_matrix",
+    "is_recent",
+    "judged_rows",
+    "judged_today",
+    "latest_snapshot",
+    "outcomes",
+    "own_judgments",
+    "pair_counts",
+    "probe_is_due",
+    "queue_health",
+    "race",
+    "replayed_design",
+    "space",
+    "standing",
+    "standing_judgments",
+    "waiting_responses",
+    "waste",
+    "wins_matrix",
+]

@@ -1,0 +1,111 @@
+"""How many comparisons to keep ahead of the annotators, and what became of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from datetime import timedelta
+
+from django.conf import settings
+from django.db.models import Q
+from django.utils import timezone
+
+from engine.models import (
+    Comparison,
+    Experiment,
+    Lease,
+    Response,
+)
+from engine.selectors.designs import expected_left
+
+_PRESENCE = timedelta(seconds=60)
+_SAFETY = 2.0
+_SAFETY_NEAR_DECISION = 1.7
+
+
+def annotators_present(experiment: Experiment) -> int:
+    """Annotators who look at a pair now, or judged one within the last minute and may be waiting for another."""
+    since = timezone.now() - _PRESENCE
+    leases = Lease.objects.filter(comparison__experiment=experiment)
+    here = leases.filter(Q(state=Lease.State.ACTIVE) | Q(comparison__judged_at__gte=since))
+    return here.values("annotator").distinct().count()
+
+
+def click_seconds(experiment: Experiment) -> float | None:
+    """Mean time from seeing a pair to judging it, over the last fifty."""
+    judged = Lease.objects.filter(comparison__experiment=experiment, state=Lease.State.JUDGED)
+    recent = judged.order_by("-comparison__judged_at")
+    spans = [
+        end - start
+        for start, end in recent.values_list("granted_at", "comparison__judged_at")[:50]
+        if end is not None
+    ]
+    return _mean_seconds(spans)
+
+
+def click_rate(experiment: Experiment) -> float:
+    """Judgments per second that the annotators who are here would make if they never had to wait.
+
+    Not the judgments of late: of those there are few just when pairs are lacking.
+    """
+    seconds = click_seconds(experiment)
+    return annotators_present(experiment) / seconds if seconds else 0.0
+
+
+def generation_seconds(experiment: Experiment) -> float | None:
+    """Mean time from planning a comparison to its being ready, over the last fifty."""
+    recent = Comparison.objects.filter(experiment=experiment, ready_at__isnull=False).order_by("-pk")
+    return _mean_seconds([end - start for end, start in recent.values_list("ready_at", "created_at")[:50]])
+
+
+def _mean_seconds(spans: Sequence[timedelta]) -> float | None:
+    return sum(spans, timedelta()).total_seconds() / len(spans) if spans else None
+
+
+def buffer_target(experiment: Experiment) -> int:
+    """How many planned and ready comparisons to keep ahead.
+
+    People: Little's law, what is asked for while one comparison is being generated, with a safety factor;
+    and at least one for every annotator who is here. Near the decision no more than is expected to be needed, and a smaller
+    factor. The rule judge never waits, so there generation sets the pace: one batch being written and one
+    waiting. A small buffer is worth having, since pairs chosen ahead are chosen knowing less.
+
+    While generation cannot keep up, a longer queue would help nobody: then the least is enough.
+    """
+    if waiting_responses() >= _LONG_QUEUE_BATCHES * settings.GENERATION_BATCH_MAX:
+        return settings.BUFFER_MIN
+    if experiment.judge == Experiment.Judge.RULE:
+        return min(settings.BUFFER_MAX, max(settings.BUFFER_MIN, settings.GENERATION_BATCH))
+    demand = click_rate(experiment) * (generation_seconds(experiment) or 0.0)
+    ample = max(annotators_present(experiment), math.ceil(_SAFETY * demand))
+    left = expected_left(experiment)
+    if left is not None and left < ample:
+        ample = max(math.ceil(left), math.ceil(_SAFETY_NEAR_DECISION * demand))
+    return min(settings.BUFFER_MAX, settings.BUFFER_MIN + ample)
+
+
+_LONG_QUEUE_BATCHES = 2
+
+
+def waiting_responses() -> int:
+    """Responses of all experiments that no worker has taken yet."""
+    return Response.objects.filter(state=Response.State.WAITING).count()
+
+
+_FAILING_RUN = 20
+_PROBE_INTERVAL = timedelta(seconds=30)
+
+
+def generation_is_failing(experiment: Experiment) -> bool:
+    """Whether the latest responses all failed, so that planning more would only make more failures."""
+    settled = Response.objects.filter(
+        policy__experiment=experiment, state__in=[Response.State.DONE, Response.State.FAILED]
+    ).order_by("-pk")
+    states = list(settled.values_list("state", flat=True)[:_FAILING_RUN])
+    return len(states) == _FAILING_RUN and Response.State.DONE not in states
+
+
+def probe_is_due(experiment: Experiment) -> bool:
+    """Whether nothing was planned for half a minute: time to see if generation works again."""
+    since = timezone.now() - _PROBE_INTERVAL
+    return not Comparison.objects.filter(experiment=experiment, created_at__gte=since).exists()

@@ -1,0 +1,122 @@
+"""Judgments that stand, and the counts that they add up to."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+from django.db.models import Count, QuerySet, Sum
+
+from engine.models import (
+    Comparison,
+    Experiment,
+    Judgment,
+    PairCount,
+)
+from engine.outcomes import joint_outcome
+
+Pair = tuple[int, int]
+
+
+def standing(judgments: QuerySet[Judgment]) -> QuerySet[Judgment]:
+    """Those that were not taken back."""
+    return judgments.filter(void__isnull=True)
+
+
+def standing_judgments(experiment_id: int) -> QuerySet[Judgment]:
+    """The judgments of an experiment that were not taken back."""
+    return standing(Judgment.objects.filter(comparison__experiment_id=experiment_id))
+
+
+def choices(experiment: Experiment) -> list[str]:
+    """What an annotator of this experiment may answer."""
+    offered = [Judgment.Choice.LEFT, Judgment.Choice.RIGHT]
+    if experiment.allow_tie:
+        offered.append(Judgment.Choice.TIE)
+    if experiment.allow_both_bad:
+        offered.append(Judgment.Choice.BOTH_BAD)
+    return [str(choice) for choice in offered]
+
+
+def comparison_count(experiment_id: int) -> int:
+    """Judged comparisons that stand."""
+    total = PairCount.objects.filter(experiment_id=experiment_id).aggregate(total=Sum("comparisons"))["total"]
+    return int(total or 0)
+
+
+def pair_counts(experiment: Experiment) -> dict[Pair, tuple[float, int]]:
+    """``{(i, j): (wins of i, comparisons)}`` for the pairs i < j, by policy index."""
+    rows = PairCount.objects.filter(experiment=experiment).values_list(
+        "policy_i__index", "policy_j__index", "wins_i", "comparisons"
+    )
+    return {(i, j): (wins, n) for i, j, wins, n in rows}
+
+
+def outcomes(experiment: Experiment) -> Iterator[tuple[int, int, float]]:
+    """``(i, j, D)`` of every judged comparison by policy index, in the order in which they were completed.
+
+    Computed from the standing judgments alone: this is what the counts must equal.
+    """
+    needed = experiment.overlap if experiment.judge == Experiment.Judge.HUMAN else 1
+    heard: defaultdict[int, list[float]] = defaultdict(list)
+    rows = (
+        standing_judgments(experiment.pk)
+        .order_by("pk")
+        .values_list("comparison_id", "comparison__policy_i__index", "comparison__policy_j__index", "outcome")
+    )
+    for comparison_id, i, j, outcome in rows.iterator():
+        heard[comparison_id].append(outcome)
+        if len(heard[comparison_id]) == needed:
+            yield i, j, joint_outcome(heard.pop(comparison_id), experiment.overlap_rule)
+
+
+def counts_from_judgments(experiment: Experiment) -> dict[Pair, tuple[float, int]]:
+    """The same as :func:`pair_counts`, counted afresh from the judgments; pairs without any are left out."""
+    wins: defaultdict[Pair, float] = defaultdict(float)
+    comparisons: Counter[Pair] = Counter()
+    for i, j, outcome in outcomes(experiment):
+        wins[i, j] += outcome
+        comparisons[i, j] += 1
+    return {pair: (wins[pair], n) for pair, n in comparisons.items()}
+
+
+def wins_matrix(experiment: Experiment) -> npt.NDArray[np.float64]:
+    """K×K: entry (i, j) is the sum of outcomes of i against j."""
+    n_policies = experiment.policies.count()
+    wins = np.zeros((n_policies, n_policies))
+    for (i, j), (wins_i, n) in pair_counts(experiment).items():
+        wins[i, j] = wins_i
+        wins[j, i] = n - wins_i
+    return wins
+
+
+def in_flight_matrix(experiment: Experiment) -> npt.NDArray[np.int64]:
+    """K×K, symmetric: comparisons of each pair whose outcome is still to come."""
+    n_policies = experiment.policies.count()
+    in_flight = np.zeros((n_policies, n_policies), dtype=np.int64)
+    pending = (
+        Comparison.objects.filter(experiment=experiment, state__in=Comparison.PENDING)
+        .values_list("policy_i__index", "policy_j__index")
+        .annotate(n=Count("pk"))
+    )
+    for i, j, n in pending:
+        in_flight[i, j] = in_flight[j, i] = n
+    return in_flight
+
+
+def judged_rows(experiment: Experiment) -> QuerySet[Judgment]:
+    """The rows of the export: every standing judgment with all that it hangs on, in order."""
+    return (
+        standing_judgments(experiment.pk)
+        .select_related(
+            "annotator",
+            "comparison__task",
+            "comparison__policy_i",
+            "comparison__policy_j",
+            "comparison__response_i",
+            "comparison__response_j",
+        )
+        .order_by("pk")
+    )
