@@ -16,9 +16,7 @@ from engine.errors import SpecError, WrongStateError
 from engine.levels import parse_level
 from engine.models import Comparison, Experiment, Factor, GoldItem, Level, PairCount, Policy, Response, Task
 from engine.policy_space import Combination, combinations, policy_space
-from engine.specs import SETTINGS, ExperimentSpec, FactorSpec
-from engine.specs import GoldSpec as GoldSpec
-from engine.specs import TaskSpec as TaskSpec
+from engine.specs import SETTINGS, ExperimentSpec, FactorSpec, GoldSpec, TaskSpec  # noqa: F401  # others import them from here
 
 
 @transaction.atomic
