@@ -66,8 +66,12 @@ def backend() -> Backend:
 
 @cache
 def batch_size() -> BatchSize:
-    """How many responses this worker has in hand; it learns as long as the process lives."""
-    return BatchSize(settings.GENERATION_BATCH, settings.GENERATION_BATCH_MAX)
+    """How many responses this worker has in hand; it learns as long as the process lives.
+
+    vLLM and servers schedule for themselves and take on no more than they have room for, so they are offered the most at once.
+    """
+    most = settings.GENERATION_BATCH_MAX
+    return BatchSize(settings.GENERATION_BATCH if settings.GENERATION_BACKEND == "embedded" else most, most)
 
 
 def offer() -> Offer:
