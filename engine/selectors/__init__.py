@@ -31,7 +31,7 @@ from engine.selectors.designs import (
     replayed_design,
     space,
 )
-from engine.selectors.health import QueueHealth, is_recent, queue_health
+from engine.selectors.health import GuardrailCount, QueueHealth, WorkerHealth, queue_health, worker_health
 from engine.selectors.people import (
     annotator_count,
     experiments_to_label,
@@ -41,11 +41,16 @@ from engine.selectors.people import (
     own_judgments,
 )
 from engine.selectors.specs import experiment_spec
+from engine.selectors.serving import Need, Offer, is_recent, live_offers, needs, unserved_needs
 from engine.selectors.spending import Waste, cost, waste
 
 __all__ = [
+    "GuardrailCount",
+    "Need",
+    "Offer",
     "QueueHealth",
     "Waste",
+    "WorkerHealth",
     "annotator_count",
     "annotators_present",
     "buffer_target",
@@ -69,6 +74,8 @@ __all__ = [
     "judged_rows",
     "judged_today",
     "latest_snapshot",
+    "live_offers",
+    "needs",
     "outcomes",
     "own_judgments",
     "pair_counts",
@@ -79,7 +86,9 @@ __all__ = [
     "space",
     "standing",
     "standing_judgments",
+    "unserved_needs",
     "waiting_responses",
     "waste",
     "wins_matrix",
+    "worker_health",
 ]
