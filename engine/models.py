@@ -136,10 +136,14 @@ class Experiment(models.Model):
     concluded_at = models.DateTimeField(null=True, blank=True)
     archived_at = models.DateTimeField(null=True, blank=True)
     first_delta = models.FloatField(
-        null=True, blank=True, help_text="δ as it was before anybody saw an outcome; empty where never changed."
+        null=True,
+        blank=True,
+        help_text="δ as it was before anybody saw an outcome; empty where never changed.",
     )
     first_epsilon = models.FloatField(
-        null=True, blank=True, help_text="ε as it was before anybody saw an outcome; empty where never changed."
+        null=True,
+        blank=True,
+        help_text="ε as it was before anybody saw an outcome; empty where never changed.",
     )
 
     class Meta:
@@ -773,9 +777,7 @@ class Notification(models.Model):
     sent_at = models.DateTimeField(null=True, blank=True)
 
     class Meta:
-        constraints = (
-            models.UniqueConstraint(fields=["subscription", "key"], name="notification_once"),
-        )
+        constraints = (models.UniqueConstraint(fields=["subscription", "key"], name="notification_once"),)
         indexes = (models.Index(fields=["due_at"], name="notification_due", condition=Q(state="waiting")),)
 
     def __str__(self) -> str:

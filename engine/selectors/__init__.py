@@ -48,6 +48,7 @@ from engine.selectors.people import (
     judged_today,
     own_judgments,
 )
+from engine.selectors.specs import experiment_spec
 from engine.selectors.spending import Waste, cost, waste
 
 __all__ = [
@@ -69,6 +70,7 @@ __all__ = [
     "design_seed",
     "epsilon_consequence",
     "expected_left",
+    "experiment_spec",
     "experiments_to_label",
     "experiments_to_own",
     "experiments_to_run",

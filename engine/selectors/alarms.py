@@ -36,9 +36,7 @@ def trouble(experiment: Experiment) -> str:
 def stall(experiment: Experiment) -> str:
     """Since when nobody has judged although pairs were ready; empty where somebody did, or had nothing to judge."""
     since = timezone.now() - timedelta(hours=settings.STALL_HOURS)
-    ready = Comparison.objects.filter(
-        experiment=experiment, state=Comparison.State.READY, ready_at__lt=since
-    )
+    ready = Comparison.objects.filter(experiment=experiment, state=Comparison.State.READY, ready_at__lt=since)
     if not ready.exists():
         return ""
     if Judgment.objects.filter(created_at__gte=since, comparison__experiment=experiment).exists():

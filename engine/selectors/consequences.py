@@ -15,18 +15,14 @@ def budget_consequence(experiment: Experiment, budget: int) -> str:
     judged = comparison_count(experiment.pk)
     if experiment.state != Experiment.State.DRAFT and budget <= judged:
         return f"{judged} comparisons are judged already, so the experiment concludes as soon as it runs."
-    return (
-        "The budget only says when to give up. The evidence is valid at any time, so the guarantee stays as it is."
-    )
+    return "The budget only says when to give up. The evidence is valid at any time, so the guarantee stays as it is."
 
 
 def delta_consequence(experiment: Experiment, delta: float) -> str:
     if not outcomes_seen(experiment):
         return "No outcome has been seen yet, so the new risk is as good as one chosen at the start."
     if experiment.stopping != "certified":
-        return (
-            f"The {experiment.stopping} stop rests on its own assumptions; changing δ on the way is not among them."
-        )
+        return f"The {experiment.stopping} stop rests on its own assumptions; changing δ on the way is not among them."
     first = experiment.delta if experiment.first_delta is None else experiment.first_delta
     if delta > first:
         return (
@@ -54,7 +50,9 @@ def epsilon_consequence(experiment: Experiment, epsilon: float) -> str:
     first = experiment.epsilon if experiment.first_epsilon is None else experiment.first_epsilon
     if epsilon == first:
         return f"{meaning} It is the margin chosen before any outcome was seen, so the guarantee holds."
-    return f"{meaning} A margin chosen after looking is not covered by the guarantee. The result will be marked."
+    return (
+        f"{meaning} A margin chosen after looking is not covered by the guarantee. The result will be marked."
+    )
 
 
 def caveats(experiment: Experiment) -> list[str]:

@@ -64,9 +64,7 @@ def reopen(
     """
     experiment = locked(experiment_id)
     if experiment.state != Experiment.State.CONCLUDED:
-        raise WrongStateError(
-            f"Only a concluded experiment can be reopened; this one is {experiment.state}."
-        )
+        raise WrongStateError(f"Only a concluded experiment can be reopened; this one is {experiment.state}.")
     if experiment.archived_at is not None:
         raise WrongStateError("The experiment is in the archive; take it out first.")
     record(

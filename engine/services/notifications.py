@@ -217,6 +217,4 @@ def mark_unsent(*, notification: Notification, error: str, final: bool = False) 
 
 
 def has_due() -> bool:
-    return Notification.objects.filter(
-        state=Notification.State.WAITING, due_at__lte=timezone.now()
-    ).exists()
+    return Notification.objects.filter(state=Notification.State.WAITING, due_at__lte=timezone.now()).exists()

@@ -159,7 +159,9 @@ def _locked_member(membership_id: int) -> Membership:
     member = Membership.objects.select_related("experiment", "user").get(pk=membership_id)
     # Two owners who remove each other at once must not leave an experiment without any.
     Experiment.objects.select_for_update(no_key=True).get(pk=member.experiment_id)
-    member.refresh_from_db()
+    if not Membership.objects.filter(pk=membership_id).exists():
+        raise MembershipError(f"{member.user} was removed already.")
+    member.refresh_from_db(fields=["role"])
     return member
 
 
