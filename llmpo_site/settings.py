@@ -139,8 +139,7 @@ X_FRAME_OPTIONS = "DENY"
 
 # ---------------------------------------------------------------- API, notifications
 
-# Requests of one token, or of one address without a token, per minute. Counted in the cache: by each web process for
-# itself unless CACHE_URL names a shared one.
+# Requests of one token per minute. Counted in the cache: by each web process for itself unless CACHE_URL names a shared one.
 API_REQUESTS_PER_MINUTE = env.int("API_REQUESTS_PER_MINUTE", 600, validate=validate.Range(min=1))
 CACHES = {"default": env.dj_cache_url("CACHE_URL", "locmem://")}
 # Where links in messages lead.

@@ -39,6 +39,7 @@ from engine.selectors.designs import (
     space,
 )
 from engine.selectors.health import QueueHealth, is_recent, queue_health
+from engine.selectors.log import audit_entries, subscriptions
 from engine.selectors.people import (
     annotator_count,
     experiments_to_label,
@@ -56,6 +57,7 @@ __all__ = [
     "Waste",
     "annotator_count",
     "annotators_present",
+    "audit_entries",
     "budget_consequence",
     "buffer_target",
     "caveats",
@@ -93,6 +95,7 @@ __all__ = [
     "space",
     "standing",
     "standing_judgments",
+    "subscriptions",
     "waiting_responses",
     "waste",
     "wins_matrix",
