@@ -151,6 +151,17 @@ class Experiment(models.Model):
     created_at = models.DateTimeField(default=timezone.now)
     started_at = models.DateTimeField(null=True, blank=True)
     concluded_at = models.DateTimeField(null=True, blank=True)
+    archived_at = models.DateTimeField(null=True, blank=True)
+    first_delta = models.FloatField(
+        null=True,
+        blank=True,
+        help_text="δ as it was before anybody saw an outcome; empty where never changed.",
+    )
+    first_epsilon = models.FloatField(
+        null=True,
+        blank=True,
+        help_text="ε as it was before anybody saw an outcome; empty where never changed.",
+    )
 
     class Meta:
         ordering = ("-created_at", "-id")
@@ -654,3 +665,162 @@ class WorkerPulse(models.Model):
 
     def __str__(self) -> str:
         return f"{self.worker} on {self.queue}"
+
+
+class AuditEntry(models.Model):
+    """Who did what to an experiment, and when. Append-only: written by ``engine.services.audit`` alone."""
+
+    class Action(models.TextChoices):
+        CREATE = "create", "Created"
+        EDIT = "edit", "Edited"
+        START = "start", "Started"
+        PAUSE = "pause", "Paused"
+        RESUME = "resume", "Resumed"
+        STOP = "stop", "Stopped"
+        CONCLUDE = "conclude", "Concluded"
+        REOPEN = "reopen", "Reopened"
+        BUDGET = "budget", "Budget changed"
+        DELTA = "delta", "Risk δ changed"
+        EPSILON = "epsilon", "Margin ε changed"
+        VOID = "void", "Judgments voided"
+        RESTORE = "restore", "Judgments restored"
+        ARCHIVE = "archive", "Archived"
+        UNARCHIVE = "unarchive", "Taken out of the archive"
+        CLONE = "clone", "Cloned"
+        INVITE = "invite", "Invited"
+        END_INVITATION = "end_invitation", "Invitation ended"
+        JOIN = "join", "Joined"
+        ROLE = "role", "Role changed"
+        REMOVE = "remove", "Member removed"
+        TOKEN_MADE = "token_made", "Token made"
+        TOKEN_REVOKED = "token_revoked", "Token revoked"
+        EXPORT = "export", "Exported"
+        SUBSCRIBE = "subscribe", "Notification added"
+        UNSUBSCRIBE = "unsubscribe", "Notification removed"
+
+    experiment = models.ForeignKey(
+        Experiment,
+        models.CASCADE,
+        null=True,
+        blank=True,
+        related_name="audit_entries",
+        help_text="Empty where it is about an account, such as a token.",
+    )
+    by = models.ForeignKey(
+        settings.AUTH_USER_MODEL,
+        models.PROTECT,
+        null=True,
+        blank=True,
+        related_name="+",
+        help_text="Empty where LLM-PO itself or a command did it.",
+    )
+    at = models.DateTimeField(default=timezone.now)
+    action = models.CharField(max_length=20, choices=Action)
+    details = models.JSONField(default=dict, blank=True)
+    sentence = models.TextField()
+
+    class Meta:
+        ordering = ("-pk",)
+        verbose_name_plural = "audit entries"
+
+    def __str__(self) -> str:
+        return self.sentence
+
+
+class Token(models.Model):
+    """Lets a program act as its user through the API. Only its hash is kept: whoever reads the table cannot use it."""
+
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="tokens")
+    name = models.CharField(max_length=100)
+    hash = models.CharField(max_length=64, unique=True)
+    hint = models.CharField(max_length=12, help_text="Its first characters, by which its owner knows it.")
+    created_at = models.DateTimeField(default=timezone.now)
+    expires_at = models.DateTimeField()
+    revoked_at = models.DateTimeField(null=True, blank=True)
+    used_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        ordering = ("-pk",)
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.hint}…)"
+
+
+class Subscription(models.Model):
+    """Who is told of what happens to an experiment, and by which way."""
+
+    class Kind(models.TextChoices):
+        EMAIL = "email", "E-mail"
+        WEBHOOK = "webhook", "Webhook"
+
+    class Event(models.TextChoices):
+        CONCLUDED = "concluded", "It concludes"
+        STALLED = "stalled", "Nobody judges although pairs are ready"
+        UNHEALTHY = "unhealthy", "It turns unhealthy, or recovers"
+
+    experiment = models.ForeignKey(Experiment, models.CASCADE, related_name="subscriptions")
+    kind = models.CharField(max_length=10, choices=Kind)
+    target = models.CharField(max_length=500, help_text="An e-mail address, or the URL of a webhook.")
+    events = models.JSONField(default=list)
+    secret = models.CharField(max_length=64, blank=True, help_text="What a webhook's calls are signed with.")
+    created_by = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="+")
+    created_at = models.DateTimeField(default=timezone.now)
+
+    class Meta:
+        ordering = ("pk",)
+        constraints = (
+            models.UniqueConstraint(fields=["experiment", "kind", "target"], name="subscription_once"),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.kind} to {self.target}"
+
+
+class Notification(models.Model):
+    """The outbox: one message to one subscriber, written with what it tells of and sent afterwards.
+
+    waiting → sent | failed (after too many attempts). ``key`` makes the same news one message.
+    """
+
+    class State(models.TextChoices):
+        WAITING = "waiting", "Waiting"
+        SENT = "sent", "Sent"
+        FAILED = "failed", "Failed"
+
+    subscription = models.ForeignKey(Subscription, models.CASCADE, related_name="notifications")
+    event = models.CharField(max_length=20)
+    key = models.CharField(max_length=100)
+    subject = models.CharField(max_length=300)
+    text = models.TextField()
+    state = models.CharField(max_length=10, choices=State, default=State.WAITING)
+    attempts = models.PositiveSmallIntegerField(default=0)
+    due_at = models.DateTimeField(default=timezone.now)
+    error = models.CharField(max_length=500, blank=True)
+    created_at = models.DateTimeField(default=timezone.now)
+    sent_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        constraints = (models.UniqueConstraint(fields=["subscription", "key"], name="notification_once"),)
+        indexes = (models.Index(fields=["due_at"], name="notification_due", condition=Q(state="waiting")),)
+
+    def __str__(self) -> str:
+        return self.subject
+
+
+class Alarm(models.Model):
+    """Something that is wrong with an experiment now. The row goes when it is over."""
+
+    class Kind(models.TextChoices):
+        STALLED = "stalled", "Stalled"
+        UNHEALTHY = "unhealthy", "Unhealthy"
+
+    experiment = models.ForeignKey(Experiment, models.CASCADE, related_name="alarms")
+    kind = models.CharField(max_length=10, choices=Kind)
+    since = models.DateTimeField(default=timezone.now)
+    announced_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        constraints = (models.UniqueConstraint(fields=["experiment", "kind"], name="alarm_once"),)
+
+    def __str__(self) -> str:
+        return f"{self.experiment} is {self.kind} since {self.since}"

@@ -20,7 +20,8 @@ from engine.generation.base import BackendError
 from engine.generation.worker import write_batch
 from engine.judges.worker import judge_comparisons
 from engine.models import Experiment, WorkerPulse
-from engine.services import experiments, generation, judging, planning
+from engine.notifying.delivery import deliver_due
+from engine.services import experiments, generation, judging, notifications, planning
 
 logger = logging.getLogger(__name__)
 
@@ -117,6 +118,12 @@ def judge(experiment_id: int) -> None:
     wake(advance, experiment_id)
 
 
+@shared_task
+def deliver() -> None:
+    """Send the news that wait in the outbox."""
+    deliver_due()
+
+
 @shared_task(bind=True)
 def sweep(self: Task) -> None:
     """Re-drive whatever got stuck: dead workers' claims, absent annotators' leases, lost messages."""
@@ -129,6 +136,9 @@ def sweep(self: Task) -> None:
     ):
         wake(judge, experiment_id)
     _wake_writers()
+    notifications.watch()
+    if notifications.has_due():
+        wake(deliver)
 
 
 def _pulse(queue: str, worker: str, details: dict[str, Any] | None = None) -> None:

@@ -6,6 +6,7 @@ from django.contrib import admin
 from django.http import HttpRequest
 
 from engine.models import (
+    AuditEntry,
     Comparison,
     Experiment,
     Factor,
@@ -59,6 +60,12 @@ class JudgmentAdmin(ReadOnlyAdmin):
 class ResponseAdmin(ReadOnlyAdmin):
     list_display = ("id", "policy", "state", "attempts", "guardrail", "latency_seconds", "created_at")
     list_filter = ("state", "guardrail")
+
+
+@admin.register(AuditEntry)
+class AuditEntryAdmin(ReadOnlyAdmin):
+    list_display = ("at", "by", "experiment", "action", "sentence")
+    list_filter = ("action", "experiment")
 
 
 admin.site.register([Factor, Level, Policy, Task, JudgmentVoid], ReadOnlyAdmin)

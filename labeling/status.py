@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from engine import selectors
 from engine.models import Experiment, Snapshot
@@ -45,7 +45,13 @@ def policy_names(experiment: Experiment) -> list[PolicyName]:
 
 
 def status_of(experiment: Experiment) -> Status:
-    """The badge and sentence of an experiment as it stands."""
+    """The badge and sentence of an experiment as it stands, and why it may not be believed where that is so."""
+    status = _status_of(experiment)
+    sentences = [status.sentence, *selectors.caveats(experiment)]
+    return replace(status, sentence=" ".join(sentences))
+
+
+def _status_of(experiment: Experiment) -> Status:
     snapshot = selectors.latest_snapshot(experiment)
     match experiment.state:
         case Experiment.State.DRAFT:

@@ -137,6 +137,28 @@ SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if env.bool("BEHIN
 SECURE_REFERRER_POLICY = "same-origin"
 X_FRAME_OPTIONS = "DENY"
 
+# ---------------------------------------------------------------- API, notifications
+
+# Requests of one token per minute. Counted in the cache: by each web process for itself unless CACHE_URL names a shared one.
+API_REQUESTS_PER_MINUTE = env.int("API_REQUESTS_PER_MINUTE", 600, validate=validate.Range(min=1))
+CACHES = {"default": env.dj_cache_url("CACHE_URL", "locmem://")}
+# Where links in messages lead.
+SITE_URL = env.str("SITE_URL", "http://localhost:8000")
+# console:// writes messages into the worker's log. Real ones: submission://user:password@host:587
+_email = env.dj_email_url("EMAIL_URL", "console://")
+EMAIL_BACKEND = _email["EMAIL_BACKEND"]
+EMAIL_HOST, EMAIL_PORT = _email["EMAIL_HOST"], _email["EMAIL_PORT"]
+EMAIL_HOST_USER, EMAIL_HOST_PASSWORD = _email["EMAIL_HOST_USER"], _email["EMAIL_HOST_PASSWORD"]
+EMAIL_USE_TLS, EMAIL_USE_SSL = _email["EMAIL_USE_TLS"], _email["EMAIL_USE_SSL"]
+EMAIL_FILE_PATH = _email["EMAIL_FILE_PATH"]
+EMAIL_TIMEOUT = 10
+DEFAULT_FROM_EMAIL = env.str("EMAIL_FROM", "llm-po@localhost")
+# An experiment is stalled when pairs were ready for so long and nobody judged any.
+STALL_HOURS = env.float("STALL_HOURS", 12.0, validate=validate.Range(min=0, min_inclusive=False))
+# Hosts that webhooks may go to; empty: any with a public address.
+WEBHOOK_HOSTS = env.list("WEBHOOK_HOSTS", [])
+ALLOW_PRIVATE_WEBHOOKS = env.bool("ALLOW_PRIVATE_WEBHOOKS", False)
+
 # ---------------------------------------------------------------- static files, language, logs
 
 STATIC_URL = "static/"

@@ -10,6 +10,13 @@ from engine.selectors.buffer import (
     probe_is_due,
     waiting_responses,
 )
+from engine.selectors.consequences import (
+    budget_consequence,
+    caveats,
+    delta_consequence,
+    epsilon_consequence,
+    outcomes_seen,
+)
 from engine.selectors.counts import (
     choices,
     comparison_count,
@@ -32,16 +39,18 @@ from engine.selectors.designs import (
     space,
 )
 from engine.selectors.health import GuardrailCount, QueueHealth, WorkerHealth, queue_health, worker_health
+from engine.selectors.log import audit_entries, subscriptions
 from engine.selectors.people import (
     annotator_count,
     experiments_to_label,
+    experiments_to_own,
     experiments_to_run,
     experiments_to_watch,
     judged_today,
     own_judgments,
 )
-from engine.selectors.specs import experiment_spec
 from engine.selectors.serving import Need, Offer, is_recent, live_offers, needs, unserved_needs
+from engine.selectors.specs import experiment_spec
 from engine.selectors.spending import Waste, cost, waste
 
 __all__ = [
@@ -53,18 +62,24 @@ __all__ = [
     "WorkerHealth",
     "annotator_count",
     "annotators_present",
+    "audit_entries",
+    "budget_consequence",
     "buffer_target",
+    "caveats",
     "choices",
     "click_rate",
     "click_seconds",
     "comparison_count",
     "cost",
     "counts_from_judgments",
+    "delta_consequence",
     "design",
     "design_seed",
+    "epsilon_consequence",
     "expected_left",
     "experiment_spec",
     "experiments_to_label",
+    "experiments_to_own",
     "experiments_to_run",
     "experiments_to_watch",
     "generation_is_failing",
@@ -77,6 +92,7 @@ __all__ = [
     "live_offers",
     "needs",
     "outcomes",
+    "outcomes_seen",
     "own_judgments",
     "pair_counts",
     "probe_is_due",
@@ -86,6 +102,7 @@ __all__ = [
     "space",
     "standing",
     "standing_judgments",
+    "subscriptions",
     "unserved_needs",
     "waiting_responses",
     "waste",

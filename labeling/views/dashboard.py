@@ -16,15 +16,23 @@ from django.views.decorators.http import require_POST, require_safe
 from engine import selectors
 from engine.errors import WrongStateError
 from engine.models import Experiment
-from engine.services import experiments
+from engine.services import controls, experiments
 from engine.tasks import advance, wake
 from labeling import access, charts
 from labeling.people import annotator_rows
 from labeling.status import policy_names, status_of
 
+ACTIONS = {
+    "start": experiments.start,
+    "pause": experiments.pause,
+    "stop": experiments.stop,
+    "archive": controls.archive,
+    "unarchive": controls.unarchive,
+}
+
 
 class StateForm(forms.Form):
-    action = forms.ChoiceField(choices=[("start", "Start"), ("pause", "Pause"), ("stop", "Stop")])
+    action = forms.ChoiceField(choices=[(action, action) for action in ACTIONS])
 
 
 @login_required
@@ -48,14 +56,13 @@ def live(request: HttpRequest, experiment_id: int) -> HttpResponse:
 @login_required
 @require_POST
 def change_state(request: HttpRequest, experiment_id: int) -> HttpResponse:
-    """Start, pause or stop."""
+    """Start, pause, stop, archive, or take out of the archive."""
     experiment = access.to_run(request, experiment_id)
     form = StateForm(request.POST)
     if not form.is_valid():
-        return HttpResponseBadRequest("The action must be start, pause or stop.")
-    action = {"start": experiments.start, "pause": experiments.pause, "stop": experiments.stop}
+        return HttpResponseBadRequest(f"The action must be one of {', '.join(ACTIONS)}.")
     try:
-        action[form.cleaned_data["action"]](experiment_id=experiment.pk)
+        ACTIONS[form.cleaned_data["action"]](experiment_id=experiment.pk, by=request.user)
     except WrongStateError as wrong:
         messages.error(request, str(wrong))
     wake(advance, experiment.pk)
@@ -70,6 +77,7 @@ def _context(request: HttpRequest, experiment: Experiment) -> dict[str, Any]:
         "status": status_of(experiment),
         "health": selectors.queue_health(experiment),
         "may_run": selectors.experiments_to_run(request.user).filter(pk=experiment.pk).exists(),
+        "log": selectors.audit_entries(experiment)[:5],
         "snapshot": selectors.latest_snapshot(experiment),
         "comparisons": selectors.comparison_count(experiment.pk),
         "race": charts.race(snapshots, names, experiment.delta),

@@ -6,21 +6,27 @@ from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
 from engine import selectors
+from labeling import access
 from labeling.status import status_of
 
 
 @login_required
 @require_safe
 def home(request: HttpRequest) -> HttpResponse:
-    """Experiments to label, and experiments to watch with their badges."""
+    """Experiments to label, and experiments to watch with their badges; the archive on demand."""
+    archive = "archived" in request.GET
+    watched = selectors.experiments_to_watch(request.user)
     return render(
         request,
         "labeling/home.html",
         {
-            "to_label": selectors.experiments_to_label(request.user),
+            "to_label": selectors.experiments_to_label(request.user).filter(archived_at__isnull=True),
             "to_watch": [
                 {"experiment": experiment, "status": status_of(experiment)}
-                for experiment in selectors.experiments_to_watch(request.user)
+                for experiment in watched.filter(archived_at__isnull=not archive)
             ],
+            "archive": archive,
+            "n_archived": watched.filter(archived_at__isnull=False).count(),
+            "may_create": access.may_create(request),
         },
     )
