@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import re
 import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
@@ -26,6 +25,7 @@ from engine.leaks import find_leak
 from engine.levels import Composition, compose, parse_level
 from engine.models import Policy, Response
 from engine.services.generation import Failed, Written, claim_responses, release_claim, store_outcomes
+from engine.texts import storable
 
 logger = logging.getLogger(__name__)
 
@@ -33,7 +33,6 @@ logger = logging.getLogger(__name__)
 _FLUSH_SECONDS = 0.5
 # A stream that never runs dry ends after this long, so that its worker also hears of other things.
 _STREAM_SECONDS = 45.0
-_UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 
 
 class _StoppedError(Exception):
@@ -82,7 +81,7 @@ def write_batch(
     except Exception as error:
         # An engine may well break down of the very signal that stops the worker.
         out_of_order = isinstance(error, BackendError) or stopping()
-        batch.give_back(_storable(f"{type(error).__name__}: {error}"), blameless=out_of_order)
+        batch.give_back(storable(f"{type(error).__name__}: {error}"), blameless=out_of_order)
         if isinstance(error, BackendError):
             raise
         logger.exception("A batch failed; what it did not finish waits anew")
@@ -158,7 +157,7 @@ class _Batch:
     def finished(self, outcome: Outcome, model: str) -> None:
         composition = self._in_hand.pop(outcome.key)
         if isinstance(outcome, GenerationFailure):
-            failed = Failed(outcome.key, reason=_storable(outcome.reason), retryable=outcome.retryable)
+            failed = Failed(outcome.key, reason=storable(outcome.reason), retryable=outcome.retryable)
             self._finished.append(failed)
         else:
             self._finished.append(_written(outcome, composition, model))
@@ -230,7 +229,7 @@ class _Window:
 
 
 def _written(result: GenerationResult, composition: Composition, model: str) -> Written:
-    text = _storable(result.text)
+    text = storable(result.text)
     refusal = composition.refusal_for_output(text)
     return Written(
         response_id=result.key,
@@ -244,11 +243,6 @@ def _written(result: GenerationResult, composition: Composition, model: str) -> 
         guardrail="" if refusal is None else "output",
         leak=find_leak(text, instructions=[composition.system, composition.suffix], model=model)[:500],
     )
-
-
-def _storable(text: str) -> str:
-    """PostgreSQL has no NUL in a text and UTF-8 no half of a surrogate pair; a model may write both."""
-    return _UNSTORABLE.sub("\ufffd", text)
 
 
 def _refused_unasked(response: Response, refusal: str) -> Written:

@@ -32,6 +32,16 @@ from engine.selectors.designs import (
     space,
 )
 from engine.selectors.health import QueueHealth, is_recent, queue_health
+from engine.selectors.opinions import (
+    OpinionReport,
+    agreement_table,
+    experiments_with_opinions,
+    judging_cost,
+    opinion_report,
+    votes_now,
+    votes_to_cast,
+    without_opinion,
+)
 from engine.selectors.people import (
     annotator_count,
     experiments_to_label,
@@ -43,8 +53,10 @@ from engine.selectors.people import (
 from engine.selectors.spending import Waste, cost, waste
 
 __all__ = [
+    "OpinionReport",
     "QueueHealth",
     "Waste",
+    "agreement_table",
     "annotator_count",
     "annotators_present",
     "buffer_target",
@@ -60,13 +72,16 @@ __all__ = [
     "experiments_to_label",
     "experiments_to_run",
     "experiments_to_watch",
+    "experiments_with_opinions",
     "generation_is_failing",
     "generation_seconds",
     "in_flight_matrix",
     "is_recent",
     "judged_rows",
     "judged_today",
+    "judging_cost",
     "latest_snapshot",
+    "opinion_report",
     "outcomes",
     "own_judgments",
     "pair_counts",
@@ -77,7 +92,10 @@ __all__ = [
     "space",
     "standing",
     "standing_judgments",
+    "votes_now",
+    "votes_to_cast",
     "waiting_responses",
     "waste",
     "wins_matrix",
+    "without_opinion",
 ]
