@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from labeling.views import dashboard, export, home, pair, people
+from labeling.views import dashboard, export, home, llm_judge, pair, people
 
 urlpatterns = [
     path("", home.home, name="home"),
@@ -21,5 +21,6 @@ urlpatterns = [
     path("experiments/<int:experiment_id>/", dashboard.dashboard, name="dashboard"),
     path("experiments/<int:experiment_id>/live/", dashboard.live, name="dashboard_live"),
     path("experiments/<int:experiment_id>/state/", dashboard.change_state, name="change_state"),
+    path("experiments/<int:experiment_id>/llm-judge/", llm_judge.change_llm_judge, name="change_llm_judge"),
     path("experiments/<int:experiment_id>/judgments.csv", export.judgments_csv, name="judgments_csv"),
 ]

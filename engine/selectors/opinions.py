@@ -53,23 +53,27 @@ class OpinionReport:
         return self.agreement.exact.n >= settings.JUDGE_CALIBRATION
 
 
-def opinion_report(experiment: Experiment) -> OpinionReport:
-    """The figures of the present judge (this model, these words); what it cost counts whoever was asked before."""
+def opinion_report(experiment: Experiment) -> OpinionReport | None:
+    """The figures of the present judge (this model, these words); what it cost counts whoever was asked before.
+
+    ``None`` where no opinion was ever asked for.
+    """
     every = Opinion.objects.filter(comparison__experiment=experiment)
+    spent = every.aggregate(n=Count("pk"), prompt=Sum("prompt_tokens"), completion=Sum("completion_tokens"))
+    if not spent["n"]:
+        return None
     present = every.filter(identity=identity(experiment))
-    orders = Counter(
-        {
-            (left_first, right_first): n
-            for left_first, right_first, n in present.filter(state=Opinion.State.DONE)
-            .values_list("left_first", "right_first")
-            .annotate(n=Count("pk"))
-        }
-    )
+    states: Counter[str] = Counter()
+    orders: Counter[tuple[str, str]] = Counter()
+    for state, left_first, right_first, n in present.values_list(
+        "state", "left_first", "right_first"
+    ).annotate(n=Count("pk")):
+        states[state] += n
+        if state == Opinion.State.DONE:
+            orders[left_first, right_first] += n
     same = sum(n for (left_first, right_first), n in orders.items() if left_first == right_first)
     left, right = Judgment.Choice.LEFT, Judgment.Choice.RIGHT
-    states = Counter(dict(present.values_list("state").annotate(n=Count("pk"))))
-    tokens = every.aggregate(prompt=Sum("prompt_tokens"), completion=Sum("completion_tokens"))
-    failed = present.exclude(failure_reason="").exclude(state=Opinion.State.DONE).order_by("-pk").first()
+    failed = present.exclude(failure_reason="").order_by("-pk").first()
     table = agreement_table(experiment)
     return OpinionReport(
         agreement=agreement(np.array(table, dtype=np.float64)),
@@ -78,11 +82,11 @@ def opinion_report(experiment: Experiment) -> OpinionReport:
         first_twice=orders[left, right],
         second_twice=orders[right, left],
         states=dict(states),
-        asked=every.count(),
+        asked=spent["n"],
         votes=standing(Judgment.objects.filter(opinion__in=every)).count(),
-        prompt_tokens=tokens["prompt"] or 0,
-        completion_tokens=tokens["completion"] or 0,
-        cost=judging_cost(experiment),
+        prompt_tokens=spent["prompt"],
+        completion_tokens=spent["completion"],
+        cost=_cost(spent["prompt"], spent["completion"]),
         last_failure="" if failed is None else failed.failure_reason,
         calibrated=bool(experiment.llm_calibrated) and experiment.llm_calibrated == identity(experiment),
     )
@@ -120,10 +124,14 @@ def _side(outcome: float, i_on_left: bool) -> Judgment.Choice:
 def judging_cost(experiment: Experiment) -> float:
     """What the language model's opinions cost at the prices of the settings, failed attempts and all."""
     tokens = Opinion.objects.filter(comparison__experiment=experiment).aggregate(
-        prompt=Sum("prompt_tokens"), completion=Sum("completion_tokens")
+        prompt=Sum("prompt_tokens", default=0), completion=Sum("completion_tokens", default=0)
     )
-    prompt = (tokens["prompt"] or 0) * settings.JUDGE_PRICE_PROMPT_TOKENS
-    return (prompt + (tokens["completion"] or 0) * settings.JUDGE_PRICE_COMPLETION_TOKENS) / 1e6
+    return _cost(tokens["prompt"], tokens["completion"])
+
+
+def _cost(prompt_tokens: int, completion_tokens: int) -> float:
+    read = prompt_tokens * settings.JUDGE_PRICE_PROMPT_TOKENS
+    return (read + completion_tokens * settings.JUDGE_PRICE_COMPLETION_TOKENS) / 1e6
 
 
 def experiments_with_opinions() -> QuerySet[Experiment]:

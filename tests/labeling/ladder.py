@@ -99,5 +99,6 @@ LADDER = (
     Endpoint("dashboard", GET, _WATCHERS),
     Endpoint("dashboard_live", GET, _WATCHERS),
     Endpoint("change_state", POST, {"editor": 400, "owner": 400, "admin": 400}),
+    Endpoint("change_llm_judge", POST, {"editor": 400, "owner": 400, "admin": 400}),
     Endpoint("judgments_csv", GET, _WATCHERS),
 )
