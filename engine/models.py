@@ -6,6 +6,7 @@ messages only wake the code that looks for work here.
 * ``Response``: waiting → generating (claim) → done | failed (reason).
 * ``Comparison``: planned → ready (both responses done) → leased (one annotator) → judged; or discarded (reason).
 * ``Judgment``: append-only; undoing one appends a ``JudgmentVoid``.
+* ``Opinion``: waiting → asking (claim) → done | failed (reason); one that votes leads to its judgment.
 * ``PairCount``: changed in the transaction of the judgment; rebuildable from the judgments.
 * ``Experiment``: draft → running ⇄ paused → concluded (reason).
 """
@@ -41,6 +42,11 @@ class Experiment(models.Model):
         HUMAN = "human", "People"
         RULE = "rule", "Rule (reference answers)"
 
+    class LLMJudge(models.TextChoices):
+        OFF = "off", "Off"
+        SHADOW = "shadow", "Gives opinions that do not count"
+        VOTES = "votes", "Votes"
+
     class Space(models.TextChoices):
         UNSTRUCTURED = "unstructured", "Nothing: any policy may do well or badly on its own"
         FACTORIAL = "factorial", "Each level adds its own worth, whatever it is combined with (Bradley-Terry)"
@@ -67,6 +73,25 @@ class Experiment(models.Model):
         choices=RulePreference,
         default=RulePreference.STEPS,
         help_text="What the rule judge prefers between two right answers.",
+    )
+    llm_judge = models.CharField(
+        max_length=10,
+        choices=LLMJudge,
+        default=LLMJudge.OFF,
+        help_text="What a language model has to say beside people.",
+    )
+    rubric = models.TextField(
+        blank=True,
+        max_length=10_000,
+        help_text="Told to the language model that judges: what makes a response better. Empty: the guidelines.",
+    )
+    llm_budget = models.PositiveIntegerField(
+        default=500, help_text="Comparisons about which the language model is asked at most, twice each."
+    )
+    llm_calibrated = models.CharField(
+        max_length=64,
+        blank=True,
+        help_text="Identity of the language model and words whose agreement with people was accepted.",
     )
 
     delta = models.FloatField(
@@ -461,6 +486,11 @@ class Lease(models.Model):
 class Judgment(models.Model):
     """One outcome D(i, j). Append-only; ``token`` makes a repeated request the same judgment."""
 
+    class Judge(models.TextChoices):
+        HUMAN = "human", "People"
+        RULE = "rule", "Rule (reference answers)"
+        LLM = "llm", "Language model"
+
     class Choice(models.TextChoices):
         LEFT = "left", "Left"
         RIGHT = "right", "Right"
@@ -468,7 +498,7 @@ class Judgment(models.Model):
         BOTH_BAD = "both_bad", "Both bad"
 
     comparison = models.ForeignKey(Comparison, models.PROTECT, related_name="judgments")
-    judge = models.CharField(max_length=10, choices=Experiment.Judge)
+    judge = models.CharField(max_length=10, choices=Judge)
     annotator = models.ForeignKey(
         settings.AUTH_USER_MODEL, models.PROTECT, null=True, blank=True, related_name="judgments"
     )
@@ -492,6 +522,72 @@ class Judgment(models.Model):
 
     def __str__(self) -> str:
         return f"Judgment {self.pk}: {self.choice}"
+
+
+class Opinion(models.Model):
+    """What a language model thinks of a comparison, asked in both orders.
+
+    ``identity`` names the model and the words it was asked with: agreement with people is known per identity only.
+    """
+
+    class State(models.TextChoices):
+        WAITING = "waiting", "Waiting"
+        ASKING = "asking", "Asking"
+        DONE = "done", "Done"
+        FAILED = "failed", "Failed"
+
+    # Sides as people see them, whichever order the model read them in.
+    CHOICES = (
+        (Judgment.Choice.LEFT, "Left"),
+        (Judgment.Choice.RIGHT, "Right"),
+        (Judgment.Choice.TIE, "Equally good"),
+    )
+
+    comparison = models.ForeignKey(Comparison, models.CASCADE, related_name="opinions")
+    identity = models.CharField(max_length=64)
+    seed = models.PositiveBigIntegerField()
+    state = models.CharField(max_length=10, choices=State, default=State.WAITING)
+    claim = models.UUIDField(null=True, blank=True, help_text="The batch in which it is being asked for.")
+    claimed_by = models.CharField(max_length=200, blank=True)
+    claimed_at = models.DateTimeField(null=True, blank=True)
+    attempts = models.PositiveSmallIntegerField(default=0)
+    failure_reason = models.TextField(blank=True)
+
+    left_first = models.CharField(
+        max_length=10, choices=CHOICES, blank=True, help_text="The verdict where it read the left one first."
+    )
+    right_first = models.CharField(
+        max_length=10, choices=CHOICES, blank=True, help_text="The verdict where it read the right one first."
+    )
+    choice = models.CharField(
+        max_length=10, choices=CHOICES, blank=True, help_text="What both agree on; else a tie."
+    )
+    reason = models.TextField(blank=True, help_text="Its reasons, in either order.")
+    model = models.CharField(max_length=200, blank=True)
+    prompt_tokens = models.PositiveIntegerField(default=0, help_text="Over all attempts.")
+    completion_tokens = models.PositiveIntegerField(default=0, help_text="Over all attempts.")
+    judgment = models.OneToOneField(
+        Judgment, models.PROTECT, null=True, blank=True, related_name="opinion", help_text="Where it voted."
+    )
+    created_at = models.DateTimeField(default=timezone.now)
+    done_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        indexes = (
+            models.Index(fields=["id"], name="opinion_waiting", condition=Q(state="waiting")),
+            models.Index(fields=["claimed_at"], name="opinion_asking", condition=Q(state="asking")),
+        )
+        constraints = (
+            models.UniqueConstraint(fields=["comparison", "identity"], name="opinion_once"),
+            models.CheckConstraint(
+                name="opinion_done_has_choice",
+                condition=Q(state="done", choice__gt="", left_first__gt="", right_first__gt="")
+                | (Q(state__in=["waiting", "asking", "failed"]) & Q(choice="")),
+            ),
+        )
+
+    def __str__(self) -> str:
+        return f"Opinion on comparison {self.comparison_id} ({self.state})"
 
 
 class Flag(models.Model):

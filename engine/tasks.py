@@ -10,6 +10,7 @@ from celery import Task, shared_task
 from celery.signals import worker_ready
 from celery.utils.nodenames import worker_direct
 from celery.worker import state
+from django.conf import settings
 from django.db import transaction
 from django.utils import timezone
 from kombu.exceptions import ChannelError, OperationalError
@@ -18,10 +19,11 @@ from engine import selectors
 from engine.generation import registry
 from engine.generation.base import BackendError
 from engine.generation.worker import write_batch
+from engine.judges import llm_worker
 from engine.judges.worker import judge_comparisons
 from engine.models import Experiment, WorkerPulse
 from engine.notifying.delivery import deliver_due
-from engine.services import experiments, generation, judging, notifications, planning
+from engine.services import experiments, generation, judging, notifications, opinions, planning
 
 logger = logging.getLogger(__name__)
 
@@ -113,8 +115,10 @@ def _is_stopping() -> bool:
 
 @shared_task
 def judge(experiment_id: int) -> None:
-    """Let the rule judge decide what is ready; plan on from there."""
+    """Let the automatic judges look at what is ready; plan on from there."""
     judge_comparisons(experiment_id)
+    if selectors.experiments_with_opinions().filter(pk=experiment_id).exists():
+        wake(give_opinions)
     wake(advance, experiment_id)
 
 
@@ -125,11 +129,38 @@ def deliver() -> None:
 
 
 @shared_task(bind=True)
+def give_opinions(self: Task) -> None:
+    """Ask the language model about comparisons, and let it vote where it may; come back for more."""
+    wanted = list(selectors.experiments_with_opinions().values_list("pk", flat=True))
+    if not wanted:
+        return
+    worker = self.request.hostname or "local"
+    _pulse("judging", worker, registry.judge_details())
+    for experiment_id in wanted:
+        opinions.ask_opinions(experiment_id=experiment_id, most=settings.JUDGE_BATCH)
+    try:
+        asked = llm_worker.give_opinions(
+            worker=worker, backend=registry.judge_backend(), stopping=_is_stopping
+        )
+    except BackendError:
+        # The next sweep tries again; trying at once would only fill the log.
+        logger.exception("The backend of the language model that judges is out of order")
+        asked = 0
+    for experiment_id in wanted:
+        opinions.cast_votes(experiment_id=experiment_id)
+        # Also because asking held the row that the planner may have found locked.
+        wake(advance, experiment_id)
+    if asked:
+        wake(give_opinions)
+
+
+@shared_task(bind=True)
 def sweep(self: Task) -> None:
     """Re-drive whatever got stuck: dead workers' claims, absent annotators' leases, lost messages."""
     _pulse("control", self.request.hostname or "local")
     generation.expire_claims()
     judging.expire_leases()
+    opinions.expire_opinions()
     experiments.discard_leftovers()
     for experiment_id in Experiment.objects.filter(state=Experiment.State.RUNNING).values_list(
         "pk", flat=True
@@ -139,6 +170,9 @@ def sweep(self: Task) -> None:
     notifications.watch()
     if notifications.has_due():
         wake(deliver)
+    # Nobody may be listening to that queue where no experiment needs it.
+    if selectors.experiments_with_opinions().exists():
+        wake(give_opinions)
 
 
 def _pulse(queue: str, worker: str, details: dict[str, Any] | None = None) -> None:

@@ -7,6 +7,7 @@ from labeling.views import (
     dashboard,
     export,
     home,
+    llm_judge,
     members,
     notifications,
     pair,
@@ -69,5 +70,6 @@ urlpatterns = [
     ),
     path("tokens/", tokens.tokens, name="tokens"),
     path("tokens/<int:token_id>/revoke/", tokens.revoke, name="revoke_token"),
+    path("experiments/<int:experiment_id>/llm-judge/", llm_judge.change_llm_judge, name="change_llm_judge"),
     path("experiments/<int:experiment_id>/judgments.csv", export.judgments_csv, name="judgments_csv"),
 ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import deque
 from dataclasses import replace
 from typing import TypeAlias
@@ -18,8 +17,8 @@ from engine.leaks import find_leak
 from engine.levels import Composition, Guardrail, compose, parse_level
 from engine.models import Policy, Response
 from engine.services.generation import Failed, Written
+from engine.texts import storable
 
-_UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 # A verdict is a word or a sentence, and should be the same every time.
 _VERDICT = SamplingParams(temperature=0.0, max_tokens=64)
 
@@ -43,11 +42,6 @@ def request_for(composition: Composition, *, key: int, task: str, seed: int) -> 
         seed=seed,
         model=composition.model,
     )
-
-
-def storable(text: str) -> str:
-    """PostgreSQL has no NUL in a text and UTF-8 no half of a surrogate pair; a model may write both."""
-    return _UNSTORABLE.sub("\ufffd", text)
 
 
 class Making:

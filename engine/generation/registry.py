@@ -22,7 +22,17 @@ def backend() -> Backend:
     BackendError
         Something that the backend needs is not installed or not set; says what to do.
     """
-    match settings.GENERATION_BACKEND:
+    return _load("GENERATION", base_url=settings.OPENAI_BASE_URL, api_key=settings.OPENAI_API_KEY)
+
+
+@cache
+def judge_backend() -> Backend:
+    """The backend named by ``JUDGE_BACKEND``, for the language model that judges; else as :func:`backend`."""
+    return _load("JUDGE", base_url=settings.JUDGE_BASE_URL, api_key=settings.JUDGE_API_KEY)
+
+
+def _load(purpose: str, *, base_url: str, api_key: str) -> Backend:
+    match getattr(settings, f"{purpose}_BACKEND"):
         case "embedded":
             from engine.generation.embedded import EmbeddedBackend
 
@@ -36,7 +46,7 @@ def backend() -> Backend:
                 ) from error
             return VLLMBackend(
                 EngineSettings(
-                    model=_model("a folder or a name on the Hugging Face hub"),
+                    model=_model(purpose, "a folder or a name on the Hugging Face hub"),
                     dtype=settings.GENERATION_DTYPE,
                     max_length=settings.GENERATION_MAX_LENGTH,
                     tensor_parallel=settings.GENERATION_TENSOR_PARALLEL,
@@ -51,9 +61,9 @@ def backend() -> Backend:
 
             return OpenAICompatibleBackend(
                 Endpoint(
-                    base_url=settings.OPENAI_BASE_URL,
-                    model=_model("as the server calls it"),
-                    api_key=settings.OPENAI_API_KEY,
+                    base_url=base_url,
+                    model=_model(purpose, "as the server calls it"),
+                    api_key=api_key,
                     concurrency=settings.OPENAI_CONCURRENCY,
                     timeout_seconds=settings.OPENAI_TIMEOUT_SECONDS,
                     retries=settings.OPENAI_RETRIES,
@@ -61,7 +71,7 @@ def backend() -> Backend:
                 )
             )
         case unknown:
-            raise ValueError(f"GENERATION_BACKEND is {unknown!r}, which no backend answers to.")
+            raise ValueError(f"{purpose}_BACKEND is {unknown!r}, which no backend answers to.")
 
 
 @cache
@@ -97,7 +107,13 @@ def details(running: Backend | None = None, *, trouble: str = "") -> dict[str, A
     }
 
 
-def _model(what: str) -> str:
-    if not settings.GENERATION_MODEL:
-        raise BackendError(f"Set GENERATION_MODEL: the model's name, {what}.")
-    return settings.GENERATION_MODEL
+def judge_details() -> dict[str, Any]:
+    """What judges on this worker, for its pulse; loads nothing."""
+    return {"backend": settings.JUDGE_BACKEND, "model": settings.JUDGE_MODEL}
+
+
+def _model(purpose: str, what: str) -> str:
+    model: str = getattr(settings, f"{purpose}_MODEL")
+    if not model:
+        raise BackendError(f"Set {purpose}_MODEL: the model's name, {what}.")
+    return model

@@ -12,6 +12,7 @@ from engine.models import (
     Experiment,
     Response,
 )
+from engine.selectors.opinions import judging_cost
 
 
 @dataclass(frozen=True)
@@ -40,9 +41,10 @@ def waste(experiment: Experiment) -> Waste:
 
 
 def cost(experiment: Experiment) -> float:
-    """What the experiment's tokens cost at the prices of the settings, in their currency."""
+    """What the experiment's tokens, judging included, cost at the prices of the settings, in their currency."""
     tokens = Response.objects.filter(policy__experiment=experiment).aggregate(
         prompt=Sum("prompt_tokens"), completion=Sum("completion_tokens")
     )
     prompt = (tokens["prompt"] or 0) * settings.PRICE_PROMPT_TOKENS
-    return (prompt + (tokens["completion"] or 0) * settings.PRICE_COMPLETION_TOKENS) / 1e6
+    written = (prompt + (tokens["completion"] or 0) * settings.PRICE_COMPLETION_TOKENS) / 1e6
+    return written + judging_cost(experiment)

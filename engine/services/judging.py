@@ -296,7 +296,7 @@ def record_judgment(
     )
     experiment = comparison.experiment
     outcomes = list(selectors.standing(comparison.judgments.all()).values_list("outcome", flat=True))
-    if len(outcomes) >= (experiment.overlap if judge == Experiment.Judge.HUMAN else 1):
+    if len(outcomes) >= (experiment.overlap if experiment.judge == Experiment.Judge.HUMAN else 1):
         comparison.outcome = joint_outcome(outcomes, experiment.overlap_rule)
         comparison.state = Comparison.State.JUDGED
         comparison.judged_at = judgment.created_at

@@ -3,6 +3,7 @@
 from django import template
 from django.utils.safestring import SafeString
 
+from engine.core.agreement import Rate
 from labeling.rendering import capped, render_markdown
 
 register = template.Library()
@@ -24,6 +25,15 @@ def percent(value: float | None, digits: int = 0) -> str:
     if value < 1:
         truncated = min(truncated, 100 - 1 / scale)
     return f"{truncated:.{digits}f}%"
+
+
+@register.filter
+def share(rate: Rate) -> str:
+    """ "82% of 30 (66% to 93%)": a share with its interval, the interval rounded outwards."""
+    if rate.share is None:
+        return "–"
+    low, high = math.floor(100 * rate.low + 1e-9), math.ceil(100 * rate.high - 1e-9)
+    return f"{round(100 * rate.share)}% of {rate.n:,} ({low}% to {high}%)"
 
 
 @register.filter

@@ -21,6 +21,7 @@ from engine.tasks import advance, wake
 from labeling import access, charts
 from labeling.people import annotator_rows
 from labeling.status import policy_names, status_of
+from labeling.views import llm_judge
 
 ACTIONS = {
     "start": experiments.start,
@@ -41,7 +42,8 @@ class StateForm(forms.Form):
 def dashboard(request: HttpRequest, experiment_id: int) -> HttpResponse:
     """The whole page."""
     experiment = access.to_watch(request, experiment_id)
-    return render(request, "dashboard/dashboard.html", _context(request, experiment))
+    context = _context(request, experiment) | {"llm_judge": llm_judge.panel(experiment)}
+    return render(request, "dashboard/dashboard.html", context)
 
 
 @login_required

@@ -149,5 +149,6 @@ LADDER = (
     Endpoint("send_test", POST, dict.fromkeys(_RUNNERS, 302), arguments=_of_subscription),
     Endpoint("tokens", GET | POST, _everybody(200), arguments=None),
     Endpoint("revoke_token", POST, {"admin": 302}, arguments=_of_admins_token),
+    Endpoint("change_llm_judge", POST, {"editor": 400, "owner": 400, "admin": 400}),
     Endpoint("judgments_csv", GET, _WATCHERS),
 )
