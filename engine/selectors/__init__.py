@@ -40,6 +40,7 @@ from engine.selectors.people import (
     judged_today,
     own_judgments,
 )
+from engine.selectors.specs import experiment_spec
 from engine.selectors.spending import Waste, cost, waste
 
 __all__ = [
@@ -57,6 +58,7 @@ __all__ = [
     "design",
     "design_seed",
     "expected_left",
+    "experiment_spec",
     "experiments_to_label",
     "experiments_to_run",
     "experiments_to_watch",

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Collection, Sequence
 
 from django.core.exceptions import ValidationError
 from django.db import transaction
@@ -18,54 +16,7 @@ from engine.errors import SpecError, WrongStateError
 from engine.levels import parse_level
 from engine.models import Comparison, Experiment, Factor, GoldItem, Level, PairCount, Policy, Response, Task
 from engine.policy_space import Combination, combinations, policy_space
-
-# What a description may set; everything else about an experiment happens to it.
-SETTINGS = (
-    "question", "guidelines", "judge", "rule_preference", "delta", "epsilon", "budget", "space", "excluded",
-    "sampler", "stopping", "seed", "max_skips", "allow_tie", "allow_both_bad", "overlap", "overlap_rule", "repeat_rate", "gold_rate",
-    "practice",
-)  # fmt: skip
-
-
-@dataclass(frozen=True)
-class FactorSpec:
-    """A factor and its named levels, in order."""
-
-    name: str
-    kind: str
-    levels: Mapping[str, Mapping[str, Any]]
-
-
-@dataclass(frozen=True)
-class TaskSpec:
-    """A query, and its reference answer where there is one."""
-
-    prompt: str
-    reference: str = ""
-
-
-@dataclass(frozen=True)
-class GoldSpec:
-    """Two responses of which everybody should know the better one."""
-
-    prompt: str
-    better: str
-    worse: str
-    explanation: str = ""
-
-
-@dataclass(frozen=True)
-class ExperimentSpec:
-    """Everything an experiment is made of.
-
-    The policies are the product of the factors' levels, less the combinations that the setting ``excluded`` names.
-    """
-
-    name: str
-    factors: Sequence[FactorSpec]
-    tasks: Sequence[TaskSpec]
-    settings: Mapping[str, Any] = field(default_factory=dict)
-    gold: Sequence[GoldSpec] = ()
+from engine.specs import SETTINGS, ExperimentSpec, FactorSpec, GoldSpec, TaskSpec  # noqa: F401  # others import them from here
 
 
 @transaction.atomic
