@@ -423,6 +423,8 @@ class Comparison(models.Model):
                 name="comparison_pending",
                 condition=Q(state__in=["planned", "ready", "leased"]),
             ),
+            # A page of the comparison browser is read off this index, whatever the number of rows.
+            models.Index(fields=["experiment", "id"], name="comparison_in_order"),
         )
         constraints = (
             models.CheckConstraint(
@@ -509,6 +511,14 @@ class Judgment(models.Model):
     )
     reason = models.CharField(max_length=200, blank=True, help_text="Why, where the judge can say.")
     comment = models.CharField(max_length=1000, blank=True, help_text="What the annotator had to say.")
+    restores = models.OneToOneField(
+        "self",
+        models.PROTECT,
+        null=True,
+        blank=True,
+        related_name="restored_by",
+        help_text="The voided judgment that this one brings back.",
+    )
     shown_at = models.DateTimeField(null=True, blank=True)
     created_at = models.DateTimeField(default=timezone.now)
 

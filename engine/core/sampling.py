@@ -62,6 +62,14 @@ class Sampler(Protocol):
         """Return the next pair of every run: two arrays of shape (R,), different from each other in each run."""
         ...
 
+    def propensities(self, situation: Situation) -> FloatArray | None:
+        """Shape (R, K, K), symmetric: the probability of each unordered pair to be picked next.
+
+        None where the rule is deterministic given the history but for ties, or draws in a way that has no
+        closed form.
+        """
+        ...
+
     def keep(self, runs: BoolArray) -> None:
         """Drop the other runs from what the rule remembers."""
         ...
@@ -71,6 +79,10 @@ class Stateless:
     """Base of sampling rules that remember nothing, so that a run can be taken up from its counts."""
 
     __slots__ = ()
+
+    def propensities(self, situation: Situation) -> FloatArray | None:
+        """Not known."""
+        return None
 
     def keep(self, runs: BoolArray) -> None:
         """Nothing to drop."""
