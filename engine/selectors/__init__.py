@@ -26,12 +26,21 @@ from engine.selectors.designs import (
     design,
     design_seed,
     expected_left,
+    factorial_space,
     latest_snapshot,
     race,
     replayed_design,
     space,
 )
 from engine.selectors.health import QueueHealth, is_recent, queue_health
+from engine.selectors.judges import (
+    Judged,
+    check_results,
+    flags_by_annotator,
+    judged_by_annotator,
+    judged_by_kind,
+    outcomes_without,
+)
 from engine.selectors.people import (
     annotator_count,
     experiments_to_label,
@@ -40,14 +49,17 @@ from engine.selectors.people import (
     judged_today,
     own_judgments,
 )
-from engine.selectors.spending import Waste, cost, waste
+from engine.selectors.spending import PolicySpending, Waste, cost, policy_spending, waste
 
 __all__ = [
+    "Judged",
+    "PolicySpending",
     "QueueHealth",
     "Waste",
     "annotator_count",
     "annotators_present",
     "buffer_target",
+    "check_results",
     "choices",
     "click_rate",
     "click_seconds",
@@ -60,16 +72,22 @@ __all__ = [
     "experiments_to_label",
     "experiments_to_run",
     "experiments_to_watch",
+    "factorial_space",
+    "flags_by_annotator",
     "generation_is_failing",
     "generation_seconds",
     "in_flight_matrix",
     "is_recent",
+    "judged_by_annotator",
+    "judged_by_kind",
     "judged_rows",
     "judged_today",
     "latest_snapshot",
     "outcomes",
+    "outcomes_without",
     "own_judgments",
     "pair_counts",
+    "policy_spending",
     "probe_is_due",
     "queue_health",
     "race",

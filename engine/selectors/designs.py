@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from django.db.models import Window
+from django.db.models.functions import RowNumber
 
-from engine.core import Design
+from engine.core import Design, Factorial
 from engine.core.problem import Space
 from engine.models import (
     Experiment,
@@ -23,6 +25,19 @@ def space(experiment: Experiment) -> Space:
         for factor in experiment.factors.prefetch_related("levels")
     }
     return policy_space(experiment.space, levels, combinations(levels, experiment.excluded))
+
+
+def factorial_space(experiment: Experiment) -> Factorial | None:
+    """The Bradley-Terry space of the experiment's levels, whatever it assumes; ``None`` where they cannot be told apart."""
+    levels = {
+        factor.name: [level.name for level in factor.levels.all()]
+        for factor in experiment.factors.prefetch_related("levels")
+    }
+    try:
+        factorial = policy_space("factorial", levels, combinations(levels, experiment.excluded))
+    except ValueError:
+        return None
+    return factorial if isinstance(factorial, Factorial) else None
 
 
 def design_seed(experiment: Experiment) -> list[int]:
@@ -79,9 +94,16 @@ def expected_left(experiment: Experiment) -> float | None:
 
 
 def race(experiment: Experiment, most: int = 200) -> list[Snapshot]:
-    """The evidence race: at most ``most`` snapshots, evenly spread, the first and the last among them."""
-    ids = list(experiment.snapshots.order_by("pk").values_list("pk", flat=True))
-    if len(ids) > most:
-        picked = np.linspace(0, len(ids) - 1, most).round().astype(int)
-        ids = [ids[i] for i in picked]
-    return list(experiment.snapshots.filter(pk__in=ids).order_by("pk"))
+    """The evidence race: at most ``most`` snapshots, evenly spread, the first and the last among them.
+
+    Thinned by the database: there is a snapshot for nearly every click.
+    """
+    snapshots = experiment.snapshots.order_by("pk")
+    n = snapshots.count()
+    if n > most:
+        places = {int(place) for place in np.linspace(1, n, most).round()}
+        numbered = snapshots.values("pk").annotate(place=Window(RowNumber(), order_by="pk"))
+        snapshots = snapshots.filter(
+            pk__in=list(numbered.filter(place__in=places).values_list("pk", flat=True))
+        )
+    return list(snapshots)
