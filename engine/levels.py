@@ -165,13 +165,12 @@ class Composition:
         return next((g.refusal for g in self.guardrails if g.blocks_output(text)), None)
 
 
-def compose(levels: Iterable[LevelValue]) -> Composition:
-    """Join a policy's levels, in the order of its factors."""
+def compose(levels: Iterable[LevelValue], *, model: str = "") -> Composition:
+    """Join a policy's levels, in the order of its factors; ``model`` writes where no level names one."""
     system: list[str] = []
     suffix: list[str] = []
     guardrails: list[Guardrail] = []
     sampling = SamplingParams()
-    model = ""
     for level in levels:
         match level:
             case Prompt(text):
@@ -184,7 +183,7 @@ def compose(levels: Iterable[LevelValue]) -> Composition:
             case SamplingParams():
                 sampling = level
             case Model(name):
-                model = name
+                model = name or model
     return Composition(
         system="\n".join(filter(None, system)),
         suffix="\n".join(filter(None, suffix)),

@@ -49,6 +49,11 @@ class Experiment(models.Model):
         MAJORITY = "majority", "The majority decides"
         MEAN = "mean", "Each judgment counts its share (1, 2, 4 or 8 judgments)"
 
+    class Backend(models.TextChoices):
+        EMBEDDED = "embedded", "Embedded (the small model that comes along)"
+        VLLM = "vllm", "vLLM"
+        OPENAI = "openai", "A server that speaks OpenAI's protocol"
+
     class RulePreference(models.TextChoices):
         STEPS = "steps", "The one that shows its steps"
         CONCISE = "concise", "The more concise one"
@@ -123,6 +128,18 @@ class Experiment(models.Model):
     )
     practice = models.PositiveSmallIntegerField(
         default=0, help_text="Gold pairs that a new annotator judges first, with the answer told."
+    )
+
+    backend = models.CharField(
+        max_length=10,
+        choices=Backend,
+        blank=True,
+        help_text="Which kind of generation worker writes; empty: any.",
+    )
+    model = models.CharField(
+        max_length=200,
+        blank=True,
+        help_text="Which model writes, by the name that its worker or server knows; empty: the worker's usual one.",
     )
 
     state = models.CharField(max_length=10, choices=State, default=State.DRAFT)
@@ -280,7 +297,10 @@ class Response(models.Model):
     state = models.CharField(max_length=10, choices=State, default=State.WAITING)
     claim = models.UUIDField(null=True, blank=True, help_text="The batch that is writing it.")
     claimed_by = models.CharField(max_length=200, blank=True)
-    claimed_at = models.DateTimeField(null=True, blank=True)
+    claimed_at = models.DateTimeField(
+        null=True, blank=True, help_text="When its worker last gave a sign of life."
+    )
+    taken_at = models.DateTimeField(null=True, blank=True, help_text="When a worker last took it.")
     attempts = models.PositiveSmallIntegerField(default=0)
     crashes = models.PositiveSmallIntegerField(
         default=0, help_text="How often the batch that it was in came to a sudden end."
@@ -295,7 +315,10 @@ class Response(models.Model):
     guardrail = models.CharField(
         max_length=20,
         blank=True,
-        help_text="Which guardrail acted: input (the model was not asked) or output.",
+        help_text=(
+            "What blocked it: a pattern of a guardrail (input, output) or a guard model (guard_input, guard_output). "
+            "At the input the model was not asked."
+        ),
     )
     latency_seconds = models.FloatField(null=True, blank=True)
     leak = models.CharField(

@@ -55,17 +55,22 @@ def status_of(experiment: Experiment) -> Status:
         case Experiment.State.PAUSED:
             return Status("paused", "Paused", _standing(snapshot))
     health = selectors.queue_health(experiment)
-    if not health.control_alive:
-        return Status(
-            "unhealthy", "Unhealthy", f"{_away('control', health.control_seen_seconds)} {_standing(snapshot)}"
-        )
     if not health.healthy:
-        return Status(
-            "unhealthy",
-            "Unhealthy",
-            f"{_away('generation', health.generation_seen_seconds)} {_standing(snapshot)}",
-        )
+        return Status("unhealthy", "Unhealthy", f"{_ailment(health)} {_standing(snapshot)}")
     return _running(experiment, snapshot)
+
+
+def _ailment(health: selectors.QueueHealth) -> str:
+    if not health.control_alive:
+        return _away("control", health.control_seen_seconds)
+    if health.generation_alive and health.unserved:
+        return (
+            f"No worker serves {health.unserved[0]}; start one with it (GENERATION_BACKEND, GENERATION_MODEL), "
+            "or correct the experiment."
+        )
+    if health.generation_alive and health.trouble:
+        return f"The generation worker's backend is out of order: {health.trouble}"
+    return _away("generation", health.generation_seen_seconds)
 
 
 def _running(experiment: Experiment, snapshot: Snapshot | None) -> Status:

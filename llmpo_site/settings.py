@@ -191,6 +191,8 @@ CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
 CELERY_WORKER_PREFETCH_MULTIPLIER = 1
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 CELERY_TASK_DEFAULT_QUEUE = "control"
+# Workers that serve different models are woken each by a queue of its own.
+CELERY_WORKER_DIRECT = True
 CELERY_TASK_ROUTES = {"engine.tasks.generate": {"queue": "generation"}}
 CELERY_BEAT_SCHEDULE_FILENAME = str(VAR_DIR / "beat-schedule")
 SWEEP_SECONDS = env.int("SWEEP_SECONDS", 5, validate=validate.Range(min=1))

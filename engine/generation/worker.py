@@ -25,6 +25,7 @@ from engine.generation.batch_size import BatchSize
 from engine.leaks import find_leak
 from engine.levels import Composition, compose, parse_level
 from engine.models import Policy, Response
+from engine.selectors import Offer
 from engine.services.generation import Failed, Written, claim_responses, release_claim, store_outcomes
 
 logger = logging.getLogger(__name__)
@@ -44,6 +45,7 @@ def write_batch(
     *,
     worker: str,
     backend: Backend,
+    offer: Offer | None = None,
     size: BatchSize | None = None,
     stopping: Callable[[], bool] = lambda: False,
     on_progress: Callable[[set[int]], None] = lambda touched: None,
@@ -52,6 +54,8 @@ def write_batch(
 
     Parameters
     ----------
+    offer : Offer
+        What the backend serves: nothing else is claimed. By default everything is.
     size : BatchSize
         How many to have in hand; learns from what it sees. By default the settings' first size.
     stopping : callable
@@ -71,7 +75,7 @@ def write_batch(
         The backend is out of order. What it did not finish waits anew, without an attempt spent.
     """
     size = size or BatchSize(settings.GENERATION_BATCH, settings.GENERATION_BATCH_MAX)
-    batch = _Batch(worker, size, stopping, on_progress)
+    batch = _Batch(worker, offer, size, stopping, on_progress)
     try:
         with closing(batch.outcomes_of(backend)) as outcomes:
             for outcome in outcomes:
@@ -95,6 +99,7 @@ class _Batch:
     def __init__(
         self,
         worker: str,
+        offer: Offer | None,
         size: BatchSize,
         stopping: Callable[[], bool],
         on_progress: Callable[[set[int]], None],
@@ -102,6 +107,7 @@ class _Batch:
         self.claimed = 0
         self.touched: set[int] = set()
         self._worker = worker
+        self._offer = offer
         self._size = size
         self._stopping = stopping
         self._on_progress = on_progress
@@ -131,7 +137,9 @@ class _Batch:
         self._asked_at = now
         requests: list[GenerationRequest] = []
         while len(requests) < room:
-            claim = claim_responses(worker=self._worker, limit=room - len(requests), joining=self._claim)
+            claim = claim_responses(
+                worker=self._worker, limit=room - len(requests), joining=self._claim, offer=self._offer
+            )
             self._window.saturated &= len(claim.responses) == room - len(requests)
             if not claim.responses:
                 break
@@ -204,7 +212,8 @@ class _Batch:
 def composition_of(policy: Policy) -> Composition:
     """The policy's levels, in the order of its factors, as one."""
     levels = sorted(policy.levels.all(), key=lambda level: level.factor.position)
-    return compose(parse_level(level.factor.kind, level.value) for level in levels)
+    values = (parse_level(level.factor.kind, level.value) for level in levels)
+    return compose(values, model=policy.experiment.model)
 
 
 def request_for(composition: Composition, *, key: int, task: str, seed: int) -> GenerationRequest:

@@ -32,7 +32,7 @@ from engine.selectors.designs import (
     replayed_design,
     space,
 )
-from engine.selectors.health import QueueHealth, is_recent, queue_health
+from engine.selectors.health import GuardrailCount, QueueHealth, WorkerHealth, queue_health, worker_health
 from engine.selectors.judges import (
     Judged,
     check_results,
@@ -49,13 +49,18 @@ from engine.selectors.people import (
     judged_today,
     own_judgments,
 )
+from engine.selectors.serving import Need, Offer, is_recent, live_offers, needs, unserved_needs
 from engine.selectors.spending import PolicySpending, Waste, cost, policy_spending, waste
 
 __all__ = [
+    "GuardrailCount",
     "Judged",
+    "Need",
+    "Offer",
     "PolicySpending",
     "QueueHealth",
     "Waste",
+    "WorkerHealth",
     "annotator_count",
     "annotators_present",
     "buffer_target",
@@ -83,6 +88,8 @@ __all__ = [
     "judged_rows",
     "judged_today",
     "latest_snapshot",
+    "live_offers",
+    "needs",
     "outcomes",
     "outcomes_without",
     "own_judgments",
@@ -95,7 +102,9 @@ __all__ = [
     "space",
     "standing",
     "standing_judgments",
+    "unserved_needs",
     "waiting_responses",
     "waste",
     "wins_matrix",
+    "worker_health",
 ]

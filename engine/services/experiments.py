@@ -23,7 +23,7 @@ from engine.policy_space import Combination, combinations, policy_space
 SETTINGS = (
     "question", "guidelines", "judge", "rule_preference", "delta", "epsilon", "budget", "space", "excluded",
     "sampler", "stopping", "seed", "max_skips", "allow_tie", "allow_both_bad", "overlap", "overlap_rule", "repeat_rate", "gold_rate",
-    "practice",
+    "practice", "backend", "model",
 )  # fmt: skip
 
 

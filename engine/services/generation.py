@@ -14,7 +14,9 @@ from django.db import transaction
 from django.db.models import Count, F, Q, QuerySet
 from django.utils import timezone
 
+from engine import selectors
 from engine.models import Comparison, Response
+from engine.selectors import Offer
 
 
 @dataclass(frozen=True)
@@ -51,15 +53,20 @@ class Failed:
 
 
 @transaction.atomic
-def claim_responses(*, worker: str, limit: int, joining: uuid.UUID | None = None) -> Claim:
+def claim_responses(
+    *, worker: str, limit: int, joining: uuid.UUID | None = None, offer: Offer | None = None
+) -> Claim:
     """Take up to ``limit`` waiting responses; no other worker gets the same ones.
 
-    Experiments share alike, and within one the oldest come first. ``joining`` adds to a claim that is being written.
+    Experiments share alike, and within one the oldest come first. ``joining`` adds to a claim that is being written. Of
+    what the ``offer`` does not serve nothing is taken; without one the worker takes whatever comes.
 
     A response whose batch came to a sudden end may be what ended it. Such suspects are tried anew in smaller batches,
     for the last time one by one, and join no others: so one poisoned response cannot take its company along.
     """
     waiting = Response.objects.filter(state=Response.State.WAITING)
+    if offer is not None:
+        waiting = _served(waiting, offer)
     suspect = None if joining else waiting.order_by("created_at", "id").first()
     if suspect is not None and suspect.crashes:
         last = suspect.attempts >= settings.GENERATION_ATTEMPTS - 1
@@ -68,19 +75,27 @@ def claim_responses(*, worker: str, limit: int, joining: uuid.UUID | None = None
     else:
         ids = _lock_shares(waiting.filter(crashes=0), limit)
     token = joining or uuid.uuid4()
+    now = timezone.now()
     Response.objects.filter(pk__in=ids).update(
         state=Response.State.GENERATING,
         claim=token,
         claimed_by=worker,
-        claimed_at=timezone.now(),
+        claimed_at=now,
+        taken_at=now,
         attempts=F("attempts") + 1,
     )
     claimed = (
         Response.objects.filter(pk__in=ids)
-        .select_related("task", "policy")
+        .select_related("task", "policy__experiment")
         .prefetch_related("policy__levels__factor")
     )
     return Claim(token=token, responses=list(claimed.order_by("created_at", "id")))
+
+
+def _served(waiting: QuerySet[Response], offer: Offer) -> QuerySet[Response]:
+    needs = selectors.needs(list(waiting.order_by().values_list("policy_id", flat=True).distinct()))
+    served = [policy_id for policy_id, need in needs.items() if offer.serves(need)]
+    return waiting if len(served) == len(needs) else waiting.filter(policy_id__in=served)
 
 
 def _lock_oldest(waiting: QuerySet[Response], limit: int) -> list[int]:

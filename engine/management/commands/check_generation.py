@@ -70,7 +70,11 @@ class Command(BaseCommand):
             or experiment.tasks.order_by("position").values_list("prompt", flat=True).first()
             or SAMPLE_TASK
         )
-        for policy in experiment.policies.prefetch_related("levels__factor").order_by("index"):
+        for policy in (
+            experiment.policies.select_related("experiment")
+            .prefetch_related("levels__factor")
+            .order_by("index")
+        ):
             composition = composition_of(policy)
             if composition.refusal_for_input(prompt) is not None:
                 self.stdout.write(
