@@ -20,7 +20,7 @@ from engine.generation.base import BackendError
 from engine.generation.worker import write_batch
 from engine.judges.worker import judge_comparisons
 from engine.models import Experiment, WorkerPulse
-from engine.services import experiments, generation, judging, planning
+from engine.services import examining, experiments, generation, judging, planning
 
 logger = logging.getLogger(__name__)
 
@@ -117,6 +117,13 @@ def judge(experiment_id: int) -> None:
     wake(advance, experiment_id)
 
 
+@shared_task
+def examine(experiment_id: int) -> None:
+    """Do a slice of what takes too long for the dashboard; come back for more."""
+    if examining.examine(experiment_id=experiment_id):
+        wake(examine, experiment_id)
+
+
 @shared_task(bind=True)
 def sweep(self: Task) -> None:
     """Re-drive whatever got stuck: dead workers' claims, absent annotators' leases, lost messages."""
@@ -128,6 +135,8 @@ def sweep(self: Task) -> None:
         "pk", flat=True
     ):
         wake(judge, experiment_id)
+    for experiment_id in examining.to_examine():
+        wake(examine, experiment_id)
     _wake_writers()
 
 

@@ -23,10 +23,12 @@ from engine.selectors.counts import (
     wins_matrix,
 )
 from engine.selectors.designs import (
+    Left,
     design,
     design_seed,
     expected_left,
     factorial_space,
+    forecast,
     latest_snapshot,
     race,
     replayed_design,
@@ -55,6 +57,7 @@ from engine.selectors.spending import PolicySpending, Waste, cost, policy_spendi
 __all__ = [
     "GuardrailCount",
     "Judged",
+    "Left",
     "Need",
     "Offer",
     "PolicySpending",
@@ -79,6 +82,7 @@ __all__ = [
     "experiments_to_watch",
     "factorial_space",
     "flags_by_annotator",
+    "forecast",
     "generation_is_failing",
     "generation_seconds",
     "in_flight_matrix",

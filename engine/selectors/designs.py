@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,11 +12,12 @@ from django.db.models.functions import RowNumber
 from engine.core import Design, Factorial
 from engine.core.problem import Space
 from engine.models import (
+    Examination,
     Experiment,
     Snapshot,
 )
 from engine.policy_space import combinations, policy_space
-from engine.selectors.counts import in_flight_matrix, outcomes, wins_matrix
+from engine.selectors.counts import comparison_count, in_flight_matrix, outcomes, wins_matrix
 
 
 def space(experiment: Experiment) -> Space:
@@ -91,6 +93,38 @@ def expected_left(experiment: Experiment) -> float | None:
         return None
     within_budget = latest.comparisons + latest.expected_left <= experiment.budget
     return latest.expected_left if within_budget else None
+
+
+@dataclass(frozen=True)
+class Left:
+    """What simulated continuations of a running experiment took from here: the mean, and four in five of them.
+
+    ``decided`` is the share that came to a decision within the budget, or within as much of it as was simulated; ``high`` is
+    ``None`` where too few did.
+    """
+
+    expected: float
+    low: float
+    high: float | None
+    decided: float
+    to_the_budget: bool
+
+
+def forecast(experiment: Experiment) -> Left | None:
+    """The latest forecast, less what has been judged since; ``None`` before the first."""
+    examination = Examination.objects.filter(experiment=experiment).first()
+    if experiment.state != Experiment.State.RUNNING or examination is None or not examination.forecast:
+        return None
+    known = examination.forecast
+    since = comparison_count(experiment.pk) - known["comparisons"]
+    expected, low, high = (max(known[name] - since, 1.0) for name in ("expected", "low", "high"))
+    return Left(
+        expected,
+        low,
+        high if known["decided"] >= 0.9 else None,
+        known["decided"],
+        known["horizon"] >= experiment.budget,
+    )
 
 
 def race(experiment: Experiment, most: int = 200) -> list[Snapshot]:

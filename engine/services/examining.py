@@ -11,23 +11,23 @@ from typing import Any
 
 import numpy as np
 from django.db import transaction
-from django.db.models import Q
+from django.db.models import Count, Q, QuerySet
 from django.utils import timezone
 
 from engine import selectors
 from engine.core import Design, Plan, forecast_rest
 from engine.core.robustness import Replays, replay, summed_wins
+from engine.core.types import FloatArray
 from engine.models import Examination, Experiment, Judgment
 
 SLICE_SECONDS = 2.0
 _CLAIM = timedelta(minutes=2)
 # Of the annotators, those whose judgments are the most.
 MOST_ANNOTATORS = 30
-_FORECAST_RUNS = 30
-_RUNS_AT_ONCE = 10
-_LONGEST_FORECAST = 5_000_000  # steps × K²: some ten seconds for a slice
+_FORECAST_RUNS = 40
+_LONGEST_FORECAST = 1_000_000  # comparisons × K²: some seconds
 _GROWTH = 0.1
-_FIRST_FORECAST = 20
+_FEWEST_NEWS = 20
 
 
 @transaction.atomic
@@ -54,7 +54,7 @@ def examine(*, experiment_id: int) -> bool:
     changed: dict[str, Any] = {}
     try:
         if forecast_is_due(experiment, examination):
-            changed = {"forecast": _forecast(experiment, examination)}
+            changed = {"forecast": _forecast(experiment)}
         elif examination.replays_wanted_at is not None:
             changed = _replays(experiment, examination)
     finally:
@@ -63,29 +63,41 @@ def examine(*, experiment_id: int) -> bool:
     return examination.replays_wanted_at is not None or forecast_is_due(experiment, examination)
 
 
+def to_examine() -> list[int]:
+    """Experiments with something left to compute."""
+    running = Experiment.objects.filter(
+        Q(state=Experiment.State.RUNNING) | Q(examination__replays_wanted_at__isnull=False)
+    ).select_related("examination")
+    return [
+        experiment.pk
+        for experiment in running
+        if (
+            (examination := getattr(experiment, "examination", None)) is not None
+            and examination.replays_wanted_at is not None
+        )
+        or forecast_is_due(experiment, examination)
+    ]
+
+
+def _replays_wanted(examination: Examination | None) -> bool:
+    return examination is not None and examination.replays_wanted_at is not None
+
+
 def forecast_is_due(experiment: Experiment, examination: Examination | None) -> bool:
-    """Whether a running experiment has a tenth more comparisons than at its last forecast, or an unfinished one."""
+    """Whether a running experiment has a tenth more comparisons than at its last forecast."""
     if experiment.state != Experiment.State.RUNNING:
         return False
     known = {} if examination is None else examination.forecast
     n = selectors.comparison_count(experiment.pk)
-    if known.get("n_runs", _FORECAST_RUNS) < _FORECAST_RUNS:
-        return True
-    return n >= max(_FIRST_FORECAST, (1.0 + _GROWTH) * known.get("comparisons", 0) + _FIRST_FORECAST / 2)
+    return n >= (1.0 + _GROWTH) * known.get("comparisons", 0) + _FEWEST_NEWS
 
 
-def _forecast(experiment: Experiment, examination: Examination) -> dict[str, Any]:
-    """A few more simulated continuations of the experiment as it stood when its forecast began."""
-    unfinished = examination.forecast.get("n_runs", _FORECAST_RUNS) < _FORECAST_RUNS
-    latest = selectors.latest_snapshot(experiment)
+def _forecast(experiment: Experiment) -> dict[str, Any]:
+    """Simulated continuations of the experiment as it stands, all side by side."""
     wins = selectors.wins_matrix(experiment)
+    latest = selectors.latest_snapshot(experiment)
     n = int(wins.sum())
-    if latest is None:
-        return examination.forecast
-    n_policies = wins.shape[0]
-    longest = max(_LONGEST_FORECAST // n_policies**2, 200)
-    budget = min(experiment.budget, n + longest)
-    done = examination.forecast["left"] if unfinished else []
+    horizon = min(experiment.budget, n + max(_LONGEST_FORECAST // wins.shape[0] ** 2, 200))
     rest = forecast_rest(
         Plan(
             selectors.space(experiment),
@@ -93,13 +105,89 @@ def _forecast(experiment: Experiment, examination: Examination) -> dict[str, Any
             epsilon=experiment.epsilon,
             sampler=experiment.sampler,
             stopping=experiment.stopping,
-            budget=budget,
+            budget=horizon,
         ),
         wins,
-        np.array(latest.peak_evidence),
-        n_runs=_RUNS_AT_ONCE,
-        seed=len(done),
+        np.zeros(wins.shape[0]) if latest is None else np.array(latest.peak_evidence),
+        n_runs=_FORECAST_RUNS,
     )
-    return {}
+    return {
+        "comparisons": n,
+        "horizon": horizon,
+        "expected": rest.expected,
+        "low": rest.low,
+        "high": rest.high,
+        "decided": rest.decided,
+    }
 
 
+def _replays(experiment: Experiment, examination: Examination) -> dict[str, Any]:
+    """Go on with the replays, from the start where judgments were taken back meanwhile."""
+    standing = selectors.standing_judgments(experiment.pk)
+    so_far = examination.replays
+    last = so_far.get("last_judgment") or (standing.order_by("pk").values_list("pk", flat=True).last() or 0)
+    until = standing.filter(pk__lte=last)
+    n_judgments = until.count()
+    if so_far.get("n_judgments") != n_judgments:
+        so_far = {}
+    annotators = so_far.get("annotators") or _annotators(until)
+    without = selectors.outcomes_without(experiment, [pk for pk, _, _ in annotators], last)
+    sequences = list(without.values())
+    deadline = time.monotonic() + SLICE_SECONDS
+    rules = {"delta": experiment.delta, "epsilon": experiment.epsilon, "stopping": experiment.stopping}
+    reached = replay(
+        selectors.space(experiment),
+        sequences,
+        start=Replays(so_far["step"], np.array(so_far["peak_evidence"])) if so_far else None,
+        go_on=lambda step: time.monotonic() < deadline,
+        **rules,
+    )
+    total = max(map(len, sequences), default=0)
+    if reached.step < total:
+        return {
+            "replays": {
+                "last_judgment": last,
+                "n_judgments": n_judgments,
+                "annotators": annotators,
+                "step": reached.step,
+                "total": total,
+                "peak_evidence": reached.peak_evidence.tolist(),
+            }
+        }
+    rows = [
+        _finding(experiment, annotator, sequence, peak)
+        for annotator, sequence, peak in zip(annotators, sequences, reached.peak_evidence, strict=True)
+    ]
+    findings = {"n_judgments": n_judgments, "at": timezone.now().isoformat(), "rows": rows}
+    return {"replays_wanted_at": None, "replays": {}, "findings": findings}
+
+
+def _annotators(judgments: QuerySet[Judgment]) -> list[tuple[int, str, int]]:
+    """Id, name and number of judgments of those with the most."""
+    rows = judgments.filter(annotator__isnull=False).values_list("annotator_id", "annotator__username")
+    return list(rows.annotate(n=Count("pk")).order_by("-n", "annotator_id")[:MOST_ANNOTATORS])
+
+
+def _finding(
+    experiment: Experiment,
+    annotator: tuple[int, str, int],
+    sequence: list[tuple[int, int, float]],
+    peak: FloatArray,
+) -> dict[str, Any]:
+    space = selectors.space(experiment)
+    decision = Design.from_counts(
+        space,
+        summed_wins(space.n_policies, sequence),
+        peak_evidence=peak,
+        delta=experiment.delta,
+        epsilon=experiment.epsilon,
+        stopping=experiment.stopping,
+    ).decision
+    return {
+        "annotator": annotator[1],
+        "judgments": annotator[2],
+        "comparisons": decision.n_comparisons,
+        "best": decision.best,
+        "reason": str(decision.reason or ""),
+        "confidence": decision.confidence,
+    }

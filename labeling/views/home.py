@@ -6,7 +6,7 @@ from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
 from engine import selectors
-from labeling.status import status_of
+from labeling.cards import card
 
 
 @login_required
@@ -19,8 +19,8 @@ def home(request: HttpRequest) -> HttpResponse:
         {
             "to_label": selectors.experiments_to_label(request.user),
             "to_watch": [
-                {"experiment": experiment, "status": status_of(experiment)}
-                for experiment in selectors.experiments_to_watch(request.user)
+                card(experiment)
+                for experiment in selectors.experiments_to_watch(request.user).select_related("winner")
             ],
         },
     )
