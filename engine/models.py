@@ -731,8 +731,33 @@ class Snapshot(models.Model):
     reason = models.CharField(max_length=20, blank=True)
     created_at = models.DateTimeField(default=timezone.now)
 
+    class Meta:
+        # The race is read by number and the latest is asked for all the time; the rows are wide.
+        indexes = (models.Index(fields=["experiment", "id"], name="snapshot_in_order"),)
+
     def __str__(self) -> str:
         return f"{self.experiment} after {self.comparisons}"
+
+
+class Examination(models.Model):
+    """What takes too long to compute for a page: the forecast, and replays without each annotator.
+
+    Workers do it a slice at a time, so that nothing else in their queue waits for long.
+    """
+
+    experiment = models.OneToOneField(Experiment, models.CASCADE, related_name="examination")
+    claimed_at = models.DateTimeField(null=True, blank=True, help_text="When a worker took a slice of it.")
+    forecast = models.JSONField(
+        default=dict, blank=True, help_text="How many comparisons simulated continuations took."
+    )
+    replays_wanted_at = models.DateTimeField(null=True, blank=True)
+    replays = models.JSONField(default=dict, blank=True, help_text="Where the replays have got to.")
+    findings = models.JSONField(
+        default=dict, blank=True, help_text="What the decision would be without each annotator."
+    )
+
+    def __str__(self) -> str:
+        return f"Examination of {self.experiment}"
 
 
 class Invitation(models.Model):

@@ -23,7 +23,7 @@ from engine.judges import llm_worker
 from engine.judges.worker import judge_comparisons
 from engine.models import Experiment, WorkerPulse
 from engine.notifying.delivery import deliver_due
-from engine.services import experiments, generation, judging, notifications, opinions, planning
+from engine.services import examining, experiments, generation, judging, notifications, opinions, planning
 
 logger = logging.getLogger(__name__)
 
@@ -154,6 +154,13 @@ def give_opinions(self: Task) -> None:
         wake(give_opinions)
 
 
+@shared_task
+def examine(experiment_id: int) -> None:
+    """Do a slice of what takes too long for the dashboard; come back for more."""
+    if examining.examine(experiment_id=experiment_id):
+        wake(examine, experiment_id)
+
+
 @shared_task(bind=True)
 def sweep(self: Task) -> None:
     """Re-drive whatever got stuck: dead workers' claims, absent annotators' leases, lost messages."""
@@ -166,6 +173,8 @@ def sweep(self: Task) -> None:
         "pk", flat=True
     ):
         wake(judge, experiment_id)
+    for experiment_id in examining.to_examine():
+        wake(examine, experiment_id)
     _wake_writers()
     notifications.watch()
     if notifications.has_due():

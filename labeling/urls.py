@@ -32,6 +32,8 @@ urlpatterns = [
     path("experiments/<int:experiment_id>/invitations/", people.invite, name="invite"),
     path("experiments/<int:experiment_id>/", dashboard.dashboard, name="dashboard"),
     path("experiments/<int:experiment_id>/live/", dashboard.live, name="dashboard_live"),
+    path("experiments/<int:experiment_id>/charts/", dashboard.live_charts, name="dashboard_charts"),
+    path("experiments/<int:experiment_id>/without/", dashboard.without, name="without"),
     path("experiments/<int:experiment_id>/state/", dashboard.change_state, name="change_state"),
     path(
         "experiments/<int:experiment_id>/settings/", settings.experiment_settings, name="experiment_settings"

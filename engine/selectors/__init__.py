@@ -30,9 +30,12 @@ from engine.selectors.counts import (
     wins_matrix,
 )
 from engine.selectors.designs import (
+    Left,
     design,
     design_seed,
     expected_left,
+    factorial_space,
+    forecast,
     latest_snapshot,
     race,
     replayed_design,
@@ -61,13 +64,15 @@ from engine.selectors.people import (
 )
 from engine.selectors.serving import Need, Offer, is_recent, live_offers, needs, unserved_needs
 from engine.selectors.specs import experiment_spec
-from engine.selectors.spending import Waste, cost, waste
+from engine.selectors.spending import PolicySpending, Waste, cost, policy_spending, waste
 
 __all__ = [
     "GuardrailCount",
+    "Left",
     "Need",
     "Offer",
     "OpinionReport",
+    "PolicySpending",
     "QueueHealth",
     "Waste",
     "WorkerHealth",
@@ -95,6 +100,8 @@ __all__ = [
     "experiments_to_run",
     "experiments_to_watch",
     "experiments_with_opinions",
+    "factorial_space",
+    "forecast",
     "generation_is_failing",
     "generation_seconds",
     "in_flight_matrix",
@@ -110,6 +117,7 @@ __all__ = [
     "outcomes_seen",
     "own_judgments",
     "pair_counts",
+    "policy_spending",
     "probe_is_due",
     "queue_health",
     "race",

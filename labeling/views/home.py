@@ -7,7 +7,7 @@ from django.views.decorators.http import require_safe
 
 from engine import selectors
 from labeling import access
-from labeling.status import status_of
+from labeling.cards import card
 
 
 @login_required
@@ -22,8 +22,8 @@ def home(request: HttpRequest) -> HttpResponse:
         {
             "to_label": selectors.experiments_to_label(request.user).filter(archived_at__isnull=True),
             "to_watch": [
-                {"experiment": experiment, "status": status_of(experiment)}
-                for experiment in watched.filter(archived_at__isnull=not archive)
+                card(experiment)
+                for experiment in watched.filter(archived_at__isnull=not archive).select_related("winner")
             ],
             "archive": archive,
             "n_archived": watched.filter(archived_at__isnull=False).count(),

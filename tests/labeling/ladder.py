@@ -135,6 +135,8 @@ LADDER = (
     Endpoint("invite", POST, {"editor": 302, "owner": 302, "admin": 302}),
     Endpoint("dashboard", GET, _WATCHERS),
     Endpoint("dashboard_live", GET, _WATCHERS),
+    Endpoint("dashboard_charts", GET, _WATCHERS),
+    Endpoint("without", GET | POST, _WATCHERS),
     Endpoint("change_state", POST, {"editor": 400, "owner": 400, "admin": 400}),
     Endpoint("experiment_settings", GET, dict.fromkeys(_RUNNERS, 200)),
     Endpoint("change_settings", POST, dict.fromkeys(_RUNNERS, 400)),
