@@ -43,6 +43,8 @@ def advance(experiment_id: int) -> None:
     done = planning.advance(experiment_id=experiment_id)
     if done is not None and done.planned:
         wake(generate)
+    if done is not None and done.ready:
+        wake(judge, experiment_id)
 
 
 @shared_task(bind=True)
