@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import logging
+import subprocess
+import sys
 from typing import Any
 
 from celery import Task, shared_task
 from celery.worker import state
+from django.conf import settings
 from django.db import transaction
 from django.utils import timezone
 from kombu.exceptions import ChannelError, OperationalError
@@ -85,6 +88,16 @@ def judge(experiment_id: int) -> None:
     """Let the rule judge decide what is ready; plan on from there."""
     judge_comparisons(experiment_id)
     wake(advance, experiment_id)
+
+
+@shared_task
+def estimate() -> None:
+    """Have the planner's estimates computed: in a process of its own, since they take seconds and this worker's clicks wait."""
+    subprocess.Popen(
+        [sys.executable, "-m", "django", "compute_estimates"],
+        cwd=settings.BASE_DIR,
+        stdout=subprocess.DEVNULL,
+    )
 
 
 @shared_task(bind=True)
