@@ -35,6 +35,7 @@ from engine.selectors.health import QueueHealth, is_recent, queue_health
 from engine.selectors.people import (
     annotator_count,
     experiments_to_label,
+    experiments_to_own,
     experiments_to_run,
     experiments_to_watch,
     judged_today,
@@ -60,6 +61,7 @@ __all__ = [
     "expected_left",
     "experiment_spec",
     "experiments_to_label",
+    "experiments_to_own",
     "experiments_to_run",
     "experiments_to_watch",
     "generation_is_failing",

@@ -55,6 +55,13 @@ def experiments_to_run(user: AbstractBaseUser | AnonymousUser) -> QuerySet[Exper
     return Experiment.objects.filter(memberships__user=user, memberships__role__in=roles).distinct()
 
 
+def experiments_to_own(user: AbstractBaseUser | AnonymousUser) -> QuerySet[Experiment]:
+    """Experiments that are this user's to give away and to delete."""
+    if getattr(user, "is_superuser", False):
+        return Experiment.objects.all()
+    return Experiment.objects.filter(memberships__user=user, memberships__role=Membership.Role.OWNER)
+
+
 def own_judgments(experiment: Experiment, user: AbstractBaseUser | AnonymousUser) -> QuerySet[Judgment]:
     """This user's judgments that stand, newest first."""
     return (

@@ -6,6 +6,7 @@ from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
 from engine import selectors
+from labeling import access
 from labeling.status import status_of
 
 
@@ -17,6 +18,7 @@ def home(request: HttpRequest) -> HttpResponse:
         request,
         "labeling/home.html",
         {
+            "may_create": access.may_create(request),
             "to_label": selectors.experiments_to_label(request.user),
             "to_watch": [
                 {"experiment": experiment, "status": status_of(experiment)}
