@@ -121,7 +121,12 @@ class Model:
     name: str = ""
 
 
-LevelValue = Prompt | Strategy | Guardrail | SamplingParams | Model
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """A policy whose responses were written elsewhere: there is nothing to set."""
+
+
+LevelValue = Prompt | Strategy | Guardrail | SamplingParams | Model | Imported
 
 _KINDS: dict[str, type[LevelValue]] = {
     "prompt": Prompt,
@@ -129,6 +134,7 @@ _KINDS: dict[str, type[LevelValue]] = {
     "guardrail": Guardrail,
     "sampling": SamplingParams,
     "model": Model,
+    "imported": Imported,
 }
 _TYPES: dict[str, tuple[type, ...]] = {
     "str": (str,),
@@ -154,7 +160,7 @@ def parse_level(kind: str, value: Mapping[str, Any]) -> LevelValue:
     known = {field.name: str(field.type) for field in fields(shape)}
     if unknown := set(value) - set(known):
         raise ValueError(
-            f"A {kind} level has no {', '.join(sorted(unknown))}; it may have {', '.join(known)}."
+            f"A {kind} level has no {', '.join(sorted(unknown))}; it may have {', '.join(known) or 'nothing'}."
         )
     arguments: dict[str, Any] = {}
     for name, given in value.items():

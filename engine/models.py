@@ -60,6 +60,11 @@ class Experiment(models.Model):
         VLLM = "vllm", "vLLM"
         OPENAI = "openai", "A server that speaks OpenAI's protocol"
 
+    class Responses(models.TextChoices):
+        FRESH = "fresh", "A fresh one for every comparison"
+        REUSE = "reuse", "One for each policy and task, used again"
+        IMPORTED = "imported", "Ready-made ones that were imported"
+
     class RulePreference(models.TextChoices):
         STEPS = "steps", "The one that shows its steps"
         CONCISE = "concise", "The more concise one"
@@ -117,6 +122,15 @@ class Experiment(models.Model):
         default=list,
         blank=True,
         help_text="Combinations that are no policies: a list of {factor: level}, each leaving out all that have these levels.",
+    )
+    responses = models.CharField(
+        max_length=10,
+        choices=Responses,
+        default=Responses.FRESH,
+        help_text=(
+            "Fresh responses make the answer hold for all that the policies could write. With one response for each policy "
+            "and task, or ready-made ones, it costs less and holds for just these responses."
+        ),
     )
     sampler = models.CharField(max_length=30, default="balanced")
     stopping = models.CharField(max_length=30, default="certified")
@@ -243,6 +257,7 @@ class Factor(models.Model):
         STRATEGY = "strategy", "Reasoning strategy"
         SAMPLING = "sampling", "Sampling parameters"
         MODEL = "model", "Model or adapter"
+        IMPORTED = "imported", "Ready-made responses"
 
     experiment = models.ForeignKey(Experiment, models.CASCADE, related_name="factors")
     name = models.CharField(max_length=100)
@@ -684,6 +699,38 @@ class Check(models.Model):
 
     def __str__(self) -> str:
         return f"{self.kind} for {self.annotator}"
+
+
+class Estimate(models.Model):
+    """The planner's answer for one set of settings, kept for whoever asks the same again.
+
+    waiting → running (progress) → done | failed. One that nobody has asked for lately waits until somebody does.
+    """
+
+    class State(models.TextChoices):
+        WAITING = "waiting", "Waiting"
+        RUNNING = "running", "Running"
+        DONE = "done", "Done"
+        FAILED = "failed", "Failed"
+
+    key = models.CharField(max_length=64, unique=True, help_text="Hash of the question.")
+    question = models.JSONField(help_text="The settings that the answer depends on.")
+    state = models.CharField(max_length=10, choices=State, default=State.WAITING)
+    progress = models.FloatField(default=0.0, help_text="Share of the simulated experiments that are done.")
+    answer = models.JSONField(null=True, blank=True)
+    failure_reason = models.TextField(blank=True)
+    asked_at = models.DateTimeField(default=timezone.now)
+    beat_at = models.DateTimeField(null=True, blank=True, help_text="Last sign of life of who computes it.")
+
+    class Meta:
+        constraints = (
+            models.CheckConstraint(
+                name="estimate_state", condition=Q(state__in=["waiting", "running", "done", "failed"])
+            ),
+        )
+
+    def __str__(self) -> str:
+        return f"Estimate {self.key[:8]} ({self.state})"
 
 
 class JudgmentVoid(models.Model):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import subprocess
+import sys
 import time
 from typing import Any
 
@@ -63,6 +65,8 @@ def advance(experiment_id: int) -> None:
     done = planning.advance(experiment_id=experiment_id)
     if done is not None and done.planned:
         _wake_writers()
+    if done is not None and done.ready:
+        wake(judge, experiment_id)
 
 
 @shared_task(bind=True)
@@ -159,6 +163,16 @@ def examine(experiment_id: int) -> None:
     """Do a slice of what takes too long for the dashboard; come back for more."""
     if examining.examine(experiment_id=experiment_id):
         wake(examine, experiment_id)
+
+
+@shared_task
+def estimate() -> None:
+    """Have the planner's estimates computed: in a process of its own, since they take seconds and this worker's clicks wait."""
+    subprocess.Popen(
+        [sys.executable, "-m", "django", "compute_estimates"],
+        cwd=settings.BASE_DIR,
+        stdout=subprocess.DEVNULL,
+    )
 
 
 @shared_task(bind=True)

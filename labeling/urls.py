@@ -13,6 +13,7 @@ from labeling.views import (
     pair,
     people,
     settings,
+    setup,
     tokens,
 )
 
@@ -30,6 +31,11 @@ urlpatterns = [
     path("label/<int:experiment_id>/welcome/", people.welcome, name="welcome"),
     path("join/<uuid:token>/", people.join, name="join"),
     path("experiments/<int:experiment_id>/invitations/", people.invite, name="invite"),
+    path("experiments/new/", setup.new, name="new_experiment"),
+    path("experiments/new/<slug:start>/", setup.new_from, name="new_from"),
+    path("experiments/<int:experiment_id>/setup/", setup.setup, name="setup"),
+    path("experiments/<int:experiment_id>/setup.yaml", setup.setup_file, name="setup_file"),
+    path("experiments/<int:experiment_id>/delete/", setup.delete_draft, name="delete_draft"),
     path("experiments/<int:experiment_id>/", dashboard.dashboard, name="dashboard"),
     path("experiments/<int:experiment_id>/live/", dashboard.live, name="dashboard_live"),
     path("experiments/<int:experiment_id>/charts/", dashboard.live_charts, name="dashboard_charts"),

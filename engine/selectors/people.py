@@ -56,7 +56,7 @@ def experiments_to_run(user: AbstractBaseUser | AnonymousUser) -> QuerySet[Exper
 
 
 def experiments_to_own(user: AbstractBaseUser | AnonymousUser) -> QuerySet[Experiment]:
-    """Experiments whose members this user may change."""
+    """Experiments that are this user's to give away and to delete."""
     if getattr(user, "is_superuser", False):
         return Experiment.objects.all()
     return Experiment.objects.filter(memberships__user=user, memberships__role=Membership.Role.OWNER)

@@ -248,10 +248,33 @@ def _settle(comparisons: Sequence[Comparison]) -> set[int]:
     return touched
 
 
+@transaction.atomic
+def settle_shared(*, experiment_id: int) -> None:
+    """Settle what was planned on a response in the very moment in which that was finished."""
+    unsettled = [Response.State.WAITING, Response.State.GENERATING]
+    late = (
+        Comparison.objects.filter(experiment_id=experiment_id, state=Comparison.State.PLANNED)
+        .exclude(response_i__state__in=unsettled, response_j__state__in=unsettled)
+        .select_for_update(no_key=True, of=("self",))
+        .order_by("pk")
+    )
+    _settle(list(late))
+
+
 def _discard(comparison: Comparison, halves: Sequence[Response], reason: str) -> None:
     comparison.state = Comparison.State.DISCARDED
     comparison.discard_reason = f"A response could not be generated: {reason}"
     comparison.save(update_fields=["state", "discard_reason"])
-    Response.objects.filter(pk__in=[h.pk for h in halves], state=Response.State.WAITING).update(
+    ids = [half.pk for half in halves]
+    # Where responses are used again, another comparison may still wait for the half that is left.
+    others = Comparison.objects.filter(state=Comparison.State.PLANNED).exclude(pk=comparison.pk)
+    wanted = {
+        pk
+        for pair in others.filter(Q(response_i__in=ids) | Q(response_j__in=ids)).values_list(
+            "response_i", "response_j"
+        )
+        for pk in pair
+    }
+    Response.objects.filter(pk__in=set(ids) - wanted, state=Response.State.WAITING).update(
         state=Response.State.FAILED, failure_reason="The other response of its comparison failed."
     )

@@ -7,7 +7,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('engine', '0005_control'),
+        ('engine', '0006_control'),
     ]
 
     operations = [

@@ -7,7 +7,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('engine', '0003_generation_settings'),
+        ('engine', '0004_setup'),
     ]
 
     operations = [

@@ -9,7 +9,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('engine', '0004_restores_and_browsing'),
+        ('engine', '0005_restores_and_browsing'),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 
