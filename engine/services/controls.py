@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from copy import copy
 from dataclasses import replace
 
 from django.contrib.auth.models import User
@@ -15,6 +17,12 @@ from engine.models import AuditEntry, Experiment
 from engine.services.audit import record
 from engine.services.experiments import create_experiment, locked
 from engine.services.snapshots import write_snapshot
+
+CONSEQUENCES = {
+    "budget": selectors.budget_consequence,
+    "delta": selectors.delta_consequence,
+    "epsilon": selectors.epsilon_consequence,
+}
 
 
 @transaction.atomic
@@ -100,41 +108,44 @@ def _change(
     delta: float | None,
     epsilon: float | None,
 ) -> None:
+    given = {"budget": budget, "delta": delta, "epsilon": epsilon}
+    changes = {
+        name: value
+        for name, value in given.items()
+        if value is not None and value != getattr(experiment, name)
+    }
+    _check(experiment, changes)
     seen = selectors.outcomes_seen(experiment)
-    if budget is not None and budget != experiment.budget:
-        _record_change(experiment, by, "budget", budget, selectors.budget_consequence(experiment, budget))
-        experiment.budget = budget
-    replay = False
-    if delta is not None and delta != experiment.delta:
-        _record_change(experiment, by, "delta", delta, selectors.delta_consequence(experiment, delta))
-        if seen and experiment.first_delta is None:
-            experiment.first_delta = experiment.delta
-        experiment.delta, replay = delta, seen
-    if epsilon is not None and epsilon != experiment.epsilon:
-        _record_change(experiment, by, "epsilon", epsilon, selectors.epsilon_consequence(experiment, epsilon))
-        if seen and experiment.first_epsilon is None:
-            experiment.first_epsilon = experiment.epsilon
-        experiment.epsilon, replay = epsilon, seen
-    try:
-        experiment.clean_fields(exclude={"winner"})
-    except ValidationError as error:
-        faults = "; ".join(f"{key}: {' '.join(texts)}" for key, texts in error.message_dict.items())
-        raise SpecError(faults) from error
+    for name, value in changes.items():
+        record(
+            experiment=experiment,
+            by=by,
+            action=name,
+            details={
+                "before": getattr(experiment, name),
+                "after": value,
+                "consequence": CONSEQUENCES[name](experiment, value),
+            },
+        )
+        # What was chosen before anybody saw an outcome is what the guarantee is about.
+        if seen and name != "budget" and getattr(experiment, f"first_{name}") is None:
+            setattr(experiment, f"first_{name}", getattr(experiment, name))
+        setattr(experiment, name, value)
     experiment.save(update_fields=["budget", "delta", "epsilon", "first_delta", "first_epsilon"])
-    if replay:
+    if seen and changes.keys() & {"delta", "epsilon"}:
         # Peaks that were reached under other settings say nothing about these.
         write_snapshot(experiment=experiment, design=selectors.replayed_design(experiment))
 
 
-def _record_change(
-    experiment: Experiment, by: User | None, setting: str, after: float, consequence: str
-) -> None:
-    record(
-        experiment=experiment,
-        by=by,
-        action=setting,
-        details={"before": getattr(experiment, setting), "after": after, "consequence": consequence},
-    )
+def _check(experiment: Experiment, changes: Mapping[str, float]) -> None:
+    candidate = copy(experiment)
+    for name, value in changes.items():
+        setattr(candidate, name, value)
+    try:
+        candidate.clean_fields(exclude={"winner"})
+    except ValidationError as error:
+        faults = "; ".join(f"{key}: {' '.join(texts)}" for key, texts in error.message_dict.items())
+        raise SpecError(faults) from error
 
 
 @transaction.atomic
@@ -177,11 +188,11 @@ def clone(*, experiment: Experiment, by: User, name: str) -> Experiment:
         The name is taken or unusable.
     """
     spec = replace(selectors.experiment_spec(experiment), name=name)
-    copy = create_experiment(spec=spec, by=by)
+    cloned = create_experiment(spec=spec, by=by)
     record(
-        experiment=copy,
+        experiment=cloned,
         by=by,
         action=AuditEntry.Action.CLONE,
         details={"source": experiment.name, "source_id": experiment.pk},
     )
-    return copy
+    return cloned

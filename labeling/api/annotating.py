@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from django.http import HttpRequest
-from ninja import Router
+from ninja import Router, Status
 from ninja.errors import HttpError
 
 from engine import selectors
@@ -45,16 +45,16 @@ def judge(request: HttpRequest, experiment_id: Id, payload: JudgmentIn) -> dict[
 
 
 @router.post("/{experiment_id}/skip", response={204: None} | WRITE_PROBLEMS)
-def skip(request: HttpRequest, experiment_id: Id, payload: TokenIn) -> tuple[int, None]:
+def skip(request: HttpRequest, experiment_id: Id, payload: TokenIn) -> Status:
     """Hand a pair back for somebody else."""
     experiment = access.to_label(request, experiment_id)
     showing.skip(experiment_id=experiment.pk, token=payload.token, annotator=request.user)
     wake(advance, experiment.pk)
-    return 204, None
+    return Status(204, None)
 
 
 @router.post("/{experiment_id}/flag", response={204: None} | WRITE_PROBLEMS)
-def flag(request: HttpRequest, experiment_id: Id, payload: FlagIn) -> tuple[int, None]:
+def flag(request: HttpRequest, experiment_id: Id, payload: FlagIn) -> Status:
     """Hand a pair back with a word about what is wrong with it."""
     experiment = access.to_label(request, experiment_id)
     showing.flag(
@@ -65,7 +65,7 @@ def flag(request: HttpRequest, experiment_id: Id, payload: FlagIn) -> tuple[int,
         comment=payload.comment,
     )
     wake(advance, experiment.pk)
-    return 204, None
+    return Status(204, None)
 
 
 @router.post("/{experiment_id}/undo", response={200: NextOut} | WRITE_PROBLEMS)

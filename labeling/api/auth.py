@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import time
-
 from django.conf import settings
 from django.core.cache import cache
 from django.http import HttpRequest
+from django.utils import timezone
 from ninja.security import HttpBearer
 from ninja.throttling import BaseThrottle
 
@@ -29,7 +28,7 @@ class TokenThrottle(BaseThrottle):
 
     def allow_request(self, request: HttpRequest) -> bool:
         token: Token = request.auth  # type: ignore[attr-defined]
-        key = f"api {token.pk} {int(time.time() // 60)}"
+        key = f"api-{token.pk}-{int(timezone.now().timestamp() // 60)}"
         cache.add(key, 0, timeout=120)
         try:
             return cache.incr(key) <= settings.API_REQUESTS_PER_MINUTE
@@ -37,4 +36,4 @@ class TokenThrottle(BaseThrottle):
             return True
 
     def wait(self) -> float:
-        return 60 - time.time() % 60
+        return 60 - timezone.now().timestamp() % 60

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from django.http import HttpRequest, HttpResponseBase
-from ninja import Path, Query, Router
+from ninja import Path, Query, Router, Status
 from ninja.errors import HttpError
 
 from engine import selectors
@@ -49,10 +49,10 @@ def list_experiments(
 
 
 @router.post("", response={201: ExperimentOut} | WRITE_PROBLEMS)
-def create(request: HttpRequest, payload: ExperimentIn) -> tuple[int, dict[str, Any]]:
+def create(request: HttpRequest, payload: ExperimentIn) -> Status:
     """Make a draft, which one owns."""
     _check_may_create(request)
-    return 201, _summary(create_experiment(spec=payload.spec(), by=request.user))
+    return Status(201, _summary(create_experiment(spec=payload.spec(), by=request.user)))
 
 
 @router.get("/{experiment_id}", response={200: StatusOut} | PROBLEMS)
@@ -89,11 +89,12 @@ def act(request: HttpRequest, experiment_id: Id, action: Action) -> dict[str, An
 
 
 @router.post("/{experiment_id}/clone", response={201: ExperimentOut} | WRITE_PROBLEMS)
-def clone(request: HttpRequest, experiment_id: Id, payload: CloneIn) -> tuple[int, dict[str, Any]]:
+def clone(request: HttpRequest, experiment_id: Id, payload: CloneIn) -> Status:
     """A new draft of the same description, which one owns."""
     experiment = access.to_run(request, experiment_id)
     _check_may_create(request)
-    return 201, _summary(controls.clone(experiment=experiment, by=request.user, name=payload.name))
+    cloned = controls.clone(experiment=experiment, by=request.user, name=payload.name)
+    return Status(201, _summary(cloned))
 
 
 @router.get("/{experiment_id}/log", response={200: list[EntryOut]} | PROBLEMS)

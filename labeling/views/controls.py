@@ -48,17 +48,12 @@ def change_settings(request: HttpRequest, experiment_id: int) -> HttpResponse:
 def _ask(
     request: HttpRequest, experiment: Experiment, form: SettingsForm, *, reopening: bool
 ) -> HttpResponse:
-    consequences = {
-        "budget": selectors.budget_consequence,
-        "delta": selectors.delta_consequence,
-        "epsilon": selectors.epsilon_consequence,
-    }
     changes = [
         {
             "label": form.fields[name].label or name.capitalize(),
             "before": getattr(experiment, name),
             "after": value,
-            "consequence": consequences[name](experiment, value),
+            "consequence": controls.CONSEQUENCES[name](experiment, value),
         }
         for name, value in form.cleaned_data.items()
         if value != getattr(experiment, name)

@@ -1,0 +1,57 @@
+"""Callers of the API: one person per role, each with a token."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.core.cache import cache
+from django.http import HttpResponse
+from django.test import Client
+
+from engine.models import Experiment
+from engine.services.tokens import make_token
+from tests.factories import add_member, make_experiment, make_user
+
+Call = Callable[..., HttpResponse]
+CallerFor = Callable[[User | None], Call]
+
+
+@pytest.fixture(autouse=True)
+def fresh_cache() -> None:
+    """Requests of earlier tests do not count towards this one's throttle."""
+    cache.clear()
+
+
+@pytest.fixture
+def caller_for() -> CallerFor:
+    """Calls with a token of this user: ``call("post", "/experiments", {...})``; nobody's without one."""
+
+    def caller(user: User | None) -> Call:
+        client = Client()
+        headers = {}
+        if user is not None:
+            headers["Authorization"] = f"Bearer {make_token(user=user, name='test', valid_days=1)[1]}"
+
+        def call(method: str, path: str, body: Any = None) -> HttpResponse:
+            options = {} if body is None else {"data": body, "content_type": "application/json"}
+            return getattr(client, method)(f"/api{path}", headers=headers, **options)
+
+        return call
+
+    return caller
+
+
+@pytest.fixture
+def experiment(annotator: User) -> Experiment:
+    return make_experiment(name="Which is best?", ready=True, annotators=(annotator,))
+
+
+@pytest.fixture
+def people(experiment: Experiment, annotator: User, admin: User) -> dict[str, User]:
+    roles = {role: make_user(role) for role in ("stranger", "viewer", "editor", "owner")}
+    for role in ("viewer", "editor", "owner"):
+        add_member(experiment, roles[role], role)
+    return roles | {"annotator": annotator, "admin": admin}

@@ -1,0 +1,228 @@
+"""What each operation does, beyond letting the right people in."""
+
+from __future__ import annotations
+
+import csv
+import io
+
+import pytest
+from django.contrib.auth.models import Permission
+from django.test import Client
+
+from engine import selectors, tasks
+from engine.models import Comparison, Experiment, Flag, Judgment
+from engine.services.experiments import stop
+from tests.factories import click, make_experiment, make_user
+
+pytestmark = pytest.mark.django_db
+
+SPEC = {
+    "name": "By program",
+    "factors": [
+        {"name": "Prompt", "kind": "prompt", "levels": {"A": {"text": "Be short."}, "B": {"text": "Be kind."}}},
+        {"name": "Heat", "kind": "sampling", "levels": {"cold": {"temperature": 0}, "hot": {"temperature": 1}}},
+    ],
+    "tasks": [{"prompt": "1 + 1?", "reference": "2"}],
+    "settings": {"delta": 0.1, "budget": 500, "allow_tie": True, "practice": 1,
+                 "excluded": [{"Prompt": "A", "Heat": "hot"}]},
+    "gold": [{"prompt": "2 + 2?", "better": "4", "worse": "5"}],
+}  # fmt: skip
+
+
+@pytest.fixture
+def admin_call(admin, caller_for):
+    return caller_for(admin)
+
+
+@pytest.fixture
+def call(annotator, caller_for):
+    return caller_for(annotator)
+
+
+class TestCreate:
+    def test_a_description_becomes_a_draft_that_its_maker_owns(self, caller_for):
+        maker = make_user()
+        maker.user_permissions.add(Permission.objects.get(codename="add_experiment"))
+        response = caller_for(maker)("post", "/experiments", SPEC)
+        assert response.status_code == 201, response.content
+        experiment = Experiment.objects.get(pk=response.json()["id"])
+        assert (experiment.name, experiment.state, experiment.delta) == ("By program", "draft", 0.1)
+        assert experiment.policies.count() == 3
+        assert experiment.memberships.get().user == maker
+        assert experiment.audit_entries.get().by == maker
+        spec = selectors.experiment_spec(experiment)
+        assert [factor.levels for factor in spec.factors] == [each["levels"] for each in SPEC["factors"]]
+        assert spec.gold[0].better == "4"
+
+    @pytest.mark.parametrize(
+        ("change", "words"),
+        [
+            ({"name": ""}, "name"),
+            ({"factors": []}, "at least one factor"),
+            ({"tasks": []}, "at least one task"),
+            ({"settings": {"delta": 7}}, "delta"),
+            ({"settings": {"excluded": 5}}, "excluded"),
+            ({"settings": {"practice": 2}}, "Practice pairs"),
+            ({"settings": {"sampler": "magic"}}, "magic"),
+            ({"settings": {"no_such": 1}}, "no_such"),
+            ({"colour": "red"}, "colour"),
+            ({"factors": [SPEC["factors"][0] | {"kind": "spell"}]}, "kind"),
+            ({"factors": [SPEC["factors"][0] | {"levels": {"A": {"wrong": 1}, "B": {}}}]}, "Prompt"),
+            ({"settings": {"judge": "rule"}, "tasks": [{"prompt": "?"}]}, "reference"),
+        ],
+    )
+    def test_what_is_wrong_with_it_is_said(self, change, words, admin_call):
+        response = admin_call("post", "/experiments", SPEC | change)
+        assert response.status_code == 422
+        assert words in response.json()["detail"]
+        assert not Experiment.objects.exists()
+
+    @pytest.mark.parametrize(
+        "body", ["", "{", "[]", '{"name": NaN}', '{"name": "\\ud800"}', '{"name": "\\u0000"}', b"\xff"]
+    )
+    def test_what_is_no_proper_json_is_a_bad_request(self, body, admin_call):
+        assert admin_call("post", "/experiments", body).status_code in {400, 422}
+
+    def test_a_name_that_is_taken_is_said(self, admin_call):
+        admin_call("post", "/experiments", SPEC)
+        response = admin_call("post", "/experiments", SPEC)
+        assert response.status_code == 422
+        assert "already exists" in response.json()["detail"]
+
+
+class TestWatch:
+    def test_only_what_one_may_watch_is_listed(self, experiment, people, caller_for):
+        make_experiment()
+        listed = caller_for(people["viewer"])("get", "/experiments").json()
+        assert (listed["count"], [each["id"] for each in listed["items"]]) == (1, [experiment.pk])
+        assert caller_for(people["admin"])("get", "/experiments").json()["count"] == 2
+
+    def test_pages_and_archive(self, admin_call):
+        drafts = [make_experiment(running=False) for _ in range(3)]
+        page = admin_call("get", "/experiments?limit=2&offset=2").json()
+        assert (page["count"], [each["id"] for each in page["items"]]) == (3, [drafts[0].pk])
+        admin_call("post", f"/experiments/{drafts[0].pk}/actions/archive")
+        assert admin_call("get", "/experiments").json()["count"] == 2
+        [archived] = admin_call("get", "/experiments?archived=true").json()["items"]
+        assert (archived["id"], archived["archived"]) == (drafts[0].pk, True)
+
+    def test_the_figures_are_those_of_the_selectors(self, experiment, annotator, admin_call):
+        click(experiment, annotator)
+        status = admin_call("get", f"/experiments/{experiment.pk}").json()
+        assert status["comparisons"] == 1
+        counts = {(pair["i"], pair["j"]): (pair["wins_i"], pair["comparisons"]) for pair in status["pairs"]}
+        labels = [policy.label for policy in experiment.policies.all()]
+        assert counts == {
+            (labels[i], labels[j]): count for (i, j), count in selectors.pair_counts(experiment).items()
+        }
+        assert [policy["evidence"] for policy in status["policies"]] == selectors.latest_snapshot(
+            experiment
+        ).evidence
+        assert status["queue"]["judged"] == 1
+
+    def test_the_file_is_that_of_the_page(self, experiment, annotator, admin, admin_call):
+        click(experiment, annotator)
+        response = admin_call("get", f"/experiments/{experiment.pk}/judgments.csv")
+        client = Client()
+        client.force_login(admin)
+        text = response.getvalue()
+        assert text == client.get(f"/experiments/{experiment.pk}/judgments.csv").getvalue()
+        [row] = csv.DictReader(io.StringIO(text.decode()))
+        assert row["choice"] == "left"
+
+
+class TestSteer:
+    def test_pause_start_stop_reopen(self, experiment, admin, admin_call):
+        path = f"/experiments/{experiment.pk}"
+        for action, state in (("pause", "paused"), ("start", "running"), ("stop", "concluded")):
+            assert admin_call("post", f"{path}/actions/{action}").json()["state"] == state
+        assert admin_call("post", f"{path}/reopen", {"budget": 3000}).json()["state"] == "running"
+        entries = admin_call("get", f"{path}/log").json()
+        assert [entry["action"] for entry in entries[:5]] == ["budget", "reopen", "stop", "resume", "pause"]
+        assert {entry["by"] for entry in entries[:5]} == {"admin"}
+
+    def test_what_its_state_does_not_allow_is_a_conflict(self, experiment, admin_call):
+        response = admin_call("post", f"/experiments/{experiment.pk}/actions/start")
+        assert response.status_code == 409
+        assert "Only a draft or paused experiment" in response.json()["detail"]
+
+    def test_settings_change_and_a_broken_guarantee_is_said(self, experiment, annotator, admin_call):
+        click(experiment, annotator)
+        path = f"/experiments/{experiment.pk}"
+        assert admin_call("patch", path, {"delta": 0.2}).json()["delta"] == 0.2
+        assert "not guaranteed" in admin_call("get", path).json()["caveats"][0]
+
+    @pytest.mark.parametrize("body", [{"delta": 0.9}, {"budget": 0}, {"epsilon": -1}, {"name": "x"}])
+    def test_what_cannot_be_changed_is_refused(self, body, experiment, admin_call):
+        assert admin_call("patch", f"/experiments/{experiment.pk}", body).status_code == 422
+
+    def test_changes_wake_the_planner(
+        self, experiment, admin_call, monkeypatch, django_capture_on_commit_callbacks
+    ):
+        woken: list[tuple[int, ...]] = []
+        monkeypatch.setattr(
+            tasks.advance, "apply_async", lambda args=(), **options: woken.append(tuple(args))
+        )
+        with django_capture_on_commit_callbacks(execute=True):
+            admin_call("post", f"/experiments/{experiment.pk}/actions/pause")
+        assert woken == [(experiment.pk,)]
+
+
+class TestAnnotate:
+    def test_a_pair_is_leased_judged_and_undone(self, experiment, call):
+        path = f"/label/{experiment.pk}"
+        shown = call("post", f"{path}/next", {}).json()
+        assert shown["choices"] == ["left", "right"]
+        assert set(shown["pair"]) == {"token", "prompt", "left", "right", "practice"}
+        answer = {"token": shown["pair"]["token"], "choice": "left"}
+        assert call("post", f"{path}/judgments", answer).json() == {"created": True, "feedback": ""}
+        assert call("post", f"{path}/judgments", answer).json() == {"created": False, "feedback": ""}
+        assert Judgment.objects.count() == 1
+        again = call("post", f"{path}/undo").json()
+        assert again["pair"]["left"] == shown["pair"]["left"]
+        assert selectors.comparison_count(experiment.pk) == 0
+
+    def test_what_is_held_is_not_handed_out_again(self, experiment, call):
+        path = f"/label/{experiment.pk}/next"
+        first = call("post", path, {}).json()["pair"]["token"]
+        assert call("post", path, {}).json()["pair"]["token"] == first
+        assert call("post", path, {"besides": [first]}).json()["pair"]["token"] != first
+
+    def test_a_choice_that_is_not_offered_is_a_conflict(self, experiment, call):
+        token = call("post", f"/label/{experiment.pk}/next", {}).json()["pair"]["token"]
+        response = call("post", f"/label/{experiment.pk}/judgments", {"token": token, "choice": "tie"})
+        assert response.status_code == 409
+        assert not Judgment.objects.exists()
+
+    def test_skip_and_flag_hand_the_pair_back(self, experiment, call):
+        path = f"/label/{experiment.pk}"
+        for action, extra in (("skip", {}), ("flag", {"reason": "harmful", "comment": "Ugh."})):
+            token = call("post", f"{path}/next", {}).json()["pair"]["token"]
+            assert call("post", f"{path}/{action}", {"token": token} | extra).status_code == 204
+        assert Flag.objects.get().comment == "Ugh."
+        assert not Comparison.objects.filter(state="leased").exists()
+
+    def test_none_ready_is_said(self, experiment, call):
+        stop(experiment_id=experiment.pk)
+        assert call("post", f"/label/{experiment.pk}/next", {}).json()["pair"] is None
+
+    def test_nothing_says_which_policy_wrote_what(self, experiment, call):
+        told = call("post", f"/label/{experiment.pk}/next", {})
+        everything = told.content.decode() + str(dict(told.headers))
+        names = [level.name for policy in experiment.policies.all() for level in policy.levels.all()]
+        assert not [name for name in (*names, "policy") if name in everything]
+
+
+class TestReference:
+    def test_it_is_there_for_everybody_and_brings_nothing_from_elsewhere(self, db):
+        page = Client().get("/api/docs")
+        text = page.content.decode()
+        assert page.status_code == 200
+        assert "/api/experiments/{experiment_id}" in text
+        assert "https://" not in text
+        assert text.count("<script") == 1, "htmx, which every page has"
+
+    def test_the_description_can_be_had_by_programs(self, db):
+        description = Client().get("/api/openapi.json").json()
+        assert description["openapi"].startswith("3.")
+        assert description["components"]["securitySchemes"]["TokenAuth"]["scheme"] == "bearer"

@@ -1,0 +1,109 @@
+"""Members: changing what somebody may do, and taking it away."""
+
+from __future__ import annotations
+
+import pytest
+
+from engine import selectors
+from engine.errors import InvitationError, MembershipError
+from engine.services import people
+from tests.engine.test_races import at_once
+from tests.factories import add_member, click, lease, make_experiment, make_user
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def owner():
+    return make_user("owner")
+
+
+@pytest.fixture
+def experiment(owner):
+    experiment = make_experiment(ready=True)
+    add_member(experiment, owner, "owner")
+    return experiment
+
+
+def test_a_role_is_changed_and_logged(experiment, owner):
+    member = add_member(experiment, make_user("vera"), "viewer")
+    people.change_role(membership_id=member.pk, by=owner, role="editor")
+    member.refresh_from_db()
+    assert member.role == "editor"
+    entry = experiment.audit_entries.first()
+    assert (entry.sentence, entry.by) == ("Changed the role of vera from viewer to editor.", owner)
+
+
+def test_the_same_role_again_is_no_change(experiment, owner):
+    member = add_member(experiment, make_user(), "viewer")
+    people.change_role(membership_id=member.pk, by=owner, role="viewer")
+    assert not experiment.audit_entries.filter(action="role").exists()
+
+
+def test_nobody_has_one_role_twice(experiment, owner):
+    user = make_user("both")
+    add_member(experiment, user, "viewer")
+    member = add_member(experiment, user, "editor")
+    with pytest.raises(MembershipError, match="both is viewer already"):
+        people.change_role(membership_id=member.pk, by=owner, role="viewer")
+
+
+def test_the_only_owner_stays_one(experiment, owner):
+    member = experiment.memberships.get(user=owner)
+    with pytest.raises(MembershipError, match="only owner"):
+        people.remove_member(membership_id=member.pk, by=owner)
+    with pytest.raises(MembershipError, match="only owner"):
+        people.change_role(membership_id=member.pk, by=owner, role="viewer")
+    second = add_member(experiment, make_user(), "owner")
+    people.remove_member(membership_id=member.pk, by=owner)
+    assert list(experiment.memberships.all()) == [second]
+
+
+def test_a_removed_annotator_hands_back_what_they_were_looking_at_and_their_judgments_stay(experiment, owner):
+    user = make_user("ann")
+    member = add_member(experiment, user)
+    judgment = click(experiment, user)
+    held = lease(experiment, user)
+    people.remove_member(membership_id=member.pk, by=owner)
+    held.comparison.refresh_from_db()
+    assert held.comparison.state == "ready"
+    assert selectors.standing_judgments(experiment.pk).filter(pk=judgment.pk).exists()
+    assert experiment.audit_entries.first().sentence == "Removed ann, who was annotator."
+
+
+def test_other_experiments_keep_what_they_show(experiment, owner):
+    user = make_user()
+    member = add_member(experiment, user)
+    elsewhere = lease(make_experiment(ready=True, annotators=(user,)), user)
+    people.remove_member(membership_id=member.pk, by=owner)
+    elsewhere.refresh_from_db()
+    assert elsewhere.state == "active"
+
+
+def test_an_invitation_that_was_ended_lets_nobody_in(experiment, owner):
+    invitation = people.create_invitation(
+        experiment=experiment, by=owner, role="viewer", most_uses=5, valid_days=3
+    )
+    for _ in range(2):
+        people.end_invitation(invitation_id=invitation.pk, by=owner)
+    with pytest.raises(InvitationError, match="expired"):
+        people.accept_invitation(token=invitation.token, user=make_user())
+    assert [e.action for e in experiment.audit_entries.all()[:2]] == ["end_invitation", "invite"]
+
+
+@pytest.mark.postgres
+@pytest.mark.django_db(transaction=True)
+def test_two_owners_who_remove_each_other_at_once_leave_one(experiment, owner):
+    first = experiment.memberships.get(user=owner)
+    second = add_member(experiment, make_user(), "owner")
+
+    def remove(member, by) -> bool:
+        try:
+            people.remove_member(membership_id=member.pk, by=by)
+        except MembershipError:
+            return False
+        return True
+
+    done = at_once([lambda: remove(first, second.user), lambda: remove(second, first.user)])
+    assert sorted(done) == [False, True]
+    assert experiment.memberships.filter(role="owner").count() == 1

@@ -1,0 +1,285 @@
+"""The outbox: what is written to whom, when it goes wrong and when it is over, and how often sending is tried."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from django.db import transaction
+from django.utils import timezone
+
+from engine.errors import SubscriptionError
+from engine.models import Alarm, Comparison, Experiment, Notification, Response, Subscription, WorkerPulse
+from engine.services import notifications
+from engine.services.controls import reopen
+from engine.services.experiments import pause, start, stop
+from engine.services.notifications import claim_due, mark_sent, mark_unsent, subscribe, unsubscribe, watch
+from tests.engine.test_races import at_once
+from tests.factories import click, make_experiment, make_user
+
+pytestmark = pytest.mark.django_db
+ALL = ("concluded", "stalled", "unhealthy")
+
+
+@pytest.fixture
+def experiment(annotator) -> Experiment:
+    WorkerPulse.objects.create(queue="generation", worker="w")
+    return make_experiment(ready=True, annotators=(annotator,))
+
+
+def subscribed(experiment, events=ALL, kind="email", target="ann@example.org") -> Subscription:
+    return subscribe(experiment=experiment, by=make_user(), kind=kind, target=target, events=events)
+
+
+def messages() -> list[tuple[str, str]]:
+    return list(Notification.objects.order_by("pk").values_list("event", "text"))
+
+
+def events() -> list[str]:
+    return [event for event, _ in messages()]
+
+
+class TestSubscribe:
+    def test_a_webhook_gets_a_secret_and_a_mail_address_none(self, experiment):
+        hook = subscribed(experiment, kind="webhook", target="https://example.org/hook?x=1")
+        assert len(hook.secret) >= 40
+        assert subscribed(experiment).secret == ""
+        assert [e.action for e in experiment.audit_entries.all()[:2]] == ["subscribe", "subscribe"]
+        assert hook.secret not in str(list(experiment.audit_entries.values()))
+
+    @pytest.mark.parametrize(
+        ("kind", "target", "words"),
+        [
+            ("email", "https://example.org", "Give an e-mail address"),
+            ("email", "ann@example.org\nBcc: all@example.org", "Give an e-mail address"),
+            ("webhook", "ann@example.org", "starts with https"),
+            ("webhook", "file:///etc/passwd", "starts with https"),
+            ("webhook", "https://", "names a host"),
+            ("webhook", "https://example.org:99999/", "not a URL"),
+            ("webhook", "https://ann:secret@example.org/", "Leave the name and the password out"),
+            ("webhook", "http://127.0.0.1/", "not a public address"),
+            ("webhook", "http://[::1]/", "not a public address"),
+            ("webhook", "http://[::ffff:10.0.0.1]/", "not a public address"),
+            ("webhook", "http://169.254.169.254/latest/meta-data/", "not a public address"),
+        ],
+    )
+    def test_an_address_that_cannot_be_used_is_refused_with_words(self, kind, target, words, experiment):
+        with pytest.raises(SubscriptionError, match=words):
+            subscribed(experiment, kind=kind, target=target)
+        assert not experiment.subscriptions.exists()
+
+    def test_only_hosts_of_the_list_where_there_is_one(self, experiment, settings):
+        settings.WEBHOOK_HOSTS = ["hooks.example.org"]
+        subscribed(experiment, kind="webhook", target="https://hooks.example.org/x")
+        with pytest.raises(SubscriptionError, match=r"hooks\.example\.org only"):
+            subscribed(experiment, kind="webhook", target="https://example.org/x")
+
+    def test_private_addresses_where_that_is_allowed(self, experiment, settings):
+        settings.ALLOW_PRIVATE_WEBHOOKS = True
+        subscribed(experiment, kind="webhook", target="http://127.0.0.1:9000/")
+
+    def test_the_same_address_once(self, experiment):
+        subscribed(experiment)
+        with pytest.raises(SubscriptionError, match="is told already"):
+            subscribed(experiment)
+
+    def test_not_without_end(self, experiment):
+        for n in range(20):
+            subscribed(experiment, target=f"a{n}@example.org")
+        with pytest.raises(SubscriptionError, match="20 already"):
+            subscribed(experiment)
+
+
+class TestConclusion:
+    def test_whoever_wants_to_know_is_told(self, experiment):
+        subscribed(experiment)
+        subscribed(experiment, events=("stalled",), target="other@example.org")
+        stop(experiment_id=experiment.pk)
+        assert messages() == [("concluded", "Stopped by hand, after 0 comparisons.")]
+
+    def test_nobody_is_told_of_what_was_rolled_back(self, experiment):
+        subscribed(experiment)
+        with transaction.atomic():
+            stop(experiment_id=experiment.pk)
+            assert events() == ["concluded"]
+            transaction.set_rollback(True)
+        assert messages() == []
+
+    def test_a_second_conclusion_is_news_again(self, experiment, admin):
+        subscribed(experiment)
+        stop(experiment_id=experiment.pk)
+        reopen(experiment_id=experiment.pk, by=admin)
+        stop(experiment_id=experiment.pk)
+        assert events() == ["concluded", "concluded"]
+
+    def test_who_is_removed_gets_nothing_any_more(self, experiment, admin):
+        subscription = subscribed(experiment)
+        stop(experiment_id=experiment.pk)
+        unsubscribe(subscription=subscription, by=admin)
+        assert claim_due() is None
+
+
+class TestHealth:
+    def silence(self, minutes: float) -> None:
+        WorkerPulse.objects.update(seen_at=timezone.now() - timedelta(minutes=minutes))
+
+    def grow_old(self) -> None:
+        Alarm.objects.update(since=timezone.now() - timedelta(minutes=2))
+
+    def test_trouble_is_told_once_it_has_lasted_and_once_only_and_its_end_too(self, experiment):
+        subscribed(experiment)
+        self.silence(minutes=10)
+        watch()
+        assert events() == [], "it may be over in a moment"
+        self.grow_old()
+        for _ in range(3):
+            watch()
+        assert events() == ["unhealthy"]
+        assert "No generation worker has been seen since" in messages()[0][1]
+        self.silence(minutes=0)
+        for _ in range(3):
+            watch()
+        assert events() == ["unhealthy", "recovered"]
+
+    def test_trouble_that_was_over_soon_is_told_to_nobody(self, experiment):
+        subscribed(experiment)
+        self.silence(minutes=10)
+        watch()
+        self.silence(minutes=0)
+        watch()
+        assert events() == []
+        assert not Alarm.objects.exists()
+
+    def test_the_next_trouble_is_news(self, experiment):
+        subscribed(experiment)
+        for _ in range(2):
+            self.silence(minutes=10)
+            watch()
+            self.grow_old()
+            watch()
+            self.silence(minutes=0)
+            watch()
+        assert events() == ["unhealthy", "recovered"] * 2
+
+    def test_responses_that_wait_are_trouble(self, experiment):
+        subscribed(experiment)
+        Response.objects.update(state="waiting", created_at=timezone.now() - timedelta(minutes=2))
+        watch()
+        self.grow_old()
+        watch()
+        assert "do not keep up" in messages()[0][1]
+
+    def test_a_paused_experiment_is_in_no_trouble(self, experiment):
+        subscribed(experiment)
+        self.silence(minutes=10)
+        watch()
+        pause(experiment_id=experiment.pk)
+        watch()
+        assert not Alarm.objects.exists()
+        assert events() == []
+
+    def test_an_experiment_that_nobody_asked_about_is_not_looked_at(self, experiment):
+        self.silence(minutes=10)
+        watch()
+        assert not Alarm.objects.exists()
+
+
+class TestStall:
+    @pytest.fixture
+    def abandoned(self, experiment, settings) -> Experiment:
+        settings.STALL_HOURS = 2
+        long_ago = timezone.now() - timedelta(hours=3)
+        Comparison.objects.update(ready_at=long_ago)
+        experiment.audit_entries.update(at=long_ago)
+        return experiment
+
+    def test_pairs_that_nobody_judges_for_hours_are_told_of_once(self, abandoned):
+        subscribed(abandoned)
+        for _ in range(2):
+            watch()
+        assert events() == ["stalled"]
+        assert "Nobody has judged a pair for 2 hours" in messages()[0][1]
+
+    def test_a_judgment_ends_it_quietly(self, abandoned, annotator):
+        subscribed(abandoned)
+        watch()
+        click(abandoned, annotator)
+        watch()
+        assert events() == ["stalled"]
+        assert not Alarm.objects.exists()
+
+    def test_just_resumed_is_not_stalled(self, abandoned):
+        subscribed(abandoned)
+        pause(experiment_id=abandoned.pk)
+        start(experiment_id=abandoned.pk)
+        watch()
+        assert events() == []
+
+    def test_nothing_to_judge_is_not_stalled(self, abandoned):
+        subscribed(abandoned)
+        Comparison.objects.update(state="planned")
+        watch()
+        assert events() == []
+
+
+class TestOutbox:
+    @pytest.fixture
+    def waiting(self, experiment) -> Notification:
+        return notifications.send_test(subscription=subscribed(experiment))
+
+    def test_what_is_claimed_is_nobody_elses_for_a_while_and_comes_back_when_its_worker_died(self, waiting):
+        assert claim_due() == waiting
+        assert claim_due() is None
+        Notification.objects.update(due_at=timezone.now() - timedelta(seconds=1))
+        assert claim_due() == waiting
+
+    def test_what_was_sent_is_done(self, waiting):
+        mark_sent(notification=claim_due())
+        Notification.objects.update(due_at=timezone.now() - timedelta(seconds=1))
+        assert claim_due() is None
+        waiting.refresh_from_db()
+        assert waiting.state == "sent"
+
+    def test_it_is_tried_again_later_and_later_and_given_up_in_the_end(self, waiting):
+        pauses = []
+        while (claimed := claim_due()) is not None:
+            mark_unsent(notification=claimed, error="no")
+            waiting.refresh_from_db()
+            pauses.append(waiting.due_at - timezone.now())
+            if waiting.state == "waiting":
+                Notification.objects.update(due_at=timezone.now())
+        assert (waiting.state, waiting.error, waiting.attempts) == ("failed", "no", 7)
+        assert pauses[:6] == sorted(pauses[:6])
+        assert pauses[5] > timedelta(hours=5)
+
+    def test_what_would_never_do_is_given_up_at_once(self, waiting):
+        mark_unsent(notification=claim_due(), error="private", final=True)
+        waiting.refresh_from_db()
+        assert waiting.state == "failed"
+
+    @pytest.mark.django_db(transaction=True)
+    def test_many_workers_at_once_take_each_message_once(self, experiment):
+        subscription = subscribed(experiment)
+        for _ in range(12):
+            notifications.send_test(subscription=subscription)
+
+        def empty() -> list[int]:
+            taken = []
+            while (claimed := claim_due()) is not None:
+                taken.append(claimed.pk)
+            return taken
+
+        taken = [pk for one in at_once([empty] * 4) for pk in one]
+        assert len(taken) == len(set(taken)) == 12
+
+    @pytest.mark.django_db(transaction=True)
+    def test_two_sweeps_at_once_tell_it_once(self, experiment):
+        subscribed(experiment)
+        WorkerPulse.objects.update(seen_at=timezone.now() - timedelta(minutes=10))
+        watch()
+        Alarm.objects.update(since=timezone.now() - timedelta(minutes=2))
+        at_once([watch] * 4)
+        assert events() == ["unhealthy"]
+        WorkerPulse.objects.update(seen_at=timezone.now())
+        at_once([watch] * 4)
+        assert events() == ["unhealthy", "recovered"]

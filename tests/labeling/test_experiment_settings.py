@@ -1,0 +1,169 @@
+"""The page of an experiment's settings: said first, then done."""
+
+from __future__ import annotations
+
+import pytest
+from django.contrib.auth.models import Permission
+from django.urls import reverse
+
+from engine.models import Experiment
+from engine.services.experiments import stop
+from tests.factories import add_member, click, make_experiment, make_user
+from tests.markup import Markup, words
+
+pytestmark = pytest.mark.django_db
+
+
+def change(client, experiment, *, confirmed: bool = False, **values):
+    form = {"budget": experiment.budget, "delta": experiment.delta, "epsilon": experiment.epsilon} | values
+    url = reverse("change_settings", args=[experiment.pk])
+    return client.post(url, form | ({"confirmed": "1"} if confirmed else {}))
+
+
+def test_the_page_shows_what_is(experiment, editor, client_for):
+    page = Markup(
+        client_for(editor).get(reverse("experiment_settings", args=[experiment.pk])).content.decode()
+    )
+    values = {e.attributes.get("name"): e.attributes.get("value") for e in page.elements if e.tag == "input"}
+    assert (values["budget"], values["delta"], values["epsilon"]) == ("2000", "0.05", "0.0")
+
+
+def test_a_change_is_explained_before_it_is_made(experiment, annotator, editor, client_for, sent):
+    click(experiment, annotator)
+    client = client_for(editor)
+    asked = change(client, experiment, delta=0.1, budget=3000)
+    assert asked.status_code == 200
+    assert "A larger risk chosen after looking breaks the guarantee" in words(asked)
+    assert "The budget only says when to give up" in words(asked)
+    experiment.refresh_from_db()
+    assert (experiment.delta, experiment.budget) == (0.05, 2000)
+
+    # The very form that the page of questions holds.
+    page = Markup(asked.content.decode())
+    hidden = {
+        e.attributes["name"]: e.attributes["value"]
+        for e in page.elements
+        if e.attributes.get("type") == "hidden" and e.attributes["name"] in {"budget", "delta", "epsilon"}
+    }
+    assert change(client, experiment, confirmed=True, **hidden).status_code == 302
+    experiment.refresh_from_db()
+    assert (experiment.delta, experiment.budget, experiment.epsilon) == (0.1, 3000, 0)
+    dashboard = words(client.get(reverse("dashboard", args=[experiment.pk])))
+    assert "δ was raised from 0.05 to 0.1 after outcomes had been seen" in dashboard
+
+
+def test_after_a_change_the_planner_looks_again(
+    experiment, editor, client_for, sent, django_capture_on_commit_callbacks
+):
+    with django_capture_on_commit_callbacks(execute=True):
+        change(client_for(editor), experiment, budget=5, confirmed=True)
+    assert sent == [(experiment.pk,)]
+
+
+def test_nothing_new_is_no_change(experiment, editor, client_for):
+    response = change(client_for(editor), experiment)
+    assert response["Location"] == reverse("experiment_settings", args=[experiment.pk])
+    assert experiment.audit_entries.filter(action__in=["budget", "delta", "epsilon"]).count() == 0
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"delta": "0.9"},
+        {"delta": "nan"},
+        {"delta": ""},
+        {"epsilon": "-1"},
+        {"budget": "1e9"},
+        {"budget": "x"},
+    ],
+)
+@pytest.mark.parametrize("confirmed", [False, True])
+def test_a_value_that_cannot_be_is_marked_and_nothing_changes(
+    wrong, confirmed, experiment, editor, client_for
+):
+    response = change(client_for(editor), experiment, confirmed=confirmed, **wrong)
+    assert response.status_code == 400
+    assert "field-error" in response.content.decode()
+    experiment.refresh_from_db()
+    assert (experiment.delta, experiment.epsilon, experiment.budget) == (0.05, 0, 2000)
+
+
+class TestReopen:
+    def test_a_concluded_one_goes_on(self, experiment, owner, client_for):
+        stop(experiment_id=experiment.pk)
+        client = client_for(owner)
+        assert "Reopen with these settings?" in words(change(client, experiment))
+        change(client, experiment, confirmed=True)
+        experiment.refresh_from_db()
+        assert experiment.state == "running"
+
+    def test_why_it_cannot_is_said_on_the_page(self, annotator, owner, client_for):
+        experiment = make_experiment(ready=True, annotators=(annotator,))
+        add_member(experiment, owner, "owner")
+        click(experiment, annotator)
+        stop(experiment_id=experiment.pk)
+        response = change(client_for(owner), experiment, budget=1, confirmed=True)
+        assert response.status_code == 400
+        assert "it would conclude again at once. Give it a larger budget." in words(response)
+        experiment.refresh_from_db()
+        assert (experiment.state, experiment.budget) == ("concluded", 2000)
+
+
+class TestClone:
+    def clone(self, client, experiment, name="Second"):
+        return client.post(reverse("clone", args=[experiment.pk]), {"name": name})
+
+    def test_who_may_make_experiments_copies_and_owns_the_copy(self, experiment, editor, client_for):
+        editor.user_permissions.add(Permission.objects.get(codename="add_experiment"))
+        response = self.clone(client_for(editor), experiment)
+        copy = Experiment.objects.get(name="Second")
+        assert response["Location"] == reverse("dashboard", args=[copy.pk])
+        assert copy.memberships.get().user == editor
+
+    def test_a_name_that_is_taken_is_explained(self, experiment, admin, client_for):
+        response = self.clone(client_for(admin), experiment, name=experiment.name)
+        assert response.status_code == 400
+        assert "already exists" in words(response)
+
+    def test_who_may_not_is_not_offered_it(self, experiment, editor, client_for):
+        client = client_for(editor)
+        assert "Make a copy" not in words(client.get(reverse("experiment_settings", args=[experiment.pk])))
+        assert self.clone(client, experiment).status_code == 403
+        assert Experiment.objects.count() == 1
+
+
+class TestArchive:
+    def act(self, client, experiment, action):
+        return client.post(reverse("change_state", args=[experiment.pk]), {"action": action})
+
+    def test_it_leaves_everybodys_first_page_until_it_is_asked_for(
+        self, experiment, annotator, viewer, owner, client_for
+    ):
+        stop(experiment_id=experiment.pk)
+        self.act(client_for(owner), experiment, "archive")
+        home = client_for(viewer).get(reverse("home"))
+        assert experiment.name not in words(home)
+        assert "Archive (1)" in words(home)
+        assert experiment.name in words(client_for(viewer).get(reverse("home") + "?archived"))
+        assert experiment.name not in words(client_for(annotator).get(reverse("home")))
+        self.act(client_for(owner), experiment, "unarchive")
+        assert experiment.name in words(client_for(viewer).get(reverse("home")))
+
+    def test_its_dashboard_stays(self, experiment, viewer, owner, client_for):
+        stop(experiment_id=experiment.pk)
+        self.act(client_for(owner), experiment, "archive")
+        assert client_for(viewer).get(reverse("dashboard", args=[experiment.pk])).status_code == 200
+
+    def test_not_while_it_runs(self, experiment, owner, client_for):
+        client = client_for(owner)
+        self.act(client, experiment, "archive")
+        assert "pause or stop it first" in words(client.get(reverse("dashboard", args=[experiment.pk])))
+        experiment.refresh_from_db()
+        assert experiment.archived_at is None
+
+    def test_who_only_watches_an_archive_finds_it(self, owner, client_for):
+        user = make_user()
+        experiment = make_experiment(running=False)
+        add_member(experiment, user, "owner")
+        self.act(client_for(user), experiment, "archive")
+        assert "Archive (1)" in words(client_for(user).get(reverse("home")))

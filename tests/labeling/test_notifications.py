@@ -1,0 +1,78 @@
+"""Who is told of news: added, tried out and removed on the page of settings."""
+
+from __future__ import annotations
+
+import pytest
+from django.urls import reverse
+
+from engine.models import Notification, Subscription
+from engine.services.notifications import claim_due, mark_unsent
+from tests.factories import make_experiment
+from tests.labeling.ladder import subscribed
+from tests.markup import words
+
+pytestmark = pytest.mark.django_db
+
+
+def add(client, experiment, **form):
+    defaults = {"kind": "email", "target": "ann@example.org", "events": ["concluded"]}
+    return client.post(reverse("subscribe", args=[experiment.pk]), defaults | form)
+
+
+def settings_of(client, experiment) -> str:
+    return words(client.get(reverse("experiment_settings", args=[experiment.pk])))
+
+
+def test_an_address_is_added_and_listed(experiment, editor, client_for):
+    client = client_for(editor)
+    assert add(client, experiment)["Location"] == reverse("experiment_settings", args=[experiment.pk])
+    assert "E-mail to ann@example.org It concludes." in settings_of(client, experiment)
+
+
+def test_a_webhooks_secret_is_shown_once(experiment, editor, client_for):
+    client = client_for(editor)
+    page = add(client, experiment, kind="webhook", target="https://example.org/hook")
+    secret = Subscription.objects.get().secret
+    assert secret in words(page)
+    assert "no-store" in page["Cache-Control"]
+    assert secret not in settings_of(client, experiment)
+
+
+@pytest.mark.parametrize(
+    ("form", "message"),
+    [
+        ({"target": "nobody"}, "Give an e-mail address"),
+        ({"kind": "webhook", "target": "http://127.0.0.1/"}, "not a public address"),
+        ({"events": []}, "This field is required."),
+        ({"kind": "pigeon"}, "Select a valid choice."),
+    ],
+)
+def test_what_cannot_be_is_explained(form, message, experiment, editor, client_for):
+    response = add(client_for(editor), experiment, **form)
+    assert response.status_code == 400
+    assert not Subscription.objects.exists()
+    if form.get("kind") != "pigeon":
+        assert message in words(response)
+
+
+def test_a_test_is_written_and_what_became_of_it_is_shown(experiment, editor, client_for):
+    subscription = subscribed(experiment)
+    client = client_for(editor)
+    client.post(reverse("send_test", args=[experiment.pk, subscription.pk]))
+    assert Notification.objects.get().event == "test"
+    mark_unsent(notification=claim_due(), error="It answered 500.")
+    assert "It answered 500." in settings_of(client, experiment)
+
+
+def test_removed_is_removed(experiment, editor, client_for):
+    subscription = subscribed(experiment)
+    client_for(editor).post(reverse("unsubscribe", args=[experiment.pk, subscription.pk]))
+    assert not Subscription.objects.exists()
+
+
+@pytest.mark.parametrize("name", ["unsubscribe", "send_test"])
+def test_one_of_another_experiment_is_not_reached_through_ones_own(name, experiment, editor, client_for):
+    elsewhere = subscribed(make_experiment())
+    assert client_for(editor).post(reverse(name, args=[experiment.pk, elsewhere.pk])).status_code == 404
+    assert Subscription.objects.exists()
+    assert not Notification.objects.exists()

@@ -1,0 +1,51 @@
+"""The page of one's own API tokens."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from django.urls import reverse
+
+from engine.models import Token
+from engine.services.tokens import make_token, token_of
+from tests.factories import make_user
+from tests.markup import words
+
+pytestmark = pytest.mark.django_db
+
+FORM = {"name": "nightly export", "valid_days": 30}
+
+
+def test_a_token_is_made_shown_once_and_works(annotator, client_for):
+    client = client_for(annotator)
+    page = client.post(reverse("tokens"), FORM)
+    secret = re.search(r"llmpo_[\w-]{43}", words(page)).group()
+    assert token_of(secret=secret).user == annotator
+    assert "no-store" in page["Cache-Control"]
+    later = words(client.get(reverse("tokens")))
+    assert "nightly export" in later
+    assert secret not in later
+
+
+@pytest.mark.parametrize("wrong", [{"name": ""}, {"valid_days": 0}, {"valid_days": 366}, {"valid_days": "x"}])
+def test_a_form_that_is_wrong_makes_none(wrong, annotator, client_for):
+    assert client_for(annotator).post(reverse("tokens"), FORM | wrong).status_code == 400
+    assert not Token.objects.exists()
+
+
+def test_a_revoked_one_is_gone_from_the_list(annotator, client_for):
+    token, secret = make_token(user=annotator, name="old", valid_days=1)
+    client = client_for(annotator)
+    client.post(reverse("revoke_token", args=[token.pk]))
+    assert token_of(secret=secret) is None
+    client.get(reverse("tokens"))  # reads the message
+    assert "You have none." in words(client.get(reverse("tokens")))
+
+
+def test_other_peoples_tokens_are_neither_seen_nor_revoked(annotator, admin, client_for):
+    token, secret = make_token(user=make_user(), name="theirs", valid_days=1)
+    for client in (client_for(annotator), client_for(admin)):
+        assert "theirs" not in words(client.get(reverse("tokens")))
+        assert client.post(reverse("revoke_token", args=[token.pk])).status_code == 404
+    assert token_of(secret=secret) is not None

@@ -1,0 +1,215 @@
+"""Sending in earnest: a real HTTP server on this machine, and Django's outbox for mail."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import smtplib
+import socket
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+from django.core import mail
+
+from engine import tasks
+from engine.models import Notification
+from engine.notifying.delivery import deliver_due
+from engine.services.experiments import stop
+from engine.services.notifications import send_test, subscribe
+from engine.webhook_urls import resolve
+from tests.factories import make_experiment, make_user
+
+pytestmark = pytest.mark.django_db
+
+
+@dataclass
+class Receiver:
+    """What called, and how it is answered."""
+
+    url: str = ""
+    status: int = 204
+    location: str = ""
+    calls: list[tuple[str, dict[str, str], bytes]] = field(default_factory=list)
+
+
+@pytest.fixture
+def receiver(settings) -> Iterator[Receiver]:
+    settings.ALLOW_PRIVATE_WEBHOOKS = True
+    receiver = Receiver()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            receiver.calls.append((self.path, dict(self.headers), body))
+            self.send_response(receiver.status)
+            if receiver.location:
+                self.send_header("Location", receiver.location)
+            self.end_headers()
+
+        def log_message(self, *args: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    receiver.url = f"http://localhost:{server.server_port}/hook?key=1"
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield receiver
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.fixture
+def experiment():
+    return make_experiment(name="Which is best?")
+
+
+def hook(experiment, url: str):
+    return subscribe(experiment=experiment, by=make_user(), kind="webhook", target=url, events=["concluded"])
+
+
+def the_message() -> Notification:
+    return Notification.objects.get()
+
+
+class TestWebhook:
+    def test_a_call_is_signed_so_that_its_receiver_can_tell_who_made_it(self, experiment, receiver):
+        subscription = hook(experiment, receiver.url)
+        stop(experiment_id=experiment.pk)
+        assert deliver_due() == 1
+        [(path, headers, body)] = receiver.calls
+        assert path == "/hook?key=1"
+        assert headers["Host"] == receiver.url.split("/")[2]
+        # As docs/api.md tells its readers to do it.
+        signed = headers["LLMPO-Timestamp"].encode() + b"." + body
+        expected = hmac.new(subscription.secret.encode(), signed, hashlib.sha256).hexdigest()
+        assert headers["LLMPO-Signature"] == f"v1={expected}"
+        assert headers["LLMPO-Delivery"] == str(the_message().pk)
+        assert the_message().state == "sent"
+
+        news = json.loads(body)
+        assert news["event"] == "concluded"
+        assert news["text"] == "Stopped by hand, after 0 comparisons."
+        assert news["experiment"]["name"] == "Which is best?"
+        assert news["experiment"]["conclusion"] == "stopped"
+        assert news["experiment"]["url"] == f"http://localhost:8000/experiments/{experiment.pk}/"
+
+    @pytest.mark.parametrize("status", [400, 404, 500])
+    def test_an_answer_that_is_no_success_is_tried_again_later(self, status, experiment, receiver):
+        receiver.status = status
+        send_test(subscription=hook(experiment, receiver.url))
+        deliver_due()
+        assert (the_message().state, the_message().attempts) == ("waiting", 1)
+        assert f"It answered {status}" in the_message().error
+        assert deliver_due() == 0, "not at once"
+
+    def test_a_redirect_is_not_followed(self, experiment, receiver):
+        receiver.status, receiver.location = 302, receiver.url
+        send_test(subscription=hook(experiment, receiver.url))
+        deliver_due()
+        assert len(receiver.calls) == 1
+        assert "It answered 302" in the_message().error
+
+    def test_nobody_there_is_tried_again_later(self, experiment, receiver):
+        with socket.socket() as unused:
+            unused.bind(("127.0.0.1", 0))
+            port = unused.getsockname()[1]
+        send_test(subscription=hook(experiment, f"http://127.0.0.1:{port}/"))
+        deliver_due()
+        assert the_message().state == "waiting"
+        assert "The call failed" in the_message().error
+
+    def test_a_name_that_leads_to_a_private_address_is_refused_for_good(self, experiment, receiver, settings):
+        send_test(subscription=hook(experiment, receiver.url))
+        settings.ALLOW_PRIVATE_WEBHOOKS = False
+        deliver_due()
+        assert receiver.calls == []
+        assert the_message().state == "failed"
+        assert "is not a public address" in the_message().error
+
+    def test_one_private_address_among_several_is_enough_to_refuse(self, monkeypatch):
+        both = [(0, 0, 0, "", ("93.184.216.34", 443)), (0, 0, 0, "", ("10.0.0.7", 443))]
+        monkeypatch.setattr(socket, "getaddrinfo", lambda *args, **options: both)
+        with pytest.raises(ValueError, match=r"10\.0\.0\.7 is not a public address"):
+            resolve("example.org", 443)
+
+    def test_the_address_that_was_checked_is_the_one_that_is_called(self, experiment, receiver, monkeypatch):
+        """A name that leads elsewhere when asked a second time."""
+        true = socket.getaddrinfo
+        asked: list[str] = []
+
+        def once(host, *args, **options):
+            asked.append(host)
+            return true(host, *args, **options)
+
+        monkeypatch.setattr(socket, "getaddrinfo", once)
+        send_test(subscription=hook(experiment, receiver.url))
+        deliver_due()
+        assert asked.count("localhost") == 1
+        assert len(receiver.calls) == 1
+
+
+class TestMail:
+    def mail_to(self, experiment):
+        return subscribe(
+            experiment=experiment,
+            by=make_user(),
+            kind="email",
+            target="ann@example.org",
+            events=["concluded"],
+        )
+
+    def test_it_says_what_happened_and_where_to_look(self, experiment):
+        self.mail_to(experiment)
+        stop(experiment_id=experiment.pk)
+        deliver_due()
+        [message] = mail.outbox
+        assert message.to == ["ann@example.org"]
+        assert message.subject == "Which is best?: Stopped by hand"
+        assert f"http://localhost:8000/experiments/{experiment.pk}/" in message.body
+        assert the_message().state == "sent"
+
+    def test_a_line_break_in_a_name_is_no_header(self):
+        experiment = make_experiment(name="Best?\nBcc: all@example.org")
+        send_test(subscription=self.mail_to(experiment))
+        deliver_due()
+        [message] = mail.outbox
+        assert message.subject == "Best? Bcc: all@example.org: a test"
+        assert message.recipients() == ["ann@example.org"]
+
+    def test_a_mail_server_that_is_away_costs_an_attempt_and_nothing_else(self, experiment, monkeypatch):
+        def refuse(*args: object, **options: object) -> None:
+            raise smtplib.SMTPServerDisconnected("away")
+
+        monkeypatch.setattr("django.core.mail.EmailMessage.send", refuse)
+        send_test(subscription=self.mail_to(experiment))
+        deliver_due()
+        assert (the_message().state, the_message().error) == ("waiting", "The mail server: away")
+
+
+def test_one_address_that_fails_does_not_hold_up_the_others(experiment, receiver):
+    receiver.status = 500
+    hook(experiment, receiver.url)
+    TestMail().mail_to(experiment)
+    stop(experiment_id=experiment.pk)
+    tasks.deliver()
+    assert sorted(Notification.objects.values_list("state", flat=True)) == ["sent", "waiting"]
+    assert len(mail.outbox) == 1
+
+
+def test_the_sweep_has_what_is_due_sent(experiment, monkeypatch, django_capture_on_commit_callbacks):
+    woken: list[str] = []
+    for task in (tasks.deliver, tasks.generate, tasks.judge):
+        monkeypatch.setattr(
+            task, "apply_async", lambda args=(), task=task, **options: woken.append(task.name)
+        )
+    with django_capture_on_commit_callbacks(execute=True):
+        tasks.sweep()
+    assert "engine.tasks.deliver" not in woken
+    TestMail().mail_to(experiment)
+    stop(experiment_id=experiment.pk)
+    with django_capture_on_commit_callbacks(execute=True):
+        tasks.sweep()
+    assert "engine.tasks.deliver" in woken
