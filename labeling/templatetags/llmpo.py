@@ -1,5 +1,7 @@
 """Template filters of LLM-PO."""
 
+import math
+
 from django import template
 from django.utils.safestring import SafeString
 
