@@ -49,6 +49,7 @@ from engine.selectors.people import (
     experiments_to_watch,
     judged_today,
     own_judgments,
+    with_own_judgments,
 )
 from engine.selectors.spending import Waste, cost, waste
 
@@ -97,5 +98,6 @@ __all__ = [
     "waiting_responses",
     "waste",
     "wins_matrix",
+    "with_own_judgments",
     "without_opinion",
 ]

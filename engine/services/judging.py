@@ -23,6 +23,9 @@ from engine.services.snapshots import write_snapshot
 # ---------------------------------------------------------------- leases
 
 
+_RESUMABLE = (Lease.State.RETURNED, Lease.State.EXPIRED)
+
+
 @transaction.atomic
 def lease_next(*, experiment_id: int, annotator: User, besides: Collection[uuid.UUID] = ()) -> Lease | None:
     """The pair this annotator should look at now, reserved for them; ``None`` where none is ready.
@@ -35,28 +38,24 @@ def lease_next(*, experiment_id: int, annotator: User, besides: Collection[uuid.
             annotator=annotator, comparison__experiment_id=experiment_id, state=Lease.State.ACTIVE
         )
         .exclude(token__in=besides)
-        .select_related("comparison__task", "comparison__response_i", "comparison__response_j")
         .order_by("pk")
         .first()
     )
     if held is not None and _renew(held):
         return held
-    before = Lease.objects.filter(annotator=annotator, state__in=[Lease.State.RETURNED, Lease.State.EXPIRED])
+    mine = Lease.objects.filter(annotator=annotator, comparison=OuterRef("pk"))
     comparison = (
         Comparison.objects.filter(
+            ~Exists(mine.filter(state__in=[Lease.State.SKIPPED, Lease.State.JUDGED])),
             experiment_id=experiment_id,
             experiment__state=Experiment.State.RUNNING,
             experiment__judge=Experiment.Judge.HUMAN,
             state=Comparison.State.READY,
         )
-        .exclude(
-            leases__in=Lease.objects.filter(
-                annotator=annotator, state__in=[Lease.State.SKIPPED, Lease.State.JUDGED]
-            )
-        )
-        .annotate(held_before=Exists(before.filter(comparison=OuterRef("pk"))))
+        .annotate(held_before=Exists(mine.filter(state__in=_RESUMABLE)))
         .order_by("pk")
         .select_related("task", "response_i", "response_j")
+        .only("state", "i_on_left", "task__prompt", "response_i__text", "response_j__text")
         .select_for_update(skip_locked=True, no_key=True, of=("self",))
         .first()
     )
@@ -64,22 +63,21 @@ def lease_next(*, experiment_id: int, annotator: User, besides: Collection[uuid.
         return None
     comparison.state = Comparison.State.LEASED
     comparison.save(update_fields=["state"])
-    resumed = _resumed(comparison, before) if comparison.held_before else None
+    resumed = _resumed(comparison, annotator) if comparison.held_before else None
     return resumed or Lease.objects.create(
         comparison=comparison, annotator=annotator, expires_at=_lease_end()
     )
 
 
-def _resumed(comparison: Comparison, before: QuerySet[Lease]) -> Lease | None:
+def _resumed(comparison: Comparison, annotator: User) -> Lease | None:
     """The lease that this annotator had of the pair before, so that an answer still on its way to us finds it."""
     earlier = (
-        before.filter(comparison=comparison)
+        comparison.leases.filter(annotator=annotator, state__in=_RESUMABLE)
         .exclude(token__in=comparison.judgments.values("token"))
         .order_by("-pk")
         .first()
     )
     if earlier is not None:
-        earlier.comparison = comparison
         earlier.state = Lease.State.ACTIVE
         earlier.granted_at, earlier.expires_at = timezone.now(), _lease_end()
         earlier.save(update_fields=["state", "granted_at", "expires_at"])

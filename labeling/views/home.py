@@ -17,7 +17,9 @@ def home(request: HttpRequest) -> HttpResponse:
         request,
         "labeling/home.html",
         {
-            "to_label": selectors.experiments_to_label(request.user),
+            "to_label": selectors.with_own_judgments(
+                selectors.experiments_to_label(request.user), request.user
+            ),
             "to_watch": [
                 {"experiment": experiment, "status": status_of(experiment)}
                 for experiment in selectors.experiments_to_watch(request.user)
