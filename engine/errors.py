@@ -23,3 +23,11 @@ class UnknownTokenError(EngineError):
 
 class InvitationError(EngineError):
     """An invitation link cannot be followed."""
+
+
+class MembershipError(EngineError):
+    """A role cannot be given or taken away."""
+
+
+class SubscriptionError(EngineError):
+    """Notifications cannot be sent there."""

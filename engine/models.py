@@ -55,6 +55,11 @@ class Experiment(models.Model):
         MAJORITY = "majority", "The majority decides"
         MEAN = "mean", "Each judgment counts its share (1, 2, 4 or 8 judgments)"
 
+    class Backend(models.TextChoices):
+        EMBEDDED = "embedded", "Embedded (the small model that comes along)"
+        VLLM = "vllm", "vLLM"
+        OPENAI = "openai", "A server that speaks OpenAI's protocol"
+
     class RulePreference(models.TextChoices):
         STEPS = "steps", "The one that shows its steps"
         CONCISE = "concise", "The more concise one"
@@ -150,6 +155,18 @@ class Experiment(models.Model):
         default=0, help_text="Gold pairs that a new annotator judges first, with the answer told."
     )
 
+    backend = models.CharField(
+        max_length=10,
+        choices=Backend,
+        blank=True,
+        help_text="Which kind of generation worker writes; empty: any.",
+    )
+    model = models.CharField(
+        max_length=200,
+        blank=True,
+        help_text="Which model writes, by the name that its worker or server knows; empty: the worker's usual one.",
+    )
+
     state = models.CharField(max_length=10, choices=State, default=State.DRAFT)
     conclusion = models.CharField(max_length=20, choices=Conclusion, blank=True)
     winner = models.ForeignKey("Policy", models.PROTECT, null=True, blank=True, related_name="+")
@@ -159,6 +176,17 @@ class Experiment(models.Model):
     created_at = models.DateTimeField(default=timezone.now)
     started_at = models.DateTimeField(null=True, blank=True)
     concluded_at = models.DateTimeField(null=True, blank=True)
+    archived_at = models.DateTimeField(null=True, blank=True)
+    first_delta = models.FloatField(
+        null=True,
+        blank=True,
+        help_text="δ as it was before anybody saw an outcome; empty where never changed.",
+    )
+    first_epsilon = models.FloatField(
+        null=True,
+        blank=True,
+        help_text="ε as it was before anybody saw an outcome; empty where never changed.",
+    )
 
     class Meta:
         ordering = ("-created_at", "-id")
@@ -305,7 +333,10 @@ class Response(models.Model):
     state = models.CharField(max_length=10, choices=State, default=State.WAITING)
     claim = models.UUIDField(null=True, blank=True, help_text="The batch that is writing it.")
     claimed_by = models.CharField(max_length=200, blank=True)
-    claimed_at = models.DateTimeField(null=True, blank=True)
+    claimed_at = models.DateTimeField(
+        null=True, blank=True, help_text="When its worker last gave a sign of life."
+    )
+    taken_at = models.DateTimeField(null=True, blank=True, help_text="When a worker last took it.")
     attempts = models.PositiveSmallIntegerField(default=0)
     crashes = models.PositiveSmallIntegerField(
         default=0, help_text="How often the batch that it was in came to a sudden end."
@@ -320,7 +351,10 @@ class Response(models.Model):
     guardrail = models.CharField(
         max_length=20,
         blank=True,
-        help_text="Which guardrail acted: input (the model was not asked) or output.",
+        help_text=(
+            "What blocked it: a pattern of a guardrail (input, output) or a guard model (guard_input, guard_output). "
+            "At the input the model was not asked."
+        ),
     )
     latency_seconds = models.FloatField(null=True, blank=True)
     leak = models.CharField(
@@ -389,6 +423,8 @@ class Comparison(models.Model):
                 name="comparison_pending",
                 condition=Q(state__in=["planned", "ready", "leased"]),
             ),
+            # A page of the comparison browser is read off this index, whatever the number of rows.
+            models.Index(fields=["experiment", "id"], name="comparison_in_order"),
         )
         constraints = (
             models.CheckConstraint(
@@ -475,6 +511,14 @@ class Judgment(models.Model):
     )
     reason = models.CharField(max_length=200, blank=True, help_text="Why, where the judge can say.")
     comment = models.CharField(max_length=1000, blank=True, help_text="What the annotator had to say.")
+    restores = models.OneToOneField(
+        "self",
+        models.PROTECT,
+        null=True,
+        blank=True,
+        related_name="restored_by",
+        help_text="The voided judgment that this one brings back.",
+    )
     shown_at = models.DateTimeField(null=True, blank=True)
     created_at = models.DateTimeField(default=timezone.now)
 
@@ -687,8 +731,33 @@ class Snapshot(models.Model):
     reason = models.CharField(max_length=20, blank=True)
     created_at = models.DateTimeField(default=timezone.now)
 
+    class Meta:
+        # The race is read by number and the latest is asked for all the time; the rows are wide.
+        indexes = (models.Index(fields=["experiment", "id"], name="snapshot_in_order"),)
+
     def __str__(self) -> str:
         return f"{self.experiment} after {self.comparisons}"
+
+
+class Examination(models.Model):
+    """What takes too long to compute for a page: the forecast, and replays without each annotator.
+
+    Workers do it a slice at a time, so that nothing else in their queue waits for long.
+    """
+
+    experiment = models.OneToOneField(Experiment, models.CASCADE, related_name="examination")
+    claimed_at = models.DateTimeField(null=True, blank=True, help_text="When a worker took a slice of it.")
+    forecast = models.JSONField(
+        default=dict, blank=True, help_text="How many comparisons simulated continuations took."
+    )
+    replays_wanted_at = models.DateTimeField(null=True, blank=True)
+    replays = models.JSONField(default=dict, blank=True, help_text="Where the replays have got to.")
+    findings = models.JSONField(
+        default=dict, blank=True, help_text="What the decision would be without each annotator."
+    )
+
+    def __str__(self) -> str:
+        return f"Examination of {self.experiment}"
 
 
 class Invitation(models.Model):
@@ -727,3 +796,162 @@ class WorkerPulse(models.Model):
 
     def __str__(self) -> str:
         return f"{self.worker} on {self.queue}"
+
+
+class AuditEntry(models.Model):
+    """Who did what to an experiment, and when. Append-only: written by ``engine.services.audit`` alone."""
+
+    class Action(models.TextChoices):
+        CREATE = "create", "Created"
+        EDIT = "edit", "Edited"
+        START = "start", "Started"
+        PAUSE = "pause", "Paused"
+        RESUME = "resume", "Resumed"
+        STOP = "stop", "Stopped"
+        CONCLUDE = "conclude", "Concluded"
+        REOPEN = "reopen", "Reopened"
+        BUDGET = "budget", "Budget changed"
+        DELTA = "delta", "Risk δ changed"
+        EPSILON = "epsilon", "Margin ε changed"
+        VOID = "void", "Judgments voided"
+        RESTORE = "restore", "Judgments restored"
+        ARCHIVE = "archive", "Archived"
+        UNARCHIVE = "unarchive", "Taken out of the archive"
+        CLONE = "clone", "Cloned"
+        INVITE = "invite", "Invited"
+        END_INVITATION = "end_invitation", "Invitation ended"
+        JOIN = "join", "Joined"
+        ROLE = "role", "Role changed"
+        REMOVE = "remove", "Member removed"
+        TOKEN_MADE = "token_made", "Token made"
+        TOKEN_REVOKED = "token_revoked", "Token revoked"
+        EXPORT = "export", "Exported"
+        SUBSCRIBE = "subscribe", "Notification added"
+        UNSUBSCRIBE = "unsubscribe", "Notification removed"
+
+    experiment = models.ForeignKey(
+        Experiment,
+        models.CASCADE,
+        null=True,
+        blank=True,
+        related_name="audit_entries",
+        help_text="Empty where it is about an account, such as a token.",
+    )
+    by = models.ForeignKey(
+        settings.AUTH_USER_MODEL,
+        models.PROTECT,
+        null=True,
+        blank=True,
+        related_name="+",
+        help_text="Empty where LLM-PO itself or a command did it.",
+    )
+    at = models.DateTimeField(default=timezone.now)
+    action = models.CharField(max_length=20, choices=Action)
+    details = models.JSONField(default=dict, blank=True)
+    sentence = models.TextField()
+
+    class Meta:
+        ordering = ("-pk",)
+        verbose_name_plural = "audit entries"
+
+    def __str__(self) -> str:
+        return self.sentence
+
+
+class Token(models.Model):
+    """Lets a program act as its user through the API. Only its hash is kept: whoever reads the table cannot use it."""
+
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="tokens")
+    name = models.CharField(max_length=100)
+    hash = models.CharField(max_length=64, unique=True)
+    hint = models.CharField(max_length=12, help_text="Its first characters, by which its owner knows it.")
+    created_at = models.DateTimeField(default=timezone.now)
+    expires_at = models.DateTimeField()
+    revoked_at = models.DateTimeField(null=True, blank=True)
+    used_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        ordering = ("-pk",)
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.hint}…)"
+
+
+class Subscription(models.Model):
+    """Who is told of what happens to an experiment, and by which way."""
+
+    class Kind(models.TextChoices):
+        EMAIL = "email", "E-mail"
+        WEBHOOK = "webhook", "Webhook"
+
+    class Event(models.TextChoices):
+        CONCLUDED = "concluded", "It concludes"
+        STALLED = "stalled", "Nobody judges although pairs are ready"
+        UNHEALTHY = "unhealthy", "It turns unhealthy, or recovers"
+
+    experiment = models.ForeignKey(Experiment, models.CASCADE, related_name="subscriptions")
+    kind = models.CharField(max_length=10, choices=Kind)
+    target = models.CharField(max_length=500, help_text="An e-mail address, or the URL of a webhook.")
+    events = models.JSONField(default=list)
+    secret = models.CharField(max_length=64, blank=True, help_text="What a webhook's calls are signed with.")
+    created_by = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="+")
+    created_at = models.DateTimeField(default=timezone.now)
+
+    class Meta:
+        ordering = ("pk",)
+        constraints = (
+            models.UniqueConstraint(fields=["experiment", "kind", "target"], name="subscription_once"),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.kind} to {self.target}"
+
+
+class Notification(models.Model):
+    """The outbox: one message to one subscriber, written with what it tells of and sent afterwards.
+
+    waiting → sent | failed (after too many attempts). ``key`` makes the same news one message.
+    """
+
+    class State(models.TextChoices):
+        WAITING = "waiting", "Waiting"
+        SENT = "sent", "Sent"
+        FAILED = "failed", "Failed"
+
+    subscription = models.ForeignKey(Subscription, models.CASCADE, related_name="notifications")
+    event = models.CharField(max_length=20)
+    key = models.CharField(max_length=100)
+    subject = models.CharField(max_length=300)
+    text = models.TextField()
+    state = models.CharField(max_length=10, choices=State, default=State.WAITING)
+    attempts = models.PositiveSmallIntegerField(default=0)
+    due_at = models.DateTimeField(default=timezone.now)
+    error = models.CharField(max_length=500, blank=True)
+    created_at = models.DateTimeField(default=timezone.now)
+    sent_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        constraints = (models.UniqueConstraint(fields=["subscription", "key"], name="notification_once"),)
+        indexes = (models.Index(fields=["due_at"], name="notification_due", condition=Q(state="waiting")),)
+
+    def __str__(self) -> str:
+        return self.subject
+
+
+class Alarm(models.Model):
+    """Something that is wrong with an experiment now. The row goes when it is over."""
+
+    class Kind(models.TextChoices):
+        STALLED = "stalled", "Stalled"
+        UNHEALTHY = "unhealthy", "Unhealthy"
+
+    experiment = models.ForeignKey(Experiment, models.CASCADE, related_name="alarms")
+    kind = models.CharField(max_length=10, choices=Kind)
+    since = models.DateTimeField(default=timezone.now)
+    announced_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        constraints = (models.UniqueConstraint(fields=["experiment", "kind"], name="alarm_once"),)
+
+    def __str__(self) -> str:
+        return f"{self.experiment} is {self.kind} since {self.since}"

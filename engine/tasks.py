@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import logging
+import time
 from typing import Any
 
 from celery import Task, shared_task
+from celery.signals import worker_ready
+from celery.utils.nodenames import worker_direct
 from celery.worker import state
 from django.conf import settings
 from django.db import transaction
@@ -19,13 +22,17 @@ from engine.generation.worker import write_batch
 from engine.judges import llm_worker
 from engine.judges.worker import judge_comparisons
 from engine.models import Experiment, WorkerPulse
-from engine.services import experiments, generation, judging, opinions, planning
+from engine.notifying.delivery import deliver_due
+from engine.services import examining, experiments, generation, judging, notifications, opinions, planning
 
 logger = logging.getLogger(__name__)
 
+# A worker under way says at most so often that it is alive.
+_PULSE_SECONDS = 2.0
 
-def wake(task: Task, *args: Any) -> None:
-    """Send a task's message once the transaction is committed.
+
+def wake(task: Task, *args: Any, worker: str | None = None) -> None:
+    """Send a task's message once the transaction is committed: to its queue, or to one ``worker``.
 
     A broker that is away must not turn a stored click into an error: ``sweep`` finds the work later.
     """
@@ -33,11 +40,21 @@ def wake(task: Task, *args: Any) -> None:
     def send() -> None:
         try:
             # Whoever reads it later than this finds nothing that a sweep has not driven already.
-            task.apply_async(args, expires=60)
+            task.apply_async(args, expires=60, **({"queue": worker_direct(worker)} if worker else {}))
         except (OperationalError, ChannelError, OSError) as error:
             logger.warning("The broker is away (%s); the sweep will drive %s", error, task.name)
 
     transaction.on_commit(send)
+
+
+def _wake_writers() -> None:
+    """Have what waits written: by any worker, or where they do not all serve the same, by whichever serves it."""
+    offers = selectors.live_offers()
+    if len(set(offers.values())) <= 1:
+        wake(generate)
+        return
+    for worker in offers:
+        wake(generate, worker=worker)
 
 
 @shared_task
@@ -45,34 +62,49 @@ def advance(experiment_id: int) -> None:
     """Bring one experiment up to date and have what it planned written."""
     done = planning.advance(experiment_id=experiment_id)
     if done is not None and done.planned:
-        wake(generate)
+        _wake_writers()
 
 
 @shared_task(bind=True)
 def generate(self: Task) -> None:
     """Write what waits; come back for more."""
     worker = self.request.hostname or "local"
+    pulsed_at = time.monotonic()
 
     def on_progress(touched: set[int]) -> None:
-        _pulse("generation", worker, registry.details())
+        nonlocal pulsed_at
+        if time.monotonic() - pulsed_at >= _PULSE_SECONDS:
+            pulsed_at = time.monotonic()
+            _pulse("generation", worker, registry.details(backend))
         for experiment_id in touched:
             wake(judge, experiment_id)
 
     _pulse("generation", worker)
     try:
+        backend = registry.backend()
         claimed, _ = write_batch(
             worker=worker,
-            backend=registry.backend(),
+            backend=backend,
+            offer=registry.offer(),
             size=registry.batch_size(),
             stopping=_is_stopping,
             on_progress=on_progress,
         )
-    except BackendError:
+    except BackendError as error:
         # The next sweep tries again; trying at once would only fill the log.
         logger.exception("The generation backend is out of order")
+        _pulse("generation", worker, registry.details(trouble=str(error)))
         return
     if claimed:
-        wake(generate)
+        _pulse("generation", worker, registry.details(backend))
+        _wake_writers()
+
+
+@worker_ready.connect
+def introduce(sender: Any, **_: Any) -> None:
+    """A generation worker says what it serves before there is anything to write."""
+    if "generation" in sender.app.amqp.queues.consume_from:
+        _pulse("generation", sender.hostname, registry.details())
 
 
 def _is_stopping() -> bool:
@@ -88,6 +120,12 @@ def judge(experiment_id: int) -> None:
     if selectors.experiments_with_opinions().filter(pk=experiment_id).exists():
         wake(give_opinions)
     wake(advance, experiment_id)
+
+
+@shared_task
+def deliver() -> None:
+    """Send the news that wait in the outbox."""
+    deliver_due()
 
 
 @shared_task(bind=True)
@@ -116,6 +154,13 @@ def give_opinions(self: Task) -> None:
         wake(give_opinions)
 
 
+@shared_task
+def examine(experiment_id: int) -> None:
+    """Do a slice of what takes too long for the dashboard; come back for more."""
+    if examining.examine(experiment_id=experiment_id):
+        wake(examine, experiment_id)
+
+
 @shared_task(bind=True)
 def sweep(self: Task) -> None:
     """Re-drive whatever got stuck: dead workers' claims, absent annotators' leases, lost messages."""
@@ -128,7 +173,12 @@ def sweep(self: Task) -> None:
         "pk", flat=True
     ):
         wake(judge, experiment_id)
-    wake(generate)
+    for experiment_id in examining.to_examine():
+        wake(examine, experiment_id)
+    _wake_writers()
+    notifications.watch()
+    if notifications.has_due():
+        wake(deliver)
     # Nobody may be listening to that queue where no experiment needs it.
     if selectors.experiments_with_opinions().exists():
         wake(give_opinions)

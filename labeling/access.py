@@ -41,6 +41,15 @@ def to_run(request: HttpRequest, experiment_id: int) -> Experiment:
     return get_object_or_404(selectors.experiments_to_run(request.user), pk=experiment_id)
 
 
+def to_own(request: HttpRequest, experiment_id: int) -> Experiment:
+    return get_object_or_404(selectors.experiments_to_own(request.user), pk=experiment_id)
+
+
+def may_create(request: HttpRequest) -> bool:
+    """Whether this user may make experiments: superusers, and who was given the permission."""
+    return bool(request.user.has_perm("engine.add_experiment"))
+
+
 def roles_to_give(request: HttpRequest, experiment: Experiment) -> list[tuple[str, str]]:
     """The roles that this user may invite others to: no invitation leads to more rights than one has."""
     owns = (

@@ -6,6 +6,7 @@ from django.contrib import admin
 from django.http import HttpRequest
 
 from engine.models import (
+    AuditEntry,
     Comparison,
     Experiment,
     Factor,
@@ -57,8 +58,14 @@ class JudgmentAdmin(ReadOnlyAdmin):
 
 @admin.register(Response)
 class ResponseAdmin(ReadOnlyAdmin):
-    list_display = ("id", "policy", "state", "attempts", "latency_seconds", "created_at")
-    list_filter = ("state",)
+    list_display = ("id", "policy", "state", "attempts", "guardrail", "latency_seconds", "created_at")
+    list_filter = ("state", "guardrail")
+
+
+@admin.register(AuditEntry)
+class AuditEntryAdmin(ReadOnlyAdmin):
+    list_display = ("at", "by", "experiment", "action", "sentence")
+    list_filter = ("action", "experiment")
 
 
 admin.site.register([Factor, Level, Policy, Task, JudgmentVoid], ReadOnlyAdmin)

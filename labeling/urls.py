@@ -2,7 +2,19 @@
 
 from django.urls import path
 
-from labeling.views import dashboard, export, home, llm_judge, pair, people
+from labeling.views import (
+    controls,
+    dashboard,
+    export,
+    home,
+    llm_judge,
+    members,
+    notifications,
+    pair,
+    people,
+    settings,
+    tokens,
+)
 
 urlpatterns = [
     path("", home.home, name="home"),
@@ -20,7 +32,46 @@ urlpatterns = [
     path("experiments/<int:experiment_id>/invitations/", people.invite, name="invite"),
     path("experiments/<int:experiment_id>/", dashboard.dashboard, name="dashboard"),
     path("experiments/<int:experiment_id>/live/", dashboard.live, name="dashboard_live"),
+    path("experiments/<int:experiment_id>/charts/", dashboard.live_charts, name="dashboard_charts"),
+    path("experiments/<int:experiment_id>/without/", dashboard.without, name="without"),
     path("experiments/<int:experiment_id>/state/", dashboard.change_state, name="change_state"),
+    path(
+        "experiments/<int:experiment_id>/settings/", settings.experiment_settings, name="experiment_settings"
+    ),
+    path(
+        "experiments/<int:experiment_id>/settings/change/", controls.change_settings, name="change_settings"
+    ),
+    path("experiments/<int:experiment_id>/clone/", controls.clone, name="clone"),
+    path("experiments/<int:experiment_id>/log/", controls.log, name="log"),
+    path("experiments/<int:experiment_id>/people/", members.people, name="people"),
+    path(
+        "experiments/<int:experiment_id>/people/<int:membership_id>/role/",
+        members.change_role,
+        name="change_role",
+    ),
+    path(
+        "experiments/<int:experiment_id>/people/<int:membership_id>/remove/",
+        members.remove_member,
+        name="remove_member",
+    ),
+    path(
+        "experiments/<int:experiment_id>/invitations/<int:invitation_id>/end/",
+        members.end_invitation,
+        name="end_invitation",
+    ),
+    path("experiments/<int:experiment_id>/notifications/", notifications.subscribe, name="subscribe"),
+    path(
+        "experiments/<int:experiment_id>/notifications/<int:subscription_id>/remove/",
+        notifications.unsubscribe,
+        name="unsubscribe",
+    ),
+    path(
+        "experiments/<int:experiment_id>/notifications/<int:subscription_id>/test/",
+        notifications.send_test,
+        name="send_test",
+    ),
+    path("tokens/", tokens.tokens, name="tokens"),
+    path("tokens/<int:token_id>/revoke/", tokens.revoke, name="revoke_token"),
     path("experiments/<int:experiment_id>/llm-judge/", llm_judge.change_llm_judge, name="change_llm_judge"),
     path("experiments/<int:experiment_id>/judgments.csv", export.judgments_csv, name="judgments_csv"),
 ]

@@ -91,6 +91,8 @@ if DATABASES["default"].get("ENGINE") == "django.db.backends.sqlite3":
     }
     # Tests start workers of their own, which an in-memory database would be out of reach for.
     DATABASES["default"]["TEST"] = {"NAME": VAR_DIR / "test.sqlite3"}
+# What dashboards share. Each web process keeps its own unless told of a server: it computes a little more, and needs nothing.
+CACHES = {"default": env.dj_cache_url("CACHE_URL", "locmem://")}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 # ---------------------------------------------------------------- sign-in
@@ -136,6 +138,28 @@ SECURE_HSTS_SECONDS = 31_536_000 if HTTPS else 0
 SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if env.bool("BEHIND_TLS_PROXY", False) else None
 SECURE_REFERRER_POLICY = "same-origin"
 X_FRAME_OPTIONS = "DENY"
+
+# ---------------------------------------------------------------- API, notifications
+
+# Requests of one token per minute. Counted in the cache: by each web process for itself unless CACHE_URL names a shared one.
+API_REQUESTS_PER_MINUTE = env.int("API_REQUESTS_PER_MINUTE", 600, validate=validate.Range(min=1))
+CACHES = {"default": env.dj_cache_url("CACHE_URL", "locmem://")}
+# Where links in messages lead.
+SITE_URL = env.str("SITE_URL", "http://localhost:8000")
+# console:// writes messages into the worker's log. Real ones: submission://user:password@host:587
+_email = env.dj_email_url("EMAIL_URL", "console://")
+EMAIL_BACKEND = _email["EMAIL_BACKEND"]
+EMAIL_HOST, EMAIL_PORT = _email["EMAIL_HOST"], _email["EMAIL_PORT"]
+EMAIL_HOST_USER, EMAIL_HOST_PASSWORD = _email["EMAIL_HOST_USER"], _email["EMAIL_HOST_PASSWORD"]
+EMAIL_USE_TLS, EMAIL_USE_SSL = _email["EMAIL_USE_TLS"], _email["EMAIL_USE_SSL"]
+EMAIL_FILE_PATH = _email["EMAIL_FILE_PATH"]
+EMAIL_TIMEOUT = 10
+DEFAULT_FROM_EMAIL = env.str("EMAIL_FROM", "llm-po@localhost")
+# An experiment is stalled when pairs were ready for so long and nobody judged any.
+STALL_HOURS = env.float("STALL_HOURS", 12.0, validate=validate.Range(min=0, min_inclusive=False))
+# Hosts that webhooks may go to; empty: any with a public address.
+WEBHOOK_HOSTS = env.list("WEBHOOK_HOSTS", [])
+ALLOW_PRIVATE_WEBHOOKS = env.bool("ALLOW_PRIVATE_WEBHOOKS", False)
 
 # ---------------------------------------------------------------- static files, language, logs
 
@@ -191,6 +215,8 @@ CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
 CELERY_WORKER_PREFETCH_MULTIPLIER = 1
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 CELERY_TASK_DEFAULT_QUEUE = "control"
+# Workers that serve different models are woken each by a queue of its own.
+CELERY_WORKER_DIRECT = True
 CELERY_TASK_ROUTES = {
     "engine.tasks.generate": {"queue": "generation"},
     "engine.tasks.give_opinions": {"queue": "judging"},
@@ -268,3 +294,5 @@ LEASE_SECONDS = env.int("LEASE_SECONDS", 300, validate=validate.Range(min=10))
 # Ready pairs kept ahead of the annotators: never fewer, never more; between them the click rate decides.
 BUFFER_MIN = env.int("BUFFER_MIN", 4, validate=validate.Range(min=1))
 BUFFER_MAX = env.int("BUFFER_MAX", 256, validate=validate.Range(min=1))
+# How old a dashboard's charts may be while the experiment moves; what is heavier may be several times as old.
+DASHBOARD_SECONDS = env.float("DASHBOARD_SECONDS", 5.0, validate=validate.Range(min=0))

@@ -25,6 +25,8 @@ class SimulatedRuns:
         Shape (R,): whether the run stopped before its budget was spent.
     best
         Shape (R,): the policy named, the best guess for a run out of budget, -1 for "no single best".
+    refuted
+        Shape (R, K): the policies ruled out by the end.
     guesses
         Shape (M, R): the best guess after each number of comparisons in `marks`; a stopped run keeps its answer.
     marks
@@ -34,6 +36,7 @@ class SimulatedRuns:
     n_comparisons: IntArray
     stopped: BoolArray
     best: IntArray
+    refuted: BoolArray
     guesses: IntArray
     marks: tuple[int, ...]
 
@@ -90,6 +93,7 @@ def simulate(
     n_comparisons = np.full(n_runs, budget)
     stopped = np.zeros(n_runs, dtype=np.bool_)
     best = np.full(n_runs, -1)
+    refuted = np.zeros((n_runs, n_policies), dtype=np.bool_)
     guesses = np.full((len(marks), n_runs), -1)
     alive = np.arange(n_runs)
     queue: list[tuple[IntArray, IntArray]] = []
@@ -113,11 +117,13 @@ def simulate(
         if ended.any():
             n_comparisons[alive[ended]] = t
             stopped[alive[ended]] = True
+            refuted[alive[ended]] = ledger.rule.refuted[ended]
             alive = alive[~ended]
             ledger.keep(~ended)
             picker.keep(~ended)
             queue = [(i[~ended], j[~ended]) for i, j in queue]
         if alive.size == 0:
             break
+    refuted[alive] = ledger.rule.refuted
     guesses[[k for k, mark in enumerate(marks) if mark > t]] = best
-    return SimulatedRuns(n_comparisons, stopped, best, guesses, tuple(marks))
+    return SimulatedRuns(n_comparisons, stopped, best, refuted, guesses, tuple(marks))

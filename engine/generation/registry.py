@@ -9,6 +9,8 @@ from django.conf import settings
 
 from engine.generation.base import Backend, BackendError
 from engine.generation.batch_size import BatchSize
+from engine.generation.tinylm import MODEL_NAME
+from engine.selectors import Offer
 
 
 @cache
@@ -74,18 +76,34 @@ def _load(purpose: str, *, base_url: str, api_key: str) -> Backend:
 
 @cache
 def batch_size() -> BatchSize:
-    """How many responses this worker has in hand; it learns as long as the process lives."""
-    return BatchSize(settings.GENERATION_BATCH, settings.GENERATION_BATCH_MAX)
+    """How many responses this worker has in hand; it learns as long as the process lives.
+
+    vLLM and servers schedule for themselves and take on no more than they have room for, so they are offered the most at once.
+    """
+    most = settings.GENERATION_BATCH_MAX
+    return BatchSize(settings.GENERATION_BATCH if settings.GENERATION_BACKEND == "embedded" else most, most)
 
 
-def details() -> dict[str, Any]:
-    """What this worker runs and how fast, for its pulse."""
+def offer() -> Offer:
+    """What this worker serves, by its settings: nothing need be loaded to say so."""
+    match settings.GENERATION_BACKEND:
+        case "embedded":
+            return Offer("embedded", MODEL_NAME)
+        case "vllm":
+            return Offer("vllm", settings.GENERATION_MODEL, others=tuple(settings.GENERATION_ADAPTERS))
+        case other:
+            return Offer(other, settings.GENERATION_MODEL, any_model=True)
+
+
+def details(running: Backend | None = None, *, trouble: str = "") -> dict[str, Any]:
+    """What this worker serves and how fast, for its pulse; ``trouble``: why its backend is out of order."""
     size = batch_size()
-    return {
-        "backend": settings.GENERATION_BACKEND,
-        "model": backend().model,
-        "in_hand": size.now,
+    gpu_memory = getattr(running, "gpu_memory", lambda: None)
+    return offer().details() | {
+        "batch_size": size.now,
         "tokens_per_second": size.tokens_per_second,
+        "gpu_memory": gpu_memory(),
+        "trouble": trouble,
     }
 
 

@@ -10,6 +10,13 @@ from engine.selectors.buffer import (
     probe_is_due,
     waiting_responses,
 )
+from engine.selectors.consequences import (
+    budget_consequence,
+    caveats,
+    delta_consequence,
+    epsilon_consequence,
+    outcomes_seen,
+)
 from engine.selectors.counts import (
     choices,
     comparison_count,
@@ -23,15 +30,19 @@ from engine.selectors.counts import (
     wins_matrix,
 )
 from engine.selectors.designs import (
+    Left,
     design,
     design_seed,
     expected_left,
+    factorial_space,
+    forecast,
     latest_snapshot,
     race,
     replayed_design,
     space,
 )
-from engine.selectors.health import QueueHealth, is_recent, queue_health
+from engine.selectors.health import GuardrailCount, QueueHealth, WorkerHealth, queue_health, worker_health
+from engine.selectors.log import audit_entries, subscriptions
 from engine.selectors.opinions import (
     OpinionReport,
     agreement_table,
@@ -45,35 +56,53 @@ from engine.selectors.opinions import (
 from engine.selectors.people import (
     annotator_count,
     experiments_to_label,
+    experiments_to_own,
     experiments_to_run,
     experiments_to_watch,
     judged_today,
     own_judgments,
     with_own_judgments,
 )
-from engine.selectors.spending import Waste, cost, waste
+from engine.selectors.serving import Need, Offer, is_recent, live_offers, needs, unserved_needs
+from engine.selectors.specs import experiment_spec
+from engine.selectors.spending import PolicySpending, Waste, cost, policy_spending, waste
 
 __all__ = [
+    "GuardrailCount",
+    "Left",
+    "Need",
+    "Offer",
     "OpinionReport",
+    "PolicySpending",
     "QueueHealth",
     "Waste",
+    "WorkerHealth",
     "agreement_table",
     "annotator_count",
     "annotators_present",
+    "audit_entries",
+    "budget_consequence",
     "buffer_target",
+    "caveats",
     "choices",
     "click_rate",
     "click_seconds",
     "comparison_count",
     "cost",
     "counts_from_judgments",
+    "delta_consequence",
     "design",
     "design_seed",
+    "epsilon_consequence",
     "expected_left",
+    "experiment_spec",
     "experiments_to_label",
+    "experiments_to_own",
     "experiments_to_run",
     "experiments_to_watch",
     "experiments_with_opinions",
+    "factorial_space",
+    "forecast",
     "generation_is_failing",
     "generation_seconds",
     "in_flight_matrix",
@@ -82,10 +111,14 @@ __all__ = [
     "judged_today",
     "judging_cost",
     "latest_snapshot",
+    "live_offers",
+    "needs",
     "opinion_report",
     "outcomes",
+    "outcomes_seen",
     "own_judgments",
     "pair_counts",
+    "policy_spending",
     "probe_is_due",
     "queue_health",
     "race",
@@ -93,6 +126,8 @@ __all__ = [
     "space",
     "standing",
     "standing_judgments",
+    "subscriptions",
+    "unserved_needs",
     "votes_now",
     "votes_to_cast",
     "waiting_responses",
@@ -100,4 +135,5 @@ __all__ = [
     "wins_matrix",
     "with_own_judgments",
     "without_opinion",
+    "worker_health",
 ]

@@ -58,6 +58,13 @@ def experiments_to_run(user: AbstractBaseUser | AnonymousUser) -> QuerySet[Exper
     return Experiment.objects.filter(memberships__user=user, memberships__role__in=roles).distinct()
 
 
+def experiments_to_own(user: AbstractBaseUser | AnonymousUser) -> QuerySet[Experiment]:
+    """Experiments whose members this user may change."""
+    if getattr(user, "is_superuser", False):
+        return Experiment.objects.all()
+    return Experiment.objects.filter(memberships__user=user, memberships__role=Membership.Role.OWNER)
+
+
 def own_judgments(experiment: Experiment, user: AbstractBaseUser | AnonymousUser) -> QuerySet[Judgment]:
     """This user's judgments that stand, newest first."""
     return (

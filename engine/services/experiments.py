@@ -4,73 +4,42 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Collection, Sequence
 
+from django.contrib.auth.models import User
 from django.core.exceptions import ValidationError
 from django.db import transaction
 from django.db.models import Model
 from django.utils import timezone
 
+from engine import selectors
 from engine.core import Design
 from engine.errors import SpecError, WrongStateError
 from engine.levels import parse_level
-from engine.models import Comparison, Experiment, Factor, GoldItem, Level, PairCount, Policy, Response, Task
+from engine.models import (
+    AuditEntry,
+    Comparison,
+    Experiment,
+    Factor,
+    GoldItem,
+    Level,
+    Membership,
+    PairCount,
+    Policy,
+    Response,
+    Task,
+)
 from engine.policy_space import Combination, combinations, policy_space
-
-# What a description may set; everything else about an experiment happens to it.
-SETTINGS = (
-    "question", "guidelines", "judge", "rule_preference", "delta", "epsilon", "budget", "space", "excluded",
-    "sampler", "stopping", "seed", "max_skips", "allow_tie", "allow_both_bad", "overlap", "overlap_rule", "repeat_rate", "gold_rate",
-    "practice", "rubric", "llm_budget",
-)  # fmt: skip
-
-
-@dataclass(frozen=True)
-class FactorSpec:
-    """A factor and its named levels, in order."""
-
-    name: str
-    kind: str
-    levels: Mapping[str, Mapping[str, Any]]
-
-
-@dataclass(frozen=True)
-class TaskSpec:
-    """A query, and its reference answer where there is one."""
-
-    prompt: str
-    reference: str = ""
-
-
-@dataclass(frozen=True)
-class GoldSpec:
-    """Two responses of which everybody should know the better one."""
-
-    prompt: str
-    better: str
-    worse: str
-    explanation: str = ""
-
-
-@dataclass(frozen=True)
-class ExperimentSpec:
-    """Everything an experiment is made of.
-
-    The policies are the product of the factors' levels, less the combinations that the setting ``excluded`` names.
-    """
-
-    name: str
-    factors: Sequence[FactorSpec]
-    tasks: Sequence[TaskSpec]
-    settings: Mapping[str, Any] = field(default_factory=dict)
-    gold: Sequence[GoldSpec] = ()
+from engine.services.audit import record
+from engine.services.notifications import announce_conclusion
+from engine.specs import SETTINGS, ExperimentSpec, FactorSpec, GoldSpec, TaskSpec  # noqa: F401  # others import them from here
 
 
 @transaction.atomic
-def create_experiment(*, spec: ExperimentSpec) -> Experiment:
+def create_experiment(*, spec: ExperimentSpec, by: User | None = None) -> Experiment:
     """Store a draft experiment with its factors, levels, policies, tasks and gold items.
+
+    ``by``: who makes it, and becomes its owner.
 
     Raises
     ------
@@ -135,6 +104,9 @@ def create_experiment(*, spec: ExperimentSpec) -> Experiment:
         )
         for gold in spec.gold
     )
+    if by is not None:
+        Membership.objects.create(experiment=experiment, user=by, role=Membership.Role.OWNER)
+    record(experiment=experiment, by=by, action=AuditEntry.Action.CREATE)
     return experiment
 
 
@@ -181,43 +153,51 @@ def _checked_policies(experiment: Experiment, factors: Sequence[FactorSpec]) -> 
 
 
 @transaction.atomic
-def start(*, experiment_id: int) -> Experiment:
+def start(*, experiment_id: int, by: User | None = None) -> Experiment:
     """Draft or paused → running."""
-    experiment = _locked(experiment_id)
+    experiment = locked(experiment_id)
     if experiment.state not in {Experiment.State.DRAFT, Experiment.State.PAUSED}:
         raise WrongStateError(
             f"Only a draft or paused experiment can be started; this one is {experiment.state}."
         )
+    if experiment.archived_at is not None:
+        raise WrongStateError("The experiment is in the archive; take it out first.")
+    resumed = experiment.state == Experiment.State.PAUSED
     experiment.state = Experiment.State.RUNNING
     experiment.started_at = experiment.started_at or timezone.now()
     experiment.save(update_fields=["state", "started_at"])
+    action = AuditEntry.Action.RESUME if resumed else AuditEntry.Action.START
+    record(experiment=experiment, by=by, action=action)
     return experiment
 
 
 @transaction.atomic
-def pause(*, experiment_id: int) -> Experiment:
+def pause(*, experiment_id: int, by: User | None = None) -> Experiment:
     """Running → paused: nothing more is planned or shown; what is shown already may still be judged."""
-    experiment = _locked(experiment_id)
+    experiment = locked(experiment_id)
     if experiment.state != Experiment.State.RUNNING:
         raise WrongStateError(f"Only a running experiment can be paused; this one is {experiment.state}.")
     experiment.state = Experiment.State.PAUSED
     experiment.save(update_fields=["state"])
+    record(experiment=experiment, by=by, action=AuditEntry.Action.PAUSE)
     return experiment
 
 
 @transaction.atomic
-def stop(*, experiment_id: int) -> Experiment:
+def stop(*, experiment_id: int, by: User | None = None) -> Experiment:
     """End the experiment by hand, without a certified winner."""
-    experiment = _locked(experiment_id)
+    experiment = locked(experiment_id)
     if experiment.state not in {Experiment.State.RUNNING, Experiment.State.PAUSED}:
         raise WrongStateError(
             f"Only a running or paused experiment can be stopped; this one is {experiment.state}."
         )
-    conclude(experiment=experiment, conclusion=Experiment.Conclusion.STOPPED, winner=None)
+    conclude(experiment=experiment, conclusion=Experiment.Conclusion.STOPPED, winner=None, by=by)
     return experiment
 
 
-def conclude(*, experiment: Experiment, conclusion: str, winner: Policy | None) -> None:
+def conclude(
+    *, experiment: Experiment, conclusion: str, winner: Policy | None, by: User | None = None
+) -> None:
     """Close a locked experiment: nothing waits any longer, what annotators are looking at may be finished."""
     experiment.state = Experiment.State.CONCLUDED
     experiment.conclusion = conclusion
@@ -225,6 +205,15 @@ def conclude(*, experiment: Experiment, conclusion: str, winner: Policy | None) 
     experiment.concluded_at = timezone.now()
     experiment.save(update_fields=["state", "conclusion", "winner", "concluded_at"])
     _discard_leftovers(experiment_ids=[experiment.pk])
+    comparisons = selectors.comparison_count(experiment.pk)
+    by_hand = conclusion == Experiment.Conclusion.STOPPED
+    record(
+        experiment=experiment,
+        by=by,
+        action=AuditEntry.Action.STOP if by_hand else AuditEntry.Action.CONCLUDE,
+        details={"comparisons": comparisons, "conclusion": experiment.get_conclusion_display()},
+    )
+    announce_conclusion(experiment=experiment, comparisons=comparisons)
 
 
 @transaction.atomic
@@ -247,5 +236,6 @@ def _discard_leftovers(*, experiment_ids: Sequence[int]) -> None:
     )
 
 
-def _locked(experiment_id: int) -> Experiment:
+def locked(experiment_id: int) -> Experiment:
+    """The experiment, which nobody else moves until the caller's transaction ends."""
     return Experiment.objects.select_for_update(no_key=True).get(pk=experiment_id)

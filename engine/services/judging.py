@@ -289,6 +289,7 @@ def record_judgment(
     reason: str = "",
     comment: str = "",
     shown_at: datetime | None = None,
+    restores: Judgment | None = None,
 ) -> Judgment:
     """Write a judgment of a locked comparison, in the caller's transaction.
 
@@ -305,6 +306,7 @@ def record_judgment(
         reason=reason,
         comment=comment,
         shown_at=shown_at,
+        restores=restores,
     )
     experiment = comparison.experiment
     needed = experiment.overlap if experiment.judge == Experiment.Judge.HUMAN else 1
@@ -356,7 +358,9 @@ def void_judgment(*, judgment_id: int, by: User, reason: str) -> JudgmentVoid:
         raise WrongStateError(_("This judgment was taken back already."))
     void = JudgmentVoid.objects.create(judgment=judgment, by=by, reason=reason)
     # Whoever took it back may be shown the pair again.
-    Lease.objects.filter(token=judgment.token).update(state=Lease.State.RETURNED)
+    comparison.leases.filter(annotator=judgment.annotator, state=Lease.State.JUDGED).update(
+        state=Lease.State.RETURNED
+    )
     if comparison.outcome is None:
         return void
     _count(comparison, outcome=-comparison.outcome, comparisons=-1)

@@ -83,7 +83,10 @@ def _top_up(experiment: Experiment, design: Design, policies: list[Policy]) -> i
     evidence = design.evidence
     comparisons = []
     for number in range(first, first + room):
-        policy_i, policy_j = (policies[index] for index in sorted(design.ask()))
+        # Of the moment before the pick, which changes it.
+        propensities = design.propensities()
+        i, j = sorted(design.ask())
+        policy_i, policy_j = policies[i], policies[j]
         # Everything random about a comparison follows from the experiment's seed and its own number.
         rng = np.random.default_rng([experiment.seed, number, 1])
         task_id = task_ids[rng.integers(len(task_ids))]
@@ -109,7 +112,9 @@ def _top_up(experiment: Experiment, design: Design, policies: list[Policy]) -> i
                     "comparisons": n_comparisons,
                     "in_flight": in_flight,
                     # What the pick went by: log E of either policy when this round of picks began.
-                    "evidence": [float(evidence[policy_i.index]), float(evidence[policy_j.index])],
+                    "evidence": [float(evidence[i]), float(evidence[j])],
+                    # The chance that this pair had, where the sampler draws it and the chance is known.
+                    "propensity": None if propensities is None else float(propensities[i, j]),
                 },
             )
         )

@@ -6,23 +6,29 @@ from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
 from engine import selectors
-from labeling.status import status_of
+from labeling import access
+from labeling.cards import card
 
 
 @login_required
 @require_safe
 def home(request: HttpRequest) -> HttpResponse:
-    """Experiments to label, and experiments to watch with their badges."""
+    """Experiments to label, and experiments to watch with their badges; the archive on demand."""
+    archive = "archived" in request.GET
+    watched = selectors.experiments_to_watch(request.user)
     return render(
         request,
         "labeling/home.html",
         {
             "to_label": selectors.with_own_judgments(
-                selectors.experiments_to_label(request.user), request.user
+                selectors.experiments_to_label(request.user).filter(archived_at__isnull=True), request.user
             ),
             "to_watch": [
-                {"experiment": experiment, "status": status_of(experiment)}
-                for experiment in selectors.experiments_to_watch(request.user)
+                card(experiment)
+                for experiment in watched.filter(archived_at__isnull=not archive).select_related("winner")
             ],
+            "archive": archive,
+            "n_archived": watched.filter(archived_at__isnull=False).count(),
+            "may_create": access.may_create(request),
         },
     )

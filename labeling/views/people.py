@@ -78,4 +78,5 @@ def invite(request: HttpRequest, experiment_id: int) -> HttpResponse:
         messages.success(request, _("The link is in the list of people below."))
     else:
         messages.error(request, _("Give a role, a number of uses and of days, each at least one."))
-    return redirect("dashboard", experiment_id=experiment.pk)
+    page = "people" if request.POST.get("back") == "people" else "dashboard"
+    return redirect(page, experiment_id=experiment.pk)

@@ -11,7 +11,9 @@ from django.contrib.auth.models import User
 from django.urls import reverse
 from django.utils import timezone
 
-from engine.models import Experiment, Invitation, Judgment, Membership
+from engine.models import Experiment, Invitation, Judgment, Membership, Subscription
+from engine.services.notifications import subscribe
+from engine.services.tokens import make_token
 from tests.factories import add_member, click, make_user
 
 ROLES = ("stranger", "annotator", "viewer", "editor", "owner", "admin")
@@ -31,6 +33,23 @@ def _of_invitation(experiment: Experiment) -> list[Any]:
     return [invited(experiment).token]
 
 
+def _of_membership(experiment: Experiment) -> list[Any]:
+    return [experiment.pk, add_member(experiment, make_user(), "viewer").pk]
+
+
+def _of_own_invitation(experiment: Experiment) -> list[Any]:
+    return [experiment.pk, invited(experiment).pk]
+
+
+def _of_subscription(experiment: Experiment) -> list[Any]:
+    return [experiment.pk, subscribed(experiment).pk]
+
+
+def _of_admins_token(experiment: Experiment) -> list[Any]:
+    user = User.objects.filter(username="admin").first() or make_user("admin")
+    return [make_token(user=user, name="a token", valid_days=1)[0].pk]
+
+
 @dataclass(frozen=True)
 class Endpoint:
     """An address, the methods it takes, and the status that each role gets from a request without a body."""
@@ -47,7 +66,13 @@ class Endpoint:
 
     @property
     def of_experiment(self) -> bool:
-        return self.arguments in {_of_experiment, _of_judgment}
+        return self.arguments in {
+            _of_experiment,
+            _of_judgment,
+            _of_membership,
+            _of_own_invitation,
+            _of_subscription,
+        }
 
     @property
     def allowed_roles(self) -> list[str]:
@@ -74,10 +99,22 @@ def invited(experiment: Experiment, **fields: Any) -> Invitation:
     )
 
 
+def subscribed(
+    experiment: Experiment,
+    kind: str = "email",
+    target: str = "ann@example.org",
+    events: tuple[str, ...] = ("concluded", "stalled", "unhealthy"),
+) -> Subscription:
+    """Somebody who is told of the experiment's news."""
+    by = User.objects.filter(username="subscriber").first() or make_user("subscriber")
+    return subscribe(experiment=experiment, by=by, kind=kind, target=target, events=events)
+
+
 def _everybody(status: int) -> dict[str, int]:
     return dict.fromkeys(ROLES, status)
 
 
+_RUNNERS = ("editor", "owner", "admin")
 _WATCHERS = {"viewer": 200, "editor": 200, "owner": 200, "admin": 200}
 
 # Without a body, a POST that its role may make is answered with 400, or, where an empty one makes sense or
@@ -98,7 +135,22 @@ LADDER = (
     Endpoint("invite", POST, {"editor": 302, "owner": 302, "admin": 302}),
     Endpoint("dashboard", GET, _WATCHERS),
     Endpoint("dashboard_live", GET, _WATCHERS),
+    Endpoint("dashboard_charts", GET, _WATCHERS),
+    Endpoint("without", GET | POST, _WATCHERS),
     Endpoint("change_state", POST, {"editor": 400, "owner": 400, "admin": 400}),
+    Endpoint("experiment_settings", GET, dict.fromkeys(_RUNNERS, 200)),
+    Endpoint("change_settings", POST, dict.fromkeys(_RUNNERS, 400)),
+    Endpoint("clone", POST, {"editor": 403, "owner": 403, "admin": 400}),
+    Endpoint("log", GET, _WATCHERS),
+    Endpoint("people", GET, dict.fromkeys(_RUNNERS, 200)),
+    Endpoint("change_role", POST, {"owner": 400, "admin": 400}, arguments=_of_membership),
+    Endpoint("remove_member", POST, {"owner": 302, "admin": 302}, arguments=_of_membership),
+    Endpoint("end_invitation", POST, dict.fromkeys(_RUNNERS, 302), arguments=_of_own_invitation),
+    Endpoint("subscribe", POST, dict.fromkeys(_RUNNERS, 400)),
+    Endpoint("unsubscribe", POST, dict.fromkeys(_RUNNERS, 302), arguments=_of_subscription),
+    Endpoint("send_test", POST, dict.fromkeys(_RUNNERS, 302), arguments=_of_subscription),
+    Endpoint("tokens", GET | POST, _everybody(200), arguments=None),
+    Endpoint("revoke_token", POST, {"admin": 302}, arguments=_of_admins_token),
     Endpoint("change_llm_judge", POST, {"editor": 400, "owner": 400, "admin": 400}),
     Endpoint("judgments_csv", GET, _WATCHERS),
 )

@@ -8,7 +8,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('engine', '0002_space'),
+        ('engine', '0006_examination'),
     ]
 
     operations = [

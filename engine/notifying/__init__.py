@@ -1,0 +1,1 @@
+"""Sending what the outbox holds: by e-mail, or to a webhook."""

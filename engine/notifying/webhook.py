@@ -1,0 +1,75 @@
+"""Signed calls to somebody's URL. See docs/api.md for how to check the signature."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import time
+from urllib.parse import urlsplit
+
+import httpx2
+
+from engine.webhook_urls import check_url, resolve
+
+_TIMEOUT_SECONDS = 5.0
+
+
+class WebhookError(Exception):
+    """The call did not arrive. ``final``: it never would."""
+
+    def __init__(self, message: str, *, final: bool = False) -> None:
+        super().__init__(message)
+        self.final = final
+
+
+def signature(secret: str, timestamp: str, body: bytes) -> str:
+    """What the receiver computes anew: HMAC-SHA256 of the timestamp, a full stop and the body, in hexadecimal."""
+    return hmac.new(secret.encode(), timestamp.encode() + b"." + body, hashlib.sha256).hexdigest()
+
+
+def call(*, url: str, secret: str, body: bytes, delivery: str) -> None:
+    """POST the body once. Follows no redirect, reads no answer beyond its status.
+
+    Raises
+    ------
+    WebhookError
+        With what to do about it.
+    """
+    parts = urlsplit(url)
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    try:
+        check_url(url)
+        address = resolve(str(parts.hostname), port)
+    except ValueError as error:
+        raise WebhookError(str(error), final=True) from error
+    except OSError as error:
+        raise WebhookError(f"{parts.hostname} is not found: {error}.") from error
+
+    timestamp = str(int(time.time()))
+    # The very address that was checked: asked again, the name could lead elsewhere.
+    target = httpx2.URL(url).copy_with(host=address)
+    request = httpx2.Request(
+        "POST",
+        target,
+        content=body,
+        headers={
+            "Host": parts.netloc,
+            "Content-Type": "application/json",
+            "User-Agent": "LLM-PO",
+            "LLMPO-Delivery": delivery,
+            "LLMPO-Timestamp": timestamp,
+            "LLMPO-Signature": f"v1={signature(secret, timestamp, body)}",
+        },
+        extensions={
+            "sni_hostname": parts.hostname,
+            "timeout": httpx2.Timeout(_TIMEOUT_SECONDS).as_dict(),
+        },
+    )
+    try:
+        with httpx2.Client(trust_env=False, follow_redirects=False) as client:
+            answer = client.send(request, stream=True)
+            answer.close()
+    except httpx2.HTTPError as error:
+        raise WebhookError(f"The call failed: {type(error).__name__} {error}".strip()) from error
+    if not answer.is_success:
+        raise WebhookError(f"It answered {answer.status_code}; anything from 200 to 299 counts as received.")

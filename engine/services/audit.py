@@ -1,0 +1,65 @@
+"""The audit log: who did what, written in the transaction that does it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from django.contrib.auth.models import User
+
+from engine.models import AuditEntry, Experiment
+
+_Action = AuditEntry.Action
+
+# What an entry says; the names in braces are the details that it needs.
+SENTENCES: dict[str, str] = {
+    _Action.CREATE: "Created the experiment.",
+    _Action.EDIT: "Changed the description: {changed}.",
+    _Action.START: "Started.",
+    _Action.PAUSE: "Paused.",
+    _Action.RESUME: "Resumed.",
+    _Action.STOP: "Stopped for good after {comparisons} comparisons.",
+    _Action.CONCLUDE: "Concluded after {comparisons} comparisons: {conclusion}.",
+    _Action.REOPEN: "Reopened after {comparisons} comparisons; it had concluded: {conclusion}.",
+    _Action.BUDGET: "Changed the budget from {before} to {after} comparisons. {consequence}",
+    _Action.DELTA: "Changed the accepted risk δ from {before} to {after}. {consequence}",
+    _Action.EPSILON: "Changed the margin ε from {before} to {after}. {consequence}",
+    _Action.VOID: "Voided judgments, {count} in all: {reason}",
+    _Action.RESTORE: "Restored voided judgments, {count} in all: {reason}",
+    _Action.ARCHIVE: "Archived.",
+    _Action.UNARCHIVE: "Taken out of the archive.",
+    _Action.CLONE: "Cloned from {source}.",
+    _Action.INVITE: "Made an invitation: {role}, {most_uses} uses, until {until}.",
+    _Action.END_INVITATION: "Ended an invitation: {role}, {uses} of {most_uses} used.",
+    _Action.JOIN: "Joined as {role}.",
+    _Action.ROLE: "Changed the role of {user} from {before} to {after}.",
+    _Action.REMOVE: "Removed {user}, who was {role}.",
+    _Action.TOKEN_MADE: "Made the API token “{name}”, valid until {until}.",
+    _Action.TOKEN_REVOKED: "Revoked the API token “{name}”.",
+    _Action.EXPORT: "Exported {what}.",
+    _Action.SUBSCRIBE: "Added a notification by {kind} to {target}.",
+    _Action.UNSUBSCRIBE: "Removed the notification by {kind} to {target}.",
+}
+
+
+def record(
+    *, experiment: Experiment | None, by: User | None, action: str, details: Mapping[str, Any] | None = None
+) -> AuditEntry:
+    """Write an entry, in the caller's transaction.
+
+    ``by``: nobody where LLM-PO itself or a command did it. ``details`` holds what the action's sentence in
+    ``SENTENCES`` names, and anything else worth keeping that JSON can hold.
+
+    Raises
+    ------
+    KeyError
+        The sentence names a detail that is not given.
+    """
+    details = dict(details or {})
+    return AuditEntry.objects.create(
+        experiment=experiment,
+        by=by,
+        action=action,
+        details=details,
+        sentence=SENTENCES[action].format_map(details).strip(),
+    )

@@ -1,0 +1,220 @@
+"""News of experiments: who wants them, and the outbox from which they are sent.
+
+A message is written in the transaction of what it tells of, so that neither exists without the other. It is sent
+afterwards, at least once: a worker that dies between sending and saying so sends it again under the same number.
+"""
+
+from __future__ import annotations
+
+import secrets
+import uuid
+from collections.abc import Collection
+from datetime import timedelta
+
+from django.contrib.auth.models import User
+from django.core.exceptions import ValidationError
+from django.core.validators import validate_email
+from django.db import transaction
+from django.db.models import F
+from django.utils import timezone
+
+from engine.errors import SubscriptionError
+from engine.models import Alarm, AuditEntry, Experiment, Notification, Subscription
+from engine.selectors.alarms import stall, trouble
+from engine.services.audit import record
+from engine.webhook_urls import check_url
+
+MOST_SUBSCRIPTIONS = 20
+TEST = "test"
+RECOVERED = "recovered"
+# Trouble that is over sooner is not worth a message.
+_GRACE = {Alarm.Kind.UNHEALTHY: timedelta(minutes=1), Alarm.Kind.STALLED: timedelta(0)}
+_RETRY_SECONDS = (30, 120, 480, 1800, 7200, 21600)
+# A message being sent is nobody else's for so long.
+_CLAIM = timedelta(minutes=2)
+
+
+# ---------------------------------------------------------------- who wants them
+
+
+@transaction.atomic
+def subscribe(
+    *, experiment: Experiment, by: User, kind: str, target: str, events: Collection[str]
+) -> Subscription:
+    """Send news of these events to an address. A webhook gets a secret of its own.
+
+    Raises
+    ------
+    SubscriptionError
+        The address is not usable, is subscribed already, or there are too many.
+    """
+    try:
+        if kind == Subscription.Kind.EMAIL:
+            validate_email(target)
+        else:
+            check_url(target)
+    except ValidationError as error:
+        raise SubscriptionError("Give an e-mail address, such as name@example.org.") from error
+    except ValueError as error:
+        raise SubscriptionError(str(error)) from error
+    Experiment.objects.select_for_update(no_key=True).get(pk=experiment.pk)
+    if experiment.subscriptions.filter(kind=kind, target=target).exists():
+        raise SubscriptionError(f"{target} is told already; remove that first.")
+    if experiment.subscriptions.count() >= MOST_SUBSCRIPTIONS:
+        raise SubscriptionError(f"There are {MOST_SUBSCRIPTIONS} already; remove one first.")
+    subscription = Subscription.objects.create(
+        experiment=experiment,
+        kind=kind,
+        target=target,
+        events=sorted(events),
+        secret=secrets.token_urlsafe(32) if kind == Subscription.Kind.WEBHOOK else "",
+        created_by=by,
+    )
+    record(
+        experiment=experiment,
+        by=by,
+        action=AuditEntry.Action.SUBSCRIBE,
+        details={"kind": kind, "target": target, "events": sorted(events)},
+    )
+    return subscription
+
+
+@transaction.atomic
+def unsubscribe(*, subscription: Subscription, by: User) -> None:
+    """Send nothing there any more, not even what waits already."""
+    record(
+        experiment=subscription.experiment,
+        by=by,
+        action=AuditEntry.Action.UNSUBSCRIBE,
+        details={"kind": subscription.kind, "target": subscription.target},
+    )
+    subscription.delete()
+
+
+# ---------------------------------------------------------------- writing them
+
+
+def announce(*, experiment: Experiment, event: str, key: str, subject: str, text: str) -> None:
+    """Write a message to everybody who wants to know of this event, in the caller's transaction.
+
+    The same ``key`` again is no second message.
+    """
+    wanted = Subscription.Event.UNHEALTHY if event == RECOVERED else event
+    Notification.objects.bulk_create(
+        (
+            Notification(subscription=subscription, event=event, key=key, subject=subject, text=text)
+            for subscription in experiment.subscriptions.all()
+            if wanted in subscription.events
+        ),
+        ignore_conflicts=True,
+    )
+
+
+def announce_conclusion(*, experiment: Experiment, comparisons: int) -> None:
+    """Tell that a concluded experiment has concluded, and how."""
+    conclusion = experiment.get_conclusion_display()
+    outcome = f"{conclusion}: {experiment.winner}" if experiment.winner else conclusion
+    announce(
+        experiment=experiment,
+        event=Subscription.Event.CONCLUDED,
+        key=f"concluded {experiment.concluded_at:%Y-%m-%dT%H:%M:%S.%f}",
+        subject=f"{experiment.name}: {outcome}",
+        text=f"{outcome}, after {comparisons} comparisons.",
+    )
+
+
+@transaction.atomic
+def send_test(*, subscription: Subscription) -> Notification:
+    """A message that only says that messages arrive."""
+    return Notification.objects.create(
+        subscription=subscription,
+        event=TEST,
+        key=f"{TEST} {uuid.uuid4()}",
+        subject=f"{subscription.experiment.name}: a test",
+        text="This is a test. News of the experiment will arrive the same way.",
+    )
+
+
+def watch() -> None:
+    """Notice what goes wrong with running experiments, and what is over, and tell whoever wants to know."""
+    Alarm.objects.exclude(experiment__state=Experiment.State.RUNNING).delete()
+    watched = Experiment.objects.filter(state=Experiment.State.RUNNING, subscriptions__isnull=False)
+    for experiment in watched.distinct():
+        _watch(experiment, Alarm.Kind.UNHEALTHY, trouble(experiment))
+        _watch(experiment, Alarm.Kind.STALLED, stall(experiment))
+
+
+@transaction.atomic
+def _watch(experiment: Experiment, kind: Alarm.Kind, reason: str) -> None:
+    if not reason:
+        _end_alarm(experiment, kind)
+        return
+    alarm, _ = Alarm.objects.get_or_create(experiment=experiment, kind=kind)
+    now = timezone.now()
+    if alarm.announced_at is not None or now - alarm.since < _GRACE[kind]:
+        return
+    if Alarm.objects.filter(pk=alarm.pk, announced_at__isnull=True).update(announced_at=now):
+        announce(
+            experiment=experiment,
+            event=kind,
+            key=f"{kind} {alarm.pk}",
+            subject=f"{experiment.name}: {kind.label.lower()}",
+            text=reason,
+        )
+
+
+def _end_alarm(experiment: Experiment, kind: Alarm.Kind) -> None:
+    alarm = Alarm.objects.filter(experiment=experiment, kind=kind).first()
+    if alarm is None or not Alarm.objects.filter(pk=alarm.pk).delete()[0]:
+        return
+    if kind == Alarm.Kind.UNHEALTHY and alarm.announced_at is not None:
+        announce(
+            experiment=experiment,
+            event=RECOVERED,
+            key=f"{RECOVERED} {alarm.pk}",
+            subject=f"{experiment.name}: healthy again",
+            text=f"Responses are being written again. The trouble began at {alarm.since:%Y-%m-%d %H:%M} UTC.",
+        )
+
+
+# ---------------------------------------------------------------- sending them
+
+
+def claim_due() -> Notification | None:
+    """The next message to send, which is nobody else's for a while."""
+    while True:
+        now = timezone.now()
+        due = (
+            Notification.objects.filter(state=Notification.State.WAITING, due_at__lte=now)
+            .select_related("subscription__experiment__winner")
+            .order_by("due_at", "pk")
+            .first()
+        )
+        if due is None:
+            return None
+        claimed = Notification.objects.filter(
+            pk=due.pk, state=Notification.State.WAITING, due_at=due.due_at
+        ).update(due_at=now + _CLAIM, attempts=F("attempts") + 1)
+        if claimed:
+            due.attempts += 1
+            return due
+
+
+def mark_sent(*, notification: Notification) -> None:
+    Notification.objects.filter(pk=notification.pk).update(
+        state=Notification.State.SENT, sent_at=timezone.now(), error=""
+    )
+
+
+def mark_unsent(*, notification: Notification, error: str, final: bool = False) -> None:
+    """Try again later, longer each time; not any more after the last time, or where it would never do (``final``)."""
+    unsent = Notification.objects.filter(pk=notification.pk)
+    if final or notification.attempts > len(_RETRY_SECONDS):
+        unsent.update(state=Notification.State.FAILED, error=error[:500])
+        return
+    pause = timedelta(seconds=_RETRY_SECONDS[notification.attempts - 1])
+    unsent.update(due_at=timezone.now() + pause, error=error[:500])
+
+
+def has_due() -> bool:
+    return Notification.objects.filter(state=Notification.State.WAITING, due_at__lte=timezone.now()).exists()

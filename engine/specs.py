@@ -1,0 +1,66 @@
+"""What an experiment is described by, before there are rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+# What a description may set; everything else about an experiment happens to it.
+SETTINGS = (
+    "question", "guidelines", "judge", "rule_preference", "delta", "epsilon", "budget", "space", "excluded",
+    "sampler", "stopping", "seed", "max_skips", "allow_tie", "allow_both_bad", "overlap", "overlap_rule", "repeat_rate", "gold_rate",
+    "practice", "responses", "backend", "model", "rubric", "llm_budget",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class FactorSpec:
+    """A factor and its named levels, in order."""
+
+    name: str
+    kind: str
+    levels: Mapping[str, Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
+class TaskSpec:
+    """A query, and its reference answer where there is one."""
+
+    prompt: str
+    reference: str = ""
+
+
+@dataclass(frozen=True)
+class GoldSpec:
+    """Two responses of which everybody should know the better one."""
+
+    prompt: str
+    better: str
+    worse: str
+    explanation: str = ""
+
+
+@dataclass(frozen=True)
+class ReadyMade:
+    """A response that was written elsewhere: for the task at this position, by the policy of this name."""
+
+    task: int
+    policy: str
+    response: str
+
+
+@dataclass(frozen=True)
+class ExperimentSpec:
+    """Everything an experiment is made of.
+
+    The policies are the product of the factors' levels, less the combinations that the setting ``excluded`` names.
+    ``ready_made``: for an experiment whose responses are imported; its one factor, of the kind "imported", has the policies as levels.
+    """
+
+    name: str
+    factors: Sequence[FactorSpec]
+    tasks: Sequence[TaskSpec]
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    gold: Sequence[GoldSpec] = ()
+    ready_made: Sequence[ReadyMade] = ()

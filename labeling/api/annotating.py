@@ -1,0 +1,82 @@
+"""Judging pairs by a program's hand, under the same leases and the same rules as on the page."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.http import HttpRequest
+from ninja import Router
+from ninja.errors import HttpError
+
+from engine import selectors
+from engine.models import Experiment
+from engine.services import showing
+from engine.services.showing import ShownPair
+from engine.tasks import advance, wake
+from labeling import access
+from labeling.api.experiments import WRITE_PROBLEMS, Id
+from labeling.api.schemas import FlagIn, JudgedOut, JudgmentIn, NextIn, NextOut, TokenIn
+
+router = Router()
+
+
+@router.post("/{experiment_id}/next", response={200: NextOut} | WRITE_PROBLEMS)
+def next_pair(request: HttpRequest, experiment_id: Id, payload: NextIn) -> dict[str, Any]:
+    """Reserve the next pair for a while. Nothing says which policy wrote what."""
+    experiment = access.to_label(request, experiment_id)
+    shown = showing.show_next(experiment=experiment, annotator=request.user, besides=payload.besides)
+    return _shown(experiment, shown)
+
+
+@router.post("/{experiment_id}/judgments", response={200: JudgedOut} | WRITE_PROBLEMS)
+def judge(request: HttpRequest, experiment_id: Id, payload: JudgmentIn) -> dict[str, Any]:
+    """Answer to a pair, exactly once: the same request again changes nothing."""
+    experiment = access.to_label(request, experiment_id)
+    answered = showing.answer(
+        experiment_id=experiment.pk,
+        token=payload.token,
+        annotator=request.user,
+        choice=str(payload.choice),
+        comment=payload.comment,
+    )
+    if answered.created and answered.counts:
+        wake(advance, experiment.pk)
+    return {"created": answered.created, "feedback": answered.feedback}
+
+
+@router.post("/{experiment_id}/skip", response={204: None} | WRITE_PROBLEMS)
+def skip(request: HttpRequest, experiment_id: Id, payload: TokenIn) -> tuple[int, None]:
+    """Hand a pair back for somebody else."""
+    experiment = access.to_label(request, experiment_id)
+    showing.skip(experiment_id=experiment.pk, token=payload.token, annotator=request.user)
+    wake(advance, experiment.pk)
+    return 204, None
+
+
+@router.post("/{experiment_id}/flag", response={204: None} | WRITE_PROBLEMS)
+def flag(request: HttpRequest, experiment_id: Id, payload: FlagIn) -> tuple[int, None]:
+    """Hand a pair back with a word about what is wrong with it."""
+    experiment = access.to_label(request, experiment_id)
+    showing.flag(
+        experiment_id=experiment.pk,
+        token=payload.token,
+        annotator=request.user,
+        reason=str(payload.reason),
+        comment=payload.comment,
+    )
+    wake(advance, experiment.pk)
+    return 204, None
+
+
+@router.post("/{experiment_id}/undo", response={200: NextOut} | WRITE_PROBLEMS)
+def undo(request: HttpRequest, experiment_id: Id) -> dict[str, Any]:
+    """Take back one's newest answer that stands; its pair comes with the reply, where nobody else holds it."""
+    experiment = access.to_label(request, experiment_id)
+    newest = selectors.own_judgments(experiment, request.user).first()
+    if newest is None:
+        raise HttpError(409, "There is nothing to take back.")
+    return _shown(experiment, showing.take_back(judgment_id=newest.pk, annotator=request.user))
+
+
+def _shown(experiment: Experiment, shown: ShownPair | None) -> dict[str, Any]:
+    return {"question": experiment.question, "choices": selectors.choices(experiment), "pair": shown}

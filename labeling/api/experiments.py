@@ -1,0 +1,179 @@
+"""Experiments: making, watching, steering, exporting."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from django.http import HttpRequest, HttpResponseBase
+from ninja import Path, Query, Router
+from ninja.errors import HttpError
+
+from engine import selectors
+from engine.models import Experiment
+from engine.services import controls
+from engine.services.experiments import create_experiment
+from engine.tasks import advance, wake
+from labeling import access
+from labeling.api.schemas import (
+    Action,
+    ChangesIn,
+    CloneIn,
+    EntryOut,
+    ExperimentIn,
+    ExperimentOut,
+    ExperimentsOut,
+    Problem,
+    StatusOut,
+)
+from labeling.status import policy_names, status_of
+from labeling.views import export
+from labeling.views.dashboard import ACTIONS
+
+router = Router()
+
+Id = Annotated[int, Path(ge=1, le=2**63 - 1)]
+PROBLEMS = dict.fromkeys((401, 404, 422, 429), Problem)
+WRITE_PROBLEMS = PROBLEMS | {400: Problem, 403: Problem, 409: Problem}
+
+
+@router.get("", response={200: ExperimentsOut} | PROBLEMS)
+def list_experiments(
+    request: HttpRequest,
+    archived: bool = False,
+    limit: Annotated[int, Query(ge=1, le=100)] = 20,
+    offset: Annotated[int, Query(ge=0, le=2**31)] = 0,
+) -> dict[str, Any]:
+    """Those that one may watch, newest first."""
+    watched = selectors.experiments_to_watch(request.user).filter(archived_at__isnull=not archived)
+    return {"count": watched.count(), "items": [_summary(each) for each in watched[offset : offset + limit]]}
+
+
+@router.post("", response={201: ExperimentOut} | WRITE_PROBLEMS)
+def create(request: HttpRequest, payload: ExperimentIn) -> tuple[int, dict[str, Any]]:
+    """Make a draft, which one owns."""
+    _check_may_create(request)
+    return 201, _summary(create_experiment(spec=payload.spec(), by=request.user))
+
+
+@router.get("/{experiment_id}", response={200: StatusOut} | PROBLEMS)
+def status(request: HttpRequest, experiment_id: Id) -> dict[str, Any]:
+    """Where it stands: the dashboard's figures."""
+    return _status(access.to_watch(request, experiment_id))
+
+
+@router.patch("/{experiment_id}", response={200: ExperimentOut} | WRITE_PROBLEMS)
+def change_settings(request: HttpRequest, experiment_id: Id, payload: ChangesIn) -> dict[str, Any]:
+    """Change budget, δ or ε. What a change means for the guarantee is in the log, and in `caveats` where it breaks it."""
+    experiment = access.to_run(request, experiment_id)
+    changed = controls.change_settings(experiment_id=experiment.pk, by=request.user, **payload.model_dump())
+    wake(advance, experiment.pk)
+    return _summary(changed)
+
+
+@router.post("/{experiment_id}/reopen", response={200: ExperimentOut} | WRITE_PROBLEMS)
+def reopen(request: HttpRequest, experiment_id: Id, payload: ChangesIn) -> dict[str, Any]:
+    """Let a concluded experiment go on, with other settings where it needs them."""
+    experiment = access.to_run(request, experiment_id)
+    reopened = controls.reopen(experiment_id=experiment.pk, by=request.user, **payload.model_dump())
+    wake(advance, experiment.pk)
+    return _summary(reopened)
+
+
+@router.post("/{experiment_id}/actions/{action}", response={200: ExperimentOut} | WRITE_PROBLEMS)
+def act(request: HttpRequest, experiment_id: Id, action: Action) -> dict[str, Any]:
+    """Start (or resume), pause, stop for good, archive, take out of the archive."""
+    experiment = access.to_run(request, experiment_id)
+    changed = ACTIONS[action](experiment_id=experiment.pk, by=request.user)
+    wake(advance, experiment.pk)
+    return _summary(changed)
+
+
+@router.post("/{experiment_id}/clone", response={201: ExperimentOut} | WRITE_PROBLEMS)
+def clone(request: HttpRequest, experiment_id: Id, payload: CloneIn) -> tuple[int, dict[str, Any]]:
+    """A new draft of the same description, which one owns."""
+    experiment = access.to_run(request, experiment_id)
+    _check_may_create(request)
+    return 201, _summary(controls.clone(experiment=experiment, by=request.user, name=payload.name))
+
+
+@router.get("/{experiment_id}/log", response={200: list[EntryOut]} | PROBLEMS)
+def log(
+    request: HttpRequest,
+    experiment_id: Id,
+    limit: Annotated[int, Query(ge=1, le=1000)] = 100,
+) -> list[dict[str, Any]]:
+    """Who did what, newest first."""
+    experiment = access.to_watch(request, experiment_id)
+    return [
+        {
+            "at": entry.at,
+            "by": entry.by.get_username() if entry.by else None,
+            "action": entry.action,
+            "sentence": entry.sentence,
+        }
+        for entry in selectors.audit_entries(experiment)[:limit]
+    ]
+
+
+@router.get(
+    "/{experiment_id}/judgments.csv",
+    response=PROBLEMS,
+    openapi_extra={
+        "responses": {
+            200: {
+                "description": "The file, streamed",
+                "content": {"text/csv": {"schema": {"type": "string"}}},
+            }
+        }
+    },
+)
+def judgments_csv(request: HttpRequest, experiment_id: Id) -> HttpResponseBase:
+    """Every judgment that the estimates rest on; the columns are those of the page's export."""
+    return export.judgments_csv(request, experiment_id)
+
+
+def _check_may_create(request: HttpRequest) -> None:
+    if not access.may_create(request):
+        raise HttpError(403, "You may not make experiments. Ask an administrator for the permission.")
+
+
+def _summary(experiment: Experiment) -> dict[str, Any]:
+    status = status_of(experiment)
+    names = ("id", "name", "question", "judge", "state", "conclusion", "delta", "epsilon", "budget")
+    times = ("created_at", "started_at", "concluded_at")
+    return {name: getattr(experiment, name) for name in names + times} | {
+        "archived": experiment.archived_at is not None,
+        "badge": status.badge,
+        "sentence": status.sentence,
+    }
+
+
+def _status(experiment: Experiment) -> dict[str, Any]:
+    snapshot = selectors.latest_snapshot(experiment)
+    names = policy_names(experiment)
+    evidence = snapshot.evidence if snapshot else [None] * len(names)
+    peaks = snapshot.peak_evidence if snapshot else [float("-inf")] * len(names)
+    threshold = snapshot.threshold if snapshot else float("inf")
+    return _summary(experiment) | {
+        "comparisons": selectors.comparison_count(experiment.pk),
+        "confidence": snapshot.confidence if snapshot else None,
+        "threshold": snapshot.threshold if snapshot else None,
+        "expected_left": selectors.expected_left(experiment),
+        "best": snapshot.best.label if snapshot and snapshot.best else None,
+        "winner": experiment.winner.label if experiment.winner else None,
+        "caveats": selectors.caveats(experiment),
+        "policies": [
+            {
+                "label": name.short,
+                "levels": list(name.levels),
+                "evidence": value,
+                "ruled_out": peak >= threshold,
+            }
+            for name, value, peak in zip(names, evidence, peaks, strict=True)
+        ],
+        "pairs": [
+            {"i": names[i].short, "j": names[j].short, "wins_i": wins, "comparisons": n}
+            for (i, j), (wins, n) in sorted(selectors.pair_counts(experiment).items())
+        ],
+        "queue": selectors.queue_health(experiment).comparisons,
+    }

@@ -1,0 +1,105 @@
+"""Changing an experiment's settings, copying it, and the log of all that was done to it."""
+
+from __future__ import annotations
+
+from django.contrib import messages
+from django.contrib.auth.decorators import login_required
+from django.core.exceptions import PermissionDenied
+from django.core.paginator import Paginator
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_POST, require_safe
+
+from engine import selectors
+from engine.errors import EngineError, SpecError
+from engine.models import Experiment
+from engine.services import controls
+from engine.tasks import advance, wake
+from labeling import access
+from labeling.views.settings import CloneForm, SettingsForm, settings_page
+
+_ENTRIES_PER_PAGE = 100
+
+
+@login_required
+@never_cache
+@require_POST
+def change_settings(request: HttpRequest, experiment_id: int) -> HttpResponse:
+    """Say what a change means; with ``confirmed``, make it. A concluded experiment is reopened by it."""
+    experiment = access.to_run(request, experiment_id)
+    form = SettingsForm(request.POST)
+    if not form.is_valid():
+        return settings_page(request, experiment, status=400, form=form)
+    reopening = experiment.state == Experiment.State.CONCLUDED
+    if not request.POST.get("confirmed"):
+        return _ask(request, experiment, form, reopening=reopening)
+    change = controls.reopen if reopening else controls.change_settings
+    try:
+        change(experiment_id=experiment.pk, by=request.user, **form.cleaned_data)
+    except EngineError as refused:
+        form.add_error(None, str(refused))
+        return settings_page(request, experiment, status=400, form=form)
+    wake(advance, experiment.pk)
+    messages.success(request, "Reopened." if reopening else "Changed.")
+    return redirect("dashboard", experiment_id=experiment.pk)
+
+
+def _ask(
+    request: HttpRequest, experiment: Experiment, form: SettingsForm, *, reopening: bool
+) -> HttpResponse:
+    consequences = {
+        "budget": selectors.budget_consequence,
+        "delta": selectors.delta_consequence,
+        "epsilon": selectors.epsilon_consequence,
+    }
+    changes = [
+        {
+            "label": form.fields[name].label or name.capitalize(),
+            "before": getattr(experiment, name),
+            "after": value,
+            "consequence": consequences[name](experiment, value),
+        }
+        for name, value in form.cleaned_data.items()
+        if value != getattr(experiment, name)
+    ]
+    if not changes and not reopening:
+        messages.info(request, "These are the settings already.")
+        return redirect("experiment_settings", experiment_id=experiment.pk)
+    context = {
+        "experiment": experiment,
+        "values": form.cleaned_data,
+        "changes": changes,
+        "reopening": reopening,
+    }
+    return render(request, "dashboard/settings_confirm.html", context)
+
+
+@login_required
+@require_POST
+def clone(request: HttpRequest, experiment_id: int) -> HttpResponse:
+    """Make a new draft of the same description."""
+    experiment = access.to_run(request, experiment_id)
+    if not access.may_create(request):
+        raise PermissionDenied("You may not make experiments. Ask an administrator for the permission.")
+    form = CloneForm(request.POST)
+    if not form.is_valid():
+        return settings_page(request, experiment, status=400, clone_form=form)
+    try:
+        copy = controls.clone(experiment=experiment, by=request.user, name=form.cleaned_data["name"])
+    except SpecError as refused:
+        form.add_error(None, str(refused))
+        return settings_page(request, experiment, status=400, clone_form=form)
+    messages.success(request, "This is the copy, a draft that you own.")
+    return redirect("dashboard", experiment_id=copy.pk)
+
+
+@login_required
+@never_cache
+@require_safe
+def log(request: HttpRequest, experiment_id: int) -> HttpResponse:
+    """Who did what to the experiment, newest first."""
+    experiment = access.to_watch(request, experiment_id)
+    pages = Paginator(selectors.audit_entries(experiment), _ENTRIES_PER_PAGE)
+    page = pages.get_page(request.GET.get("page"))
+    return render(request, "dashboard/log.html", {"experiment": experiment, "page": page})

@@ -1,0 +1,59 @@
+"""Who is told of an experiment's news. The forms stand on the page of its settings."""
+
+from __future__ import annotations
+
+from django.contrib import messages
+from django.contrib.auth.decorators import login_required
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, redirect
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_POST
+
+from engine.errors import SubscriptionError
+from engine.models import Subscription
+from engine.services import notifications
+from engine.tasks import deliver, wake
+from labeling import access
+from labeling.views.settings import SubscriptionForm, settings_page
+
+
+@login_required
+@never_cache
+@require_POST
+def subscribe(request: HttpRequest, experiment_id: int) -> HttpResponse:
+    """Add an address. A webhook's secret is in the answer to this request and nowhere else."""
+    experiment = access.to_run(request, experiment_id)
+    form = SubscriptionForm(request.POST)
+    if not form.is_valid():
+        return settings_page(request, experiment, status=400, subscription_form=form)
+    try:
+        subscription = notifications.subscribe(experiment=experiment, by=request.user, **form.cleaned_data)
+    except SubscriptionError as refused:
+        form.add_error("target", str(refused))
+        return settings_page(request, experiment, status=400, subscription_form=form)
+    if subscription.secret:
+        return settings_page(request, experiment, new_webhook=subscription)
+    messages.success(request, "Added. Send a test to see that messages arrive.")
+    return redirect("experiment_settings", experiment_id=experiment.pk)
+
+
+@login_required
+@require_POST
+def unsubscribe(request: HttpRequest, experiment_id: int, subscription_id: int) -> HttpResponse:
+    """Remove an address."""
+    experiment = access.to_run(request, experiment_id)
+    subscription = get_object_or_404(experiment.subscriptions, pk=subscription_id)
+    notifications.unsubscribe(subscription=subscription, by=request.user)
+    return redirect("experiment_settings", experiment_id=experiment.pk)
+
+
+@login_required
+@require_POST
+def send_test(request: HttpRequest, experiment_id: int, subscription_id: int) -> HttpResponse:
+    """Send a message that only says that messages arrive."""
+    experiment = access.to_run(request, experiment_id)
+    subscription: Subscription = get_object_or_404(experiment.subscriptions, pk=subscription_id)
+    notifications.send_test(subscription=subscription)
+    wake(deliver)
+    messages.success(request, "A test is on its way; reload this page to see whether it arrived.")
+    return redirect("experiment_settings", experiment_id=experiment.pk)

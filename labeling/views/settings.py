@@ -1,0 +1,81 @@
+"""The page of an experiment's settings, on which several forms stand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django import forms
+from django.contrib.auth.decorators import login_required
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_safe
+
+from engine import selectors
+from engine.models import Experiment, Subscription
+from labeling import access
+from labeling.status import status_of
+
+
+class SettingsForm(forms.Form):
+    """What may be changed after an experiment was made."""
+
+    budget = forms.IntegerField(
+        min_value=1, max_value=2_000_000_000, help_text="Comparisons after which to stop anyway."
+    )
+    delta = forms.FloatField(
+        min_value=1e-9, max_value=0.5, label="Risk δ", help_text="Of naming a wrong winner, for example 0.05."
+    )
+    epsilon = forms.FloatField(
+        min_value=0,
+        max_value=0.4,
+        label="Margin ε",
+        help_text="The best policy has to win more than ½ + ε against every other one.",
+    )
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        for name in ("delta", "epsilon"):
+            self.fields[name].widget.attrs["step"] = "any"
+
+
+class CloneForm(forms.Form):
+    name = forms.CharField(max_length=200)
+
+
+class SubscriptionForm(forms.Form):
+    kind = forms.ChoiceField(choices=Subscription.Kind.choices, label="By")
+    target = forms.CharField(
+        max_length=500, label="To", help_text="An e-mail address, or the https:// address of a webhook."
+    )
+    events = forms.MultipleChoiceField(
+        choices=Subscription.Event.choices,
+        initial=list(Subscription.Event),
+        widget=forms.CheckboxSelectMultiple,
+        label="When",
+    )
+
+
+@login_required
+@never_cache
+@require_safe
+def experiment_settings(request: HttpRequest, experiment_id: int) -> HttpResponse:
+    """What can be changed now, who is told of news, and the way to a copy."""
+    return settings_page(request, access.to_run(request, experiment_id))
+
+
+def settings_page(
+    request: HttpRequest, experiment: Experiment, *, status: int = 200, **context: Any
+) -> HttpResponse:
+    """The page, with whatever form was filled in wrongly in place of a fresh one."""
+    current = {"budget": experiment.budget, "delta": experiment.delta, "epsilon": experiment.epsilon}
+    defaults = {
+        "experiment": experiment,
+        "status": status_of(experiment),
+        "form": SettingsForm(initial=current),
+        "clone_form": CloneForm(initial={"name": f"{experiment.name} (copy)"[:200]}),
+        "subscription_form": SubscriptionForm(),
+        "subscriptions": selectors.subscriptions(experiment),
+        "may_create": access.may_create(request),
+    }
+    return render(request, "dashboard/settings.html", defaults | context, status=status)

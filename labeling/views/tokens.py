@@ -1,0 +1,48 @@
+"""One's own API tokens."""
+
+from __future__ import annotations
+
+from django import forms
+from django.contrib import messages
+from django.contrib.auth.decorators import login_required
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.utils import timezone
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_http_methods, require_POST
+
+from engine.models import Token
+from engine.services.tokens import make_token, revoke_token
+
+
+class TokenForm(forms.Form):
+    name = forms.CharField(max_length=100, help_text="What it is for, for example: nightly export.")
+    valid_days = forms.IntegerField(min_value=1, max_value=365, initial=90, label="Valid for (days)")
+
+
+@login_required
+@never_cache
+@require_http_methods(["GET", "HEAD", "POST"])
+def tokens(request: HttpRequest) -> HttpResponse:
+    """The list, and a new token. Its secret is in the answer to this request and nowhere else."""
+    form = TokenForm(request.POST if request.method == "POST" else None)
+    made, secret, status = None, "", 200
+    if request.method == "POST":
+        if form.is_valid():
+            made, secret = make_token(user=request.user, **form.cleaned_data)
+            form = TokenForm()
+        else:
+            status = 400
+    usable = request.user.tokens.filter(revoked_at__isnull=True)
+    context = {"form": form, "tokens": usable, "made": made, "secret": secret, "now": timezone.now()}
+    return render(request, "tokens.html", context, status=status)
+
+
+@login_required
+@require_POST
+def revoke(request: HttpRequest, token_id: int) -> HttpResponse:
+    """Make one of one's own tokens useless."""
+    token = get_object_or_404(Token, user=request.user, pk=token_id)
+    revoke_token(token_id=token.pk, by=request.user)
+    messages.success(request, f"“{token.name}” is revoked.")
+    return redirect("tokens")
