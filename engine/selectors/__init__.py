@@ -61,6 +61,7 @@ from engine.selectors.people import (
     experiments_to_watch,
     judged_today,
     own_judgments,
+    with_own_judgments,
 )
 from engine.selectors.serving import Need, Offer, is_recent, live_offers, needs, unserved_needs
 from engine.selectors.specs import experiment_spec
@@ -132,6 +133,7 @@ __all__ = [
     "waiting_responses",
     "waste",
     "wins_matrix",
+    "with_own_judgments",
     "without_opinion",
     "worker_health",
 ]

@@ -86,10 +86,15 @@ def latest_snapshot(experiment: Experiment) -> Snapshot | None:
     return experiment.snapshots.order_by("-pk").first()
 
 
-def expected_left(experiment: Experiment) -> float | None:
-    """Comparisons that a running experiment still needs, where that is known and within its budget."""
-    latest = latest_snapshot(experiment)
-    if experiment.state != Experiment.State.RUNNING or latest is None or latest.expected_left is None:
+def expected_left(experiment: Experiment, latest: Snapshot | None = None) -> float | None:
+    """Comparisons that a running experiment still needs, where that is known and within its budget.
+
+    ``latest``: its latest snapshot, where the caller has it already.
+    """
+    if experiment.state != Experiment.State.RUNNING:
+        return None
+    latest = latest or latest_snapshot(experiment)
+    if latest is None or latest.expected_left is None:
         return None
     within_budget = latest.comparisons + latest.expected_left <= experiment.budget
     return latest.expected_left if within_budget else None

@@ -20,7 +20,9 @@ def home(request: HttpRequest) -> HttpResponse:
         request,
         "labeling/home.html",
         {
-            "to_label": selectors.experiments_to_label(request.user).filter(archived_at__isnull=True),
+            "to_label": selectors.with_own_judgments(
+                selectors.experiments_to_label(request.user).filter(archived_at__isnull=True), request.user
+            ),
             "to_watch": [
                 card(experiment)
                 for experiment in watched.filter(archived_at__isnull=not archive).select_related("winner")
