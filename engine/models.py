@@ -469,6 +469,11 @@ class Judgment(models.Model):
     def __str__(self) -> str:
         return f"Judgment {self.pk}: {self.choice}"
 
+    @property
+    def seconds(self) -> float | None:
+        """From being shown to being judged."""
+        return None if self.shown_at is None else (self.created_at - self.shown_at).total_seconds()
+
 
 class Flag(models.Model):
     """An annotator's word that something is wrong with a pair. Says nothing about which response is better."""

@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from labeling.views import dashboard, export, home, pair, people
+from labeling.views import comparisons, dashboard, export, home, pair, people
 
 urlpatterns = [
     path("", home.home, name="home"),
@@ -22,4 +22,27 @@ urlpatterns = [
     path("experiments/<int:experiment_id>/live/", dashboard.live, name="dashboard_live"),
     path("experiments/<int:experiment_id>/state/", dashboard.change_state, name="change_state"),
     path("experiments/<int:experiment_id>/judgments.csv", export.judgments_csv, name="judgments_csv"),
+    path("experiments/<int:experiment_id>/judgments.jsonl", export.judgments_jsonl, name="judgments_jsonl"),
+    path(
+        "experiments/<int:experiment_id>/judgments.parquet",
+        export.judgments_parquet,
+        name="judgments_parquet",
+    ),
+    path("experiments/<int:experiment_id>/dpo.jsonl", export.dpo_jsonl, name="dpo_jsonl"),
+    path("experiments/<int:experiment_id>/comparisons/", comparisons.comparisons, name="comparisons"),
+    path(
+        "experiments/<int:experiment_id>/comparisons/<int:comparison_id>/",
+        comparisons.comparison,
+        name="comparison",
+    ),
+    path("experiments/<int:experiment_id>/judgments/<int:judgment_id>/void/", comparisons.void, name="void"),
+    path(
+        "experiments/<int:experiment_id>/judgments/<int:judgment_id>/restore/",
+        comparisons.restore,
+        name="restore",
+    ),
+    path(
+        "experiments/<int:experiment_id>/judgments/void/", comparisons.void_annotator, name="void_annotator"
+    ),
+    path("experiments/<int:experiment_id>/export/", export.export, name="export"),
 ]

@@ -1,5 +1,12 @@
 """The read side: counts, designs, progress, health. Nothing here writes."""
 
+from engine.selectors.browsing import (
+    Selection,
+    comparison_in_full,
+    page_of,
+    selected_comparisons,
+    selected_judgments,
+)
 from engine.selectors.buffer import (
     annotators_present,
     buffer_target,
@@ -15,7 +22,6 @@ from engine.selectors.counts import (
     comparison_count,
     counts_from_judgments,
     in_flight_matrix,
-    judged_rows,
     outcomes,
     pair_counts,
     standing,
@@ -45,6 +51,7 @@ from engine.selectors.spending import Waste, cost, waste
 
 __all__ = [
     "QueueHealth",
+    "Selection",
     "Waste",
     "annotator_count",
     "annotators_present",
@@ -53,6 +60,7 @@ __all__ = [
     "click_rate",
     "click_seconds",
     "comparison_count",
+    "comparison_in_full",
     "cost",
     "counts_from_judgments",
     "design",
@@ -66,16 +74,18 @@ __all__ = [
     "generation_seconds",
     "in_flight_matrix",
     "is_recent",
-    "judged_rows",
     "judged_today",
     "latest_snapshot",
     "outcomes",
     "own_judgments",
+    "page_of",
     "pair_counts",
     "probe_is_due",
     "queue_health",
     "race",
     "replayed_design",
+    "selected_comparisons",
+    "selected_judgments",
     "space",
     "standing",
     "standing_judgments",

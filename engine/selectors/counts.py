@@ -104,19 +104,3 @@ def in_flight_matrix(experiment: Experiment) -> npt.NDArray[np.int64]:
     for i, j, n in pending:
         in_flight[i, j] = in_flight[j, i] = n
     return in_flight
-
-
-def judged_rows(experiment: Experiment) -> QuerySet[Judgment]:
-    """The rows of the export: every standing judgment with all that it hangs on, in order."""
-    return (
-        standing_judgments(experiment.pk)
-        .select_related(
-            "annotator",
-            "comparison__task",
-            "comparison__policy_i",
-            "comparison__policy_j",
-            "comparison__response_i",
-            "comparison__response_j",
-        )
-        .order_by("pk")
-    )
