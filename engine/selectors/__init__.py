@@ -20,6 +20,7 @@ from engine.selectors.buffer import (
 from engine.selectors.counts import (
     choices,
     comparison_count,
+    completed,
     counts_from_judgments,
     in_flight_matrix,
     outcomes,
@@ -61,6 +62,7 @@ __all__ = [
     "click_seconds",
     "comparison_count",
     "comparison_in_full",
+    "completed",
     "cost",
     "counts_from_judgments",
     "design",

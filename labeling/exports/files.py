@@ -209,5 +209,5 @@ def _application_version() -> str:
 
 @cache
 def _last_migration() -> str:
-    [leaf] = MigrationLoader(None, ignore_no_initial=True).graph.leaf_nodes("engine")
+    [leaf] = MigrationLoader(None).graph.leaf_nodes("engine")
     return str(leaf[1])
