@@ -548,6 +548,11 @@ class Judgment(models.Model):
     def __str__(self) -> str:
         return f"Judgment {self.pk}: {self.choice}"
 
+    @property
+    def seconds(self) -> float | None:
+        """From being shown to being judged."""
+        return None if self.shown_at is None else (self.created_at - self.shown_at).total_seconds()
+
 
 class Opinion(models.Model):
     """What a language model thinks of a comparison, asked in both orders.

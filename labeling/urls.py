@@ -3,6 +3,7 @@
 from django.urls import path
 
 from labeling.views import (
+    comparisons,
     controls,
     dashboard,
     export,
@@ -80,4 +81,27 @@ urlpatterns = [
     path("tokens/<int:token_id>/revoke/", tokens.revoke, name="revoke_token"),
     path("experiments/<int:experiment_id>/llm-judge/", llm_judge.change_llm_judge, name="change_llm_judge"),
     path("experiments/<int:experiment_id>/judgments.csv", export.judgments_csv, name="judgments_csv"),
+    path("experiments/<int:experiment_id>/judgments.jsonl", export.judgments_jsonl, name="judgments_jsonl"),
+    path(
+        "experiments/<int:experiment_id>/judgments.parquet",
+        export.judgments_parquet,
+        name="judgments_parquet",
+    ),
+    path("experiments/<int:experiment_id>/dpo.jsonl", export.dpo_jsonl, name="dpo_jsonl"),
+    path("experiments/<int:experiment_id>/comparisons/", comparisons.comparisons, name="comparisons"),
+    path(
+        "experiments/<int:experiment_id>/comparisons/<int:comparison_id>/",
+        comparisons.comparison,
+        name="comparison",
+    ),
+    path("experiments/<int:experiment_id>/judgments/<int:judgment_id>/void/", comparisons.void, name="void"),
+    path(
+        "experiments/<int:experiment_id>/judgments/<int:judgment_id>/restore/",
+        comparisons.restore,
+        name="restore",
+    ),
+    path(
+        "experiments/<int:experiment_id>/judgments/void/", comparisons.void_annotator, name="void_annotator"
+    ),
+    path("experiments/<int:experiment_id>/export/", export.export, name="export"),
 ]
