@@ -73,7 +73,7 @@ def simulate(
         Numbers of comparisons after which to note the best guess.
     observe_every
         In a Bradley-Terry space, estimate and evidence are brought up to date only every so many
-        comparisons once there are 200. That puts off some stops by up to as many.
+        comparisons, but at least whenever there are 5% more. That puts off some stops by up to as many.
     wins, peak_evidence
         Shapes (K, K) and (K,): where every run goes on from; a fresh start by default. What comes out counts
         these comparisons too.
@@ -106,7 +106,7 @@ def simulate(
         i, j = queue.pop(0)
         outcome = (rng.random(alive.size) < mu[alive, i, j]).astype(np.float64)
         ledger.tally.release(i, j)
-        ledger.record(i, j, outcome, observe=t <= 200 or t % observe_every == 0)
+        ledger.record(i, j, outcome, observe=t % min(observe_every, 1 + t // 20) == 0)
 
         established, none_best = ledger.settled()
         ended = established | none_best
