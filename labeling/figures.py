@@ -19,8 +19,10 @@ from labeling.people import annotator_rows, judge_rows
 from labeling.status import late_clicks, policy_names, status_of
 
 # How old things may be, in units of DASHBOARD_SECONDS: when they have changed, and at all.
+_LIVE = (0.2, 0.2)
 _HEALTH = (0.5, 0.5)
 _CHARTS = (1.0, 12.0)
+_PEOPLE = (2.0, 12.0)
 _CONCERNS = (6.0, 720.0)
 
 
@@ -33,7 +35,12 @@ class Remaining:
 
 
 def live_figures(experiment: Experiment) -> dict[str, Any]:
-    """What moves with every click: small, and made for each viewer."""
+    """What moves with every click."""
+    name = f"live:{experiment.pk}:{experiment.state}:{experiment.conclusion}"
+    return shared(name, None, lambda: _live_figures(experiment), ages=_LIVE)
+
+
+def _live_figures(experiment: Experiment) -> dict[str, Any]:
     snapshot = selectors.latest_snapshot(experiment)
     health = health_of(experiment)
     return {
@@ -103,7 +110,9 @@ def _chart_figures(
     wins = selectors.wins_matrix(experiment)
     factorial = selectors.factorial_space(experiment)
     snapshots = selectors.race(experiment, most=charts.race_points(len(names)))
-    spending = selectors.policy_spending(experiment)
+    spending = shared(
+        f"spending:{experiment.pk}", version, lambda: selectors.policy_spending(experiment), ages=_PEOPLE
+    )
 
     def look() -> Concerns:
         return concerns(experiment, factorial, wins, names, snapshot)
@@ -124,6 +133,8 @@ def _chart_figures(
             "cost": sum(row.cost for row in spending),
         },
         "priced": settings.PRICE_PROMPT_TOKENS or settings.PRICE_COMPLETION_TOKENS,
-        "annotators": annotator_rows(experiment),
-        "judges": judge_rows(experiment),
-    }
+    } | shared(f"people:{experiment.pk}", version, lambda: _people(experiment), ages=_PEOPLE)
+
+
+def _people(experiment: Experiment) -> dict[str, Any]:
+    return {"annotators": annotator_rows(experiment), "judges": judge_rows(experiment)}

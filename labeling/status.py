@@ -93,10 +93,10 @@ def _running(experiment: Experiment, snapshot: Snapshot | None) -> Status:
     expected = None if snapshot is None else snapshot.expected_left
     if forecast is not None and forecast.decided >= 0.9:
         expected = forecast.expected
-    if snapshot is None or expected is None:
-        return Status("running", "Running", standing)
     doubtful = forecast is not None and forecast.to_the_budget and forecast.decided <= 0.5
-    if doubtful or snapshot.comparisons + expected > experiment.budget:
+    if snapshot is None or (expected is None and not doubtful):
+        return Status("running", "Running", standing)
+    if expected is None or doubtful or snapshot.comparisons + expected > experiment.budget:
         sentence = f"{standing} The budget of {experiment.budget:,} may not be enough to decide."
         return Status("running", "Running", sentence, left="over budget")
     left = about(expected)

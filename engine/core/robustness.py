@@ -213,6 +213,8 @@ def replay(
     -------
     The replays at the end of the longest list, or where `go_on` said no.
     """
+    if not sequences:
+        return Replays(0, np.zeros((0, space.n_policies)))
     lengths = np.array([len(sequence) for sequence in sequences])
     step = 0 if start is None else start.step
     wins = np.array([summed_wins(space.n_policies, sequence[:step]) for sequence in sequences])

@@ -83,7 +83,7 @@ def replayed_design(experiment: Experiment) -> Design:
 
 
 def latest_snapshot(experiment: Experiment) -> Snapshot | None:
-    return experiment.snapshots.order_by("-pk").first()
+    return experiment.snapshots.select_related("best", "runner_up").order_by("-pk").first()
 
 
 def expected_left(experiment: Experiment, latest: Snapshot | None = None) -> float | None:
@@ -137,7 +137,7 @@ def race(experiment: Experiment, most: int = 200) -> list[Snapshot]:
 
     Thinned by the database: there is a snapshot for nearly every click.
     """
-    snapshots = experiment.snapshots.order_by("pk")
+    snapshots = experiment.snapshots.select_related("best", "runner_up").order_by("pk")
     n = snapshots.count()
     if n > most:
         places = {int(place) for place in np.linspace(1, n, most).round()}

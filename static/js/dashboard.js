@@ -33,7 +33,7 @@
     const lines = heads.map((head, k) => {
       const quiet = "quiet" in head.dataset;
       const nth = quiet ? 0 : loud++;
-      const colour = quiet ? css("--line") : COLOURS[nth % COLOURS.length];
+      const colour = quiet ? `${css("--muted")}55` : COLOURS[nth % COLOURS.length];
       return {
         label: head.textContent,
         data: rows.map((row) => ({ x: row[0], y: row[k + 1] })),
@@ -62,7 +62,7 @@
         parsing: false,
         interaction: { mode: "nearest", axis: "x", intersect: false },
         scales: {
-          x: axis("comparisons", { type: "linear", min: 0 }),
+          x: axis("comparisons", { type: "linear", min: 0, max: lastX }),
           y: axis("evidence against (log E)", { type: "linear" }),
         },
         plugins: legend((item, data) => !data.datasets[item.datasetIndex].quiet),
@@ -116,11 +116,12 @@
             data: values.map(([, from, to]) => [from, to]),
             backgroundColor: COLOURS[5],
             barThickness: 12,
+            grouped: false,
             yAxisID: "y",
           },
           {
             type: "line",
-            label: "level",
+            label: "even",
             data: [{ x: 50, y: -0.5 }, { x: 50, y: rows.length - 0.5 }],
             borderColor: css("--muted"),
             borderDash: [5, 5],
