@@ -145,10 +145,11 @@ def _most_telling_pair(situation: Situation, model: BradleyTerryModel, rng: np.r
     target = features[rival] - features[best]
     shift = np.matmul(covariance, target[..., None])[..., 0] @ features.T
     spread = np.matmul(features @ covariance, features.T)
-    rows, columns = np.triu_indices(features.shape[0], 1)
+    rows, columns = model.pairs
     own = np.diagonal(spread, axis1=1, axis2=2)
     variance = own[:, rows] + own[:, columns] - 2.0 * spread[:, rows, columns]
-    mean = special.expit(model.scores[:, rows] - model.scores[:, columns])
+    scores = model.scores
+    mean = special.expit(scores[:, rows] - scores[:, columns])
     weight = mean * (1.0 - mean)
     gain = weight * (shift[:, rows] - shift[:, columns]) ** 2 / (1.0 + weight * variance)
     pair = argmax_random(gain, rng)
