@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from scipy import special
@@ -66,6 +67,14 @@ class Sampler(Protocol):
         """Drop the other runs from what the rule remembers."""
         ...
 
+    def memory(self) -> dict[str, Any]:
+        """What the rule remembers, as plain data that JSON can hold."""
+        ...
+
+    def recall(self, memory: Mapping[str, Any]) -> None:
+        """Take up what `memory` gave."""
+        ...
+
 
 class Stateless:
     """Base of sampling rules that remember nothing, so that a run can be taken up from its counts."""
@@ -74,6 +83,13 @@ class Stateless:
 
     def keep(self, runs: BoolArray) -> None:
         """Nothing to drop."""
+
+    def memory(self) -> dict[str, Any]:
+        """Nothing."""
+        return {}
+
+    def recall(self, memory: Mapping[str, Any]) -> None:
+        """Nothing to take up."""
 
 
 @dataclass(frozen=True, slots=True)
