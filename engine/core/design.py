@@ -164,17 +164,16 @@ class Design:
             "stopping": self.stopping,
             "budget": self.budget,
             "rng": self._rng.bit_generator.state,
+            "memory": self._sampler.memory(),
         }
 
     @classmethod
     def from_state(cls, space: Space, state: Mapping[str, Any]) -> Self:
-        """The design that `state` was taken from: it goes on with the same picks and decisions.
-
-        The sampler "tracking" solves its program afresh, so its next picks may differ in a Bradley-Terry space.
-        """
-        settings = {name: value for name, value in state.items() if name not in ("wins", "rng")}
+        """The design that `state` was taken from: it goes on with the same picks and decisions."""
+        settings = {name: value for name, value in state.items() if name not in ("wins", "rng", "memory")}
         design = cls.from_counts(space, state["wins"], **settings)
         design._rng.bit_generator.state = state["rng"]
+        design._sampler.recall(state["memory"])
         return design
 
     def ask(self) -> Pair:

@@ -9,7 +9,9 @@ set, to which the pairs that would gain most are added until a bound over all pa
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Self
 
 import numpy as np
 from scipy import special
@@ -62,6 +64,16 @@ class MaxMinAllocation:
         omega = np.zeros((n_policies, n_policies))
         omega[self.pairs[:, 0], self.pairs[:, 1]] = self.proportions
         return omega + omega.T
+
+    def state(self) -> dict[str, Any]:
+        """The solution as plain data that JSON can hold."""
+        return asdict(self) | {"pairs": self.pairs.tolist(), "proportions": self.proportions.tolist()}
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any]) -> Self:
+        """The solution that `state` was taken from."""
+        pairs = np.array(state["pairs"], dtype=np.int64).reshape(-1, 2)
+        return cls(**(dict(state) | {"pairs": pairs, "proportions": np.array(state["proportions"])}))
 
 
 def maxmin_allocation(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from scipy import special
@@ -74,6 +75,14 @@ class Sampler(Protocol):
         """Drop the other runs from what the rule remembers."""
         ...
 
+    def memory(self) -> dict[str, Any]:
+        """What the rule remembers, as plain data that JSON can hold."""
+        ...
+
+    def recall(self, memory: Mapping[str, Any]) -> None:
+        """Take up what `memory` gave."""
+        ...
+
 
 class Stateless:
     """Base of sampling rules that remember nothing, so that a run can be taken up from its counts."""
@@ -86,6 +95,13 @@ class Stateless:
 
     def keep(self, runs: BoolArray) -> None:
         """Nothing to drop."""
+
+    def memory(self) -> dict[str, Any]:
+        """Nothing."""
+        return {}
+
+    def recall(self, memory: Mapping[str, Any]) -> None:
+        """Nothing to take up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,10 +173,11 @@ def _most_telling_pair(situation: Situation, model: BradleyTerryModel, rng: np.r
     target = features[rival] - features[best]
     shift = np.matmul(covariance, target[..., None])[..., 0] @ features.T
     spread = np.matmul(features @ covariance, features.T)
-    rows, columns = np.triu_indices(features.shape[0], 1)
+    rows, columns = model.pairs
     own = np.diagonal(spread, axis1=1, axis2=2)
     variance = own[:, rows] + own[:, columns] - 2.0 * spread[:, rows, columns]
-    mean = special.expit(model.scores[:, rows] - model.scores[:, columns])
+    scores = model.scores
+    mean = special.expit(scores[:, rows] - scores[:, columns])
     weight = mean * (1.0 - mean)
     gain = weight * (shift[:, rows] - shift[:, columns]) ** 2 / (1.0 + weight * variance)
     pair = argmax_random(gain, rng)

@@ -38,6 +38,11 @@ class BradleyTerryModel:
         An estimate from the same tally to start the fit from; zero by default.
     radius
         Project the estimate onto the ball ‖θ‖ ≤ radius [LLM-PO, eq. theta_estimator]; None leaves it be.
+
+    Attributes
+    ----------
+    pairs
+        i and j of all pairs i < j.
     """
 
     def __init__(
@@ -49,6 +54,7 @@ class BradleyTerryModel:
         radius: float | None = None,
     ) -> None:
         self.features = space.features
+        self.pairs: tuple[IntArray, IntArray] = np.triu_indices(space.n_policies, 1)
         self._tally = tally
         self._precision = precision
         self._start = start

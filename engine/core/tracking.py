@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 from scipy import linalg
 
@@ -78,6 +81,23 @@ class Tracking:
         if self._solutions:
             self._solutions = [self._solutions[r] for r in np.flatnonzero(runs)]
             self._solved_at = self._solved_at[runs]
+
+    def memory(self) -> dict[str, Any]:
+        """Solutions and running sums, as plain data that JSON can hold."""
+        return {
+            "target": None if self._target is None else self._target.tolist(),
+            "solved_at": self._solved_at.tolist(),
+            "solutions": [None if solution is None else solution.state() for solution in self._solutions],
+        }
+
+    def recall(self, memory: Mapping[str, Any]) -> None:
+        """Take up what `memory` gave."""
+        target = memory["target"]
+        self._target = None if target is None else np.array(target)
+        self._solved_at = np.array(memory["solved_at"], dtype=np.int64)
+        self._solutions = [
+            None if state is None else MaxMinAllocation.from_state(state) for state in memory["solutions"]
+        ]
 
     def _exploration_set(self, situation: Situation, rows: IntArray, columns: IntArray) -> IntArray:
         if situation.model is None:

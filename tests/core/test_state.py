@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.core import BradleyTerry, Design, Unstructured
+from engine.core.samplers import SAMPLERS
 
 policies = st.integers(0, 3)
 judgments = st.lists(
@@ -38,9 +39,12 @@ def test_undo_and_redo_is_the_identity_bit_by_bit(space: object, told: list, dat
 
 
 @settings(deadline=None, max_examples=15)
-@given(spaces, judgments, st.sampled_from(["balanced", "thompson", "rucb", "eps_greedy", "random"]))
+@given(spaces, judgments, st.sampled_from(list(SAMPLERS)))
 def test_a_stored_design_goes_on_as_if_never_stored(space: object, told: list, sampler: str) -> None:
-    live = Design.replay(space, told, sampler=sampler, seed=7, delta=0.1, epsilon=0.02, budget=100)
+    live = Design(space, sampler=sampler, seed=7, delta=0.1, epsilon=0.02, budget=100)
+    for judgment in told:
+        live.ask()
+        live.tell(*judgment)
     pending = live.ask()
     stored = Design.from_state(space, json.loads(json.dumps(live.state())))
     assert snapshot(stored) == snapshot(live)
@@ -50,6 +54,21 @@ def test_a_stored_design_goes_on_as_if_never_stored(space: object, told: list, s
         stored.tell(*pending, 1.0)
         live.tell(*pending, 1.0)
     assert snapshot(stored) == snapshot(live)
+
+
+def test_tracking_goes_on_with_the_allocation_it_had_solved() -> None:
+    space = BradleyTerry(np.random.default_rng(1).standard_normal((8, 3)))
+    rng, live = np.random.default_rng(2), Design(space, sampler="tracking", seed=1)
+    for _ in range(150):
+        i, j = live.ask()
+        live.tell(i, j, float(rng.random() < 0.5 + 0.04 * (j - i)))
+    stored = Design.from_state(space, json.loads(json.dumps(live.state())))
+    for _ in range(20):
+        pair = live.ask()
+        assert stored.ask() == pair
+        outcome = float(rng.random() < 0.5)
+        live.tell(*pair, outcome)
+        stored.tell(*pair, outcome)
 
 
 def test_replay_refuses_what_tell_refuses() -> None:
