@@ -105,7 +105,9 @@ def world(options: argparse.Namespace) -> tuple[Any, list[str], list[str]]:
             name="Benchmark",
             factors=[
                 FactorSpec("Prompt", "prompt", {f"Prompt {k}": {"text": f"Be {k}."} for k in range(rows)}),
-                FactorSpec("Strategy", "strategy", {f"Way {k}": {"instruction": f"Do {k}."} for k in range(5)}),
+                FactorSpec(
+                    "Strategy", "strategy", {f"Way {k}": {"instruction": f"Do {k}."} for k in range(5)}
+                ),
             ],
             tasks=[TaskSpec(f"How many are {n} and one?") for n in range(100)],
             settings={"budget": 10_000_000, "delta": 1e-9},
