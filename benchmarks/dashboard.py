@@ -11,6 +11,7 @@ database nothing of the experiment, is polled in the same run as the floor. The 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import gzip
 import http.client
 import json
@@ -64,9 +65,11 @@ def main(arguments: list[str] | None = None) -> None:
         started = time.monotonic()
         experiment, viewers, annotators = world(options)
         print(f"seeded in {time.monotonic() - started:.0f} s", flush=True)
-        with serving(name, options.web_processes) as port:
+        with serving(name, options.web_processes) as (port, web):
             load = Load(port, experiment.pk)
+            before = cpu_seconds(web)
             load.run(viewers, annotators, options.seconds)
+            load.cpu_seconds = cpu_seconds(web) - before
         report(load, options)
 
 
@@ -315,8 +318,8 @@ def session(user: Any) -> str:
 
 
 @contextmanager
-def serving(database_name: str, processes: int) -> Iterator[int]:
-    """Gunicorn and a control worker on that database; gunicorn's port."""
+def serving(database_name: str, processes: int) -> Iterator[tuple[int, int]]:
+    """Gunicorn and a control worker on that database; gunicorn's port and process."""
     from django.db import connection
 
     own = connection.settings_dict
@@ -351,12 +354,23 @@ def serving(database_name: str, processes: int) -> Iterator[int]:
                 break
             except OSError:
                 time.sleep(0.2)
-        yield port
+        yield port, running[0].pid
     finally:
         for process in running:
             process.terminate()
         for process in running:
             process.wait(timeout=30)
+
+
+def cpu_seconds(parent: int) -> float:
+    """What a process and its children have used of the processors so far: unlike waiting times, whatever else runs."""
+    total = 0
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            fields = stat.read_text().rsplit(")", 1)[1].split()
+            if parent in {int(stat.parent.name), int(fields[1])}:
+                total += int(fields[11]) + int(fields[12])
+    return total / os.sysconf("SC_CLK_TCK")
 
 
 class Load:
@@ -370,6 +384,7 @@ class Load:
         self.bytes: dict[str, int] = defaultdict(int)
         self.errors: list[str] = []
         self.ends = 0.0
+        self.cpu_seconds = 0.0
 
     def run(self, viewers: list[str], annotators: list[str], seconds: float) -> None:
         warm = self.request("GET", f"{self.base}/", viewers[0], "first page")
@@ -452,6 +467,10 @@ def report(load: Load, options: argparse.Namespace) -> None:
         "seconds": options.seconds,
         "load_average": round(os.getloadavg()[0], 1),
         "errors": len(load.errors),
+        "web_cpu_ms_per_request": round(
+            1000 * load.cpu_seconds / sum(map(len, load.milliseconds.values())), 1
+        ),
+        "web_cpu_share_of_one_core": round(load.cpu_seconds / options.seconds, 2),
         "kilobytes": {kind: round(n / 1000) for kind, n in load.bytes.items()},
         "ms": {},
     }
@@ -467,6 +486,10 @@ def report(load: Load, options: argparse.Namespace) -> None:
         summary["ms"][kind] = row | {"n": len(times)}
         cells = "   ".join(f"{q} {value:7.1f} ms" for q, value in row.items())
         print(f"{kind:24s} {len(times):6d}   {cells}", flush=True)
+    print(
+        f"web processes: {summary['web_cpu_ms_per_request']} ms of processor per request, "
+        f"{summary['web_cpu_share_of_one_core']:.0%} of one core; load average {summary['load_average']}"
+    )
     for error in sorted(set(load.errors))[:5]:
         print(error)
     json.dump(summary, sys.stdout)

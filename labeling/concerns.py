@@ -8,8 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from engine.core.contradictions import Misfit, misfit, strongest_cycle
 from engine.core.problem import Factorial
-from engine.core.robustness import Misfit, fewest_flips, misfit, strongest_cycle
+from engine.core.robustness import fewest_flips
 from engine.models import Experiment, Snapshot
 from labeling.status import PolicyName
 

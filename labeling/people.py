@@ -25,6 +25,12 @@ class Sides:
         return float(binomtest(self.left, self.sided).pvalue) if self.sided else 1.0
 
     @property
+    def p_text(self) -> str:
+        if self.p < 0.0001:
+            return "p < 0.0001"
+        return f"p = {self.p:.4f}" if self.biased else f"p = {self.p:.2f}"
+
+    @property
     def biased(self) -> bool:
         return self.p < _SIDE_BIAS_P
 

@@ -60,7 +60,7 @@ def test_every_page_has_a_file_of_tests_of_its_own():
     tested = {path.stem.removeprefix("test_") for path in (ROOT / "tests" / "labeling").glob("test_*.py")}
     # Some share a file, with what they are a part of.
     shared = {
-        "dashboard": {"dashboard_live"},
+        "dashboard": {"dashboard_live", "dashboard_charts", "without"},
         "answers": {"flag", "undo", "beat", "leave", "history", "reopen"},
         "invitations": {"welcome", "join", "invite"},
         "experiment_settings": {"change_settings", "clone"},

@@ -184,8 +184,10 @@
     if (event.target.id === "charts") draw();
   });
   document.addEventListener("DOMContentLoaded", draw);
-  addEventListener("beforeprint", () => {
-    for (const chart of charts.values()) chart.resize();
-  });
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
+  for (const media of ["(prefers-color-scheme: dark)", "print"]) {
+    matchMedia(media).addEventListener("change", () => {
+      draw();
+      for (const chart of charts.values()) chart.resize();
+    });
+  }
 })();

@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.core import BradleyTerry, Design, Factorial, Unstructured
+from engine.core.contradictions import misfit, strongest_cycle
 from engine.core.evidence import PairwiseEvidence
-from engine.core.robustness import fewest_flips, misfit, replay, strongest_cycle
+from engine.core.robustness import fewest_flips, replay
 from engine.core.types import Tally
 from tests.core.conftest import bradley_terry
 

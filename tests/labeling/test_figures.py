@@ -1,0 +1,333 @@
+"""What stands behind the dashboard's charts and tables, and the cards of the home page."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import numpy as np
+import pytest
+from django.urls import reverse
+from django.utils import timezone
+
+from engine import selectors
+from engine.core import Factorial, Unstructured
+from engine.models import Examination, Experiment, Judgment, Response, Snapshot, WorkerPulse
+from engine.services.planning import advance
+from labeling import charts
+from labeling.cards import card, sparkline
+from labeling.concerns import concerns
+from labeling.examination import without_each_annotator
+from labeling.figures import live_figures
+from labeling.people import Sides, annotator_rows, judge_rows
+from labeling.status import PolicyName, status_of
+from labeling.templatetags.llmpo import hours, spread
+from tests.factories import click, click_on, make_experiment, make_user, write_responses
+
+pytestmark = pytest.mark.django_db
+
+
+def names(n: int) -> list[PolicyName]:
+    return [PolicyName(f"P{k + 1}", (f"Level {k}",)) for k in range(n)]
+
+
+def snapshot(evidence: list[float], **fields: Any) -> Snapshot:
+    return Snapshot(
+        comparisons=10, evidence=evidence, peak_evidence=evidence, threshold=3.0, confidence=0.5, **fields
+    )
+
+
+class TestRace:
+    def test_a_few_policies_are_all_drawn_and_of_many_those_ahead(self):
+        evidence = [float(k) for k in range(50)]
+        few = charts.race([snapshot(evidence[:12])], names(12), 0.05)
+        many = charts.race([snapshot(evidence)], names(50), 0.05)
+        assert few.n_quiet == 0
+        assert [line.name for line in many.lines if not line.quiet] == [f"P{k}" for k in range(1, 13)]
+        assert len(many.rows[0][1]) == 50
+
+    def test_the_more_policies_the_fewer_points(self):
+        assert [charts.race_points(n) for n in (2, 20, 50, 500)] == [200, 200, 80, 40]
+
+    @pytest.mark.parametrize(("n", "most"), [(5, 200), (200, 200), (950, 200), (950, 40)])
+    def test_it_is_thinned_evenly_and_keeps_both_ends(self, n, most):
+        experiment, other = make_experiment(planned=False), make_experiment(planned=False)
+        for owner in (other, experiment):
+            Snapshot.objects.bulk_create(
+                Snapshot(
+                    experiment=owner,
+                    comparisons=k,
+                    evidence=[0],
+                    peak_evidence=[0],
+                    threshold=3,
+                    confidence=0,
+                )
+                for k in range(n)
+            )
+        points = [s.comparisons for s in selectors.race(experiment, most=most)]
+        assert len(points) == min(n, most)
+        assert (points[0], points[-1]) == (0, n - 1)
+        assert len(set(np.diff(points))) <= 2
+
+
+class TestHeatMap:
+    def test_policies_come_in_the_order_that_is_asked_for(self):
+        wins = np.array([[0.0, 3, 0], [1, 0, 2], [0, 2, 0]])
+        heat = charts.heat_map(wins, names(3), [2, 0, 1])
+        assert [row.name.short for row in heat.rows] == ["P3", "P1", "P2"]
+        assert heat.rows[0].cells[0] is None
+        assert (heat.rows[0].cells[1].comparisons, heat.rows[0].cells[1].win_percent) == (0, None)
+        assert (heat.rows[1].cells[2].comparisons, heat.rows[1].cells[2].win_percent) == (4, 75)
+        assert not heat.compact
+
+    def test_fifty_policies_make_a_compact_one(self):
+        assert charts.heat_map(np.zeros((50, 50)), names(50)).compact
+
+
+class TestAllocation:
+    def test_by_policy_and_by_the_pairs_that_matter(self):
+        wins = np.array([[0.0, 60, 15], [20, 0, 3], [5, 2, 0]])
+        allocation = charts.allocation(Unstructured(3), wins, names(3))
+        assert [share.comparisons for share in allocation.policies] == [100, 85, 25]
+        assert sum(share.realised for share in allocation.policies) == pytest.approx(200, abs=0.2)
+        assert sum(share.optimal for share in allocation.policies) == pytest.approx(200, abs=0.2)
+        assert allocation.pairs[0].name == "P1 – P2"
+        assert (allocation.pairs[0].comparisons, allocation.pairs[0].realised) == (80, 76.2)
+
+    def test_before_any_comparison_nothing_is_optimal(self):
+        allocation = charts.allocation(Unstructured(3), np.zeros((3, 3)), names(3))
+        assert {share.optimal for share in allocation.policies} == {None}
+        assert allocation.pairs == []
+
+
+class TestEffects:
+    SPACE = Factorial({"Strategy": ["Direct", "Step by step"]})
+
+    def test_the_level_that_is_ahead_is_named_first(self):
+        ahead = charts.effect_rows(self.SPACE, np.array([[0.0, 38], [62, 0]]), 0.05)[0]
+        behind = charts.effect_rows(self.SPACE, np.array([[0.0, 62], [38, 0]]), 0.05)[0]
+        assert ahead.sentence.startswith("Step by step beats Direct about 6")
+        assert behind.sentence.startswith("Direct beats Step by step about 6")
+        assert (ahead.percent, ahead.low, ahead.high) == (behind.percent, behind.low, behind.high)
+        assert ahead.low < ahead.percent < ahead.high
+
+    def test_it_is_settled_where_the_interval_leaves_out_one_half(self):
+        few = charts.effect_rows(self.SPACE, np.array([[0.0, 4], [6, 0]]), 0.05)[0]
+        many = charts.effect_rows(self.SPACE, np.array([[0.0, 400], [600, 0]]), 0.05)[0]
+        assert (few.settled, many.settled) == (False, True)
+
+    def test_levels_that_cannot_be_told_apart_have_none(self):
+        assert charts.effect_rows(None, np.ones((2, 2)), 0.05) == []
+
+
+class TestConcerns:
+    def look(self, wins: np.ndarray, **settings: Any):
+        experiment = Experiment(**settings)
+        factorial = Factorial({"a": ["0", "1"], "b": ["0", "1"]})
+        return concerns(experiment, factorial, wins, names(4), None)
+
+    def test_data_that_fit_give_no_warning(self):
+        wins = np.full((4, 4), 10.0) - 10 * np.eye(4)
+        assert self.look(wins).warnings == []
+
+    @pytest.mark.parametrize("space", ["unstructured", "factorial"])
+    def test_levels_that_do_not_add_up_are_told_by_what_rests_on_it(self, space):
+        # Policies 0 and 3 are strong, 1 and 2 weak: no sum of levels does that.
+        wins = np.zeros((4, 4))
+        for i, j, w in ((0, 1, 45), (0, 2, 45), (0, 3, 25), (3, 1, 45), (3, 2, 45), (1, 2, 25)):
+            wins[i, j], wins[j, i] = w, 50 - w
+        found = self.look(wins, space=space)
+        assert len(found.warnings) == 1
+        assert "The levels do not simply add up" in found.warnings[0]
+        assert ("its certainty rests on it" in found.warnings[0]) == (space == "factorial")
+
+    def test_a_cycle_is_told_with_its_policies(self):
+        wins = np.zeros((4, 4))
+        for i, j in ((0, 1), (1, 2), (2, 0)):
+            wins[i, j], wins[j, i] = 40, 15
+        warning = self.look(wins).warnings[0]
+        assert "P1 beats P2, P2 beats P3, and P3 beats P1" in warning
+
+    def test_flips_with_and_without_ties(self):
+        wins = np.array([[0.0, 40, 40, 40], [20, 0, 1, 1], [20, 1, 0, 1], [20, 1, 1, 0]])
+        assert self.look(wins).flips.endswith("no fewer would do.")
+        wins[0, 1] += 0.5
+        wins[1, 0] += 0.5
+        assert self.look(wins).flips.endswith("ties left as they are.")
+        assert self.look(np.zeros((4, 4))).flips == ""
+
+
+class TestJudges:
+    def test_counts_sides_and_medians_by_annotator_and_by_kind(self):
+        people = tuple(make_user(name) for name in ("anna", "bert"))
+        experiment = make_experiment(ready=True, annotators=people, allow_tie=True)
+        unseen = click(experiment, people[1], "tie")
+        Judgment.objects.filter(pk=unseen.pk).update(shown_at=None)
+        for user, seconds, choices in (
+            (people[0], (1, 9, 3), ("left", "left", "tie")),
+            (people[1], (2, 4), ("right", "left")),
+        ):
+            advance(experiment_id=experiment.pk)
+            write_responses()
+            for taken, choice in zip(seconds, choices, strict=True):
+                made = click(experiment, user, choice)
+                Judgment.objects.filter(pk=made.pk).update(
+                    shown_at=made.created_at - timedelta(seconds=taken)
+                )
+        rows = annotator_rows(experiment)
+        assert [(r.name, r.judged, r.sides, r.median_seconds) for r in rows] == [
+            ("anna", 3, Sides(2, 2), 3.0),
+            ("bert", 3, Sides(1, 2), 3.0),
+        ]
+        (kind,) = judge_rows(experiment)
+        assert (kind.name, kind.judged, kind.sides, kind.median_seconds) == ("People", 6, Sides(3, 4), 3.0)
+
+    def test_several_kinds_are_added_up(self):
+        person = make_user()
+        experiment = make_experiment(ready=True, annotators=(person,))
+        first = click(experiment, person)
+        click(experiment, person, "right")
+        Judgment.objects.filter(pk=first.pk).update(judge="rule", annotator=None, shown_at=None)
+        rows = judge_rows(experiment)
+        assert [(r.name, r.judged, r.sides) for r in rows] == [
+            ("People", 1, Sides(0, 1)),
+            ("Rule (reference answers)", 1, Sides(1, 1)),
+            ("All", 2, Sides(1, 2)),
+        ]
+
+    @pytest.mark.parametrize(
+        ("left", "sided", "biased"), [(0, 0, False), (9, 10, False), (18, 18, True), (50, 100, False)]
+    )
+    def test_a_side_bias_is_called_one_when_it_is_hard_to_explain(self, left, sided, biased):
+        assert Sides(left, sided).biased == biased
+
+
+def test_spending_is_told_by_policy_with_its_price(settings):
+    settings.PRICE_PROMPT_TOKENS, settings.PRICE_COMPLETION_TOKENS = 1.0, 2.0
+    experiment = make_experiment(ready=True)
+    Response.objects.update(prompt_tokens=10, completion_tokens=100, latency_seconds=1.5)
+    rows = selectors.policy_spending(experiment)
+    assert [row.index for row in rows] == [0, 1, 2]
+    for row in rows:
+        n = Response.objects.filter(policy__experiment=experiment, policy__index=row.index).count()
+        assert (row.responses, row.failed, row.prompt_tokens, row.completion_tokens) == (
+            n,
+            0,
+            10 * n,
+            100 * n,
+        )
+        assert row.cost == pytest.approx(n * 210e-6)
+        assert row.tokens_each == (100 if n else None)
+
+
+class TestWhatIsLeft:
+    @pytest.fixture
+    def experiment(self, annotator) -> Experiment:
+        for queue in ("control", "generation"):
+            WorkerPulse.objects.create(queue=queue, worker="w")
+        experiment = make_experiment(ready=True, annotators=(annotator,), overlap=2, budget=1000)
+        click_on(experiment, annotator, 2)
+        Examination.objects.create(
+            experiment=experiment,
+            forecast={
+                "comparisons": 0,
+                "horizon": 1000,
+                "expected": 360,
+                "low": 180,
+                "high": 720,
+                "decided": 1.0,
+            },
+        )
+        return experiment
+
+    def test_hours_follow_from_comparisons_overlap_and_the_time_of_a_click(self, experiment, monkeypatch):
+        monkeypatch.setattr(selectors, "click_seconds", lambda experiment: 5.0)
+        remaining = live_figures(experiment)["remaining"]
+        assert remaining.hours == pytest.approx((1.0, 0.5, 2.0))
+        assert hours(remaining.hours) == "1.0 (0.5 to 2.0)"
+        assert spread(remaining.comparisons) == "180 to 720"
+
+    def test_the_badge_goes_by_the_forecast(self, experiment):
+        assert status_of(experiment).badge == "~360 comparisons left"
+
+    def test_where_few_simulations_end_within_the_budget_it_is_doubted(self, experiment):
+        examination = Examination.objects.get()
+        examination.forecast["decided"] = 0.3
+        examination.save()
+        assert "The budget of 1,000 may not be enough" in status_of(experiment).sentence
+        assert spread(selectors.forecast(experiment)) == "more than 180"
+
+
+class TestCards:
+    def test_a_line_is_drawn_from_two_points_on(self):
+        def at(n: int, confidence: float) -> Snapshot:
+            return Snapshot(comparisons=n, confidence=confidence)
+
+        assert sparkline([]) is None
+        assert sparkline([at(0, 0.0)]) is None
+        drawn = sparkline([at(0, 0.0), at(50, 0.5), at(100, 1.0)])
+        assert drawn.points == "1.0,26.0 60.0,14.0 119.0,2.0"
+        assert drawn.description == "Confidence went from 0% to 100% over 100 comparisons."
+
+    def test_a_running_experiment_says_how_its_queue_does(self):
+        experiment = make_experiment()
+        assert card(experiment).pulse.endswith("being written; no generation worker")
+        WorkerPulse.objects.create(queue="generation", worker="w")
+        write_responses()
+        planned = experiment.comparisons.count()
+        assert card(experiment).pulse == f"{planned} ready, 0 being written; 1 generation worker"
+
+    def test_the_home_page_draws_it_without_inline_style(self, annotator, admin, client_for):
+        experiment = make_experiment(ready=True, annotators=(annotator,))
+        click_on(experiment, annotator, 3)
+        html = client_for(admin).get(reverse("home")).content.decode()
+        assert "<polyline points=" in html
+        assert "Confidence went from 0%" in html
+        assert "style=" not in html
+
+
+class TestWithout:
+    def test_asking_for_it_is_one_click_of_anybody_who_watches(self, experiment, viewer, client_for, sent):
+        client = client_for(viewer)
+        url = reverse("without", args=[experiment.pk])
+        assert ">Compute<" in client.get(url).content.decode()
+        assert client.post(url)["Location"] == reverse("dashboard", args=[experiment.pk]) + "#without"
+        html = client.get(url).content.decode()
+        assert "Being computed: 0%." in html
+        assert "hx-get" in html
+        assert "<button" not in html
+
+    def test_a_finding_that_differs_is_marked(self, experiment):
+        policies = list(experiment.policies.all())
+        Snapshot.objects.create(
+            experiment=experiment,
+            comparisons=1,
+            evidence=[0] * 3,
+            peak_evidence=[0] * 3,
+            threshold=3,
+            confidence=0,
+            best=policies[1],
+            runner_up=policies[0],
+        )
+        row = {"judgments": 4, "comparisons": 6, "reason": "", "confidence": 0.42}
+        Examination.objects.create(
+            experiment=experiment,
+            findings={
+                "n_judgments": 0,
+                "at": timezone.now().isoformat(),
+                "rows": [
+                    row | {"annotator": "a", "best": 1},
+                    row | {"annotator": "b", "best": 2, "reason": "certified"},
+                    row | {"annotator": "c", "best": None, "reason": "no_single_best"},
+                    row | {"annotator": "d", "best": None},
+                ],
+            },
+        )
+        found = without_each_annotator(experiment)
+        assert [(r.finding, r.differs) for r in found.rows] == [
+            ("P2 leads, 42% certain.", False),
+            ("P3 beats every other policy.", True),
+            ("No policy beats every other one.", True),
+            ("Nothing would be left to go by.", True),
+        ]
+        assert (found.percent_done, found.n_differing) == (None, 3)
