@@ -35,7 +35,7 @@ def export(request: HttpRequest, experiment_id: int) -> HttpResponse:
     """Choose what to download; says how much it will be."""
     experiment = access.to_watch(request, experiment_id)
     form = SelectionForm(_with_default(request), experiment=experiment)
-    options = OptionsForm(request.GET)
+    options = OptionsForm(request.GET, label_suffix="")
     context: dict[str, Any] = {"experiment": experiment, "form": form, "options": options}
     valid = form.is_valid()
     if valid:
@@ -80,7 +80,7 @@ def dpo_jsonl(request: HttpRequest, experiment_id: int) -> HttpResponseBase:
 def _download(request: HttpRequest, experiment_id: int, kind: str) -> HttpResponseBase:
     experiment = access.to_watch(request, experiment_id)
     form = SelectionForm(_with_default(request), experiment=experiment)
-    options = OptionsForm(request.GET)
+    options = OptionsForm(request.GET, label_suffix="")
     if not (form.is_valid() and options.is_valid()):
         faults = "; ".join(f"{name}: {' '.join(errors)}" for name, errors in form.errors.items())
         return HttpResponseBadRequest(f"The filter cannot be used. {faults}", content_type="text/plain")
