@@ -39,7 +39,7 @@ os.environ |= {
 SEED = """
 INSERT INTO engine_response (id, policy_id, task_id, seed, state, claimed_by, attempts, crashes, failure_reason,
     text, model, prompt_tokens, completion_tokens, finish_reason, guardrail, latency_seconds, leak, created_at, done_at)
-SELECT 2 * n + side, CASE side WHEN 0 THEN p.i ELSE p.j END, t.id, (n * 7919 + side) %% 2147483647, 'done', 'w', 1, 0, '',
+SELECT 2 * n + side, CASE side WHEN 0 THEN p.i ELSE p.j END, t.id, (n::bigint * 7919 + side) %% 2147483647, 'done', 'w', 1, 0, '',
     'Answer ' || n || ': ' || repeat('so it is, and so on; ', 2 + (n * 31 + side * 17) %% 15), 'bench-1', 60,
     20 + n %% 90, 'stop', '', 0.5, '', now(), now()
 FROM generate_series(1, %(rows)s) n CROSS JOIN generate_series(0, 1) side
@@ -84,6 +84,7 @@ def main(arguments: list[str] | None = None) -> None:
                 best["rows_per_second"] = round(options.rows / best["seconds"])
                 summary[name] = best
                 print_row(name, best)
+            summary["browser_ms"] = browsed(address, experiment_id, session, options.rows)
         seconds, megabytes = copied(experiment_id)
         summary["copy"] = {
             "seconds": round(seconds, 2),
@@ -258,6 +259,25 @@ def memory_mb(pid: int) -> float:
         line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("VmRSS")
     ]
     return int(line.split()[1]) / 1000
+
+
+def browsed(address: str, experiment_id: int, session: str, rows: int) -> dict[str, int]:
+    """Milliseconds of pages of the comparison browser, the median of five."""
+    path = f"/experiments/{experiment_id}/comparisons/"
+    queries = {
+        "newest": "",
+        "oldest": f"?before={rows // 100}",
+        "pair": "?policy=P1&against=P8",
+        "annotator": "?annotator=annotator7",
+        "flagged": "?flag=any",
+        "text of one": f"?text=Answer+{rows // 3}:",
+    }
+    milliseconds = {}
+    for name, query in queries.items():
+        seconds = sorted(download(address, path + query, session)["seconds"] for _ in range(5))
+        milliseconds[name] = round(1000 * seconds[2])
+        print(f"browser: {name:12s} {milliseconds[name]:7,} ms", flush=True)
+    return milliseconds
 
 
 def copied(experiment_id: int) -> tuple[float, float]:

@@ -43,7 +43,7 @@ class SelectionForm(forms.Form):
     text = forms.CharField(max_length=200, required=False, label="Text in task or responses")
 
     def __init__(self, data: Any, *, experiment: Experiment, **options: Any) -> None:
-        super().__init__(data, **options)
+        super().__init__(data, label_suffix="", **options)
         policies = [(name.short, f"{name.short}: {name.long}") for name in policy_names(experiment)]
         for field in ("policy", "against", "winner"):
             self.fields[field].choices = [_ANY, *policies]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from django import forms
@@ -35,7 +36,7 @@ def export(request: HttpRequest, experiment_id: int) -> HttpResponse:
     """Choose what to download; says how much it will be."""
     experiment = access.to_watch(request, experiment_id)
     form = SelectionForm(_with_default(request), experiment=experiment)
-    options = OptionsForm(request.GET)
+    options = OptionsForm(request.GET, label_suffix="")
     context: dict[str, Any] = {"experiment": experiment, "form": form, "options": options}
     valid = form.is_valid()
     if valid:
@@ -80,7 +81,7 @@ def dpo_jsonl(request: HttpRequest, experiment_id: int) -> HttpResponseBase:
 def _download(request: HttpRequest, experiment_id: int, kind: str) -> HttpResponseBase:
     experiment = access.to_watch(request, experiment_id)
     form = SelectionForm(_with_default(request), experiment=experiment)
-    options = OptionsForm(request.GET)
+    options = OptionsForm(request.GET, label_suffix="")
     if not (form.is_valid() and options.is_valid()):
         faults = "; ".join(f"{name}: {' '.join(errors)}" for name, errors in form.errors.items())
         return HttpResponseBadRequest(f"The filter cannot be used. {faults}", content_type="text/plain")
@@ -98,12 +99,15 @@ def _download(request: HttpRequest, experiment_id: int, kind: str) -> HttpRespon
         conversational=chosen["conversational"],
     )
     if chosen["zip"]:
-        return _streamed(download.zipped(), f"{download.filename}.zip", "application/zip")
-    return _streamed(download.pieces(Tally()), download.filename, download.content_type)
+        return _streamed(request, download.zipped(), f"{download.filename}.zip", "application/zip")
+    return _streamed(request, download.pieces(Tally()), download.filename, download.content_type)
 
 
-def _streamed(pieces: Any, filename: str, content_type: str) -> StreamingHttpResponse:
-    response = StreamingHttpResponse(pieces, content_type=content_type)
+def _streamed(
+    request: HttpRequest, pieces: Iterator[bytes], filename: str, content_type: str
+) -> StreamingHttpResponse:
+    # Who asks for the headers only must not have the server write the whole file.
+    response = StreamingHttpResponse(pieces if request.method == "GET" else (), content_type=content_type)
     response["Content-Disposition"] = f'attachment; filename="{filename}"'
     return response
 

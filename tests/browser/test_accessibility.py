@@ -67,6 +67,8 @@ def world(transactional_db) -> dict[str, object]:
         "annotator": annotator,
         "admin": admin,
         "token": invited(busy, most_uses=9).token,
+        "judged": busy.comparisons.filter(state="judged").first().pk,
+        "ready": busy.comparisons.filter(state="ready").first().pk,
         **{name: e.pk for name, e in {"busy": busy, "idle": idle, "practice": practice, "paused": paused,
                                        "finished": finished, "draft": draft, "many": many}.items()},
     }  # fmt: skip
@@ -115,6 +117,12 @@ def pages(world: dict[str, object]) -> dict[str | None, list[str]]:
             f"/experiments/{world['busy']}/",
             f"/experiments/{world['draft']}/",
             f"/experiments/{world['many']}/",
+            f"/experiments/{world['busy']}/comparisons/",
+            f"/experiments/{world['busy']}/comparisons/?annotator=ann",
+            f"/experiments/{world['draft']}/comparisons/",
+            f"/experiments/{world['busy']}/comparisons/{world['judged']}/",
+            f"/experiments/{world['busy']}/comparisons/{world['ready']}/",
+            f"/experiments/{world['busy']}/export/",
             f"/join/{world['token']}/",
         ],
     }

@@ -141,8 +141,8 @@ class TestOne:
         assert page.index("LEFT-TEXT") < page.index("RIGHT-TEXT")
         assert "<script>RIGHT" not in page
         for expected in (
-            comparison.task.prompt.replace("+", "+"), "Nicer.", "by ann", "Cut off.", "I am P1", "A guardrail acted",
-            "a different answer", "The balanced sampler", "nats" if False else "evidence against being the best",
+            comparison.task.prompt, "Nicer.", "by ann", "Cut off.", "I am P1", "A guardrail acted",
+            "a different answer", "The balanced sampler", "evidence against being the best",
             "Number of the pick", "s after it was shown",
         ):  # fmt: skip
             assert expected in page, expected
@@ -188,16 +188,20 @@ class TestVoidAndRestore:
     def post(self, client, name: str, experiment: Experiment, judgment: Judgment, **data: str):
         return client.post(reverse(name, args=[experiment.pk, judgment.pk]), data)
 
-    def test_void_then_restore(self, experiment, annotator, editor, client_for, sent):
+    def test_void_then_restore(
+        self, experiment, annotator, editor, client_for, sent, django_capture_on_commit_callbacks
+    ):
         client, judgment = client_for(editor), click(experiment, annotator)
-        response = self.post(client, "void", experiment, judgment, reason="Spam")
+        with django_capture_on_commit_callbacks(execute=True):
+            response = self.post(client, "void", experiment, judgment, reason="Spam")
         assert response["Location"] == reverse("comparison", args=[experiment.pk, judgment.comparison_id])
         void = JudgmentVoid.objects.get(judgment=judgment)
         assert (void.by, void.reason) == (editor, "Spam")
         page = opened(client, judgment.comparison)
         assert "Voided by editor" in page
         assert "Spam" in page
-        self.post(client, "restore", experiment, judgment)
+        with django_capture_on_commit_callbacks(execute=True):
+            self.post(client, "restore", experiment, judgment)
         assert selectors.comparison_count(experiment.pk) == 1
         page = opened(client, judgment.comparison)
         assert f"Restored as no. {Judgment.objects.get(restores=judgment).pk}" in page
@@ -214,7 +218,7 @@ class TestVoidAndRestore:
         client, judgment = client_for(editor), click(experiment, annotator)
         assert "nothing to restore" in said(self.post(client, "restore", experiment, judgment))[0]
         stop(experiment_id=experiment.pk)
-        assert "final" in said(self.post(client, "void", experiment, judgment, reason="Spam"))[0]
+        assert "final" in said(self.post(client, "void", experiment, judgment, reason="Spam"))[-1]
         assert not JudgmentVoid.objects.exists()
 
     @pytest.mark.parametrize("name", ["void", "restore"])
@@ -228,12 +232,15 @@ class TestVoidAnnotator:
     def post(self, client, experiment: Experiment, **data: str):
         return client.post(reverse("void_annotator", args=[experiment.pk]), data)
 
-    def test_all_of_theirs_at_once(self, experiment, annotator, editor, client_for, sent):
+    def test_all_of_theirs_at_once(
+        self, experiment, annotator, editor, client_for, sent, django_capture_on_commit_callbacks
+    ):
         click_on(experiment, annotator, 4)
         client = client_for(editor)
         page = client.get(reverse("comparisons", args=[experiment.pk]), {"annotator": "ann"}).content.decode()
         assert "Void everything that ann judged here" in page
-        response = self.post(client, experiment, annotator="ann", reason="Spam")
+        with django_capture_on_commit_callbacks(execute=True):
+            response = self.post(client, experiment, annotator="ann", reason="Spam")
         assert response["Location"] == f"{reverse('comparisons', args=[experiment.pk])}?annotator=ann"
         assert said(response) == ["4 judgments of ann voided."]
         assert selectors.comparison_count(experiment.pk) == 0

@@ -344,6 +344,18 @@ class TestPage:
         assert get(client, "judgments_parquet", rich).status_code == 501
 
 
+def test_who_asks_for_the_headers_gets_no_rows(rich, admin, client_for, monkeypatch):
+    def unwanted(*args, **options):
+        pytest.fail("The file was written.")
+        yield b""
+
+    monkeypatch.setattr("labeling.exports.files.Export._pieces", unwanted)
+    for name in ("judgments_csv", "judgments_jsonl", "judgments_parquet", "dpo_jsonl"):
+        response = client_for(admin).head(reverse(name, args=[rich.pk]))
+        assert response.status_code == 200
+        assert response["Content-Disposition"].startswith("attachment")
+
+
 def test_every_column_is_documented_in_its_order():
     lines = DOCUMENT.read_text().splitlines()
     documented = [line.split("`")[1] for line in lines if line.startswith("| `")]

@@ -11,13 +11,22 @@ from django.contrib.auth.models import User
 from django.core.management import CommandError, call_command
 
 from engine import selectors
+from engine.judges.worker import judge_comparisons
 from engine.models import Experiment, Judgment
 from engine.services.experiments import start
 from engine.services.judging import rebuild_counts, void_judgment
 from engine.services.planning import advance
 from engine.services.review import restore_judgment
-from labeling.exports.columns import read_rows
-from tests.factories import click, click_for, click_on, make_experiment, make_user, write_responses
+from labeling.exports.columns import COLUMNS, read_rows
+from tests.factories import (
+    add_member,
+    click,
+    click_for,
+    click_on,
+    make_experiment,
+    make_user,
+    write_responses,
+)
 
 pytestmark = pytest.mark.django_db
 
@@ -33,13 +42,16 @@ def import_again(file: Path, name: str = "Again", capsys=None) -> Experiment:
     return Experiment.objects.get(name=name)
 
 
-def assert_same(first: Experiment, second: Experiment) -> None:
+def assert_same(first: Experiment, second: Experiment, *, looked_at_each: bool = True) -> None:
+    """``looked_at_each``: the planner of the first one looked after every comparison, as a replay does."""
     assert selectors.pair_counts(first) == selectors.pair_counts(second)
     one, two = selectors.latest_snapshot(first), selectors.latest_snapshot(second)
     assert one.comparisons == two.comparisons
     assert one.evidence == two.evidence
-    assert one.peak_evidence == two.peak_evidence
-    assert one.confidence == two.confidence
+    if looked_at_each:
+        assert one.peak_evidence == two.peak_evidence
+        assert one.confidence == two.confidence
+    assert all(np.array(one.peak_evidence) <= np.array(two.peak_evidence))
     for design in (selectors.design, selectors.replayed_design):
         assert np.array_equal(design(first).evidence, design(second).evidence)
     assert rebuild_counts(experiment_id=second.pk) == {}
@@ -87,7 +99,6 @@ def test_every_row_comes_back_as_it_went(judged, tmp_path):
         "annotator",
         "voided_by",
     }
-    from labeling.exports.columns import COLUMNS
 
     def rows(experiment: Experiment) -> list[dict[str, object]]:
         listed = [
@@ -144,23 +155,18 @@ def test_with_several_judges_half_judged_pairs_wait_for_the_others(rule, annotat
     assert half.comparison.judgments.count() == 1
     advance(experiment_id=experiment.pk)
     again = import_again(export(experiment, tmp_path))
-    assert_same(experiment, again)
+    assert_same(experiment, again, looked_at_each=False)
     assert sorted(again.comparisons.values_list("state", flat=True)) == ["judged"] * 3 + ["ready"]
 
 
 def test_a_rule_judged_experiment_comes_back_too(tmp_path):
-    from engine.judges.worker import judge_waiting
-
     experiment = make_experiment(ready=True, judge="rule")
-    judge_waiting(experiment.pk)
+    assert judge_comparisons(experiment.pk) > 0
     advance(experiment_id=experiment.pk)
-    assert selectors.comparison_count(experiment.pk) > 0
-    assert_same(experiment, import_again(export(experiment, tmp_path)))
+    assert_same(experiment, import_again(export(experiment, tmp_path)), looked_at_each=False)
 
 
 def test_it_may_go_on_from_there(judged, tmp_path, annotator):
-    from tests.factories import add_member
-
     again = import_again(export(judged, tmp_path))
     before = selectors.comparison_count(again.pk)
     add_member(again, annotator)
