@@ -31,7 +31,7 @@ from engine.selectors.designs import (
     replayed_design,
     space,
 )
-from engine.selectors.health import GuardrailCount, QueueHealth, WorkerHealth, queue_health, worker_health
+from engine.selectors.health import GuardrailCount, QueueHealth, WorkerHealth, queue_health
 from engine.selectors.people import (
     annotator_count,
     experiments_to_label,
@@ -88,5 +88,4 @@ __all__ = [
     "waiting_responses",
     "waste",
     "wins_matrix",
-    "worker_health",
 ]
