@@ -86,6 +86,8 @@ def generate(self: Task) -> None:
     _pulse("generation", worker)
     try:
         backend = registry.backend()
+        if not getattr(backend, "loaded", True):
+            _pulse("generation", worker, registry.details(backend))
         claimed, _ = write_batch(
             worker=worker,
             backend=backend,

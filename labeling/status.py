@@ -84,6 +84,8 @@ def _ailment(health: selectors.QueueHealth) -> str:
         )
     if health.generation_alive and health.trouble:
         return f"The generation worker's backend is out of order: {health.trouble}"
+    if health.loading:
+        return "The generation worker is loading its model, which takes minutes for a large one."
     return _away("generation", health.generation_seen_seconds)
 
 

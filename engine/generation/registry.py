@@ -99,10 +99,12 @@ def details(running: Backend | None = None, *, trouble: str = "") -> dict[str, A
     """What this worker serves and how fast, for its pulse; ``trouble``: why its backend is out of order."""
     size = batch_size()
     gpu_memory = getattr(running, "gpu_memory", lambda: None)
+    loaded = getattr(running, "loaded", True)
     return offer().details() | {
         "batch_size": size.now,
         "tokens_per_second": size.tokens_per_second,
         "gpu_memory": gpu_memory(),
+        "loading": not loaded,
         "trouble": trouble,
     }
 

@@ -138,12 +138,17 @@ class VLLMBackend:
     def _most_at_once(self) -> int:
         return self._llm.llm_engine.vllm_config.scheduler_config.max_num_seqs
 
+    @property
+    def loaded(self) -> bool:
+        """Whether the engine stands; building it makes its worker silent for a while."""
+        return "_llm" in self.__dict__
+
     def gpu_memory(self) -> tuple[int, int] | None:
         """Bytes used and there are on the first GPU, whoever uses them; ``None`` where there is none.
 
         Asked of the driver, as the torch call for it would take memory of its own in this process.
         """
-        if not current_platform.is_cuda():
+        if not (self.loaded and current_platform.is_cuda()):
             return None
         try:
             return torch.cuda.device_memory_used(0), current_platform.get_device_total_memory(0)
@@ -177,7 +182,7 @@ class VLLMBackend:
                     if output.finished:
                         yield _result(under_way.pop(output.request_id), output)
         finally:
-            if under_way and "_llm" in self.__dict__:
+            if under_way and self.loaded:
                 engine.abort_request([each.engine_id for each in under_way.values()], internal=True)
 
     def _step(self) -> list[RequestOutput]:

@@ -48,7 +48,7 @@ from engine.selectors.designs import (
     replayed_design,
     space,
 )
-from engine.selectors.health import GuardrailCount, QueueHealth, WorkerHealth, queue_health, worker_health
+from engine.selectors.health import GuardrailCount, QueueHealth, WorkerHealth, queue_health
 from engine.selectors.log import audit_entries, subscriptions
 from engine.selectors.opinions import (
     OpinionReport,
@@ -147,5 +147,4 @@ __all__ = [
     "wins_matrix",
     "with_own_judgments",
     "without_opinion",
-    "worker_health",
 ]

@@ -41,7 +41,7 @@ def click_seconds(experiment: Experiment) -> float | None:
         for start, end in recent.values_list("granted_at", "comparison__judged_at")[:50]
         if end is not None
     ]
-    return _mean_seconds(spans)
+    return mean_seconds(spans)
 
 
 def click_rate(experiment: Experiment) -> float:
@@ -56,10 +56,10 @@ def click_rate(experiment: Experiment) -> float:
 def generation_seconds(experiment: Experiment) -> float | None:
     """Mean time from planning a comparison to its being ready, over the last fifty."""
     recent = Comparison.objects.filter(experiment=experiment, ready_at__isnull=False).order_by("-pk")
-    return _mean_seconds([end - start for end, start in recent.values_list("ready_at", "created_at")[:50]])
+    return mean_seconds([end - start for end, start in recent.values_list("ready_at", "created_at")[:50]])
 
 
-def _mean_seconds(spans: Sequence[timedelta]) -> float | None:
+def mean_seconds(spans: Sequence[timedelta]) -> float | None:
     return sum(spans, timedelta()).total_seconds() / len(spans) if spans else None
 
 

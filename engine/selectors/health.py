@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from django.db.models import Avg, Count, ExpressionWrapper, F, Q, QuerySet, Sum, fields
+from django.db.models import Count, Q, QuerySet, Sum
 from django.utils import timezone
 
 from engine.models import (
@@ -18,8 +18,8 @@ from engine.models import (
     Response,
     WorkerPulse,
 )
-from engine.selectors.buffer import generation_seconds
-from engine.selectors.serving import Offer, is_recent, unserved_needs
+from engine.selectors.buffer import generation_seconds, mean_seconds
+from engine.selectors.serving import Offer, is_alive, is_recent, unserved_needs
 
 # Workers that went away longer ago are of no interest any more.
 _SHOWN = timedelta(hours=1)
@@ -41,6 +41,8 @@ class WorkerHealth:
         How many it is writing now, of all experiments.
     gpu_used_bytes, gpu_total_bytes : int
         Memory of its first GPU, whoever uses it.
+    loading : bool
+        It is loading its model, and will not be heard of until that is done.
     trouble : str
         Why its backend is out of order.
     """
@@ -55,11 +57,9 @@ class WorkerHealth:
     gpu_used_bytes: int | None
     gpu_total_bytes: int | None
     seen_seconds: float
+    alive: bool
+    loading: bool
     trouble: str
-
-    @property
-    def alive(self) -> bool:
-        return is_recent(self.seen_seconds)
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,13 @@ class QueueHealth:
 
     @property
     def generation_alive(self) -> bool:
-        return is_recent(self.generation_seen_seconds)
+        return is_recent(self.generation_seen_seconds) or any(worker.alive for worker in self.workers)
+
+    @property
+    def loading(self) -> bool:
+        """Whether no worker can write yet, since those that are alive are still loading their models."""
+        alive = [worker for worker in self.workers if worker.alive]
+        return bool(alive) and all(worker.loading for worker in alive)
 
     @property
     def trouble(self) -> str:
@@ -141,36 +147,41 @@ def queue_health(experiment: Experiment) -> QueueHealth:
     oldest = waiting.order_by("created_at").values_list("created_at", flat=True).first()
     troubled = responses.filter(state__in=[Response.State.FAILED, Response.State.WAITING])
     failure = troubled.exclude(failure_reason="").exclude(claimed_by="").order_by("-claimed_at").first()
+    totals = responses.aggregate(
+        tokens=Sum("completion_tokens"),
+        leaks=Count("pk", filter=~Q(leak="")),
+        guarded=Count("pk", filter=~Q(guardrail="")),
+    )
+    pulses = list(WorkerPulse.objects.order_by("worker"))
+    writers = [pulse for pulse in pulses if pulse.queue == "generation"]
     return QueueHealth(
         comparisons=_tally(Comparison.objects.filter(experiment=experiment)),
         responses=_tally(responses),
         oldest_waiting_seconds=0.0 if oldest is None else (now - oldest).total_seconds(),
         generation_seconds=generation_seconds(experiment),
-        tokens=responses.aggregate(total=Sum("completion_tokens"))["total"] or 0,
-        control_seen_seconds=_seen(WorkerPulse.objects.filter(queue="control"), now),
-        generation_seen_seconds=_seen(WorkerPulse.objects.filter(queue="generation"), now),
+        tokens=totals["tokens"] or 0,
+        control_seen_seconds=_seen([pulse for pulse in pulses if pulse.queue == "control"], now),
+        generation_seen_seconds=_seen(writers, now),
         last_failure="" if failure is None else failure.failure_reason,
-        leaks=responses.exclude(leak="").count(),
-        workers=worker_health(),
+        leaks=totals["leaks"],
+        workers=_workers(writers, now),
         queue_seconds=_queue_seconds(responses),
-        guardrails=_guardrail_counts(experiment),
-        unserved=unserved_needs(experiment),
+        guardrails=_guardrail_counts(experiment) if totals["guarded"] else [],
+        unserved=unserved_needs(experiment, writers),
     )
 
 
-def worker_health() -> list[WorkerHealth]:
-    """The generation workers seen within the hour, by name."""
-    now = timezone.now()
+def _workers(pulses: Sequence[WorkerPulse], now: datetime) -> list[WorkerHealth]:
     in_hand = dict(
         Response.objects.filter(state=Response.State.GENERATING)
         .values_list("claimed_by")
         .annotate(n=Count("pk"))
         .order_by()
     )
-    pulses = WorkerPulse.objects.filter(queue="generation", seen_at__gte=now - _SHOWN).order_by("worker")
     return [
         _worker(pulse.worker, pulse.details, in_hand.get(pulse.worker, 0), now - pulse.seen_at)
         for pulse in pulses
+        if now - pulse.seen_at < _SHOWN
     ]
 
 
@@ -188,22 +199,18 @@ def _worker(name: str, details: Mapping[str, Any], in_hand: int, silent: timedel
         gpu_used_bytes=used,
         gpu_total_bytes=total,
         seen_seconds=silent.total_seconds(),
+        alive=is_alive(silent.total_seconds(), details),
+        loading=bool(details.get("loading")),
         trouble=details.get("trouble", ""),
     )
 
 
 def _queue_seconds(responses: QuerySet[Response]) -> float | None:
-    recent = responses.filter(taken_at__isnull=False).order_by("-pk").values("pk")[:50]
-    span = ExpressionWrapper(F("taken_at") - F("created_at"), output_field=fields.DurationField())
-    mean = Response.objects.filter(pk__in=list(recent.values_list("pk", flat=True))).aggregate(
-        mean=Avg(span)
-    )["mean"]
-    return None if mean is None else mean.total_seconds()
+    recent = responses.filter(taken_at__isnull=False).order_by("-pk").values_list("created_at", "taken_at")
+    return mean_seconds([taken - created for created, taken in recent[:50]])
 
 
 def _guardrail_counts(experiment: Experiment) -> list[GuardrailCount]:
-    if not Response.objects.filter(policy__experiment=experiment).exclude(guardrail="").exists():
-        return []
     written = Q(responses__state=Response.State.DONE)
     acted = {
         name: Count("responses", filter=written & Q(responses__guardrail=name))
@@ -229,6 +236,5 @@ def _tally(rows: QuerySet[Comparison] | QuerySet[Response]) -> dict[str, int]:
     return Counter(dict(rows.values_list("state").annotate(n=Count("pk")).order_by()))
 
 
-def _seen(pulses: QuerySet[WorkerPulse], now: datetime) -> float | None:
-    latest = pulses.order_by("-seen_at").values_list("seen_at", flat=True).first()
-    return None if latest is None else (now - latest).total_seconds()
+def _seen(pulses: Sequence[WorkerPulse], now: datetime) -> float | None:
+    return min(((now - pulse.seen_at).total_seconds() for pulse in pulses), default=None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -11,6 +11,8 @@ from django.conf import settings
 from django.utils import timezone
 
 from engine.models import Experiment, Factor, Level, Policy, WorkerPulse
+
+_LONGEST_LOADING_SECONDS = 900.0
 
 
 @dataclass(frozen=True)
@@ -87,23 +89,32 @@ def is_recent(seconds: float | None) -> bool:
     return seconds is not None and seconds < settings.CLAIM_SECONDS + 3 * settings.SWEEP_SECONDS
 
 
-def live_offers() -> dict[str, Offer | None]:
-    """The generation workers that are alive, and what each offers; ``None`` where it has not said so yet."""
+def is_alive(seen_seconds: float, details: Mapping[str, Any]) -> bool:
+    """Whether the worker of a pulse counts as alive: one that loads its model is silent for minutes."""
+    return is_recent(seen_seconds) or bool(details.get("loading") and seen_seconds < _LONGEST_LOADING_SECONDS)
+
+
+def live_offers(pulses: Iterable[WorkerPulse] | None = None) -> dict[str, Offer | None]:
+    """The generation workers that are alive, and what each offers; ``None`` where it has not said so yet.
+
+    ``pulses``: those of the generation workers, where they are at hand.
+    """
     now = timezone.now()
-    pulses = WorkerPulse.objects.filter(queue="generation").order_by("worker")
+    if pulses is None:
+        pulses = WorkerPulse.objects.filter(queue="generation").order_by("worker")
     return {
-        worker: Offer.from_details(details)
-        for worker, seen_at, details in pulses.values_list("worker", "seen_at", "details")
-        if is_recent((now - seen_at).total_seconds())
+        pulse.worker: Offer.from_details(pulse.details)
+        for pulse in pulses
+        if is_alive((now - pulse.seen_at).total_seconds(), pulse.details)
     }
 
 
-def unserved_needs(experiment: Experiment) -> list[str]:
+def unserved_needs(experiment: Experiment, pulses: Iterable[WorkerPulse] | None = None) -> list[str]:
     """What the experiment's policies need and no worker that is alive serves, in words.
 
     Empty while a worker has not said what it serves, and where no worker is alive at all: that is another trouble.
     """
-    offers = live_offers().values()
+    offers = live_offers(pulses).values()
     if not offers or None in offers:
         return []
     wanted = set(needs(experiment.policies.values_list("pk", flat=True)).values())

@@ -156,13 +156,13 @@ class TestUnserved:
 
 class TestWorkerHealth:
     def test_what_a_worker_tells_is_shown(self):
-        make_experiment()
+        experiment = make_experiment()
         claim = claim_responses(worker="gpu0", limit=3)
         assert len(claim.responses) == 3
         pulse(
             "gpu0", LLAMA, tokens_per_second=812.5, batch_size=64, gpu_memory=[3, 4], trouble="out of memory"
         )
-        (worker,) = selectors.worker_health()
+        (worker,) = selectors.queue_health(experiment).workers
         assert (worker.name, worker.backend, worker.model, worker.others) == (
             "gpu0",
             "vllm",
@@ -175,10 +175,11 @@ class TestWorkerHealth:
         assert worker.alive
 
     def test_what_it_has_not_told_is_unknown_and_who_left_long_ago_is_forgotten(self):
+        experiment = make_experiment()
         pulse("new", None)
         pulse("old", LLAMA)
         WorkerPulse.objects.filter(worker="old").update(seen_at=timezone.now() - timedelta(hours=2))
-        (worker,) = selectors.worker_health()
+        (worker,) = selectors.queue_health(experiment).workers
         assert (worker.name, worker.backend, worker.tokens_per_second, worker.gpu_used_bytes) == (
             "new",
             "",

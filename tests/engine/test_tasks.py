@@ -283,6 +283,22 @@ class TestWorkersThatServeDifferently:
             "embedded",
         )
 
+    def test_a_backend_that_has_to_load_says_so_first_and_that_it_has_afterwards(self, sent, monkeypatch):
+        class Slow(SkilledBackend):
+            loaded = False
+
+            def generate(self, requests):
+                assert WorkerPulse.objects.get().details["loading"]
+                self.loaded = True
+                yield from super().generate(requests)
+
+        make_experiment()
+        slow = Slow()
+        monkeypatch.setattr(tasks.registry, "backend", lambda: slow)
+        tasks.generate()
+        assert slow.loaded
+        assert not WorkerPulse.objects.get().details["loading"]
+
     def test_a_backend_out_of_order_says_so_in_its_pulse_until_it_works_again(self, sent, monkeypatch):
         make_experiment()
         monkeypatch.setattr(tasks.registry, "backend", lambda: BreakingBackend(BackendError("no quota left")))

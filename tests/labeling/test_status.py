@@ -112,6 +112,17 @@ class TestUnhealthy:
         assert status.kind == "unhealthy"
         assert status.sentence.startswith("No worker serves 'qwen'; start one with it")
 
+    def test_a_worker_that_loads_a_large_model_is_not_away(self, alive):
+        experiment = make_experiment()
+        WorkerPulse.objects.filter(queue="generation").update(
+            details={"backend": "vllm", "loading": True}, seen_at=timezone.now() - timedelta(minutes=5)
+        )
+        assert status_of(experiment).kind == "running"
+        Response.objects.update(created_at=timezone.now() - timedelta(minutes=5))
+        assert status_of(experiment).sentence.startswith("The generation worker is loading its model")
+        WorkerPulse.objects.filter(queue="generation").update(seen_at=timezone.now() - timedelta(minutes=16))
+        assert "was last seen 960 s ago" in status_of(experiment).sentence
+
     def test_a_backend_that_is_out_of_order(self, alive):
         experiment = make_experiment()
         WorkerPulse.objects.filter(queue="generation").update(
