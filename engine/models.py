@@ -878,6 +878,7 @@ class AuditEntry(models.Model):
         TOKEN_MADE = "token_made", "Token made"
         TOKEN_REVOKED = "token_revoked", "Token revoked"
         EXPORT = "export", "Exported"
+        LLM_JUDGE = "llm_judge", "Language model as a judge changed"
         SUBSCRIBE = "subscribe", "Notification added"
         UNSUBSCRIBE = "unsubscribe", "Notification removed"
 

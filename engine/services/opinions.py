@@ -9,21 +9,25 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from django.conf import settings
+from django.contrib.auth.models import User
 from django.db import transaction
 from django.db.models import F, QuerySet
 from django.utils import timezone
 
 from engine import selectors
 from engine.errors import WrongStateError
-from engine.models import Comparison, Experiment, Judgment, Opinion
+from engine.models import AuditEntry, Comparison, Experiment, Judgment, Opinion
 from engine.rubrics import identity
+from engine.services import audit
 from engine.services.judging import record_judgment
 
 Stage = Experiment.LLMJudge
 
 
 @transaction.atomic
-def change_llm_judge(*, experiment_id: int, stage: str, rubric: str, budget: int) -> Experiment:
+def change_llm_judge(
+    *, experiment_id: int, stage: str, rubric: str, budget: int, by: User | None = None
+) -> Experiment:
     """Let a language model say nothing, give opinions that do not count, or vote.
 
     It may vote once people and this very judge (this model, with this rubric) have judged enough of the same comparisons.
@@ -41,17 +45,35 @@ def change_llm_judge(*, experiment_id: int, stage: str, rubric: str, budget: int
         raise WrongStateError(
             "A language model judges beside people only; this experiment is judged by rule."
         )
+    before = experiment.get_llm_judge_display()
     experiment.rubric, experiment.llm_budget = rubric, budget
+    agreed = ""
     if stage == Stage.VOTES:
-        known = sum(map(sum, selectors.agreement_table(experiment)))
+        table = selectors.agreement_table(experiment)
+        known = sum(map(sum, table))
         if known < settings.JUDGE_CALIBRATION:
             raise WrongStateError(
                 f"People and the language model, as it is asked now, have both judged {known} comparisons; it may vote "
                 f"from {settings.JUDGE_CALIBRATION} on. Let it give opinions, and people judge, until then."
             )
         experiment.llm_calibrated = identity(experiment)
+        same = sum(table[answer][answer] for answer in range(3))
+        agreed = f"It had given the same answer as people to {same} of {known}."
     experiment.llm_judge = stage
     experiment.save(update_fields=["llm_judge", "rubric", "llm_budget", "llm_calibrated"])
+    audit.record(
+        experiment=experiment,
+        by=by,
+        action=AuditEntry.Action.LLM_JUDGE,
+        details={
+            "before": before,
+            "after": experiment.get_llm_judge_display(),
+            "budget": budget,
+            "rubric": rubric,
+            "model": settings.JUDGE_MODEL or settings.JUDGE_BACKEND,
+            "agreement": agreed,
+        },
+    )
     return experiment
 
 

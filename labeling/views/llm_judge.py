@@ -95,7 +95,11 @@ def change_llm_judge(request: HttpRequest, experiment_id: int) -> HttpResponse:
     data = form.cleaned_data
     try:
         opinions.change_llm_judge(
-            experiment_id=experiment.pk, stage=data["stage"], rubric=data["rubric"], budget=data["budget"]
+            experiment_id=experiment.pk,
+            stage=data["stage"],
+            rubric=data["rubric"],
+            budget=data["budget"],
+            by=request.user,
         )
     except WrongStateError as wrong:
         messages.error(request, str(wrong))

@@ -67,6 +67,12 @@ def test_from_off_to_votes_and_back(
     change(client, experiment, "off", rubric="Shorter wins.")
     experiment.refresh_from_db()
     assert experiment.llm_judge == "off"
+    off, votes, opinions = experiment.audit_entries.filter(action="llm_judge")
+    assert {entry.by for entry in (off, votes, opinions)} == {editor}
+    assert "Votes → Off" in off.sentence
+    assert "asked about 40 comparisons at most" in opinions.sentence
+    assert votes.sentence.endswith("of 10.")
+    assert votes.details["rubric"] == "Shorter wins."
 
 
 def test_what_is_not_allowed_yet_is_explained_and_changes_nothing(experiment, editor, client_for):

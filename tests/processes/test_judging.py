@@ -1,0 +1,60 @@
+"""A real worker that has a language model judge, killed with -9 while it waits for an answer."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from engine import selectors
+from engine.models import Judgment, Opinion
+from engine.services.judging import rebuild_counts
+from tests.factories import click, make_experiment
+from tests.generation.chat_server import MODEL, completion, serve
+from tests.opinions import shadow, verdict, vote
+from tests.processes.conftest import Workers, wait_until
+
+pytestmark = pytest.mark.slow
+
+
+def test_opinions_and_votes_survive_the_death_of_the_worker(workers: Workers, annotator, settings):
+    settings.JUDGE_BACKEND, settings.JUDGE_MODEL, settings.JUDGE_CALIBRATION = "openai", MODEL, 10
+    settings.BUFFER_MIN = settings.BUFFER_MAX = 20
+    experiment = make_experiment(ready=True, annotators=(annotator,))
+    for _ in range(10):
+        click(experiment, annotator)
+    shadow(experiment)
+    answering = threading.Event()
+    opinions = Opinion.objects.filter(comparison__experiment=experiment)
+    votes = Judgment.objects.filter(judge=Judgment.Judge.LLM)
+
+    def respond(asked):
+        answering.wait(60)
+        return completion(verdict("A"))
+
+    with serve(respond) as chat:
+        workers.environment |= {
+            "JUDGE_BACKEND": "openai",
+            "JUDGE_MODEL": MODEL,
+            "JUDGE_BASE_URL": chat.url,
+            "JUDGE_BATCH": "4",
+            "OPENAI_CONCURRENCY": "2",
+        }
+        for name in ("control", "judging", "beat"):
+            workers.start(name)
+        wait_until(lambda: chat.asked, 120, "the first question")
+        workers.kill("judging")
+        assert opinions.filter(state=Opinion.State.ASKING).count() == 4
+        answering.set()
+        workers.start("judging")
+        wait_until(
+            lambda: opinions.filter(state=Opinion.State.DONE).count() == 10, 120, "an opinion on all ten"
+        )
+        assert opinions.filter(attempts=2).count() == 4
+        assert not votes.exists()
+        vote(experiment)
+        wait_until(lambda: votes.count() == 10, 120, "a vote on all that was ready")
+    assert votes.values("comparison").distinct().count() == 10
+    assert set(votes.values_list("choice", flat=True)) == {"tie"}
+    assert selectors.comparison_count(experiment.pk) == 20
+    assert rebuild_counts(experiment_id=experiment.pk) == {}
