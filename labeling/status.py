@@ -59,7 +59,7 @@ def status_of(experiment: Experiment) -> Status:
         return Status(
             "unhealthy", "Unhealthy", f"{_away('control', health.control_seen_seconds)} {_standing(snapshot)}"
         )
-    if not health.healthy:
+    if not health.healthy and experiment.responses != Experiment.Responses.IMPORTED:
         return Status(
             "unhealthy",
             "Unhealthy",

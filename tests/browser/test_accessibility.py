@@ -86,6 +86,10 @@ def pages(world: dict[str, object]) -> dict[str | None, list[str]]:
             f"/experiments/{world['busy']}/",
             f"/experiments/{world['draft']}/",
             f"/join/{world['token']}/",
+            "/experiments/new/",
+            "/experiments/new/prompts-strategies/",
+            f"/experiments/{world['draft']}/setup/",
+            f"/experiments/{world['draft']}/delete/",
         ],
     }
 
