@@ -92,6 +92,8 @@ class QueueHealth:
         By policy; empty where none ever acted.
     unserved : list of str
         What the experiment needs and no worker that is alive serves.
+    needs_workers : bool
+        Whether responses are still to be written: not where all were imported ready-made.
     """
 
     comparisons: dict[str, int]
@@ -107,6 +109,7 @@ class QueueHealth:
     queue_seconds: float | None
     guardrails: list[GuardrailCount]
     unserved: list[str]
+    needs_workers: bool
 
     @property
     def control_alive(self) -> bool:
@@ -131,13 +134,13 @@ class QueueHealth:
 
     @property
     def healthy(self) -> bool:
-        return (
-            self.control_alive
-            and self.generation_alive
+        writing = (
+            self.generation_alive
             and not self.unserved
             and not self.trouble
             and self.oldest_waiting_seconds < 60
         )
+        return self.control_alive and (writing or not self.needs_workers)
 
 
 def queue_health(experiment: Experiment) -> QueueHealth:
@@ -168,6 +171,7 @@ def queue_health(experiment: Experiment) -> QueueHealth:
         queue_seconds=_queue_seconds(responses),
         guardrails=_guardrail_counts(experiment) if totals["guarded"] else [],
         unserved=unserved_needs(experiment, writers),
+        needs_workers=experiment.responses != Experiment.Responses.IMPORTED,
     )
 
 

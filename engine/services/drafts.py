@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.db import transaction
 
 from engine.errors import WrongStateError
-from engine.models import Experiment, Response
+from engine.models import Experiment, PairCount, Response
 from engine.services.experiments import write_description
 from engine.specs import ExperimentSpec
 
@@ -51,5 +51,6 @@ def _locked_draft(experiment_id: int) -> Experiment:
 
 def _empty(experiment: Experiment) -> None:
     Response.objects.filter(task__experiment=experiment).delete()
+    PairCount.objects.filter(experiment=experiment).delete()
     for rows in (experiment.policies, experiment.factors, experiment.tasks, experiment.gold_items):
         rows.all().delete()

@@ -130,7 +130,9 @@ class DraftEditor:
         if self.gold.faults:
             faults.append(f"Gold items: {self.gold.faults[0]}")
         self.faults = faults
-        if not all([form.is_valid() for form in forms]) or faults:
+        # Every one of them, so that all that is wrong is marked at once.
+        valid = [form.is_valid() for form in forms]
+        if not all(valid) or faults:
             return None
         settings = self.settings.settings()
         if self.imported:

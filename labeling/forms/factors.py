@@ -130,33 +130,33 @@ def apply_change(data: QueryDict, change: str) -> str:
     """Do what a button of the page says; returns the id of what to focus then."""
     action, _, target = change.partition(":")
     factor, _, level = target.partition("-")
+    list_name = f"{factor}-level" if level else "exclusion" if target.startswith("x") else "factor"
+    focus = ""
     match action:
         case "add-factor":
-            new = _add(data, "factor", "f")
-            data[f"{new}-kind"] = Factor.Kind.PROMPT
-            data[f"{new}-name"] = f"Factor {len(_ids(data, 'factor'))}"
-            for _i in range(2):
-                _add_level(data, new)
-            return f"id_{new}-name"
+            focus = f"id_{_add_factor(data)}-name"
         case "add-level" if factor in _ids(data, "factor"):
-            return f"id_{factor}-{_add_level(data, factor)}-name"
+            focus = f"id_{factor}-{_add_level(data, factor)}-name"
         case "add-exclusion":
-            new = _add(data, "exclusion", "x")
-            return f"{new}-{next(iter(_ids(data, 'factor')), '')}"
-        case "remove" if level:
-            return _remove(data, f"{factor}-level", level, f"add-level-{factor}")
-        case "remove" if target.startswith("x"):
-            return _remove(data, "exclusion", target, "add-exclusion")
+            focus = f"{_add(data, 'exclusion', 'x')}-{next(iter(_ids(data, 'factor')), '')}"
         case "remove":
-            return _remove(data, "factor", target, "add-factor")
+            data.setlist(list_name, [each for each in data.getlist(list_name) if each != (level or target)])
+            focus = f"add-level-{factor}" if level else f"add-{list_name}"
         case "up" | "down":
-            _move(
-                data, f"{factor}-level" if level else "factor", level or factor, -1 if action == "up" else 1
-            )
-            return f"{action}-{target}"
+            _move(data, list_name, level or target, -1 if action == "up" else 1)
+            focus = f"{action}-{target}"
         case "kind":
-            return f"id_{factor}-kind"
-    return ""
+            focus = f"id_{factor}-kind"
+    return focus
+
+
+def _add_factor(data: QueryDict) -> str:
+    new = _add(data, "factor", "f")
+    data[f"{new}-kind"] = Factor.Kind.PROMPT
+    data[f"{new}-name"] = f"Factor {len(_ids(data, 'factor'))}"
+    for _i in range(2):
+        _add_level(data, new)
+    return new
 
 
 def _add(data: QueryDict, name: str, letter: str) -> str:
@@ -175,11 +175,6 @@ def _add_level(data: QueryDict, factor: str) -> str:
     ):
         data[f"{factor}-{new}-{field}"] = text
     return new
-
-
-def _remove(data: QueryDict, name: str, id_: str, focus: str) -> str:
-    data.setlist(name, [each for each in data.getlist(name) if each != id_])
-    return focus
 
 
 def _move(data: QueryDict, name: str, id_: str, by: int) -> None:

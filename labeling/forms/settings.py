@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from typing import Any
 
 from django import forms
@@ -90,7 +91,7 @@ class SettingsForm(forms.ModelForm):
 
     def __init__(self, data: QueryDict, experiment: Experiment | None, *, imported: bool) -> None:
         # A copy: validating writes the values into the instance, which may be shown beside its errors.
-        stored = Experiment(pk=experiment.pk) if experiment else None
+        stored = copy(experiment) if experiment else None
         super().__init__(data, instance=stored, use_required_attribute=False)
         self.fields["sampler"] = _choice(
             self.fields["sampler"], {name: _SAMPLERS.get(name, name) for name in SAMPLERS}

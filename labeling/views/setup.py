@@ -107,23 +107,38 @@ def _page(
     if request.method != "POST":
         return _rendered(request, DraftEditor(data_of(stored()), experiment), url, "setup/edit.html")
     editor = DraftEditor(data_sent(request.POST), experiment)
-    part = "" if not request.htmx else request.POST.get("part", "")
-    if part == "size":
-        context = {"size": sizes.size_of(editor), "url": url}
-        return render(request, "setup/_size.html", context)
-    if part in {"tasks", "gold"}:
-        return render(request, "setup/_preview.html", {"items": getattr(editor, part), "live": True})
-    editor.take_files(request.FILES)
-    if part in {"tasks-file", "gold-file"}:
-        kind = part.removesuffix("-file")
-        return render(request, "setup/_items.html", {"items": getattr(editor, kind), "url": url})
+    part = request.POST.get("part", "") if request.htmx else ""
+    if part in _FRAGMENTS:
+        editor.take_files(request.FILES)
+        return _FRAGMENTS[part](request, editor, url)
     if change := request.POST.get("change"):
-        editor.focus = apply_change(editor.data, change)
-        if not request.htmx:
-            return _rendered(request, editor, url, "setup/edit.html")
-        response = _rendered(request, editor, url, "setup/_factors.html")
-        return trigger_client_event(response, "factors-changed")
+        return _changed(request, editor, url, change)
+    editor.take_files(request.FILES)
     return _saved(request, editor, url)
+
+
+def _changed(request: HttpRequest, editor: DraftEditor, url: str, change: str) -> HttpResponse:
+    """The page, or only its factors, after a row was added, removed or moved. Nothing is stored."""
+    editor.focus = apply_change(editor.data, change)
+    if not request.htmx:
+        return _rendered(request, editor, url, "setup/edit.html")
+    response = _rendered(request, editor, url, "setup/_factors.html")
+    return trigger_client_event(response, "factors-changed")
+
+
+_FRAGMENTS: dict[str, Callable[[HttpRequest, DraftEditor, str], HttpResponse]] = {
+    "size": lambda request, editor, url: render(
+        request, "setup/_size.html", {"size": sizes.size_of(editor), "url": url}
+    ),
+    "tasks": lambda request, editor, url: render(request, "setup/_preview.html", {"items": editor.tasks}),
+    "gold": lambda request, editor, url: render(request, "setup/_preview.html", {"items": editor.gold}),
+    "tasks-file": lambda request, editor, url: render(
+        request, "setup/_items.html", {"items": editor.tasks, "url": url}
+    ),
+    "gold-file": lambda request, editor, url: render(
+        request, "setup/_items.html", {"items": editor.gold, "url": url}
+    ),
+}
 
 
 def _saved(request: HttpRequest, editor: DraftEditor, url: str) -> HttpResponse:

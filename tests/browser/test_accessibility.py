@@ -124,6 +124,10 @@ def pages(world: dict[str, object]) -> dict[str | None, list[str]]:
             f"/experiments/{world['busy']}/comparisons/{world['ready']}/",
             f"/experiments/{world['busy']}/export/",
             f"/join/{world['token']}/",
+            "/experiments/new/",
+            "/experiments/new/prompts-strategies/",
+            f"/experiments/{world['draft']}/setup/",
+            f"/experiments/{world['draft']}/delete/",
         ],
     }
 

@@ -54,6 +54,10 @@ def _of_admins_token(experiment: Experiment) -> list[Any]:
     return [make_token(user=user, name="a token", valid_days=1)[0].pk]
 
 
+def _of_a_start(experiment: Experiment) -> list[Any]:
+    return ["blank"]
+
+
 @dataclass(frozen=True)
 class Endpoint:
     """An address, the methods it takes, and the status that each role gets from a request without a body."""
@@ -138,6 +142,12 @@ LADDER = (
     Endpoint("welcome", GET, {"annotator": 200}),
     Endpoint("join", GET | POST, _everybody(200) | {"annotator": 302}, arguments=_of_invitation, public=True),
     Endpoint("invite", POST, {"editor": 302, "owner": 302, "admin": 302}),
+    Endpoint("new_experiment", GET | POST, {"admin": 200}, arguments=None),
+    Endpoint("new_from", GET | POST, {"admin": 200}, arguments=_of_a_start),
+    # Of one that runs the setup is fixed: the dashboard says so.
+    Endpoint("setup", GET | POST, {"editor": 302, "owner": 302, "admin": 302}),
+    Endpoint("setup_file", GET, _WATCHERS),
+    Endpoint("delete_draft", GET | POST, {"owner": 302, "admin": 302}),
     Endpoint("dashboard", GET, _WATCHERS),
     Endpoint("dashboard_live", GET, _WATCHERS),
     Endpoint("dashboard_charts", GET, _WATCHERS),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from engine.importing import read_experiment, write_experiment
 from engine.models import Estimate, Experiment
 from engine.services.estimates import compute_waiting
 from engine.services.experiments import create_experiment
+from engine.specs import FactorSpec
 from labeling.demo import human_spec, rule_spec
 from labeling.forms.draft import data_of
 from labeling.starts import STARTS, start_named
@@ -66,7 +68,7 @@ def filled(**changes: str) -> QueryDict:
 
 
 def sent(data: QueryDict, **extra: Any) -> dict[str, Any]:
-    return {name: values for name, values in data.lists()} | extra
+    return dict(data.lists()) | extra
 
 
 def setup_url(experiment: Experiment) -> str:
@@ -121,7 +123,7 @@ class TestSave:
     def test_opening_a_draft_and_saving_it_changes_nothing(self, spec, page, maker):
         experiment = create_experiment(spec=spec(), by=maker)
         before = selectors.experiment_spec(experiment)
-        page.post(setup_url(experiment), sent(data_of(before)))
+        assert page.post(setup_url(experiment), sent(data_of(before))).status_code == 302
         experiment.refresh_from_db()
         assert selectors.experiment_spec(experiment) == before
 
@@ -132,30 +134,24 @@ class TestSave:
             "refusal": "No.",
             "output_block": ["y"],
         }
-        spec = read_experiment(
-            write_experiment(
-                make_spec(
-                    excluded=[{"System prompt": "Prompt 1", "Guard": "On"}], allow_tie=True, epsilon=0.1
-                )
-            ).replace(
-                "tasks:",
-                f"""- name: Guard
-  kind: guardrail
-  levels: {{'On': {guard}, 'Off': {{}}}}
-- name: Draw
-  kind: sampling
-  levels: {{Cold: {{temperature: 0.0, stop: ["\\n\\n", END]}}, Warm: {{temperature: 1.0, top_p: 0.5, top_k: 3, max_tokens: 9}}}}
-- {{name: Who, kind: model, levels: {{Small: {{name: tiny}}, Usual: {{}}}}}}
-- {{name: How, kind: strategy, levels: {{Steps: {{instruction: Think.}}, Plain: {{}}}}}}
-tasks:""",
-                1,
-            )
-        ).spec
+        cold, warm = (
+            {"temperature": 0.0, "stop": ["\n\n", "END"]},
+            {"temperature": 1.0, "top_p": 0.5, "top_k": 3, "max_tokens": 9},
+        )
+        spec = make_spec(excluded=[{"System prompt": "Prompt 1", "Guard": "On"}], allow_tie=True, epsilon=0.1)
+        more = [
+            FactorSpec("Guard", "guardrail", {"On": guard, "Off": {}}),
+            FactorSpec("Draw", "sampling", {"Cold": cold, "Warm": warm}),
+            FactorSpec("Who", "model", {"Small": {"name": "tiny"}, "Usual": {}}),
+            FactorSpec("How", "strategy", {"Steps": {"instruction": "Think."}, "Plain": {}}),
+        ]
+        spec = replace(spec, factors=[*spec.factors, *more])
         experiment = create_experiment(spec=spec, by=maker)
         before = selectors.experiment_spec(experiment)
-        page.post(setup_url(experiment), sent(data_of(before)))
-        assert selectors.experiment_spec(Experiment.objects.get()) == before
-        assert before.factors[1].levels["On"] == guard
+        response = page.post(setup_url(experiment), sent(data_of(before), question="Changed?"))
+        assert response.status_code == 302
+        after = selectors.experiment_spec(Experiment.objects.get())
+        assert after == replace(before, settings=before.settings | {"question": "Changed?"})
 
     def test_line_breaks_of_browsers_become_plain_ones(self, page):
         page.post(NEW, sent(filled(**{"f1-l1-text": "One.\r\nTwo.", "tasks": "A?\r\nB?\r\n"})))
@@ -182,7 +178,7 @@ REFUSED = [
     ({"f1-kind": "guardrail", "f1-l1-input_block": "("}, "is not a regular expression"),
     ({"f1-kind": "mood"}, "Select a valid choice."),
     ({"f1-l1-extra": "["}, "This must be an object."),
-    ({"f1-level": "l1", "f2-level": "l1"}, "There is only one policy."),
+    ({"f1-level": "l1", "f2-level": "l3"}, "There is only one policy."),
 ]
 
 
@@ -340,7 +336,8 @@ class TestItems:
         html = page.get(setup_url(experiment)).content.decode()
         assert "2 tasks, 2 with a right answer, loaded from a file" in html
         assert "x" * 1000 not in html
-        page.post(setup_url(experiment), sent(data_of(long), question="Changed?"))
+        response = page.post(setup_url(experiment), sent(data_of(long), question="Changed?"))
+        assert response.status_code == 302
         experiment.refresh_from_db()
         assert experiment.question == "Changed?"
         assert selectors.experiment_spec(experiment).tasks == long.tasks
@@ -403,9 +400,9 @@ class TestSize:
 
 
 class TestFiles:
-    def upload(self, page, name: str, content: bytes | str, **fields: str):
+    def upload(self, page, field: str, content: bytes | str, **fields: str):
         data = content.encode() if isinstance(content, str) else content
-        return page.post(reverse("new_experiment"), {name: SimpleUploadedFile("f", data)} | fields)
+        return page.post(reverse("new_experiment"), {field: SimpleUploadedFile("f", data)} | fields)
 
     def test_an_experiment_goes_out_as_a_file_and_comes_in_again(self, page, draft):
         response = page.get(reverse("setup_file", args=[draft.pk]))

@@ -1,0 +1,125 @@
+"""Building an experiment of 2 × 3 policies by hand, with the keyboard."""
+
+from __future__ import annotations
+
+import pytest
+from django.contrib.auth.models import Permission, User
+from playwright.sync_api import Page, expect
+
+from engine import selectors
+from engine.models import Experiment
+from engine.services.estimates import compute_waiting
+from engine.specs import FactorSpec, TaskSpec
+from tests.browser.conftest import log_in
+from tests.browser.test_accessibility import violations
+from tests.factories import make_user
+
+pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
+
+
+@pytest.fixture
+def maker(transactional_db: None) -> User:
+    user = make_user("maker")
+    user.user_permissions.add(Permission.objects.get(codename="add_experiment"))
+    return user
+
+
+def press(page: Page, name: str) -> None:
+    """Reach a button as a keyboard does, and press it."""
+    page.get_by_role("button", name=name, exact=True).focus()
+    page.keyboard.press("Enter")
+
+
+def type_level(page: Page, field: str, name: str, text: str) -> None:
+    """Type into the level whose name has the focus: what was added is what is typed into next."""
+    expect(page.locator(f"#id_{field}-name")).to_be_focused()
+    page.keyboard.type(name)
+    page.locator(f"#id_{field}-text").focus()
+    page.keyboard.type(text)
+
+
+@pytest.mark.parametrize("width", [1280, 390], ids=["desk", "phone"])
+def test_an_experiment_is_built_by_hand_counted_and_started(page, maker, problems, width):
+    page.set_viewport_size({"width": width, "height": 844})
+    log_in(page, maker)
+    page.get_by_role("link", name="New experiment").click()
+    page.get_by_role("link", name="Nothing").click()
+    page.get_by_label("Name", exact=True).fill("Counting objects")
+    page.locator("#tasks").fill("I have two cars and a dog. How many animals?\t1\nA cow, a cat: how many?\t2")
+    expect(page.locator("#tasks-preview")).to_contain_text("2 tasks, 2 with a right answer.")
+
+    press(page, "Add a factor")
+    expect(page.locator("#id_f1-name")).to_be_focused()
+    page.keyboard.type("Prompt")
+    for level, (name, text) in {"l1": ("Plain", "Help."), "l2": ("Careful", "Check twice.")}.items():
+        page.locator(f"#id_f1-{level}-name").fill(name)
+        page.locator(f"#id_f1-{level}-text").fill(text)
+    press(page, "Add a factor")
+    expect(page.locator("#id_f2-name")).to_be_focused()
+    page.keyboard.type("Strategy")
+    page.locator("#id_f2-kind").select_option("strategy")
+    expect(page.locator("#id_f2-kind")).to_be_focused()
+    page.locator("#id_f2-l1-name").fill("Direct")
+    page.locator("#id_f2-l1-text").fill("Answer directly.")
+    page.locator("#id_f2-l2-name").fill("Steps")
+    page.locator("#id_f2-l2-text").fill("Think step by step.")
+    press(page, "Add a level to factor 2")
+    type_level(page, "f2-l3", "None", "")
+    press(page, "Move level 3 of factor 2 up")
+    expect(page.locator("#up-f2-l3")).to_be_focused()
+
+    page.get_by_label("Rule (reference answers)").check()
+    page.get_by_label("Budget: most comparisons").fill("60")
+    page.keyboard.press("Tab")
+    expect(page.locator("#size-policies")).to_have_text("6")
+    expect(page.locator("#size-pairs")).to_have_text("15")
+    expect(page.locator("#size-progress")).to_be_visible()
+    assert compute_waiting() >= 1
+    expect(page.locator("#size-comparisons")).to_be_visible()
+
+    for summary in page.locator("summary").all():
+        summary.click()
+    assert violations(page) == []
+    assert not page.evaluate("document.documentElement.scrollWidth > innerWidth")
+
+    press(page, "Save as a draft")
+    page.wait_for_url("**/setup/")
+    expect(page.get_by_role("status").filter(has_text="Saved as a draft.")).to_be_visible()
+    experiment = Experiment.objects.get()
+    spec = selectors.experiment_spec(experiment)
+    assert spec.factors == [
+        FactorSpec("Prompt", "prompt", {"Plain": {"text": "Help."}, "Careful": {"text": "Check twice."}}),
+        FactorSpec(
+            "Strategy",
+            "strategy",
+            {
+                "Direct": {"instruction": "Answer directly."},
+                "None": {},
+                "Steps": {"instruction": "Think step by step."},
+            },
+        ),
+    ]
+    assert spec.tasks == [
+        TaskSpec("I have two cars and a dog. How many animals?", "1"),
+        TaskSpec("A cow, a cat: how many?", "2"),
+    ]
+
+    press(page, "Save and start")
+    page.wait_for_url(f"**/experiments/{experiment.pk}/")
+    experiment.refresh_from_db()
+    assert (experiment.state, experiment.judge, experiment.budget) == ("running", "rule", 60)
+
+
+def test_what_is_wrong_is_said_on_top_and_nothing_typed_is_lost(page, maker, problems):
+    log_in(page, maker)
+    page.goto("/experiments/new/prompts-strategies/")
+    page.locator("#id_f1-l2-text").fill("Kept.")
+    page.get_by_label("Name", exact=True).focus()
+    page.keyboard.press("Enter")  # saves, and is no press of the first button that there is
+    expect(page.locator("#errors")).to_contain_text("Tasks: give at least one.")
+    expect(page.locator("#errors")).to_be_focused()
+    expect(page.locator("#id_f1-l2-text")).to_have_value("Kept.")
+    assert not Experiment.objects.exists()
+    assert violations(page) == []
+    # The browser logs the answer as the 400 that it is.
+    problems[:] = [problem for problem in problems if "400" not in problem]
