@@ -10,10 +10,11 @@ from playwright.sync_api import Browser, BrowserContext, Page, expect
 
 from engine.models import Experiment, Response
 from engine.services.experiments import pause, stop
+from engine.services.tokens import make_token
 from tests.browser.annotating import write_everything
 from tests.browser.conftest import log_in, watch
 from tests.factories import click_on, make_experiment, make_user
-from tests.labeling.ladder import invited
+from tests.labeling.ladder import invited, subscribed
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
@@ -56,6 +57,9 @@ def world(transactional_db) -> dict[str, object]:
     pause(experiment_id=paused.pk)
     stop(experiment_id=finished.pk)
     draft = make_experiment(running=False)
+    subscribed(busy)
+    subscribed(busy, kind="webhook", target="https://example.org/" + "a-long-path/" * 20)
+    make_token(user=admin, name="nightly export", valid_days=9)
     return {
         "annotator": annotator,
         "admin": admin,
@@ -85,6 +89,12 @@ def pages(world: dict[str, object]) -> dict[str | None, list[str]]:
             "/",
             f"/experiments/{world['busy']}/",
             f"/experiments/{world['draft']}/",
+            f"/experiments/{world['busy']}/settings/",
+            f"/experiments/{world['finished']}/settings/",
+            f"/experiments/{world['busy']}/people/",
+            f"/experiments/{world['busy']}/log/",
+            "/tokens/",
+            "/api/docs",
             f"/join/{world['token']}/",
         ],
     }
