@@ -125,7 +125,7 @@ def write_by_path(experiment: Any, worker: subprocess.Popen[bytes], log: Path) -
 
 def requests_of(experiment: Any) -> list[Any]:
     """What the path's worker asked its backend."""
-    from engine.generation.worker import composition_of, request_for  # noqa: PLC0415
+    from engine.generation.making import composition_of, request_for  # noqa: PLC0415
     from engine.models import Response  # noqa: PLC0415
 
     rows = Response.objects.filter(policy__experiment=experiment, state=Response.State.DONE)

@@ -1,12 +1,18 @@
 """Errors that the services raise for the edge (a page, a command) to explain."""
 
+from collections.abc import Hashable
+
 
 class EngineError(Exception):
     """Something was asked that cannot be done; the message says what to do instead."""
 
 
 class SpecError(EngineError):
-    """An experiment's description is not usable."""
+    """An experiment's description is not usable. ``path`` leads to the part of it, as far as one is to blame."""
+
+    def __init__(self, message: str, path: tuple[Hashable, ...] = ()) -> None:
+        super().__init__(message)
+        self.path = path
 
 
 class WrongStateError(EngineError):

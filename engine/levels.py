@@ -53,6 +53,9 @@ class Strategy:
     instruction: str = ""
 
 
+_GUARD_READS = ("input", "output", "both")
+
+
 @dataclass(frozen=True, slots=True)
 class Guardrail:
     """What keeps a conversation within bounds.
@@ -60,15 +63,31 @@ class Guardrail:
     ``instruction`` is added to the system prompt. A task that matches one of ``input_block`` never reaches
     the model; a response that matches one of ``output_block`` is replaced: either way ``refusal`` is the
     text. Patterns are RE2 regular expressions (matched in linear time), case-insensitive.
+
+    A guard model, if there is a ``guard_model`` or a ``guard_instruction`` (its system prompt), reads the task, the response
+    or both, whatever ``guard_reads`` says, and blocks where its answer matches ``guard_blocks``. It is asked through the
+    policy's own backend; without a name it is the policy's own model.
     """
 
     instruction: str = ""
     input_block: tuple[str, ...] = ()
     output_block: tuple[str, ...] = ()
     refusal: str = "I can't help with that."
+    guard_model: str = ""
+    guard_instruction: str = ""
+    guard_reads: str = "output"
+    guard_blocks: str = "unsafe"
 
     def __post_init__(self) -> None:
-        for pattern in (*self.input_block, *self.output_block):
+        if self.guard_reads not in _GUARD_READS:
+            raise ValueError(
+                f"guard_reads must be one of {', '.join(_GUARD_READS)}, not {self.guard_reads!r}"
+            )
+        if not self.guard_blocks:
+            raise ValueError(
+                "guard_blocks must say which answers of the guard model block: an empty one matches all"
+            )
+        for pattern in (*self.input_block, *self.output_block, self.guard_blocks):
             try:
                 re2.compile(pattern)
             except re2.error as error:
@@ -82,6 +101,14 @@ class Guardrail:
     def blocks_output(self, text: str) -> bool:
         return _matches(self.output_block, text)
 
+    def asks_guard_about(self, side: str) -> bool:
+        """Whether a guard model is to read the ``"input"`` or the ``"output"``."""
+        return bool(self.guard_model or self.guard_instruction) and self.guard_reads in {side, "both"}
+
+    def objects(self, verdict: str) -> bool:
+        """Whether this answer of the guard model blocks."""
+        return _matches((self.guard_blocks,), verdict)
+
 
 def _matches(patterns: tuple[str, ...], text: str) -> bool:
     return any(re2.search(f"(?i){pattern}", text) for pattern in patterns)
@@ -94,7 +121,12 @@ class Model:
     name: str = ""
 
 
-LevelValue = Prompt | Strategy | Guardrail | SamplingParams | Model
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """A policy whose responses were written elsewhere: there is nothing to set."""
+
+
+LevelValue = Prompt | Strategy | Guardrail | SamplingParams | Model | Imported
 
 _KINDS: dict[str, type[LevelValue]] = {
     "prompt": Prompt,
@@ -102,6 +134,7 @@ _KINDS: dict[str, type[LevelValue]] = {
     "guardrail": Guardrail,
     "sampling": SamplingParams,
     "model": Model,
+    "imported": Imported,
 }
 _TYPES: dict[str, tuple[type, ...]] = {
     "str": (str,),
@@ -127,7 +160,7 @@ def parse_level(kind: str, value: Mapping[str, Any]) -> LevelValue:
     known = {field.name: str(field.type) for field in fields(shape)}
     if unknown := set(value) - set(known):
         raise ValueError(
-            f"A {kind} level has no {', '.join(sorted(unknown))}; it may have {', '.join(known)}."
+            f"A {kind} level has no {', '.join(sorted(unknown))}; it may have {', '.join(known) or 'nothing'}."
         )
     arguments: dict[str, Any] = {}
     for name, given in value.items():
@@ -164,14 +197,17 @@ class Composition:
     def refusal_for_output(self, text: str) -> str | None:
         return next((g.refusal for g in self.guardrails if g.blocks_output(text)), None)
 
+    def guards_of(self, side: str) -> list[Guardrail]:
+        """The guardrails whose guard models read the ``"input"`` or the ``"output"``."""
+        return [g for g in self.guardrails if g.asks_guard_about(side)]
 
-def compose(levels: Iterable[LevelValue]) -> Composition:
-    """Join a policy's levels, in the order of its factors."""
+
+def compose(levels: Iterable[LevelValue], *, model: str = "") -> Composition:
+    """Join a policy's levels, in the order of its factors; ``model`` writes where no level names one."""
     system: list[str] = []
     suffix: list[str] = []
     guardrails: list[Guardrail] = []
     sampling = SamplingParams()
-    model = ""
     for level in levels:
         match level:
             case Prompt(text):
@@ -184,7 +220,7 @@ def compose(levels: Iterable[LevelValue]) -> Composition:
             case SamplingParams():
                 sampling = level
             case Model(name):
-                model = name
+                model = name or model
     return Composition(
         system="\n".join(filter(None, system)),
         suffix="\n".join(filter(None, suffix)),

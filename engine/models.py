@@ -6,6 +6,7 @@ messages only wake the code that looks for work here.
 * ``Response``: waiting → generating (claim) → done | failed (reason).
 * ``Comparison``: planned → ready (both responses done) → leased (one annotator) → judged; or discarded (reason).
 * ``Judgment``: append-only; undoing one appends a ``JudgmentVoid``.
+* ``Opinion``: waiting → asking (claim) → done | failed (reason); one that votes leads to its judgment.
 * ``PairCount``: changed in the transaction of the judgment; rebuildable from the judgments.
 * ``Experiment``: draft → running ⇄ paused → concluded (reason).
 """
@@ -41,6 +42,11 @@ class Experiment(models.Model):
         HUMAN = "human", "People"
         RULE = "rule", "Rule (reference answers)"
 
+    class LLMJudge(models.TextChoices):
+        OFF = "off", "Off"
+        SHADOW = "shadow", "Gives opinions that do not count"
+        VOTES = "votes", "Votes"
+
     class Space(models.TextChoices):
         UNSTRUCTURED = "unstructured", "Nothing: any policy may do well or badly on its own"
         FACTORIAL = "factorial", "Each level adds its own worth, whatever it is combined with (Bradley-Terry)"
@@ -48,6 +54,16 @@ class Experiment(models.Model):
     class OverlapRule(models.TextChoices):
         MAJORITY = "majority", "The majority decides"
         MEAN = "mean", "Each judgment counts its share (1, 2, 4 or 8 judgments)"
+
+    class Backend(models.TextChoices):
+        EMBEDDED = "embedded", "Embedded (the small model that comes along)"
+        VLLM = "vllm", "vLLM"
+        OPENAI = "openai", "A server that speaks OpenAI's protocol"
+
+    class Responses(models.TextChoices):
+        FRESH = "fresh", "A fresh one for every comparison"
+        REUSE = "reuse", "One for each policy and task, used again"
+        IMPORTED = "imported", "Ready-made ones that were imported"
 
     class RulePreference(models.TextChoices):
         STEPS = "steps", "The one that shows its steps"
@@ -62,6 +78,25 @@ class Experiment(models.Model):
         choices=RulePreference,
         default=RulePreference.STEPS,
         help_text="What the rule judge prefers between two right answers.",
+    )
+    llm_judge = models.CharField(
+        max_length=10,
+        choices=LLMJudge,
+        default=LLMJudge.OFF,
+        help_text="What a language model has to say beside people.",
+    )
+    rubric = models.TextField(
+        blank=True,
+        max_length=10_000,
+        help_text="Told to the language model that judges: what makes a response better. Empty: the guidelines.",
+    )
+    llm_budget = models.PositiveIntegerField(
+        default=500, help_text="Comparisons about which the language model is asked at most, twice each."
+    )
+    llm_calibrated = models.CharField(
+        max_length=64,
+        blank=True,
+        help_text="Identity of the language model and words whose agreement with people was accepted.",
     )
 
     delta = models.FloatField(
@@ -87,6 +122,15 @@ class Experiment(models.Model):
         default=list,
         blank=True,
         help_text="Combinations that are no policies: a list of {factor: level}, each leaving out all that have these levels.",
+    )
+    responses = models.CharField(
+        max_length=10,
+        choices=Responses,
+        default=Responses.FRESH,
+        help_text=(
+            "Fresh responses make the answer hold for all that the policies could write. With one response for each policy "
+            "and task, or ready-made ones, it costs less and holds for just these responses."
+        ),
     )
     sampler = models.CharField(max_length=30, default="balanced")
     stopping = models.CharField(max_length=30, default="certified")
@@ -123,6 +167,18 @@ class Experiment(models.Model):
     )
     practice = models.PositiveSmallIntegerField(
         default=0, help_text="Gold pairs that a new annotator judges first, with the answer told."
+    )
+
+    backend = models.CharField(
+        max_length=10,
+        choices=Backend,
+        blank=True,
+        help_text="Which kind of generation worker writes; empty: any.",
+    )
+    model = models.CharField(
+        max_length=200,
+        blank=True,
+        help_text="Which model writes, by the name that its worker or server knows; empty: the worker's usual one.",
     )
 
     state = models.CharField(max_length=10, choices=State, default=State.DRAFT)
@@ -201,6 +257,7 @@ class Factor(models.Model):
         STRATEGY = "strategy", "Reasoning strategy"
         SAMPLING = "sampling", "Sampling parameters"
         MODEL = "model", "Model or adapter"
+        IMPORTED = "imported", "Ready-made responses"
 
     experiment = models.ForeignKey(Experiment, models.CASCADE, related_name="factors")
     name = models.CharField(max_length=100)
@@ -291,7 +348,10 @@ class Response(models.Model):
     state = models.CharField(max_length=10, choices=State, default=State.WAITING)
     claim = models.UUIDField(null=True, blank=True, help_text="The batch that is writing it.")
     claimed_by = models.CharField(max_length=200, blank=True)
-    claimed_at = models.DateTimeField(null=True, blank=True)
+    claimed_at = models.DateTimeField(
+        null=True, blank=True, help_text="When its worker last gave a sign of life."
+    )
+    taken_at = models.DateTimeField(null=True, blank=True, help_text="When a worker last took it.")
     attempts = models.PositiveSmallIntegerField(default=0)
     crashes = models.PositiveSmallIntegerField(
         default=0, help_text="How often the batch that it was in came to a sudden end."
@@ -306,7 +366,10 @@ class Response(models.Model):
     guardrail = models.CharField(
         max_length=20,
         blank=True,
-        help_text="Which guardrail acted: input (the model was not asked) or output.",
+        help_text=(
+            "What blocked it: a pattern of a guardrail (input, output) or a guard model (guard_input, guard_output). "
+            "At the input the model was not asked."
+        ),
     )
     latency_seconds = models.FloatField(null=True, blank=True)
     leak = models.CharField(
@@ -375,6 +438,8 @@ class Comparison(models.Model):
                 name="comparison_pending",
                 condition=Q(state__in=["planned", "ready", "leased"]),
             ),
+            # A page of the comparison browser is read off this index, whatever the number of rows.
+            models.Index(fields=["experiment", "id"], name="comparison_in_order"),
         )
         constraints = (
             models.CheckConstraint(
@@ -438,6 +503,11 @@ class Lease(models.Model):
 class Judgment(models.Model):
     """One outcome D(i, j). Append-only; ``token`` makes a repeated request the same judgment."""
 
+    class Judge(models.TextChoices):
+        HUMAN = "human", "People"
+        RULE = "rule", "Rule (reference answers)"
+        LLM = "llm", "Language model"
+
     class Choice(models.TextChoices):
         LEFT = "left", "Left"
         RIGHT = "right", "Right"
@@ -445,7 +515,7 @@ class Judgment(models.Model):
         BOTH_BAD = "both_bad", "Both bad"
 
     comparison = models.ForeignKey(Comparison, models.PROTECT, related_name="judgments")
-    judge = models.CharField(max_length=10, choices=Experiment.Judge)
+    judge = models.CharField(max_length=10, choices=Judge)
     annotator = models.ForeignKey(
         settings.AUTH_USER_MODEL, models.PROTECT, null=True, blank=True, related_name="judgments"
     )
@@ -456,6 +526,14 @@ class Judgment(models.Model):
     )
     reason = models.CharField(max_length=200, blank=True, help_text="Why, where the judge can say.")
     comment = models.CharField(max_length=1000, blank=True, help_text="What the annotator had to say.")
+    restores = models.OneToOneField(
+        "self",
+        models.PROTECT,
+        null=True,
+        blank=True,
+        related_name="restored_by",
+        help_text="The voided judgment that this one brings back.",
+    )
     shown_at = models.DateTimeField(null=True, blank=True)
     created_at = models.DateTimeField(default=timezone.now)
 
@@ -469,6 +547,77 @@ class Judgment(models.Model):
 
     def __str__(self) -> str:
         return f"Judgment {self.pk}: {self.choice}"
+
+    @property
+    def seconds(self) -> float | None:
+        """From being shown to being judged."""
+        return None if self.shown_at is None else (self.created_at - self.shown_at).total_seconds()
+
+
+class Opinion(models.Model):
+    """What a language model thinks of a comparison, asked in both orders.
+
+    ``identity`` names the model and the words it was asked with: agreement with people is known per identity only.
+    """
+
+    class State(models.TextChoices):
+        WAITING = "waiting", "Waiting"
+        ASKING = "asking", "Asking"
+        DONE = "done", "Done"
+        FAILED = "failed", "Failed"
+
+    # Sides as people see them, whichever order the model read them in.
+    CHOICES = (
+        (Judgment.Choice.LEFT, "Left"),
+        (Judgment.Choice.RIGHT, "Right"),
+        (Judgment.Choice.TIE, "Equally good"),
+    )
+
+    comparison = models.ForeignKey(Comparison, models.CASCADE, related_name="opinions")
+    identity = models.CharField(max_length=64)
+    seed = models.PositiveBigIntegerField()
+    state = models.CharField(max_length=10, choices=State, default=State.WAITING)
+    claim = models.UUIDField(null=True, blank=True, help_text="The batch in which it is being asked for.")
+    claimed_by = models.CharField(max_length=200, blank=True)
+    claimed_at = models.DateTimeField(null=True, blank=True)
+    attempts = models.PositiveSmallIntegerField(default=0)
+    failure_reason = models.TextField(blank=True)
+
+    left_first = models.CharField(
+        max_length=10, choices=CHOICES, blank=True, help_text="The verdict where it read the left one first."
+    )
+    right_first = models.CharField(
+        max_length=10, choices=CHOICES, blank=True, help_text="The verdict where it read the right one first."
+    )
+    choice = models.CharField(
+        max_length=10, choices=CHOICES, blank=True, help_text="What both agree on; else a tie."
+    )
+    reason = models.TextField(blank=True, help_text="Its reasons, in either order.")
+    model = models.CharField(max_length=200, blank=True)
+    prompt_tokens = models.PositiveIntegerField(default=0, help_text="Over all attempts.")
+    completion_tokens = models.PositiveIntegerField(default=0, help_text="Over all attempts.")
+    judgment = models.OneToOneField(
+        Judgment, models.PROTECT, null=True, blank=True, related_name="opinion", help_text="Where it voted."
+    )
+    created_at = models.DateTimeField(default=timezone.now)
+    done_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        indexes = (
+            models.Index(fields=["id"], name="opinion_waiting", condition=Q(state="waiting")),
+            models.Index(fields=["claimed_at"], name="opinion_asking", condition=Q(state="asking")),
+        )
+        constraints = (
+            models.UniqueConstraint(fields=["comparison", "identity"], name="opinion_once"),
+            models.CheckConstraint(
+                name="opinion_done_has_choice",
+                condition=Q(state="done", choice__gt="", left_first__gt="", right_first__gt="")
+                | (Q(state__in=["waiting", "asking", "failed"]) & Q(choice="")),
+            ),
+        )
+
+    def __str__(self) -> str:
+        return f"Opinion on comparison {self.comparison_id} ({self.state})"
 
 
 class Flag(models.Model):
@@ -557,6 +706,38 @@ class Check(models.Model):
         return f"{self.kind} for {self.annotator}"
 
 
+class Estimate(models.Model):
+    """The planner's answer for one set of settings, kept for whoever asks the same again.
+
+    waiting → running (progress) → done | failed. One that nobody has asked for lately waits until somebody does.
+    """
+
+    class State(models.TextChoices):
+        WAITING = "waiting", "Waiting"
+        RUNNING = "running", "Running"
+        DONE = "done", "Done"
+        FAILED = "failed", "Failed"
+
+    key = models.CharField(max_length=64, unique=True, help_text="Hash of the question.")
+    question = models.JSONField(help_text="The settings that the answer depends on.")
+    state = models.CharField(max_length=10, choices=State, default=State.WAITING)
+    progress = models.FloatField(default=0.0, help_text="Share of the simulated experiments that are done.")
+    answer = models.JSONField(null=True, blank=True)
+    failure_reason = models.TextField(blank=True)
+    asked_at = models.DateTimeField(default=timezone.now)
+    beat_at = models.DateTimeField(null=True, blank=True, help_text="Last sign of life of who computes it.")
+
+    class Meta:
+        constraints = (
+            models.CheckConstraint(
+                name="estimate_state", condition=Q(state__in=["waiting", "running", "done", "failed"])
+            ),
+        )
+
+    def __str__(self) -> str:
+        return f"Estimate {self.key[:8]} ({self.state})"
+
+
 class JudgmentVoid(models.Model):
     """The event that takes one judgment back."""
 
@@ -602,8 +783,33 @@ class Snapshot(models.Model):
     reason = models.CharField(max_length=20, blank=True)
     created_at = models.DateTimeField(default=timezone.now)
 
+    class Meta:
+        # The race is read by number and the latest is asked for all the time; the rows are wide.
+        indexes = (models.Index(fields=["experiment", "id"], name="snapshot_in_order"),)
+
     def __str__(self) -> str:
         return f"{self.experiment} after {self.comparisons}"
+
+
+class Examination(models.Model):
+    """What takes too long to compute for a page: the forecast, and replays without each annotator.
+
+    Workers do it a slice at a time, so that nothing else in their queue waits for long.
+    """
+
+    experiment = models.OneToOneField(Experiment, models.CASCADE, related_name="examination")
+    claimed_at = models.DateTimeField(null=True, blank=True, help_text="When a worker took a slice of it.")
+    forecast = models.JSONField(
+        default=dict, blank=True, help_text="How many comparisons simulated continuations took."
+    )
+    replays_wanted_at = models.DateTimeField(null=True, blank=True)
+    replays = models.JSONField(default=dict, blank=True, help_text="Where the replays have got to.")
+    findings = models.JSONField(
+        default=dict, blank=True, help_text="What the decision would be without each annotator."
+    )
+
+    def __str__(self) -> str:
+        return f"Examination of {self.experiment}"
 
 
 class Invitation(models.Model):

@@ -10,7 +10,7 @@ from typing import Any
 SETTINGS = (
     "question", "guidelines", "judge", "rule_preference", "delta", "epsilon", "budget", "space", "excluded",
     "sampler", "stopping", "seed", "max_skips", "allow_tie", "allow_both_bad", "overlap", "overlap_rule", "repeat_rate", "gold_rate",
-    "practice",
+    "practice", "responses", "backend", "model", "rubric", "llm_budget",
 )  # fmt: skip
 
 
@@ -42,10 +42,20 @@ class GoldSpec:
 
 
 @dataclass(frozen=True)
+class ReadyMade:
+    """A response that was written elsewhere: for the task at this position, by the policy of this name."""
+
+    task: int
+    policy: str
+    response: str
+
+
+@dataclass(frozen=True)
 class ExperimentSpec:
     """Everything an experiment is made of.
 
     The policies are the product of the factors' levels, less the combinations that the setting ``excluded`` names.
+    ``ready_made``: for an experiment whose responses are imported; its one factor, of the kind "imported", has the policies as levels.
     """
 
     name: str
@@ -53,3 +63,4 @@ class ExperimentSpec:
     tasks: Sequence[TaskSpec]
     settings: Mapping[str, Any] = field(default_factory=dict)
     gold: Sequence[GoldSpec] = ()
+    ready_made: Sequence[ReadyMade] = ()

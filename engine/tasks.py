@@ -3,27 +3,38 @@
 from __future__ import annotations
 
 import logging
+import subprocess
+import sys
+import time
 from typing import Any
 
 from celery import Task, shared_task
+from celery.signals import worker_ready
+from celery.utils.nodenames import worker_direct
 from celery.worker import state
+from django.conf import settings
 from django.db import transaction
 from django.utils import timezone
 from kombu.exceptions import ChannelError, OperationalError
 
+from engine import selectors
 from engine.generation import registry
 from engine.generation.base import BackendError
 from engine.generation.worker import write_batch
+from engine.judges import llm_worker
 from engine.judges.worker import judge_comparisons
 from engine.models import Experiment, WorkerPulse
 from engine.notifying.delivery import deliver_due
-from engine.services import experiments, generation, judging, notifications, planning
+from engine.services import examining, experiments, generation, judging, notifications, opinions, planning
 
 logger = logging.getLogger(__name__)
 
+# A worker under way says at most so often that it is alive.
+_PULSE_SECONDS = 2.0
 
-def wake(task: Task, *args: Any) -> None:
-    """Send a task's message once the transaction is committed.
+
+def wake(task: Task, *args: Any, worker: str | None = None) -> None:
+    """Send a task's message once the transaction is committed: to its queue, or to one ``worker``.
 
     A broker that is away must not turn a stored click into an error: ``sweep`` finds the work later.
     """
@@ -31,11 +42,21 @@ def wake(task: Task, *args: Any) -> None:
     def send() -> None:
         try:
             # Whoever reads it later than this finds nothing that a sweep has not driven already.
-            task.apply_async(args, expires=60)
+            task.apply_async(args, expires=60, **({"queue": worker_direct(worker)} if worker else {}))
         except (OperationalError, ChannelError, OSError) as error:
             logger.warning("The broker is away (%s); the sweep will drive %s", error, task.name)
 
     transaction.on_commit(send)
+
+
+def _wake_writers() -> None:
+    """Have what waits written: by any worker, or where they do not all serve the same, by whichever serves it."""
+    offers = selectors.live_offers()
+    if len(set(offers.values())) <= 1:
+        wake(generate)
+        return
+    for worker in offers:
+        wake(generate, worker=worker)
 
 
 @shared_task
@@ -43,34 +64,51 @@ def advance(experiment_id: int) -> None:
     """Bring one experiment up to date and have what it planned written."""
     done = planning.advance(experiment_id=experiment_id)
     if done is not None and done.planned:
-        wake(generate)
+        _wake_writers()
+    if done is not None and done.ready:
+        wake(judge, experiment_id)
 
 
 @shared_task(bind=True)
 def generate(self: Task) -> None:
     """Write what waits; come back for more."""
     worker = self.request.hostname or "local"
+    pulsed_at = time.monotonic()
 
     def on_progress(touched: set[int]) -> None:
-        _pulse("generation", worker, registry.details())
+        nonlocal pulsed_at
+        if time.monotonic() - pulsed_at >= _PULSE_SECONDS:
+            pulsed_at = time.monotonic()
+            _pulse("generation", worker, registry.details(backend))
         for experiment_id in touched:
             wake(judge, experiment_id)
 
     _pulse("generation", worker)
     try:
+        backend = registry.backend()
         claimed, _ = write_batch(
             worker=worker,
-            backend=registry.backend(),
+            backend=backend,
+            offer=registry.offer(),
             size=registry.batch_size(),
             stopping=_is_stopping,
             on_progress=on_progress,
         )
-    except BackendError:
+    except BackendError as error:
         # The next sweep tries again; trying at once would only fill the log.
         logger.exception("The generation backend is out of order")
+        _pulse("generation", worker, registry.details(trouble=str(error)))
         return
     if claimed:
-        wake(generate)
+        _pulse("generation", worker, registry.details(backend))
+        _wake_writers()
+
+
+@worker_ready.connect
+def introduce(sender: Any, **_: Any) -> None:
+    """A generation worker says what it serves before there is anything to write."""
+    if "generation" in sender.app.amqp.queues.consume_from:
+        _pulse("generation", sender.hostname, registry.details())
 
 
 def _is_stopping() -> bool:
@@ -81,8 +119,10 @@ def _is_stopping() -> bool:
 
 @shared_task
 def judge(experiment_id: int) -> None:
-    """Let the rule judge decide what is ready; plan on from there."""
+    """Let the automatic judges look at what is ready; plan on from there."""
     judge_comparisons(experiment_id)
+    if selectors.experiments_with_opinions().filter(pk=experiment_id).exists():
+        wake(give_opinions)
     wake(advance, experiment_id)
 
 
@@ -93,20 +133,69 @@ def deliver() -> None:
 
 
 @shared_task(bind=True)
+def give_opinions(self: Task) -> None:
+    """Ask the language model about comparisons, and let it vote where it may; come back for more."""
+    wanted = list(selectors.experiments_with_opinions().values_list("pk", flat=True))
+    if not wanted:
+        return
+    worker = self.request.hostname or "local"
+    _pulse("judging", worker, registry.judge_details())
+    for experiment_id in wanted:
+        opinions.ask_opinions(experiment_id=experiment_id, most=settings.JUDGE_BATCH)
+    try:
+        asked = llm_worker.give_opinions(
+            worker=worker, backend=registry.judge_backend(), stopping=_is_stopping
+        )
+    except BackendError:
+        # The next sweep tries again; trying at once would only fill the log.
+        logger.exception("The backend of the language model that judges is out of order")
+        asked = 0
+    for experiment_id in wanted:
+        opinions.cast_votes(experiment_id=experiment_id)
+        # Also because asking held the row that the planner may have found locked.
+        wake(advance, experiment_id)
+    if asked:
+        wake(give_opinions)
+
+
+@shared_task
+def examine(experiment_id: int) -> None:
+    """Do a slice of what takes too long for the dashboard; come back for more."""
+    if examining.examine(experiment_id=experiment_id):
+        wake(examine, experiment_id)
+
+
+@shared_task
+def estimate() -> None:
+    """Have the planner's estimates computed: in a process of its own, since they take seconds and this worker's clicks wait."""
+    subprocess.Popen(
+        [sys.executable, "-m", "django", "compute_estimates"],
+        cwd=settings.BASE_DIR,
+        stdout=subprocess.DEVNULL,
+    )
+
+
+@shared_task(bind=True)
 def sweep(self: Task) -> None:
     """Re-drive whatever got stuck: dead workers' claims, absent annotators' leases, lost messages."""
     _pulse("control", self.request.hostname or "local")
     generation.expire_claims()
     judging.expire_leases()
+    opinions.expire_opinions()
     experiments.discard_leftovers()
     for experiment_id in Experiment.objects.filter(state=Experiment.State.RUNNING).values_list(
         "pk", flat=True
     ):
         wake(judge, experiment_id)
-    wake(generate)
+    for experiment_id in examining.to_examine():
+        wake(examine, experiment_id)
+    _wake_writers()
     notifications.watch()
     if notifications.has_due():
         wake(deliver)
+    # Nobody may be listening to that queue where no experiment needs it.
+    if selectors.experiments_with_opinions().exists():
+        wake(give_opinions)
 
 
 def _pulse(queue: str, worker: str, details: dict[str, Any] | None = None) -> None:

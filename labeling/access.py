@@ -7,7 +7,7 @@ from functools import wraps
 from typing import Any
 
 from django.contrib.auth.views import redirect_to_login
-from django.http import HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
 from django.urls import reverse
 from django.views.decorators.http import require_POST
@@ -41,13 +41,19 @@ def to_run(request: HttpRequest, experiment_id: int) -> Experiment:
     return get_object_or_404(selectors.experiments_to_run(request.user), pk=experiment_id)
 
 
+def may_create(request: HttpRequest) -> bool:
+    """Superusers (who have every permission), and whoever was given this one."""
+    return request.user.has_perm("engine.add_experiment")
+
+
+def to_create(request: HttpRequest) -> None:
+    """Go on only for those who may make experiments."""
+    if not may_create(request):
+        raise Http404
+
+
 def to_own(request: HttpRequest, experiment_id: int) -> Experiment:
     return get_object_or_404(selectors.experiments_to_own(request.user), pk=experiment_id)
-
-
-def may_create(request: HttpRequest) -> bool:
-    """Whether this user may make experiments: superusers, and who was given the permission."""
-    return bool(request.user.has_perm("engine.add_experiment"))
 
 
 def roles_to_give(request: HttpRequest, experiment: Experiment) -> list[tuple[str, str]]:

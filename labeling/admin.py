@@ -58,8 +58,8 @@ class JudgmentAdmin(ReadOnlyAdmin):
 
 @admin.register(Response)
 class ResponseAdmin(ReadOnlyAdmin):
-    list_display = ("id", "policy", "state", "attempts", "latency_seconds", "created_at")
-    list_filter = ("state",)
+    list_display = ("id", "policy", "state", "attempts", "guardrail", "latency_seconds", "created_at")
+    list_filter = ("state", "guardrail")
 
 
 @admin.register(AuditEntry)

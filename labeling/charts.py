@@ -9,23 +9,55 @@ from math import log
 import numpy as np
 import numpy.typing as npt
 
+from engine.core.outlook import level_effects, optimal_shares, realised_shares
+from engine.core.problem import Factorial, Space
 from engine.models import Experiment, Snapshot
 from labeling.status import PolicyName
+
+Matrix = npt.NDArray[np.float64]
+
+# More lines than this cannot be told apart; the others are drawn thin and grey.
+_LINES = 12
+_RACE_CELLS = 4000
+# Beyond this many policies the heat map's cells shrink.
+_ROOMY = 12
+_PAIRS_SHOWN = 12
+
+
+def race_points(n_policies: int) -> int:
+    """How many snapshots make a picture: the more policies, the fewer."""
+    return int(np.clip(_RACE_CELLS // n_policies, 40, 200))
+
+
+@dataclass(frozen=True)
+class RaceLine:
+    """A policy in the race. ``quiet``: long behind, so that it is only hinted at."""
+
+    name: str
+    quiet: bool
 
 
 @dataclass(frozen=True)
 class Race:
     """The evidence race: one row per snapshot, one column per policy, in natural logarithms."""
 
-    headings: list[str]
+    lines: list[RaceLine]
     rows: list[tuple[int, list[float]]]
     threshold: float
+
+    @property
+    def n_quiet(self) -> int:
+        return sum(line.quiet for line in self.lines)
 
 
 def race(snapshots: Sequence[Snapshot], names: Sequence[PolicyName], delta: float) -> Race:
     """log E_k of every policy over the comparisons; log 1/δ rules a policy out."""
+    ahead = range(len(names))
+    if snapshots:
+        ahead = np.argsort(snapshots[-1].evidence, kind="stable")[:_LINES].tolist()
+    loud = set(ahead) if len(names) > _LINES else set(range(len(names)))
     return Race(
-        headings=[name.short for name in names],
+        lines=[RaceLine(name.short, quiet=index not in loud) for index, name in enumerate(names)],
         rows=[(s.comparisons, [round(value, 3) for value in s.evidence]) for s in snapshots],
         threshold=round(log(1 / delta), 3),
     )
@@ -46,16 +78,28 @@ class HeatRow:
     cells: list[HeatCell | None]
 
 
-def heat_map(wins: npt.NDArray[np.float64], names: Sequence[PolicyName]) -> list[HeatRow]:
-    """Pairwise win rates with their counts; ``None`` on the diagonal."""
+@dataclass(frozen=True)
+class HeatMap:
+    """Pairwise win rates with their counts; ``None`` on the diagonal. ``compact``: too many for roomy cells."""
+
+    rows: list[HeatRow]
+    compact: bool
+
+
+def heat_map(wins: Matrix, names: Sequence[PolicyName], order: Sequence[int] | None = None) -> HeatMap:
+    """The win rates of every pair, policies in ``order``."""
     counts = wins + wins.T
-    return [
-        HeatRow(
-            name=name,
-            cells=[None if i == j else _cell(wins[i, j], counts[i, j]) for j in range(len(names))],
-        )
-        for i, name in enumerate(names)
-    ]
+    order = range(len(names)) if order is None else order
+    return HeatMap(
+        rows=[
+            HeatRow(
+                name=names[i],
+                cells=[None if i == j else _cell(wins[i, j], counts[i, j]) for j in order],
+            )
+            for i in order
+        ],
+        compact=len(names) > _ROOMY,
+    )
 
 
 def _cell(wins: float, count: float) -> HeatCell:
@@ -73,19 +117,106 @@ class PolicyRow:
     evidence: float | None
     ruled_out: bool
     leads: bool
+    wins: bool
 
 
-def policy_rows(experiment: Experiment, names: Sequence[PolicyName]) -> list[PolicyRow]:
+def policy_rows(
+    experiment: Experiment, names: Sequence[PolicyName], snapshot: Snapshot | None
+) -> list[PolicyRow]:
     """Every policy with the evidence against it and whether it is ruled out."""
-    snapshot = experiment.snapshots.order_by("-pk").select_related("best").first()
-    if snapshot is None:
-        return [PolicyRow(name=name, evidence=None, ruled_out=False, leads=False) for name in names]
+    winner = None if experiment.winner is None else experiment.winner.index
+    best = None if snapshot is None or snapshot.best is None else snapshot.best.index
     return [
         PolicyRow(
             name=name,
-            evidence=snapshot.evidence[index],
-            ruled_out=snapshot.peak_evidence[index] >= snapshot.threshold,
-            leads=snapshot.best is not None and snapshot.best.index == index,
+            evidence=None if snapshot is None else snapshot.evidence[index],
+            ruled_out=snapshot is not None and snapshot.peak_evidence[index] >= snapshot.threshold,
+            leads=index == best,
+            wins=index == winner,
         )
         for index, name in enumerate(names)
     ]
+
+
+def by_standing(snapshot: Snapshot | None, n_policies: int) -> list[int]:
+    """Policies, the least refuted first."""
+    if snapshot is None:
+        return list(range(n_policies))
+    return np.argsort(snapshot.evidence, kind="stable").tolist()
+
+
+@dataclass(frozen=True)
+class Share:
+    """What a policy or a pair got of all comparisons, and what it would get of as many allocated optimally; in percent."""
+
+    name: str
+    comparisons: int
+    realised: float
+    optimal: float | None
+
+
+@dataclass(frozen=True)
+class Allocation:
+    """Where the comparisons went: by policy (each comparison counts for both, so that all add up to 200%), and by pair."""
+
+    policies: list[Share]
+    pairs: list[Share]
+
+
+def allocation(space: Space, wins: Matrix, names: Sequence[PolicyName]) -> Allocation:
+    """Realised shares beside the optimal ones at the current estimates; of the pairs, those that matter most."""
+    counts = wins + wins.T
+    realised = realised_shares(wins)
+    optimal = optimal_shares(space, wins)
+
+    def share(name: str, at: object) -> Share:
+        return Share(
+            name=name,
+            comparisons=int(counts[at].sum()),  # type: ignore[index]
+            realised=round(100 * float(realised[at].sum()), 1),  # type: ignore[index]
+            optimal=None if optimal is None else round(100 * float(optimal[at].sum()), 1),  # type: ignore[index]
+        )
+
+    weight = np.triu(realised if optimal is None else np.maximum(realised, optimal), 1)
+    largest = np.argsort(-weight, axis=None, kind="stable")[:_PAIRS_SHOWN]
+    pairs = [divmod(int(flat), len(names)) for flat in largest if weight.flat[flat] > 0]
+    return Allocation(
+        policies=[share(name.short, index) for index, name in enumerate(names)],
+        pairs=[share(f"{names[i].short} – {names[j].short}", (i, j)) for i, j in pairs],
+    )
+
+
+@dataclass(frozen=True)
+class EffectRow:
+    """How often one level beats another, all else being equal, in percent with an interval."""
+
+    factor: str
+    better: str
+    worse: str
+    percent: int
+    low: int
+    high: int
+
+    @property
+    def settled(self) -> bool:
+        """Whether the interval leaves out that they are level."""
+        return self.low > 50
+
+    @property
+    def sentence(self) -> str:
+        return f"{self.better} beats {self.worse} about {self.percent}% ({self.low}–{self.high}%)"
+
+
+def effect_rows(space: Factorial | None, wins: Matrix, delta: float) -> list[EffectRow]:
+    """Every level against its factor's first, the one that is ahead named first."""
+    if space is None or not wins.any():
+        return []
+    rows = []
+    for effect in level_effects(space, wins, delta):
+        percents = [round(100 * value) for value in (effect.win_rate, effect.low, effect.high)]
+        better, worse = effect.level, effect.reference
+        if effect.win_rate < 0.5:
+            better, worse = worse, better
+            percents = [100 - percents[0], 100 - percents[2], 100 - percents[1]]
+        rows.append(EffectRow(effect.factor, better, worse, *percents))
+    return rows

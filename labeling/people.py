@@ -1,89 +1,88 @@
-"""What is known of each annotator's work."""
+"""What is known of the judges' work: each annotator's, each kind's, and all of it together."""
 
 from __future__ import annotations
 
-from collections import defaultdict
 from dataclasses import dataclass
-from statistics import median
 
 from scipy.stats import binomtest
 
 from engine import selectors
-from engine.models import Check, Experiment, Flag, Judgment
+from engine.models import Check, Experiment
 
 # Low, as it is looked at again and again and for everybody at once.
 _SIDE_BIAS_P = 0.001
 
 
 @dataclass(frozen=True)
-class AnnotatorRow:
-    """One annotator's line on the dashboard. ``left`` counts among ``sided``: the answers that chose a side."""
+class Sides:
+    """How often the left was chosen, among the answers that chose a side, and how odd that is for a fair coin."""
+
+    left: int
+    sided: int
+
+    @property
+    def p(self) -> float:
+        return float(binomtest(self.left, self.sided).pvalue) if self.sided else 1.0
+
+    @property
+    def biased(self) -> bool:
+        return self.p < _SIDE_BIAS_P
+
+
+@dataclass(frozen=True)
+class JudgeRow:
+    """What all judges of a kind did, or, with ``name`` "All", all judges."""
 
     name: str
     judged: int
     median_seconds: float | None
-    left: int
-    sided: int
-    left_p: float
-    repeats: int
-    repeats_agreed: int
-    gold: int
-    gold_passed: int
-    flags: int
+    sides: Sides
 
-    @property
-    def left_bias(self) -> bool:
-        return self.left_p < _SIDE_BIAS_P
+
+@dataclass(frozen=True)
+class AnnotatorRow:
+    """One annotator's line on the dashboard. Checks are counted as (answered, passed)."""
+
+    name: str
+    judged: int
+    median_seconds: float | None
+    sides: Sides
+    repeats: tuple[int, int]
+    gold: tuple[int, int]
+    flags: int
 
 
 def annotator_rows(experiment: Experiment) -> list[AnnotatorRow]:
     """Everybody who judged, with counts, median time, the left-bias test, and how their checks went."""
-    judgments = defaultdict(list)
-    standing = selectors.standing_judgments(experiment.pk).filter(annotator__isnull=False)
-    for name, choice, shown_at, created_at in standing.values_list(
-        "annotator__username", "choice", "shown_at", "created_at"
-    ):
-        seconds = None if shown_at is None else (created_at - shown_at).total_seconds()
-        judgments[name].append((choice, seconds))
-    checks = defaultdict(list)
-    answered = Check.objects.filter(experiment=experiment, passed__isnull=False)
-    for name, kind, passed in answered.values_list("annotator__username", "kind", "passed"):
-        checks[name, kind].append(passed)
-    flags = list(
-        Flag.objects.filter(comparison__experiment=experiment).values_list("annotator__username", flat=True)
-    )
+    checks = selectors.check_results(experiment)
+    flags = selectors.flags_by_annotator(experiment)
     return [
-        _row(
-            name,
-            judgments[name],
-            checks[name, Check.Kind.REPEAT],
-            checks[name, Check.Kind.GOLD],
-            flags.count(name),
+        AnnotatorRow(
+            name=name,
+            judged=judged.judged,
+            median_seconds=judged.median_seconds,
+            sides=Sides(judged.left, judged.left + judged.right),
+            repeats=checks.get((name, Check.Kind.REPEAT), (0, 0)),
+            gold=checks.get((name, Check.Kind.GOLD), (0, 0)),
+            flags=flags.get(name, 0),
         )
-        for name in sorted(judgments)
+        for name, judged in selectors.judged_by_annotator(experiment).items()
     ]
 
 
-def _row(
-    name: str,
-    judgments: list[tuple[str, float | None]],
-    repeats: list[bool],
-    gold: list[bool],
-    flags: int,
-) -> AnnotatorRow:
-    seconds = [each for _, each in judgments if each is not None]
-    left = sum(choice == Judgment.Choice.LEFT for choice, _ in judgments)
-    sided = left + sum(choice == Judgment.Choice.RIGHT for choice, _ in judgments)
-    return AnnotatorRow(
-        name=name,
-        judged=len(judgments),
-        median_seconds=median(seconds) if seconds else None,
-        left=left,
-        sided=sided,
-        left_p=float(binomtest(left, sided).pvalue) if sided else 1.0,
-        repeats=len(repeats),
-        repeats_agreed=sum(repeats),
-        gold=len(gold),
-        gold_passed=sum(gold),
-        flags=flags,
-    )
+def judge_rows(experiment: Experiment) -> list[JudgeRow]:
+    """Each kind of judge, and all together where there are several."""
+    labels = dict(Experiment.Judge.choices)
+    rows = [
+        JudgeRow(
+            name=str(labels.get(kind, kind)),
+            judged=judged.judged,
+            median_seconds=judged.median_seconds,
+            sides=Sides(judged.left, judged.left + judged.right),
+        )
+        for kind, judged in selectors.judged_by_kind(experiment).items()
+    ]
+    if len(rows) > 1:
+        left, sided = sum(row.sides.left for row in rows), sum(row.sides.sided for row in rows)
+        rows.append(JudgeRow("All", sum(row.judged for row in rows), None, Sides(left, sided)))
+    return rows

@@ -44,15 +44,23 @@ def policy_names(experiment: Experiment) -> list[PolicyName]:
     ]
 
 
-def status_of(experiment: Experiment) -> Status:
-    """The badge and sentence of an experiment as it stands, and why it may not be believed where that is so."""
-    status = _status_of(experiment)
-    sentences = [status.sentence, *selectors.caveats(experiment)]
-    return replace(status, sentence=" ".join(sentences))
+def status_of(
+    experiment: Experiment,
+    *,
+    snapshot: Snapshot | None = None,
+    health: selectors.QueueHealth | None = None,
+) -> Status:
+    """The badge and sentence of an experiment as it stands, and why it may not be believed where that is so.
+
+    What the caller knows already is not asked for again.
+    """
+    status = _status_of(experiment, snapshot or selectors.latest_snapshot(experiment), health)
+    return replace(status, sentence=" ".join([status.sentence, *selectors.caveats(experiment)]))
 
 
-def _status_of(experiment: Experiment) -> Status:
-    snapshot = selectors.latest_snapshot(experiment)
+def _status_of(
+    experiment: Experiment, snapshot: Snapshot | None, health: selectors.QueueHealth | None
+) -> Status:
     match experiment.state:
         case Experiment.State.DRAFT:
             return Status("draft", "Draft", "Not started yet.")
@@ -60,33 +68,59 @@ def _status_of(experiment: Experiment) -> Status:
             return _concluded(experiment, snapshot)
         case Experiment.State.PAUSED:
             return Status("paused", "Paused", _standing(snapshot))
-    health = selectors.queue_health(experiment)
-    if not health.control_alive:
-        return Status(
-            "unhealthy", "Unhealthy", f"{_away('control', health.control_seen_seconds)} {_standing(snapshot)}"
-        )
+    health = health or selectors.queue_health(experiment)
     if not health.healthy:
-        return Status(
-            "unhealthy",
-            "Unhealthy",
-            f"{_away('generation', health.generation_seen_seconds)} {_standing(snapshot)}",
-        )
+        return Status("unhealthy", "Unhealthy", f"{_ailment(health)} {_standing(snapshot)}")
     return _running(experiment, snapshot)
+
+
+def _ailment(health: selectors.QueueHealth) -> str:
+    if not health.control_alive:
+        return _away("control", health.control_seen_seconds)
+    if health.generation_alive and health.unserved:
+        return (
+            f"No worker serves {health.unserved[0]}; start one with it (GENERATION_BACKEND, GENERATION_MODEL), "
+            "or correct the experiment."
+        )
+    if health.generation_alive and health.trouble:
+        return f"The generation worker's backend is out of order: {health.trouble}"
+    return _away("generation", health.generation_seen_seconds)
 
 
 def _running(experiment: Experiment, snapshot: Snapshot | None) -> Status:
     standing = _standing(snapshot)
-    if snapshot is None or snapshot.expected_left is None:
+    forecast = selectors.forecast(experiment)
+    expected = None if snapshot is None else snapshot.expected_left
+    if forecast is not None and forecast.decided >= 0.9:
+        expected = forecast.expected
+    doubtful = forecast is not None and forecast.to_the_budget and forecast.decided <= 0.5
+    if snapshot is None or (expected is None and not doubtful):
         return Status("running", "Running", standing)
-    expected_left = selectors.expected_left(experiment)
-    if expected_left is None:
+    if expected is None or doubtful or snapshot.comparisons + expected > experiment.budget:
         sentence = f"{standing} The budget of {experiment.budget:,} may not be enough to decide."
         return Status("running", "Running", sentence, left="over budget")
-    left = about(expected_left)
+    left = about(expected)
     return Status("running", f"~{left} left", f"{standing} About {left} to go.", left=left.split()[0])
 
 
+def late_clicks(experiment: Experiment, snapshot: Snapshot | None) -> int:
+    """Comparisons judged after the evidence was last looked at, such as those on somebody's screen at the end."""
+    if experiment.state != Experiment.State.CONCLUDED or snapshot is None:
+        return 0
+    return max(0, selectors.comparison_count(experiment.pk) - snapshot.comparisons)
+
+
 def _concluded(experiment: Experiment, snapshot: Snapshot | None) -> Status:
+    status = _conclusion(experiment, snapshot)
+    late = late_clicks(experiment, snapshot)
+    if not late:
+        return status
+    came = "1 more comparison" if late == 1 else f"{late} more comparisons"
+    sentence = f"{status.sentence} {came} came in late: counted in the win rates, but not in this finding."
+    return replace(status, sentence=sentence)
+
+
+def _conclusion(experiment: Experiment, snapshot: Snapshot | None) -> Status:
     comparisons = snapshot.comparisons if snapshot else 0
     risk = percent(1 - experiment.delta)
     match experiment.conclusion:

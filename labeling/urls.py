@@ -3,15 +3,18 @@
 from django.urls import path
 
 from labeling.views import (
+    comparisons,
     controls,
     dashboard,
     export,
     home,
+    llm_judge,
     members,
     notifications,
     pair,
     people,
     settings,
+    setup,
     tokens,
 )
 
@@ -29,8 +32,15 @@ urlpatterns = [
     path("label/<int:experiment_id>/welcome/", people.welcome, name="welcome"),
     path("join/<uuid:token>/", people.join, name="join"),
     path("experiments/<int:experiment_id>/invitations/", people.invite, name="invite"),
+    path("experiments/new/", setup.new, name="new_experiment"),
+    path("experiments/new/<slug:start>/", setup.new_from, name="new_from"),
+    path("experiments/<int:experiment_id>/setup/", setup.setup, name="setup"),
+    path("experiments/<int:experiment_id>/setup.yaml", setup.setup_file, name="setup_file"),
+    path("experiments/<int:experiment_id>/delete/", setup.delete_draft, name="delete_draft"),
     path("experiments/<int:experiment_id>/", dashboard.dashboard, name="dashboard"),
     path("experiments/<int:experiment_id>/live/", dashboard.live, name="dashboard_live"),
+    path("experiments/<int:experiment_id>/charts/", dashboard.live_charts, name="dashboard_charts"),
+    path("experiments/<int:experiment_id>/without/", dashboard.without, name="without"),
     path("experiments/<int:experiment_id>/state/", dashboard.change_state, name="change_state"),
     path(
         "experiments/<int:experiment_id>/settings/", settings.experiment_settings, name="experiment_settings"
@@ -69,5 +79,29 @@ urlpatterns = [
     ),
     path("tokens/", tokens.tokens, name="tokens"),
     path("tokens/<int:token_id>/revoke/", tokens.revoke, name="revoke_token"),
+    path("experiments/<int:experiment_id>/llm-judge/", llm_judge.change_llm_judge, name="change_llm_judge"),
     path("experiments/<int:experiment_id>/judgments.csv", export.judgments_csv, name="judgments_csv"),
+    path("experiments/<int:experiment_id>/judgments.jsonl", export.judgments_jsonl, name="judgments_jsonl"),
+    path(
+        "experiments/<int:experiment_id>/judgments.parquet",
+        export.judgments_parquet,
+        name="judgments_parquet",
+    ),
+    path("experiments/<int:experiment_id>/dpo.jsonl", export.dpo_jsonl, name="dpo_jsonl"),
+    path("experiments/<int:experiment_id>/comparisons/", comparisons.comparisons, name="comparisons"),
+    path(
+        "experiments/<int:experiment_id>/comparisons/<int:comparison_id>/",
+        comparisons.comparison,
+        name="comparison",
+    ),
+    path("experiments/<int:experiment_id>/judgments/<int:judgment_id>/void/", comparisons.void, name="void"),
+    path(
+        "experiments/<int:experiment_id>/judgments/<int:judgment_id>/restore/",
+        comparisons.restore,
+        name="restore",
+    ),
+    path(
+        "experiments/<int:experiment_id>/judgments/void/", comparisons.void_annotator, name="void_annotator"
+    ),
+    path("experiments/<int:experiment_id>/export/", export.export, name="export"),
 ]

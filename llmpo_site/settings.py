@@ -91,6 +91,8 @@ if DATABASES["default"].get("ENGINE") == "django.db.backends.sqlite3":
     }
     # Tests start workers of their own, which an in-memory database would be out of reach for.
     DATABASES["default"]["TEST"] = {"NAME": VAR_DIR / "test.sqlite3"}
+# What dashboards share. Each web process keeps its own unless told of a server: it computes a little more, and needs nothing.
+CACHES = {"default": env.dj_cache_url("CACHE_URL", "locmem://")}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 # ---------------------------------------------------------------- sign-in
@@ -213,7 +215,12 @@ CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
 CELERY_WORKER_PREFETCH_MULTIPLIER = 1
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 CELERY_TASK_DEFAULT_QUEUE = "control"
-CELERY_TASK_ROUTES = {"engine.tasks.generate": {"queue": "generation"}}
+# Workers that serve different models are woken each by a queue of its own.
+CELERY_WORKER_DIRECT = True
+CELERY_TASK_ROUTES = {
+    "engine.tasks.generate": {"queue": "generation"},
+    "engine.tasks.give_opinions": {"queue": "judging"},
+}
 CELERY_BEAT_SCHEDULE_FILENAME = str(VAR_DIR / "beat-schedule")
 SWEEP_SECONDS = env.int("SWEEP_SECONDS", 5, validate=validate.Range(min=1))
 CELERY_BEAT_SCHEDULE = {
@@ -263,8 +270,29 @@ OPENAI_TOKEN_LIMIT_FIELD = env.str(
     "max_tokens",
     validate=validate.OneOf(["max_tokens", "max_completion_tokens"]),
 )
+# The language model that judges, where an experiment lets it: by default the one that writes.
+JUDGE_BACKEND = env.str(
+    "JUDGE_BACKEND", GENERATION_BACKEND, validate=validate.OneOf(["embedded", "vllm", "openai"])
+)
+JUDGE_MODEL = env.str("JUDGE_MODEL", GENERATION_MODEL)
+JUDGE_BASE_URL = env.str("JUDGE_BASE_URL", OPENAI_BASE_URL)
+JUDGE_API_KEY = env.str("JUDGE_API_KEY", OPENAI_API_KEY)
+# Comparisons in hand at once, each of which it is asked about twice.
+JUDGE_BATCH = env.int("JUDGE_BATCH", 8, validate=validate.Range(min=1))
+JUDGE_ATTEMPTS = env.int("JUDGE_ATTEMPTS", 3, validate=validate.Range(min=1))
+JUDGE_MAX_TOKENS = env.int("JUDGE_MAX_TOKENS", 400, validate=validate.Range(min=8))
+# Comparisons that people and the language model have both judged before it may vote.
+JUDGE_CALIBRATION = env.int("JUDGE_CALIBRATION", 30, validate=validate.Range(min=10))
+JUDGE_PRICE_PROMPT_TOKENS = env.float(
+    "JUDGE_PRICE_PROMPT_TOKENS", PRICE_PROMPT_TOKENS, validate=validate.Range(min=0)
+)
+JUDGE_PRICE_COMPLETION_TOKENS = env.float(
+    "JUDGE_PRICE_COMPLETION_TOKENS", PRICE_COMPLETION_TOKENS, validate=validate.Range(min=0)
+)
 # How long a shown pair stays reserved for the annotator who sees it.
 LEASE_SECONDS = env.int("LEASE_SECONDS", 300, validate=validate.Range(min=10))
 # Ready pairs kept ahead of the annotators: never fewer, never more; between them the click rate decides.
 BUFFER_MIN = env.int("BUFFER_MIN", 4, validate=validate.Range(min=1))
 BUFFER_MAX = env.int("BUFFER_MAX", 256, validate=validate.Range(min=1))
+# How old a dashboard's charts may be while the experiment moves; what is heavier may be several times as old.
+DASHBOARD_SECONDS = env.float("DASHBOARD_SECONDS", 5.0, validate=validate.Range(min=0))

@@ -10,6 +10,8 @@ import tempfile
 os.environ.setdefault("SECRET_KEY", "only-for-tests-only-for-tests-only-for-tests")
 os.environ.setdefault("DEBUG", "true")
 os.environ.setdefault("LOG_LEVEL", "WARNING")
+# A page that is looked at right after a click must show it.
+os.environ["DASHBOARD_SECONDS"] = "0"
 os.environ["VAR_DIR"] = tempfile.mkdtemp(prefix="llmpo-tests-")
 
 _process = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))

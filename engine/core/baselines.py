@@ -10,7 +10,7 @@ from scipy import special
 from engine.core.allocation import best_policy
 from engine.core.sampling import Picks, Situation, Stateless, argmax_random
 from engine.core.structured import BradleyTerryModel
-from engine.core.types import FloatArray
+from engine.core.types import FloatArray, IntArray
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +32,10 @@ class RandomPair(Stateless):
         """Return pairs (i, j) with i < j."""
         return _random_pair(situation, rng)
 
+    def propensities(self, situation: Situation) -> FloatArray:
+        """One over the number of pairs, for each."""
+        return _uniform(situation)
+
 
 @dataclass(frozen=True, slots=True)
 class EpsGreedy(Stateless):
@@ -47,15 +51,21 @@ class EpsGreedy(Stateless):
 
     def pick(self, situation: Situation, rng: np.random.Generator) -> Picks:
         """Return (best policy, its strongest opponent), or a random pair."""
-        runs = np.arange(situation.tally.n_runs)
-        win_rate = _win_rate(situation)
-        best = best_policy(win_rate)
-        against = -win_rate[runs, best]
-        against[runs, best] = -np.inf
-        opponent = argmax_random(against, rng)
+        best, threat = _best_and_threats(situation)
+        opponent = argmax_random(threat, rng)
         i, j = _random_pair(situation, rng)
-        explore = rng.random(runs.size) < self.exploration
+        explore = rng.random(best.size) < self.exploration
         return np.where(explore, i, best), np.where(explore, j, opponent)
+
+    def propensities(self, situation: Situation) -> FloatArray:
+        """The greedy pair's share, split evenly among equally strong opponents, and every pair's of exploration."""
+        best, threat = _best_and_threats(situation)
+        strongest = threat == threat.max(axis=1, keepdims=True)
+        greedy = np.zeros_like(situation.load)
+        runs = np.arange(best.size)
+        greedy[runs, best] = strongest / strongest.sum(axis=1, keepdims=True)
+        greedy += greedy.transpose(0, 2, 1)
+        return self.exploration * _uniform(situation) + (1.0 - self.exploration) * greedy
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +134,22 @@ class RUCB(Stateless):
         threat = upper[runs, :, champion]
         threat[runs, champion] = -np.inf
         return champion, argmax_random(threat, rng)
+
+
+def _best_and_threats(situation: Situation) -> tuple[IntArray, FloatArray]:
+    """The empirically best policy, shape (R,), and how well each other one does against it, shape (R, K)."""
+    runs = np.arange(situation.tally.n_runs)
+    win_rate = _win_rate(situation)
+    best = best_policy(win_rate)
+    threat = -win_rate[runs, best]
+    threat[runs, best] = -np.inf
+    return best, threat
+
+
+def _uniform(situation: Situation) -> FloatArray:
+    K = situation.tally.n_policies
+    share = (1.0 - np.eye(K)) / (K * (K - 1) / 2)
+    return np.broadcast_to(share, (situation.tally.n_runs, K, K))
 
 
 def _random_pair(situation: Situation, rng: np.random.Generator) -> Picks:

@@ -188,6 +188,14 @@ class Design:
         self._tally.begin(i, j)
         return int(i[0]), int(j[0])
 
+    def propensities(self) -> FloatArray | None:
+        """Shape (K, K), symmetric: the probability that the next `ask` picks each unordered pair.
+
+        None where the sampler is deterministic given the history but for ties, or its draw has no closed form.
+        """
+        shares = self._sampler.propensities(self._ledger.situation())
+        return None if shares is None else np.array(shares[0])
+
     def tell(self, i: int, j: int, outcome: float) -> None:
         """Record the outcome of a comparison of policies i and j.
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import optimize, special
 
-from engine.core.types import FloatArray, IntArray, Tally
+from engine.core.types import BoolArray, FloatArray, IntArray, Tally
 
 _MAX_ITERATIONS = 200
 _MAX_HALVINGS = 60
@@ -119,24 +119,52 @@ def fit(
         If it does not converge.
     """
     theta = start.copy()
-    Z = data.contrasts
+    # Each data set is left alone once it has converged, so that its neighbours cost and change nothing.
+    active, point = np.arange(theta.shape[0]), theta.copy()
     for _ in range(_MAX_ITERATIONS):
-        mean = special.expit(theta @ Z.T)
-        gradient = (data.wins - data.counts * mean) @ Z - _times(precision, theta)
-        hessian = information(Z, data.counts * mean * (1.0 - mean)) + precision
-        step = np.linalg.solve(hessian, gradient[..., None])[..., 0]
-        if constraint is not None:
-            direction = np.linalg.solve(hessian, constraint[..., None])[..., 0]
-            slide = np.sum(constraint * step, axis=1) / np.sum(constraint * direction, axis=1)
-            step -= slide[:, None] * direction
-        decrement = np.sum(gradient * step, axis=1)
-        largest = decrement.max(initial=0.0)
-        if largest > _SAFE_DECREMENT:
-            step *= _step_length(data, precision, theta, step, decrement)[:, None]
-        theta += step
-        if largest <= _DECREMENT_TOLERANCE:
+        step, decrement = _newton_step(data, precision, point, constraint)
+        large = decrement > _SAFE_DECREMENT
+        if large.all():
+            step *= _step_length(data, precision, point, step, decrement)[:, None]
+        elif large.any():
+            own = data.take(np.flatnonzero(large)), _select(precision, large)
+            step[large] *= _step_length(*own, point[large], step[large], decrement[large])[:, None]
+        point += step
+        going_on = decrement > _DECREMENT_TOLERANCE
+        if going_on.all():
+            continue
+        theta[active] = point
+        if not going_on.any():
             return theta
+        active, point, precision = active[going_on], point[going_on], _select(precision, going_on)
+        data = data.take(np.flatnonzero(going_on))
+        constraint = None if constraint is None else constraint[going_on]
     raise ArithmeticError("the maximum likelihood fit did not converge; are the features badly scaled?")
+
+
+def _newton_step(
+    data: PairData, precision: FloatArray, theta: FloatArray, constraint: FloatArray | None
+) -> tuple[FloatArray, FloatArray]:
+    """Newton step of each data set, and its decrement: twice the gain that it promises."""
+    Z = data.contrasts
+    mean = special.expit(theta @ Z.T)
+    expected = data.counts * mean
+    gradient = (data.wins - expected) @ Z - _times(precision, theta)
+    hessian = information(Z, expected * (1.0 - mean)) + precision
+    if constraint is None:
+        step = np.linalg.solve(hessian, gradient[..., None])[..., 0]
+    else:
+        step, direction = np.moveaxis(
+            np.linalg.solve(hessian, np.stack([gradient, constraint], axis=2)), 2, 0
+        )
+        slide = np.sum(constraint * step, axis=1) / np.sum(constraint * direction, axis=1)
+        step = step - slide[:, None] * direction
+    decrement: FloatArray = np.sum(gradient * step, axis=1)
+    return step, decrement
+
+
+def _select(precision: FloatArray, runs: BoolArray) -> FloatArray:
+    return precision if precision.ndim == 2 else precision[runs]
 
 
 def _step_length(
@@ -162,7 +190,10 @@ def _objective(data: PairData, precision: FloatArray, theta: FloatArray) -> Floa
 
 
 def _times(precision: FloatArray, theta: FloatArray) -> FloatArray:
-    product: FloatArray = np.matmul(precision, theta[..., None])[..., 0]
+    # precision is symmetric
+    product: FloatArray = (
+        theta @ precision if precision.ndim == 2 else np.matmul(precision, theta[..., None])[..., 0]
+    )
     return product
 
 

@@ -18,7 +18,10 @@ from engine.core.types import FloatArray, IntArray
 
 _MAX_STEPS = 100
 _TO_BOUNDARY = 0.95
+_FIRST_LEVEL = 0.98
+# How many pairs are solved for directly; below the second number Woodbury's formula saves nothing.
 _DIRECT_PER_RANK = 4
+_DIRECT_AT_LEAST = 320
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,11 +189,12 @@ class _Curvature:
 
 
 def _start(curvature: _Curvature, omega: FloatArray) -> _Point:
-    level = 0.95 * float(curvature.values.min())
+    level = _FIRST_LEVEL * float(curvature.values.min())
     room = curvature.values - level
     multipliers = 1.0 / room
     multipliers /= multipliers.sum()
-    product = float(multipliers @ room) / room.size
+    # Half of the average: slack that is too large takes longer to come down than too small to come up.
+    product = 0.5 * float(multipliers @ room) / room.size
     return _Point(omega, room, multipliers, product / omega, level, float(curvature.values.min()))
 
 
@@ -217,6 +221,10 @@ class _NewtonSystem:
         self._by_level, self._by_price = self._inverse.solve(
             np.stack([self._level_column, np.ones(point.omega.size)], axis=1)
         ).T
+        self._border = (
+            (self._pull.sum() - self._level_column @ self._by_level, self._level_column @ self._by_price),
+            (self._by_level.sum(), -self._by_price.sum()),
+        )
 
     def step(self, omega_target: FloatArray, room_target: FloatArray) -> _Point:
         """Newton step towards ω·slack = omega_target and multipliers·room = room_target."""
@@ -226,19 +234,12 @@ class _NewtonSystem:
         right = self._dual_residual + push + self._packed @ (pressure @ gradients)
         base = self._inverse.solve(right[:, None])[:, 0]
         k = self._level_column
-        system = np.array(
-            [
-                [self._pull.sum() - k @ self._by_level, k @ self._by_price],
-                [self._by_level.sum(), -self._by_price.sum()],
-            ]
-        )
-        aim = np.array(
-            [
-                1.0 - point.multipliers.sum() - pressure.sum() + k @ base,
-                1.0 - point.omega.sum() - base.sum(),
-            ]
-        )
-        level, price = np.linalg.solve(system, aim)
+        level_aim = 1.0 - point.multipliers.sum() - pressure.sum() + k @ base
+        price_aim = 1.0 - point.omega.sum() - base.sum()
+        (a, b), (c, d) = self._border
+        determinant = a * d - b * c
+        level = (d * level_aim - b * price_aim) / determinant
+        price = (a * price_aim - c * level_aim) / determinant
         omega = base + self._by_level * level - self._by_price * price
         moved_values = gradients @ (self._packed.T @ omega)
         return _Point(
@@ -254,41 +255,55 @@ class _NewtonSystem:
 class _DiagonalPlusLowRank:
     """Solves (diag(D) + Φ E Φᵀ) X = columns for positive D of very different sizes.
 
-    Woodbury's formula is only stable for large entries of D: it is used for those, and the pairs with the
-    smallest entries, those in use, are solved for directly.
+    Woodbury's formula is only stable for large entries of D: it is used for those, if there are many, and the
+    pairs with the smallest entries, those in use, are solved for directly.
     """
 
     def __init__(self, diagonal: FloatArray, factor: FloatArray, core: FloatArray) -> None:
         rank = core.shape[0]
-        size = min(diagonal.size, _DIRECT_PER_RANK * rank)
-        order = np.argpartition(diagonal, size - 1)
-        self._direct, self._eliminated = order[:size], order[size:]
-        self._diagonal = diagonal[self._eliminated]
         core[np.arange(rank), np.arange(rank)] += 1e-15 * np.trace(core)
         scaled = factor @ _cholesky(core)
-        self._kept, self._rest = scaled[self._direct], scaled[self._eliminated]
-        self._inner = _cholesky(np.eye(rank) + self._rest.T @ (self._rest / self._diagonal[:, None]))
-        schur = self._kept @ _cholesky_solve(self._inner, self._kept.T)
-        schur[np.arange(size), np.arange(size)] += diagonal[self._direct]
+        size = min(diagonal.size, max(_DIRECT_PER_RANK * rank, _DIRECT_AT_LEAST))
+        self._eliminates = size < diagonal.size
+        if self._eliminates:
+            order = np.argpartition(diagonal, size - 1)
+            self._direct, self._eliminated = order[:size], order[size:]
+            self._diagonal = diagonal[self._eliminated]
+            self._kept, self._rest = scaled[self._direct], scaled[self._eliminated]
+            self._inner = _cholesky(np.eye(rank) + self._rest.T @ (self._rest / self._diagonal[:, None]))
+            schur = self._kept @ _cholesky_solve(self._inner, self._kept.T)
+            own = diagonal[self._direct]
+        else:
+            schur = scaled @ scaled.T
+            own = diagonal
+        schur.ravel()[:: size + 1] += own
         self._balance = 1.0 / np.sqrt(np.diagonal(schur))
-        self._schur = _cholesky(schur * self._balance * self._balance[:, None])
+        schur *= self._balance
+        schur *= self._balance[:, None]
+        self._schur = _cholesky(schur)
 
     def solve(self, columns: FloatArray) -> FloatArray:
         """Solution, shaped like the columns."""
+        if not self._eliminates:
+            return self._solve_direct(columns)
         eliminated = columns[self._eliminated] / self._diagonal[:, None]
         carried = _cholesky_solve(self._inner, self._rest.T @ eliminated)
-        right = (columns[self._direct] - self._kept @ carried) * self._balance[:, None]
-        direct = _cholesky_solve(self._schur, right) * self._balance[:, None]
+        direct = self._solve_direct(columns[self._direct] - self._kept @ carried)
         total = carried + _cholesky_solve(self._inner, self._kept.T @ direct)
         solution: FloatArray = np.empty_like(columns)
         solution[self._direct] = direct
         solution[self._eliminated] = eliminated - self._rest @ total / self._diagonal[:, None]
         return solution
 
+    def _solve_direct(self, columns: FloatArray) -> FloatArray:
+        balance = self._balance[:, None]
+        return _cholesky_solve(self._schur, columns * balance) * balance
+
 
 def _cholesky(matrix: FloatArray) -> FloatArray:
     """Lower triangular factor; LAPACK directly, since matrices this small drown in wrappers."""
-    factor, info = lapack.dpotrf(matrix, lower=1)
+    # Transposed, a symmetric matrix is the same, and in the order that LAPACK wants.
+    factor, info = lapack.dpotrf(matrix.T, lower=1)
     if info != 0:
         raise ArithmeticError(
             "the interior-point method met a singular system; are the features badly scaled?"
@@ -320,5 +335,5 @@ def _advance(point: _Point, curvature: _Curvature, packed: FloatArray, gamma: fl
 
 def _longest(values: FloatArray, change: FloatArray) -> float:
     """Largest step along `change` that keeps positive `values` nonnegative."""
-    falling = change < 0.0
-    return float(np.min(-values[falling] / change[falling], initial=np.inf))
+    steepest = float(np.min(change / values))
+    return -1.0 / steepest if steepest < 0.0 else np.inf

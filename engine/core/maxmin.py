@@ -21,6 +21,10 @@ _MAX_ROUNDS = 60
 _UNUSED = 2e-3
 # Pairs this close to being useful, relative to the level, come along: it saves rounds.
 _NEARLY_USEFUL = 0.1
+# Pairs out of use are dropped in the first rounds only: for ever, that could go round in circles.
+_THINNED_ROUNDS = 4
+# Share of the tolerance that the working set may use up, the other pairs having the rest.
+_OWN_SHARE = 0.6
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,11 +113,11 @@ def maxmin_allocation(
         raise ValueError(f"solver must be interior_point or cvxpy; got {solver!r}")
     working, omega = program.first_working_set() if start is None else program.resume(start)
     # A first working set is a guess, so that solving it to the last digit would be wasted.
-    precision = 0.3 * tolerance if start is not None else max(0.01, 0.3 * tolerance)
+    precision = _OWN_SHARE * tolerance if start is not None else max(0.01, _OWN_SHARE * tolerance)
     for round_ in range(_MAX_ROUNDS):
         atoms = program.atoms(working)
         omega, weights = maximise_smallest(program.targets, atoms, gamma, omega, precision)
-        precision = 0.3 * tolerance
+        precision = _OWN_SHARE * tolerance
         directions = program.targets @ np.linalg.inv((atoms * omega[:, None]).T @ atoms)
         values = 1.0 / np.sum(directions * program.targets, axis=1)
         gains = program.gains((directions * (weights * values**2)[:, None]).T @ directions)
@@ -121,8 +125,7 @@ def maxmin_allocation(
         if solution.relative_gap <= tolerance:
             return solution
         excess = gains - gains[working] @ omega + gamma * omega @ omega
-        # Only the guess is thinned out: dropping pairs every time could go round in circles.
-        if round_ == 0:
+        if round_ < _THINNED_ROUNDS:
             used = _in_use(atoms, omega)
             working, omega = working[used], omega[used]
         working, omega = program.grow(working, omega, excess, solution.separation)

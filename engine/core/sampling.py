@@ -62,6 +62,14 @@ class Sampler(Protocol):
         """Return the next pair of every run: two arrays of shape (R,), different from each other in each run."""
         ...
 
+    def propensities(self, situation: Situation) -> FloatArray | None:
+        """Shape (R, K, K), symmetric: the probability of each unordered pair to be picked next.
+
+        None where the rule is deterministic given the history but for ties, or draws in a way that has no
+        closed form.
+        """
+        ...
+
     def keep(self, runs: BoolArray) -> None:
         """Drop the other runs from what the rule remembers."""
         ...
@@ -71,6 +79,10 @@ class Stateless:
     """Base of sampling rules that remember nothing, so that a run can be taken up from its counts."""
 
     __slots__ = ()
+
+    def propensities(self, situation: Situation) -> FloatArray | None:
+        """Not known."""
+        return None
 
     def keep(self, runs: BoolArray) -> None:
         """Nothing to drop."""
@@ -90,9 +102,16 @@ class Balanced(Stateless):
     ----------
     optimism
         Scale of the lower confidence bound on the tested policy's win rates: larger explores more opponents.
+    prior_weight, prior_lead
+        Before its own comparisons say more, the least refuted opponent is taken to win against the tested policy
+        with probability ½ + `prior_lead`, and one with an e-value x times as large with ½ + `prior_lead` / x.
+        That counts as much as `prior_weight` comparisons. Most of a policy's comparisons so go to those that
+        may well be the best, which beats every other.
     """
 
     optimism: float = 0.05
+    prior_weight: float = 40.0
+    prior_lead: float = 0.1
 
     def pick(self, situation: Situation, rng: np.random.Generator) -> Picks:
         """Return the policies under test and their challengers; in a Bradley-Terry space, pairs with i < j."""
@@ -105,9 +124,11 @@ class Balanced(Stateless):
 
         pending = tally.in_flight[runs, tested]
         count = tally.counts[runs, tested] + pending
+        weight = count + self.prior_weight
+        prior = 0.5 - self.prior_lead * np.exp(per_policy.min(axis=1, keepdims=True) - per_policy)
         # A pending comparison is taken to split evenly until it is judged.
-        mean = (tally.wins[runs, tested] + 0.5 * pending + 0.5) / (count + 1.0)
-        width = np.sqrt(self.optimism * np.log(situation.n_asked + 2.0)[:, None] / (count + 1.0))
+        mean = (tally.wins[runs, tested] + 0.5 * pending + self.prior_weight * prior) / weight
+        width = np.sqrt(self.optimism * np.log(situation.n_asked + 2.0)[:, None] / weight)
         speed = bernoulli_kl(np.clip(mean - width, 0.0, evidence.null_mean), evidence.null_mean)
         # Opponents share the evidence evenly, so one of them alone needs log(K - 1) more, and a nat for the
         # mixture. The floor keeps a finished opponent from looking infinitely quick.

@@ -25,6 +25,8 @@ class SimulatedRuns:
         Shape (R,): whether the run stopped before its budget was spent.
     best
         Shape (R,): the policy named, the best guess for a run out of budget, -1 for "no single best".
+    refuted
+        Shape (R, K): the policies ruled out by the end.
     guesses
         Shape (M, R): the best guess after each number of comparisons in `marks`; a stopped run keeps its answer.
     marks
@@ -34,6 +36,7 @@ class SimulatedRuns:
     n_comparisons: IntArray
     stopped: BoolArray
     best: IntArray
+    refuted: BoolArray
     guesses: IntArray
     marks: tuple[int, ...]
 
@@ -70,7 +73,7 @@ def simulate(
         Numbers of comparisons after which to note the best guess.
     observe_every
         In a Bradley-Terry space, estimate and evidence are brought up to date only every so many
-        comparisons once there are 200. That puts off some stops by up to as many.
+        comparisons, but at least whenever there are 5% more. That puts off some stops by up to as many.
     wins, peak_evidence
         Shapes (K, K) and (K,): where every run goes on from; a fresh start by default. What comes out counts
         these comparisons too.
@@ -90,6 +93,7 @@ def simulate(
     n_comparisons = np.full(n_runs, budget)
     stopped = np.zeros(n_runs, dtype=np.bool_)
     best = np.full(n_runs, -1)
+    refuted = np.zeros((n_runs, n_policies), dtype=np.bool_)
     guesses = np.full((len(marks), n_runs), -1)
     alive = np.arange(n_runs)
     queue: list[tuple[IntArray, IntArray]] = []
@@ -102,7 +106,7 @@ def simulate(
         i, j = queue.pop(0)
         outcome = (rng.random(alive.size) < mu[alive, i, j]).astype(np.float64)
         ledger.tally.release(i, j)
-        ledger.record(i, j, outcome, observe=t <= 200 or t % observe_every == 0)
+        ledger.record(i, j, outcome, observe=t % min(observe_every, 1 + t // 20) == 0)
 
         established, none_best = ledger.settled()
         ended = established | none_best
@@ -113,11 +117,13 @@ def simulate(
         if ended.any():
             n_comparisons[alive[ended]] = t
             stopped[alive[ended]] = True
+            refuted[alive[ended]] = ledger.rule.refuted[ended]
             alive = alive[~ended]
             ledger.keep(~ended)
             picker.keep(~ended)
             queue = [(i[~ended], j[~ended]) for i, j in queue]
         if alive.size == 0:
             break
+    refuted[alive] = ledger.rule.refuted
     guesses[[k for k, mark in enumerate(marks) if mark > t]] = best
-    return SimulatedRuns(n_comparisons, stopped, best, guesses, tuple(marks))
+    return SimulatedRuns(n_comparisons, stopped, best, refuted, guesses, tuple(marks))

@@ -14,7 +14,8 @@ from engine.core.types import BoolArray, FloatArray, IntArray, Tally
 # that one always fits, with most weight on win rates around 60%.
 _PRIOR_SCALES = (0.16, 0.4, 1.0, 2.5)
 _PRIOR_LOG_WEIGHTS = np.log([0.15, 0.45, 0.3, 0.1])
-_HERMITE_NODES, _HERMITE_WEIGHTS = np.polynomial.hermite_e.hermegauss(9)
+_HERMITE_NODES, _HERMITE_SHARES = np.polynomial.hermite_e.hermegauss(9)
+_HERMITE_SHARES /= _HERMITE_SHARES.sum()
 # The null's likelihood is maximised with this much of the prior's precision left in, which bounds it from
 # above for every θ whose typical log-odds is below _LARGEST_LOG_ODDS (a win rate of 0.99995).
 _NULL_RIDGE = 1e-4
@@ -268,7 +269,7 @@ class BradleyTerryEvidence:
         bounds = log_marginal_bound(
             data.take(repeated), np.tile(self._priors, (n_runs, 1, 1)), self._model.theta[repeated]
         )
-        mixture = special.logsumexp(bounds.reshape(n_runs, n_priors) + _PRIOR_LOG_WEIGHTS, axis=1)
+        mixture = np.logaddexp.reduce(bounds.reshape(n_runs, n_priors) + _PRIOR_LOG_WEIGHTS, axis=1)
         structured = mixture[:, None] - self._null_log_likelihood(data, mixture)
         share, pairwise_share = self._log_shares
         evidence: FloatArray = np.logaddexp(structured + share, self._pairwise.per_policy + pairwise_share)
@@ -334,8 +335,10 @@ def log_marginal_bound(data: PairData, precision: FloatArray, start: FloatArray)
     hessian = data.hessian(mode) + precision
     covariance = np.linalg.inv(hessian)
     deviation = np.sqrt(np.sum(np.matmul(Z, covariance) * Z, axis=2))
-    nodes = logits[..., None] + deviation[..., None] * _HERMITE_NODES
-    expected = softplus(nodes) @ (_HERMITE_WEIGHTS / _HERMITE_WEIGHTS.sum())
+    expected = np.zeros_like(logits)
+    compared = np.nonzero(data.counts)
+    nodes = logits[compared][:, None] + deviation[compared][:, None] * _HERMITE_NODES
+    expected[compared] = softplus(nodes) @ _HERMITE_SHARES
     fit_term = np.sum(data.wins * logits - data.counts * expected, axis=1)
     trace = np.sum(precision * covariance, axis=(1, 2))
     quadratic = np.sum(mode * np.matmul(precision, mode[..., None])[..., 0], axis=1)

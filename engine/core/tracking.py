@@ -67,6 +67,10 @@ class Tracking:
         pair = np.where(starved.any(axis=1), explore, np.argmax(deficit + noise, axis=1))
         return rows[pair], columns[pair]
 
+    def propensities(self, situation: Situation) -> FloatArray | None:
+        """Deterministic given the history, but for ties."""
+        return None
+
     def keep(self, runs: BoolArray) -> None:
         """Drop the other runs."""
         if self._target is not None:

@@ -9,6 +9,8 @@ from django.conf import settings
 
 from engine.generation.base import Backend, BackendError
 from engine.generation.batch_size import BatchSize
+from engine.generation.tinylm import MODEL_NAME
+from engine.selectors import Offer
 
 
 @cache
@@ -20,7 +22,17 @@ def backend() -> Backend:
     BackendError
         Something that the backend needs is not installed or not set; says what to do.
     """
-    match settings.GENERATION_BACKEND:
+    return _load("GENERATION", base_url=settings.OPENAI_BASE_URL, api_key=settings.OPENAI_API_KEY)
+
+
+@cache
+def judge_backend() -> Backend:
+    """The backend named by ``JUDGE_BACKEND``, for the language model that judges; else as :func:`backend`."""
+    return _load("JUDGE", base_url=settings.JUDGE_BASE_URL, api_key=settings.JUDGE_API_KEY)
+
+
+def _load(purpose: str, *, base_url: str, api_key: str) -> Backend:
+    match getattr(settings, f"{purpose}_BACKEND"):
         case "embedded":
             from engine.generation.embedded import EmbeddedBackend
 
@@ -34,7 +46,7 @@ def backend() -> Backend:
                 ) from error
             return VLLMBackend(
                 EngineSettings(
-                    model=_model("a folder or a name on the Hugging Face hub"),
+                    model=_model(purpose, "a folder or a name on the Hugging Face hub"),
                     dtype=settings.GENERATION_DTYPE,
                     max_length=settings.GENERATION_MAX_LENGTH,
                     tensor_parallel=settings.GENERATION_TENSOR_PARALLEL,
@@ -49,9 +61,9 @@ def backend() -> Backend:
 
             return OpenAICompatibleBackend(
                 Endpoint(
-                    base_url=settings.OPENAI_BASE_URL,
-                    model=_model("as the server calls it"),
-                    api_key=settings.OPENAI_API_KEY,
+                    base_url=base_url,
+                    model=_model(purpose, "as the server calls it"),
+                    api_key=api_key,
                     concurrency=settings.OPENAI_CONCURRENCY,
                     timeout_seconds=settings.OPENAI_TIMEOUT_SECONDS,
                     retries=settings.OPENAI_RETRIES,
@@ -59,27 +71,49 @@ def backend() -> Backend:
                 )
             )
         case unknown:
-            raise ValueError(f"GENERATION_BACKEND is {unknown!r}, which no backend answers to.")
+            raise ValueError(f"{purpose}_BACKEND is {unknown!r}, which no backend answers to.")
 
 
 @cache
 def batch_size() -> BatchSize:
-    """How many responses this worker has in hand; it learns as long as the process lives."""
-    return BatchSize(settings.GENERATION_BATCH, settings.GENERATION_BATCH_MAX)
+    """How many responses this worker has in hand; it learns as long as the process lives.
+
+    vLLM and servers schedule for themselves and take on no more than they have room for, so they are offered the most at once.
+    """
+    most = settings.GENERATION_BATCH_MAX
+    return BatchSize(settings.GENERATION_BATCH if settings.GENERATION_BACKEND == "embedded" else most, most)
 
 
-def details() -> dict[str, Any]:
-    """What this worker runs and how fast, for its pulse."""
+def offer() -> Offer:
+    """What this worker serves, by its settings: nothing need be loaded to say so."""
+    match settings.GENERATION_BACKEND:
+        case "embedded":
+            return Offer("embedded", MODEL_NAME)
+        case "vllm":
+            return Offer("vllm", settings.GENERATION_MODEL, others=tuple(settings.GENERATION_ADAPTERS))
+        case other:
+            return Offer(other, settings.GENERATION_MODEL, any_model=True)
+
+
+def details(running: Backend | None = None, *, trouble: str = "") -> dict[str, Any]:
+    """What this worker serves and how fast, for its pulse; ``trouble``: why its backend is out of order."""
     size = batch_size()
-    return {
-        "backend": settings.GENERATION_BACKEND,
-        "model": backend().model,
-        "in_hand": size.now,
+    gpu_memory = getattr(running, "gpu_memory", lambda: None)
+    return offer().details() | {
+        "batch_size": size.now,
         "tokens_per_second": size.tokens_per_second,
+        "gpu_memory": gpu_memory(),
+        "trouble": trouble,
     }
 
 
-def _model(what: str) -> str:
-    if not settings.GENERATION_MODEL:
-        raise BackendError(f"Set GENERATION_MODEL: the model's name, {what}.")
-    return settings.GENERATION_MODEL
+def judge_details() -> dict[str, Any]:
+    """What judges on this worker, for its pulse; loads nothing."""
+    return {"backend": settings.JUDGE_BACKEND, "model": settings.JUDGE_MODEL}
+
+
+def _model(purpose: str, what: str) -> str:
+    model: str = getattr(settings, f"{purpose}_MODEL")
+    if not model:
+        raise BackendError(f"Set {purpose}_MODEL: the model's name, {what}.")
+    return model

@@ -10,9 +10,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import torch
 from vllm import LLM, RequestOutput, SamplingParams
 from vllm.exceptions import VLLMClientError
 from vllm.lora.request import LoRARequest
+from vllm.platforms import current_platform
 
 from engine.generation.base import (
     BackendError,
@@ -135,6 +137,20 @@ class VLLMBackend:
     @cached_property
     def _most_at_once(self) -> int:
         return self._llm.llm_engine.vllm_config.scheduler_config.max_num_seqs
+
+    def gpu_memory(self) -> tuple[int, int] | None:
+        """Bytes used and there are on the first GPU, whoever uses them; ``None`` where there is none.
+
+        Asked of the driver, as the torch call for it would take memory of its own in this process.
+        """
+        if not current_platform.is_cuda():
+            return None
+        try:
+            return torch.cuda.device_memory_used(0), current_platform.get_device_total_memory(0)
+        except Exception:
+            # A figure for the dashboard: no reason to stop writing.
+            logger.warning("The GPU's memory cannot be told", exc_info=True)
+            return None
 
     def generate(self, requests: Sequence[GenerationRequest]) -> Outcomes:
         """Write every request once; see :class:`~engine.generation.base.Backend`."""

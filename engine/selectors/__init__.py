@@ -1,5 +1,12 @@
 """The read side: counts, designs, progress, health. Nothing here writes."""
 
+from engine.selectors.browsing import (
+    Selection,
+    comparison_in_full,
+    page_of,
+    selected_comparisons,
+    selected_judgments,
+)
 from engine.selectors.buffer import (
     annotators_present,
     buffer_target,
@@ -20,9 +27,9 @@ from engine.selectors.consequences import (
 from engine.selectors.counts import (
     choices,
     comparison_count,
+    completed,
     counts_from_judgments,
     in_flight_matrix,
-    judged_rows,
     outcomes,
     pair_counts,
     standing,
@@ -30,16 +37,29 @@ from engine.selectors.counts import (
     wins_matrix,
 )
 from engine.selectors.designs import (
+    Left,
     design,
     design_seed,
     expected_left,
+    factorial_space,
+    forecast,
     latest_snapshot,
     race,
     replayed_design,
     space,
 )
-from engine.selectors.health import QueueHealth, is_recent, queue_health
+from engine.selectors.health import GuardrailCount, QueueHealth, WorkerHealth, queue_health, worker_health
 from engine.selectors.log import audit_entries, subscriptions
+from engine.selectors.opinions import (
+    OpinionReport,
+    agreement_table,
+    experiments_with_opinions,
+    judging_cost,
+    opinion_report,
+    votes_now,
+    votes_to_cast,
+    without_opinion,
+)
 from engine.selectors.people import (
     annotator_count,
     experiments_to_label,
@@ -48,13 +68,24 @@ from engine.selectors.people import (
     experiments_to_watch,
     judged_today,
     own_judgments,
+    with_own_judgments,
 )
+from engine.selectors.serving import Need, Offer, is_recent, live_offers, needs, unserved_needs
 from engine.selectors.specs import experiment_spec
-from engine.selectors.spending import Waste, cost, waste
+from engine.selectors.spending import PolicySpending, Waste, cost, policy_spending, waste
 
 __all__ = [
+    "GuardrailCount",
+    "Left",
+    "Need",
+    "Offer",
+    "OpinionReport",
+    "PolicySpending",
     "QueueHealth",
+    "Selection",
     "Waste",
+    "WorkerHealth",
+    "agreement_table",
     "annotator_count",
     "annotators_present",
     "audit_entries",
@@ -65,6 +96,8 @@ __all__ = [
     "click_rate",
     "click_seconds",
     "comparison_count",
+    "comparison_in_full",
+    "completed",
     "cost",
     "counts_from_judgments",
     "delta_consequence",
@@ -77,26 +110,42 @@ __all__ = [
     "experiments_to_own",
     "experiments_to_run",
     "experiments_to_watch",
+    "experiments_with_opinions",
+    "factorial_space",
+    "forecast",
     "generation_is_failing",
     "generation_seconds",
     "in_flight_matrix",
     "is_recent",
-    "judged_rows",
     "judged_today",
+    "judging_cost",
     "latest_snapshot",
+    "live_offers",
+    "needs",
+    "opinion_report",
     "outcomes",
     "outcomes_seen",
     "own_judgments",
+    "page_of",
     "pair_counts",
+    "policy_spending",
     "probe_is_due",
     "queue_health",
     "race",
     "replayed_design",
+    "selected_comparisons",
+    "selected_judgments",
     "space",
     "standing",
     "standing_judgments",
     "subscriptions",
+    "unserved_needs",
+    "votes_now",
+    "votes_to_cast",
     "waiting_responses",
     "waste",
     "wins_matrix",
+    "with_own_judgments",
+    "without_opinion",
+    "worker_health",
 ]

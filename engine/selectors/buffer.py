@@ -17,6 +17,7 @@ from engine.models import (
     Response,
 )
 from engine.selectors.designs import expected_left
+from engine.selectors.opinions import votes_now
 
 _PRESENCE = timedelta(seconds=60)
 _SAFETY = 2.0
@@ -78,6 +79,9 @@ def buffer_target(experiment: Experiment) -> int:
         return min(settings.BUFFER_MAX, max(settings.BUFFER_MIN, settings.GENERATION_BATCH))
     demand = click_rate(experiment) * (generation_seconds(experiment) or 0.0)
     ample = max(annotators_present(experiment), math.ceil(_SAFETY * demand))
+    if votes_now(experiment):
+        # The language model that judges takes a batch at a time, as fast as it comes.
+        ample = max(ample, settings.JUDGE_BATCH)
     left = expected_left(experiment)
     if left is not None and left < ample:
         ample = max(math.ceil(left), math.ceil(_SAFETY_NEAR_DECISION * demand))

@@ -59,6 +59,12 @@ def outcomes(experiment: Experiment) -> Iterator[tuple[int, int, float]]:
 
     Computed from the standing judgments alone: this is what the counts must equal.
     """
+    for _, i, j, outcome in completed(experiment):
+        yield i, j, outcome
+
+
+def completed(experiment: Experiment) -> Iterator[tuple[int, int, int, float]]:
+    """The same with the comparison's number in front: ``(comparison, i, j, D)``."""
     needed = experiment.overlap if experiment.judge == Experiment.Judge.HUMAN else 1
     heard: defaultdict[int, list[float]] = defaultdict(list)
     rows = (
@@ -69,7 +75,7 @@ def outcomes(experiment: Experiment) -> Iterator[tuple[int, int, float]]:
     for comparison_id, i, j, outcome in rows.iterator():
         heard[comparison_id].append(outcome)
         if len(heard[comparison_id]) == needed:
-            yield i, j, joint_outcome(heard.pop(comparison_id), experiment.overlap_rule)
+            yield comparison_id, i, j, joint_outcome(heard.pop(comparison_id), experiment.overlap_rule)
 
 
 def counts_from_judgments(experiment: Experiment) -> dict[Pair, tuple[float, int]]:
@@ -104,19 +110,3 @@ def in_flight_matrix(experiment: Experiment) -> npt.NDArray[np.int64]:
     for i, j, n in pending:
         in_flight[i, j] = in_flight[j, i] = n
     return in_flight
-
-
-def judged_rows(experiment: Experiment) -> QuerySet[Judgment]:
-    """The rows of the export: every standing judgment with all that it hangs on, in order."""
-    return (
-        standing_judgments(experiment.pk)
-        .select_related(
-            "annotator",
-            "comparison__task",
-            "comparison__policy_i",
-            "comparison__policy_j",
-            "comparison__response_i",
-            "comparison__response_j",
-        )
-        .order_by("pk")
-    )

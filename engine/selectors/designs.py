@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from django.db.models import Window
+from django.db.models.functions import RowNumber
 
-from engine.core import Design
+from engine.core import Design, Factorial
 from engine.core.problem import Space
 from engine.models import (
+    Examination,
     Experiment,
     Snapshot,
 )
 from engine.policy_space import combinations, policy_space
-from engine.selectors.counts import in_flight_matrix, outcomes, wins_matrix
+from engine.selectors.counts import comparison_count, in_flight_matrix, outcomes, wins_matrix
 
 
 def space(experiment: Experiment) -> Space:
@@ -23,6 +27,19 @@ def space(experiment: Experiment) -> Space:
         for factor in experiment.factors.prefetch_related("levels")
     }
     return policy_space(experiment.space, levels, combinations(levels, experiment.excluded))
+
+
+def factorial_space(experiment: Experiment) -> Factorial | None:
+    """The Bradley-Terry space of the experiment's levels, whatever it assumes; ``None`` where they cannot be told apart."""
+    levels = {
+        factor.name: [level.name for level in factor.levels.all()]
+        for factor in experiment.factors.prefetch_related("levels")
+    }
+    try:
+        factorial = policy_space("factorial", levels, combinations(levels, experiment.excluded))
+    except ValueError:
+        return None
+    return factorial if isinstance(factorial, Factorial) else None
 
 
 def design_seed(experiment: Experiment) -> list[int]:
@@ -66,22 +83,66 @@ def replayed_design(experiment: Experiment) -> Design:
 
 
 def latest_snapshot(experiment: Experiment) -> Snapshot | None:
-    return experiment.snapshots.order_by("-pk").first()
+    return experiment.snapshots.select_related("best", "runner_up").order_by("-pk").first()
 
 
-def expected_left(experiment: Experiment) -> float | None:
-    """Comparisons that a running experiment still needs, where that is known and within its budget."""
-    latest = latest_snapshot(experiment)
-    if experiment.state != Experiment.State.RUNNING or latest is None or latest.expected_left is None:
+def expected_left(experiment: Experiment, latest: Snapshot | None = None) -> float | None:
+    """Comparisons that a running experiment still needs, where that is known and within its budget.
+
+    ``latest``: its latest snapshot, where the caller has it already.
+    """
+    if experiment.state != Experiment.State.RUNNING:
+        return None
+    latest = latest or latest_snapshot(experiment)
+    if latest is None or latest.expected_left is None:
         return None
     within_budget = latest.comparisons + latest.expected_left <= experiment.budget
     return latest.expected_left if within_budget else None
 
 
+@dataclass(frozen=True)
+class Left:
+    """What simulated continuations of a running experiment took from here: the mean, and four in five of them.
+
+    ``decided`` is the share that came to a decision within the budget, or within as much of it as was simulated; ``high`` is
+    ``None`` where too few did.
+    """
+
+    expected: float
+    low: float
+    high: float | None
+    decided: float
+    to_the_budget: bool
+
+
+def forecast(experiment: Experiment) -> Left | None:
+    """The latest forecast, less what has been judged since; ``None`` before the first."""
+    examination = Examination.objects.filter(experiment=experiment).first()
+    if experiment.state != Experiment.State.RUNNING or examination is None or not examination.forecast:
+        return None
+    known = examination.forecast
+    since = comparison_count(experiment.pk) - known["comparisons"]
+    expected, low, high = (max(known[name] - since, 1.0) for name in ("expected", "low", "high"))
+    return Left(
+        expected,
+        low,
+        high if known["decided"] >= 0.9 else None,
+        known["decided"],
+        known["horizon"] >= experiment.budget,
+    )
+
+
 def race(experiment: Experiment, most: int = 200) -> list[Snapshot]:
-    """The evidence race: at most ``most`` snapshots, evenly spread, the first and the last among them."""
-    ids = list(experiment.snapshots.order_by("pk").values_list("pk", flat=True))
-    if len(ids) > most:
-        picked = np.linspace(0, len(ids) - 1, most).round().astype(int)
-        ids = [ids[i] for i in picked]
-    return list(experiment.snapshots.filter(pk__in=ids).order_by("pk"))
+    """The evidence race: at most ``most`` snapshots, evenly spread, the first and the last among them.
+
+    Thinned by the database: there is a snapshot for nearly every click.
+    """
+    snapshots = experiment.snapshots.select_related("best", "runner_up").order_by("pk")
+    n = snapshots.count()
+    if n > most:
+        places = {int(place) for place in np.linspace(1, n, most).round()}
+        numbered = snapshots.values("pk").annotate(place=Window(RowNumber(), order_by="pk"))
+        snapshots = snapshots.filter(
+            pk__in=list(numbered.filter(place__in=places).values_list("pk", flat=True))
+        )
+    return list(snapshots)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from engine.models import Experiment
-from engine.specs import SETTINGS, ExperimentSpec, FactorSpec, GoldSpec, TaskSpec
+from engine.models import Experiment, Response
+from engine.specs import SETTINGS, ExperimentSpec, FactorSpec, GoldSpec, ReadyMade, TaskSpec
 
 
 def experiment_spec(experiment: Experiment) -> ExperimentSpec:
@@ -11,6 +11,7 @@ def experiment_spec(experiment: Experiment) -> ExperimentSpec:
 
     What has happened to it (its state, people, comparisons) is no part of it.
     """
+    imported = experiment.responses == Experiment.Responses.IMPORTED
     return ExperimentSpec(
         name=experiment.name,
         factors=[
@@ -26,4 +27,13 @@ def experiment_spec(experiment: Experiment) -> ExperimentSpec:
             GoldSpec(gold.prompt, gold.better, gold.worse, gold.explanation)
             for gold in experiment.gold_items.order_by("pk")
         ],
+        ready_made=_ready_made(experiment) if imported else (),
     )
+
+
+def _ready_made(experiment: Experiment) -> list[ReadyMade]:
+    responses = Response.objects.filter(policy__experiment=experiment).order_by("pk")
+    return [
+        ReadyMade(task, policy, text)
+        for task, policy, text in responses.values_list("task__position", "policy__levels__name", "text")
+    ]

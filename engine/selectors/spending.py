@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from django.conf import settings
-from django.db.models import Sum
+from django.db.models import Avg, Count, Q, Sum
 
 from engine.models import (
     Comparison,
     Experiment,
     Response,
 )
+from engine.selectors.opinions import judging_cost
 
 
 @dataclass(frozen=True)
@@ -40,9 +41,58 @@ def waste(experiment: Experiment) -> Waste:
 
 
 def cost(experiment: Experiment) -> float:
-    """What the experiment's tokens cost at the prices of the settings, in their currency."""
+    """What the experiment's tokens, judging included, cost at the prices of the settings, in their currency."""
     tokens = Response.objects.filter(policy__experiment=experiment).aggregate(
         prompt=Sum("prompt_tokens"), completion=Sum("completion_tokens")
     )
     prompt = (tokens["prompt"] or 0) * settings.PRICE_PROMPT_TOKENS
-    return (prompt + (tokens["completion"] or 0) * settings.PRICE_COMPLETION_TOKENS) / 1e6
+    written = (prompt + (tokens["completion"] or 0) * settings.PRICE_COMPLETION_TOKENS) / 1e6
+    return written + judging_cost(experiment)
+
+
+@dataclass(frozen=True)
+class PolicySpending:
+    """What one policy's responses took."""
+
+    index: int
+    responses: int
+    failed: int
+    prompt_tokens: int
+    completion_tokens: int
+    latency_seconds: float | None
+
+    @property
+    def tokens_each(self) -> float | None:
+        return self.completion_tokens / self.responses if self.responses else None
+
+    @property
+    def cost(self) -> float:
+        """In the currency of the settings' prices."""
+        prompt = self.prompt_tokens * settings.PRICE_PROMPT_TOKENS
+        return (prompt + self.completion_tokens * settings.PRICE_COMPLETION_TOKENS) / 1e6
+
+
+def policy_spending(experiment: Experiment) -> list[PolicySpending]:
+    """What each policy's responses took, by policy index."""
+    rows = (
+        experiment.policies.order_by("index")
+        .annotate(
+            done=Count("responses", filter=Q(responses__state=Response.State.DONE)),
+            failed=Count("responses", filter=Q(responses__state=Response.State.FAILED)),
+            prompt=Sum("responses__prompt_tokens"),
+            completion=Sum("responses__completion_tokens"),
+            latency=Avg("responses__latency_seconds"),
+        )
+        .values_list("index", "done", "failed", "prompt", "completion", "latency")
+    )
+    return [
+        PolicySpending(
+            index=index,
+            responses=done,
+            failed=failed,
+            prompt_tokens=prompt or 0,
+            completion_tokens=completion or 0,
+            latency_seconds=latency,
+        )
+        for index, done, failed, prompt, completion, latency in rows
+    ]

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from django.contrib.auth.models import User
 from django.db import transaction
+from django.db.models import Count, Q
 from django.utils import timezone
 from django.utils.translation import gettext as _
 
@@ -28,7 +29,6 @@ class Checked:
     created: bool
 
 
-@transaction.atomic
 def next_check(
     *, experiment: Experiment, annotator: User, besides: Collection[uuid.UUID] = ()
 ) -> Check | None:
@@ -37,18 +37,24 @@ def next_check(
     Practice comes first, all of it. After that a coin that depends on the experiment's seed, the annotator and how
     much they were shown decides, at the rates the experiment sets.
     """
+    if not (experiment.practice or experiment.gold_rate or experiment.repeat_rate):
+        return None
+    return _due_check(experiment, annotator, besides)
+
+
+@transaction.atomic
+def _due_check(experiment: Experiment, annotator: User, besides: Collection[uuid.UUID]) -> Check | None:
     mine = Check.objects.filter(experiment=experiment, annotator=annotator)
-    if (open_check := mine.filter(choice="").exclude(token__in=besides).order_by("pk").first()) is not None:
+    unanswered = list(mine.filter(choice="").select_related("gold").order_by("pk"))
+    if (open_check := next((each for each in unanswered if each.token not in besides), None)) is not None:
         return open_check
-    if mine.filter(choice="", token__in=besides).exists():
+    if unanswered:
         # One check at a time on a screen.
         return None
-    practised = mine.filter(kind=Check.Kind.PRACTICE).count()
-    if practised < experiment.practice:
+    seen = mine.aggregate(all=Count("pk"), practice=Count("pk", filter=Q(kind=Check.Kind.PRACTICE)))
+    if seen["practice"] < experiment.practice:
         return _gold_check(experiment, annotator, Check.Kind.PRACTICE)
-    shown = (
-        Lease.objects.filter(annotator=annotator, comparison__experiment=experiment).count() + mine.count()
-    )
+    shown = Lease.objects.filter(annotator=annotator, comparison__experiment=experiment).count() + seen["all"]
     rng = np.random.default_rng([experiment.seed, annotator.pk, shown, 3])
     draw = rng.random()
     if draw < experiment.gold_rate:

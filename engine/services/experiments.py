@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Hashable, Sequence
 
 from django.contrib.auth.models import User
 from django.core.exceptions import ValidationError
@@ -32,12 +32,13 @@ from engine.models import (
 from engine.policy_space import Combination, combinations, policy_space
 from engine.services.audit import record
 from engine.services.notifications import announce_conclusion
+from engine.services.ready_made import check_ready_made, store_ready_made
 from engine.specs import SETTINGS, ExperimentSpec, FactorSpec, GoldSpec, TaskSpec  # noqa: F401  # others import them from here
 
 
 @transaction.atomic
 def create_experiment(*, spec: ExperimentSpec, by: User | None = None) -> Experiment:
-    """Store a draft experiment with its factors, levels, policies, tasks and gold items.
+    """Store a draft experiment with its factors, levels, policies, tasks, gold items and ready-made responses.
 
     ``by``: who makes it, and becomes its owner.
 
@@ -46,6 +47,15 @@ def create_experiment(*, spec: ExperimentSpec, by: User | None = None) -> Experi
     SpecError
         Says which part is unusable and what it should be.
     """
+    experiment = write_description(experiment=Experiment(), spec=spec)
+    if by is not None:
+        Membership.objects.create(experiment=experiment, user=by, role=Membership.Role.OWNER)
+    record(experiment=experiment, by=by, action=AuditEntry.Action.CREATE)
+    return experiment
+
+
+def write_description(*, experiment: Experiment, spec: ExperimentSpec) -> Experiment:
+    """Fill an experiment that has no rows yet with what its description says."""
     if not spec.factors or any(not factor.levels for factor in spec.factors):
         raise SpecError("Give at least one factor, and at least one level for each factor.")
     names = Counter(factor.name for factor in spec.factors)
@@ -59,11 +69,19 @@ def create_experiment(*, spec: ExperimentSpec, by: User | None = None) -> Experi
     if judge == Experiment.Judge.RULE and (bare := [t.prompt for t in spec.tasks if not t.reference.strip()]):
         raise SpecError(f"The rule judge needs a reference answer for every task; {bare[0]!r} has none.")
 
-    if len(spec.gold) < spec.settings.get("practice", 0):
-        raise SpecError("Practice pairs are gold items: give at least as many of those.")
-
-    experiment = Experiment(name=spec.name, **spec.settings)
+    described = Experiment(name=spec.name, **spec.settings)
+    for name in ("name", *SETTINGS):
+        setattr(experiment, name, getattr(described, name))
     _check(experiment)
+    if len(spec.gold) < experiment.practice:
+        raise SpecError("Practice pairs are gold items: give at least as many of those.", ("practice",))
+    for position, factor_spec in enumerate(spec.factors):
+        if factor_spec.kind not in Factor.Kind:
+            raise SpecError(
+                f"Factor {factor_spec.name!r}: {factor_spec.kind!r} is not a kind of factor; use one of {', '.join(Factor.Kind)}.",
+                ("factors", position, "kind"),
+            )
+    check_ready_made(spec)
     policies_of_levels = _checked_policies(experiment, spec.factors)
     experiment.save()
 
@@ -72,7 +90,7 @@ def create_experiment(*, spec: ExperimentSpec, by: User | None = None) -> Experi
         factor = Factor(
             experiment=experiment, name=factor_spec.name, kind=factor_spec.kind, position=position
         )
-        _check(factor, f"Factor {factor.name!r}: ", exclude={"kind"})
+        _check(factor, f"Factor {factor.name!r}: ", exclude={"kind"}, path=("factors", position))
         factor.save()
         level_rows.append({level.name: level for level in _create_levels(factor, factor_spec)})
 
@@ -90,7 +108,7 @@ def create_experiment(*, spec: ExperimentSpec, by: User | None = None) -> Experi
         PairCount(experiment=experiment, policy_i=policy_i, policy_j=policy_j)
         for policy_i, policy_j in itertools.combinations(policies, 2)
     )
-    Task.objects.bulk_create(
+    tasks = Task.objects.bulk_create(
         Task(experiment=experiment, position=i, prompt=task.prompt, reference=task.reference)
         for i, task in enumerate(spec.tasks)
     )
@@ -104,32 +122,33 @@ def create_experiment(*, spec: ExperimentSpec, by: User | None = None) -> Experi
         )
         for gold in spec.gold
     )
-    if by is not None:
-        Membership.objects.create(experiment=experiment, user=by, role=Membership.Role.OWNER)
-    record(experiment=experiment, by=by, action=AuditEntry.Action.CREATE)
+    store_ready_made(spec, policies, tasks)
     return experiment
 
 
 def _create_levels(factor: Factor, spec: FactorSpec) -> list[Level]:
     levels = []
     for position, (name, value) in enumerate(spec.levels.items()):
+        path = ("factors", factor.position, "levels", name)
         where = f"Factor {spec.name!r}, level {name!r}: "
         try:
             parse_level(spec.kind, value)
         except ValueError as error:
-            raise SpecError(f"{where}{error}") from error
+            raise SpecError(f"{where}{error}", path) from error
         level = Level(factor=factor, name=name, value=dict(value), position=position)
-        _check(level, where, exclude={"value"})
+        _check(level, where, exclude={"value"}, path=path)
         levels.append(level)
     return Level.objects.bulk_create(levels)
 
 
-def _check(row: Model, where: str = "", exclude: Collection[str] = ()) -> None:
+def _check(
+    row: Model, where: str = "", exclude: Collection[str] = (), path: tuple[Hashable, ...] = ()
+) -> None:
     try:
         row.full_clean(exclude=exclude)
     except ValidationError as error:
         faults = "; ".join(f"{key}: {' '.join(texts)}" for key, texts in error.message_dict.items())
-        raise SpecError(where + faults) from error
+        raise SpecError(where + faults, (*path, next(iter(error.message_dict)))) from error
 
 
 def _checked_policies(experiment: Experiment, factors: Sequence[FactorSpec]) -> list[Combination]:

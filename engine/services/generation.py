@@ -6,15 +6,17 @@ import math
 import uuid
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import timedelta
 
 from django.conf import settings
-from django.db import transaction
+from django.db import connection, transaction
 from django.db.models import Count, F, Q, QuerySet
 from django.utils import timezone
 
+from engine import selectors
 from engine.models import Comparison, Response
+from engine.selectors import Offer
 
 
 @dataclass(frozen=True)
@@ -51,15 +53,20 @@ class Failed:
 
 
 @transaction.atomic
-def claim_responses(*, worker: str, limit: int, joining: uuid.UUID | None = None) -> Claim:
+def claim_responses(
+    *, worker: str, limit: int, joining: uuid.UUID | None = None, offer: Offer | None = None
+) -> Claim:
     """Take up to ``limit`` waiting responses; no other worker gets the same ones.
 
-    Experiments share alike, and within one the oldest come first. ``joining`` adds to a claim that is being written.
+    Experiments share alike, and within one the oldest come first. ``joining`` adds to a claim that is being written. Of
+    what the ``offer`` does not serve nothing is taken; without one the worker takes whatever comes.
 
     A response whose batch came to a sudden end may be what ended it. Such suspects are tried anew in smaller batches,
     for the last time one by one, and join no others: so one poisoned response cannot take its company along.
     """
     waiting = Response.objects.filter(state=Response.State.WAITING)
+    if offer is not None:
+        waiting = _served(waiting, offer)
     suspect = None if joining else waiting.order_by("created_at", "id").first()
     if suspect is not None and suspect.crashes:
         last = suspect.attempts >= settings.GENERATION_ATTEMPTS - 1
@@ -68,19 +75,23 @@ def claim_responses(*, worker: str, limit: int, joining: uuid.UUID | None = None
     else:
         ids = _lock_shares(waiting.filter(crashes=0), limit)
     token = joining or uuid.uuid4()
+    now = timezone.now()
     Response.objects.filter(pk__in=ids).update(
         state=Response.State.GENERATING,
         claim=token,
         claimed_by=worker,
-        claimed_at=timezone.now(),
+        claimed_at=now,
+        taken_at=now,
         attempts=F("attempts") + 1,
     )
-    claimed = (
-        Response.objects.filter(pk__in=ids)
-        .select_related("task", "policy")
-        .prefetch_related("policy__levels__factor")
-    )
+    claimed = Response.objects.filter(pk__in=ids).select_related("task")
     return Claim(token=token, responses=list(claimed.order_by("created_at", "id")))
+
+
+def _served(waiting: QuerySet[Response], offer: Offer) -> QuerySet[Response]:
+    needs = selectors.needs(list(waiting.order_by().values_list("policy_id", flat=True).distinct()))
+    served = [policy_id for policy_id, need in needs.items() if offer.serves(need)]
+    return waiting if len(served) == len(needs) else waiting.filter(policy_id__in=served)
 
 
 def _lock_oldest(waiting: QuerySet[Response], limit: int) -> list[int]:
@@ -127,59 +138,42 @@ def store_outcomes(*, claim: uuid.UUID, outcomes: Iterable[Written | Failed]) ->
     by_id = {outcome.response_id: outcome for outcome in outcomes}
     comparisons = _lock_comparisons(by_id)
     wanted = _halves(comparisons)
-    now = timezone.now()
-    finished = list(
-        Response.objects.filter(
-            pk__in=by_id, claim=claim, state=Response.State.GENERATING
-        ).select_for_update()
-    )
-    for response in finished:
-        _apply(response, by_id[response.pk], wanted=response.pk in wanted)
-    # One statement for all of them, whose rows are there and locked: ten times faster than one for each.
-    Response.objects.bulk_create(
-        finished, update_conflicts=True, unique_fields=["pk"], update_fields=_OUTCOME_FIELDS
-    )
-    Response.objects.filter(claim=claim, state=Response.State.GENERATING).update(claimed_at=now)
+    ours = Response.objects.filter(pk__in=by_id, claim=claim, state=Response.State.GENERATING)
+    attempts = dict(ours.select_for_update().values_list("pk", "attempts"))
+    written = [by_id[pk] for pk in attempts if isinstance(by_id[pk], Written)]
+    _store_written(written)
+    for pk, spent in attempts.items():
+        if isinstance(failed := by_id[pk], Failed):
+            again = pk in wanted and failed.retryable and spent < settings.GENERATION_ATTEMPTS
+            Response.objects.filter(pk=pk).update(
+                state=Response.State.WAITING if again else Response.State.FAILED,
+                claim=None,
+                failure_reason=failed.reason,
+            )
+    Response.objects.filter(claim=claim, state=Response.State.GENERATING).update(claimed_at=timezone.now())
     return _settle(comparisons)
 
 
-def _apply(response: Response, outcome: Written | Failed, *, wanted: bool) -> None:
-    response.claim = None
-    if isinstance(outcome, Written):
-        response.state = Response.State.DONE
-        response.text = outcome.text
-        response.model = outcome.model
-        response.prompt_tokens = outcome.prompt_tokens
-        response.completion_tokens = outcome.completion_tokens
-        response.finish_reason = outcome.finish_reason
-        response.latency_seconds = outcome.latency_seconds
-        response.guardrail = outcome.guardrail
-        response.leak = outcome.leak
-        response.logprob = outcome.logprob
-        response.done_at = timezone.now()
-    elif wanted and outcome.retryable and response.attempts < settings.GENERATION_ATTEMPTS:
-        response.state = Response.State.WAITING
-        response.failure_reason = outcome.reason
-    else:
-        response.state = Response.State.FAILED
-        response.failure_reason = outcome.reason
+_WRITTEN_FIELDS = [field.name for field in fields(Written) if field.name != "response_id"]
 
 
-_OUTCOME_FIELDS = [
-    "state",
-    "claim",
-    "text",
-    "model",
-    "prompt_tokens",
-    "completion_tokens",
-    "finish_reason",
-    "latency_seconds",
-    "guardrail",
-    "leak",
-    "logprob",
-    "done_at",
-    "failure_reason",
-]
+def _store_written(written: Sequence[Written]) -> None:
+    """One prepared statement for all of them, whose rows are locked: as UPDATEs of the ORM they take ten times as long."""
+    constant = {"state": Response.State.DONE, "claim": None, "done_at": timezone.now()}
+    meta = Response._meta
+    columns = [meta.get_field(name) for name in (*constant, *_WRITTEN_FIELDS)]
+    assignments = ", ".join(f"{connection.ops.quote_name(field.column)} = %s" for field in columns)
+    table, key = map(connection.ops.quote_name, (meta.db_table, meta.pk.column))
+    rows = [
+        [
+            field.get_db_prep_save(constant.get(field.name, getattr(each, field.name, None)), connection)
+            for field in columns
+        ]
+        + [each.response_id]
+        for each in written
+    ]
+    with connection.cursor() as cursor:
+        cursor.executemany(f"UPDATE {table} SET {assignments} WHERE {key} = %s", rows)  # noqa: S608 - names of our own
 
 
 @transaction.atomic
@@ -254,10 +248,33 @@ def _settle(comparisons: Sequence[Comparison]) -> set[int]:
     return touched
 
 
+@transaction.atomic
+def settle_shared(*, experiment_id: int) -> None:
+    """Settle what was planned on a response in the very moment in which that was finished."""
+    unsettled = [Response.State.WAITING, Response.State.GENERATING]
+    late = (
+        Comparison.objects.filter(experiment_id=experiment_id, state=Comparison.State.PLANNED)
+        .exclude(response_i__state__in=unsettled, response_j__state__in=unsettled)
+        .select_for_update(no_key=True, of=("self",))
+        .order_by("pk")
+    )
+    _settle(list(late))
+
+
 def _discard(comparison: Comparison, halves: Sequence[Response], reason: str) -> None:
     comparison.state = Comparison.State.DISCARDED
     comparison.discard_reason = f"A response could not be generated: {reason}"
     comparison.save(update_fields=["state", "discard_reason"])
-    Response.objects.filter(pk__in=[h.pk for h in halves], state=Response.State.WAITING).update(
+    ids = [half.pk for half in halves]
+    # Where responses are used again, another comparison may still wait for the half that is left.
+    others = Comparison.objects.filter(state=Comparison.State.PLANNED).exclude(pk=comparison.pk)
+    wanted = {
+        pk
+        for pair in others.filter(Q(response_i__in=ids) | Q(response_j__in=ids)).values_list(
+            "response_i", "response_j"
+        )
+        for pk in pair
+    }
+    Response.objects.filter(pk__in=set(ids) - wanted, state=Response.State.WAITING).update(
         state=Response.State.FAILED, failure_reason="The other response of its comparison failed."
     )

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from django.conf import settings
 from django.contrib.auth.models import User
 from django.db import transaction
-from django.db.models import F, QuerySet
+from django.db.models import Exists, F, OuterRef, QuerySet
 from django.utils import timezone
 from django.utils.translation import gettext as _
 
@@ -21,6 +21,9 @@ from engine.outcomes import joint_outcome
 from engine.services.snapshots import write_snapshot
 
 # ---------------------------------------------------------------- leases
+
+
+_RESUMABLE = (Lease.State.RETURNED, Lease.State.EXPIRED)
 
 
 @transaction.atomic
@@ -40,19 +43,19 @@ def lease_next(*, experiment_id: int, annotator: User, besides: Collection[uuid.
     )
     if held is not None and _renew(held):
         return held
+    mine = Lease.objects.filter(annotator=annotator, comparison=OuterRef("pk"))
     comparison = (
         Comparison.objects.filter(
+            ~Exists(mine.filter(state__in=[Lease.State.SKIPPED, Lease.State.JUDGED])),
             experiment_id=experiment_id,
             experiment__state=Experiment.State.RUNNING,
             experiment__judge=Experiment.Judge.HUMAN,
             state=Comparison.State.READY,
         )
-        .exclude(
-            leases__in=Lease.objects.filter(
-                annotator=annotator, state__in=[Lease.State.SKIPPED, Lease.State.JUDGED]
-            )
-        )
+        .annotate(held_before=Exists(mine.filter(state__in=_RESUMABLE)))
         .order_by("pk")
+        .select_related("task", "response_i", "response_j")
+        .only("state", "i_on_left", "task__prompt", "response_i__text", "response_j__text")
         .select_for_update(skip_locked=True, no_key=True, of=("self",))
         .first()
     )
@@ -60,7 +63,8 @@ def lease_next(*, experiment_id: int, annotator: User, besides: Collection[uuid.
         return None
     comparison.state = Comparison.State.LEASED
     comparison.save(update_fields=["state"])
-    return _resumed(comparison, annotator) or Lease.objects.create(
+    resumed = _resumed(comparison, annotator) if comparison.held_before else None
+    return resumed or Lease.objects.create(
         comparison=comparison, annotator=annotator, expires_at=_lease_end()
     )
 
@@ -68,7 +72,7 @@ def lease_next(*, experiment_id: int, annotator: User, besides: Collection[uuid.
 def _resumed(comparison: Comparison, annotator: User) -> Lease | None:
     """The lease that this annotator had of the pair before, so that an answer still on its way to us finds it."""
     earlier = (
-        comparison.leases.filter(annotator=annotator, state__in=[Lease.State.RETURNED, Lease.State.EXPIRED])
+        comparison.leases.filter(annotator=annotator, state__in=_RESUMABLE)
         .exclude(token__in=comparison.judgments.values("token"))
         .order_by("-pk")
         .first()
@@ -83,7 +87,11 @@ def _resumed(comparison: Comparison, annotator: User) -> Lease | None:
 @transaction.atomic
 def lease_again(*, comparison_id: int, annotator: User) -> Lease | None:
     """Reserve a comparison for the annotator who took it back; ``None`` where somebody else holds it now."""
-    comparison = Comparison.objects.select_for_update(no_key=True).get(pk=comparison_id)
+    comparison = (
+        Comparison.objects.select_related("task", "response_i", "response_j")
+        .select_for_update(no_key=True, of=("self",))
+        .get(pk=comparison_id)
+    )
     if comparison.state != Comparison.State.READY:
         return None
     comparison.state = Comparison.State.LEASED
@@ -182,14 +190,16 @@ def _reopen(comparison: Comparison) -> None:
 
 def _locked_lease(experiment_id: int, token: uuid.UUID, annotator: User) -> tuple[Lease, Comparison]:
     try:
-        comparison_id = Lease.objects.values_list("comparison_id", flat=True).get(
-            token=token, annotator=annotator, comparison__experiment_id=experiment_id
+        comparison = (
+            Comparison.objects.select_related("experiment")
+            .select_for_update(no_key=True, of=("self",))
+            .get(experiment_id=experiment_id, leases__token=token, leases__annotator=annotator)
         )
-    except Lease.DoesNotExist as error:
+    except Comparison.DoesNotExist as error:
         raise UnknownTokenError(
             _("This pair was not shown to you. Go back to your experiments and open it again.")
         ) from error
-    comparison = Comparison.objects.select_for_update(no_key=True).get(pk=comparison_id)
+    # Read under the comparison's lock: while it was waited for, the lease may have ended.
     return Lease.objects.get(token=token), comparison
 
 
@@ -220,9 +230,11 @@ def judge_leased(
         The experiment does not offer this choice.
     """
     lease, comparison = _locked_lease(experiment_id, token, annotator)
-    if (earlier := Judgment.objects.filter(token=token).first()) is not None:
+    # An active lease has led to no judgment yet, and there is no second one of the same pair.
+    active = lease.state == Lease.State.ACTIVE
+    if not active and (earlier := Judgment.objects.filter(token=token).first()) is not None:
         return Recorded(judgment=earlier, created=False)
-    held_by_other = comparison.leases.filter(state=Lease.State.ACTIVE).exclude(pk=lease.pk).exists()
+    held_by_other = not active and comparison.leases.filter(state=Lease.State.ACTIVE).exists()
     if held_by_other or comparison.state not in {Comparison.State.READY, Comparison.State.LEASED}:
         raise LeaseLostError(
             "You were away for a while and this pair went to somebody else, so it was not counted."
@@ -277,6 +289,7 @@ def record_judgment(
     reason: str = "",
     comment: str = "",
     shown_at: datetime | None = None,
+    restores: Judgment | None = None,
 ) -> Judgment:
     """Write a judgment of a locked comparison, in the caller's transaction.
 
@@ -293,10 +306,14 @@ def record_judgment(
         reason=reason,
         comment=comment,
         shown_at=shown_at,
+        restores=restores,
     )
     experiment = comparison.experiment
-    outcomes = list(selectors.standing(comparison.judgments.all()).values_list("outcome", flat=True))
-    if len(outcomes) >= (experiment.overlap if judge == Experiment.Judge.HUMAN else 1):
+    needed = experiment.overlap if experiment.judge == Experiment.Judge.HUMAN else 1
+    outcomes = [judgment.outcome]
+    if needed > 1:
+        outcomes = list(selectors.standing(comparison.judgments.all()).values_list("outcome", flat=True))
+    if len(outcomes) >= needed:
         comparison.outcome = joint_outcome(outcomes, experiment.overlap_rule)
         comparison.state = Comparison.State.JUDGED
         comparison.judged_at = judgment.created_at
@@ -341,7 +358,9 @@ def void_judgment(*, judgment_id: int, by: User, reason: str) -> JudgmentVoid:
         raise WrongStateError(_("This judgment was taken back already."))
     void = JudgmentVoid.objects.create(judgment=judgment, by=by, reason=reason)
     # Whoever took it back may be shown the pair again.
-    Lease.objects.filter(token=judgment.token).update(state=Lease.State.RETURNED)
+    comparison.leases.filter(annotator=judgment.annotator, state=Lease.State.JUDGED).update(
+        state=Lease.State.RETURNED
+    )
     if comparison.outcome is None:
         return void
     _count(comparison, outcome=-comparison.outcome, comparisons=-1)

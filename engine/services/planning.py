@@ -6,11 +6,14 @@ from dataclasses import dataclass
 
 import numpy as np
 from django.db import transaction
+from django.utils import timezone
 
 from engine import selectors
 from engine.core import Design
 from engine.models import Comparison, Experiment, Policy, Response
+from engine.services.drawing import drawer
 from engine.services.experiments import conclude
+from engine.services.generation import settle_shared
 from engine.services.snapshots import write_snapshot
 
 # Raised whenever the same counts and seed would give other pairs, so that a replay knows what it replays.
@@ -24,6 +27,7 @@ class Advance:
     comparisons: int
     planned: int
     concluded: bool
+    ready: int = 0
 
 
 def advance(*, experiment_id: int) -> Advance | None:
@@ -47,6 +51,8 @@ def _advance_once(experiment_id: int) -> Advance | None:
     )
     if experiment is None:
         return None
+    if experiment.responses == Experiment.Responses.REUSE:
+        settle_shared(experiment_id=experiment.pk)
     design = selectors.design(experiment)
     decision = design.decision
     policies = list(experiment.policies.all())
@@ -61,11 +67,16 @@ def _advance_once(experiment_id: int) -> Advance | None:
             winner=policies[decision.best] if certified and decision.best is not None else None,
         )
         return Advance(comparisons=decision.n_comparisons, planned=0, concluded=True)
-    planned = _top_up(experiment, design, policies)
-    return Advance(comparisons=decision.n_comparisons, planned=planned, concluded=False)
+    added = _top_up(experiment, design, policies)
+    return Advance(
+        comparisons=decision.n_comparisons,
+        planned=len(added),
+        concluded=False,
+        ready=sum(comparison.state == Comparison.State.READY for comparison in added),
+    )
 
 
-def _top_up(experiment: Experiment, design: Design, policies: list[Policy]) -> int:
+def _top_up(experiment: Experiment, design: Design, policies: list[Policy]) -> list[Comparison]:
     # What somebody skipped waits for somebody else, who may be away: it must not fill the skipper's buffer.
     buffered = Comparison.objects.filter(
         experiment=experiment, state__in=[Comparison.State.PLANNED, Comparison.State.READY], skips=0
@@ -76,26 +87,31 @@ def _top_up(experiment: Experiment, design: Design, policies: list[Policy]) -> i
     if selectors.generation_is_failing(experiment):
         room = min(room, int(selectors.probe_is_due(experiment)))
     if room <= 0:
-        return 0
+        return []
 
-    task_ids = list(experiment.tasks.values_list("pk", flat=True))
+    draw = drawer(experiment)
     first = experiment.planned_count
     evidence = design.evidence
     comparisons = []
     for number in range(first, first + room):
-        policy_i, policy_j = (policies[index] for index in sorted(design.ask()))
+        # Of the moment before the pick, which changes it.
+        propensities = design.propensities()
+        i, j = sorted(design.ask())
+        policy_i, policy_j = policies[i], policies[j]
         # Everything random about a comparison follows from the experiment's seed and its own number.
         rng = np.random.default_rng([experiment.seed, number, 1])
-        task_id = task_ids[rng.integers(len(task_ids))]
-        seed_i, seed_j = (int(seed) for seed in rng.integers(2**31, size=2))
+        response_i, response_j = draw(rng, policy_i, policy_j)
+        ready = response_i.state == response_j.state == Response.State.DONE
         comparisons.append(
             Comparison(
                 experiment=experiment,
                 policy_i=policy_i,
                 policy_j=policy_j,
-                task_id=task_id,
-                response_i=Response(policy=policy_i, task_id=task_id, seed=seed_i),
-                response_j=Response(policy=policy_j, task_id=task_id, seed=seed_j),
+                task_id=response_i.task_id,
+                response_i=response_i,
+                response_j=response_j,
+                state=Comparison.State.READY if ready else Comparison.State.PLANNED,
+                ready_at=timezone.now() if ready else None,
                 i_on_left=bool(rng.integers(2)),
                 plan={
                     "rules": RULES_VERSION,
@@ -109,15 +125,19 @@ def _top_up(experiment: Experiment, design: Design, policies: list[Policy]) -> i
                     "comparisons": n_comparisons,
                     "in_flight": in_flight,
                     # What the pick went by: log E of either policy when this round of picks began.
-                    "evidence": [float(evidence[policy_i.index]), float(evidence[policy_j.index])],
+                    "evidence": [float(evidence[i]), float(evidence[j])],
+                    # The chance that this pair had, where the sampler draws it and the chance is known.
+                    "propensity": None if propensities is None else float(propensities[i, j]),
                 },
             )
         )
-    Response.objects.bulk_create(r for c in comparisons for r in (c.response_i, c.response_j))
+    halves = [half for c in comparisons for half in (c.response_i, c.response_j) if half.pk is None]
+    # By identity: a response that is used again in this very round is one row.
+    Response.objects.bulk_create({id(half): half for half in halves}.values())
     for comparison in comparisons:
         comparison.response_i_id = comparison.response_i.pk
         comparison.response_j_id = comparison.response_j.pk
     Comparison.objects.bulk_create(comparisons)
     experiment.planned_count = first + room
     experiment.save(update_fields=["planned_count"])
-    return room
+    return comparisons

@@ -10,7 +10,8 @@ from django.contrib.auth.models import User
 from django.db import transaction
 from django.utils.translation import gettext
 
-from engine.models import Check, Comparison, Experiment, Flag, Judgment, Lease
+from engine.errors import UnknownTokenError
+from engine.models import Check, Experiment, Flag, Judgment, Lease
 from engine.services import checks, judging
 from engine.services.checks import expected_choice
 
@@ -57,15 +58,18 @@ def answer(
     LeaseLostError, UnknownTokenError, WrongStateError
         See :func:`engine.services.judging.judge_leased`.
     """
-    checked = checks.answer_check(
-        experiment_id=experiment_id, token=token, annotator=annotator, choice=choice
-    )
-    if checked is None:
+    try:
         recorded = judging.judge_leased(
             experiment_id=experiment_id, token=token, annotator=annotator, choice=choice, comment=comment
         )
-        return Answered(created=recorded.created, counts=True)
-    return Answered(created=checked.created, counts=False, feedback=_feedback(checked.check))
+    except UnknownTokenError:
+        checked = checks.answer_check(
+            experiment_id=experiment_id, token=token, annotator=annotator, choice=choice
+        )
+        if checked is None:
+            raise
+        return Answered(created=checked.created, counts=False, feedback=_feedback(checked.check))
+    return Answered(created=recorded.created, counts=True)
 
 
 @transaction.atomic
@@ -104,9 +108,7 @@ def take_back(*, judgment_id: int, annotator: User) -> ShownPair | None:
 
 
 def _of_comparison(lease: Lease) -> ShownPair:
-    comparison = Comparison.objects.select_related("task", "response_i", "response_j").get(
-        pk=lease.comparison_id
-    )
+    comparison = lease.comparison
     return ShownPair(
         token=lease.token,
         prompt=comparison.task.prompt,

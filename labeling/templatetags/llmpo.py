@@ -1,8 +1,12 @@
 """Template filters of LLM-PO."""
 
+import math
+
 from django import template
 from django.utils.safestring import SafeString
 
+from engine.core.agreement import Rate
+from engine.selectors import Left
 from labeling.rendering import capped, render_markdown
 
 register = template.Library()
@@ -27,11 +31,36 @@ def percent(value: float | None, digits: int = 0) -> str:
 
 
 @register.filter
+def share(rate: Rate) -> str:
+    """ "82% of 30 (66% to 93%)": a share with its interval, the interval rounded outwards."""
+    if rate.share is None:
+        return "–"
+    low, high = math.floor(100 * rate.low + 1e-9), math.ceil(100 * rate.high - 1e-9)
+    return f"{round(100 * rate.share)}% of {rate.n:,} ({low}% to {high}%)"
+
+
+@register.filter
 def about(expected: float) -> str:
     """An estimated number of comparisons, to two digits: it should not look like a count."""
     digits = max(0, len(str(int(expected))) - 2)
     rounded = int(round(expected, -digits))
     return f"{rounded:,} comparison{'' if rounded == 1 else 's'}"
+
+
+@register.filter
+def spread(left: Left) -> str:
+    """An interval of comparisons, to two digits."""
+    low = about(left.low).split()[0]
+    return f"more than {low}" if left.high is None else f"{low} to {about(left.high).split()[0]}"
+
+
+@register.filter
+def hours(span: tuple[float, float, float | None]) -> str:
+    """Hours of work: "2.1 (0.9 to 4.0)"."""
+    expected, low, high = span
+    if high is None:
+        return f"more than {low:.1f}"
+    return f"{expected:.1f} ({low:.1f} to {high:.1f})"
 
 
 @register.filter

@@ -9,18 +9,19 @@ from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse, HttpResponseBadRequest
 from django.shortcuts import redirect, render
+from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_POST, require_safe
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from engine import selectors
 from engine.errors import WrongStateError
 from engine.models import Experiment
-from engine.services import controls, experiments
-from engine.tasks import advance, wake
-from labeling import access, charts
-from labeling.people import annotator_rows
-from labeling.status import policy_names, status_of
+from engine.services import controls, examining, experiments
+from engine.tasks import advance, examine, wake
+from labeling import access, figures
+from labeling.examination import without_each_annotator
+from labeling.views import llm_judge
 
 ACTIONS = {
     "start": experiments.start,
@@ -41,16 +42,51 @@ class StateForm(forms.Form):
 def dashboard(request: HttpRequest, experiment_id: int) -> HttpResponse:
     """The whole page."""
     experiment = access.to_watch(request, experiment_id)
-    return render(request, "dashboard/dashboard.html", _context(request, experiment))
+    context = _live(request, experiment) | {
+        "charts": figures.rendered_charts(experiment),
+        "without": without_each_annotator(experiment),
+        "invitations": experiment.invitations.filter(expires_at__gte=timezone.now()).order_by("-pk"),
+        "roles": access.roles_to_give(request, experiment),
+        "llm_judge": llm_judge.panel(experiment),
+        "log": selectors.audit_entries(experiment)[:5],
+    }
+    return render(request, "dashboard/dashboard.html", context)
 
 
 @login_required
 @never_cache
 @require_safe
 def live(request: HttpRequest, experiment_id: int) -> HttpResponse:
-    """The part that changes while the experiment runs."""
+    """The part that changes with every click, and the queue, which htmx puts into its own place."""
     experiment = access.to_watch(request, experiment_id)
-    return render(request, "dashboard/_live.html", _context(request, experiment))
+    return render(request, "dashboard/_moving.html", _live(request, experiment))
+
+
+@login_required
+@never_cache
+@require_safe
+def live_charts(request: HttpRequest, experiment_id: int) -> HttpResponse:
+    """The charts and tables, or 204 where they are still those that the page has seen."""
+    experiment = access.to_watch(request, experiment_id)
+    charts = figures.rendered_charts(experiment)
+    # While it runs the page asks again and again; once it does not, it must be told to stop.
+    if experiment.state == Experiment.State.RUNNING and request.GET.get("seen") == charts.version:
+        return HttpResponse(status=204)
+    return render(request, "dashboard/_figures.html", {"experiment": experiment, "charts": charts})
+
+
+@login_required
+@never_cache
+@require_http_methods(["GET", "HEAD", "POST"])
+def without(request: HttpRequest, experiment_id: int) -> HttpResponse:
+    """What the decision would be without each annotator; a POST has it computed."""
+    experiment = access.to_watch(request, experiment_id)
+    if request.method == "POST":
+        examining.request_replays(experiment_id=experiment.pk)
+        wake(examine, experiment.pk)
+        return redirect(reverse("dashboard", args=[experiment.pk]) + "#without")
+    context = {"experiment": experiment, "without": without_each_annotator(experiment)}
+    return render(request, "dashboard/_without.html", context)
 
 
 @login_required
@@ -69,21 +105,6 @@ def change_state(request: HttpRequest, experiment_id: int) -> HttpResponse:
     return redirect("dashboard", experiment_id=experiment.pk)
 
 
-def _context(request: HttpRequest, experiment: Experiment) -> dict[str, Any]:
-    names = policy_names(experiment)
-    snapshots = selectors.race(experiment)
-    return {
-        "experiment": experiment,
-        "status": status_of(experiment),
-        "health": selectors.queue_health(experiment),
-        "may_run": selectors.experiments_to_run(request.user).filter(pk=experiment.pk).exists(),
-        "log": selectors.audit_entries(experiment)[:5],
-        "snapshot": selectors.latest_snapshot(experiment),
-        "comparisons": selectors.comparison_count(experiment.pk),
-        "race": charts.race(snapshots, names, experiment.delta),
-        "heat_map": charts.heat_map(selectors.wins_matrix(experiment), names),
-        "annotators": annotator_rows(experiment),
-        "invitations": experiment.invitations.filter(expires_at__gte=timezone.now()).order_by("-pk"),
-        "roles": access.roles_to_give(request, experiment),
-        "policies": charts.policy_rows(experiment, names),
-    }
+def _live(request: HttpRequest, experiment: Experiment) -> dict[str, Any]:
+    may_run = selectors.experiments_to_run(request.user).filter(pk=experiment.pk).exists()
+    return figures.live_figures(experiment) | {"may_run": may_run}

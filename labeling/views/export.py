@@ -1,103 +1,119 @@
-"""Downloads of what people judged."""
+"""Downloads of what was judged, and the page that offers them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from typing import Any
 
-from defusedcsv import csv
+from django import forms
 from django.contrib.auth.decorators import login_required
-from django.http import HttpRequest, StreamingHttpResponse
-from django.utils.text import slugify
+from django.http import HttpRequest, HttpResponse, HttpResponseBadRequest, StreamingHttpResponse
+from django.http.response import HttpResponseBase
+from django.shortcuts import render
+from django.utils.http import urlencode
+from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
 from engine import selectors
-from engine.models import Experiment, Judgment
+from engine.selectors.browsing import STANDING
 from labeling import access
-from labeling.status import policy_names
+from labeling.exports import files
+from labeling.exports.files import Export, Tally
+from labeling.exports.formats import parquet_is_there
+from labeling.exports.selecting import SelectionForm
 
-COLUMNS = (
-    "judgment_id",
-    "comparison_id",
-    "judge",
-    "annotator",
-    "shown_at",
-    "judged_at",
-    "task",
-    "reference",
-    "policy_i",
-    "policy_j",
-    "policy_i_name",
-    "policy_j_name",
-    "response_i",
-    "response_j",
-    "left_policy",
-    "right_policy",
-    "choice",
-    "chosen_policy",
-    "chosen_response",
-    "outcome",
-    "reason",
-    "sampler",
-    "sampling_seed",
-    "sampling_draw",
-)
+
+class OptionsForm(forms.Form):
+    raw = forms.BooleanField(required=False, label="Leave spreadsheet formulas as they are (CSV)")
+    conversational = forms.BooleanField(required=False, label="As messages (DPO pairs)")
+    zip = forms.BooleanField(required=False, label="With its manifest, as a ZIP file")
+
+
+@login_required
+@never_cache
+@require_safe
+def export(request: HttpRequest, experiment_id: int) -> HttpResponse:
+    """Choose what to download; says how much it will be."""
+    experiment = access.to_watch(request, experiment_id)
+    form = SelectionForm(_with_default(request), experiment=experiment)
+    options = OptionsForm(request.GET)
+    context: dict[str, Any] = {"experiment": experiment, "form": form, "options": options}
+    valid = form.is_valid()
+    if valid:
+        selection = form.selection()
+        context |= {
+            "judgments": selectors.selected_judgments(experiment, selection).count(),
+            "preferences": files.preferred_comparisons(experiment, selection).count(),
+            "query": _query(form, options),
+            "parquet": parquet_is_there(),
+        }
+    return render(request, "export/export.html", context, status=200 if valid else 400)
 
 
 @login_required
 @require_safe
-def judgments_csv(request: HttpRequest, experiment_id: int) -> StreamingHttpResponse:
-    """Every judgment that the estimates rest on, one row each, streamed."""
+def judgments_csv(request: HttpRequest, experiment_id: int) -> HttpResponseBase:
+    """Judgments, one row each: those that the estimates rest on unless asked otherwise."""
+    return _download(request, experiment_id, files.CSV)
+
+
+@login_required
+@require_safe
+def judgments_jsonl(request: HttpRequest, experiment_id: int) -> HttpResponseBase:
+    """The same rows as JSON lines."""
+    return _download(request, experiment_id, files.JSONL)
+
+
+@login_required
+@require_safe
+def judgments_parquet(request: HttpRequest, experiment_id: int) -> HttpResponseBase:
+    """The same rows as Parquet."""
+    return _download(request, experiment_id, files.PARQUET)
+
+
+@login_required
+@require_safe
+def dpo_jsonl(request: HttpRequest, experiment_id: int) -> HttpResponseBase:
+    """Prompt, chosen and rejected of every comparison that was decided for one side."""
+    return _download(request, experiment_id, files.DPO)
+
+
+def _download(request: HttpRequest, experiment_id: int, kind: str) -> HttpResponseBase:
     experiment = access.to_watch(request, experiment_id)
-    response = StreamingHttpResponse(_lines(experiment), content_type="text/csv; charset=utf-8")
-    filename = f"{slugify(experiment.name) or 'experiment'}-judgments.csv"
+    form = SelectionForm(_with_default(request), experiment=experiment)
+    options = OptionsForm(request.GET)
+    if not (form.is_valid() and options.is_valid()):
+        faults = "; ".join(f"{name}: {' '.join(errors)}" for name, errors in form.errors.items())
+        return HttpResponseBadRequest(f"The filter cannot be used. {faults}", content_type="text/plain")
+    if kind == files.PARQUET and not parquet_is_there():
+        return HttpResponse(
+            "Parquet needs pyarrow on the server: pip install pyarrow.", status=501, content_type="text/plain"
+        )
+    chosen = options.cleaned_data
+    download = Export(
+        experiment=experiment,
+        format=kind,
+        selection=form.selection(),
+        filter=form.said(),
+        raw=chosen["raw"],
+        conversational=chosen["conversational"],
+    )
+    if chosen["zip"]:
+        return _streamed(download.zipped(), f"{download.filename}.zip", "application/zip")
+    return _streamed(download.pieces(Tally()), download.filename, download.content_type)
+
+
+def _streamed(pieces: Any, filename: str, content_type: str) -> StreamingHttpResponse:
+    response = StreamingHttpResponse(pieces, content_type=content_type)
     response["Content-Disposition"] = f'attachment; filename="{filename}"'
     return response
 
 
-class _Echo:
-    """A file that hands each line straight back, so that nothing is ever held in memory."""
-
-    def write(self, line: str) -> str:
-        return line
+def _with_default(request: HttpRequest) -> dict[str, str]:
+    """What is asked for; where nothing is said of judgments, those that stand."""
+    return {"judgments": STANDING} | request.GET.dict()
 
 
-def _lines(experiment: Experiment) -> Iterator[str]:
-    writer = csv.writer(_Echo())
-    names = [name.long for name in policy_names(experiment)]
-    yield writer.writerow(COLUMNS)
-    for judgment in selectors.judged_rows(experiment).iterator(chunk_size=1000):
-        yield writer.writerow(_row(judgment, names))
-
-
-def _row(judgment: Judgment, names: list[str]) -> list[object]:
-    comparison = judgment.comparison
-    i, j = comparison.policy_i, comparison.policy_j
-    left, right = (i, j) if comparison.i_on_left else (j, i)
-    chose_left = judgment.choice == Judgment.Choice.LEFT
-    chosen = comparison.left if chose_left else comparison.right
-    return [
-        judgment.pk,
-        comparison.pk,
-        judgment.judge,
-        judgment.annotator.get_username() if judgment.annotator else "",
-        judgment.shown_at.isoformat() if judgment.shown_at else "",
-        judgment.created_at.isoformat(),
-        comparison.task.prompt,
-        comparison.task.reference,
-        i.label,
-        j.label,
-        names[i.index],
-        names[j.index],
-        comparison.response_i.text,
-        comparison.response_j.text,
-        left.label,
-        right.label,
-        judgment.choice,
-        (left if chose_left else right).label,
-        chosen.text,
-        judgment.outcome,
-        judgment.reason,
-        comparison.plan["sampler"],
-        " ".join(map(str, comparison.plan["seed"])),
-        comparison.plan["draw"],
-    ]
+def _query(form: SelectionForm, options: OptionsForm) -> str:
+    chosen = {name: "1" for name in options.fields if options.is_valid() and options.cleaned_data[name]}
+    # "Any" has to be said, as saying nothing means those that stand.
+    return urlencode({"judgments": ""} | form.said() | chosen)

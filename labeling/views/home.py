@@ -7,7 +7,7 @@ from django.views.decorators.http import require_safe
 
 from engine import selectors
 from labeling import access
-from labeling.status import status_of
+from labeling.cards import card
 
 
 @login_required
@@ -20,10 +20,12 @@ def home(request: HttpRequest) -> HttpResponse:
         request,
         "labeling/home.html",
         {
-            "to_label": selectors.experiments_to_label(request.user).filter(archived_at__isnull=True),
+            "to_label": selectors.with_own_judgments(
+                selectors.experiments_to_label(request.user).filter(archived_at__isnull=True), request.user
+            ),
             "to_watch": [
-                {"experiment": experiment, "status": status_of(experiment)}
-                for experiment in watched.filter(archived_at__isnull=not archive)
+                card(experiment)
+                for experiment in watched.filter(archived_at__isnull=not archive).select_related("winner")
             ],
             "archive": archive,
             "n_archived": watched.filter(archived_at__isnull=False).count(),

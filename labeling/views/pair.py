@@ -240,13 +240,14 @@ def _render(
     answered: Answered | None = None,
     notice: str = "",
 ) -> HttpResponse:
+    snapshot = selectors.latest_snapshot(experiment)
     context = {
         "experiment": experiment,
         "shown": shown,
         "choices": selectors.choices(experiment),
         "flag_reasons": Flag.Reason.choices,
-        "snapshot": selectors.latest_snapshot(experiment),
-        "left": selectors.expected_left(experiment),
+        "snapshot": snapshot,
+        "left": selectors.expected_left(experiment, snapshot),
         "today": selectors.judged_today(experiment.pk, request.user),
         "beat_seconds": max(5, settings.LEASE_SECONDS // 3),
         "notice": notice or (answered.feedback if answered else ""),

@@ -1,34 +1,52 @@
-// Draws the evidence race from the table that stands behind it, and keeps it up to date with the table.
+// Draws each chart from the table that stands behind it, and keeps it up to date with the table.
 (() => {
   "use strict";
 
   // Okabe and Ito's colours: told apart by colour-blind readers; dashes tell the rest.
   const COLOURS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c6bb1", "#7f7f7f"];
   const DASHES = [[], [7, 4], [2, 3], [10, 3, 2, 3]];
-  let chart = null;
+  const charts = new Map();
 
   const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+  const texts = (row) => [...row.cells].map((cell) => cell.textContent);
+  const number = (text) => (text === "–" ? null : Number(text));
 
-  function read(table) {
-    const names = [...table.tHead.rows[0].cells].slice(1).map((cell) => cell.textContent);
-    const rows = [...table.tBodies[0].rows].map((row) => [...row.cells].map((cell) => Number(cell.textContent)));
-    return names.map((name, k) => ({ name, points: rows.map((row) => ({ x: row[0], y: row[k + 1] })) }));
+  function axis(title, options = {}) {
+    return {
+      title: { display: Boolean(title), text: title, color: css("--muted") },
+      ticks: { color: css("--muted") },
+      grid: { color: css("--line") },
+      ...options,
+    };
   }
 
-  function datasets(canvas) {
-    const series = read(document.getElementById(canvas.dataset.table));
+  function legend(filter) {
+    return { legend: { labels: { color: css("--ink"), boxWidth: 24, filter } } };
+  }
+
+  function race(canvas, table) {
+    const heads = [...table.tHead.rows[0].cells].slice(1);
+    const rows = [...table.tBodies[0].rows].map((row) => texts(row).map(Number));
+    const lastX = Math.max(1, ...rows.map((row) => row[0]));
     const threshold = Number(canvas.dataset.threshold);
-    const lastX = Math.max(1, ...series.flatMap((one) => one.points.map((point) => point.x)));
-    const lines = series.map((one, k) => ({
-      label: one.name,
-      data: one.points,
-      borderColor: COLOURS[k % COLOURS.length],
-      backgroundColor: COLOURS[k % COLOURS.length],
-      borderDash: DASHES[Math.floor(k / COLOURS.length) % DASHES.length],
-      borderWidth: 2,
-      pointRadius: 0,
-      pointHitRadius: 8,
-    }));
+    let loud = 0;
+    const lines = heads.map((head, k) => {
+      const quiet = "quiet" in head.dataset;
+      const nth = quiet ? 0 : loud++;
+      const colour = quiet ? `${css("--muted")}55` : COLOURS[nth % COLOURS.length];
+      return {
+        label: head.textContent,
+        data: rows.map((row) => ({ x: row[0], y: row[k + 1] })),
+        borderColor: colour,
+        backgroundColor: colour,
+        borderDash: quiet ? [] : DASHES[Math.floor(nth / COLOURS.length) % DASHES.length],
+        borderWidth: quiet ? 1 : 2,
+        order: quiet ? 1 : 0,
+        pointRadius: 0,
+        pointHitRadius: quiet ? 0 : 8,
+        quiet,
+      };
+    });
     lines.push({
       label: "ruled out",
       data: [{ x: 0, y: threshold }, { x: lastX, y: threshold }],
@@ -37,51 +55,137 @@
       borderWidth: 1.5,
       pointRadius: 0,
     });
-    return lines;
-  }
-
-  function axis(title) {
     return {
-      type: "linear",
-      title: { display: true, text: title, color: css("--muted") },
-      ticks: { color: css("--muted") },
-      grid: { color: css("--line") },
+      type: "line",
+      data: { datasets: lines },
+      options: {
+        parsing: false,
+        interaction: { mode: "nearest", axis: "x", intersect: false },
+        scales: {
+          x: axis("comparisons", { type: "linear", min: 0, max: lastX }),
+          y: axis("evidence against (log E)", { type: "linear" }),
+        },
+        plugins: legend((item, data) => !data.datasets[item.datasetIndex].quiet),
+      },
     };
   }
+
+  function allocation(canvas, table) {
+    const rows = [...table.tBodies[0].rows].map(texts);
+    const bars = (label, column, colour) => ({
+      label,
+      data: rows.map((row) => number(row[column])),
+      backgroundColor: colour,
+      borderColor: css("--ink"),
+      borderWidth: column === 3 ? 1 : 0,
+    });
+    return {
+      type: "bar",
+      data: {
+        labels: rows.map((row) => row[0]),
+        datasets: [bars("realised", 2, COLOURS[0]), bars("optimal", 3, COLOURS[4])],
+      },
+      options: {
+        scales: { x: axis(""), y: axis("% of comparisons", { beginAtZero: true }) },
+        plugins: legend(),
+      },
+    };
+  }
+
+  function effects(canvas, table) {
+    const rows = [...table.tBodies[0].rows];
+    const values = rows.map((row) => texts(row).slice(2).map(Number));
+    const labels = rows.map((row) => [row.cells[1].dataset.better, `beats ${row.cells[1].dataset.worse}`]);
+    canvas.parentElement.style.height = `${90 + 44 * rows.length}px`;
+    return {
+      data: {
+        labels,
+        datasets: [
+          {
+            type: "scatter",
+            label: "estimate",
+            data: values.map(([percent], k) => ({ x: percent, y: k })),
+            backgroundColor: css("--ink"),
+            pointRadius: 5,
+            pointStyle: "rectRot",
+            yAxisID: "at",
+          },
+          {
+            type: "bar",
+            label: "interval",
+            data: values.map(([, from, to]) => [from, to]),
+            backgroundColor: COLOURS[5],
+            barThickness: 12,
+            grouped: false,
+            yAxisID: "y",
+          },
+          {
+            type: "line",
+            label: "even",
+            data: [{ x: 50, y: -0.5 }, { x: 50, y: rows.length - 0.5 }],
+            borderColor: css("--muted"),
+            borderDash: [5, 5],
+            borderWidth: 1.5,
+            pointRadius: 0,
+            yAxisID: "at",
+          },
+        ],
+      },
+      options: {
+        indexAxis: "y",
+        scales: {
+          x: axis("wins, %", { type: "linear", min: 0, max: 100 }),
+          y: axis("", { type: "category", labels }),
+          at: { type: "linear", display: false, min: -0.5, max: rows.length - 0.5, reverse: true },
+        },
+        plugins: legend(),
+      },
+    };
+  }
+
+  const MAKERS = { race, allocation, effects };
 
   function draw() {
-    const canvas = document.getElementById("race");
-    if (!canvas) return;
-    const options = {
-      animation: false,
-      responsive: true,
-      maintainAspectRatio: false,
-      parsing: false,
-      interaction: { mode: "nearest", axis: "x", intersect: false },
-      scales: { x: { ...axis("comparisons"), min: 0 }, y: axis("evidence against (log E)") },
-      plugins: { legend: { labels: { color: css("--ink"), boxWidth: 24 } } },
-    };
-    if (chart && chart.canvas === canvas) {
-      chart.data.datasets = datasets(canvas);
-      chart.options = options;
-      chart.update("none");
-      return;
+    for (const [canvas, chart] of charts) {
+      if (canvas.isConnected) continue;
+      chart.destroy();
+      charts.delete(canvas);
     }
-    if (chart) chart.destroy();
-    chart = new Chart(canvas, { type: "line", data: { datasets: datasets(canvas) }, options });
+    for (const canvas of document.querySelectorAll("canvas[data-chart]")) {
+      const made = MAKERS[canvas.dataset.chart](canvas, document.getElementById(canvas.dataset.table));
+      Object.assign(made.options, { animation: false, responsive: true, maintainAspectRatio: false });
+      const chart = charts.get(canvas);
+      if (!chart) {
+        charts.set(canvas, new Chart(canvas, made));
+        continue;
+      }
+      chart.data = made.data;
+      chart.options = made.options;
+      chart.update("none");
+    }
   }
 
+  // What the reader has opened and scrolled to stays so when the part is swapped.
   let open = [];
+  let scrolled = [];
   document.addEventListener("htmx:beforeSwap", () => {
     open = [...document.querySelectorAll("details[open]")].map((details) => details.id);
+    scrolled = [...document.querySelectorAll(".scroll")].map((box) => [box.getAttribute("aria-label"), box.scrollLeft, box.scrollTop]);
   });
-  document.addEventListener("htmx:afterSettle", () => {
+  document.addEventListener("htmx:afterSettle", (event) => {
     for (const id of open) {
       const details = document.getElementById(id);
       if (details) details.open = true;
     }
-    draw();
+    for (const [label, left, top] of scrolled) {
+      const box = [...document.querySelectorAll(".scroll")].find((one) => one.getAttribute("aria-label") === label);
+      if (box) box.scrollTo(left, top);
+    }
+    if (event.target.id === "charts") draw();
   });
   document.addEventListener("DOMContentLoaded", draw);
+  addEventListener("beforeprint", () => {
+    for (const chart of charts.values()) chart.resize();
+  });
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
 })();

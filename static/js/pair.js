@@ -15,6 +15,10 @@
   const words = () => byId("page").dataset;
   const token = (stage) => stage.dataset.token;
 
+  // Speech input and unsteady hands can set off letters by accident, so they can be switched off.
+  const LETTERS = "llmpo-letter-keys";
+  const lettersOff = () => localStorage.getItem(LETTERS) === "off";
+
   let held = []; // pairs that wait behind the one on show
   let unsent = null; // {url, fields}: the one answer that the server has not confirmed
   let attempts = 0;
@@ -190,6 +194,7 @@
       if (event.key === "Escape") event.target.blur();
       return;
     }
+    if (event.key.length === 1 && lettersOff()) return;
     if (event.key === "?") {
       event.preventDefault();
       return toggleHelp();
@@ -248,6 +253,8 @@
 
   document.addEventListener("DOMContentLoaded", () => {
     byId("help-button").addEventListener("click", toggleHelp);
+    byId("letters").checked = !lettersOff();
+    byId("letters").addEventListener("change", (event) => localStorage.setItem(LETTERS, event.target.checked ? "on" : "off"));
     settle(false);
     setInterval(keep, Number(words().beatSeconds) * 1000);
     setInterval(fetchAhead, 3000);

@@ -15,6 +15,7 @@ from tests.browser.annotating import write_everything
 from tests.browser.conftest import log_in, watch
 from tests.factories import click_on, make_experiment, make_user
 from tests.labeling.ladder import invited, subscribed
+from tests.opinions import opine, shadow
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
@@ -49,6 +50,8 @@ def world(transactional_db) -> dict[str, object]:
     options = {"annotators": (annotator,), "allow_tie": True, "allow_both_bad": True, "guidelines": RICH}
     busy = make_experiment(n_policies=4, ready=True, **options)
     click_on(busy, annotator, 12)
+    shadow(busy)
+    opine(busy)
     write_everything(busy)
     Response.objects.filter(comparisons_as_i__state="ready").update(text=RICH)
     idle = make_experiment(n_policies=4, **options)

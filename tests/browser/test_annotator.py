@@ -86,6 +86,28 @@ def test_help_opens_and_closes_with_a_key_and_keeps_keys_from_judging(page: Page
     assert not Judgment.objects.exists()
 
 
+def test_letter_keys_can_be_switched_off_and_stay_off(page: Page, settings):
+    settings.BUFFER_MIN = 10
+    annotator = make_user("ann")
+    experiment = make_experiment(n_policies=3, annotators=(annotator,))
+    write_everything(experiment)
+    log_in(page, annotator)
+    page.goto(f"/label/{experiment.pk}/")
+    page.get_by_role("button", name="Guidelines and keys").click()
+    page.get_by_label("Letters and digits work as keys").uncheck()
+    page.get_by_role("button", name="Back to the pair").click()
+    page.reload()
+
+    first = page.locator("input[name=token]").input_value()
+    for key in ("1", "s", "?", "c"):
+        press(page, key)
+    expect(page.locator("#help")).to_be_hidden()
+    assert page.locator("input[name=token]").input_value() == first
+    press(page, "ArrowLeft")
+    saved(page, 1)
+    assert [judgment.choice for judgment in Judgment.objects.all()] == ["left"]
+
+
 def test_without_javascript_the_page_works_all_the_same(browser, live_server):
     annotator = make_user("ann")
     experiment = make_experiment(annotators=(annotator,))

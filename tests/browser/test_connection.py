@@ -7,7 +7,7 @@ from playwright.sync_api import Browser, Page, Route, expect
 
 from engine import selectors
 from engine.models import Experiment, Judgment, Lease
-from engine.services.judging import rebuild_counts
+from engine.services.judging import expire_leases, rebuild_counts
 from tests.browser.annotating import open_pair, press, saved, shown_token, write_everything
 from tests.browser.conftest import watch
 from tests.factories import make_experiment, make_user
@@ -39,11 +39,14 @@ def assert_counted_once(experiment: Experiment, n: int) -> None:
     assert rebuild_counts(experiment_id=experiment.pk) == {}
 
 
-def test_two_browsers_one_offline_for_a_while_and_one_pressing_back(
-    browser: Browser, live_server, experiment, people
+@pytest.mark.slow
+def test_two_browsers_one_offline_for_a_minute_and_one_pressing_back(
+    browser: Browser, live_server, experiment, people, settings
 ):
+    """A minute that is really waited: longer than a lease, so that only the page that is online keeps its own."""
+    settings.LEASE_SECONDS = 20
     ann, bob = people
-    offline, back = [], []
+    offline, back, sent = [], [], []
     with (
         watch(browser.new_context(base_url=live_server.url), live_server, offline) as first,
         watch(browser.new_context(base_url=live_server.url), live_server, back) as second,
@@ -64,6 +67,7 @@ def test_two_browsers_one_offline_for_a_while_and_one_pressing_back(
             saved(his, number + 1)
 
         first.set_offline(True)
+        hers.on("request", lambda request: sent.append(request) if "/judge/" in request.url else None)
         click(hers, ann, "2", "right")
         expect(hers.get_by_role("alert")).to_contain_text("Not saved yet: the connection is down")
         expect(hers.locator("#said")).to_have_text("")
@@ -77,8 +81,14 @@ def test_two_browsers_one_offline_for_a_while_and_one_pressing_back(
             click(his, bob, "1", "left")
             saved(his, number + 1)
 
-        hers.wait_for_timeout(4_000)
+        hers.wait_for_timeout(60_000)
+        expire_leases()
+        assert not Lease.objects.filter(annotator=ann, state="active").exists()
+        assert Lease.objects.filter(annotator=bob, state="active").count() == 2
         assert Judgment.objects.filter(annotator=ann).count() == 3
+        # At once, after 1, 2 and 4 seconds, and then every 8 seconds: it neither gives up nor hammers.
+        assert 4 <= len(sent) <= 13
+        assert len({request.post_data for request in sent}) == 1
         first.set_offline(False)
         saved(hers, 4)
         expect(hers.get_by_role("alert")).to_be_hidden()

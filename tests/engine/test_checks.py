@@ -266,7 +266,7 @@ def test_no_check_ever_enters_the_counts(annotator):
     counted = kinds.count("comparison")
     assert selectors.comparison_count(experiment.pk) == Judgment.objects.count() == counted
     assert rebuild_counts(experiment_id=experiment.pk) == {}
-    assert selectors.judged_rows(experiment).count() == counted
+    assert selectors.selected_judgments(experiment, selectors.Selection()).count() == counted
     assert selectors.own_judgments(experiment, annotator).count() == counted
 
 

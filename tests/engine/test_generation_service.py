@@ -128,15 +128,6 @@ class TestClaim:
         )
         assert row.claimed_at is not None
 
-    def test_a_claimed_response_brings_what_its_request_needs_in_few_queries(
-        self, django_assert_max_num_queries
-    ):
-        make_experiment()
-        with django_assert_max_num_queries(9):
-            for response in claim_all().responses:
-                assert response.task.prompt
-                assert [level.factor.kind for level in response.policy.levels.all()] == ["prompt"]
-
 
 class TestStore:
     def test_a_text_is_stored_with_everything_known_about_it(self):

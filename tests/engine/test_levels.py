@@ -138,3 +138,37 @@ class TestGuardrails:
         guardrail = Guardrail(input_block=(re.escape(word),))
         assert guardrail.blocks_input(before + word + after)
         assert guardrail.blocks_input((before + after).lower()) == (word.lower() in (before + after).lower())
+
+
+class TestGuardModels:
+    def test_one_is_asked_about_what_it_reads(self):
+        both = Guardrail(guard_model="guard", guard_reads="both")
+        output = Guardrail(guard_instruction="Say safe or unsafe.")
+        assert [both.asks_guard_about("input"), both.asks_guard_about("output")] == [True, True]
+        assert [output.asks_guard_about("input"), output.asks_guard_about("output")] == [False, True]
+        assert not Guardrail(guard_reads="both").asks_guard_about("input")
+
+    @pytest.mark.parametrize(
+        ("blocks", "verdict", "objects"),
+        [
+            ("unsafe", "safe", False),
+            ("unsafe", "Unsafe\nS3", True),
+            ("^no", "no, this must not be said", True),
+            ("^no", "I see no harm", False),
+        ],
+    )
+    def test_its_answer_blocks_where_it_matches(self, blocks, verdict, objects):
+        assert Guardrail(guard_model="guard", guard_blocks=blocks).objects(verdict) is objects
+
+    @pytest.mark.parametrize(
+        ("value", "complaint"),
+        [
+            ({"guard_reads": "minds"}, "guard_reads must be one of input, output, both"),
+            ({"guard_blocks": ""}, "guard_blocks must say"),
+            ({"guard_blocks": "("}, "RE2"),
+            ({"guard_model": 3}, "must be of type str"),
+        ],
+    )
+    def test_what_is_wrong_is_said(self, value, complaint):
+        with pytest.raises(ValueError, match=complaint):
+            parse_level("guardrail", value)

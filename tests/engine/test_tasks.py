@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from django.conf import settings as django_settings
@@ -233,6 +234,63 @@ class TestEachTask:
         tasks.judge(experiment.pk)
         assert selectors.comparison_count(experiment.pk) == 0
         assert sent == [("advance", (experiment.pk,))]
+
+
+class TestWorkersThatServeDifferently:
+    @pytest.fixture(autouse=True)
+    def committed(self, monkeypatch) -> None:
+        monkeypatch.setattr(tasks.transaction, "on_commit", lambda send: send())
+
+    @pytest.fixture
+    def addressed(self, monkeypatch) -> list[str]:
+        """To whom messages to write went: "" for whoever comes first."""
+        to: list[str] = []
+        monkeypatch.setattr(
+            tasks.generate,
+            "apply_async",
+            lambda args=(), queue=None, **options: to.append(queue.name if queue else ""),
+        )
+        return to
+
+    def introduced(self, worker: str, backend: str) -> None:
+        WorkerPulse.objects.create(
+            queue="generation", worker=worker, details={"backend": backend, "model": "m"}
+        )
+
+    def test_any_of_several_alike_is_woken(self, addressed):
+        self.introduced("gpu0@host", "vllm")
+        self.introduced("gpu1@host", "vllm")
+        tasks.advance(make_experiment(planned=False).pk)
+        assert addressed == [""]
+
+    def test_each_of_several_kinds_is_woken(self, addressed):
+        self.introduced("gpu0@host", "vllm")
+        self.introduced("remote@host", "openai")
+        tasks.advance(make_experiment(planned=False).pk)
+        assert addressed == ["gpu0@host.dq2", "remote@host.dq2"]
+
+    def test_a_worker_says_what_it_serves_when_it_is_ready(self, monkeypatch):
+        consumer = SimpleNamespace(app=app, hostname="gpu0@host")
+        monkeypatch.setattr(app.amqp.queues, "_consume_from", {"control": None})
+        tasks.introduce(sender=consumer)
+        assert not WorkerPulse.objects.exists()
+        monkeypatch.setattr(app.amqp.queues, "_consume_from", {"generation": None})
+        tasks.introduce(sender=consumer)
+        (pulse,) = WorkerPulse.objects.all()
+        assert (pulse.queue, pulse.worker, pulse.details["backend"]) == (
+            "generation",
+            "gpu0@host",
+            "embedded",
+        )
+
+    def test_a_backend_out_of_order_says_so_in_its_pulse_until_it_works_again(self, sent, monkeypatch):
+        make_experiment()
+        monkeypatch.setattr(tasks.registry, "backend", lambda: BreakingBackend(BackendError("no quota left")))
+        tasks.generate()
+        assert WorkerPulse.objects.get().details["trouble"] == "no quota left"
+        monkeypatch.setattr(tasks.registry, "backend", SkilledBackend)
+        tasks.generate()
+        assert WorkerPulse.objects.get().details["trouble"] == ""
 
 
 class TestSweep:

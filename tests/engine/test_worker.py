@@ -13,7 +13,7 @@ from engine.levels import SamplingParams
 from engine.models import Response
 from engine.services.experiments import ExperimentSpec, FactorSpec, TaskSpec, create_experiment, start
 from engine.services.planning import advance
-from tests.backends import BreakingBackend, ContinuousScriptedBackend, ScriptedBackend
+from tests.backends import BreakingBackend, ContinuousScriptedBackend, ScriptedBackend, SkilledBackend
 from tests.factories import make_experiment, write_responses
 
 pytestmark = pytest.mark.django_db
@@ -61,11 +61,26 @@ class TestRequests:
         assert {request.key: request.seed for request in backend.requests} == seeds
 
     def test_a_batch_is_no_larger_than_the_setting(self, settings):
+        settings.GENERATION_BATCH = settings.GENERATION_BATCH_MAX = 3
+        make_experiment()
+        backend = SkilledBackend()
+        assert write_batch(worker="w", backend=backend)[0] == Response.objects.count()
+        assert max(len(batch) for batch in backend.batches) == 3
+
+    def test_work_that_never_runs_dry_is_put_down_after_a_while(self, settings, monkeypatch):
+        monkeypatch.setattr("engine.generation.worker._STREAM_SECONDS", 0)
         settings.GENERATION_BATCH = 3
         make_experiment()
-        backend = ScriptedBackend(lambda request: "x")
-        assert write_batch(worker="w", backend=backend)[0] == 3
-        assert len(backend.requests) == 3
+        assert write_batch(worker="w", backend=SkilledBackend())[0] == 3
+
+    def test_the_number_of_queries_does_not_follow_the_number_of_responses(
+        self, settings, django_assert_max_num_queries
+    ):
+        settings.BUFFER_MIN = settings.BUFFER_MAX = 50
+        settings.GENERATION_BATCH = settings.GENERATION_BATCH_MAX = 200
+        make_experiment()
+        with django_assert_max_num_queries(40):
+            assert write_batch(worker="w", backend=SkilledBackend())[0] == 100
 
     def test_with_nothing_waiting_the_backend_is_not_asked(self):
         backend = ScriptedBackend(lambda request: "x")

@@ -9,6 +9,8 @@ import pytest
 
 from engine.generation import registry
 from engine.generation.base import BackendError
+from engine.generation.embedded import EmbeddedBackend
+from engine.selectors import Offer
 
 
 @pytest.fixture(autouse=True)
@@ -55,3 +57,29 @@ def test_a_name_that_nothing_answers_to(settings):
     settings.GENERATION_BACKEND = "telepathy"
     with pytest.raises(ValueError, match="telepathy"):
         registry.backend()
+
+
+@pytest.mark.parametrize(
+    ("backend", "offer"),
+    [
+        ("embedded", Offer("embedded", "tinylm-1")),
+        ("vllm", Offer("vllm", "llama", others=("polite", "terse"))),
+        ("openai", Offer("openai", "llama", any_model=True)),
+    ],
+)
+def test_what_a_worker_offers_follows_from_the_settings_alone(settings, backend, offer):
+    settings.GENERATION_BACKEND = backend
+    settings.GENERATION_MODEL = "llama"
+    settings.GENERATION_ADAPTERS = {"polite": "/adapters/polite", "terse": "/adapters/terse"}
+    assert registry.offer() == offer
+    assert registry.backend.cache_info().currsize == 0
+    assert Offer.from_details(registry.details()) == offer
+
+
+def test_details_tell_the_gpus_memory_where_the_backend_can():
+    class WithGPU:
+        def gpu_memory(self):
+            return 3, 4
+
+    assert registry.details(WithGPU())["gpu_memory"] == (3, 4)
+    assert registry.details(EmbeddedBackend())["gpu_memory"] is None

@@ -13,6 +13,9 @@ from tests.generation.contract import BackendContract, StreamContract, answer, a
 
 pytest.importorskip("vllm", reason="vLLM is not installed; .ci/vllm-tests runs these")
 
+import torch
+
+import engine.generation.vllm
 from engine.generation.vllm import EngineSettings, VLLMBackend
 
 pytestmark = pytest.mark.slow
@@ -51,6 +54,16 @@ class TestEngine:
     def test_the_probability_of_a_text_is_known(self, backend):
         greedy, wild = answer(backend, ask(temperature=0.0)), answer(backend, ask(temperature=2.0, seed=3))
         assert wild.logprob < greedy.logprob <= 0
+
+    def test_the_memory_of_a_gpu_is_told_where_there_is_one(self, backend, monkeypatch):
+        if torch.cuda.is_available():
+            used, total = backend.gpu_memory()
+            assert 0 < used <= total
+            return
+        assert backend.gpu_memory() is None
+        monkeypatch.setattr(engine.generation.vllm.current_platform, "is_cuda", lambda: True)
+        # A driver that cannot be asked costs the figure, and nothing else.
+        assert backend.gpu_memory() is None
 
     def test_more_than_the_engine_takes_at_once_are_all_written(self, backend):
         rooms = []

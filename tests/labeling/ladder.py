@@ -29,6 +29,10 @@ def _of_judgment(experiment: Experiment) -> list[Any]:
     return [experiment.pk, judged(experiment).pk]
 
 
+def _of_comparison(experiment: Experiment) -> list[Any]:
+    return [experiment.pk, judged(experiment).comparison_id]
+
+
 def _of_invitation(experiment: Experiment) -> list[Any]:
     return [invited(experiment).token]
 
@@ -67,6 +71,7 @@ class Endpoint:
     @property
     def of_experiment(self) -> bool:
         return self.arguments in {
+            _of_comparison,
             _of_experiment,
             _of_judgment,
             _of_membership,
@@ -135,6 +140,8 @@ LADDER = (
     Endpoint("invite", POST, {"editor": 302, "owner": 302, "admin": 302}),
     Endpoint("dashboard", GET, _WATCHERS),
     Endpoint("dashboard_live", GET, _WATCHERS),
+    Endpoint("dashboard_charts", GET, _WATCHERS),
+    Endpoint("without", GET | POST, _WATCHERS),
     Endpoint("change_state", POST, {"editor": 400, "owner": 400, "admin": 400}),
     Endpoint("experiment_settings", GET, dict.fromkeys(_RUNNERS, 200)),
     Endpoint("change_settings", POST, dict.fromkeys(_RUNNERS, 400)),
@@ -149,5 +156,15 @@ LADDER = (
     Endpoint("send_test", POST, dict.fromkeys(_RUNNERS, 302), arguments=_of_subscription),
     Endpoint("tokens", GET | POST, _everybody(200), arguments=None),
     Endpoint("revoke_token", POST, {"admin": 302}, arguments=_of_admins_token),
+    Endpoint("change_llm_judge", POST, {"editor": 400, "owner": 400, "admin": 400}),
     Endpoint("judgments_csv", GET, _WATCHERS),
+    Endpoint("judgments_jsonl", GET, _WATCHERS),
+    Endpoint("judgments_parquet", GET, _WATCHERS),
+    Endpoint("dpo_jsonl", GET, _WATCHERS),
+    Endpoint("export", GET, _WATCHERS),
+    Endpoint("comparisons", GET, _WATCHERS),
+    Endpoint("comparison", GET, _WATCHERS, arguments=_of_comparison),
+    Endpoint("void", POST, {"editor": 302, "owner": 302, "admin": 302}, arguments=_of_judgment),
+    Endpoint("restore", POST, {"editor": 302, "owner": 302, "admin": 302}, arguments=_of_judgment),
+    Endpoint("void_annotator", POST, {"editor": 302, "owner": 302, "admin": 302}),
 )

@@ -19,6 +19,8 @@ from tests.factories import click_for, click_on, make_experiment, write_response
 pytestmark = pytest.mark.django_db
 
 each_view = pytest.mark.parametrize("view", ["dashboard", "dashboard_live"])
+each_part = pytest.mark.parametrize("view", ["dashboard_live", "dashboard_charts", "without"])
+with_charts = pytest.mark.parametrize("view", ["dashboard", "dashboard_charts"])
 
 
 @pytest.fixture(autouse=True)
@@ -51,11 +53,16 @@ def test_before_the_first_click_it_says_so(view, experiment, viewer, client_for)
 
 
 @each_view
-def test_it_shows_the_counts_the_win_rates_and_every_policy(view, experiment, annotator, viewer, client_for):
+def test_it_counts_the_comparisons(view, experiment, annotator, viewer, client_for):
+    click_on(experiment, annotator, 5)
+    assert "Comparisons 5" in text_of(page(client_for(viewer), experiment, view))
+
+
+@with_charts
+def test_it_shows_the_win_rates_and_every_policy(view, experiment, annotator, viewer, client_for):
     click_on(experiment, annotator, 5)
     html = page(client_for(viewer), experiment, view)
     words = text_of(html)
-    assert "Comparisons 5" in words
     for k in range(3):
         assert f"P{k + 1} Prompt {k}" in words
     wins = selectors.wins_matrix(experiment)
@@ -68,7 +75,7 @@ def test_it_shows_the_counts_the_win_rates_and_every_policy(view, experiment, an
     assert "adaptive means" in words
 
 
-@each_view
+@with_charts
 def test_the_race_is_a_table_of_every_snapshot(view, experiment, annotator, viewer, client_for):
     click_on(experiment, annotator, 5)
     rows = race_table(page(client_for(viewer), experiment, view))
@@ -155,12 +162,21 @@ def test_a_viewer_is_offered_no_button(view, experiment, viewer, editor, client_
     assert 'name="action"' in page(client_for(editor), experiment, view)
 
 
-def test_the_live_part_is_a_part_and_the_page_holds_it(experiment, viewer, client_for):
+@each_part
+def test_a_part_is_a_part_and_the_page_holds_it(view, experiment, viewer, client_for):
     client = client_for(viewer)
-    part = page(client, experiment, "dashboard_live")
-    assert part.lstrip().startswith('<div id="live"')
+    part = page(client, experiment, view)
     assert "<html" not in part
-    assert part.strip() in page(client, experiment)
+    inside = without_moving_numbers(part).replace(' hx-swap-oob="true"', "")
+    whole = without_moving_numbers(page(client, experiment))
+    # The moving part and the queue stand in two places of the page.
+    for section in inside.split('<section class="card" id="queue"'):
+        assert section.strip() in whole
+
+
+def without_moving_numbers(html: str) -> str:
+    """Without secrets that differ each time, and seconds that pass meanwhile."""
+    return re.sub(r'value="[A-Za-z0-9]{64}"|\d+ s ago', "", html)
 
 
 @each_view
@@ -169,7 +185,7 @@ def test_it_is_never_kept_by_a_cache(view, experiment, viewer, client_for):
     assert "no-store" in response["Cache-Control"]
 
 
-@each_view
+@with_charts
 def test_names_with_markup_in_them_are_only_text(view, admin, client_for):
     experiment = make_experiment(name="<b>bold</b>", question="<i>Which?</i>")
     level = experiment.factors.get().levels.first()
@@ -181,7 +197,7 @@ def test_names_with_markup_in_them_are_only_text(view, admin, client_for):
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in html
 
 
-@each_view
+@pytest.mark.parametrize("view", ["dashboard", "dashboard_live", "dashboard_charts"])
 def test_its_cost_does_not_grow_with_the_number_of_judgments(view, experiment, annotator, viewer, client_for):
     client = client_for(viewer)
     click_on(experiment, annotator, 2)
@@ -193,7 +209,7 @@ def test_its_cost_does_not_grow_with_the_number_of_judgments(view, experiment, a
 
     few = queries()
     click_on(experiment, annotator, 10)
-    assert queries() <= few <= 45
+    assert queries() <= few <= 60
 
 
 def test_the_export_is_one_click_away(experiment, viewer, client_for):

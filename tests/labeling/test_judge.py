@@ -56,6 +56,24 @@ def test_the_pair_that_comes_back_is_the_one_after_those_that_the_page_holds(
     assert Lease.objects.filter(annotator=annotator, state="active").count() == 2
 
 
+@pytest.mark.parametrize(
+    ("checks", "most"), [({}, 19), ({"gold_rate": 0.01, "repeat_rate": 0.01, "n_gold": 1}, 24)]
+)
+def test_a_click_and_the_next_pair_cost_so_many_queries_and_no_more(
+    checks, most, annotator, client_for, django_assert_max_num_queries
+):
+    """Of these, four are the savepoints that stand for the two transactions in a test."""
+    experiment = make_experiment(ready=True, annotators=(annotator,), seed=1, **checks)
+    client = client_for(annotator)
+    held = lease(experiment, annotator)
+    ahead = lease_next(experiment_id=experiment.pk, annotator=annotator, besides=[held.token])
+    form = {"token": held.token, "choice": "left", "besides": [ahead.token]}
+    with django_assert_max_num_queries(most):
+        response = client.post(reverse("judge", args=[experiment.pk]), form, headers=HTMX)
+    assert Lease.objects.filter(token=stage(response)["token"], state="active").exists()
+    assert Judgment.objects.count() == 1
+
+
 def test_a_repeated_click_comes_back_with_the_same_next_pair(experiment, annotator, client_for, url):
     """The reply was lost on its way: the retry must not reserve yet another pair."""
     form = {"token": lease(experiment, annotator).token, "choice": "left"}

@@ -105,6 +105,22 @@ class TestUnhealthy:
         Response.objects.update(created_at=timezone.now() - timedelta(minutes=2))
         assert "the generation worker does not keep up" in status_of(experiment).sentence
 
+    def test_a_model_that_no_worker_serves(self, alive):
+        experiment = make_experiment(model="qwen")
+        WorkerPulse.objects.filter(queue="generation").update(details={"backend": "vllm", "model": "llama"})
+        status = status_of(experiment)
+        assert status.kind == "unhealthy"
+        assert status.sentence.startswith("No worker serves 'qwen'; start one with it")
+
+    def test_a_backend_that_is_out_of_order(self, alive):
+        experiment = make_experiment()
+        WorkerPulse.objects.filter(queue="generation").update(
+            details={"backend": "vllm", "trouble": "GENERATION_MODEL is not set."}
+        )
+        assert status_of(experiment).sentence.startswith(
+            "The generation worker's backend is out of order: GENERATION_MODEL is not set."
+        )
+
     @pytest.mark.parametrize("change", [pause, stop])
     def test_while_nothing_is_asked_of_them_workers_may_be_away(self, change):
         experiment = running()

@@ -37,7 +37,7 @@ def _database_url() -> str:
 
 _COMMANDS = {
     "control": "worker -P solo -Q control -n control@%h --without-gossip --without-mingle",
-    "generation": "worker -P solo -Q generation -n generation@%h --without-gossip --without-mingle",
+    "generation": "worker -P solo -Q generation -n {called}@%h --without-gossip --without-mingle",
     "beat": "beat --pidfile=",
 }
 
@@ -59,10 +59,13 @@ class Workers:
             "OPENBLAS_NUM_THREADS": "1",
         }
 
-    def start(self, name: str) -> None:
-        with (self.log_folder / f"{name}.log").open("ab") as log:
-            self.processes[name] = subprocess.Popen(
-                [sys.executable, "-m", "celery", "-A", "llmpo_site", *_COMMANDS[name].split()],
+    def start(self, name: str, called: str = "") -> None:
+        """``called``: to have several generation workers, each by a name of its own."""
+        called = called or name
+        command = _COMMANDS[name].format(called=called)
+        with (self.log_folder / f"{called}.log").open("ab") as log:
+            self.processes[called] = subprocess.Popen(
+                [sys.executable, "-m", "celery", "-A", "llmpo_site", *command.split()],
                 cwd=ROOT,
                 env=self.environment,
                 stdout=log,

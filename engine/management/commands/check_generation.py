@@ -12,7 +12,7 @@ from django.core.management.base import BaseCommand, CommandError
 
 from engine.generation import registry
 from engine.generation.base import BackendError, GenerationFailure, GenerationRequest, GenerationResult
-from engine.generation.worker import composition_of, request_for
+from engine.generation.making import composition_of, request_for
 from engine.models import Experiment, Policy
 
 SAMPLE_TASK = "I have a pig, two ducks, and a dog. How many animals do I have?"
@@ -70,7 +70,11 @@ class Command(BaseCommand):
             or experiment.tasks.order_by("position").values_list("prompt", flat=True).first()
             or SAMPLE_TASK
         )
-        for policy in experiment.policies.prefetch_related("levels__factor").order_by("index"):
+        for policy in (
+            experiment.policies.select_related("experiment")
+            .prefetch_related("levels__factor")
+            .order_by("index")
+        ):
             composition = composition_of(policy)
             if composition.refusal_for_input(prompt) is not None:
                 self.stdout.write(

@@ -9,7 +9,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('engine', '0002_space'),
+        ('engine', '0005_restores_and_browsing'),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 

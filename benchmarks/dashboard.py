@@ -1,0 +1,477 @@
+"""How fast a dashboard answers while many watch it and annotators click.
+
+    DATABASE_URL=postgres://… python -m benchmarks.dashboard
+
+100,000 judgments among 50 policies are made in a test database of its own; then gunicorn and a control worker run as
+they do in production, 50 viewers poll as the page does (what moves every 2 s, the charts every 4 s), and annotators
+click. Times are those of a client on the same machine, a new connection each. The login page, which asks the
+database nothing of the experiment, is polled in the same run as the floor. The last line is JSON.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import http.client
+import json
+import os
+import random
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, urlencode
+
+import numpy as np
+
+# Before Django reads its settings; as in production, but for where things lie.
+_FOLDER = tempfile.mkdtemp(prefix="llmpo-benchmark-")
+os.environ |= {
+    "DJANGO_SETTINGS_MODULE": "llmpo_site.settings",
+    "DEBUG": "false",
+    "VAR_DIR": _FOLDER,
+    "SECRET_KEY": os.environ.get("SECRET_KEY") or "only-for-benchmarks-only-for-benchmarks",
+    "LOG_LEVEL": "ERROR",
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+}
+ROOT = Path(__file__).resolve().parents[1]
+_READY = 3000
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the benchmark and print its table."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--judgments", type=int, default=100_000)
+    parser.add_argument("--policies", type=int, default=50, help="a multiple of 5")
+    parser.add_argument("--viewers", type=int, default=50)
+    parser.add_argument("--annotators", type=int, default=10)
+    parser.add_argument("--seconds", type=float, default=60)
+    parser.add_argument("--web-processes", type=int, default=2)
+    options = parser.parse_args(arguments)
+    with database() as name:
+        started = time.monotonic()
+        experiment, viewers, annotators = world(options)
+        print(f"seeded in {time.monotonic() - started:.0f} s", flush=True)
+        with serving(name, options.web_processes) as port:
+            load = Load(port, experiment.pk)
+            load.run(viewers, annotators, options.seconds)
+        report(load, options)
+
+
+@contextmanager
+def database() -> Iterator[str]:
+    """A test database for as long as it is needed, and static files; its name."""
+    import django
+
+    django.setup()
+    from django.core.management import call_command
+    from django.db import connection, connections
+
+    if connection.vendor != "postgresql":
+        sys.exit("This benchmark needs PostgreSQL: set DATABASE_URL.")
+    name = connection.settings_dict["NAME"]
+    test_name = connection.creation.create_test_db(verbosity=0, autoclobber=True, serialize=False)
+    try:
+        call_command("collectstatic", interactive=False, verbosity=0)
+        yield test_name
+    finally:
+        connections.close_all()
+        connection.creation.destroy_test_db(name, verbosity=0)
+        shutil.rmtree(_FOLDER, ignore_errors=True)
+
+
+def world(options: argparse.Namespace) -> tuple[Any, list[str], list[str]]:
+    """A running experiment with its history, and the sessions of its viewers and annotators."""
+    from django.contrib.auth.models import User
+
+    from engine.models import Membership
+    from engine.services.experiments import ExperimentSpec, FactorSpec, TaskSpec, create_experiment, start
+
+    rows = options.policies // 5
+    experiment = create_experiment(
+        spec=ExperimentSpec(
+            name="Benchmark",
+            factors=[
+                FactorSpec("Prompt", "prompt", {f"Prompt {k}": {"text": f"Be {k}."} for k in range(rows)}),
+                FactorSpec(
+                    "Strategy", "strategy", {f"Way {k}": {"instruction": f"Do {k}."} for k in range(5)}
+                ),
+            ],
+            tasks=[TaskSpec(f"How many are {n} and one?") for n in range(100)],
+            settings={"budget": 10_000_000, "delta": 1e-9},
+        )
+    )
+    start(experiment_id=experiment.pk)
+    users = {
+        role: User.objects.bulk_create(
+            User(username=f"{role}{k}", is_active=True) for k in range(getattr(options, f"{role}s"))
+        )
+        for role in ("viewer", "annotator")
+    }
+    for role, members in users.items():
+        Membership.objects.bulk_create(
+            Membership(experiment=experiment, user=user, role=role) for user in members
+        )
+    seed_history(experiment, options.judgments, users["annotator"])
+    return experiment, [session(user) for user in users["viewer"]], [session(u) for u in users["annotator"]]
+
+
+def seed_history(experiment: Any, n_judgments: int, annotators: list[Any]) -> None:
+    """Judged comparisons by the model of Bradley and Terry, a snapshot for each, and some pairs that are ready."""
+    from django.db import connection
+
+    policies = list(experiment.policies.values_list("pk", flat=True))
+    tasks = list(experiment.tasks.values_list("pk", flat=True))
+    K, total = len(policies), n_judgments + _READY
+    rng = np.random.default_rng(1)
+    strength = np.sort(rng.normal(0, 0.4, K))
+    pairs = np.sort(np.argsort(rng.random((total, K)), axis=1)[:, :2], axis=1)
+    i_wins = rng.random(total) < 1 / (1 + np.exp(strength[pairs[:, 1]] - strength[pairs[:, 0]]))
+    on_left = rng.random(total) < 0.5
+    with connection.cursor() as cursor:
+        first = _copy(
+            cursor,
+            "engine_response",
+            (
+                "policy_id",
+                "task_id",
+                "seed",
+                "state",
+                "claimed_by",
+                "attempts",
+                "crashes",
+                "failure_reason",
+                "text",
+                "model",
+                "prompt_tokens",
+                "completion_tokens",
+                "finish_reason",
+                "guardrail",
+                "latency_seconds",
+                "leak",
+                "created_at",
+                "done_at",
+            ),
+            (
+                (
+                    policies[pair[side]],
+                    tasks[n % len(tasks)],
+                    n,
+                    "done",
+                    "w",
+                    1,
+                    0,
+                    "",
+                    f"It is {n}. " * 10,
+                    "m",
+                    20,
+                    200,
+                    "stop",
+                    "",
+                    1.5,
+                    "",
+                    "now",
+                    "now",
+                )
+                for n, pair in enumerate(pairs)
+                for side in (0, 1)
+            ),
+        )
+        comparison = _copy(
+            cursor,
+            "engine_comparison",
+            (
+                "experiment_id",
+                "policy_i_id",
+                "policy_j_id",
+                "task_id",
+                "response_i_id",
+                "response_j_id",
+                "i_on_left",
+                "plan",
+                "state",
+                "skips",
+                "outcome",
+                "discard_reason",
+                "created_at",
+                "ready_at",
+                "judged_at",
+            ),
+            (
+                (
+                    experiment.pk,
+                    policies[i],
+                    policies[j],
+                    tasks[n % len(tasks)],
+                    first + 2 * n,
+                    first + 2 * n + 1,
+                )
+                + (bool(on_left[n]), "{}", "judged" if n < n_judgments else "ready", 0)
+                + (
+                    (float(i_wins[n]), "", "now", "now", "now")
+                    if n < n_judgments
+                    else (None, "", "now", "now", None)
+                )
+                for n, (i, j) in enumerate(pairs.tolist())
+            ),
+        )
+        _copy(
+            cursor,
+            "engine_judgment",
+            (
+                "comparison_id",
+                "judge",
+                "annotator_id",
+                "token",
+                "choice",
+                "outcome",
+                "reason",
+                "comment",
+                "shown_at",
+                "created_at",
+            ),
+            (
+                (
+                    comparison + n,
+                    "human",
+                    annotators[n % len(annotators)].pk,
+                    _uuid(n),
+                    "left" if i_wins[n] == on_left[n] else "right",
+                    float(i_wins[n]),
+                    "",
+                    "",
+                    f"2026-01-01 00:00:{n % 59:02d}",
+                    "2026-01-01 00:01:00",
+                )
+                for n in range(n_judgments)
+            ),
+        )
+        # What the engine knew after each click: numbers of the right number and size.
+        _copy(
+            cursor,
+            "engine_snapshot",
+            (
+                "experiment_id",
+                "comparisons",
+                "evidence",
+                "peak_evidence",
+                "threshold",
+                "best_id",
+                "runner_up_id",
+                "confidence",
+                "expected_left",
+                "reason",
+                "created_at",
+            ),
+            (
+                (experiment.pk, n, evidence, evidence, 20.7, policies[-1], policies[-2], 0.5, None, "", "now")
+                for n in range(n_judgments)
+                for evidence in [json.dumps([round(n / 10_000 * (1 + k / K), 6) for k in range(K)])]
+            ),
+        )
+        cursor.execute("DELETE FROM engine_snapshot WHERE comparisons = 0")
+        connection.commit()
+        connection.set_autocommit(True)
+        cursor.execute("VACUUM ANALYZE")
+    from engine.services.judging import rebuild_counts
+
+    rebuild_counts(experiment_id=experiment.pk)
+
+
+def _copy(cursor: Any, table: str, columns: tuple[str, ...], rows: Iterator[tuple[Any, ...]]) -> int:
+    """Bulk load; returns the id of the first row."""
+    cursor.execute(f"SELECT coalesce(max(id), 0) + 1 FROM {table}")  # noqa: S608 - our own names
+    (first,) = cursor.fetchone()
+    with cursor.copy(f"COPY {table} ({', '.join(columns)}) FROM STDIN") as copy:
+        for row in rows:
+            copy.write_row(row)
+    return int(first)
+
+
+def _uuid(n: int) -> str:
+    return f"00000000-0000-4000-8000-{n:012d}"
+
+
+def session(user: Any) -> str:
+    """The cookie of somebody who is logged in."""
+    from django.conf import settings
+    from django.test import Client
+
+    client = Client()
+    client.force_login(user, backend="django.contrib.auth.backends.ModelBackend")
+    return f"{settings.SESSION_COOKIE_NAME}={client.cookies[settings.SESSION_COOKIE_NAME].value}"
+
+
+@contextmanager
+def serving(database_name: str, processes: int) -> Iterator[int]:
+    """Gunicorn and a control worker on that database; gunicorn's port."""
+    from django.db import connection
+
+    own = connection.settings_dict
+    login = quote(own["USER"]) + (f":{quote(own['PASSWORD'])}" if own["PASSWORD"] else "")
+    url = f"postgres://{login}@{own['HOST']}:{own['PORT'] or 5432}/{database_name}"
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    python, environment = sys.executable, {**os.environ, "DATABASE_URL": url}
+    commands = (
+        [
+            python,
+            "-m",
+            "gunicorn",
+            "llmpo_site.wsgi",
+            "--bind",
+            f"127.0.0.1:{port}",
+            "--threads",
+            "8",
+            "--workers",
+            str(processes),
+            "--log-level",
+            "error",
+        ],
+        [python, "-m", "celery", "-A", "llmpo_site", "worker", "-Q", "control", "-P", "solo", "-l", "error"],
+    )
+    running = [subprocess.Popen(command, cwd=ROOT, env=environment) for command in commands]
+    try:
+        while True:
+            try:
+                socket.create_connection(("127.0.0.1", port), timeout=1).close()
+                break
+            except OSError:
+                time.sleep(0.2)
+        yield port
+    finally:
+        for process in running:
+            process.terminate()
+        for process in running:
+            process.wait(timeout=30)
+
+
+class Load:
+    """Viewers and annotators, each a thread; what each kind of request took."""
+
+    def __init__(self, port: int, experiment_id: int) -> None:
+        self.port = port
+        self.base = f"/experiments/{experiment_id}"
+        self.label = f"/label/{experiment_id}"
+        self.milliseconds: dict[str, list[float]] = defaultdict(list)
+        self.bytes: dict[str, int] = defaultdict(int)
+        self.errors: list[str] = []
+        self.ends = 0.0
+
+    def run(self, viewers: list[str], annotators: list[str], seconds: float) -> None:
+        warm = self.request("GET", f"{self.base}/", viewers[0], "first page")
+        if warm[0] != 200:
+            raise RuntimeError(f"The dashboard answered {warm[0]}")
+        self.ends = time.monotonic() + seconds
+        threads = [threading.Thread(target=self.watch, args=(cookie,)) for cookie in viewers]
+        threads += [threading.Thread(target=self.click, args=(cookie,)) for cookie in annotators]
+        threads.append(threading.Thread(target=self.floor))
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    def request(
+        self, method: str, path: str, cookie: str, kind: str, form: dict[str, Any] | None = None
+    ) -> tuple[int, str]:
+        headers = {"Cookie": cookie, "HX-Request": "true", "Accept-Encoding": "gzip", "Host": "localhost"}
+        body = None
+        if form is not None:
+            body = urlencode(form, doseq=True)
+            headers |= {"Content-Type": "application/x-www-form-urlencoded", "X-CSRFToken": _TOKEN}
+            headers["Cookie"] += f"; csrftoken={_TOKEN}"
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        start = time.perf_counter()
+        connection.request(method, path, body, headers)
+        response = connection.getresponse()
+        content = response.read()
+        self.milliseconds[kind if response.status != 204 else f"{kind}, unchanged"].append(
+            (time.perf_counter() - start) * 1000
+        )
+        self.bytes[kind] += len(content)
+        connection.close()
+        if response.headers.get("Content-Encoding") == "gzip":
+            content = gzip.decompress(content)
+        if response.status >= 400:
+            self.errors.append(f"{method} {path}: {response.status}")
+        return response.status, content.decode()
+
+    def watch(self, cookie: str) -> None:
+        """Poll as the page does."""
+        time.sleep(random.uniform(0, 4))
+        seen, turn = "", 0
+        while time.monotonic() < self.ends:
+            self.request("GET", f"{self.base}/live/", cookie, "live")
+            if turn % 2 == 0:
+                status, html = self.request("GET", f"{self.base}/charts/?seen={seen}", cookie, "charts")
+                if status == 200 and (found := re.search(r"seen=(\w+)", html)):
+                    seen = found[1]
+            turn += 1
+            time.sleep(2)
+
+    def click(self, cookie: str) -> None:
+        """Judge a pair every three seconds."""
+        while time.monotonic() < self.ends:
+            time.sleep(random.uniform(2, 4))
+            _, html = self.request("GET", f"{self.label}/", cookie, "pair")
+            if (token := re.search(r'data-token="([^"]+)"', html)) is None:
+                self.errors.append("no pair was ready")
+                return
+            form = {"token": token[1], "choice": random.choice(["left", "right"])}
+            self.request("POST", f"{self.label}/judge/", cookie, "click", form)
+
+    def floor(self) -> None:
+        while time.monotonic() < self.ends:
+            self.request("GET", "/accounts/login/", "", "login page (floor)")
+            time.sleep(0.5)
+
+
+_TOKEN = "a" * 32
+
+
+def report(load: Load, options: argparse.Namespace) -> None:
+    """The table, and the line of JSON."""
+    summary: dict[str, Any] = {
+        "judgments": options.judgments,
+        "policies": options.policies,
+        "viewers": options.viewers,
+        "annotators": options.annotators,
+        "seconds": options.seconds,
+        "load_average": round(os.getloadavg()[0], 1),
+        "errors": len(load.errors),
+        "kilobytes": {kind: round(n / 1000) for kind, n in load.bytes.items()},
+        "ms": {},
+    }
+    everything = (
+        load.milliseconds["live"] + load.milliseconds["charts"] + load.milliseconds["charts, unchanged"]
+    )
+    for kind, times in [*load.milliseconds.items(), ("all polls", everything)]:
+        if not times:
+            continue
+        row = dict(
+            zip(("p50", "p95", "p99"), np.round(np.percentile(times, (50, 95, 99)), 1).tolist(), strict=True)
+        )
+        summary["ms"][kind] = row | {"n": len(times)}
+        cells = "   ".join(f"{q} {value:7.1f} ms" for q, value in row.items())
+        print(f"{kind:24s} {len(times):6d}   {cells}", flush=True)
+    for error in sorted(set(load.errors))[:5]:
+        print(error)
+    json.dump(summary, sys.stdout)
+    print()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,298 @@
+"""How fast a million judged comparisons leave the site, and what that costs the server in memory.
+
+    DATABASE_URL=postgres://… python -m benchmarks.export_scale
+    DATABASE_URL=postgres://… python -m benchmarks.export_scale --rows 100000
+
+A gunicorn as in production (one worker of eight threads) on this machine serves the CSV to a client that only counts.
+The peer is PostgreSQL's own COPY of the same query, with all its joins, to a client that only counts.
+Makes a database of its own beside the one named, and drops it. The last line is JSON.
+"""
+
+from __future__ import annotations
+
+import argparse
+import http.client
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+_FOLDER = tempfile.mkdtemp(prefix="llmpo-benchmark-")
+os.environ |= {
+    "DJANGO_SETTINGS_MODULE": "llmpo_site.settings",
+    "DEBUG": "false",
+    "VAR_DIR": _FOLDER,
+    "SECRET_KEY": os.environ.get("SECRET_KEY") or "only-for-benchmarks-only-for-benchmarks",
+    "LOG_LEVEL": "ERROR",
+}
+
+# Rows as the services leave them. Responses of 40 to 340 characters; each comparison judged by one of twenty people.
+SEED = """
+INSERT INTO engine_response (id, policy_id, task_id, seed, state, claimed_by, attempts, crashes, failure_reason,
+    text, model, prompt_tokens, completion_tokens, finish_reason, guardrail, latency_seconds, leak, created_at, done_at)
+SELECT 2 * n + side, CASE side WHEN 0 THEN p.i ELSE p.j END, t.id, (n * 7919 + side) %% 2147483647, 'done', 'w', 1, 0, '',
+    'Answer ' || n || ': ' || repeat('so it is, and so on; ', 2 + (n * 31 + side * 17) %% 15), 'bench-1', 60,
+    20 + n %% 90, 'stop', '', 0.5, '', now(), now()
+FROM generate_series(1, %(rows)s) n CROSS JOIN generate_series(0, 1) side
+JOIN bench_pairs p ON p.number = n %% %(pairs)s JOIN bench_tasks t ON t.number = n %% %(tasks)s;
+INSERT INTO engine_comparison (id, experiment_id, policy_i_id, policy_j_id, task_id, response_i_id, response_j_id,
+    i_on_left, plan, state, skips, outcome, discard_reason, created_at, ready_at, judged_at)
+SELECT n, %(experiment)s, p.i, p.j, t.id, 2 * n, 2 * n + 1, n %% 2 = 0, jsonb_build_object('rules', 1, 'number', n - 1,
+    'sampler', 'balanced', 'stopping', 'certified', 'delta', 0.05, 'epsilon', 0.0, 'seed', jsonb_build_array(0, n - 1),
+    'draw', 0, 'comparisons', n - 1, 'in_flight', 4, 'evidence', jsonb_build_array(n * 0.00123, n * 0.00077),
+    'propensity', null), 'judged', 0, (n %% 3 = 0)::int, '', now(), now(), now()
+FROM generate_series(1, %(rows)s) n
+JOIN bench_pairs p ON p.number = n %% %(pairs)s JOIN bench_tasks t ON t.number = n %% %(tasks)s;
+INSERT INTO engine_judgment (id, comparison_id, judge, annotator_id, token, choice, outcome, reason, comment,
+    shown_at, created_at)
+SELECT n, n, 'human', u.id, gen_random_uuid(), CASE WHEN (n %% 2 = 0) = (n %% 3 = 0) THEN 'left' ELSE 'right' END,
+    (n %% 3 = 0)::int, '', '', now() - interval '9 seconds', now()
+FROM generate_series(1, %(rows)s) n JOIN bench_people u ON u.number = n %% 20;
+"""
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the benchmark and print its table."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--rows", type=int, default=1_000_000)
+    parser.add_argument("--repeats", type=int, default=1, help="downloads; the best of them counts")
+    options = parser.parse_args(arguments)
+    with database():
+        experiment_id, session = world(options.rows)
+        summary: dict[str, Any] = {"rows": options.rows, "load_before": round(os.getloadavg()[0], 2)}
+        with server() as (address, pid):
+            path = f"/experiments/{experiment_id}/judgments.csv"
+            download(address, f"{path}?policy=P1&against=P2&text=nowhere", session)  # imports, connections
+            for name, target, gzip in (
+                ("csv", path, False),
+                ("csv_gzip", path, True),
+                ("jsonl", path.replace(".csv", ".jsonl"), False),
+            ):
+                runs = [timed(address, target, session, pid, gzip=gzip) for _ in range(options.repeats)]
+                best = max(runs, key=lambda run: run["mb"] / run["seconds"])
+                best["rows_per_second"] = round(options.rows / best["seconds"])
+                summary[name] = best
+                print_row(name, best)
+        seconds, megabytes = copied(experiment_id)
+        summary["copy"] = {
+            "seconds": round(seconds, 2),
+            "mb": round(megabytes),
+            "rows_per_second": round(options.rows / seconds),
+        }
+        print_row("COPY (peer)", summary["copy"])
+        summary["share_of_copy"] = round(
+            summary["csv"]["rows_per_second"] / summary["copy"]["rows_per_second"], 2
+        )
+        summary["load_after"] = round(os.getloadavg()[0], 2)
+        summary["cores"] = os.cpu_count()
+    json.dump(summary, sys.stdout)
+    print()
+
+
+@contextmanager
+def database() -> Iterator[None]:
+    """A test database, and the environment of the server set to it."""
+    import django
+
+    django.setup()
+    from django.conf import settings
+    from django.core.management import call_command
+    from django.db import connection, connections
+
+    if connection.vendor != "postgresql":
+        sys.exit("Set DATABASE_URL to a PostgreSQL database; one of the benchmark's own is made beside it.")
+    name = settings.DATABASES["default"]["NAME"]
+    connection.creation.create_test_db(verbosity=0, autoclobber=True, serialize=False)
+    own = connection.settings_dict["NAME"]
+    os.environ["DATABASE_URL"] = os.environ["DATABASE_URL"].rsplit("/", 1)[0] + f"/{own}"
+    try:
+        call_command("collectstatic", interactive=False, verbosity=0)
+        yield
+    finally:
+        connections.close_all()
+        connection.creation.destroy_test_db(name, verbosity=0)
+
+
+def world(rows: int) -> tuple[int, str]:
+    """An experiment of eight policies with that many judged comparisons, and the cookie of its admin."""
+    from django.conf import settings
+    from django.contrib.auth.models import User
+    from django.db import connection
+    from django.test import Client
+
+    from engine.services.experiments import ExperimentSpec, FactorSpec, TaskSpec, create_experiment
+
+    admin = User.objects.create_user("admin", is_superuser=True)
+    people = User.objects.bulk_create(User(username=f"annotator{n}") for n in range(20))
+    experiment = create_experiment(
+        spec=ExperimentSpec(
+            name="Benchmark",
+            factors=[FactorSpec("Prompt", "prompt", {f"Prompt {k}": {"text": f"Be {k}."} for k in range(8)})],
+            tasks=[
+                TaskSpec(f"I have {n} apples and a pear. How many fruits?", str(n + 1)) for n in range(200)
+            ],
+            settings={"budget": 2_000_000, "delta": 1e-9},
+        )
+    )
+    policies = list(experiment.policies.values_list("pk", flat=True))
+    pairs = [(i, j) for a, i in enumerate(policies) for j in policies[a + 1 :]]
+    tasks = list(experiment.tasks.values_list("pk", flat=True))
+    start = time.perf_counter()
+    with connection.cursor() as cursor:
+        for table, values in (
+            ("bench_pairs (number int, i bigint, j bigint)", [(n, *pair) for n, pair in enumerate(pairs)]),
+            ("bench_tasks (number int, id bigint)", list(enumerate(tasks))),
+            ("bench_people (number int, id bigint)", [(n, user.pk) for n, user in enumerate(people)]),
+        ):
+            cursor.execute(f"CREATE TEMPORARY TABLE {table}")
+            marks = ", ".join(["%s"] * len(values[0]))
+            cursor.executemany(f"INSERT INTO {table.split()[0]} VALUES ({marks})", values)  # noqa: S608
+        figures = {
+            "rows": rows, "pairs": len(pairs), "tasks": len(tasks), "experiment": experiment.pk
+        }  # fmt: skip
+        for statement in filter(str.strip, SEED.split(";\nINSERT")):
+            text = statement if "INSERT" in statement[:10] else f"INSERT{statement}"
+            cursor.execute(text, figures)
+        cursor.execute("VACUUM ANALYZE")
+    print(f"{rows:,} comparisons seeded in {time.perf_counter() - start:.0f} s", flush=True)
+    client = Client(headers={"host": "localhost"})
+    client.force_login(admin)
+    return experiment.pk, client.cookies[settings.SESSION_COOKIE_NAME].value
+
+
+@contextmanager
+def server() -> Iterator[tuple[str, int]]:
+    """gunicorn on a free port; its address and the process that serves."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    command = [sys.executable, "-m", "gunicorn", "llmpo_site.wsgi", "--threads", "8", "--bind", address]
+    with subprocess.Popen([*command, "--log-level", "error"], start_new_session=True) as gunicorn:
+        try:
+            yield address, worker_of(gunicorn.pid)
+        finally:
+            os.killpg(gunicorn.pid, signal.SIGTERM)
+
+
+def worker_of(master: int) -> int:
+    """The child that serves, once there is one."""
+    children = Path(f"/proc/{master}/task/{master}/children")
+    for _ in range(300):
+        if pids := children.read_text().split():
+            return int(pids[0])
+        time.sleep(0.1)
+    sys.exit("gunicorn did not start.")
+
+
+def timed(address: str, path: str, session: str, pid: int, *, gzip: bool) -> dict[str, Any]:
+    """One download: seconds, seconds to the first byte and to the first row, megabytes, growth of the server."""
+    before, cpu = memory_mb(pid), cpu_seconds(pid)
+    peak, over = [before], threading.Event()
+
+    def watch() -> None:
+        while not over.wait(0.05):
+            peak.append(memory_mb(pid))
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    result = download(address, path, session, gzip=gzip)
+    over.set()
+    watcher.join()
+    return result | {
+        "server_mb": round(before),
+        "growth_mb": round(max(peak) - before, 1),
+        "server_cpu_seconds": round(cpu_seconds(pid) - cpu, 2),
+    }
+
+
+def cpu_seconds(pid: int) -> float:
+    """What a process has computed so far, whatever else the machine was doing."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def download(address: str, path: str, session: str, *, gzip: bool = False) -> dict[str, Any]:
+    """Fetch and count."""
+    for _ in range(100):
+        try:
+            connection = http.client.HTTPConnection(address, timeout=300)
+            connection.connect()
+            break
+        except ConnectionRefusedError:
+            time.sleep(0.1)
+    headers = {"Cookie": f"sessionid={session}"} | ({"Accept-Encoding": "gzip"} if gzip else {})
+    start = time.perf_counter()
+    connection.request("GET", path, headers=headers)
+    response = connection.getresponse()
+    assert response.status == 200, response.read()[:500]
+    size = len(response.read(1))
+    first_byte = time.perf_counter() - start
+    first_row = None
+    while piece := response.read(65536):
+        size += len(piece)
+        if first_row is None and size > 8192:
+            first_row = time.perf_counter() - start
+    seconds = time.perf_counter() - start
+    return {
+        "seconds": round(seconds, 2),
+        "first_byte_seconds": round(first_byte, 3),
+        "first_rows_seconds": None if first_row is None else round(first_row, 3),
+        "mb": round(size / 1e6, 1),
+    }
+
+
+def memory_mb(pid: int) -> float:
+    """Resident memory of a process."""
+    [line] = [
+        line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("VmRSS")
+    ]
+    return int(line.split()[1]) / 1000
+
+
+def copied(experiment_id: int) -> tuple[float, float]:
+    """Seconds and megabytes of COPY of the same query."""
+    from django.db import connection
+
+    from engine import selectors
+    from engine.models import Experiment
+    from engine.selectors import Selection
+    from labeling.exports.columns import FIELDS
+
+    rows = selectors.selected_judgments(
+        Experiment.objects.get(pk=experiment_id), Selection(judgments="standing")
+    ).values_list(*FIELDS.values())
+    sql, parameters = rows.query.sql_with_params()
+    start = time.perf_counter()
+    size = 0
+    with (
+        connection.cursor() as cursor,
+        cursor.cursor.copy(f"COPY ({sql}) TO STDOUT (FORMAT csv)", parameters) as copy,
+    ):
+        for piece in copy:
+            size += len(piece)
+    return time.perf_counter() - start, size / 1e6
+
+
+def print_row(name: str, run: dict[str, Any]) -> None:
+    """One line of the table."""
+    first = f"first byte {run['first_byte_seconds']:.3f} s" if "first_byte_seconds" in run else ""
+    growth = f"server +{run['growth_mb']} MB" if "growth_mb" in run else ""
+    print(
+        f"{name:12s} {run['rows_per_second']:>8,} rows/s  {run['mb']:8.1f} MB in {run['seconds']:7.2f} s  {first}  {growth}",
+        flush=True,
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,102 @@
+"""How far two judges of the same comparisons agree."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import sqrt
+
+import numpy as np
+from scipy.stats import binomtest, norm
+
+from engine.core.types import FloatArray
+
+Interval = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Rate:
+    """How many of how many, with Wilson's interval [Wilson 1927]; no share and (0, 1) where there are none."""
+
+    hits: int
+    n: int
+    low: float
+    high: float
+
+    @property
+    def share(self) -> float | None:
+        return self.hits / self.n if self.n else None
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """Two judges compared, who may say left, right or tie.
+
+    Attributes
+    ----------
+    exact
+        The same answer, a tie being an answer: where one says tie and the other does not, they disagree.
+    sided
+        The same side, where both named one.
+    kappa
+        Cohen's κ over the three answers: agreement beyond what their habits alone would bring. ``None`` where both
+        always give the same one answer, or nothing was judged.
+    kappa_interval
+        From κ's asymptotic standard error, cut off at ±1; ``None`` where that is zero, as with perfect agreement.
+    """
+
+    exact: Rate
+    sided: Rate
+    kappa: float | None
+    kappa_interval: Interval | None
+
+
+def rate(hits: int, n: int, confidence: float = 0.95) -> Rate:
+    """A share with Wilson's interval."""
+    if n == 0:
+        return Rate(0, 0, 0.0, 1.0)
+    interval = binomtest(hits, n).proportion_ci(confidence, method="wilson")
+    return Rate(hits, n, float(interval.low), float(interval.high))
+
+
+def agreement(table: FloatArray, confidence: float = 0.95) -> Agreement:
+    """Compare two judges.
+
+    Parameters
+    ----------
+    table
+        Shape (3, 3), rows and columns in the order left, right, tie: entry (a, b) counts the comparisons to which the
+        one answered a and the other b.
+    confidence
+        Of each interval by itself, at a number of comparisons that was not chosen by looking.
+    """
+    sided = table[:2, :2]
+    kappa, interval = _kappa(table, confidence)
+    return Agreement(
+        exact=rate(int(np.trace(table)), int(table.sum()), confidence),
+        sided=rate(int(np.trace(sided)), int(sided.sum()), confidence),
+        kappa=kappa,
+        kappa_interval=interval,
+    )
+
+
+def _kappa(table: FloatArray, confidence: float) -> tuple[float | None, Interval | None]:
+    """κ [Cohen 1960] with its large-sample standard error [Fleiss, Cohen, Everitt 1969, equation 13]."""
+    n = float(table.sum())
+    if n == 0:
+        return None, None
+    p = table / n
+    rows, columns = p.sum(axis=1), p.sum(axis=0)
+    observed, expected = float(np.trace(p)), float(rows @ columns)
+    if np.isclose(expected, 1.0):
+        return None, None
+    kappa = (observed - expected) / (1 - expected)
+    # Entry (a, b): how often the second says a, plus how often the first says b.
+    margins = columns[:, None] + rows[None, :]
+    weights = margins**2 * (1 - kappa) ** 2
+    np.fill_diagonal(weights, (1 - np.diag(margins) * (1 - kappa)) ** 2)
+    spread = float((p * weights).sum()) - (kappa - expected * (1 - kappa)) ** 2
+    error = sqrt(max(spread, 0.0) / n) / (1 - expected)
+    if np.isclose(error, 0.0):
+        return kappa, None
+    reach = float(norm.ppf(0.5 + confidence / 2)) * error
+    return kappa, (max(-1.0, kappa - reach), min(1.0, kappa + reach))

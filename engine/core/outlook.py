@@ -1,0 +1,83 @@
+"""Figures of an experiment beside its decision: where comparisons went and should go, what levels are worth."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import special
+
+from engine.core.allocation import pairwise_allocation
+from engine.core.estimation import PairData, fit
+from engine.core.intervals import effect_intervals
+from engine.core.maxmin import maxmin_allocation
+from engine.core.problem import BradleyTerry, Factorial, Space
+from engine.core.structured import prior_precision
+from engine.core.types import FloatArray, Tally
+
+# Half a win each, so that a pair that met once or never does not count as decided.
+_SMOOTHING = 0.5
+_SOLVER_GAP = 1e-3
+# A policy as good as level with the best would draw all comparisons to itself.
+_NEAR_TIE_SHARE = 0.02
+
+
+def optimal_shares(space: Space, wins: FloatArray) -> FloatArray | None:
+    """The share of comparisons that each pair would get if the win rates were what they are estimated to be.
+
+    The closed form where nothing is assumed, at win rates with half a win more for each side; the max-min
+    program in a Bradley-Terry space.
+
+    Returns
+    -------
+    Shape (K, K), symmetric; the upper triangle sums to 1. None before any comparison, and where the estimates
+    tie for the best.
+    """
+    if not wins.any():
+        return None
+    if not isinstance(space, BradleyTerry):
+        return pairwise_allocation((wins + _SMOOTHING) / (wins + wins.T + 2.0 * _SMOOTHING))
+    precision = prior_precision(space, 1.0)
+    data = PairData.of(space.features, Tally(wins[None]))
+    theta = fit(data, precision, np.zeros((1, space.n_features)))[0]
+    try:
+        solution = maxmin_allocation(space.features, theta, tolerance=_SOLVER_GAP, gap_floor=_NEAR_TIE_SHARE)
+    except (ValueError, ArithmeticError):
+        return None
+    return solution.matrix(space.n_policies)
+
+
+def realised_shares(wins: FloatArray) -> FloatArray:
+    """The share of comparisons that each pair got: shape (K, K), symmetric; zero before any."""
+    counts = wins + wins.T
+    shares: FloatArray = counts / max(counts.sum() / 2.0, 1.0)
+    return shares
+
+
+@dataclass(frozen=True, slots=True)
+class LevelEffect:
+    """How often a level wins against its factor's first, all else being equal, with its interval."""
+
+    factor: str
+    level: str
+    reference: str
+    win_rate: float
+    low: float
+    high: float
+
+
+def level_effects(space: Factorial, wins: FloatArray, delta: float) -> list[LevelEffect]:
+    """What each level is worth over its factor's first, in win probabilities.
+
+    The intervals hold for all levels and at all times at once, if the levels act as the model says.
+    """
+    estimate, low, high = (special.expit(end) for end in effect_intervals(space, Tally(wins[None]), delta))
+    names = [
+        (factor, str(level), str(levels[0]))
+        for factor, levels in space.levels.items()
+        for level in levels[1:]
+    ]
+    return [
+        LevelEffect(*name, win_rate=float(estimate[k]), low=float(low[k]), high=float(high[k]))
+        for k, name in enumerate(names)
+    ]

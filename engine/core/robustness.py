@@ -1,0 +1,355 @@
+"""How far a finding hangs on single judgments, on single judges, and on what was assumed.
+
+None of this is part of the guarantee. It says what the same rules would make of slightly other data, and whether
+the data at hand speak against an assumption.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import special
+
+from engine.core.estimation import PairData, fit
+from engine.core.evidence import CONCENTRATION
+from engine.core.ledger import Ledger
+from engine.core.likelihood import bernoulli_kl, log_e_value
+from engine.core.problem import BradleyTerry, Space
+from engine.core.structured import prior_precision
+from engine.core.types import FloatArray, IntArray, Tally
+
+# Log-odds between policies that a misfit is measured against are held back by no more than this.
+_LOOSE_LOG_ODDS = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Flips:
+    """The fewest judgments that would have to come out the other way round for another policy to lead.
+
+    Attributes
+    ----------
+    n_flips
+        How many.
+    leader, rival
+        Who leads now, and who would.
+    """
+
+    n_flips: int
+    leader: int
+    rival: int
+
+
+def fewest_flips(wins: FloatArray, *, epsilon: float = 0.0, most: int = 512) -> Flips | None:
+    """Fewest flipped judgments after which another policy has the least evidence against it.
+
+    Evidence is the e-process that assumes nothing about μ, from the counts as they stand: peaks that it had
+    earlier are not looked at. Exact where every outcome is 0 or 1; with ties, which count half a win each, no
+    more than the whole wins of a pair are turned, so that fewer could do.
+
+    Against the leader the gain from m flips is a sum of convex functions, one per opponent, and dynamic
+    programming over the opponents finds its largest value. For the rival the loss is convex as well, and
+    there taking the best next flip each time is optimal.
+
+    Parameters
+    ----------
+    wins
+        Shape (K, K): summed outcomes.
+    epsilon
+        Indifference margin.
+    most
+        Give up beyond this many flips.
+
+    Returns
+    -------
+    The flips, or None where `most` of them are not enough or nobody leads yet.
+    """
+    if not wins.any():
+        return None
+    table = _FlipTable(wins, 0.5 + epsilon)
+    limit = 4
+    while True:
+        limit = min(limit, most)
+        found = table.search(limit)
+        if found is not None or limit == most:
+            return found
+        limit *= 2
+
+
+class _FlipTable:
+    """Log e-values of every row after some of its outcomes are turned."""
+
+    def __init__(self, wins: FloatArray, null_mean: float) -> None:
+        self._wins = wins
+        self._null_mean = null_mean
+        K = wins.shape[0]
+        own = np.eye(K, dtype=np.bool_)
+        log_e = np.where(own, -np.inf, self._log_e(wins, wins.T).reshape(K, K))
+        self.leader = int(np.argmin(_log_sum(log_e)))
+
+    def _log_e(self, wins: FloatArray, losses: FloatArray) -> FloatArray:
+        return log_e_value(wins.ravel(), losses.ravel(), self._null_mean, CONCENTRATION)
+
+    def _turned(self, row: int, opponent: int, limit: int, direction: int) -> FloatArray:
+        """Log e-value against `row` from `opponent` after 0, 1, … turned outcomes; NaN beyond what there is.
+
+        Direction -1 turns wins of `row` into losses, +1 losses into wins.
+        """
+        won, lost = self._wins[row, opponent], self._wins[opponent, row]
+        available = int(np.floor(won if direction < 0 else lost))
+        steps = np.arange(min(limit, available) + 1)
+        turned = np.full(limit + 1, np.nan)
+        turned[steps] = self._log_e(won + direction * steps, lost - direction * steps)
+        return turned
+
+    def search(self, limit: int) -> Flips | None:
+        b = self.leader
+        others = [j for j in range(self._wins.shape[0]) if j != b]
+        against = {j: np.nan_to_num(self._turned(b, j, limit, -1), nan=-np.inf) for j in others}
+        before = [np.full(limit + 1, -np.inf)]
+        for j in others:
+            before.append(_best_split(before[-1], against[j]))
+        after = [before[0]]
+        for j in reversed(others):
+            after.append(_best_split(after[-1], against[j]))
+        best: Flips | None = None
+        for place, r in enumerate(others):
+            rest_of_leader = _best_split(before[place], after[len(others) - place - 1])
+            rest_of_rival = self._least(r, [j for j in others if j != r], limit)
+            to_rival = self._turned(r, b, limit, +1)
+            room = limit if best is None else best.n_flips - 1
+            for direct in range(room + 1):
+                if np.isnan(to_rival[direct]):
+                    break
+                leader = np.logaddexp(rest_of_leader, against[r][direct])
+                rival = np.logaddexp(rest_of_rival, to_rival[direct])
+                n = direct + _fewest_until(leader, rival)
+                if n <= room:
+                    best, room = Flips(n, b, r), n - 1
+        return best
+
+    def _least(self, row: int, opponents: Sequence[int], limit: int) -> FloatArray:
+        """Smallest log of the summed e-values against `row` after 0, 1, … of its losses became wins."""
+        least = np.full(limit + 1, -np.inf)
+        if not opponents:
+            return least
+        turned = np.array([self._turned(row, j, limit + 1, +1) for j in opponents])
+        top = np.nanmax(turned[:, 0])
+        values = np.exp(turned - top)
+        at = np.zeros(len(opponents), dtype=np.int64)
+        rows = np.arange(len(opponents))
+        for n in range(limit + 1):
+            now = values[rows, at]
+            least[n] = top + np.log(now.sum())
+            following = values[rows, np.minimum(at + 1, limit + 1)]
+            gains = np.where(np.isnan(following), -np.inf, now - following)
+            pick = int(np.argmax(gains))
+            if np.isfinite(gains[pick]):
+                at[pick] += 1
+        return least
+
+
+def _log_sum(log_values: FloatArray) -> FloatArray:
+    total: FloatArray = special.logsumexp(log_values, axis=-1)
+    return total
+
+
+def _best_split(one: FloatArray, other: FloatArray) -> FloatArray:
+    """For each m, the largest log-sum of `one` at m - x and `other` at x."""
+    best = np.full(one.size, -np.inf)
+    for x, value in enumerate(other):
+        if np.isneginf(value) and x > 0:
+            continue
+        candidate = np.logaddexp(one[: one.size - x], value)
+        np.maximum(best[x:], candidate, out=best[x:])
+    return np.maximum.accumulate(best)
+
+
+def _fewest_until(leader: FloatArray, rival: FloatArray) -> int:
+    """Fewest flips, shared between the two, after which the evidence against the leader is no smaller."""
+    needed = np.searchsorted(leader, rival)
+    return int(np.min(np.arange(rival.size) + np.where(needed < leader.size, needed, 10**9)))
+
+
+@dataclass(frozen=True, slots=True)
+class Replays:
+    """Where several replays side by side have got to: enough to go on later.
+
+    Attributes
+    ----------
+    step
+        Outcomes told to each replay, where it has that many.
+    peak_evidence
+        Shape (R, K): the largest evidence so far.
+    """
+
+    step: int
+    peak_evidence: FloatArray
+
+
+def replay(
+    space: Space,
+    sequences: Sequence[Sequence[tuple[int, int, float]]],
+    *,
+    delta: float,
+    epsilon: float = 0.0,
+    stopping: str = "certified",
+    start: Replays | None = None,
+    go_on: Callable[[int], bool] = lambda step: True,
+) -> Replays:
+    """Tell R designs each its own outcomes, side by side, as `Design.replay` would one by one.
+
+    Parameters
+    ----------
+    sequences
+        R lists of (i, j, outcome) in their order.
+    start
+        Where an earlier call with the same lists ended.
+    go_on
+        Asked after every step; False ends the call early.
+
+    Returns
+    -------
+    The replays at the end of the longest list, or where `go_on` said no.
+    """
+    if not sequences:
+        return Replays(0, np.zeros((0, space.n_policies)))
+    lengths = np.array([len(sequence) for sequence in sequences])
+    step = 0 if start is None else start.step
+    wins = np.array([summed_wins(space.n_policies, sequence[:step]) for sequence in sequences])
+    ledger = Ledger(
+        space,
+        Tally(wins),
+        delta=delta,
+        epsilon=epsilon,
+        stopping=stopping,
+        peak_evidence=None if start is None else start.peak_evidence,
+    )
+    peak = ledger.rule.peak_evidence.copy()
+    alive = np.arange(len(sequences))
+    while step < lengths.max(initial=0):
+        ended = lengths[alive] <= step
+        if ended.any():
+            alive = alive[~ended]
+            ledger.keep(~ended)
+        told = [sequences[int(run)][step] for run in alive]
+        ledger.record(
+            np.array([i for i, _, _ in told]),
+            np.array([j for _, j, _ in told]),
+            np.array([outcome for _, _, outcome in told], dtype=np.float64),
+        )
+        peak[alive] = ledger.rule.peak_evidence
+        step += 1
+        if not go_on(step):
+            break
+    return Replays(step, peak)
+
+
+def summed_wins(n_policies: int, outcomes: Sequence[tuple[int, int, float]]) -> FloatArray:
+    """Shape (K, K): entry (i, j) is the sum of outcomes of i against j."""
+    wins = np.zeros((n_policies, n_policies))
+    if outcomes:
+        i, j, outcome = (np.array(column) for column in zip(*outcomes, strict=True))
+        np.add.at(wins, (i, j), outcome)
+        np.add.at(wins, (j, i), 1.0 - outcome)
+    return wins
+
+
+@dataclass(frozen=True, slots=True)
+class Misfit:
+    """How badly the Bradley-Terry model fits, against a model with one free win rate per pair.
+
+    Attributes
+    ----------
+    deviance
+        Twice the log-likelihood (nats) that the model loses.
+    freedom
+        Pairs compared, less the parameters that the data determine.
+    p_value
+        Share of data sets simulated from the fit whose deviance is at least as large.
+    """
+
+    deviance: float
+    freedom: int
+    p_value: float
+
+
+def misfit(space: BradleyTerry, wins: FloatArray, *, n_simulated: int = 199, seed: int = 0) -> Misfit | None:
+    """Test of the Bradley-Terry model by a parametric bootstrap.
+
+    The number of comparisons of each pair is taken as given. It was in truth chosen in the light of earlier
+    outcomes, and simulated data know no ties, so that the p-value is an indication and not exact. The usual
+    chi-square limit would be worse: adaptive designs leave most pairs with a handful of comparisons.
+
+    Returns
+    -------
+    The test, or None where the pairs compared leave nothing to test.
+    """
+    data = PairData.of(space.features, Tally(wins[None]))
+    freedom = data.contrasts.shape[0] - int(np.linalg.matrix_rank(data.contrasts))
+    if freedom <= 0:
+        return None
+    precision = prior_precision(space, _LOOSE_LOG_ODDS)
+    theta = fit(data, precision, np.zeros((1, space.n_features)))
+    mean = special.expit(theta @ data.contrasts.T)[0]
+    counts = data.counts[0].astype(np.int64)
+    drawn = np.random.default_rng(seed).binomial(counts, mean, size=(n_simulated, counts.size))
+    both = PairData(
+        data.contrasts,
+        np.repeat(data.counts, n_simulated + 1, axis=0),
+        np.concatenate([data.wins, drawn.astype(np.float64)]),
+    )
+    start = np.repeat(theta, n_simulated + 1, axis=0)
+    deviance = _deviance(both, fit(both, precision, start))
+    beyond = int(np.sum(deviance[1:] >= deviance[0] - 1e-9))
+    return Misfit(float(deviance[0]), freedom, (1 + beyond) / (1 + n_simulated))
+
+
+def _deviance(data: PairData, theta: FloatArray) -> FloatArray:
+    mean = special.expit(theta @ data.contrasts.T)
+    rate = data.wins / data.counts
+    deviance: FloatArray = 2.0 * np.sum(data.counts * bernoulli_kl(rate, mean), axis=1)
+    return deviance
+
+
+@dataclass(frozen=True, slots=True)
+class Cycle:
+    """Three policies of which each beats the next, and the last the first.
+
+    Attributes
+    ----------
+    policies
+        Each is ahead of the one after it.
+    strength
+        Smallest log-likelihood ratio (nats) of the three win rates against one half.
+    """
+
+    policies: tuple[int, int, int]
+    strength: float
+
+
+def strongest_cycle(wins: FloatArray, among: IntArray, least: float = 2.0) -> Cycle | None:
+    """The cycle of three that the data speak for most, if any.
+
+    Where every two of some policies have met, any longer cycle contains one of three.
+
+    Parameters
+    ----------
+    wins
+        Shape (K, K): summed outcomes.
+    among
+        The policies to look at.
+    least
+        Nats by which each of the three win rates must differ from one half; 2 is about what a single
+        two-sided test at the 5% level asks for.
+    """
+    own = wins[np.ix_(among, among)]
+    counts = own + own.T
+    rate = np.divide(own, counts, out=np.full_like(own, 0.5), where=counts > 0)
+    edge = np.where(rate > 0.5, counts * bernoulli_kl(rate, 0.5), 0.0)
+    around = np.minimum(np.minimum(edge[:, :, None], edge[None, :, :]), edge.T[:, None, :])
+    if around.size == 0 or around.max() < least:
+        return None
+    a, b, c = (int(among[index]) for index in np.unravel_index(np.argmax(around), around.shape))
+    return Cycle((a, b, c), float(around.max()))

@@ -1,0 +1,134 @@
+"""One response from its task to its text: what the backend is asked on the way, and what guardrails make of it."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import replace
+from typing import TypeAlias
+
+from engine.generation.base import (
+    GenerationFailure,
+    GenerationRequest,
+    GenerationResult,
+    Outcome,
+    SamplingParams,
+)
+from engine.leaks import find_leak
+from engine.levels import Composition, Guardrail, compose, parse_level
+from engine.models import Policy, Response
+from engine.services.generation import Failed, Written
+from engine.texts import storable
+
+# A verdict is a word or a sentence, and should be the same every time.
+_VERDICT = SamplingParams(temperature=0.0, max_tokens=64)
+
+Step: TypeAlias = GenerationRequest | Written | Failed
+
+
+def composition_of(policy: Policy) -> Composition:
+    """The policy's levels, in the order of its factors, as one."""
+    levels = sorted(policy.levels.all(), key=lambda level: level.factor.position)
+    values = (parse_level(level.factor.kind, level.value) for level in levels)
+    return compose(values, model=policy.experiment.model)
+
+
+def request_for(composition: Composition, *, key: int, task: str, seed: int) -> GenerationRequest:
+    """What the backend is asked on behalf of a policy."""
+    return GenerationRequest(
+        key=key,
+        user=composition.user(task),
+        system=composition.system,
+        sampling=composition.sampling,
+        seed=seed,
+        model=composition.model,
+    )
+
+
+class Making:
+    """One response in the making.
+
+    Patterns look at the task, then guard models do, then the policy's model writes, then patterns and guard models look at the
+    text. Whoever objects ends it with the refusal. A guard that cannot be asked fails the response: nothing passes unseen.
+    """
+
+    def __init__(self, response: Response, composition: Composition) -> None:
+        self._response = response
+        self._composition = composition
+        self._guards = deque(composition.guards_of("input"))
+        self._asked: Guardrail | None = None
+        self._written: Written | None = None
+        self._seconds = 0.0
+
+    def begin(self) -> Step:
+        """The first thing to ask, or the refusal where a pattern blocks the task."""
+        refusal = self._composition.refusal_for_input(self._response.task.prompt)
+        return self._next() if refusal is None else self._refused(refusal, "input")
+
+    def proceed(self, outcome: Outcome, usual_model: str) -> Step:
+        """What follows from the backend's answer: another thing to ask, or the end."""
+        if isinstance(outcome, GenerationFailure):
+            reason = storable(outcome.reason)
+            if self._asked is not None:
+                reason = f"The guard model did not answer: {reason}"
+            return Failed(outcome.key, reason=reason, retryable=outcome.retryable)
+        self._seconds += outcome.latency_seconds
+        if self._asked is None:
+            self._written = self._write(outcome, usual_model)
+            if self._written.guardrail:
+                return self._written
+            self._guards = deque(self._composition.guards_of("output"))
+        elif self._asked.objects(outcome.text):
+            return self._refused(
+                self._asked.refusal, "guard_input" if self._written is None else "guard_output"
+            )
+        return self._next()
+
+    def _next(self) -> Step:
+        task = self._response.task.prompt
+        key, seed = self._response.pk, self._response.seed
+        self._asked = self._guards.popleft() if self._guards else None
+        if self._asked is not None:
+            return GenerationRequest(
+                key=key,
+                user=task
+                if self._written is None
+                else f"Request:\n{task}\n\nResponse:\n{self._written.text}",
+                system=self._asked.guard_instruction,
+                sampling=_VERDICT,
+                seed=seed,
+                model=self._asked.guard_model or self._composition.model,
+            )
+        if self._written is None:
+            return request_for(self._composition, key=key, task=task, seed=seed)
+        return replace(self._written, latency_seconds=self._seconds)
+
+    def _write(self, result: GenerationResult, usual_model: str) -> Written:
+        text = storable(result.text)
+        refusal = self._composition.refusal_for_output(text)
+        instructions = [self._composition.system, self._composition.suffix]
+        return Written(
+            response_id=result.key,
+            text=text if refusal is None else refusal,
+            model=result.model or usual_model,
+            prompt_tokens=result.prompt_tokens,
+            completion_tokens=result.completion_tokens,
+            finish_reason=result.finish_reason,
+            latency_seconds=self._seconds,
+            logprob=result.logprob,
+            guardrail="" if refusal is None else "output",
+            leak=find_leak(text, instructions=instructions, model=usual_model)[:500],
+        )
+
+    def _refused(self, refusal: str, guardrail: str) -> Written:
+        unasked = Written(
+            response_id=self._response.pk,
+            text=refusal,
+            model="",
+            prompt_tokens=0,
+            completion_tokens=0,
+            finish_reason="stop",
+            latency_seconds=0.0,
+        )
+        return replace(
+            self._written or unasked, text=refusal, guardrail=guardrail, latency_seconds=self._seconds
+        )

@@ -1,0 +1,200 @@
+"""YAML as people write it: values with the line that each of them is on.
+
+Read by YAML 1.2's core schema, in which ``no`` and ``1e-3`` are what they look like, and without aliases and tags,
+which have no use here but to surprise. JSON is read by its own parser, since YAML's knows no pairs of escapes.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Hashable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+from engine.importing.rows import Fault, ImportingError, storable
+
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_QUOTED = {"'", '"', "|", ">"}
+_INTEGER = re.compile(r"[-+]?[0-9]+")
+_FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
+_WORDS = {"": None, "~": None, "null": None, "true": True, "false": False}
+_DEEPEST = 50
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A value in a file: an object or a list of entries, or a single value with the letters it was written in."""
+
+    value: Any
+    path: tuple[Hashable, ...] = ()
+    line: int | None = None
+    written: str = ""
+
+    @property
+    def place(self) -> str:
+        where = " → ".join(str(step + 1) if isinstance(step, int) else str(step) for step in self.path)
+        return ", ".join(filter(None, [f"line {self.line}" if self.line else "", where]))
+
+    def fault(self, message: str) -> ImportingError:
+        return ImportingError([Fault(self.place, message)])
+
+    def mapping(self) -> dict[str, Entry]:
+        if not isinstance(self.value, Mapping):
+            raise self.fault("This must be an object of named values.")
+        return dict(self.value)
+
+    def items(self) -> list[Entry]:
+        if not isinstance(self.value, list):
+            raise self.fault("This must be a list.")
+        return list(self.value)
+
+    def text(self) -> str:
+        """The text as it was written, so that a reference answer 007 stays what it is."""
+        if isinstance(self.value, (Mapping, list)) or self.value is None:
+            raise self.fault("This must be a text.")
+        return storable(self.written, self.place, "This")
+
+    def plain(self) -> Any:
+        """The value as JSON would hold it."""
+        if isinstance(self.value, Mapping):
+            return {name: entry.plain() for name, entry in self.value.items()}
+        if isinstance(self.value, list):
+            return [entry.plain() for entry in self.value]
+        return storable(self.value, self.place, "This") if isinstance(self.value, str) else self.value
+
+    def at(self, path: tuple[Hashable, ...]) -> Entry:
+        """The entry at this path, or the nearest one above it that there is."""
+        entry = self
+        for step in path:
+            known = entry.value
+            if (isinstance(known, Mapping) and step in known) or (
+                isinstance(known, list) and isinstance(step, int) and step < len(known)
+            ):
+                entry = known[step]
+            else:
+                break
+        return entry
+
+
+def parse(text: str) -> Entry:
+    """The document that ``text`` holds, in YAML or JSON.
+
+    Raises
+    ------
+    ImportingError
+        Names the line that cannot be read.
+    """
+    text = text.lstrip("\ufeff")
+    if text.lstrip()[:1] in {"{", "["}:
+        try:
+            return _of_json(json.loads(text, object_pairs_hook=_pairs), ())
+        except json.JSONDecodeError:
+            pass  # YAML in braces, or a fault that YAML's parser finds the line of
+        except RecursionError:
+            raise ImportingError.at("", "This is nested too deeply to be read.") from None
+    events = yaml.parse(text, Loader=_LOADER)
+    try:
+        next(events)  # the stream begins
+        if not isinstance(next(events), yaml.DocumentStartEvent):
+            raise ImportingError.at("", "The file is empty.")
+        root = _of_events(next(events), events, ())
+        next(events)  # the document ends
+        if not isinstance(more := next(events), yaml.StreamEndEvent):
+            raise ImportingError.at(
+                f"line {more.start_mark.line + 1}", "A second document begins here; one is read."
+            )
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        problem = getattr(error, "problem", None) or str(error).partition("\n")[0]
+        raise ImportingError.at(
+            f"line {mark.line + 1}" if mark else "", f"This is not YAML: {problem}."
+        ) from error
+    return root
+
+
+def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    seen: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in seen:
+            raise ImportingError.at("", f"{name!r} is given twice in one object.")
+        seen[name] = value
+    return seen
+
+
+def _of_json(value: Any, path: tuple[Hashable, ...]) -> Entry:
+    if isinstance(value, dict):
+        return Entry({name: _of_json(each, (*path, name)) for name, each in value.items()}, path)
+    if isinstance(value, list):
+        return Entry([_of_json(each, (*path, number)) for number, each in enumerate(value)], path)
+    return Entry(value, path, written=value if isinstance(value, str) else json.dumps(value))
+
+
+def _of_events(event: yaml.Event, events: Iterator[yaml.Event], path: tuple[Hashable, ...]) -> Entry:
+    """The entry that begins with ``event``. From events and not nodes, whose making would recurse without a limit."""
+    line = event.start_mark.line + 1
+    here = Entry(None, path, line)
+    if isinstance(event, yaml.AliasEvent) or event.anchor is not None:
+        raise here.fault("Aliases (* and &) are not read here; write the value out.")
+    if len(path) > _DEEPEST:
+        raise Entry(None, path[:2], line).fault("This is nested too deeply to be read.")
+    if event.tag not in {None, "!"}:
+        raise here.fault(f"The tag {event.tag} is not read here; leave it out.")
+    if isinstance(event, yaml.MappingStartEvent):
+        return Entry(_named(events, path), path, line)
+    if isinstance(event, yaml.SequenceStartEvent):
+        entries: list[Entry] = []
+        while not isinstance(child := next(events), yaml.SequenceEndEvent):
+            entries.append(_of_events(child, events, (*path, len(entries))))
+        return Entry(entries, path, line)
+    plain = event.implicit[0] and event.style not in _QUOTED
+    return Entry(_resolved(event.value) if plain else event.value, path, line, event.value)
+
+
+def _named(events: Iterator[yaml.Event], path: tuple[Hashable, ...]) -> dict[str, Entry]:
+    named: dict[str, Entry] = {}
+    while not isinstance(key := next(events), yaml.MappingEndEvent):
+        where = Entry(None, path, key.start_mark.line + 1)
+        if not isinstance(key, yaml.ScalarEvent):
+            raise where.fault("A name must be a text.")
+        if key.value in named:
+            raise where.fault(f"{key.value!r} is given twice in one object.")
+        storable(key.value, where.place, "A name")
+        named[key.value] = _of_events(next(events), events, (*path, key.value))
+    return named
+
+
+def _resolved(written: str) -> Any:
+    if written in _WORDS:
+        return _WORDS[written]
+    if _INTEGER.fullmatch(written) and len(written) < 20:
+        return int(written)
+    return float(written) if _FLOAT.fullmatch(written) else written
+
+
+# Line breaks of other alphabets, which only survive as escapes.
+_FRAGILE = re.compile("[\r\x85\u2028\u2029\ufeff]")
+
+
+class _Dumper(yaml.SafeDumper):
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+def _text_node(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    style = '"' if _FRAGILE.search(text) else "|" if "\n" in text else None
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
+_Dumper.add_representer(str, _text_node)
+# What would be read back as a number is put in quotes, although YAML 1.1 takes it for a text.
+_Dumper.add_implicit_resolver(
+    "tag:yaml.org,2002:float", re.compile(f"(?:{_FLOAT.pattern})$"), list("-+.0123456789")
+)
+
+
+def dump(value: Any) -> str:
+    """``value`` (of JSON's types) as YAML that :func:`parse` reads back; several lines of text stay several lines."""
+    return yaml.dump(value, Dumper=_Dumper, allow_unicode=True, sort_keys=False, width=110)

@@ -1,0 +1,215 @@
+"""A whole experiment as one YAML (or JSON) file, and back. What it may hold is told in docs/experiment-files.md."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from engine.importing.document import Entry, dump, parse
+from engine.importing.items import Answers, read_responses, read_tasks
+from engine.importing.rows import ImportingError
+from engine.specs import SETTINGS, ExperimentSpec, FactorSpec, GoldSpec, ReadyMade, TaskSpec
+
+_PARTS = ("name", "factors", "tasks", "tasks_file", "gold", "ready_made", "responses_file")
+# Their letters count, whatever they look like.
+_TEXT_SETTINGS = {"question", "guidelines", "model"}
+
+ReadFile = Callable[[str], str]
+
+
+@dataclass(frozen=True)
+class ExperimentFile:
+    """A description, and where in its file each part of it stands."""
+
+    spec: ExperimentSpec
+    root: Entry
+
+    def place(self, path: tuple[Hashable, ...]) -> str:
+        """Where the part that a ``SpecError`` names by its path is."""
+        return self.root.at(path).place
+
+
+def read_experiment(text: str, *, read_file: ReadFile | None = None) -> ExperimentFile:
+    """Read a description.
+
+    Parameters
+    ----------
+    read_file
+        Gives the text of a file that the description names; without it none may be named.
+
+    Raises
+    ------
+    ImportingError
+        Names the line, and the part, that cannot be read.
+    """
+    root = parse(text)
+    parts = root.mapping()
+    for name, entry in parts.items():
+        if name not in _PARTS and name not in SETTINGS:
+            raise entry.fault(f"There is no {name!r}; there are {', '.join((*_PARTS, *SETTINGS))}.")
+    if "name" not in parts:
+        raise root.fault("Give the experiment a name.")
+    answers = _answers(parts, read_file)
+    tasks = _tasks(parts, read_file) or (answers.tasks if answers else [])
+    return ExperimentFile(
+        ExperimentSpec(
+            name=parts["name"].text(),
+            factors=_factors(parts, answers),
+            tasks=tasks,
+            settings=_settings(parts) | ({"responses": "imported"} if answers else {}),
+            gold=[_gold(entry) for entry in parts["gold"].items()] if "gold" in parts else [],
+            ready_made=_placed(answers, tasks, parts) if answers else (),
+        ),
+        root,
+    )
+
+
+def _settings(parts: dict[str, Entry]) -> dict[str, Any]:
+    settings: dict[str, Any] = {}
+    for name, entry in parts.items():
+        if name == "excluded":
+            settings[name] = [
+                {factor: level.text() for factor, level in exclusion.mapping().items()}
+                for exclusion in entry.items()
+            ]
+        elif name in _TEXT_SETTINGS:
+            settings[name] = entry.text()
+        elif name in SETTINGS:
+            if isinstance(entry.value, (dict, list)) or entry.value is None:
+                raise entry.fault("This must be a single value.")
+            settings[name] = entry.plain()
+    return settings
+
+
+def _factors(parts: dict[str, Entry], answers: Answers | None) -> list[FactorSpec]:
+    if "factors" not in parts:
+        return [FactorSpec("Policy", "imported", {name: {} for name in answers.policies})] if answers else []
+    factors = []
+    for entry in parts["factors"].items():
+        fields = _fields(entry, required=("name", "kind", "levels"))
+        levels = fields["levels"].mapping()
+        factors.append(
+            FactorSpec(
+                name=fields["name"].text(),
+                kind=fields["kind"].text(),
+                levels={
+                    name: {}
+                    if level.value is None
+                    else {key: each.plain() for key, each in level.mapping().items()}
+                    for name, level in levels.items()
+                },
+            )
+        )
+    return factors
+
+
+def _tasks(parts: dict[str, Entry], read_file: ReadFile | None) -> list[TaskSpec]:
+    tasks = [_task(entry) for entry in parts["tasks"].items()] if "tasks" in parts else []
+    if "tasks_file" in parts:
+        tasks += _from_file(parts["tasks_file"], read_file, read_tasks)
+    return tasks
+
+
+def _task(entry: Entry) -> TaskSpec:
+    if not isinstance(entry.value, dict):
+        return TaskSpec(entry.text())
+    fields = _fields(entry, required=("prompt",), optional=("reference",))
+    return TaskSpec(**{name: each.text() for name, each in fields.items()})
+
+
+def _gold(entry: Entry) -> GoldSpec:
+    fields = _fields(entry, required=("prompt", "better", "worse"), optional=("explanation",))
+    return GoldSpec(**{name: each.text() for name, each in fields.items()})
+
+
+def _fields(entry: Entry, *, required: tuple[str, ...], optional: tuple[str, ...] = ()) -> dict[str, Entry]:
+    fields = entry.mapping()
+    for name, each in fields.items():
+        if name not in (*required, *optional):
+            raise each.fault(f"There is no {name!r} here; there are {', '.join((*required, *optional))}.")
+    if missing := [name for name in required if name not in fields]:
+        raise entry.fault(f"Give {' and '.join(missing)}.")
+    return fields
+
+
+def _answers(parts: dict[str, Entry], read_file: ReadFile | None) -> Answers | None:
+    if "responses_file" in parts:
+        return _from_file(parts["responses_file"], read_file, read_responses)
+    if "ready_made" not in parts:
+        return None
+    policies: dict[str, None] = {}
+    tasks: dict[str, TaskSpec] = {}
+    positions: dict[str, int] = {}
+    responses = []
+    for entry in parts["ready_made"].items():
+        fields = _fields(entry, required=("task", "policy", "response"), optional=("reference",))
+        prompt, policy = fields["task"].text(), fields["policy"].text()
+        reference = fields["reference"].text() if "reference" in fields else ""
+        positions.setdefault(prompt, len(positions))
+        if prompt not in tasks or reference:
+            tasks[prompt] = TaskSpec(prompt, reference)
+        policies.setdefault(policy)
+        responses.append(ReadyMade(positions[prompt], policy, fields["response"].text()))
+    return Answers(list(policies), list(tasks.values()), responses)
+
+
+def _placed(answers: Answers, tasks: list[TaskSpec], parts: dict[str, Entry]) -> list[ReadyMade]:
+    """The responses, each at the position that its task has in the experiment."""
+    positions = {task.prompt: position for position, task in enumerate(tasks)}
+    source = parts.get("ready_made") or parts["responses_file"]
+    placed = []
+    for response in answers.responses:
+        prompt = answers.tasks[response.task].prompt
+        if prompt not in positions:
+            raise source.fault(f"A response is to the task {prompt[:60]!r}, which is not among the tasks.")
+        placed.append(ReadyMade(positions[prompt], response.policy, response.response))
+    return placed
+
+
+def _from_file(entry: Entry, read_file: ReadFile | None, read: Callable[[str], Any]) -> Any:
+    name = entry.text()
+    if read_file is None:
+        raise entry.fault(
+            "A file is named here, which only manage.py load_experiment can read. Write its content out."
+        )
+    try:
+        return read(read_file(name))
+    except OSError as error:
+        raise entry.fault(f"{name} cannot be read: {error.strerror or error}.") from error
+    except ImportingError as error:
+        raise ImportingError(
+            [type(f)(f"{name}, {f.place}".rstrip(", "), f.message) for f in error.faults]
+        ) from error
+
+
+def write_experiment(spec: ExperimentSpec) -> str:
+    """The description as YAML that :func:`read_experiment` reads back as the same one."""
+    document: dict[str, Any] = {"name": spec.name, **spec.settings}
+    document["factors"] = [
+        {
+            "name": f.name,
+            "kind": f.kind,
+            "levels": {name: _jsonable(value) for name, value in f.levels.items()},
+        }
+        for f in spec.factors
+    ]
+    document["tasks"] = [
+        {"prompt": task.prompt, "reference": task.reference} if task.reference else task.prompt
+        for task in spec.tasks
+    ]
+    if spec.gold:
+        document["gold"] = [
+            {name: text for name, text in asdict(gold).items() if text or name != "explanation"}
+            for gold in spec.gold
+        ]
+    if spec.ready_made:
+        document["ready_made"] = [
+            {"task": spec.tasks[each.task].prompt, "policy": each.policy, "response": each.response}
+            for each in spec.ready_made
+        ]
+    return dump(document)
+
+
+def _jsonable(value: Any) -> Any:
+    return {name: list(each) if isinstance(each, tuple) else each for name, each in value.items()}

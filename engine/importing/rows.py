@@ -1,0 +1,255 @@
+"""Rows out of CSV, JSON Lines, JSON and plain lines, each with the place that it came from."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+# Enough to see a pattern in; a page of thousands of them would help nobody.
+_MOST_FAULTS = 20
+_UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
+_DELIMITERS = ",;\t"
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What is wrong, and where: "line 3", "entry 17", or nothing where it is wrong as a whole."""
+
+    place: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.place}: {self.message}" if self.place else self.message
+
+
+class ImportingError(ValueError):
+    """Something cannot be read. ``faults`` holds every place, up to a number that can be read."""
+
+    def __init__(self, faults: Collection[Fault]) -> None:
+        self.faults = list(faults)
+        super().__init__("\n".join(str(fault) for fault in self.faults))
+
+    @classmethod
+    def at(cls, place: str, message: str) -> ImportingError:
+        return cls([Fault(place, message)])
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row of a table, and its place in what people gave."""
+
+    place: str
+    fields: Mapping[str, Any]
+
+
+def decoded(data: bytes, *, most_bytes: int) -> str:
+    """The text of an uploaded file.
+
+    Raises
+    ------
+    ImportingError
+        It is too large, or not UTF-8.
+    """
+    if len(data) > most_bytes:
+        raise ImportingError.at(
+            "",
+            f"The file is larger than {most_bytes / 1e6:g} MB. Split it, or load it by manage.py load_experiment.",
+        )
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data[: error.start].count(b"\n") + 1
+        raise ImportingError.at(
+            f"line {line}", "This is not UTF-8 text. Save the file as UTF-8 and try again."
+        ) from error
+
+
+def rows_of(text: str, *, plain: str | None = None) -> Iterator[Row | Fault]:
+    """The rows of ``text``, in whichever of the formats it is written, faulty ones in their places as faults.
+
+    Parameters
+    ----------
+    plain
+        The field that a bare line or a bare text in JSON is, where those are allowed. A plain line may hold a
+        second column after a tab, which is called "reference".
+    """
+    start = text.lstrip("\ufeff \t\r\n")[:1]
+    if start not in {"{", "["}:
+        yield from (
+            _table_rows(text) if plain is None or _has_header(text, plain) else _plain_rows(text, plain)
+        )
+        return
+    try:
+        document = json.loads(text)
+    except (json.JSONDecodeError, RecursionError):
+        yield from _json_lines(text, plain)
+        return
+    yield from _document_rows(document, plain)
+
+
+def _has_header(text: str, plain: str) -> bool:
+    first = text.lstrip("\ufeff\r\n").partition("\n")[0].strip().lower()
+    cells = [cell.strip(' "') for cell in re.split(f"[{_DELIMITERS}]", first)]
+    return plain in cells or (len(cells) > 1 and "task" in cells)
+
+
+def _plain_rows(text: str, plain: str) -> Iterator[Row | Fault]:
+    for number, line in enumerate(text.lstrip("\ufeff").splitlines(), 1):
+        if line.strip():
+            value, _, reference = line.partition("\t")
+            yield Row(f"line {number}", {plain: value.strip(), "reference": reference.strip()})
+
+
+def _table_rows(text: str) -> Iterator[Row | Fault]:
+    text = text.lstrip("\ufeff")
+    header = text.lstrip("\r\n").partition("\n")[0]
+    delimiter = max(_DELIMITERS, key=header.count)
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
+    names: list[str] = []
+    before = 0
+    try:
+        for cells in reader:
+            place, before = f"line {before + 1}", reader.line_num
+            if not any(cell.strip() for cell in cells):
+                continue
+            if not names:
+                names = [cell.strip().lower() for cell in cells]
+                if len(set(names)) < len(names):
+                    yield Fault(place, "Two columns have the same name.")
+                    return
+            elif len(cells) != len(names):
+                yield Fault(place, f"There are {len(cells)} columns here and {len(names)} in the first line.")
+            else:
+                yield Row(place, dict(zip(names, cells, strict=True)))
+    except csv.Error as error:
+        yield Fault(f"line {reader.line_num}", f"This is not CSV that can be read: {error}.")
+
+
+def _json_lines(text: str, plain: str | None) -> Iterator[Row | Fault]:
+    lines = [
+        (number, line) for number, line in enumerate(text.lstrip("\ufeff").split("\n"), 1) if line.strip()
+    ]
+    try:
+        json.loads(lines[0][1])
+    except (json.JSONDecodeError, RecursionError):
+        # Not one document and not one on each line: then the fault is where the document breaks.
+        yield _json_fault(text)
+        return
+    for number, line in lines:
+        try:
+            yield _json_row(f"line {number}", json.loads(line), plain)
+        except (json.JSONDecodeError, RecursionError):
+            fault = _json_fault(line)
+            yield Fault(f"line {number}", fault.message)
+
+
+def _json_fault(text: str) -> Fault:
+    try:
+        json.loads(text)
+    except json.JSONDecodeError as error:
+        return Fault(f"line {error.lineno}", f"This is not JSON: {error.msg} (column {error.colno}).")
+    except RecursionError:
+        pass
+    return Fault("", "This is nested too deeply to be read.")
+
+
+def _document_rows(document: Any, plain: str | None) -> Iterator[Row | Fault]:
+    entries = document
+    prefix = ""
+    choices = False
+    if isinstance(document, dict) and "examples" in document:
+        # BIG-bench: a list of examples; Instruction Induction: a mapping from their numbers.
+        entries = document["examples"]
+        prefix = document.get("task_prefix", "")
+        choices = document.get("append_choices_to_input", True) is not False
+        if not isinstance(prefix, str):
+            yield Fault("task_prefix", "This must be a text.")
+            return
+    elif isinstance(document, dict):
+        yield _json_row("line 1", document, plain)
+        return
+    numbered = (
+        entries.items()
+        if isinstance(entries, dict)
+        else enumerate(entries, 1)
+        if isinstance(entries, list)
+        else None
+    )
+    if numbered is None:
+        yield Fault("examples", "This must be a list of examples, or examples by number.")
+        return
+    for number, entry in numbered:
+        row = _json_row(f"entry {number}", entry, plain)
+        yield _example(row, prefix, choices=choices) if isinstance(row, Row) else row
+
+
+def _json_row(place: str, entry: Any, plain: str | None) -> Row | Fault:
+    if isinstance(entry, str) and plain is not None:
+        return Row(place, {plain: entry})
+    if not isinstance(entry, dict):
+        return Fault(place, f"This must be an object of named fields, not {json.dumps(entry)[:60]}.")
+    return Row(place, {name.lower(): value for name, value in entry.items()})
+
+
+def _example(row: Row, prefix: str, *, choices: bool) -> Row | Fault:
+    """BIG-bench's multiple choice: the choices belong to the question, the best one is the answer."""
+    fields = dict(row.fields)
+    scores = fields.pop("target_scores", None)
+    if scores is not None:
+        if (
+            not isinstance(scores, dict)
+            or not scores
+            or not all(isinstance(s, (int, float)) for s in scores.values())
+        ):
+            return Fault(row.place, "target_scores must hold a number for each choice.")
+        fields.setdefault("target", max(scores, key=scores.__getitem__))
+        if choices and isinstance(fields.get("input"), str):
+            fields["input"] += "".join(f"\nchoice: {choice}" for choice in scores)
+    if prefix and isinstance(fields.get("input"), str):
+        fields["input"] = prefix + fields["input"]
+    return Row(row.place, fields)
+
+
+def text_of(row: Row, names: Collection[str], *, required: bool = True) -> str:
+    """The text of the first of these fields that the row has.
+
+    Raises
+    ------
+    ImportingError
+        There is none, or it cannot be stored as text.
+    """
+    found = next((name for name in names if row.fields.get(name) not in (None, "", [])), None)
+    if found is None:
+        if required:
+            raise ImportingError.at(row.place, f"There is no {' or '.join(names)} here.")
+        return ""
+    value = row.fields[found]
+    if isinstance(value, list):
+        # Several right answers: the first is the reference.
+        value = value[0]
+    if isinstance(value, bool) or not isinstance(value, (str, int, float)):
+        raise ImportingError.at(row.place, f"{found} must be a text.")
+    return storable(str(value), row.place, found)
+
+
+def storable(text: str, place: str, name: str) -> str:
+    """The text itself, unless no database could hold it."""
+    if _UNSTORABLE.search(text):
+        raise ImportingError.at(
+            place, f"{name} holds a character that cannot be stored (NUL or half of a pair)."
+        )
+    return text
+
+
+def raise_any(faults: list[Fault]) -> None:
+    """Raise what was found wrong, if anything was."""
+    if len(faults) > _MOST_FAULTS:
+        rest = len(faults) - _MOST_FAULTS
+        faults = [*faults[:_MOST_FAULTS], Fault("", f"And {rest} more like these.")]
+    if faults:
+        raise ImportingError(faults)

@@ -1,0 +1,51 @@
+"""Make an experiment from a YAML or JSON file."""
+
+from argparse import ArgumentParser
+from pathlib import Path
+from typing import Any
+
+from django.contrib.auth.models import User
+from django.core.management.base import BaseCommand, CommandError
+from django.db import transaction
+
+from engine.errors import SpecError
+from engine.importing import ExperimentFile, ImportingError, decoded, read_experiment
+from engine.services.experiments import create_experiment, start
+
+_MOST_BYTES = 500_000_000
+
+
+class Command(BaseCommand):
+    help = "Make a draft experiment from a YAML or JSON file (see docs/experiment-files.md)."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("file", type=Path)
+        parser.add_argument("--start", action="store_true", help="start it at once")
+        parser.add_argument("--owner", metavar="NAME", help="the user who is to own it")
+
+    @transaction.atomic
+    def handle(self, *args: Any, file: Path, owner: str | None, **options: Any) -> None:
+        user = None
+        if owner is not None and (user := User.objects.filter(username=owner).first()) is None:
+            raise CommandError(f"There is no user {owner!r}; manage.py createsuperuser makes one.")
+        described = self._read(file)
+        try:
+            experiment = create_experiment(spec=described.spec, by=user)
+        except SpecError as error:
+            place = described.place(error.path)
+            raise CommandError(f"{file}{f', {place}' if place else ''}: {error}") from error
+        if options["start"]:
+            start(experiment_id=experiment.pk)
+        state = "started" if options["start"] else "a draft"
+        self.stdout.write(f"Experiment {experiment.pk} ({experiment.name}) is {state}.")
+
+    def _read(self, file: Path) -> ExperimentFile:
+        def read_file(name: str) -> str:
+            return decoded((file.parent / name).read_bytes(), most_bytes=_MOST_BYTES)
+
+        try:
+            return read_experiment(read_file(file.name), read_file=read_file)
+        except OSError as error:
+            raise CommandError(f"{file} cannot be read: {error.strerror}.") from error
+        except ImportingError as error:
+            raise CommandError("\n".join(f"{file}, {fault}" for fault in error.faults)) from error

@@ -1,0 +1,156 @@
+"""Comparisons and judgments by what one looks for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from django.db.models import Exists, OuterRef, Prefetch, Q, QuerySet
+
+from engine.models import Check, Comparison, Experiment, Flag, Judgment, Lease, Policy, Task
+
+STANDING, VOID = "standing", "void"
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Which comparisons of an experiment, and which of their judgments. What is left empty selects nothing out.
+
+    Attributes
+    ----------
+    policy, against
+        Policy indices: on either side; both together are a pair.
+    winner
+        Index of the policy that the comparison's outcome D favours.
+    state
+        Of the comparison.
+    flag
+        A `Flag.Reason`, or "any".
+    text
+        In the task or in either response, in capitals or not.
+    judgments
+        `STANDING` or `VOID`.
+    judge, annotator, choice
+        Of the judgment; the annotator by user name.
+    """
+
+    policy: int | None = None
+    against: int | None = None
+    winner: int | None = None
+    state: str = ""
+    flag: str = ""
+    text: str = ""
+    judgments: str = ""
+    judge: str = ""
+    annotator: str = ""
+    choice: str = ""
+
+
+def selected_comparisons(experiment: Experiment, selection: Selection) -> QuerySet[Comparison]:
+    """The comparisons of which at least one judgment is selected, or all where nothing is said of judgments."""
+    comparisons = Comparison.objects.filter(_of_comparison(experiment, selection, ""), experiment=experiment)
+    conditions = _of_judgment(selection)
+    if conditions:
+        judgments = Judgment.objects.filter(conditions, comparison=OuterRef("pk"))
+        comparisons = comparisons.filter(Exists(judgments))
+    return comparisons
+
+
+def selected_judgments(experiment: Experiment, selection: Selection) -> QuerySet[Judgment]:
+    """The selected judgments of the selected comparisons, in the order in which they were made."""
+    return Judgment.objects.filter(
+        _of_comparison(experiment, selection, "comparison__"),
+        _of_judgment(selection),
+        comparison__experiment=experiment,
+    ).order_by("pk")
+
+
+def _of_judgment(selection: Selection) -> Q:
+    conditions = Q()
+    if selection.judgments:
+        conditions &= Q(void__isnull=selection.judgments == STANDING)
+    if selection.judge:
+        conditions &= Q(judge=selection.judge)
+    if selection.annotator:
+        conditions &= Q(annotator__username=selection.annotator)
+    if selection.choice:
+        conditions &= Q(choice=selection.choice)
+    return conditions
+
+
+def _of_comparison(experiment: Experiment, selection: Selection, at: str) -> Q:
+    conditions = _of_policies(experiment, selection, at)
+    if selection.state:
+        conditions &= Q(**{f"{at}state": selection.state})
+    if selection.flag:
+        flags = Flag.objects.filter(comparison=OuterRef(f"{at}pk"))
+        conditions &= Q(Exists(flags if selection.flag == "any" else flags.filter(reason=selection.flag)))
+    if selection.text:
+        tasks = Task.objects.filter(experiment=experiment, prompt__icontains=selection.text)
+        conditions &= (
+            Q(**{f"{at}task__in": tasks})
+            | Q(**{f"{at}response_i__text__icontains": selection.text})
+            | Q(**{f"{at}response_j__text__icontains": selection.text})
+        )
+    return conditions
+
+
+def _of_policies(experiment: Experiment, selection: Selection, at: str) -> Q:
+    conditions = Q()
+    for index in (selection.policy, selection.against):
+        if index is not None:
+            policy = _policy(experiment, index)
+            conditions &= Q(**{f"{at}policy_i": policy}) | Q(**{f"{at}policy_j": policy})
+    if selection.winner is not None:
+        policy = _policy(experiment, selection.winner)
+        conditions &= Q(**{f"{at}policy_i": policy, f"{at}outcome__gt": 0.5}) | Q(
+            **{f"{at}policy_j": policy, f"{at}outcome__lt": 0.5}
+        )
+    return conditions
+
+
+def _policy(experiment: Experiment, index: int) -> Policy | None:
+    return experiment.policies.filter(index=index).first()
+
+
+@dataclass(frozen=True)
+class Page:
+    """Some comparisons, newest first, and whether there are newer and older ones."""
+
+    comparisons: list[Comparison]
+    newer: bool
+    older: bool
+
+
+def page_of(
+    comparisons: QuerySet[Comparison], *, before: int | None = None, after: int | None = None, size: int = 50
+) -> Page:
+    """The newest comparisons, or those next to a given one. It costs the same however far one has leafed.
+
+    Nothing is counted: with a hundred thousand rows, the count would take longer than the page.
+    """
+    rows = comparisons.select_related("task", "policy_i", "policy_j").prefetch_related(
+        Prefetch("judgments", Judgment.objects.select_related("annotator", "void").order_by("pk")), "flags"
+    )
+    if after is not None:
+        found = list(rows.filter(pk__gt=after).order_by("pk")[: size + 1])
+        return Page(found[:size][::-1], newer=len(found) > size, older=True)
+    if before is not None:
+        rows = rows.filter(pk__lt=before)
+    found = list(rows.order_by("-pk")[: size + 1])
+    return Page(found[:size], newer=before is not None, older=len(found) > size)
+
+
+def comparison_in_full(experiment: Experiment, comparison_id: int) -> Comparison | None:
+    """A comparison with everything that its page shows; ``None`` where the experiment has none such."""
+    judgments = Judgment.objects.select_related("annotator", "void__by", "restores", "restored_by")
+    return (
+        experiment.comparisons.select_related("task", "policy_i", "policy_j", "response_i", "response_j")
+        .prefetch_related(
+            Prefetch("judgments", judgments.order_by("pk")),
+            Prefetch("judgments__repeats", Check.objects.select_related("annotator").order_by("pk")),
+            Prefetch("flags", Flag.objects.select_related("annotator").order_by("pk")),
+            Prefetch("leases", Lease.objects.select_related("annotator").order_by("pk")),
+        )
+        .filter(pk=comparison_id)
+        .first()
+    )

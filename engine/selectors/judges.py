@@ -1,0 +1,119 @@
+"""Who judged what and how fast, added up by the database."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Hashable
+from dataclasses import dataclass
+
+from django.db.models import Count, F, Q, QuerySet, Window
+from django.db.models.functions import RowNumber
+
+from engine.models import Check, Experiment, Flag, Judgment
+from engine.outcomes import joint_outcome
+from engine.selectors.counts import standing_judgments
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What one annotator, or all judges of a kind, chose. ``median_seconds``: from seeing a pair to judging it."""
+
+    judged: int
+    left: int
+    right: int
+    median_seconds: float | None
+
+
+def judged_by_annotator(experiment: Experiment) -> dict[str, Judged]:
+    """By user name: everybody who judged and whose judgments stand."""
+    rows = standing_judgments(experiment.pk).filter(annotator__isnull=False)
+    return _judged(rows, "annotator__username")
+
+
+def judged_by_kind(experiment: Experiment) -> dict[str, Judged]:
+    """By kind of judge: people, the rule, a model."""
+    return _judged(standing_judgments(experiment.pk), "judge")
+
+
+def _judged(rows: QuerySet[Judgment], by: str) -> dict[str, Judged]:
+    tallies = (
+        rows.values(by)
+        .annotate(
+            judged=Count("pk"),
+            left=Count("pk", filter=Q(choice=Judgment.Choice.LEFT)),
+            right=Count("pk", filter=Q(choice=Judgment.Choice.RIGHT)),
+        )
+        .order_by(by)
+    )
+    medians = _median_seconds(rows, by)
+    return {
+        row[by]: Judged(row["judged"], row["left"], row["right"], medians.get(row[by])) for row in tallies
+    }
+
+
+def _median_seconds(rows: QuerySet[Judgment], by: str) -> dict[Hashable, float]:
+    """The middle one, or the mean of the two in the middle, of each group."""
+    ranked = (
+        rows.filter(shown_at__isnull=False)
+        .annotate(span=F("created_at") - F("shown_at"))
+        .annotate(
+            place=Window(RowNumber(), partition_by=F(by), order_by="span"),
+            n=Window(Count("pk"), partition_by=F(by)),
+        )
+        .filter(place__gte=(F("n") + 1) / 2, place__lte=(F("n") + 2) / 2)
+    )
+    spans = defaultdict(list)
+    for group, span in ranked.values_list(by, "span"):
+        spans[group].append(span.total_seconds())
+    return {group: sum(middle) / len(middle) for group, middle in spans.items()}
+
+
+def check_results(experiment: Experiment) -> dict[tuple[str, str], tuple[int, int]]:
+    """``{(user name, kind of check): (answered, passed)}``."""
+    rows = (
+        Check.objects.filter(experiment=experiment, passed__isnull=False)
+        .values_list("annotator__username", "kind")
+        .annotate(answered=Count("pk"), agreed=Count("pk", filter=Q(passed=True)))
+        .order_by()
+    )
+    return {(name, kind): (answered, agreed) for name, kind, answered, agreed in rows}
+
+
+def flags_by_annotator(experiment: Experiment) -> dict[str, int]:
+    """How many pairs each annotator said something is wrong with."""
+    rows = Flag.objects.filter(comparison__experiment=experiment).values_list("annotator__username")
+    return dict(rows.annotate(n=Count("pk")).order_by())
+
+
+def outcomes_without(
+    experiment: Experiment, annotator_ids: list[int], last_judgment: int
+) -> dict[int, list[tuple[int, int, float]]]:
+    """``{annotator: [(i, j, D)]}`` as they would be without each annotator's judgments, in their order.
+
+    A comparison that others judged too gets its outcome from them; one that nobody else judged drops out. Only
+    judgments up to ``last_judgment``, and comparisons that are complete.
+    """
+    heard: dict[int, tuple[int, int, list[tuple[int | None, float]]]] = {}
+    rows = (
+        standing_judgments(experiment.pk)
+        .filter(pk__lte=last_judgment, comparison__outcome__isnull=False)
+        .order_by("pk")
+        .values_list(
+            "comparison_id",
+            "comparison__policy_i__index",
+            "comparison__policy_j__index",
+            "annotator_id",
+            "outcome",
+        )
+    )
+    for comparison_id, i, j, annotator_id, outcome in rows.iterator():
+        # Moved to the end: a comparison counts from its last judgment on.
+        earlier = heard.pop(comparison_id, None)
+        heard[comparison_id] = (i, j, [*(earlier[2] if earlier else []), (annotator_id, outcome)])
+    without: dict[int, list[tuple[int, int, float]]] = {annotator_id: [] for annotator_id in annotator_ids}
+    for i, j, given in heard.values():
+        for annotator_id in annotator_ids:
+            left = [outcome for by, outcome in given if by != annotator_id]
+            if left:
+                without[annotator_id].append((i, j, joint_outcome(left, experiment.overlap_rule)))
+    return without

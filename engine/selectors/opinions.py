@@ -1,0 +1,191 @@
+"""What a language model thinks of an experiment's comparisons, and how far it agrees with people."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+import numpy as np
+from django.conf import settings
+from django.db.models import Count, Exists, F, OuterRef, Q, QuerySet, Sum
+
+from engine.core.agreement import Agreement, Rate, agreement, rate
+from engine.models import Comparison, Experiment, Flag, Judgment, Opinion
+from engine.outcomes import joint_outcome
+from engine.rubrics import identity
+from engine.selectors.counts import standing
+
+_ANSWERS = (Judgment.Choice.LEFT, Judgment.Choice.RIGHT, Judgment.Choice.TIE)
+
+
+@dataclass(frozen=True)
+class OpinionReport:
+    """All that an admin should see of the language model before and while it votes.
+
+    Attributes
+    ----------
+    table : list of list of int
+        Comparisons that both judged: rows are what people said, columns what the model said, in the order left, right, tie.
+    consistent : Rate
+        Opinions whose two verdicts, one in either order, are the same.
+    first_twice, second_twice : int
+        Opinions in which it preferred whatever it read first, or second, both times.
+    votes : int
+        Its votes that stand.
+    """
+
+    agreement: Agreement
+    table: list[list[int]]
+    consistent: Rate
+    first_twice: int
+    second_twice: int
+    states: dict[str, int]
+    asked: int
+    votes: int
+    prompt_tokens: int
+    completion_tokens: int
+    cost: float
+    last_failure: str
+    calibrated: bool
+
+    @property
+    def enough(self) -> bool:
+        return self.agreement.exact.n >= settings.JUDGE_CALIBRATION
+
+
+def opinion_report(experiment: Experiment) -> OpinionReport | None:
+    """The figures of the present judge (this model, these words); what it cost counts whoever was asked before.
+
+    ``None`` where no opinion was ever asked for.
+    """
+    every = Opinion.objects.filter(comparison__experiment=experiment)
+    spent = every.aggregate(n=Count("pk"), prompt=Sum("prompt_tokens"), completion=Sum("completion_tokens"))
+    if not spent["n"]:
+        return None
+    present = every.filter(identity=identity(experiment))
+    states: Counter[str] = Counter()
+    orders: Counter[tuple[str, str]] = Counter()
+    for state, left_first, right_first, n in present.values_list(
+        "state", "left_first", "right_first"
+    ).annotate(n=Count("pk")):
+        states[state] += n
+        if state == Opinion.State.DONE:
+            orders[left_first, right_first] += n
+    same = sum(n for (left_first, right_first), n in orders.items() if left_first == right_first)
+    left, right = Judgment.Choice.LEFT, Judgment.Choice.RIGHT
+    failed = present.exclude(failure_reason="").order_by("-pk").first()
+    table = agreement_table(experiment)
+    return OpinionReport(
+        agreement=agreement(np.array(table, dtype=np.float64)),
+        table=table,
+        consistent=rate(same, orders.total()),
+        first_twice=orders[left, right],
+        second_twice=orders[right, left],
+        states=dict(states),
+        asked=spent["n"],
+        votes=standing(Judgment.objects.filter(opinion__in=every)).count(),
+        prompt_tokens=spent["prompt"],
+        completion_tokens=spent["completion"],
+        cost=_cost(spent["prompt"], spent["completion"]),
+        last_failure="" if failed is None else failed.failure_reason,
+        calibrated=bool(experiment.llm_calibrated) and experiment.llm_calibrated == identity(experiment),
+    )
+
+
+def agreement_table(experiment: Experiment) -> list[list[int]]:
+    """3×3: people's answer by the language model's, over the comparisons of which both are known.
+
+    What several people said of one comparison is put together as the experiment puts it together for D; a result
+    between the sides (they are divided, or it was a tie) is a tie. Taken-back judgments are no judgments.
+    """
+    known = standing(Judgment.objects.filter(judge=Judgment.Judge.HUMAN)).filter(
+        comparison__experiment=experiment,
+        comparison__opinions__identity=identity(experiment),
+        comparison__opinions__state=Opinion.State.DONE,
+    )
+    heard: dict[tuple[int, bool, str], list[float]] = {}
+    for comparison_id, i_on_left, choice, outcome in known.values_list(
+        "comparison_id", "comparison__i_on_left", "comparison__opinions__choice", "outcome"
+    ):
+        heard.setdefault((comparison_id, i_on_left, choice), []).append(outcome)
+    table = [[0, 0, 0] for _ in _ANSWERS]
+    for (_, i_on_left, choice), outcomes in heard.items():
+        people = _side(joint_outcome(outcomes, experiment.overlap_rule), i_on_left)
+        table[_ANSWERS.index(people)][_ANSWERS.index(Judgment.Choice(choice))] += 1
+    return table
+
+
+def _side(outcome: float, i_on_left: bool) -> Judgment.Choice:
+    if outcome == 0.5:
+        return Judgment.Choice.TIE
+    return Judgment.Choice.LEFT if (outcome > 0.5) == i_on_left else Judgment.Choice.RIGHT
+
+
+def judging_cost(experiment: Experiment) -> float:
+    """What the language model's opinions cost at the prices of the settings, failed attempts and all."""
+    tokens = Opinion.objects.filter(comparison__experiment=experiment).aggregate(
+        prompt=Sum("prompt_tokens", default=0), completion=Sum("completion_tokens", default=0)
+    )
+    return _cost(tokens["prompt"], tokens["completion"])
+
+
+def _cost(prompt_tokens: int, completion_tokens: int) -> float:
+    read = prompt_tokens * settings.JUDGE_PRICE_PROMPT_TOKENS
+    return (read + completion_tokens * settings.JUDGE_PRICE_COMPLETION_TOKENS) / 1e6
+
+
+def experiments_with_opinions() -> QuerySet[Experiment]:
+    """Experiments in which a language model may be asked now."""
+    return Experiment.objects.filter(
+        judge=Experiment.Judge.HUMAN, state__in=[Experiment.State.RUNNING, Experiment.State.PAUSED]
+    ).exclude(llm_judge=Experiment.LLMJudge.OFF)
+
+
+def without_opinion(experiment: Experiment) -> list[QuerySet[Comparison]]:
+    """Comparisons about which the present judge was not asked yet, the more urgent ones first.
+
+    Those that wait for a vote, where it may vote; then those that people have judged, the newest first.
+    """
+    new = Comparison.objects.filter(experiment=experiment).exclude(
+        pk__in=Opinion.objects.filter(identity=identity(experiment)).values("comparison")
+    )
+    by_people = standing(Judgment.objects.filter(comparison=OuterRef("pk"), judge=Judgment.Judge.HUMAN))
+    calibrating = new.filter(Exists(by_people)).order_by("-pk")
+    if not votes_now(experiment):
+        return [calibrating]
+    return [_open_to_votes(new).order_by("pk"), calibrating]
+
+
+def votes_to_cast(experiment: Experiment) -> QuerySet[Opinion]:
+    """Opinions that could become judgments now."""
+    if not votes_now(experiment):
+        return Opinion.objects.none()
+    comparisons = _open_to_votes(Comparison.objects.filter(experiment=experiment))
+    return Opinion.objects.filter(
+        state=Opinion.State.DONE,
+        identity=F("comparison__experiment__llm_calibrated"),
+        comparison__in=comparisons,
+    ).order_by("pk")
+
+
+def votes_now(experiment: Experiment) -> bool:
+    """Whether the language model may vote: an admin let it, and it still is the one that was let."""
+    return (
+        experiment.state == Experiment.State.RUNNING
+        and experiment.judge == Experiment.Judge.HUMAN
+        and experiment.llm_judge == Experiment.LLMJudge.VOTES
+        and experiment.llm_calibrated == identity(experiment)
+    )
+
+
+def _open_to_votes(comparisons: QuerySet[Comparison]) -> QuerySet[Comparison]:
+    """Ready, so nobody holds it; and nobody found fault with it; and the language model has not voted on it before.
+
+    A vote that was taken back is not cast again: what a person thought worth taking back is left to people.
+    """
+    return comparisons.filter(
+        ~Exists(Flag.objects.filter(comparison=OuterRef("pk"))),
+        ~Exists(Judgment.objects.filter(comparison=OuterRef("pk"), judge=Judgment.Judge.LLM)),
+        Q(skips=0),
+        state=Comparison.State.READY,
+    )

@@ -1,0 +1,110 @@
+"""Who can write what: what policies need of a worker, and what the workers that are alive offer."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from django.conf import settings
+from django.utils import timezone
+
+from engine.models import Experiment, Factor, Level, Policy, WorkerPulse
+
+
+@dataclass(frozen=True)
+class Need:
+    """What a policy takes: a backend (empty: any) and models by name (none: whatever is usual there)."""
+
+    backend: str
+    models: frozenset[str]
+
+    def __str__(self) -> str:
+        models = " and ".join(map(repr, sorted(self.models)))
+        backend = f"the {self.backend} backend" if self.backend else ""
+        return " on ".join(filter(None, [models, backend])) or "any model"
+
+
+@dataclass(frozen=True)
+class Offer:
+    """What a generation worker serves: one backend, its usual model, and others by name.
+
+    Attributes
+    ----------
+    any_model : bool
+        A server takes the name of any model that it has, which only the server knows.
+    """
+
+    backend: str
+    model: str
+    others: tuple[str, ...] = ()
+    any_model: bool = False
+
+    def serves(self, need: Need) -> bool:
+        if need.backend not in {"", self.backend}:
+            return False
+        return self.any_model or need.models <= {self.model, *self.others}
+
+    def details(self) -> dict[str, Any]:
+        """For a pulse."""
+        return asdict(self)
+
+    @classmethod
+    def from_details(cls, details: Mapping[str, Any]) -> Offer | None:
+        """What a pulse says; ``None`` where it does not say it."""
+        if "backend" not in details:
+            return None
+        return cls(
+            backend=details["backend"],
+            model=details.get("model", ""),
+            others=tuple(details.get("others", ())),
+            any_model=details.get("any_model", False),
+        )
+
+
+def needs(policy_ids: Collection[int]) -> dict[int, Need]:
+    """What each of these policies needs, by its id."""
+    own: dict[int, str] = {}
+    guards: dict[int, set[str]] = defaultdict(set)
+    telling = Level.objects.filter(
+        policies__in=policy_ids, factor__kind__in=[Factor.Kind.MODEL, Factor.Kind.GUARDRAIL]
+    )
+    for policy_id, kind, value in telling.values_list("policies", "factor__kind", "value"):
+        if kind == Factor.Kind.MODEL:
+            own[policy_id] = value.get("name", "")
+        else:
+            guards[policy_id].add(value.get("guard_model", ""))
+    rows = Policy.objects.filter(pk__in=policy_ids)
+    return {
+        pk: Need(backend, frozenset({own.get(pk) or usual, *guards[pk]} - {""}))
+        for pk, backend, usual in rows.values_list("pk", "experiment__backend", "experiment__model")
+    }
+
+
+def is_recent(seconds: float | None) -> bool:
+    """Whether a worker last seen so long ago counts as alive: one busy with a batch is silent for a while."""
+    return seconds is not None and seconds < settings.CLAIM_SECONDS + 3 * settings.SWEEP_SECONDS
+
+
+def live_offers() -> dict[str, Offer | None]:
+    """The generation workers that are alive, and what each offers; ``None`` where it has not said so yet."""
+    now = timezone.now()
+    pulses = WorkerPulse.objects.filter(queue="generation").order_by("worker")
+    return {
+        worker: Offer.from_details(details)
+        for worker, seen_at, details in pulses.values_list("worker", "seen_at", "details")
+        if is_recent((now - seen_at).total_seconds())
+    }
+
+
+def unserved_needs(experiment: Experiment) -> list[str]:
+    """What the experiment's policies need and no worker that is alive serves, in words.
+
+    Empty while a worker has not said what it serves, and where no worker is alive at all: that is another trouble.
+    """
+    offers = live_offers().values()
+    if not offers or None in offers:
+        return []
+    wanted = set(needs(experiment.policies.values_list("pk", flat=True)).values())
+    return sorted(str(need) for need in wanted if not any(offer and offer.serves(need) for offer in offers))

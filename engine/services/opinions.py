@@ -1,0 +1,227 @@
+"""A language model's opinions: asked for, claimed, stored; and, once an admin has let it, its votes."""
+
+from __future__ import annotations
+
+import secrets
+import uuid
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+
+from django.conf import settings
+from django.db import transaction
+from django.db.models import F, QuerySet
+from django.utils import timezone
+
+from engine import selectors
+from engine.errors import WrongStateError
+from engine.models import Comparison, Experiment, Judgment, Opinion
+from engine.rubrics import identity
+from engine.services.judging import record_judgment
+
+Stage = Experiment.LLMJudge
+
+
+@transaction.atomic
+def change_llm_judge(*, experiment_id: int, stage: str, rubric: str, budget: int) -> Experiment:
+    """Let a language model say nothing, give opinions that do not count, or vote.
+
+    It may vote once people and this very judge (this model, with this rubric) have judged enough of the same comparisons.
+    Whatever changes the judge afterwards ends its votes, until its agreement was measured and accepted anew.
+
+    Raises
+    ------
+    WrongStateError
+        Says why this cannot be.
+    """
+    experiment = Experiment.objects.select_for_update(no_key=True).get(pk=experiment_id)
+    if experiment.state == Experiment.State.CONCLUDED:
+        raise WrongStateError("The experiment has concluded; nobody judges it any more.")
+    if experiment.judge != Experiment.Judge.HUMAN:
+        raise WrongStateError(
+            "A language model judges beside people only; this experiment is judged by rule."
+        )
+    experiment.rubric, experiment.llm_budget = rubric, budget
+    if stage == Stage.VOTES:
+        known = sum(map(sum, selectors.agreement_table(experiment)))
+        if known < settings.JUDGE_CALIBRATION:
+            raise WrongStateError(
+                f"People and the language model, as it is asked now, have both judged {known} comparisons; it may vote "
+                f"from {settings.JUDGE_CALIBRATION} on. Let it give opinions, and people judge, until then."
+            )
+        experiment.llm_calibrated = identity(experiment)
+    experiment.llm_judge = stage
+    experiment.save(update_fields=["llm_judge", "rubric", "llm_budget", "llm_calibrated"])
+    return experiment
+
+
+@transaction.atomic
+def ask_opinions(*, experiment_id: int, most: int) -> int:
+    """Put up to ``most`` comparisons on the list of what the language model is to be asked; returns how many.
+
+    Never beyond the experiment's budget, whoever else asks at the same time.
+    """
+    experiment = (
+        selectors.experiments_with_opinions()
+        .filter(pk=experiment_id)
+        .select_for_update(no_key=True, skip_locked=True)
+        .first()
+    )
+    if experiment is None:
+        return 0
+    asked = Opinion.objects.filter(comparison__experiment=experiment).count()
+    room = min(most, experiment.llm_budget - asked)
+    comparison_ids: list[int] = []
+    for comparisons in selectors.without_opinion(experiment):
+        if room > len(comparison_ids):
+            more = comparisons.exclude(pk__in=comparison_ids).values_list("pk", flat=True)
+            comparison_ids += more[: room - len(comparison_ids)]
+    judge = identity(experiment)
+    Opinion.objects.bulk_create(
+        Opinion(comparison_id=pk, identity=judge, seed=secrets.randbelow(2**31)) for pk in comparison_ids
+    )
+    return len(comparison_ids)
+
+
+@dataclass(frozen=True)
+class Claim:
+    """Opinions that one worker is asking for. Its token guards every later change of these rows."""
+
+    token: uuid.UUID
+    opinions: Sequence[Opinion]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What came of asking twice: both verdicts and their reasons; or why not, and whether to ask again."""
+
+    opinion_id: int
+    left_first: str = ""
+    right_first: str = ""
+    reason: str = ""
+    failure: str = ""
+    retryable: bool = True
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+
+
+@transaction.atomic
+def claim_opinions(*, worker: str, limit: int) -> Claim:
+    """Take up to ``limit`` waiting opinions of experiments that still want them; no other worker gets the same ones."""
+    waiting = Opinion.objects.filter(
+        state=Opinion.State.WAITING, comparison__experiment__in=selectors.experiments_with_opinions()
+    )
+    ids = list(
+        waiting.order_by("pk")
+        .select_for_update(skip_locked=True, of=("self",))
+        .values_list("pk", flat=True)[:limit]
+    )
+    token = uuid.uuid4()
+    rows = Opinion.objects.filter(pk__in=ids)
+    rows.update(
+        state=Opinion.State.ASKING,
+        claim=token,
+        claimed_by=worker,
+        claimed_at=timezone.now(),
+        attempts=F("attempts") + 1,
+    )
+    asked = rows.select_related(
+        "comparison__experiment", "comparison__task", "comparison__response_i", "comparison__response_j"
+    )
+    return Claim(token=token, opinions=list(asked.order_by("pk")))
+
+
+def renew_claim(*, claim: uuid.UUID) -> None:
+    """Say that the rest of a batch is still being asked for."""
+    _of_claim(claim).update(claimed_at=timezone.now())
+
+
+@transaction.atomic
+def store_opinion(*, claim: uuid.UUID, asked: Asked, model: str) -> bool:
+    """Store what came of one opinion; ``False`` where its claim was lost meanwhile, and it is dropped."""
+    opinion = _of_claim(claim).select_for_update().filter(pk=asked.opinion_id).first()
+    if opinion is None:
+        return False
+    opinion.claim = None
+    opinion.model = model
+    opinion.prompt_tokens += asked.prompt_tokens
+    opinion.completion_tokens += asked.completion_tokens
+    opinion.failure_reason = asked.failure
+    if not asked.failure:
+        opinion.state = Opinion.State.DONE
+        opinion.left_first, opinion.right_first = asked.left_first, asked.right_first
+        agree = asked.left_first == asked.right_first
+        opinion.choice = asked.left_first if agree else Judgment.Choice.TIE
+        opinion.reason = asked.reason
+        opinion.done_at = timezone.now()
+    elif asked.retryable and opinion.attempts < settings.JUDGE_ATTEMPTS:
+        opinion.state = Opinion.State.WAITING
+    else:
+        opinion.state = Opinion.State.FAILED
+    opinion.save()
+    return True
+
+
+@transaction.atomic
+def release_claim(*, claim: uuid.UUID, reason: str, blameless: bool) -> None:
+    """Give back what a batch did not finish.
+
+    ``blameless``: the worker was stopped or the backend is out of order, so the attempt does not count.
+    """
+    unfinished = _of_claim(claim)
+    if blameless:
+        unfinished.update(attempts=F("attempts") - 1)
+    _give_back(unfinished, reason)
+
+
+@transaction.atomic
+def expire_opinions() -> None:
+    """Give back what workers that died were asking for."""
+    silent_since = timezone.now() - timedelta(seconds=settings.CLAIM_SECONDS)
+    lost = Opinion.objects.filter(state=Opinion.State.ASKING, claimed_at__lt=silent_since)
+    _give_back(lost, "The worker that was asking for it disappeared.")
+
+
+def _of_claim(claim: uuid.UUID) -> QuerySet[Opinion]:
+    return Opinion.objects.filter(claim=claim, state=Opinion.State.ASKING)
+
+
+def _give_back(lost: QuerySet[Opinion], reason: str) -> None:
+    lost.filter(attempts__gte=settings.JUDGE_ATTEMPTS).update(
+        state=Opinion.State.FAILED, claim=None, failure_reason=reason
+    )
+    lost.update(state=Opinion.State.WAITING, claim=None, failure_reason=reason)
+
+
+def cast_votes(*, experiment_id: int) -> int:
+    """Turn the opinions that may vote into judgments, each in a transaction of its own; returns how many."""
+    experiment = Experiment.objects.get(pk=experiment_id)
+    ids: Iterable[int] = list(selectors.votes_to_cast(experiment).values_list("pk", flat=True))
+    return sum(_cast_vote(opinion_id) is not None for opinion_id in ids)
+
+
+@transaction.atomic
+def _cast_vote(opinion_id: int) -> Judgment | None:
+    """One opinion's judgment; ``None`` where it may not be cast any more: somebody was faster, or things changed."""
+    opinion = Opinion.objects.get(pk=opinion_id)
+    comparison = (
+        Comparison.objects.select_for_update(no_key=True, skip_locked=True, of=("self",))
+        .select_related("experiment")
+        .filter(pk=opinion.comparison_id)
+        .first()
+    )
+    # Looked at again under the lock that every click takes too.
+    if (
+        comparison is None
+        or not selectors.votes_to_cast(comparison.experiment).filter(pk=opinion_id).exists()
+    ):
+        return None
+    opinion.judgment = record_judgment(
+        comparison=comparison,
+        choice=opinion.choice,
+        judge=Judgment.Judge.LLM,
+        token=uuid.uuid4(),
+        reason=f"{opinion.model}: {opinion.reason}"[:200],
+    )
+    opinion.save(update_fields=["judgment"])
+    return opinion.judgment

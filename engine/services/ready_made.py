@@ -1,0 +1,72 @@
+"""Responses that were written elsewhere: what an experiment on them needs, and storing them."""
+
+from __future__ import annotations
+
+import itertools
+from collections import defaultdict
+from collections.abc import Sequence
+
+from django.utils import timezone
+
+from engine.errors import SpecError
+from engine.models import Experiment, Factor, Policy, Response, Task
+from engine.specs import ExperimentSpec
+
+
+def check_ready_made(spec: ExperimentSpec) -> None:
+    """Refuse what could not be planned: every two policies need a task to which both have a response.
+
+    Raises
+    ------
+    SpecError
+        Names the policies, or the part, that is missing.
+    """
+    imported = spec.settings.get("responses") == Experiment.Responses.IMPORTED
+    kinds = [factor.kind for factor in spec.factors]
+    if not imported:
+        if spec.ready_made or Factor.Kind.IMPORTED in kinds:
+            raise SpecError(
+                "Ready-made responses are used where the setting responses is imported.", ("responses",)
+            )
+        return
+    if kinds != [Factor.Kind.IMPORTED]:
+        raise SpecError(
+            "With ready-made responses there is one factor, of the kind imported; its levels are the policies.",
+            ("factors",),
+        )
+    if len({task.prompt for task in spec.tasks}) < len(spec.tasks):
+        raise SpecError("Two tasks are the same; ready-made responses could belong to either.", ("tasks",))
+    policies = list(spec.factors[0].levels)
+    answered: defaultdict[str, set[int]] = defaultdict(set)
+    for response in spec.ready_made:
+        if response.policy not in policies:
+            raise SpecError(f"A response is by {response.policy!r}, which is no policy.", ("ready_made",))
+        answered[response.policy].add(response.task)
+    for first, second in itertools.combinations(policies, 2):
+        if not answered[first] & answered[second]:
+            raise SpecError(
+                f"{first!r} and {second!r} have no task in common, so that they cannot be compared. "
+                "Give responses of both to the same tasks (dozens of them, for an answer that means something), "
+                "or leave one of them out.",
+                ("ready_made",),
+            )
+
+
+def store_ready_made(spec: ExperimentSpec, policies: Sequence[Policy], tasks: Sequence[Task]) -> None:
+    """Store the responses as if they had been generated."""
+    by_name = dict(zip(spec.factors[0].levels, policies, strict=True)) if spec.ready_made else {}
+    now = timezone.now()
+    Response.objects.bulk_create(
+        (
+            Response(
+                policy=by_name[each.policy],
+                task=tasks[each.task],
+                seed=number,
+                state=Response.State.DONE,
+                text=each.response,
+                done_at=now,
+            )
+            for number, each in enumerate(spec.ready_made)
+        ),
+        batch_size=1000,
+    )

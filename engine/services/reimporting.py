@@ -1,0 +1,230 @@
+"""A new experiment from the exported judgments of another one: the same counts, evidence and decision."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime
+from itertools import islice
+from typing import Any
+
+from django.contrib.auth.models import User
+from django.db import transaction
+from django.utils import timezone
+
+from engine import selectors
+from engine.errors import SpecError
+from engine.models import Comparison, Experiment, Judgment, JudgmentVoid, PairCount, Policy, Response, Task
+from engine.services.experiments import conclude, create_experiment
+from engine.services.snapshots import write_snapshot
+from engine.specs import ExperimentSpec
+
+_BATCH = 1000
+_PLAN = {
+    "sampler": "sampler",
+    "draw": "sampling_draw",
+    "number": "plan_number",
+    "rules": "plan_rules",
+    "stopping": "plan_stopping",
+    "delta": "plan_delta",
+    "epsilon": "plan_epsilon",
+    "comparisons": "plan_comparisons",
+    "in_flight": "plan_in_flight",
+    "propensity": "propensity",
+}
+
+# One exported row by column name, its values as JSON has them.
+Row = Mapping[str, Any]
+
+
+@transaction.atomic
+def import_experiment(*, spec: ExperimentSpec, rows: Iterable[Row], planned_count: int = 0) -> Experiment:
+    """Make the experiment of ``spec`` and give it the judgments of an export, in their order.
+
+    It concludes if they decide it, and is paused otherwise, to go on from there. Its people are made anew as
+    users who cannot log in.
+
+    Raises
+    ------
+    SpecError
+        A row does not fit the experiment; nothing is made then.
+    """
+    importing = _Import(create_experiment(spec=spec))
+    iterator = iter(rows)
+    while batch := list(islice(iterator, _BATCH)):
+        importing.add(batch)
+    experiment = importing.experiment
+    experiment.planned_count = max(planned_count, importing.planned_count)
+    experiment.state = Experiment.State.PAUSED
+    experiment.started_at = timezone.now()
+    experiment.save(update_fields=["planned_count", "state", "started_at"])
+    _settle(experiment)
+    design = selectors.replayed_design(experiment)
+    write_snapshot(experiment=experiment, design=design)
+    decision = design.decision
+    if decision.stopped:
+        certified = decision.reason == Experiment.Conclusion.CERTIFIED
+        winner = experiment.policies.get(index=decision.best) if certified else None
+        conclude(experiment=experiment, conclusion=str(decision.reason), winner=winner)
+    return experiment
+
+
+class _Import:
+    """What has been made so far, by its number in the file."""
+
+    def __init__(self, experiment: Experiment) -> None:
+        self.experiment = experiment
+        self.planned_count = 0
+        self._policies: dict[str, Policy] = {policy.label: policy for policy in experiment.policies.all()}
+        self._tasks: dict[int, Task] = {task.position + 1: task for task in experiment.tasks.all()}
+        self._people: dict[str, User] = {}
+        self._responses: dict[int, int] = {}
+        self._comparisons: dict[int, int] = {}
+        self._judgments: dict[int, int] = {}
+
+    def add(self, rows: list[Row]) -> None:
+        try:
+            self._add_responses(rows)
+            self._add_comparisons(rows)
+            self._add_judgments(rows)
+        except KeyError as error:
+            raise SpecError(
+                f"The rows do not fit the experiment: there is no {error}. Is this the manifest of this file?"
+            ) from error
+
+    def _add_responses(self, rows: list[Row]) -> None:
+        new = {
+            row[f"response_{side}_id"]: self._response(row, side)
+            for row in rows
+            for side in "ij"
+            if row[f"response_{side}_id"] not in self._responses
+        }
+        Response.objects.bulk_create(new.values())
+        self._responses |= {number: response.pk for number, response in new.items()}
+
+    def _response(self, row: Row, side: str) -> Response:
+        return Response(
+            policy=self._policies[row[f"policy_{side}"]],
+            task=self._tasks[row["task_number"]],
+            state=Response.State.DONE,
+            text=row[f"response_{side}"],
+            created_at=_time(row["planned_at"]),
+            **{
+                name: row[f"{name}_{side}"]
+                for name in (
+                    "seed", "model", "prompt_tokens", "completion_tokens", "finish_reason", "guardrail", "leak"
+                )
+            },
+        )  # fmt: skip
+
+    def _add_comparisons(self, rows: list[Row]) -> None:
+        new = {}
+        for row in rows:
+            if row["comparison_id"] not in self._comparisons and row["comparison_id"] not in new:
+                new[row["comparison_id"]] = self._comparison(row)
+        Comparison.objects.bulk_create(new.values())
+        self._comparisons |= {number: comparison.pk for number, comparison in new.items()}
+
+    def _comparison(self, row: Row) -> Comparison:
+        self.planned_count = max(self.planned_count, (row["plan_number"] or 0) + 1)
+        return Comparison(
+            experiment=self.experiment,
+            policy_i=self._policies[row["policy_i"]],
+            policy_j=self._policies[row["policy_j"]],
+            task=self._tasks[row["task_number"]],
+            response_i_id=self._responses[row["response_i_id"]],
+            response_j_id=self._responses[row["response_j_id"]],
+            i_on_left=row["left_policy"] == row["policy_i"],
+            plan=_plan(row),
+            state=Comparison.State.READY,
+            skips=row["skips"],
+            created_at=_time(row["planned_at"]),
+        )
+
+    def _add_judgments(self, rows: list[Row]) -> None:
+        judgments = [
+            Judgment(
+                comparison_id=self._comparisons[row["comparison_id"]],
+                judge=row["judge"],
+                annotator=self._person(row["annotator"]),
+                token=uuid.uuid4(),
+                choice=row["choice"],
+                outcome=row["outcome"],
+                reason=row["reason"],
+                comment=row["comment"],
+                shown_at=_time(row["shown_at"]),
+                created_at=_time(row["judged_at"]),
+            )
+            for row in rows
+        ]
+        Judgment.objects.bulk_create(judgments)
+        self._judgments |= {row["judgment_id"]: j.pk for row, j in zip(rows, judgments, strict=True)}
+        restored = []
+        for row, judgment in zip(rows, judgments, strict=True):
+            if row["restores"] in self._judgments:
+                judgment.restores_id = self._judgments[row["restores"]]
+                restored.append(judgment)
+        Judgment.objects.bulk_update(restored, ["restores"])
+        JudgmentVoid.objects.bulk_create(
+            JudgmentVoid(
+                judgment=judgment,
+                by=self._person(row["voided_by"]),
+                reason=row["void_reason"],
+                created_at=_time(row["voided_at"]),
+            )
+            for row, judgment in zip(rows, judgments, strict=True)
+            if row["voided"]
+        )
+
+    def _person(self, name: str) -> User | None:
+        """Somebody of that name as they are known here: they cannot log in, and are nobody else's namesake."""
+        if not name:
+            return None
+        if name not in self._people:
+            self._people[name] = User.objects.create_user(
+                f"{name[:120]}@import-{self.experiment.pk}", is_active=False
+            )
+        return self._people[name]
+
+
+def _settle(experiment: Experiment) -> None:
+    """Give every comparison with enough judgments its outcome, and count it."""
+    for batch in _batches(selectors.completed(experiment)):
+        judged_at = dict(
+            selectors.standing_judgments(experiment.pk)
+            .filter(comparison__in=[comparison_id for comparison_id, *_ in batch])
+            .order_by("pk")
+            .values_list("comparison_id", "created_at")
+        )
+        Comparison.objects.bulk_update(
+            [
+                Comparison(
+                    pk=pk, state=Comparison.State.JUDGED, outcome=outcome, judged_at=judged_at[pk]
+                )
+                for pk, _, _, outcome in batch
+            ],
+            ["state", "outcome", "judged_at"],
+            batch_size=250,
+        )  # fmt: skip
+    true = selectors.counts_from_judgments(experiment)
+    for row in PairCount.objects.filter(experiment=experiment).select_related("policy_i", "policy_j"):
+        row.wins_i, row.comparisons = true.get((row.policy_i.index, row.policy_j.index), (0.0, 0))
+        row.save(update_fields=["wins_i", "comparisons"])
+
+
+def _batches(items: Iterable[Any]) -> Iterator[list[Any]]:
+    iterator = iter(items)
+    while batch := list(islice(iterator, _BATCH)):
+        yield batch
+
+
+def _plan(row: Row) -> dict[str, Any]:
+    plan = {key: row[column] for key, column in _PLAN.items()}
+    plan["seed"] = [int(part) for part in row["sampling_seed"].split()]
+    if row["plan_evidence_i"] is not None:
+        plan["evidence"] = [row["plan_evidence_i"], row["plan_evidence_j"]]
+    return plan
+
+
+def _time(said: str | None) -> datetime | None:
+    return datetime.fromisoformat(said) if said else None

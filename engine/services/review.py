@@ -1,0 +1,127 @@
+"""What an editor does to judgments afterwards: bring a voided one back, void all of one annotator's."""
+
+from __future__ import annotations
+
+import uuid
+from collections import defaultdict
+
+from django.contrib.auth.models import User
+from django.db import transaction
+from django.db.models import F
+
+from engine import selectors
+from engine.errors import WrongStateError
+from engine.models import Comparison, Experiment, Judgment, JudgmentVoid, Lease, PairCount
+from engine.services.judging import record_judgment
+from engine.services.snapshots import write_snapshot
+
+# Of comparisons that want no judgment now.
+_WHY_NOT = {
+    str(Comparison.State.JUDGED): "This pair has been judged anew. Void that judgment first.",
+    str(Comparison.State.LEASED): "Somebody is looking at this pair now. Try again in a few minutes.",
+    str(Comparison.State.DISCARDED): "This pair was discarded meanwhile, so it takes no judgment any more.",
+}
+
+
+@transaction.atomic
+def restore_judgment(*, judgment_id: int) -> Judgment:
+    """Bring a voided judgment back by a new one that copies it and names it.
+
+    It counts from now on, after whatever was judged in the meantime.
+
+    Raises
+    ------
+    WrongStateError
+        It stands or was restored already, or its comparison wants no judgment any more; the message says which.
+    """
+    voided = Judgment.objects.select_related("comparison", "annotator").get(pk=judgment_id)
+    experiment = Experiment.objects.select_for_update(no_key=True).get(pk=voided.comparison.experiment_id)
+    comparison = Comparison.objects.select_for_update(no_key=True).get(pk=voided.comparison_id)
+    if refusal := _refusal(experiment, comparison, voided):
+        raise WrongStateError(refusal)
+    # As if the annotator had just clicked: the pair is not shown to them again.
+    comparison.leases.filter(token__in=_tokens(voided)).update(state=Lease.State.JUDGED)
+    restored = record_judgment(
+        comparison=comparison,
+        choice=voided.choice,
+        judge=voided.judge,
+        token=uuid.uuid4(),
+        annotator=voided.annotator,
+        reason=voided.reason,
+        comment=voided.comment,
+        shown_at=voided.shown_at,
+        restores=voided,
+    )
+    if comparison.state == Comparison.State.JUDGED:
+        write_snapshot(experiment=experiment, design=selectors.replayed_design(experiment))
+    return restored
+
+
+def _refusal(experiment: Experiment, comparison: Comparison, voided: Judgment) -> str:
+    if experiment.state == Experiment.State.CONCLUDED:
+        return "The experiment has concluded; its judgments are final."
+    if not JudgmentVoid.objects.filter(judgment=voided).exists():
+        return "This judgment stands; there is nothing to restore."
+    if Judgment.objects.filter(restores=voided).exists():
+        return "This judgment was restored already."
+    standing = selectors.standing(comparison.judgments.all())
+    if voided.annotator is not None and standing.filter(annotator=voided.annotator).exists():
+        return f"{voided.annotator} has judged this pair anew. Void that judgment first."
+    return _WHY_NOT.get(comparison.state, "")
+
+
+def _tokens(voided: Judgment) -> list[uuid.UUID]:
+    """The tokens of a judgment and of those it restores: the first is that of the lease."""
+    tokens = [voided.token]
+    while voided.restores is not None:
+        voided = voided.restores
+        tokens.append(voided.token)
+    return tokens
+
+
+@transaction.atomic
+def void_annotator(*, experiment_id: int, annotator: User, by: User, reason: str) -> int:
+    """Take back everything that an annotator has judged in an experiment, all of it or none; returns how many.
+
+    Raises
+    ------
+    WrongStateError
+        The experiment has concluded.
+    """
+    experiment = Experiment.objects.select_for_update(no_key=True).get(pk=experiment_id)
+    if experiment.state == Experiment.State.CONCLUDED:
+        raise WrongStateError("The experiment has concluded; its judgments are final.")
+    theirs = selectors.standing_judgments(experiment_id).filter(annotator=annotator)
+    # All comparisons before any count, in order: a click holds its comparison while it waits for its count.
+    comparisons = list(
+        Comparison.objects.filter(pk__in=list(theirs.values_list("comparison_id", flat=True)))
+        .select_for_update(no_key=True)
+        .order_by("pk")
+    )
+    # Looked at again under the locks: the annotator may have taken one back meanwhile.
+    judgments = list(theirs.filter(comparison__in=comparisons))
+    JudgmentVoid.objects.bulk_create(
+        JudgmentVoid(judgment=judgment, by=by, reason=reason) for judgment in judgments
+    )
+    voided_in = {judgment.comparison_id for judgment in judgments}
+    Lease.objects.filter(comparison__in=voided_in, annotator=annotator, state=Lease.State.JUDGED).update(
+        state=Lease.State.RETURNED
+    )
+    counted = [c for c in comparisons if c.pk in voided_in and c.outcome is not None]
+    if counted:
+        _uncount(counted)
+        write_snapshot(experiment=experiment, design=selectors.replayed_design(experiment))
+    return len(judgments)
+
+
+def _uncount(comparisons: list[Comparison]) -> None:
+    lost: defaultdict[tuple[int, int], list[float]] = defaultdict(list)
+    for comparison in comparisons:
+        lost[comparison.policy_i_id, comparison.policy_j_id].append(comparison.outcome)
+        comparison.state = Comparison.State.READY
+        comparison.outcome = comparison.judged_at = None
+    Comparison.objects.bulk_update(comparisons, ["state", "outcome", "judged_at"], batch_size=500)
+    for (policy_i, policy_j), outcomes in sorted(lost.items()):
+        PairCount.objects.filter(policy_i=policy_i, policy_j=policy_j).update(
+            wins_i=F("wins_i") - sum(outcomes), comparisons=F("comparisons") - len(outcomes)
+        )

@@ -1,0 +1,79 @@
+"""What the decision would be without each annotator, in words."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from engine import selectors
+from engine.core import StopReason
+from engine.models import Examination, Experiment
+from labeling.status import policy_names
+from labeling.templatetags.llmpo import percent
+
+
+@dataclass(frozen=True)
+class WithoutRow:
+    """What would be said if one annotator had not taken part. ``differs``: another policy, or another kind of finding."""
+
+    annotator: str
+    judgments: int
+    comparisons: int
+    finding: str
+    differs: bool
+
+
+@dataclass(frozen=True)
+class Without:
+    """The state of the replays: ``percent_done`` while under way, and what the last ones found."""
+
+    percent_done: int | None
+    rows: list[WithoutRow]
+    at: datetime | None
+    n_newer: int
+
+    @property
+    def n_differing(self) -> int:
+        return sum(row.differs for row in self.rows)
+
+
+def without_each_annotator(experiment: Experiment) -> Without:
+    """What has been found, and how far the next look has got."""
+    examination = Examination.objects.filter(experiment=experiment).first()
+    if examination is None:
+        return Without(None, [], None, 0)
+    percent_done = None
+    if examination.replays_wanted_at is not None:
+        percent_done = int(100 * examination.replays.get("step", 0) / examination.replays.get("total", 1))
+    findings = examination.findings
+    if not findings:
+        return Without(percent_done, [], None, 0)
+    names = [name.short for name in policy_names(experiment)]
+    snapshot = selectors.latest_snapshot(experiment)
+    best = None if snapshot is None or snapshot.best is None else snapshot.best.index
+    return Without(
+        percent_done=percent_done,
+        rows=[
+            WithoutRow(
+                annotator=row["annotator"],
+                judgments=row["judgments"],
+                comparisons=row["comparisons"],
+                finding=_finding(row, names),
+                differs=row["best"] != best,
+            )
+            for row in findings["rows"]
+        ],
+        at=datetime.fromisoformat(findings["at"]),
+        n_newer=selectors.standing_judgments(experiment.pk).count() - findings["n_judgments"],
+    )
+
+
+def _finding(row: dict, names: list[str]) -> str:
+    if row["reason"] == StopReason.NO_SINGLE_BEST:
+        return "No policy beats every other one."
+    if row["best"] is None:
+        return "Nothing would be left to go by."
+    name = names[row["best"]]
+    if row["reason"] == StopReason.CERTIFIED:
+        return f"{name} beats every other policy."
+    return f"{name} leads, {percent(row['confidence'])} certain."

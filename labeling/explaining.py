@@ -1,0 +1,68 @@
+"""Why a pair was picked, in plain words."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import log
+
+from engine.models import Comparison
+
+_SAMPLERS = {
+    "balanced": "The balanced sampler takes the policy that is least ruled out so far, and the opponent that promises to "
+    "rule it out soonest.",
+    "tracking": "The tracking sampler (the paper's) takes the pair that is furthest behind its optimal share, and at "
+    "first the pairs that were hardly compared.",
+    "round_robin": "The round-robin sampler takes the pair that was compared least.",
+    "random": "The random sampler draws any pair with the same chance.",
+    "eps_greedy": "The ε-greedy sampler takes the best policy so far and its strongest opponent; one time in ten it "
+    "draws any pair.",
+    "thompson": "Thompson sampling draws a likely winner and the opponent that is likeliest to beat it.",
+    "rucb": "The RUCB sampler takes a policy that may still be the best, and the opponent most likely to beat it.",
+}
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Sentences, and the record that they rest on as terms and values."""
+
+    sentences: list[str]
+    record: list[tuple[str, str]]
+
+
+def explain(comparison: Comparison) -> Explanation:
+    """What the plan of a comparison says."""
+    plan = comparison.plan
+    if not plan:
+        return Explanation(["Nothing was written down about why this pair was picked."], [])
+    sentences = [_SAMPLERS.get(plan.get("sampler"), "")]
+    if "comparisons" in plan:
+        sentences.append(
+            f"At that moment {plan['comparisons']:,} comparisons had been judged and {plan.get('in_flight', 0):,} "
+            "were under way."
+        )
+    evidence = plan.get("evidence")
+    if evidence:
+        sentences.append(
+            f"The evidence against being the best was {evidence[0]:.2f} for {comparison.policy_i} and "
+            f"{evidence[1]:.2f} for {comparison.policy_j}"
+            + (f"; {log(1 / plan['delta']):.2f} rules a policy out." if "delta" in plan else ".")
+        )
+    if plan.get("propensity") is not None:
+        sentences.append(f"This pair had a chance of {plan['propensity']:.4f} to be drawn.")
+    terms = {
+        "sampler": "Sampler",
+        "stopping": "Stopping rule",
+        "delta": "δ",
+        "epsilon": "ε",
+        "number": "Number of the pick",
+        "draw": "Draw in its round",
+        "seed": "Seed of the round",
+        "propensity": "Propensity",
+        "rules": "Version of the rules",
+    }
+    record = [(term, _said(plan[key])) for key, term in terms.items() if plan.get(key) is not None]
+    return Explanation([sentence for sentence in sentences if sentence], record)
+
+
+def _said(value: object) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)

@@ -1,0 +1,213 @@
+"""One export as a file: its pieces, its name, its manifest, and both together as a ZIP."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import tomllib
+import zipfile
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass, field
+from datetime import datetime
+from functools import cache
+from typing import Any
+
+from django.conf import settings
+from django.db import connection
+from django.db.migrations.loader import MigrationLoader
+from django.utils import timezone
+from django.utils.text import slugify
+from zipstream import ZipStream
+
+from engine import selectors
+from engine.models import Comparison, Experiment
+from engine.selectors import Selection
+from engine.services.planning import RULES_VERSION
+from labeling.exports.columns import one_look, read_rows
+from labeling.exports.copying import copied_rows
+from labeling.exports.formats import csv_pieces, dpo_pieces, jsonl_pieces, parquet_pieces
+
+CSV, JSONL, PARQUET, DPO = "csv", "jsonl", "parquet", "dpo"
+FORMATS = {CSV: "CSV", JSONL: "JSON lines", PARQUET: "Parquet", DPO: "DPO pairs (JSON lines)"}
+_TYPES = {
+    CSV: "text/csv; charset=utf-8",
+    JSONL: "application/jsonl; charset=utf-8",
+    DPO: "application/jsonl; charset=utf-8",
+    PARQUET: "application/vnd.apache.parquet",
+}
+_SUFFIXES = {
+    CSV: "judgments.csv",
+    JSONL: "judgments.jsonl",
+    PARQUET: "judgments.parquet",
+    DPO: "dpo.jsonl",
+}
+# Raised when a column changes its meaning or the manifest its shape; a new column or field is no new schema.
+SCHEMA_VERSION = 1
+
+
+@dataclass
+class Tally:
+    """What has gone through so far; complete once the last piece has."""
+
+    rows: int = 0
+    bytes: int = 0
+    _hash: Any = field(default_factory=hashlib.sha256)
+
+    @property
+    def sha256(self) -> str:
+        return str(self._hash.hexdigest())
+
+    def counted(self, rows: Iterable[Any]) -> Iterator[Any]:
+        for row in rows:
+            self.rows += 1
+            yield row
+
+    def counted_pieces(self, pieces: Iterable[tuple[bytes, int]]) -> Iterator[bytes]:
+        for piece, rows in pieces:
+            self.rows += rows
+            yield piece
+
+    def hashed(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
+        for piece in pieces:
+            self.bytes += len(piece)
+            self._hash.update(piece)
+            yield piece
+
+
+@dataclass(frozen=True)
+class Export:
+    """What is exported and how.
+
+    Attributes
+    ----------
+    filter
+        The fields of the `SelectionForm` that made ``selection``, for the manifest.
+    raw
+        CSV: cells as they are, formulas too.
+    conversational
+        DPO: messages instead of texts.
+    """
+
+    experiment: Experiment
+    format: str
+    selection: Selection
+    filter: dict[str, str]
+    raw: bool = False
+    conversational: bool = False
+
+    @property
+    def filename(self) -> str:
+        return f"{slugify(self.experiment.name) or 'experiment'}-{_SUFFIXES[self.format]}"
+
+    @property
+    def content_type(self) -> str:
+        return _TYPES[self.format]
+
+    def pieces(self, tally: Tally) -> Iterator[bytes]:
+        """The file, piece by piece."""
+        return tally.hashed(self._pieces(tally))
+
+    def _pieces(self, tally: Tally) -> Iterator[bytes]:
+        if self.format == DPO:
+            pairs = tally.counted(_preferences(self.experiment, self.selection))
+            return dpo_pieces(pairs, conversational=self.conversational)
+        if self.format == PARQUET:
+            return parquet_pieces(tally.counted(read_rows(self.experiment, self.selection, stamp=_as_it_is)))
+        if self.format == CSV and connection.vendor == "postgresql":
+            return tally.counted_pieces(copied_rows(self.experiment, self.selection, raw=self.raw))
+        rows = tally.counted(read_rows(self.experiment, self.selection))
+        return jsonl_pieces(rows) if self.format == JSONL else csv_pieces(rows, raw=self.raw)
+
+    def manifest(self, tally: Tally) -> dict[str, Any]:
+        """What the file is, once all its pieces have gone through ``tally``."""
+        experiment = Experiment.objects.get(pk=self.experiment.pk)
+        winner = experiment.winner
+        snapshot = selectors.latest_snapshot(experiment)
+        return {
+            "file": self.filename,
+            "sha256": tally.sha256,
+            "bytes": tally.bytes,
+            "rows": tally.rows,
+            "format": self.format,
+            "raw": self.raw,
+            "conversational": self.conversational,
+            "filter": self.filter,
+            "exported_at": timezone.now().isoformat(),
+            "versions": {
+                "schema": SCHEMA_VERSION,
+                "application": _application_version(),
+                "database": _last_migration(),
+                "rules": RULES_VERSION,
+            },
+            "experiment": {
+                "id": experiment.pk,
+                "state": experiment.state,
+                "conclusion": experiment.conclusion,
+                "winner": None if winner is None else winner.label,
+                "planned_count": experiment.planned_count,
+                "started_at": _iso(experiment.started_at),
+                "concluded_at": _iso(experiment.concluded_at),
+                "comparisons": selectors.comparison_count(experiment.pk),
+                "evidence": None if snapshot is None else snapshot.evidence,
+                "confidence": None if snapshot is None else snapshot.confidence,
+                "spec": asdict(selectors.experiment_spec(experiment)),
+            },
+        }
+
+    def zipped(self) -> Iterator[bytes]:
+        """The file and its manifest in one ZIP, in pieces."""
+        tally = Tally()
+        archive = ZipStream(compress_type=zipfile.ZIP_DEFLATED, compress_level=1)
+        archive.add(self.pieces(tally), self.filename)
+        # Asked for when the file is through, and not before.
+        archive.add((manifest_bytes(self.manifest(tally)) for _ in range(1)), manifest_name(self.filename))
+        return iter(archive)
+
+
+def manifest_name(filename: str) -> str:
+    return f"{filename}.manifest.json"
+
+
+def manifest_bytes(manifest: dict[str, Any]) -> bytes:
+    return json.dumps(manifest, indent=2, ensure_ascii=False).encode() + b"\n"
+
+
+def preferred_comparisons(experiment: Experiment, selection: Selection) -> Any:
+    """The selected comparisons that were decided for one side."""
+    return (
+        selectors.selected_comparisons(experiment, selection)
+        .filter(state=Comparison.State.JUDGED)
+        .exclude(outcome=0.5)
+        .order_by("pk")
+    )
+
+
+def _preferences(experiment: Experiment, selection: Selection) -> Iterator[tuple[str, str, str]]:
+    """Prompt, chosen and rejected; two equal texts teach nothing and are left out."""
+    comparisons = preferred_comparisons(experiment, selection).values_list(
+        "task__prompt", "response_i__text", "response_j__text", "outcome"
+    )
+    with one_look():
+        for prompt, text_i, text_j, outcome in comparisons.iterator(chunk_size=2000):
+            if text_i != text_j:
+                yield (prompt, text_i, text_j) if outcome > 0.5 else (prompt, text_j, text_i)
+
+
+def _as_it_is(time: datetime) -> datetime:
+    return time
+
+
+def _iso(time: datetime | None) -> str | None:
+    return None if time is None else time.isoformat()
+
+
+@cache
+def _application_version() -> str:
+    project = tomllib.loads((settings.BASE_DIR / "pyproject.toml").read_text())
+    return str(project["project"]["version"])
+
+
+@cache
+def _last_migration() -> str:
+    [leaf] = MigrationLoader(None).graph.leaf_nodes("engine")
+    return str(leaf[1])

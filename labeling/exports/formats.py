@@ -1,0 +1,133 @@
+"""Rows as CSV, JSON lines and Parquet, in pieces of bytes; never more than a few thousand rows in memory."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterable, Iterator
+from importlib.util import find_spec
+from itertools import islice
+from operator import itemgetter
+from typing import Any
+
+from defusedcsv import csv as defused_csv
+
+from labeling.exports.columns import COLUMNS, INTEGER, NUMBER, TEXT, TIME, TRUTH, Row
+
+_ROWS_PER_PIECE = 1000
+_ROWS_PER_GROUP = 20_000
+# What defusedcsv looks for. It looks at every cell, which is slow, so it gets only the rows that have one of these.
+FORMULA_STARTS = frozenset("@+-=|%")
+
+
+def csv_pieces(rows: Iterable[Row], *, raw: bool = False) -> Iterator[bytes]:
+    """CSV with a heading. Cells that a spreadsheet would run as formulas are defused unless ``raw``."""
+    buffer = io.StringIO()
+    write = csv.writer(buffer, lineterminator="\n").writerow
+    write_defused = defused_csv.writer(buffer, lineterminator="\n").writerow
+    texts = itemgetter(*(place for place, kind in enumerate(COLUMNS.values()) if kind == TEXT))
+    harmless = FORMULA_STARTS.isdisjoint
+    yield heading()
+    for batch in _batches(rows, _ROWS_PER_PIECE):
+        for row in batch:
+            if raw or harmless([text[:1] for text in texts(row)]):
+                write(row)
+            else:
+                write_defused(row)
+        yield _taken(buffer)
+
+
+def heading() -> bytes:
+    """The first line of the CSV."""
+    return f"{','.join(COLUMNS)}\n".encode()
+
+
+def _taken(buffer: io.StringIO) -> bytes:
+    piece = buffer.getvalue().encode()
+    buffer.seek(0)
+    buffer.truncate()
+    return piece
+
+
+def jsonl_pieces(rows: Iterable[Row]) -> Iterator[bytes]:
+    """One JSON object per line; times in ISO 8601."""
+    return _lines(dict(zip(COLUMNS, row, strict=True)) for row in rows)
+
+
+def dpo_pieces(pairs: Iterable[tuple[str, str, str]], *, conversational: bool = False) -> Iterator[bytes]:
+    """Pairs (prompt, chosen, rejected) as JSON lines, as texts or as messages."""
+    shape = _messages if conversational else _texts
+    return _lines(shape(*pair) for pair in pairs)
+
+
+def _texts(prompt: str, chosen: str, rejected: str) -> dict[str, Any]:
+    return {"prompt": prompt, "chosen": chosen, "rejected": rejected}
+
+
+def _messages(prompt: str, chosen: str, rejected: str) -> dict[str, Any]:
+    return {
+        "prompt": [{"role": "user", "content": prompt}],
+        "chosen": [{"role": "assistant", "content": chosen}],
+        "rejected": [{"role": "assistant", "content": rejected}],
+    }
+
+
+def _lines(items: Iterable[dict[str, Any]]) -> Iterator[bytes]:
+    encode = json.JSONEncoder(ensure_ascii=False).encode
+    for batch in _batches(items, _ROWS_PER_PIECE):
+        yield "".join(f"{encode(item)}\n" for item in batch).encode()
+
+
+def parquet_is_there() -> bool:
+    """Whether the optional dependency that writes Parquet is installed."""
+    return find_spec("pyarrow") is not None
+
+
+def parquet_pieces(rows: Iterable[Row]) -> Iterator[bytes]:
+    """A Parquet file; its times are times."""
+    import pyarrow as pa
+    from pyarrow.parquet import ParquetWriter
+
+    types = {
+        INTEGER: pa.int64(),
+        NUMBER: pa.float64(),
+        TEXT: pa.string(),
+        TIME: pa.timestamp("us", tz="UTC"),
+        TRUTH: pa.bool_(),
+    }
+    schema = pa.schema([(name, types[kind]) for name, kind in COLUMNS.items()])
+    sink = _Sink()
+    with ParquetWriter(sink, schema, compression="zstd") as writer:
+        for batch in _batches(rows, _ROWS_PER_GROUP):
+            arrays = [
+                pa.array(values, type=field.type)
+                for values, field in zip(zip(*batch, strict=True), schema, strict=True)
+            ]
+            writer.write_batch(pa.record_batch(arrays, schema=schema))
+            yield sink.taken()
+    yield sink.taken()
+
+
+class _Sink(io.RawIOBase):
+    """A file that keeps what is written until it is taken."""
+
+    def __init__(self) -> None:
+        self._pieces: list[bytes] = []
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        self._pieces.append(bytes(data))
+        return len(self._pieces[-1])
+
+    def taken(self) -> bytes:
+        pieces, self._pieces = self._pieces, []
+        return b"".join(pieces)
+
+
+def _batches(items: Iterable[Any], size: int) -> Iterator[list[Any]]:
+    iterator = iter(items)
+    while batch := list(islice(iterator, size)):
+        yield batch

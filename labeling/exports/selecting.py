@@ -1,0 +1,70 @@
+"""The filter of the comparison browser and of every export, as a form: the same words in both."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django import forms
+from django.contrib.auth.models import User
+from django.db.models import Exists, OuterRef
+
+from engine.models import Comparison, Experiment, Flag, Judgment
+from engine.selectors import Selection
+from engine.selectors.browsing import STANDING, VOID
+from labeling.status import policy_names
+
+_ANY = ("", "Any")
+
+
+class SelectionForm(forms.Form):
+    """A `Selection` of one experiment. Empty fields select nothing out."""
+
+    policy = forms.ChoiceField(required=False)
+    against = forms.ChoiceField(required=False)
+    winner = forms.ChoiceField(required=False, label="Decided for")
+    state = forms.ChoiceField(choices=[_ANY, *Comparison.State.choices], required=False)
+    judgments = forms.ChoiceField(
+        choices=[_ANY, (STANDING, "Standing"), (VOID, "Voided")], required=False, label="Judgment"
+    )
+    choice = forms.ChoiceField(
+        choices=[
+            _ANY,
+            ("left", "Left"),
+            ("right", "Right"),
+            ("tie", "Equally good"),
+            ("both_bad", "Both bad"),
+        ],
+        required=False,
+        label="Answer",
+    )
+    judge = forms.ChoiceField(choices=[_ANY, *Experiment.Judge.choices], required=False)
+    annotator = forms.ChoiceField(required=False)
+    flag = forms.ChoiceField(choices=[_ANY, ("any", "Any flag"), *Flag.Reason.choices], required=False)
+    text = forms.CharField(max_length=200, required=False, label="Text in task or responses")
+
+    def __init__(self, data: Any, *, experiment: Experiment, **options: Any) -> None:
+        super().__init__(data, **options)
+        policies = [(name.short, f"{name.short}: {name.long}") for name in policy_names(experiment)]
+        for field in ("policy", "against", "winner"):
+            self.fields[field].choices = [_ANY, *policies]
+        # Names from the memberships and not from the judgments, of which there may be a million.
+        names = set(experiment.memberships.values_list("user__username", flat=True))
+        names |= set(_judging_names(experiment))
+        self.fields["annotator"].choices = [_ANY, *((name, name) for name in sorted(names))]
+
+    def selection(self) -> Selection:
+        """What a valid form selects."""
+        data = dict(self.cleaned_data)
+        for field in ("policy", "against", "winner"):
+            data[field] = int(data[field].removeprefix("P")) - 1 if data[field] else None
+        return Selection(**data)
+
+    def said(self) -> dict[str, str]:
+        """The filled fields of a valid form, as they stand in an address and in a manifest."""
+        return {name: value for name, value in self.cleaned_data.items() if value}
+
+
+def _judging_names(experiment: Experiment) -> list[str]:
+    """Members of the past, too: whoever was ever shown a pair or stands behind an imported judgment."""
+    judgments = Judgment.objects.filter(annotator=OuterRef("pk"), comparison__experiment=experiment)
+    return list(User.objects.filter(Exists(judgments)).values_list("username", flat=True))

@@ -1,0 +1,140 @@
+"""All that one dashboard shows: what moves with every click, and the charts, which are made once for all viewers."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import Any
+
+from django.conf import settings
+from django.template.loader import render_to_string
+from django.utils.translation import get_language
+
+from engine import selectors
+from engine.models import Experiment, Snapshot
+from labeling import charts
+from labeling.caching import shared
+from labeling.concerns import Concerns, concerns
+from labeling.people import annotator_rows, judge_rows
+from labeling.status import late_clicks, policy_names, status_of
+
+# How old things may be, in units of DASHBOARD_SECONDS: when they have changed, and at all.
+_LIVE = (0.2, 0.2)
+_HEALTH = (0.5, 0.5)
+_CHARTS = (1.0, 12.0)
+_PEOPLE = (2.0, 12.0)
+_CONCERNS = (6.0, 720.0)
+
+
+@dataclass(frozen=True)
+class Remaining:
+    """What is left to do: comparisons, and hours of annotators' time, each with an interval where simulated."""
+
+    comparisons: selectors.Left
+    hours: tuple[float, float, float | None] | None
+
+
+def live_figures(experiment: Experiment) -> dict[str, Any]:
+    """What moves with every click."""
+    name = f"live:{experiment.pk}:{experiment.state}:{experiment.conclusion}"
+    return shared(name, None, lambda: _live_figures(experiment), ages=_LIVE)
+
+
+def _live_figures(experiment: Experiment) -> dict[str, Any]:
+    snapshot = selectors.latest_snapshot(experiment)
+    health = health_of(experiment)
+    return {
+        "experiment": experiment,
+        "status": status_of(experiment, snapshot=snapshot, health=health),
+        "health": health,
+        "snapshot": snapshot,
+        "comparisons": selectors.comparison_count(experiment.pk),
+        "late": late_clicks(experiment, snapshot),
+        "remaining": _remaining(experiment),
+    }
+
+
+def health_of(experiment: Experiment) -> selectors.QueueHealth:
+    """The queue and the workers, a moment ago."""
+    return shared(f"health:{experiment.pk}", None, lambda: selectors.queue_health(experiment), ages=_HEALTH)
+
+
+def _remaining(experiment: Experiment) -> Remaining | None:
+    left = selectors.forecast(experiment)
+    if left is None:
+        return None
+    if experiment.judge != Experiment.Judge.HUMAN:
+        return Remaining(left, None)
+    seconds = shared(
+        f"click-seconds:{experiment.pk}", None, lambda: selectors.click_seconds(experiment), ages=_CONCERNS
+    )
+    if seconds is None:
+        return Remaining(left, None)
+    each = experiment.overlap * seconds / 3600
+    high = None if left.high is None else left.high * each
+    return Remaining(left, (left.expected * each, left.low * each, high))
+
+
+@dataclass(frozen=True)
+class Rendered:
+    """A part of the page, and a name for just this content of it."""
+
+    html: str
+    version: str
+
+
+def rendered_charts(experiment: Experiment) -> Rendered:
+    """The charts and tables: the same for everybody, so made once and shared."""
+    snapshot = selectors.latest_snapshot(experiment)
+    version = (
+        experiment.state,
+        experiment.conclusion,
+        experiment.planned_count,
+        None if snapshot is None else snapshot.pk,
+        selectors.comparison_count(experiment.pk),
+    )
+
+    def make() -> Rendered:
+        html = render_to_string("dashboard/_charts.html", _chart_figures(experiment, snapshot, version))
+        return Rendered(html, hashlib.sha256(html.encode()).hexdigest()[:16])
+
+    # The state is in the name: the last look at a running experiment must not outlive its conclusion.
+    name = f"charts:{experiment.pk}:{experiment.state}:{experiment.conclusion}:{get_language()}"
+    return shared(name, version, make, ages=_CHARTS)
+
+
+def _chart_figures(
+    experiment: Experiment, snapshot: Snapshot | None, version: tuple[object, ...]
+) -> dict[str, Any]:
+    names = policy_names(experiment)
+    wins = selectors.wins_matrix(experiment)
+    factorial = selectors.factorial_space(experiment)
+    snapshots = selectors.race(experiment, most=charts.race_points(len(names)))
+    spending = shared(
+        f"spending:{experiment.pk}", version, lambda: selectors.policy_spending(experiment), ages=_PEOPLE
+    )
+
+    def look() -> Concerns:
+        return concerns(experiment, factorial, wins, names, snapshot)
+
+    return {
+        "experiment": experiment,
+        "race": charts.race(snapshots, names, experiment.delta),
+        "policies": charts.policy_rows(experiment, names, snapshot),
+        "heat_map": charts.heat_map(wins, names, charts.by_standing(snapshot, len(names))),
+        "allocation": charts.allocation(selectors.space(experiment), wins, names),
+        "effects": charts.effect_rows(factorial, wins, experiment.delta),
+        "assumed": experiment.space == Experiment.Space.FACTORIAL,
+        "concerns": shared(f"concerns:{experiment.pk}", version, look, ages=_CONCERNS),
+        "spending": [(names[row.index], row) for row in spending],
+        "total": {
+            "responses": sum(row.responses for row in spending),
+            "tokens": sum(row.prompt_tokens + row.completion_tokens for row in spending),
+            "cost": sum(row.cost for row in spending),
+        },
+        "priced": settings.PRICE_PROMPT_TOKENS or settings.PRICE_COMPLETION_TOKENS,
+    } | shared(f"people:{experiment.pk}", version, lambda: _people(experiment), ages=_PEOPLE)
+
+
+def _people(experiment: Experiment) -> dict[str, Any]:
+    return {"annotators": annotator_rows(experiment), "judges": judge_rows(experiment)}

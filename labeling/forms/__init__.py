@@ -1,0 +1,1 @@
+"""The forms of the pages on which an experiment is set up."""

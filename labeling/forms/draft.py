@@ -1,0 +1,220 @@
+"""The whole page on which an experiment is set up: from what is stored to fields, and back to a description."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from django.core.files.uploadedfile import UploadedFile
+from django.forms import BoundField, Form
+from django.http import QueryDict
+
+from engine import selectors
+from engine.errors import SpecError
+from engine.importing import ImportingError, decoded, read_gold, read_tasks, write_gold, write_tasks
+from engine.models import Experiment
+from engine.services.estimates import Question
+from engine.specs import SETTINGS, ExperimentSpec, GoldSpec, TaskSpec
+from labeling.forms.factors import FactorRow, exclusion_rows, factor_rows, factor_specs, write_rows
+from labeling.forms.settings import GROUPS, SettingsForm
+
+# What goes through a form field. More comes by load_experiment.
+MOST_TYPED_BYTES = 1_000_000
+_PREVIEWED = 5
+_READERS = {"tasks": read_tasks, "gold": read_gold}
+
+
+@dataclass(frozen=True)
+class Items:
+    """Tasks or gold items as far as they can be read, and what is wrong with the rest."""
+
+    kind: str
+    text: str
+    items: Sequence[TaskSpec | GoldSpec]
+    faults: Sequence[str]
+    kept: bool = False
+
+    @property
+    def first(self) -> Sequence[TaskSpec | GoldSpec]:
+        return self.items[:_PREVIEWED]
+
+    @property
+    def with_reference(self) -> int:
+        return sum(isinstance(item, TaskSpec) and bool(item.reference) for item in self.items)
+
+
+class DraftEditor:
+    """What the page holds. ``data`` is what was sent, or what :func:`data_of` makes of a description."""
+
+    def __init__(self, data: QueryDict, experiment: Experiment | None = None) -> None:
+        self.data = data
+        self.experiment = experiment
+        self.imported = experiment is not None and experiment.responses == Experiment.Responses.IMPORTED
+        self.attempted = False
+        self.faults: list[str] = []
+        self.focus = ""
+
+    @cached_property
+    def stored(self) -> ExperimentSpec | None:
+        return selectors.experiment_spec(self.experiment) if self.experiment else None
+
+    @cached_property
+    def settings(self) -> SettingsForm:
+        return SettingsForm(self.data, self.experiment, imported=self.imported)
+
+    @cached_property
+    def factors(self) -> list[FactorRow]:
+        return factor_rows(self.data)
+
+    @cached_property
+    def exclusions(self) -> list:
+        return exclusion_rows(self.data, self.factors)
+
+    @cached_property
+    def tasks(self) -> Items:
+        return self._items("tasks")
+
+    @cached_property
+    def gold(self) -> Items:
+        return self._items("gold")
+
+    def _items(self, kind: str) -> Items:
+        text = self.data.get(kind, "")
+        if not text.strip() and self.data.get(f"{kind}_kept") and self.stored:
+            return Items(kind, "", getattr(self.stored, kind), [], kept=True)
+        try:
+            return Items(kind, text, _READERS[kind](text), [])
+        except ImportingError as error:
+            return Items(kind, text, [], [str(fault) for fault in error.faults])
+
+    @property
+    def groups(self) -> dict[str, list[BoundField]]:
+        return {name: self.settings.group(name) for name in GROUPS}
+
+    @property
+    def advanced_is_faulty(self) -> bool:
+        return self.attempted and any(field.errors for field in self.groups["advanced"])
+
+    @property
+    def policies(self) -> list[str]:
+        return list(self.stored.factors[0].levels) if self.stored else []
+
+    @property
+    def spread(self) -> str:
+        return self.data.get("spread", "0.4")
+
+    def take_files(self, files: dict[str, UploadedFile]) -> None:
+        """Put uploaded tasks and gold items where they would have been typed."""
+        for kind in _READERS:
+            if (file := files.get(f"{kind}_file")) is None:
+                continue
+            try:
+                if file.size > MOST_TYPED_BYTES:
+                    raise ImportingError.at(
+                        "", "The file is larger than 1 MB. Use manage.py load_experiment for that many."
+                    )
+                self.data[kind] = decoded(file.read(), most_bytes=MOST_TYPED_BYTES).replace("\r\n", "\n")
+            except ImportingError as error:
+                shown = Items(kind, self.data.get(kind, ""), [], [f"{file.name}: {error}"])
+                self.__dict__[kind] = shown
+
+    def spec(self) -> ExperimentSpec | None:
+        """The description that the page amounts to; ``None`` where something is wrong, which the page then shows."""
+        self.attempted = True
+        factors, faults = factor_specs(self.factors) if not self.imported else ([], [])
+        forms: list[Form] = [self.settings, *(row.form for row in self.factors)]
+        forms += [level.form for row in self.factors for level in row.levels]
+        if self.tasks.faults or (not self.tasks.items and not self.imported):
+            faults.append("Tasks: " + (self.tasks.faults[0] if self.tasks.faults else "give at least one."))
+        if self.gold.faults:
+            faults.append(f"Gold items: {self.gold.faults[0]}")
+        self.faults = faults
+        if not all([form.is_valid() for form in forms]) or faults:
+            return None
+        settings = self.settings.settings()
+        if self.imported:
+            return replace(
+                self.stored,
+                name=self.settings.cleaned_data["name"],
+                settings=self.stored.settings | settings,
+                gold=self.gold.items,
+            )
+        return ExperimentSpec(
+            name=self.settings.cleaned_data["name"],
+            factors=factors,
+            tasks=self.tasks.items,
+            settings=settings | {"excluded": self.excluded()},
+            gold=self.gold.items,
+        )
+
+    def excluded(self) -> list[dict[str, str]]:
+        names = {
+            row.id: {level.id: level.form["name"].value() for level in row.levels} for row in self.factors
+        }
+        return [
+            {each.factor.name: names[each.factor.id][each.chosen] for each in row.selections if each.chosen}
+            for row in self.exclusions
+            if not row.is_empty
+        ]
+
+    def refuse(self, error: SpecError) -> None:
+        """Show what the service has found wrong, at its field where there is one."""
+        name = error.path[0] if error.path else ""
+        if name in self.settings.fields:
+            self.settings.add_error(name, str(error).removeprefix(f"{name}: "))
+        else:
+            self.faults.append(str(error))
+
+    def question(self, log_odds: float) -> Question | None:
+        """What to ask the planner, where the page makes sense so far."""
+        if self.imported:
+            levels, excluded = [len(self.stored.factors[0].levels)], []
+        else:
+            numbers = {row.id: {level.id: n for n, level in enumerate(row.levels)} for row in self.factors}
+            levels = [len(row.levels) for row in self.factors]
+            positions = {row.id: n for n, row in enumerate(self.factors)}
+            excluded = [
+                {positions[s.factor.id]: numbers[s.factor.id][s.chosen] for s in row.selections if s.chosen}
+                for row in self.exclusions
+                if not row.is_empty
+            ]
+        wanted = ("delta", "epsilon", "sampler", "stopping", "budget")
+        self.settings.is_valid()
+        known = self.settings.cleaned_data
+        if not levels or not all(levels) or not all(known.get(name) is not None for name in wanted):
+            return None
+        return Question(
+            space=known.get("space", Experiment.Space.UNSTRUCTURED),
+            levels=levels,
+            excluded=excluded,
+            log_odds=log_odds,
+            **{name: known[name] for name in wanted},
+        )
+
+
+def data_of(spec: ExperimentSpec) -> QueryDict:
+    """What the page holds for a description."""
+    data = QueryDict(mutable=True)
+    defaults = Experiment()
+    data["name"] = spec.name
+    for name in SETTINGS:
+        value = spec.settings.get(name, getattr(defaults, name))
+        if value is not False and name != "excluded":
+            data[name] = str(value)
+    if spec.settings.get("responses") != Experiment.Responses.IMPORTED:
+        write_rows(data, spec.factors, spec.settings.get("excluded", ()))
+    for kind, text in (("tasks", write_tasks(spec.tasks)), ("gold", write_gold(spec.gold))):
+        if len(text.encode()) > MOST_TYPED_BYTES / 2:
+            data[f"{kind}_kept"] = "1"
+        else:
+            data[kind] = text
+    return data
+
+
+def data_sent(post: QueryDict) -> QueryDict:
+    """What a browser sent, with the line breaks that everything else here has."""
+    data = post.copy()
+    for name, values in data.lists():
+        data.setlist(name, [value.replace("\r\n", "\n").replace("\r", "\n") for value in values])
+    return data

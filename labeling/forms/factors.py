@@ -1,0 +1,207 @@
+"""Factors, levels and excluded combinations as rows that are added, removed and moved in place.
+
+What the page holds is one flat set of values. ``factor`` lists the factors' ids in order, ``f1-level`` the levels' of f1, and
+``exclusion`` the exclusions'; all else is named after those ids: ``f1-name``, ``f1-l2-text``, ``x1-f1``. So moving and removing
+only changes a list, and nothing that was typed is touched.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from django import forms
+from django.http import QueryDict
+
+from engine.models import Factor
+from engine.specs import FactorSpec
+from labeling.forms.levels import LEVEL_FORMS, NEW_LEVEL, LevelForm
+
+_ID = re.compile(r"[flx][0-9]{1,6}")
+_MOST_ROWS = 100
+_KINDS = [(value, label) for value, label in Factor.Kind.choices if value != Factor.Kind.IMPORTED]
+
+
+class FactorForm(forms.Form):
+    name = forms.CharField(max_length=100)
+    kind = forms.ChoiceField(choices=_KINDS)
+
+
+@dataclass(frozen=True)
+class LevelRow:
+    id: str
+    form: LevelForm
+    hidden: Sequence[tuple[str, str]]
+
+
+@dataclass(frozen=True)
+class FactorRow:
+    id: str
+    form: FactorForm
+    levels: Sequence[LevelRow]
+
+    @property
+    def name(self) -> str:
+        return self.form["name"].value() or self.id
+
+
+@dataclass(frozen=True)
+class Selection:
+    """In one exclusion: which level of one factor it is about, or any."""
+
+    name: str
+    factor: FactorRow
+    chosen: str
+
+
+@dataclass(frozen=True)
+class ExclusionRow:
+    id: str
+    selections: Sequence[Selection]
+
+    @property
+    def is_empty(self) -> bool:
+        return not any(selection.chosen for selection in self.selections)
+
+
+def _ids(data: QueryDict, name: str) -> list[str]:
+    return [id_ for id_ in dict.fromkeys(data.getlist(name)) if _ID.fullmatch(id_)][:_MOST_ROWS]
+
+
+def factor_rows(data: QueryDict) -> list[FactorRow]:
+    """The factors that the page holds, in order."""
+    return [_factor_row(data, id_) for id_ in _ids(data, "factor")]
+
+
+def _factor_row(data: QueryDict, id_: str) -> FactorRow:
+    form = FactorForm(data, prefix=id_, use_required_attribute=False)
+    shape = LEVEL_FORMS.get(data.get(f"{id_}-kind", ""), LEVEL_FORMS["prompt"])
+    return FactorRow(
+        id_, form, [_level_row(data, shape, f"{id_}-{level}", level) for level in _ids(data, f"{id_}-level")]
+    )
+
+
+def _level_row(data: QueryDict, shape: type[LevelForm], prefix: str, id_: str) -> LevelRow:
+    form = shape(data, prefix=prefix, use_required_attribute=False)
+    shown = {form.add_prefix(name) for name in form.fields}
+    # What was typed while the factor was of another kind waits for it to be of that kind again.
+    hidden = [(name, data[name]) for name in data if name.startswith(f"{prefix}-") and name not in shown]
+    return LevelRow(id_, form, hidden)
+
+
+def exclusion_rows(data: QueryDict, factors: Sequence[FactorRow]) -> list[ExclusionRow]:
+    """The excluded combinations that the page holds; what they say of levels that are gone is forgotten."""
+    return [
+        ExclusionRow(
+            id_,
+            [
+                Selection(f"{id_}-{factor.id}", factor, chosen)
+                for factor in factors
+                for given in [data.get(f"{id_}-{factor.id}", "")]
+                for chosen in [given if given in {level.id for level in factor.levels} else ""]
+            ],
+        )
+        for id_ in _ids(data, "exclusion")
+    ]
+
+
+def write_rows(data: QueryDict, factors: Sequence[FactorSpec], excluded: Sequence[Mapping[str, str]]) -> None:
+    """Put factors and exclusions that there are already into what the page holds."""
+    ids: dict[str, tuple[str, dict[str, str]]] = {}
+    for f, factor in enumerate(factors, 1):
+        levels = {name: f"l{number}" for number, name in enumerate(factor.levels, 1)}
+        ids[factor.name] = (f"f{f}", levels)
+        data.appendlist("factor", f"f{f}")
+        data[f"f{f}-name"], data[f"f{f}-kind"] = factor.name, factor.kind
+        data.setlist(f"f{f}-level", list(levels.values()))
+        for name, value in factor.levels.items():
+            for field, text in LEVEL_FORMS[factor.kind].data_of(name, value).items():
+                data[f"f{f}-{levels[name]}-{field}"] = text
+    for x, exclusion in enumerate(excluded, 1):
+        data.appendlist("exclusion", f"x{x}")
+        for name, level in exclusion.items():
+            factor_id, levels = ids[name]
+            data[f"x{x}-{factor_id}"] = levels[level]
+
+
+def apply_change(data: QueryDict, change: str) -> str:
+    """Do what a button of the page says; returns the id of what to focus then."""
+    action, _, target = change.partition(":")
+    factor, _, level = target.partition("-")
+    match action:
+        case "add-factor":
+            new = _add(data, "factor", "f")
+            data[f"{new}-kind"] = Factor.Kind.PROMPT
+            data[f"{new}-name"] = f"Factor {len(_ids(data, 'factor'))}"
+            for _i in range(2):
+                _add_level(data, new)
+            return f"id_{new}-name"
+        case "add-level" if factor in _ids(data, "factor"):
+            return f"id_{factor}-{_add_level(data, factor)}-name"
+        case "add-exclusion":
+            new = _add(data, "exclusion", "x")
+            return f"{new}-{next(iter(_ids(data, 'factor')), '')}"
+        case "remove" if level:
+            return _remove(data, f"{factor}-level", level, f"add-level-{factor}")
+        case "remove" if target.startswith("x"):
+            return _remove(data, "exclusion", target, "add-exclusion")
+        case "remove":
+            return _remove(data, "factor", target, "add-factor")
+        case "up" | "down":
+            _move(
+                data, f"{factor}-level" if level else "factor", level or factor, -1 if action == "up" else 1
+            )
+            return f"{action}-{target}"
+        case "kind":
+            return f"id_{factor}-kind"
+    return ""
+
+
+def _add(data: QueryDict, name: str, letter: str) -> str:
+    numbers = [int(id_[1:]) for id_ in _ids(data, name)]
+    new = f"{letter}{max(numbers, default=0) + 1}"
+    data.appendlist(name, new)
+    return new
+
+
+def _add_level(data: QueryDict, factor: str) -> str:
+    kind = data.get(f"{factor}-kind", Factor.Kind.PROMPT)
+    new = _add(data, f"{factor}-level", "l")
+    name = f"{dict(_KINDS).get(kind, 'Level').split()[0]} {len(_ids(data, f'{factor}-level'))}"
+    for field, text in (
+        LEVEL_FORMS.get(kind, LEVEL_FORMS["prompt"]).data_of(name, NEW_LEVEL.get(kind, {})).items()
+    ):
+        data[f"{factor}-{new}-{field}"] = text
+    return new
+
+
+def _remove(data: QueryDict, name: str, id_: str, focus: str) -> str:
+    data.setlist(name, [each for each in data.getlist(name) if each != id_])
+    return focus
+
+
+def _move(data: QueryDict, name: str, id_: str, by: int) -> None:
+    ids = _ids(data, name)
+    if id_ in ids and 0 <= (to := ids.index(id_) + by) < len(ids):
+        ids.remove(id_)
+        ids.insert(to, id_)
+        data.setlist(name, ids)
+
+
+def factor_specs(factors: Sequence[FactorRow]) -> tuple[list[FactorSpec], list[str]]:
+    """The factors' descriptions, and what is wrong with them beyond their fields."""
+    specs: list[FactorSpec] = []
+    faults: list[str] = []
+    for row in factors:
+        levels: dict[str, Any] = {}
+        if not all([row.form.is_valid(), *(level.form.is_valid() for level in row.levels)]):
+            continue
+        for level in row.levels:
+            name = level.form.cleaned_data["name"]
+            if name in levels:
+                faults.append(f"Two levels of {row.name} are named {name}; give each a name of its own.")
+            levels[name] = level.form.value()
+        specs.append(FactorSpec(row.form.cleaned_data["name"], row.form.cleaned_data["kind"], levels))
+    return specs, faults

@@ -1,0 +1,122 @@
+"""The settings of an experiment, in groups as the page shows them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django import forms
+from django.http import QueryDict
+
+from engine.core.ledger import STOPPING_RULES
+from engine.core.samplers import SAMPLERS
+from engine.models import Experiment
+
+# A new setting of an experiment comes onto the page by its name here; label and help are the model's unless given below.
+GROUPS: dict[str, tuple[str, ...]] = {
+    "about": ("name", "question", "guidelines"),
+    "generation": ("responses",),
+    "structure": ("space",),
+    "judging": ("judge", "rule_preference", "allow_tie", "allow_both_bad", "overlap", "overlap_rule"),
+    "certainty": ("delta", "budget"),
+    "checks": ("practice", "gold_rate", "repeat_rate"),
+    "advanced": ("epsilon", "sampler", "stopping", "max_skips", "seed"),
+}
+_LABELS = {
+    "guidelines": "Guidelines for annotators",
+    "responses": "Which responses are compared",
+    "space": "What may be assumed about how the factors act together",
+    "judge": "Who judges",
+    "rule_preference": "Between two right answers, the rule prefers",
+    "allow_tie": "Offer “equally good”",
+    "allow_both_bad": "Offer “both are bad”",
+    "overlap": "Judgments per comparison",
+    "overlap_rule": "Several judgments become one",
+    "delta": "Risk of naming a wrong winner (δ)",
+    "budget": "Budget: most comparisons",
+    "epsilon": "Margin (ε)",
+    "sampler": "How pairs are picked",
+    "stopping": "When to stop",
+    "max_skips": "Skips before a comparison is dropped",
+    "seed": "Random seed",
+    "practice": "Practice pairs at the start",
+    "gold_rate": "Share of gold pairs",
+    "repeat_rate": "Share of repeated pairs",
+}
+_HELP = {
+    "name": "So that you and others find it again.",
+    "question": "What annotators are asked about every pair.",
+    "guidelines": "What makes a response better, with an example. Markdown works.",
+    "delta": "0.05 means: at most 1 in 20 such experiments names a policy that is not the best.",
+    "budget": "It stops there even without a winner. More can be granted later.",
+    "space": (
+        "Assuming nothing is always right. Where each level helps or harms by itself, assuming so needs fewer comparisons "
+        "once there are many combinations; where levels work only together, it can name a wrong winner."
+    ),
+    "epsilon": "A policy must win more than ½ + ε against every other one. 0 unless near ties should count as no winner.",
+    "seed": "Fixes everything random about what is shown. Any number will do.",
+}
+_SAMPLERS = {
+    "balanced": "Balanced: wherever evidence is lacking most (recommended)",
+    "tracking": "Tracking: the paper's optimal shares",
+    "round_robin": "Every pair in turn",
+    "random": "Any pair, by chance",
+    "eps_greedy": "The leader against others (ε-greedy)",
+    "thompson": "Thompson sampling",
+    "rucb": "RUCB",
+}
+_STOPPING = {
+    "certified": "Certified: the risk holds at any time (recommended)",
+    "heuristic": "Heuristic: the paper's experiments, earlier and without a guarantee",
+    "theory": "Theory: the paper's proof, much later",
+}
+
+
+_WIDGETS = {
+    "guidelines": forms.Textarea(attrs={"rows": 5}),
+    "space": forms.RadioSelect,
+    "judge": forms.RadioSelect,
+}
+
+
+class SettingsForm(forms.ModelForm):
+    """Everything about an experiment that is one value."""
+
+    class Meta:
+        model = Experiment
+        fields = tuple(name for names in GROUPS.values() for name in names)
+        labels = _LABELS
+        help_texts = _HELP
+        widgets = _WIDGETS
+
+    def __init__(self, data: QueryDict, experiment: Experiment | None, *, imported: bool) -> None:
+        # A copy: validating writes the values into the instance, which may be shown beside its errors.
+        stored = Experiment(pk=experiment.pk) if experiment else None
+        super().__init__(data, instance=stored, use_required_attribute=False)
+        self.fields["sampler"] = _choice(
+            self.fields["sampler"], {name: _SAMPLERS.get(name, name) for name in SAMPLERS}
+        )
+        self.fields["stopping"] = _choice(
+            self.fields["stopping"], {name: _STOPPING.get(name, name) for name in STOPPING_RULES}
+        )
+        for name in ("space", "judge"):
+            self.fields[name].choices = Experiment._meta.get_field(name).choices
+        self.fields["responses"].choices = [
+            choice for choice in Experiment.Responses.choices if choice[0] != Experiment.Responses.IMPORTED
+        ]
+        for field in self.fields.values():
+            if isinstance(field, forms.FloatField):
+                field.widget.attrs["step"] = "any"
+        if imported:
+            del self.fields["responses"], self.fields["space"]
+
+    def group(self, name: str) -> list[forms.BoundField]:
+        """The fields of one group that this experiment has."""
+        return [self[field] for field in GROUPS[name] if field in self.fields]
+
+    def settings(self) -> dict[str, Any]:
+        """The valid values, without the name."""
+        return {name: value for name, value in self.cleaned_data.items() if name != "name"}
+
+
+def _choice(field: forms.Field, labels: dict[str, str]) -> forms.ChoiceField:
+    return forms.ChoiceField(label=field.label, help_text=field.help_text, choices=list(labels.items()))

@@ -1,0 +1,125 @@
+"""Write an experiment's judgments to a file."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from argparse import ArgumentParser
+from pathlib import Path
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+from tqdm import tqdm
+
+from engine import selectors
+from engine.models import Experiment
+from engine.selectors.browsing import STANDING
+from labeling.exports import files
+from labeling.exports.files import Export, Tally, manifest_bytes, manifest_name
+from labeling.exports.formats import parquet_is_there
+from labeling.exports.selecting import SelectionForm
+
+
+class Command(BaseCommand):
+    help = (
+        "Export an experiment's judgments, those that stand unless told otherwise, with a manifest beside the file. "
+        "The file appears when it is complete. docs/export.md explains the columns."
+    )
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("experiment", help="the experiment's number or name")
+        parser.add_argument("--format", choices=list(files.FORMATS), default=files.CSV)
+        parser.add_argument("--out", type=Path, help="where to write; else a name of its own, in this folder")
+        parser.add_argument(
+            "--filter",
+            action="append",
+            default=[],
+            metavar="FIELD=VALUE",
+            help="as in the comparison browser: policy=P1, annotator=ann … (may be repeated)",
+        )
+        parser.add_argument(
+            "--all", action="store_true", help="voided judgments too (judgments= as a filter)"
+        )
+        parser.add_argument("--raw", action="store_true", help="CSV: leave spreadsheet formulas as they are")
+        parser.add_argument("--conversational", action="store_true", help="DPO: messages instead of texts")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        experiment = find_experiment(options["experiment"])
+        if options["format"] == files.PARQUET and not parquet_is_there():
+            raise CommandError("Parquet needs pyarrow: pip install pyarrow.")
+        form = _form(experiment, options["filter"], everything=options["all"])
+        export = Export(
+            experiment=experiment,
+            format=options["format"],
+            selection=form.selection(),
+            filter=form.said(),
+            raw=options["raw"],
+            conversational=options["conversational"],
+        )
+        out: Path = options["out"] or Path(export.filename)
+        tally = Tally()
+        try:
+            _write(export, tally, out, show_progress=options["verbosity"] > 0)
+        except OSError as error:
+            raise CommandError(f"Cannot write {out}: {error}") from error
+        manifest = export.manifest(tally) | {"file": out.name}
+        beside = out.with_name(manifest_name(out.name))
+        beside.write_bytes(manifest_bytes(manifest))
+        self.stdout.write(f"{tally.rows:,} rows in {out}, SHA-256 {tally.sha256}; manifest in {beside}")
+
+
+def find_experiment(said: str) -> Experiment:
+    """An experiment by number or name.
+
+    Raises
+    ------
+    CommandError
+        There is none; the message lists those that there are.
+    """
+    experiment = Experiment.objects.filter(name=said).first()
+    if experiment is None and said.isdecimal():
+        experiment = Experiment.objects.filter(pk=int(said)).first()
+    if experiment is None:
+        known = ", ".join(f"{e.pk} ({e.name})" for e in Experiment.objects.order_by("pk"))
+        raise CommandError(f"There is no experiment {said}. There are: {known or 'none yet'}.")
+    return experiment
+
+
+def _form(experiment: Experiment, filters: list[str], *, everything: bool) -> SelectionForm:
+    said = {"judgments": "" if everything else STANDING}
+    for each in filters:
+        name, equals, value = each.partition("=")
+        if not equals or name not in SelectionForm.base_fields:
+            raise CommandError(
+                f"{each!r} is no filter; write FIELD=VALUE with one of {', '.join(SelectionForm.base_fields)}."
+            )
+        said[name] = value
+    form = SelectionForm(said, experiment=experiment)
+    if not form.is_valid():
+        faults = "; ".join(f"{name}: {' '.join(errors)}" for name, errors in form.errors.items())
+        raise CommandError(f"The filter cannot be used. {faults}")
+    return form
+
+
+def _write(export: Export, tally: Tally, out: Path, *, show_progress: bool) -> None:
+    """Beside its place first, so that nobody ever sees half a file."""
+    total = None
+    if export.format != files.DPO and show_progress:
+        total = selectors.selected_judgments(export.experiment, export.selection).count()
+    descriptor, name = tempfile.mkstemp(dir=out.absolute().parent, prefix=f".{out.name}.")
+    try:
+        # Without a terminal, as in a cron job, nothing is drawn.
+        with (
+            os.fdopen(descriptor, "wb") as file,
+            tqdm(total=total, unit=" rows", disable=None if show_progress else True) as bar,
+        ):
+            for piece in export.pieces(tally):
+                file.write(piece)
+                bar.update(tally.rows - bar.n)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(name, 0o644)
+        os.replace(name, out)
+    except BaseException:
+        os.unlink(name)
+        raise

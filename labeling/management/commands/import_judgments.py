@@ -1,0 +1,62 @@
+"""Make an experiment from an export."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser
+from pathlib import Path
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+from tqdm import tqdm
+
+from engine import selectors
+from engine.errors import EngineError
+from engine.services.reimporting import import_experiment
+from labeling.exports.files import manifest_name
+from labeling.exports.reading import read_file, read_manifest, spec_of
+from labeling.status import status_of
+
+
+class Command(BaseCommand):
+    help = (
+        "Make a new experiment from an exported file (JSON lines or CSV) and its manifest: the same judgments give "
+        "the same decision. It is paused, or concluded where the judgments decide it."
+    )
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("file", type=Path)
+        parser.add_argument("--experiment", required=True, help="the new experiment's name")
+        parser.add_argument("--manifest", type=Path, help="else FILE.manifest.json")
+
+    def handle(self, *args: Any, file: Path, experiment: str, manifest: Path | None, **options: Any) -> None:
+        try:
+            said = read_manifest(manifest or file.with_name(manifest_name(file.name)), file)
+            rows = tqdm(
+                read_file(file, said["format"]), total=said["rows"], unit=" rows",
+                disable=None if options["verbosity"] > 0 else True,
+            )  # fmt: skip
+            made = import_experiment(
+                spec=spec_of(said, name=experiment),
+                rows=rows,
+                planned_count=said["experiment"]["planned_count"],
+            )
+        except EngineError as error:
+            raise CommandError(str(error)) from error
+        self.stdout.write(
+            f"Experiment {made.pk}: {selectors.comparison_count(made.pk):,} comparisons. {status_of(made).sentence}"
+        )
+        self.stdout.write(_likeness(said, selectors.latest_snapshot(made).evidence))
+
+
+def _likeness(manifest: dict[str, Any], evidence: list[float]) -> str:
+    filters = {
+        name: value
+        for name, value in manifest["filter"].items()
+        if (name, value) != ("judgments", "standing")
+    }
+    if filters:
+        said = ", ".join(f"{name}={value}" for name, value in filters.items())
+        return f"The file holds only what a filter left ({said}), so the decision may be another one."
+    if evidence == manifest["experiment"]["evidence"]:
+        return "The evidence is that of the exported experiment, bit by bit."
+    return "The evidence differs from the manifest's: judgments came in while it was exported, or δ or ε was changed."

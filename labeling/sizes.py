@@ -1,0 +1,117 @@
+"""How large an experiment would be: policies, pairs, and what the planner expects of comparisons and hours."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from engine.core.problem import BradleyTerry
+from engine.models import Estimate, Experiment
+from engine.policy_space import combinations, policy_space
+from engine.services import estimates
+from engine.tasks import estimate as compute_estimates
+from engine.tasks import wake
+from labeling.forms.draft import DraftEditor
+
+# Standard deviation of the log-odds between two policies, as the planner takes it.
+SPREADS = {
+    "0.2": "close together: the better of two wins 54 of 100",
+    "0.4": "somewhat apart: 58 of 100",
+    "0.8": "far apart: 65 of 100",
+}
+_MOST_POLICIES = 2000
+
+
+@dataclass(frozen=True)
+class Size:
+    """What the page says before Start. ``estimate`` is None where there is nothing to ask the planner."""
+
+    policies: int = 0
+    pairs: int = 0
+    dimensions: int | None = None
+    fault: str = ""
+    estimate: Estimate | None = None
+    hours: tuple[float, float, float] | None = None
+    spread: str = ""
+    overlap: int = 1
+    seconds: float = 20.0
+    budget: int = 0
+
+    @property
+    def pending(self) -> bool:
+        return self.estimate is not None and self.estimate.state in {
+            Estimate.State.WAITING,
+            Estimate.State.RUNNING,
+        }
+
+    @property
+    def percent(self) -> int:
+        return round(100 * self.estimate.progress) if self.estimate else 0
+
+    @property
+    def answer(self) -> dict[str, Any] | None:
+        return self.estimate.answer if self.estimate else None
+
+    @property
+    def mostly_undecided(self) -> bool:
+        return self.answer is not None and self.answer["decided"] < 0.5
+
+
+def size_of(editor: DraftEditor) -> Size:
+    """The size of what a page holds. An estimate that nobody has computed yet is asked for."""
+    spread = editor.data.get("spread", "0.4")
+    spread = spread if spread in SPREADS else "0.4"
+    question = editor.question(float(spread))
+    if question is None:
+        return Size(fault="Give every factor a level, and fill in the risk and the budget, to see the size.")
+    levels = {str(f): [str(level) for level in range(n)] for f, n in enumerate(question.levels)}
+    product = 1
+    for n in question.levels:
+        product *= n
+    if product > _MOST_POLICIES:
+        return Size(
+            fault=f"{product:,} combinations are more than can be compared; {_MOST_POLICIES:,} is the most."
+        )
+    excluded = [{str(f): str(level) for f, level in each.items()} for each in question.excluded]
+    policies = combinations(levels, excluded)
+    try:
+        space = policy_space(question.space, levels, policies)
+    except ValueError as error:
+        few = len(policies) < 2
+        fault = (
+            "There is only one policy. Give some factor a second level, or exclude less."
+            if few
+            else str(error)
+        )
+        return Size(policies=len(policies), fault=fault)
+    answer = estimates.ask(question=question)
+    if answer.state == Estimate.State.WAITING:
+        wake(compute_estimates)
+    known = editor.settings.cleaned_data
+    people = known.get("judge") == Experiment.Judge.HUMAN
+    overlap = known.get("overlap") or 1
+    seconds = _seconds(editor.data.get("seconds", ""))
+    hours = None
+    if answer.answer and people:
+        low, mean, high = (
+            answer.answer[name] * overlap * seconds / 3600 for name in ("low", "expected", "high")
+        )
+        hours = (low, mean, high)
+    return Size(
+        policies=len(policies),
+        pairs=len(policies) * (len(policies) - 1) // 2,
+        dimensions=space.n_features if isinstance(space, BradleyTerry) else None,
+        estimate=answer,
+        hours=hours,
+        spread=SPREADS[spread],
+        overlap=overlap,
+        seconds=seconds,
+        budget=question.budget,
+    )
+
+
+def _seconds(given: str) -> float:
+    try:
+        return min(3600.0, max(1.0, float(given)))
+    except ValueError:
+        return 20.0

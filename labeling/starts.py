@@ -1,0 +1,70 @@
+"""What a new experiment may start from, so that nobody faces an empty page."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from engine.specs import ExperimentSpec, FactorSpec
+
+
+@dataclass(frozen=True)
+class Start:
+    """A name for the address, what it is in words, and the description to start from."""
+
+    slug: str
+    title: str
+    text: str
+    spec: ExperimentSpec
+
+
+_PROMPTS = FactorSpec(
+    "System prompt",
+    "prompt",
+    {
+        "Plain": {"text": "You are a helpful assistant."},
+        "Careful": {"text": "You are a careful assistant. Check every step before you answer."},
+    },
+)
+_STRATEGIES = FactorSpec(
+    "Strategy",
+    "strategy",
+    {
+        "Direct": {"instruction": "Answer directly."},
+        "Step by step": {"instruction": "Think step by step, then give the answer."},
+        "Answer, then explain": {"instruction": "Give the answer first, then explain it."},
+    },
+)
+_TEMPERATURES = FactorSpec(
+    "Sampling",
+    "sampling",
+    {
+        name: {"temperature": value, "max_tokens": 256}
+        for name, value in {"Cool": 0.2, "Warm": 0.7, "Hot": 1.0}.items()
+    },
+)
+
+STARTS = (
+    Start(
+        "prompts-strategies",
+        "2 prompts × 3 strategies",
+        "Two system prompts crossed with three ways to reason: six policies.",
+        ExperimentSpec("", [_PROMPTS, _STRATEGIES], []),
+    ),
+    Start(
+        "prompts",
+        "Two prompts",
+        "One question: which of two system prompts is better?",
+        ExperimentSpec("", [_PROMPTS], []),
+    ),
+    Start(
+        "prompts-temperatures",
+        "2 prompts × 3 temperatures",
+        "Two system prompts, each more or less free in its words: six policies.",
+        ExperimentSpec("", [_PROMPTS, _TEMPERATURES], []),
+    ),
+    Start("blank", "Nothing", "An empty page; add what you want to compare.", ExperimentSpec("", [], [])),
+)
+
+
+def start_named(slug: str) -> Start | None:
+    return next((start for start in STARTS if start.slug == slug), None)

@@ -1,0 +1,174 @@
+"""Looking through what was compared, and taking judgments back or bringing them back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django import forms
+from django.contrib import messages
+from django.contrib.auth.decorators import login_required
+from django.contrib.auth.models import User
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.urls import reverse
+from django.utils.http import urlencode
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_POST, require_safe
+
+from engine import selectors
+from engine.errors import WrongStateError
+from engine.models import Experiment, Judgment
+from engine.services import judging, review
+from engine.tasks import advance, wake
+from labeling import access
+from labeling.explaining import explain
+from labeling.exports.selecting import SelectionForm
+from labeling.status import policy_names
+
+
+class PlaceForm(forms.Form):
+    """Where one has leafed to."""
+
+    before = forms.IntegerField(required=False, min_value=1, max_value=2**63 - 1)
+    after = forms.IntegerField(required=False, min_value=0, max_value=2**63 - 1)
+
+
+class VoidForm(forms.Form):
+    reason = forms.CharField(max_length=200)
+
+
+class VoidAnnotatorForm(VoidForm):
+    annotator = forms.CharField(max_length=150)
+
+
+@login_required
+@never_cache
+@require_safe
+def comparisons(request: HttpRequest, experiment_id: int) -> HttpResponse:
+    """The comparisons that a filter leaves, newest first, a page at a time."""
+    experiment = access.to_watch(request, experiment_id)
+    form, place = SelectionForm(request.GET, experiment=experiment), PlaceForm(request.GET)
+    context: dict[str, Any] = {"experiment": experiment, "form": form}
+    if not (form.is_valid() and place.is_valid()):
+        return render(request, "comparisons/comparisons.html", context, status=400)
+    rows = selectors.selected_comparisons(experiment, form.selection())
+    said = form.said()
+    context |= {
+        "page": selectors.page_of(rows, **place.cleaned_data),
+        "filtered": bool(said),
+        "query": urlencode(said),
+        "annotator": said.get("annotator", ""),
+        "may_void": _may_void(request, experiment),
+    }
+    return render(request, "comparisons/comparisons.html", context)
+
+
+@login_required
+@never_cache
+@require_safe
+def comparison(request: HttpRequest, experiment_id: int, comparison_id: int) -> HttpResponse:
+    """All that is known of one comparison."""
+    experiment = access.to_watch(request, experiment_id)
+    row = selectors.comparison_in_full(experiment, comparison_id)
+    if row is None:
+        raise Http404
+    names = policy_names(experiment)
+    sides = [
+        {"side": side, "policy": policy, "name": names[policy.index], "response": response}
+        for side, policy, response in (
+            ("A", row.policy_i if row.i_on_left else row.policy_j, row.left),
+            ("B", row.policy_j if row.i_on_left else row.policy_i, row.right),
+        )
+    ]
+    return render(
+        request,
+        "comparisons/comparison.html",
+        {
+            "experiment": experiment,
+            "comparison": row,
+            "sides": sides,
+            "explanation": explain(row),
+            "may_void": _may_void(request, experiment),
+        },
+    )
+
+
+@login_required
+@require_POST
+def void(request: HttpRequest, experiment_id: int, judgment_id: int) -> HttpResponse:
+    """Take one judgment back, with a reason."""
+    experiment = access.to_run(request, experiment_id)
+    judgment = _judgment(experiment, judgment_id)
+    form = VoidForm(request.POST)
+    if not form.is_valid():
+        messages.error(request, "Say why the judgment is voided, in at most 200 characters.")
+        return _back_to(judgment)
+    try:
+        judging.void_judgment(judgment_id=judgment.pk, by=request.user, reason=form.cleaned_data["reason"])
+        messages.success(
+            request, "Voided. The pair is judged anew, and the evidence was computed without it."
+        )
+    except WrongStateError as wrong:
+        messages.error(request, str(wrong))
+    wake(advance, experiment.pk)
+    return _back_to(judgment)
+
+
+@login_required
+@require_POST
+def restore(request: HttpRequest, experiment_id: int, judgment_id: int) -> HttpResponse:
+    """Bring a voided judgment back."""
+    experiment = access.to_run(request, experiment_id)
+    judgment = _judgment(experiment, judgment_id)
+    try:
+        review.restore_judgment(judgment_id=judgment.pk)
+        messages.success(request, "Restored: a new judgment copies it and counts from now on.")
+    except WrongStateError as wrong:
+        messages.error(request, str(wrong))
+    wake(advance, experiment.pk)
+    return _back_to(judgment)
+
+
+@login_required
+@require_POST
+def void_annotator(request: HttpRequest, experiment_id: int) -> HttpResponse:
+    """Take back everything that one annotator has judged here, with a reason."""
+    experiment = access.to_run(request, experiment_id)
+    form = VoidAnnotatorForm(request.POST)
+    if not form.is_valid():
+        messages.error(request, "Name the annotator, and say why, in at most 200 characters.")
+        return redirect("comparisons", experiment_id=experiment.pk)
+    name = form.cleaned_data["annotator"]
+    judgments = Judgment.objects.filter(comparison__experiment=experiment)
+    annotator = User.objects.filter(username=name, judgments__in=judgments).first()
+    if annotator is None:
+        messages.error(request, f"{name} has judged nothing here.")
+        return redirect("comparisons", experiment_id=experiment.pk)
+    try:
+        n = review.void_annotator(
+            experiment_id=experiment.pk,
+            annotator=annotator,
+            by=request.user,
+            reason=form.cleaned_data["reason"],
+        )
+        messages.success(request, f"{n} judgment{'' if n == 1 else 's'} of {name} voided.")
+    except WrongStateError as wrong:
+        messages.error(request, str(wrong))
+    wake(advance, experiment.pk)
+    query = urlencode({"annotator": name})
+    return redirect(f"{reverse('comparisons', args=[experiment.pk])}?{query}")
+
+
+def _judgment(experiment: Experiment, judgment_id: int) -> Judgment:
+    return get_object_or_404(Judgment, pk=judgment_id, comparison__experiment=experiment)
+
+
+def _back_to(judgment: Judgment) -> HttpResponse:
+    comparison = judgment.comparison
+    return redirect("comparison", experiment_id=comparison.experiment_id, comparison_id=comparison.pk)
+
+
+def _may_void(request: HttpRequest, experiment: Experiment) -> bool:
+    if experiment.state == Experiment.State.CONCLUDED:
+        return False
+    return selectors.experiments_to_run(request.user).filter(pk=experiment.pk).exists()

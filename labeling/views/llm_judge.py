@@ -1,0 +1,106 @@
+"""The language model as a judge: what it thinks, how far it agrees with people, and whether it may vote."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from django import forms
+from django.conf import settings
+from django.contrib import messages
+from django.contrib.auth.decorators import login_required
+from django.db.models import Max
+from django.http import HttpRequest, HttpResponse, HttpResponseBadRequest
+from django.shortcuts import redirect
+from django.utils import timezone
+from django.views.decorators.http import require_POST
+
+from engine import selectors
+from engine.errors import WrongStateError
+from engine.models import Experiment, Opinion, WorkerPulse
+from engine.rubrics import DEFAULT_RUBRIC
+from engine.selectors import OpinionReport
+from engine.services import opinions
+from engine.tasks import give_opinions, wake
+from labeling import access
+
+_ANSWERS = ("Left", "Right", "Tie")
+_SAID = {
+    Experiment.LLMJudge.OFF: "The language model is not asked.",
+    Experiment.LLMJudge.SHADOW: "The language model gives opinions, which do not count.",
+    Experiment.LLMJudge.VOTES: "The language model votes.",
+}
+
+
+class LLMJudgeForm(forms.Form):
+    stage = forms.ChoiceField(choices=Experiment.LLMJudge.choices)
+    rubric = forms.CharField(max_length=10_000, required=False)
+    budget = forms.IntegerField(min_value=0, max_value=10_000_000)
+
+
+@dataclass(frozen=True)
+class Panel:
+    """What the dashboard's section on the language model shows. ``report`` is ``None`` before it was ever asked."""
+
+    report: OpinionReport | None
+    needed: int
+    model: str
+    default_rubric: str
+    votes_now: bool
+    worker_alive: bool
+    answers: tuple[str, ...] = _ANSWERS
+
+    @property
+    def table(self) -> list[tuple[str, list[int]]]:
+        return [] if self.report is None else list(zip(self.answers, self.report.table, strict=True))
+
+    @property
+    def waiting(self) -> int:
+        states = {} if self.report is None else self.report.states
+        return states.get(Opinion.State.WAITING, 0) + states.get(Opinion.State.ASKING, 0)
+
+    @property
+    def missing(self) -> int:
+        return self.needed - (0 if self.report is None else self.report.agreement.exact.n)
+
+
+def panel(experiment: Experiment) -> Panel | None:
+    """The section's contents; ``None`` where a language model has no part in an experiment."""
+    if experiment.judge != Experiment.Judge.HUMAN:
+        return None
+    return Panel(
+        report=selectors.opinion_report(experiment),
+        needed=settings.JUDGE_CALIBRATION,
+        model=settings.JUDGE_MODEL or settings.JUDGE_BACKEND,
+        default_rubric=DEFAULT_RUBRIC,
+        votes_now=selectors.votes_now(experiment),
+        worker_alive=experiment.llm_judge != Experiment.LLMJudge.OFF and _worker_alive(),
+    )
+
+
+def _worker_alive() -> bool:
+    seen_at = WorkerPulse.objects.filter(queue="judging").aggregate(latest=Max("seen_at"))["latest"]
+    return seen_at is not None and selectors.is_recent((timezone.now() - seen_at).total_seconds())
+
+
+@login_required
+@require_POST
+def change_llm_judge(request: HttpRequest, experiment_id: int) -> HttpResponse:
+    """Let the language model say nothing, give opinions, or vote."""
+    experiment = access.to_run(request, experiment_id)
+    form = LLMJudgeForm(request.POST)
+    if not form.is_valid():
+        return HttpResponseBadRequest(
+            "Choose off, shadow or votes; the budget is a number of comparisons; the rubric has at most 10,000 characters."
+        )
+    data = form.cleaned_data
+    try:
+        opinions.change_llm_judge(
+            experiment_id=experiment.pk, stage=data["stage"], rubric=data["rubric"], budget=data["budget"]
+        )
+    except WrongStateError as wrong:
+        messages.error(request, str(wrong))
+    else:
+        messages.success(request, _SAID[data["stage"]])
+        if selectors.experiments_with_opinions().filter(pk=experiment.pk).exists():
+            wake(give_opinions)
+    return redirect("dashboard", experiment_id=experiment.pk)

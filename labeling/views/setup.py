@@ -1,0 +1,186 @@
+"""Making an experiment, changing it while it is a draft, and deleting it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from django.contrib import messages
+from django.contrib.auth.decorators import login_required
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.utils.text import slugify
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_http_methods, require_safe
+from django_htmx.http import trigger_client_event
+
+from engine import selectors
+from engine.errors import SpecError, WrongStateError
+from engine.importing import ImportingError, decoded, read_experiment, read_responses, write_experiment
+from engine.models import Experiment
+from engine.services import drafts, experiments
+from engine.specs import ExperimentSpec, FactorSpec
+from engine.tasks import advance, wake
+from labeling import access, sizes
+from labeling.forms.draft import DraftEditor, data_of, data_sent
+from labeling.forms.factors import apply_change
+from labeling.starts import STARTS, start_named
+
+_MOST_FILE_BYTES = 1_000_000
+_MOST_RESPONSES_BYTES = 10_000_000
+
+read_or_write = require_http_methods(["GET", "HEAD", "POST"])
+
+
+@login_required
+@never_cache
+@read_or_write
+def new(request: HttpRequest) -> HttpResponse:
+    """Choose what to start from, or bring a file along."""
+    access.to_create(request)
+    faults: list[str] = []
+    if request.method == "POST":
+        try:
+            experiment = experiments.create_experiment(spec=_uploaded(request), by=request.user)
+        except (ImportingError, SpecError) as error:
+            faults = str(error).splitlines()
+        else:
+            messages.success(request, "Read and saved as a draft. Look it over, then start it.")
+            return redirect("setup", experiment_id=experiment.pk)
+    context = {"starts": STARTS, "faults": faults, "typed_name": request.POST.get("name", "")}
+    return render(request, "setup/new.html", context, status=400 if faults else 200)
+
+
+def _uploaded(request: HttpRequest) -> ExperimentSpec:
+    if (file := request.FILES.get("responses")) is not None:
+        answers = read_responses(_text(file, _MOST_RESPONSES_BYTES))
+        return ExperimentSpec(
+            name=request.POST.get("name", "").strip(),
+            factors=[FactorSpec("Policy", "imported", {name: {} for name in answers.policies})],
+            tasks=answers.tasks,
+            settings={"responses": Experiment.Responses.IMPORTED},
+            ready_made=answers.responses,
+        )
+    if (file := request.FILES.get("description")) is None:
+        raise ImportingError.at("", "Choose a file first.")
+    described = read_experiment(_text(file, _MOST_FILE_BYTES))
+    return described.spec
+
+
+def _text(file: Any, most_bytes: int) -> str:
+    # A byte more than is allowed is enough to know, and a file of any size is never held in memory.
+    return decoded(file.read(most_bytes + 1), most_bytes=most_bytes)
+
+
+@login_required
+@never_cache
+@read_or_write
+def new_from(request: HttpRequest, start: str) -> HttpResponse:
+    """Set up an experiment that is not stored yet."""
+    access.to_create(request)
+    if (chosen := start_named(start)) is None:
+        raise Http404
+    return _page(request, None, lambda: chosen.spec, reverse("new_from", args=[start]))
+
+
+@login_required
+@never_cache
+@read_or_write
+def setup(request: HttpRequest, experiment_id: int) -> HttpResponse:
+    """Change a draft."""
+    experiment = access.to_run(request, experiment_id)
+    if experiment.state != Experiment.State.DRAFT:
+        messages.error(request, "It has been started, so its setup is fixed: judgments rest on it.")
+        return redirect("dashboard", experiment_id=experiment.pk)
+    return _page(
+        request,
+        experiment,
+        lambda: selectors.experiment_spec(experiment),
+        reverse("setup", args=[experiment.pk]),
+    )
+
+
+def _page(
+    request: HttpRequest, experiment: Experiment | None, stored: Callable[[], ExperimentSpec], url: str
+) -> HttpResponse:
+    if request.method != "POST":
+        return _rendered(request, DraftEditor(data_of(stored()), experiment), url, "setup/edit.html")
+    editor = DraftEditor(data_sent(request.POST), experiment)
+    part = "" if not request.htmx else request.POST.get("part", "")
+    if part == "size":
+        context = {"size": sizes.size_of(editor), "url": url}
+        return render(request, "setup/_size.html", context)
+    if part in {"tasks", "gold"}:
+        return render(request, "setup/_preview.html", {"items": getattr(editor, part), "live": True})
+    editor.take_files(request.FILES)
+    if part in {"tasks-file", "gold-file"}:
+        kind = part.removesuffix("-file")
+        return render(request, "setup/_items.html", {"items": getattr(editor, kind), "url": url})
+    if change := request.POST.get("change"):
+        editor.focus = apply_change(editor.data, change)
+        if not request.htmx:
+            return _rendered(request, editor, url, "setup/edit.html")
+        response = _rendered(request, editor, url, "setup/_factors.html")
+        return trigger_client_event(response, "factors-changed")
+    return _saved(request, editor, url)
+
+
+def _saved(request: HttpRequest, editor: DraftEditor, url: str) -> HttpResponse:
+    spec = editor.spec()
+    if spec is None:
+        return _rendered(request, editor, url, "setup/edit.html", status=400)
+    try:
+        if editor.experiment is None:
+            experiment = experiments.create_experiment(spec=spec, by=request.user)
+        else:
+            experiment = drafts.replace_draft(experiment_id=editor.experiment.pk, spec=spec)
+        if request.POST.get("action") == "start":
+            experiments.start(experiment_id=experiment.pk)
+            wake(advance, experiment.pk)
+            return redirect("dashboard", experiment_id=experiment.pk)
+    except SpecError as error:
+        editor.refuse(error)
+        return _rendered(request, editor, url, "setup/edit.html", status=400)
+    except WrongStateError as error:
+        messages.error(request, str(error))
+        return redirect("dashboard", experiment_id=editor.experiment.pk)
+    messages.success(request, "Saved as a draft.")
+    return redirect("setup", experiment_id=experiment.pk)
+
+
+def _rendered(
+    request: HttpRequest, editor: DraftEditor, url: str, template: str, status: int = 200
+) -> HttpResponse:
+    context = {"editor": editor, "url": url, "spreads": sizes.SPREADS, "experiment": editor.experiment}
+    return render(request, template, context, status=status)
+
+
+@login_required
+@read_or_write
+def delete_draft(request: HttpRequest, experiment_id: int) -> HttpResponse:
+    """Ask, then delete."""
+    experiment = access.to_own(request, experiment_id)
+    if request.method != "POST" and experiment.state == Experiment.State.DRAFT:
+        return render(request, "setup/delete.html", {"experiment": experiment})
+    try:
+        drafts.delete_draft(experiment_id=experiment.pk)
+    except WrongStateError as error:
+        messages.error(request, str(error))
+        return redirect("dashboard", experiment_id=experiment.pk)
+    messages.success(request, f"The draft “{experiment.name}” is deleted.")
+    return redirect("home")
+
+
+@login_required
+@require_safe
+def setup_file(request: HttpRequest, experiment_id: int) -> HttpResponse:
+    """The description as a file, which the page of new experiments and load_experiment read."""
+    experiment = access.to_watch(request, experiment_id)
+    text = write_experiment(selectors.experiment_spec(experiment))
+    name = slugify(experiment.name) or f"experiment-{experiment.pk}"
+    return HttpResponse(
+        text,
+        content_type="application/yaml; charset=utf-8",
+        headers={"Content-Disposition": f'attachment; filename="{name}.yaml"'},
+    )

@@ -1,0 +1,66 @@
+"""Agreement of two judges."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from engine.core.agreement import agreement, rate
+
+
+def test_kappa_and_its_interval_are_those_of_another_implementation():
+    # statsmodels 0.14, inter_rater.cohens_kappa
+    found = agreement(np.array([[20.0, 5, 3], [4, 15, 6], [2, 7, 11]]))
+    assert found.kappa == pytest.approx(0.44100964265455605)
+    assert found.kappa_interval == pytest.approx((0.27519986850921696, 0.6068194167999151))
+    found = agreement(np.array([[1.0, 9, 0], [8, 2, 3], [0, 1, 1]]))
+    assert found.kappa == pytest.approx(-0.4150943396226413)
+    assert found.kappa_interval == pytest.approx((-0.7233332367350566, -0.10685544251022605))
+
+
+def test_a_tie_on_one_side_only_is_a_disagreement_and_no_side():
+    found = agreement(np.array([[6.0, 1, 2], [1, 5, 0], [3, 0, 2]]))
+    assert (found.exact.hits, found.exact.n) == (13, 20)
+    assert (found.sided.hits, found.sided.n) == (11, 13)
+
+
+def test_wilson_intervals_are_those_of_the_literature():
+    # Newcombe 1998, Statistics in Medicine 17, table I, method 3
+    for hits, n, low, high in [
+        (81, 263, 0.2553, 0.3662),
+        (15, 148, 0.0624, 0.1605),
+        (0, 20, 0.0, 0.1611),
+        (1, 29, 0.0061, 0.1718),
+    ]:
+        found = rate(hits, n)
+        assert (found.low, found.high) == pytest.approx((low, high), abs=5e-5)
+        assert found.share == hits / n
+
+
+def test_nothing_judged_and_nothing_to_tell_apart():
+    nothing = agreement(np.zeros((3, 3)))
+    assert nothing.exact.share is None
+    assert (nothing.exact.low, nothing.exact.high) == (0, 1)
+    assert nothing.kappa is None
+    always_left = agreement(np.diag([9.0, 0, 0]))
+    assert always_left.exact.share == 1
+    assert always_left.kappa is None
+
+
+def test_perfect_agreement_has_no_interval_from_a_standard_error_of_zero():
+    perfect = agreement(np.diag([9.0, 8, 3]))
+    assert perfect.kappa == pytest.approx(1)
+    assert perfect.kappa_interval is None
+    assert perfect.exact.low < 0.9
+
+
+def test_the_intervals_hold_what_they_promise():
+    rng = np.random.default_rng(5)
+    truth = np.array([[0.3, 0.08, 0.02], [0.1, 0.3, 0.03], [0.05, 0.02, 0.1]])
+    kappa = agreement(truth * 1e6).kappa
+    covered = np.zeros(2)
+    for _ in range(1000):
+        found = agreement(rng.multinomial(60, truth.ravel()).reshape(3, 3).astype(float))
+        low, high = found.kappa_interval
+        covered += [low <= kappa <= high, found.exact.low <= 0.7 <= found.exact.high]
+    assert (covered / 1000 > 0.92).all()

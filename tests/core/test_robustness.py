@@ -1,0 +1,150 @@
+"""What hangs on single judgments and judges, and what the data say against an assumption."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from engine.core import BradleyTerry, Design, Factorial, Unstructured
+from engine.core.evidence import PairwiseEvidence
+from engine.core.robustness import fewest_flips, misfit, replay, strongest_cycle
+from engine.core.types import Tally
+from tests.core.conftest import bradley_terry
+
+
+def evidence(wins: np.ndarray, epsilon: float = 0.0) -> np.ndarray:
+    return PairwiseEvidence(Tally(wins[None]), epsilon).per_policy[0]
+
+
+def fewest_by_trying_all(wins: np.ndarray, epsilon: float = 0.0) -> int | None:
+    """Every way to turn some wins of each pair into losses and the other way round."""
+    leader = int(np.argmin(evidence(wins, epsilon)))
+    pairs = list(itertools.combinations(range(wins.shape[0]), 2))
+    choices = [range(-int(wins[i, j]), int(wins[j, i]) + 1) for i, j in pairs]
+    best = None
+    for turned in itertools.product(*choices):
+        n = sum(map(abs, turned))
+        if best is not None and n >= best:
+            continue
+        after = wins.copy()
+        for (i, j), change in zip(pairs, turned, strict=True):
+            after[i, j] += change
+            after[j, i] -= change
+        values = evidence(after, epsilon)
+        if np.delete(values, leader).min() <= values[leader] + 1e-12:
+            best = n
+    return best
+
+
+class TestFlips:
+    @settings(max_examples=40)
+    @given(st.integers(0, 2**32 - 1), st.sampled_from([2, 3, 4]), st.sampled_from([0.0, 0.1]))
+    def test_as_few_as_by_trying_all(self, seed: int, n_policies: int, epsilon: float) -> None:
+        rng = np.random.default_rng(seed)
+        wins = rng.integers(0, 4 if n_policies < 4 else 2, (n_policies, n_policies)).astype(float)
+        np.fill_diagonal(wins, 0.0)
+        if not wins.any():
+            assert fewest_flips(wins, epsilon=epsilon) is None
+            return
+        found = fewest_flips(wins, epsilon=epsilon)
+        expected = fewest_by_trying_all(wins, epsilon)
+        assert (None if found is None else found.n_flips) == expected
+
+    def test_more_evidence_takes_more(self) -> None:
+        def flips(n: int) -> int:
+            found = fewest_flips(np.array([[0.0, 0.7 * n], [0.3 * n, 0.0]]))
+            assert found is not None
+            assert (found.leader, found.rival) == (0, 1)
+            return found.n_flips
+
+        # With two policies the loser of the head-to-head must draw level.
+        assert [flips(10), flips(100), flips(1000)] == [2, 20, 200]
+
+    def test_it_gives_up_where_told_to(self) -> None:
+        assert fewest_flips(np.array([[0.0, 700.0], [300.0, 0.0]]), most=100) is None
+
+    def test_half_wins_of_ties_are_not_turned(self) -> None:
+        found = fewest_flips(np.array([[0.0, 2.5], [0.5, 0.0]]))
+        assert found is not None
+        assert found.n_flips == 1
+
+
+def outcomes(mu: np.ndarray, n: int, seed: int) -> list[tuple[int, int, float]]:
+    rng = np.random.default_rng(seed)
+    pairs = [rng.choice(mu.shape[0], 2, replace=False) for _ in range(n)]
+    return [(int(i), int(j), float(rng.choice([0.5, rng.random() < mu[i, j]]))) for i, j in pairs]
+
+
+@pytest.mark.parametrize("stopping", ["certified", "heuristic"])
+@pytest.mark.parametrize(
+    "space",
+    [Unstructured(4), Factorial({"a": ["0", "1"], "b": ["0", "1"]})],
+    ids=["unstructured", "factorial"],
+)
+def test_replays_side_by_side_are_those_one_by_one(space, stopping) -> None:
+    mu = bradley_terry(np.array([0.0, 0.4, 0.8, 1.2]))
+    sequences = [outcomes(mu, n, seed) for seed, n in enumerate((40, 0, 25, 60))]
+    rules = {"delta": 0.05, "epsilon": 0.02, "stopping": stopping}
+    half_way = replay(space, sequences, go_on=lambda step: step < 30, **rules)
+    assert half_way.step == 30
+    together = replay(space, sequences, start=half_way, **rules)
+    for run, sequence in enumerate(sequences):
+        alone = Design.replay(space, sequence, **rules)
+        # The evidence in a Bradley-Terry space is the end of an iteration that runs side by side.
+        np.testing.assert_allclose(together.peak_evidence[run], alone.peak_evidence, rtol=1e-5, atol=1e-6)
+    if isinstance(space, Unstructured):
+        assert (
+            together.peak_evidence[0].tolist()
+            == Design.replay(space, sequences[0], **rules).peak_evidence.tolist()
+        )
+
+
+class TestMisfit:
+    def test_data_from_the_model_are_rarely_called_a_misfit(self) -> None:
+        space = BradleyTerry(np.array([[0.0, 0], [0, 1], [1, 0], [1, 1], [2, 1]]))
+        mu = bradley_terry(space.features @ np.array([0.5, -0.3]))
+        rng = np.random.default_rng(0)
+        p_values = []
+        for seed in range(60):
+            wins = np.zeros((5, 5))
+            for i, j in itertools.combinations(range(5), 2):
+                wins[i, j] = rng.binomial(20, mu[i, j])
+                wins[j, i] = 20 - wins[i, j]
+            test = misfit(space, wins, n_simulated=99, seed=seed)
+            assert test is not None
+            assert test.freedom == 8
+            p_values.append(test.p_value)
+        assert np.mean(np.array(p_values) <= 0.2) < 0.4
+        assert 0.3 < np.mean(p_values) < 0.7
+
+    def test_a_cycle_is_a_misfit(self) -> None:
+        wins = np.array([[0.0, 30, 10], [10, 0, 30], [30, 10, 0]])
+        test = misfit(BradleyTerry.one_hot(3), wins)
+        assert test is not None
+        assert test.p_value == pytest.approx(1 / 200)
+
+    def test_as_many_parameters_as_pairs_leave_nothing_to_test(self) -> None:
+        assert misfit(BradleyTerry.one_hot(2), np.array([[0.0, 3], [1, 0]])) is None
+        assert misfit(BradleyTerry.one_hot(3), np.zeros((3, 3))) is None
+
+
+class TestCycle:
+    def test_the_strongest_of_those_looked_at(self) -> None:
+        wins = np.zeros((5, 5))
+        for i, j, rate in ((1, 3, 0.8), (3, 4, 0.75), (4, 1, 0.7), (1, 2, 0.9), (0, 1, 0.9)):
+            wins[i, j], wins[j, i] = 40 * rate, 40 * (1 - rate)
+        cycle = strongest_cycle(wins, np.arange(5))
+        assert cycle is not None
+        at = cycle.policies.index(1)
+        assert cycle.policies[at:] + cycle.policies[:at] == (1, 3, 4)
+        assert strongest_cycle(wins, np.array([0, 1, 2, 3])) is None
+        assert strongest_cycle(wins, np.array([], dtype=np.int64)) is None
+
+    def test_chance_is_no_cycle(self) -> None:
+        wins = np.array([[0.0, 6, 4], [4, 0, 6], [6, 4, 0]])
+        assert strongest_cycle(wins, np.arange(3)) is None
+        assert strongest_cycle(10 * wins, np.arange(3)) is not None

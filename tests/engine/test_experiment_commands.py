@@ -1,0 +1,100 @@
+"""load_experiment and dump_experiment."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.core.management import CommandError, call_command
+
+from engine.importing import write_experiment
+from engine.models import Experiment, Response
+from engine.selectors import experiment_spec
+from engine.services.experiments import create_experiment
+from labeling.demo import human_spec, rule_spec
+from tests.engine.test_drawing import ANSWERS, imported_spec
+from tests.factories import make_spec, make_user
+
+pytestmark = pytest.mark.django_db
+
+
+def run(*arguments: str, **options: Any) -> str:
+    out = StringIO()
+    call_command(*arguments, stdout=out, **options)
+    return out.getvalue()
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "experiment.yaml"
+
+
+@pytest.mark.parametrize("spec", [human_spec, rule_spec, imported_spec], ids=lambda spec: spec.__name__)
+def test_what_is_dumped_is_loaded_as_the_same_experiment(spec, file):
+    first = create_experiment(spec=spec())
+    dumped = run("dump_experiment", str(first.pk))
+    before = experiment_spec(first)
+    first.name = "Renamed"
+    first.save()
+    file.write_text(dumped, encoding="utf-8")
+    assert run("load_experiment", str(file)).endswith("is a draft.\n")
+    second = Experiment.objects.get(name=before.name)
+    assert experiment_spec(second) == before
+    assert run("dump_experiment", before.name) == dumped
+
+
+def test_it_can_be_started_and_owned_at_once(file):
+    owner = make_user("olga")
+    file.write_text(write_experiment(make_spec(name="N")), encoding="utf-8")
+    assert "is started" in run("load_experiment", str(file), "--start", "--owner", "olga")
+    experiment = Experiment.objects.get(name="N")
+    assert experiment.state == "running"
+    assert experiment.memberships.get(role="owner").user == owner
+
+
+def test_responses_may_stand_in_a_file_beside(file):
+    (file.parent / "answers.csv").write_text(ANSWERS, encoding="utf-8")
+    file.write_text("name: N\nresponses_file: answers.csv\n")
+    run("load_experiment", str(file))
+    assert Experiment.objects.get().responses == "imported"
+    assert Response.objects.filter(state="done").count() == 6
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (("name: N", "name:"), "line 1, name: This must be a text."),
+        (
+            ("delta: 0.1", "delta: 0.7"),
+            "line 2, delta: delta: Ensure this value is less than or equal to 0.5.",
+        ),
+        (
+            ("text: a", "txt: a"),
+            "line 6, factors → 1 → levels → A: Factor 'P', level 'A': A prompt level has no txt",
+        ),
+        (("kind: prompt", "kind: mood"), "line 4, factors → 1 → kind: Factor 'P': 'mood' is not a kind"),
+        (("tasks: [One?]", "practice: 2\ntasks: [One?]"), "line 8, practice: Practice pairs are gold items"),
+        (("delta: 0.1", "budget: many"), "line 2, budget: budget: “many” value must be an integer."),
+    ],
+)
+def test_a_fault_is_told_with_its_place_and_nothing_is_made(change, message, file):
+    good = "name: N\ndelta: 0.1\nfactors:\n  - {name: P, kind: prompt,\n     levels: {\n       A: {text: a},\n       B: {text: b}}}\ntasks: [One?]\n"
+    assert change[0] in good
+    file.write_text(good.replace(*change))
+    with pytest.raises(CommandError) as error:
+        run("load_experiment", str(file))
+    assert str(error.value).startswith(f"{file}, {message}")
+    assert not Experiment.objects.exists()
+
+
+def test_what_is_not_there_is_said_to_be(file):
+    with pytest.raises(CommandError, match="cannot be read"):
+        run("load_experiment", str(file))
+    file.write_text(write_experiment(replace(make_spec(), name="N")))
+    with pytest.raises(CommandError, match="no user 'nobody'"):
+        run("load_experiment", str(file), "--owner", "nobody")
+    with pytest.raises(CommandError, match="no experiment 'x'; there are: none"):
+        run("dump_experiment", "x")

@@ -1,0 +1,163 @@
+"""People click while the language model votes."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+from django.db import transaction
+
+from engine import selectors
+from engine.errors import LeaseLostError
+from engine.models import Comparison, Judgment, Opinion
+from engine.services.judging import judge_leased, lease_next, rebuild_counts
+from engine.services.opinions import ask_opinions, cast_votes, claim_opinions
+from engine.services.planning import advance
+from tests.engine.test_races import at_once, blocked, people, ran_out
+from tests.factories import click, lease, make_experiment, write_responses
+from tests.opinions import opine, shadow, vote
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture(autouse=True)
+def small_numbers(settings):
+    settings.JUDGE_CALIBRATION = 10
+    settings.BUFFER_MIN = settings.BUFFER_MAX = 40
+
+
+@pytest.fixture
+def users(transactional_db):
+    return people(4)
+
+
+@pytest.fixture
+def voting(users):
+    """The language model has an opinion on everything that is ready, and may vote."""
+    experiment = make_experiment(ready=True, annotators=users, n_policies=4, delta=1e-9)
+    shadow(experiment)
+    for _ in range(10):
+        click(experiment, users[0])
+    opine(experiment)
+    vote(experiment)
+    opine(experiment)
+    return experiment
+
+
+def assert_once_each(experiment) -> None:
+    judged = Comparison.objects.filter(experiment=experiment, state="judged").count()
+    assert Judgment.objects.count() == judged == selectors.comparison_count(experiment.pk)
+    assert Judgment.objects.values("comparison").distinct().count() == judged
+    assert rebuild_counts(experiment_id=experiment.pk) == {}
+
+
+def test_every_comparison_is_judged_once_by_whoever_came_first(voting, users):
+    def label(user) -> int:
+        clicks = 0
+        while (held := lease_next(experiment_id=voting.pk, annotator=user)) is not None:
+            try:
+                clicks += judge_leased(
+                    experiment_id=voting.pk, token=held.token, annotator=user, choice="left"
+                ).created
+            except LeaseLostError:
+                pytest.fail("A pair that somebody was looking at was taken from them.")
+        return clicks
+
+    voters = [lambda: cast_votes(experiment_id=voting.pk)] * 3
+    done = at_once([*[lambda user=user: label(user) for user in users], *voters])
+    assert sum(done) == 30
+    votes = Judgment.objects.filter(judge="llm").count()
+    assert sum(done[-3:]) == votes == Opinion.objects.filter(judgment__isnull=False).count()
+    assert_once_each(voting)
+
+
+def test_with_planners_and_writers_in_between_nothing_is_lost_or_doubled(voting, users):
+    over = threading.Event()
+
+    def until_over(work) -> int:
+        while not over.is_set():
+            work()
+            time.sleep(0.005)
+        return 0
+
+    def label(user) -> int:
+        clicks = 0
+        while clicks < 8:
+            held = lease_next(experiment_id=voting.pk, annotator=user)
+            if held is None:
+                time.sleep(0.005)
+                continue
+            clicks += judge_leased(
+                experiment_id=voting.pk, token=held.token, annotator=user, choice="right"
+            ).created
+        return clicks
+
+    def label_all() -> int:
+        try:
+            return sum(at_once([lambda user=user: label(user) for user in users]))
+        finally:
+            over.set()
+
+    done = at_once(
+        [
+            label_all,
+            lambda: until_over(lambda: opine(voting, batches=1)),
+            lambda: until_over(lambda: cast_votes(experiment_id=voting.pk)),
+            lambda: until_over(lambda: advance(experiment_id=voting.pk)),
+            lambda: until_over(write_responses),
+        ]
+    )
+    assert done[0] == 32
+    assert Judgment.objects.filter(judge="human").count() == 42
+    assert_once_each(voting)
+
+
+def test_workers_that_claim_at_once_share_nothing(voting, users, settings):
+    settings.JUDGE_BATCH = 30
+    for _ in range(20):
+        click(voting, users[0])
+    shadow(voting, rubric="Another judge.")
+    assert ask_opinions(experiment_id=voting.pk, most=30) == 30
+    claims = at_once([lambda: claim_opinions(worker="j", limit=9)] * 5)
+    ids = [opinion.pk for claim in claims for opinion in claim.opinions]
+    assert len(ids) == len(set(ids))
+
+
+def test_the_budget_holds_whoever_asks_at_the_same_time(voting):
+    shadow(voting, rubric="Another judge.", budget=45)
+    at_once([lambda: ask_opinions(experiment_id=voting.pk, most=10)] * 4)
+    assert Opinion.objects.count() <= 45
+
+
+@pytest.mark.postgres
+def test_a_vote_does_not_wait_for_a_click_that_is_under_way_and_is_not_cast(voting, users):
+    held = lease(voting, users[0])
+    ran_out(held)
+    Comparison.objects.filter(pk=held.comparison_id).update(state="ready")
+    # A vote on another comparison of the same pair would wait for their count.
+    Opinion.objects.filter(comparison__state="ready").exclude(comparison=held.comparison_id).delete()
+    with transaction.atomic():
+        judge_leased(experiment_id=voting.pk, token=held.token, annotator=users[0], choice="left")
+        assert at_once([lambda: cast_votes(experiment_id=voting.pk)]) == [0]
+    assert cast_votes(experiment_id=voting.pk) == 0
+    assert held.comparison.judgments.get().judge == "human"
+    assert_once_each(voting)
+
+
+@pytest.mark.postgres
+def test_a_click_that_comes_while_the_vote_is_being_cast_is_told_that_it_came_too_late(voting, users):
+    held = lease(voting, users[0])
+    ran_out(held)
+    Comparison.objects.filter(pk=held.comparison_id).update(state="ready")
+    held.state = "expired"
+    held.save()
+    with transaction.atomic():
+        cast_votes(experiment_id=voting.pk)
+        late = blocked(
+            lambda: judge_leased(experiment_id=voting.pk, token=held.token, annotator=users[0], choice="left")
+        )
+    with pytest.raises(LeaseLostError):
+        late.result()
+    assert held.comparison.judgments.get().judge == "llm"
+    assert_once_each(voting)

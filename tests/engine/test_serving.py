@@ -1,0 +1,225 @@
+"""Who may write what: settings of an experiment, what workers offer, and claims that keep to it."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from django.utils import timezone
+
+from engine import selectors
+from engine.errors import SpecError
+from engine.models import Experiment, Response, WorkerPulse
+from engine.selectors import Need, Offer
+from engine.services.experiments import ExperimentSpec, FactorSpec, TaskSpec, create_experiment, start
+from engine.services.generation import claim_responses
+from engine.services.planning import advance
+from tests.factories import make_experiment, make_spec
+
+pytestmark = pytest.mark.django_db
+
+LLAMA = Offer("vllm", "llama", others=("polite",))
+QWEN = Offer("vllm", "qwen")
+SERVER = Offer("openai", "theirs", any_model=True)
+SMALL = Offer("embedded", "small")
+
+
+def compare_models(*names: str, **settings: object) -> Experiment:
+    """An experiment whose policies differ in the model that writes."""
+    experiment = create_experiment(
+        spec=ExperimentSpec(
+            name=f"Models {names} {settings}",
+            factors=[
+                FactorSpec(
+                    "Model", "model", {name or "usual": {"name": name} if name else {} for name in names}
+                )
+            ],
+            tasks=[TaskSpec("What is 1 + 1?")],
+            settings=settings,
+        )
+    )
+    start(experiment_id=experiment.pk)
+    advance(experiment_id=experiment.pk)
+    return experiment
+
+
+def pulse(worker: str, offer: Offer | None, **details: object) -> None:
+    said = {} if offer is None else offer.details() | details
+    WorkerPulse.objects.create(queue="generation", worker=worker, details=said)
+
+
+def claimed_models(offer: Offer, limit: int = 1000) -> set[str]:
+    claim = claim_responses(worker="w", limit=limit, offer=offer)
+    return {
+        level.value.get("name", "") for response in claim.responses for level in response.policy.levels.all()
+    }
+
+
+class TestOffer:
+    @pytest.mark.parametrize(
+        ("offer", "backend", "models", "served"),
+        [
+            (LLAMA, "", set(), True),
+            (LLAMA, "vllm", {"llama"}, True),
+            (LLAMA, "", {"polite"}, True),
+            (LLAMA, "", {"llama", "polite"}, True),
+            (LLAMA, "", {"qwen"}, False),
+            (LLAMA, "", {"llama", "qwen"}, False),
+            (LLAMA, "openai", set(), False),
+            (SERVER, "openai", {"anything", "at all"}, True),
+            (SERVER, "vllm", {"theirs"}, False),
+            (SMALL, "embedded", {"large"}, False),
+        ],
+    )
+    def test_what_is_served(self, offer, backend, models, served):
+        assert offer.serves(Need(backend, frozenset(models))) is served
+
+    @pytest.mark.parametrize("offer", [LLAMA, SERVER, SMALL])
+    def test_a_pulse_carries_it_there_and_back(self, offer):
+        pulse("w", offer)
+        assert selectors.live_offers() == {"w": offer}
+
+
+class TestSettings:
+    def test_they_are_stored_with_the_experiment(self):
+        experiment = create_experiment(spec=make_spec(backend="vllm", model="llama"))
+        experiment.refresh_from_db()
+        assert (experiment.backend, experiment.model) == ("vllm", "llama")
+
+    def test_a_backend_that_there_is_not_is_refused(self):
+        with pytest.raises(SpecError, match="backend"):
+            create_experiment(spec=make_spec(backend="telepathy"))
+
+    def test_a_name_that_is_too_long_is_refused(self):
+        with pytest.raises(SpecError, match="model"):
+            create_experiment(spec=make_spec(model="m" * 201))
+
+
+class TestClaims:
+    def test_a_worker_takes_only_what_it_can_serve(self):
+        compare_models("llama", "qwen", "polite")
+        assert claimed_models(QWEN) == {"qwen"}
+        assert claimed_models(LLAMA) == {"llama", "polite"}
+        assert not Response.objects.filter(state="waiting").exists()
+
+    def test_the_experiments_model_is_that_of_policies_that_name_none(self):
+        compare_models("", "qwen", model="llama")
+        assert claimed_models(LLAMA) == {""}
+        assert claimed_models(QWEN) == {"qwen"}
+
+    def test_an_experiment_for_another_backend_is_left_alone(self):
+        elsewhere = make_experiment(backend="openai")
+        here = make_experiment()
+        claim = claim_responses(worker="w", limit=1000, offer=LLAMA)
+        assert {response.policy.experiment_id for response in claim.responses} == {here.pk}
+        claim = claim_responses(worker="w", limit=1000, offer=SERVER)
+        assert {response.policy.experiment_id for response in claim.responses} == {elsewhere.pk}
+
+    def test_suspects_of_another_worker_do_not_stand_in_the_way(self):
+        elsewhere = make_experiment(backend="openai")
+        Response.objects.filter(policy__experiment=elsewhere).update(crashes=1, attempts=1)
+        here = make_experiment()
+        claim = claim_responses(worker="w", limit=1000, offer=LLAMA)
+        assert {response.policy.experiment_id for response in claim.responses} == {here.pk}
+        assert len(claim.responses) == Response.objects.filter(policy__experiment=here).count()
+
+    def test_a_worker_that_serves_nothing_of_what_waits_gets_nothing(self):
+        make_experiment(backend="openai")
+        assert claim_responses(worker="w", limit=1000, offer=LLAMA).responses == []
+
+
+class TestUnserved:
+    def test_what_no_worker_alive_serves_is_named(self):
+        experiment = compare_models("llama", "qwen", backend="vllm")
+        pulse("gpu0", LLAMA)
+        assert selectors.unserved_needs(experiment) == ["'qwen' on the vllm backend"]
+        assert not selectors.queue_health(experiment).healthy
+        pulse("gpu1", QWEN)
+        assert selectors.unserved_needs(experiment) == []
+
+    def test_a_worker_that_went_away_serves_nothing(self):
+        experiment = make_experiment(model="qwen")
+        pulse("gpu0", LLAMA)
+        pulse("gpu1", QWEN)
+        WorkerPulse.objects.filter(worker="gpu1").update(seen_at=timezone.now() - timedelta(hours=1))
+        assert selectors.unserved_needs(experiment) == ["'qwen'"]
+
+    def test_a_worker_that_has_not_said_what_it_serves_may_serve_it(self):
+        experiment = make_experiment(model="qwen")
+        pulse("gpu0", LLAMA)
+        pulse("gpu1", None)
+        assert selectors.unserved_needs(experiment) == []
+
+    def test_without_any_worker_that_is_not_the_trouble(self):
+        assert selectors.unserved_needs(make_experiment(model="qwen")) == []
+
+
+class TestWorkerHealth:
+    def test_what_a_worker_tells_is_shown(self):
+        make_experiment()
+        claim = claim_responses(worker="gpu0", limit=3)
+        assert len(claim.responses) == 3
+        pulse(
+            "gpu0", LLAMA, tokens_per_second=812.5, batch_size=64, gpu_memory=[3, 4], trouble="out of memory"
+        )
+        (worker,) = selectors.worker_health()
+        assert (worker.name, worker.backend, worker.model, worker.others) == (
+            "gpu0",
+            "vllm",
+            "llama",
+            ("polite",),
+        )
+        assert (worker.tokens_per_second, worker.batch_size, worker.in_hand) == (812.5, 64, 3)
+        assert (worker.gpu_used_bytes, worker.gpu_total_bytes) == (3, 4)
+        assert worker.trouble == "out of memory"
+        assert worker.alive
+
+    def test_what_it_has_not_told_is_unknown_and_who_left_long_ago_is_forgotten(self):
+        pulse("new", None)
+        pulse("old", LLAMA)
+        WorkerPulse.objects.filter(worker="old").update(seen_at=timezone.now() - timedelta(hours=2))
+        (worker,) = selectors.worker_health()
+        assert (worker.name, worker.backend, worker.tokens_per_second, worker.gpu_used_bytes) == (
+            "new",
+            "",
+            None,
+            None,
+        )
+
+    def test_time_in_the_queue_runs_from_planning_to_taking(self):
+        experiment = make_experiment()
+        assert selectors.queue_health(experiment).queue_seconds is None
+        now = timezone.now()
+        Response.objects.update(created_at=now - timedelta(seconds=8), taken_at=now - timedelta(seconds=5))
+        last = Response.objects.last()
+        Response.objects.filter(pk=last.pk).update(taken_at=None)
+        assert selectors.queue_health(experiment).queue_seconds == pytest.approx(3)
+
+    def test_taking_sets_the_time_and_storing_does_not_change_it(self):
+        make_experiment(ready=True)
+        assert not Response.objects.filter(taken_at=None).exists()
+
+    def test_guardrails_are_counted_by_policy(self):
+        experiment = make_experiment(ready=True)
+        assert selectors.queue_health(experiment).guardrails == []
+        Response.objects.filter(policy__index=1).update(guardrail="guard_output")
+        first = Response.objects.filter(policy__index=1).first()
+        Response.objects.filter(pk=first.pk).update(guardrail="input")
+        of_policy = {count.policy: count for count in selectors.queue_health(experiment).guardrails}
+        written = Response.objects.filter(policy__index=1).count()
+        second = of_policy["P2"]
+        assert (second.written, second.input, second.guard_output) == (written, 1, written - 1)
+        assert second.acted == written
+        assert of_policy["P1"].acted == 0
+
+    def test_a_backend_out_of_order_is_trouble_while_something_waits(self):
+        experiment = make_experiment()
+        pulse("gpu0", LLAMA, trouble="no quota left")
+        WorkerPulse.objects.create(queue="control", worker="c")
+        health = selectors.queue_health(experiment)
+        assert (health.trouble, health.healthy) == ("no quota left", False)
+        pulse("gpu1", LLAMA)
+        assert selectors.queue_health(experiment).healthy
+        WorkerPulse.objects.filter(worker="gpu1").delete()
+        Response.objects.update(state="done")
+        assert selectors.queue_health(experiment).healthy

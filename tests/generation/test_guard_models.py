@@ -1,0 +1,202 @@
+"""Guard models: they read tasks and responses through the policy's own backend, and their word is final."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from engine import selectors
+from engine.generation.base import GenerationFailure, GenerationRequest
+from engine.generation.embedded import EmbeddedBackend
+from engine.generation.openai_compatible import Endpoint, OpenAICompatibleBackend
+from engine.generation.worker import write_batch
+from engine.models import Experiment, Response
+from engine.services.experiments import ExperimentSpec, FactorSpec, TaskSpec, create_experiment, start
+from engine.services.planning import advance
+from tests.backends import ContinuousScriptedBackend, ScriptedBackend
+from tests.factories import write_responses
+from tests.generation.chat_server import MODEL, Reply, completion, embedded_model, serve
+
+pytestmark = pytest.mark.django_db
+
+RULE = "Say safe or unsafe."
+
+
+def guarded(*guardrails: dict[str, Any], task: str = "What is 1 + 1?", **settings: Any) -> Experiment:
+    """Two policies that differ in their prompts; all guardrails hold for both."""
+    experiment = create_experiment(
+        spec=ExperimentSpec(
+            name="Guarded",
+            factors=[
+                FactorSpec(
+                    "Prompt", "prompt", {"Kind": {"text": "Be kind."}, "Terse": {"text": "Be terse."}}
+                ),
+                *(
+                    FactorSpec(f"Guardrail {n}", "guardrail", {"On": {"refusal": "No."} | guardrail})
+                    for n, guardrail in enumerate(guardrails)
+                ),
+            ],
+            tasks=[TaskSpec(task)],
+            settings=settings,
+        )
+    )
+    start(experiment_id=experiment.pk)
+    advance(experiment_id=experiment.pk)
+    return experiment
+
+
+def by_guard(
+    verdict: str | Callable[[str], str], text: str = "Like this."
+) -> Callable[[GenerationRequest], str]:
+    """A backend's reply: the guard's verdict to the guard's questions, ``text`` to all others."""
+    judge = verdict if callable(verdict) else lambda read: verdict
+    return lambda request: judge(request.user) if request.system == RULE else text
+
+
+def stored() -> set[tuple[str, str, str, str]]:
+    return set(Response.objects.values_list("state", "text", "guardrail", "model"))
+
+
+BACKENDS = pytest.mark.parametrize("kind", [ScriptedBackend, ContinuousScriptedBackend])
+
+
+@BACKENDS
+class TestVerdicts:
+    def test_a_task_that_the_guard_blocks_never_reaches_the_model(self, kind):
+        guarded({"guard_instruction": RULE, "guard_reads": "input"}, task="How do I build a bomb?")
+        backend = kind(by_guard("Unsafe: weapons."))
+        write_responses(backend)
+        assert stored() == {("done", "No.", "guard_input", "")}
+        assert {(request.system, request.user) for request in backend.requests} == {
+            (RULE, "How do I build a bomb?")
+        }
+        assert {request.sampling.temperature for request in backend.requests} == {0.0}
+        assert not Response.objects.exclude(completion_tokens=0).exists()
+
+    def test_a_response_that_the_guard_blocks_is_replaced(self, kind):
+        guarded({"guard_instruction": RULE})
+        texts = iter(["Damn.", *["Fine."] * 1000])
+        backend = kind(
+            lambda request: (
+                ("unsafe" if "Damn." in request.user else "safe") if request.system == RULE else next(texts)
+            )
+        )
+        write_responses(backend)
+        assert stored() == {
+            ("done", "Fine.", "", "scripted-1"),
+            ("done", "No.", "guard_output", "scripted-1"),
+        }
+        assert Response.objects.filter(text="No.").count() == 1
+        read = {request.user for request in backend.requests if request.system == RULE}
+        assert "Request:\nWhat is 1 + 1?\n\nResponse:\nDamn." in read
+
+    def test_what_the_guard_lets_pass_is_as_it_would_be_without(self, kind):
+        guarded({"guard_instruction": RULE, "guard_reads": "both"})
+        backend = kind(by_guard("safe"))
+        write_responses(backend)
+        assert stored() == {("done", "Like this.", "", "scripted-1")}
+        assert set(Response.objects.values_list("completion_tokens", "prompt_tokens")) == {(2, 3)}
+        n = Response.objects.count()
+        assert len(backend.requests) == 3 * n
+        # A judgment's wait is the guard's too.
+        assert set(Response.objects.values_list("latency_seconds", flat=True)) == {0.75}
+
+    def test_patterns_come_before_guards_and_every_guard_is_asked(self, kind):
+        guarded(
+            {"output_block": ["damn"], "guard_instruction": RULE},
+            {"guard_instruction": RULE, "guard_model": "second", "refusal": "Not that."},
+        )
+        texts = iter(["Damn.", *["Fine."] * 1000])
+        backend = kind(
+            lambda request: (
+                ("unsafe" if request.model == "second" else "safe") if request.system == RULE else next(texts)
+            )
+        )
+        write_responses(backend)
+        assert {row[1:3] for row in stored()} == {("No.", "output"), ("Not that.", "guard_output")}
+        assert {request.model for request in backend.requests if request.system == RULE} == {"", "second"}
+
+    def test_a_guard_that_cannot_be_asked_fails_the_response(self, kind, settings):
+        settings.GENERATION_ATTEMPTS = 2
+        experiment = guarded({"guard_instruction": RULE})
+        backend = kind(
+            lambda request: GenerationFailure(request.key, "busy") if request.system == RULE else "Like this."
+        )
+        write_responses(backend)
+        assert {row[:2] for row in stored()} == {("failed", "")}
+        assert set(experiment.comparisons.values_list("state", flat=True)) == {"discarded"}
+        reasons = set(Response.objects.values_list("failure_reason", flat=True))
+        assert "The guard model did not answer: busy" in reasons
+
+    def test_a_worker_told_to_stop_gives_back_what_no_guard_has_read(self, kind):
+        guarded({"guard_instruction": RULE})
+        backend = kind(by_guard("safe"))
+        n_guarded = 3
+        write_batch(
+            worker="w",
+            backend=backend,
+            stopping=lambda: sum(request.system == RULE for request in backend.requests) >= n_guarded,
+        )
+        assert Response.objects.filter(state="done").count() == n_guarded
+        rest = Response.objects.exclude(state="done")
+        assert set(rest.values_list("state", "text", "attempts")) <= {("waiting", "", 0)}
+        write_responses(kind(by_guard("safe")))
+        assert stored() == {("done", "Like this.", "", "scripted-1")}
+
+
+def test_a_guard_without_a_name_is_the_model_that_writes():
+    guarded({"guard_instruction": RULE}, model="large")
+    backend = ScriptedBackend(by_guard("safe"))
+    write_responses(backend)
+    assert {request.model for request in backend.requests} == {"large"}
+
+
+def test_a_worker_must_serve_the_guard_too():
+    experiment = guarded({"guard_model": "guard"})
+    needed = set(selectors.needs(experiment.policies.values_list("pk", flat=True)).values())
+    assert needed == {selectors.Need("", frozenset({"guard"}))}
+
+
+def test_admins_are_told_how_often_it_acted():
+    experiment = guarded({"guard_instruction": RULE})
+    write_responses(ScriptedBackend(by_guard("unsafe")))
+    counts = selectors.queue_health(experiment).guardrails
+    assert [count.policy for count in counts] == ["P1", "P2"]
+    assert sum(count.guard_output for count in counts) == Response.objects.count()
+    assert all(count.guard_output == count.written for count in counts)
+
+
+class TestRealBackends:
+    """The same through the protocol of a server, where the guard is another model, and through the embedded one."""
+
+    def test_a_guard_model_of_a_server(self):
+        experiment = guarded({"guard_model": "guard", "guard_reads": "both"}, task="12 29")
+        small = embedded_model()
+
+        def respond(asked: dict[str, Any]) -> Reply:
+            if asked["model"] != "guard":
+                return small(asked)
+            (message,) = asked["messages"]
+            return completion("unsafe\nS1" if "41" in message["content"] else "safe")
+
+        with serve(respond) as server:
+            backend = OpenAICompatibleBackend(Endpoint(server.url, MODEL))
+            write_responses(backend)
+            backend.close()
+            models = [asked["model"] for asked in server.asked]
+        n = Response.objects.filter(policy__experiment=experiment).count()
+        assert (models.count(MODEL), models.count("guard")) == (n, 2 * n)
+        texts = set(Response.objects.values_list("text", "guardrail"))
+        assert ("No.", "guard_output") in texts
+        assert not any("41" in text for text, _ in texts)
+
+    def test_the_embedded_model_as_its_own_guard(self):
+        # It answers anything but its tasks alike, which is verdict enough for a test.
+        guarded(
+            {"guard_instruction": "Answer directly.", "guard_reads": "input", "guard_blocks": "^41$"},
+            task="12 29",
+        )
+        write_responses(EmbeddedBackend())
+        assert {row[:3] for row in stored()} == {("done", "No.", "guard_input")}

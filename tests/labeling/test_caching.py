@@ -1,0 +1,150 @@
+"""Work that many viewers share is done once."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+
+import pytest
+from django.core.cache import cache
+from django.urls import reverse
+
+from labeling import caching
+from labeling.caching import shared
+from tests.factories import click_on
+
+AGES = (1.0, 10.0)
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch, settings) -> Iterator[list[float]]:
+    """A clock that is set by hand, and a cache that is empty before and after."""
+    settings.DASHBOARD_SECONDS = 5
+    now = [1000.0]
+    monkeypatch.setattr(caching.time, "time", lambda: now[0])
+    cache.clear()
+    yield now
+    cache.clear()
+
+
+@pytest.fixture
+def make() -> Callable[[], int]:
+    made: list[int] = []
+    return lambda: made.append(1) or len(made)
+
+
+def test_the_same_is_made_once(clock, make):
+    assert [shared("x", 1, make, ages=AGES) for _ in range(3)] == [1, 1, 1]
+    clock[0] += 49
+    assert shared("x", 1, make, ages=AGES) == 1
+
+
+def test_what_changed_is_made_again_when_it_is_old_enough(clock, make):
+    shared("x", 1, make, ages=AGES)
+    clock[0] += 4
+    assert shared("x", 2, make, ages=AGES) == 1
+    clock[0] += 2
+    assert shared("x", 2, make, ages=AGES) == 2
+
+
+def test_what_has_not_changed_is_made_again_in_the_end(clock, make):
+    shared("x", 1, make, ages=AGES)
+    clock[0] += 51
+    assert shared("x", 1, make, ages=AGES) == 2
+
+
+def test_what_takes_long_rests_for_longer(clock, make):
+    def slowly() -> int:
+        clock[0] += 2
+        return make()
+
+    shared("x", 1, slowly, ages=AGES)
+    clock[0] += 39
+    assert shared("x", 2, slowly, ages=AGES) == 1
+    clock[0] += 2
+    assert shared("x", 2, slowly, ages=AGES) == 2
+
+
+def test_while_it_is_made_the_others_see_what_there_was(clock, make):
+    shared("x", 1, make, ages=AGES)
+    clock[0] += 100
+    seen = []
+
+    def meanwhile() -> int:
+        seen.append(shared("x", 2, make, ages=AGES))
+        return 7
+
+    assert shared("x", 2, meanwhile, ages=AGES) == 7
+    assert seen == [1]
+
+
+def test_before_there_is_any_the_others_wait_for_it(clock, make):
+    begun, go_on = threading.Event(), threading.Event()
+
+    def slowly() -> str:
+        begun.set()
+        go_on.wait(10)
+        return "made once"
+
+    results: list[object] = []
+    threads = [threading.Thread(target=lambda: results.append(shared("x", 1, slowly, ages=AGES)))]
+    threads[0].start()
+    assert begun.wait(10)
+    threads.append(threading.Thread(target=lambda: results.append(shared("x", 1, make, ages=AGES))))
+    threads[1].start()
+    go_on.set()
+    for thread in threads:
+        thread.join(10)
+    assert results == ["made once", "made once"]
+
+
+def test_an_error_is_told_and_the_next_one_tries_again(clock, make):
+    def fail() -> int:
+        raise ValueError("no")
+
+    with pytest.raises(ValueError, match="no"):
+        shared("x", 1, fail, ages=AGES)
+    assert shared("x", 1, make, ages=AGES) == 1
+
+
+@pytest.mark.django_db
+class TestPolls:
+    def test_charts_that_the_page_has_seen_are_not_sent_again(
+        self, clock, experiment, annotator, viewer, client_for
+    ):
+        client = client_for(viewer)
+        charts = reverse("dashboard_charts", args=[experiment.pk])
+        first = client.get(charts)
+        seen = first.content.decode().split("seen=")[1].split('"')[0]
+        assert client.get(charts, {"seen": seen}).status_code == 204
+        click_on(experiment, annotator, 3)
+        clock[0] += 100
+        second = client.get(charts, {"seen": seen})
+        assert second.status_code == 200
+        assert f"seen={seen}" not in second.content.decode()
+
+    def test_many_viewers_cost_as_much_as_one(
+        self, clock, experiment, viewer, editor, client_for, django_assert_max_num_queries
+    ):
+        client_for(viewer).get(reverse("dashboard", args=[experiment.pk]))
+        client = client_for(editor)
+        with django_assert_max_num_queries(5):
+            client.get(reverse("dashboard_live", args=[experiment.pk]))
+        with django_assert_max_num_queries(6):
+            client.get(reverse("dashboard_charts", args=[experiment.pk]))
+
+    def test_what_one_may_do_is_not_shared(self, clock, experiment, viewer, editor, client_for):
+        for view in ("dashboard", "dashboard_live"):
+            url = reverse(view, args=[experiment.pk])
+            assert 'name="action"' in client_for(editor).get(url).content.decode()
+            assert 'name="action"' not in client_for(viewer).get(url).content.decode()
+
+    def test_the_conclusion_is_shown_at_once_and_ends_the_polling(self, clock, experiment, admin, client_for):
+        client = client_for(admin)
+        charts = reverse("dashboard_charts", args=[experiment.pk])
+        seen = client.get(charts).content.decode().split("seen=")[1].split('"')[0]
+        client.post(reverse("change_state", args=[experiment.pk]), {"action": "stop"})
+        for url in (charts, reverse("dashboard_live", args=[experiment.pk])):
+            reply = client.get(url, {"seen": seen})
+            assert reply.status_code == 200
+            assert "hx-trigger" not in reply.content.decode()

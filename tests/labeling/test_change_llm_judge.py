@@ -1,0 +1,162 @@
+"""The dashboard's section on the language model that judges, and its buttons."""
+
+from __future__ import annotations
+
+import pytest
+from django.urls import reverse
+from django.utils import timezone
+
+from engine import tasks
+from engine.models import WorkerPulse
+from engine.services.experiments import stop
+from tests.factories import click_on, make_experiment
+from tests.opinions import opine, prefers_first, shadow, vote
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture(autouse=True)
+def woken(monkeypatch, settings):
+    settings.JUDGE_CALIBRATION = 10
+    messages = []
+    monkeypatch.setattr(tasks.give_opinions, "apply_async", lambda args=(), **options: messages.append(args))
+    return messages
+
+
+def change(client, experiment, stage, rubric="", budget="500", **options):
+    form = {"stage": stage, "rubric": rubric, "budget": budget}
+    return client.post(reverse("change_llm_judge", args=[experiment.pk]), form, **options)
+
+
+def section(client, experiment) -> str:
+    html = client.get(reverse("dashboard", args=[experiment.pk])).content.decode()
+    return html.partition("Language model as a judge")[2].partition("</section>")[0]
+
+
+@pytest.fixture
+def calibrated(experiment, annotator):
+    shadow(experiment)
+    click_on(experiment, annotator, 10)
+    opine(experiment)
+    return experiment
+
+
+def test_from_off_to_votes_and_back(
+    experiment, annotator, editor, client_for, woken, django_capture_on_commit_callbacks
+):
+    client = client_for(editor)
+    assert "It is not asked." in section(client, experiment)
+    with django_capture_on_commit_callbacks(execute=True):
+        response = change(client, experiment, "shadow", rubric="Shorter wins.", budget="40")
+    assert response["Location"] == reverse("dashboard", args=[experiment.pk])
+    assert woken == [()]
+    experiment.refresh_from_db()
+    assert (experiment.llm_judge, experiment.rubric, experiment.llm_budget) == ("shadow", "Shorter wins.", 40)
+    assert "10 to go" in section(client, experiment)
+    assert "let it vote" not in section(client, experiment)
+
+    click_on(experiment, annotator, 10)
+    opine(experiment)
+    html = section(client, experiment)
+    assert "I accept this agreement: let it vote" in html
+    change(client, experiment, "votes", rubric="Shorter wins.", budget="40")
+    experiment.refresh_from_db()
+    assert experiment.llm_judge == "votes"
+    assert "votes on comparisons that nobody is looking at" in section(client, experiment)
+
+    change(client, experiment, "off", rubric="Shorter wins.")
+    experiment.refresh_from_db()
+    assert experiment.llm_judge == "off"
+
+
+def test_what_is_not_allowed_yet_is_explained_and_changes_nothing(experiment, editor, client_for):
+    response = change(client_for(editor), experiment, "votes", rubric="New.", follow=True)
+    assert "have both judged 0 comparisons; it may vote from 10 on" in response.content.decode()
+    experiment.refresh_from_db()
+    assert (experiment.llm_judge, experiment.rubric) == ("off", "")
+
+
+def test_with_another_rubric_it_may_not_go_on_voting(calibrated, editor, client_for):
+    vote(calibrated)
+    change(client_for(editor), calibrated, "votes", rubric="New.")
+    calibrated.refresh_from_db()
+    assert (calibrated.llm_judge, calibrated.rubric) == ("votes", "")
+    change(client_for(editor), calibrated, "shadow", rubric="New.")
+    calibrated.refresh_from_db()
+    assert (calibrated.llm_judge, calibrated.rubric) == ("shadow", "New.")
+
+
+def test_another_model_is_told_to_have_stopped_its_votes(calibrated, viewer, client_for, settings):
+    vote(calibrated)
+    settings.JUDGE_MODEL = "another"
+    assert "has changed since" in section(client_for(viewer), calibrated)
+
+
+def test_the_figures_are_those_of_the_opinions(experiment, annotator, viewer, client_for, settings):
+    settings.JUDGE_PRICE_COMPLETION_TOKENS = 1e6
+    shadow(experiment)
+    click_on(experiment, annotator, 4)
+    opine(experiment, prefers_first)
+    html = " ".join(section(client_for(viewer), experiment).split())
+    assert "<dt>Same answer</dt><dd>0% of 4 (0% to 49%)</dd>" in html
+    assert "<dt>Same side, where both chose one</dt><dd>–</dd>" in html
+    assert "<dt>Cohen’s κ</dt><dd>0.00" in html
+    assert "<dt>Same verdict in both orders</dt><dd>0% of 4 (0% to 49%)</dd>" in html
+    assert "<dt>Preferred whatever came first, second</dt><dd>4, 0</dd>" in html
+    assert "<dt>Opinions asked for</dt><dd>4 of 500</dd>" in html
+    assert "<dt>Cost</dt><dd>48.00</dd>" in html  # six words for each of eight answers
+    assert "<form" not in html
+
+
+def test_a_worker_that_is_away_is_missed(experiment, viewer, client_for):
+    shadow(experiment)
+    assert "celery -A llmpo_site worker -Q judging" in section(client_for(viewer), experiment)
+    WorkerPulse.objects.create(queue="judging", worker="j", seen_at=timezone.now())
+    assert "celery -A llmpo_site worker -Q judging" not in section(client_for(viewer), experiment)
+
+
+def test_what_the_model_says_is_never_markup(experiment, annotator, viewer, client_for):
+    shadow(experiment, rubric="<script>alert(1)</script>")
+    click_on(experiment, annotator, 1)
+    opine(experiment, lambda first, second: "<script>alert(2)</script>")
+    html = section(client_for(viewer), experiment)
+    assert "<script>" not in html
+    assert "alert(2)" in html
+
+
+def test_a_rule_judged_experiment_has_no_such_section(admin, client_for):
+    by_rule = make_experiment(judge="rule", ready=True)
+    assert section(client_for(admin), by_rule) == ""
+    response = change(client_for(admin), by_rule, "shadow", follow=True)
+    assert "judged by rule" in response.content.decode()
+
+
+def test_a_concluded_experiment_is_left_as_it_is(experiment, editor, client_for):
+    stop(experiment_id=experiment.pk)
+    response = change(client_for(editor), experiment, "shadow", follow=True)
+    assert "nobody judges it any more" in response.content.decode()
+    assert "<form" not in section(client_for(editor), experiment)
+
+
+@pytest.mark.parametrize(
+    ("stage", "rubric", "budget"),
+    [
+        ("", "", "5"),
+        ("on", "", "5"),
+        ("shadow", "", "-1"),
+        ("shadow", "", "x"),
+        ("shadow", "", ""),
+        ("shadow", "x" * 10_001, "5"),
+    ],
+)
+def test_what_the_form_does_not_offer_is_a_bad_request(stage, rubric, budget, experiment, editor, client_for):
+    assert change(client_for(editor), experiment, stage, rubric, budget).status_code == 400
+    experiment.refresh_from_db()
+    assert experiment.llm_judge == "off"
+
+
+@pytest.mark.parametrize("role", ["annotator", "viewer", "stranger"])
+def test_who_may_not_run_it_changes_nothing(role, experiment, request, client_for):
+    assert change(client_for(request.getfixturevalue(role)), experiment, "shadow").status_code == 404
+    experiment.refresh_from_db()
+    assert experiment.llm_judge == "off"

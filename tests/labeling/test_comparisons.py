@@ -1,0 +1,255 @@
+"""The comparison browser: filters, leafing, one comparison in full, voiding and restoring."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from django.contrib.messages import get_messages
+from django.urls import reverse
+
+from engine import selectors
+from engine.models import Check, Comparison, Experiment, Flag, Judgment, JudgmentVoid, Response
+from engine.services.experiments import stop
+from engine.services.judging import void_judgment
+from tests.factories import click, click_on, make_experiment
+
+pytestmark = pytest.mark.django_db
+
+
+def listed(client, experiment: Experiment, **query: object) -> list[int]:
+    response = client.get(reverse("comparisons", args=[experiment.pk]), query)
+    assert response.status_code == 200
+    return numbers(response.content.decode(), experiment)
+
+
+def numbers(page: str, experiment: Experiment) -> list[int]:
+    return [int(pk) for pk in re.findall(rf"/experiments/{experiment.pk}/comparisons/(\d+)/", page)]
+
+
+def opened(client, comparison: Comparison) -> str:
+    response = client.get(reverse("comparison", args=[comparison.experiment_id, comparison.pk]))
+    assert response.status_code == 200
+    return response.content.decode()
+
+
+def said(response) -> list[str]:
+    return [str(message) for message in get_messages(response.wsgi_request)]
+
+
+class TestList:
+    def test_all_of_them_newest_first(self, experiment, viewer, client_for):
+        expected = list(experiment.comparisons.order_by("-pk").values_list("pk", flat=True))
+        assert listed(client_for(viewer), experiment) == expected
+
+    def test_a_filter_leaves_what_it_says(self, experiment, annotator, viewer, admin, client_for):
+        client = client_for(viewer)
+        click_on(experiment, annotator, 5)
+        tied = Judgment.objects.order_by("pk").first()
+        void_judgment(judgment_id=tied.pk, by=admin, reason="A slip.")
+        Flag.objects.create(comparison=tied.comparison, annotator=annotator, reason="broken")
+        rows = experiment.comparisons.all()
+        judged = rows.filter(state="judged")
+        assert sorted(listed(client, experiment, state="judged")) == sorted(
+            judged.values_list("pk", flat=True)
+        )
+        assert listed(client, experiment, judgments="void") == [tied.comparison_id]
+        assert listed(client, experiment, flag="any") == [tied.comparison_id]
+        assert listed(client, experiment, flag="harmful") == []
+        assert len(listed(client, experiment, annotator="ann", judgments="standing")) == 4
+        p1 = experiment.policies.get(index=0)
+        of_p1 = set(rows.filter(policy_i=p1).values_list("pk", flat=True))
+        assert set(listed(client, experiment, policy="P1")) == of_p1
+        won = set(judged.filter(policy_i=p1, outcome=1.0).values_list("pk", flat=True))
+        assert set(listed(client, experiment, winner="P1")) == won
+        Response.objects.filter(pk=tied.comparison.response_j_id).update(text="A Needle in hay")
+        assert listed(client, experiment, text="needle") == [tied.comparison_id]
+
+    def test_leafing_shows_each_once_both_ways(self, experiment, viewer, client_for):
+        row = experiment.comparisons.first()
+        Comparison.objects.bulk_create(
+            Comparison(
+                experiment=experiment, policy_i=row.policy_i, policy_j=row.policy_j, task=row.task,
+                response_i=row.response_i, response_j=row.response_j, i_on_left=True, plan=row.plan,
+            )
+            for _ in range(120)
+        )  # fmt: skip
+        expected = list(experiment.comparisons.order_by("-pk").values_list("pk", flat=True))
+        client, address = client_for(viewer), reverse("comparisons", args=[experiment.pk])
+        for rel, start in (("next", address), ("prev", f"{address}?after=0")):
+            seen, url = [], start
+            for _ in range(10):
+                page = client.get(url).content.decode()
+                seen.append(numbers(page, experiment))
+                link = re.search(rf'rel="{rel}" href="([^"]+)"', page)
+                if link is None:
+                    break
+                url = address + link[1].replace("&amp;", "&")
+            ordered = seen if rel == "next" else seen[::-1]
+            assert [pk for some in ordered for pk in some] == expected
+            assert max(map(len, seen)) == 50
+
+    def test_leafing_keeps_the_filter(self, experiment, viewer, client_for):
+        page = client_for(viewer).get(
+            reverse("comparisons", args=[experiment.pk]), {"policy": "P1", "before": 10**9}
+        )
+        assert 'href="?policy=P1&amp;after=' in page.content.decode()
+
+    @pytest.mark.parametrize(
+        "query", [{"policy": "P9"}, {"before": "x"}, {"after": "-1"}, {"before": "9" * 30}, {"state": "x"}]
+    )
+    def test_what_cannot_be_is_said_so(self, query, experiment, viewer, client_for):
+        response = client_for(viewer).get(reverse("comparisons", args=[experiment.pk]), query)
+        assert response.status_code == 400
+        assert "cannot be used" in response.content.decode()
+
+    def test_an_empty_list_says_why(self, experiment, viewer, client_for, admin):
+        page = client_for(viewer).get(reverse("comparisons", args=[experiment.pk]), {"state": "discarded"})
+        assert "No comparison fits" in page.content.decode()
+        draft = make_experiment(running=False)
+        page = client_for(admin).get(reverse("comparisons", args=[draft.pk]))
+        assert "Nothing has been planned" in page.content.decode()
+
+    def test_more_rows_cost_no_more_queries(
+        self, experiment, annotator, viewer, client_for, django_assert_max_num_queries
+    ):
+        click_on(experiment, annotator, 20)
+        client = client_for(viewer)
+        with django_assert_max_num_queries(14):
+            listed(client, experiment)
+
+
+class TestOne:
+    def test_texts_sides_people_and_the_reason_of_the_pick(self, experiment, annotator, viewer, client_for):
+        judgment = click(experiment, annotator)
+        Judgment.objects.filter(pk=judgment.pk).update(comment="Nicer.")
+        comparison = judgment.comparison
+        Response.objects.filter(pk=comparison.left.pk).update(
+            text="LEFT-TEXT", leak="I am P1", guardrail="output"
+        )
+        Response.objects.filter(pk=comparison.right.pk).update(text="<script>RIGHT-TEXT</script>")
+        Flag.objects.create(comparison=comparison, annotator=annotator, reason="broken", comment="Cut off.")
+        Check.objects.create(
+            experiment=experiment,
+            annotator=annotator,
+            kind="repeat",
+            repeated=judgment,
+            choice="left",
+            passed=False,
+        )
+        page = opened(client_for(viewer), comparison)
+        assert page.index("LEFT-TEXT") < page.index("RIGHT-TEXT")
+        assert "<script>RIGHT" not in page
+        for expected in (
+            comparison.task.prompt.replace("+", "+"), "Nicer.", "by ann", "Cut off.", "I am P1", "A guardrail acted",
+            "a different answer", "The balanced sampler", "nats" if False else "evidence against being the best",
+            "Number of the pick", "s after it was shown",
+        ):  # fmt: skip
+            assert expected in page, expected
+
+    def test_the_sides_are_named_as_they_were_shown(self, experiment, annotator, viewer, client_for):
+        client = client_for(viewer)
+        for comparison in experiment.comparisons.all()[:4]:
+            page = opened(client, comparison)
+            left, right = comparison.policy_i, comparison.policy_j
+            if not comparison.i_on_left:
+                left, right = right, left
+            assert f"Response A, left: {left}" in page
+            assert f"Response B, right: {right}" in page
+
+    def test_a_plan_from_before_there_were_records(self, experiment, viewer, client_for):
+        comparison = experiment.comparisons.first()
+        for plan in ({}, {"sampler": "of old"}):
+            Comparison.objects.filter(pk=comparison.pk).update(plan=plan)
+            assert "Why this pair" in opened(client_for(viewer), comparison)
+
+    def test_another_experiments_comparison_is_not_there(self, experiment, viewer, client_for):
+        other = make_experiment(ready=True).comparisons.first()
+        response = client_for(viewer).get(reverse("comparison", args=[experiment.pk, other.pk]))
+        assert response.status_code == 404
+
+    def test_who_may_only_watch_is_offered_no_buttons(
+        self, experiment, annotator, viewer, editor, client_for
+    ):
+        judgment = click(experiment, annotator)
+        address = reverse("void", args=[experiment.pk, judgment.pk])
+        assert address not in opened(client_for(viewer), judgment.comparison)
+        assert address in opened(client_for(editor), judgment.comparison)
+
+    def test_nor_is_anybody_once_it_has_concluded(self, experiment, annotator, owner, client_for):
+        judgment = click(experiment, annotator)
+        stop(experiment_id=experiment.pk)
+        assert reverse("void", args=[experiment.pk, judgment.pk]) not in opened(
+            client_for(owner), judgment.comparison
+        )
+
+
+class TestVoidAndRestore:
+    def post(self, client, name: str, experiment: Experiment, judgment: Judgment, **data: str):
+        return client.post(reverse(name, args=[experiment.pk, judgment.pk]), data)
+
+    def test_void_then_restore(self, experiment, annotator, editor, client_for, sent):
+        client, judgment = client_for(editor), click(experiment, annotator)
+        response = self.post(client, "void", experiment, judgment, reason="Spam")
+        assert response["Location"] == reverse("comparison", args=[experiment.pk, judgment.comparison_id])
+        void = JudgmentVoid.objects.get(judgment=judgment)
+        assert (void.by, void.reason) == (editor, "Spam")
+        page = opened(client, judgment.comparison)
+        assert "Voided by editor" in page
+        assert "Spam" in page
+        self.post(client, "restore", experiment, judgment)
+        assert selectors.comparison_count(experiment.pk) == 1
+        page = opened(client, judgment.comparison)
+        assert f"Restored as no. {Judgment.objects.get(restores=judgment).pk}" in page
+        assert sent == [(experiment.pk,)] * 2
+
+    @pytest.mark.parametrize("reason", ["", " ", "x" * 201])
+    def test_a_void_needs_a_reason(self, reason, experiment, annotator, editor, client_for):
+        judgment = click(experiment, annotator)
+        response = self.post(client_for(editor), "void", experiment, judgment, reason=reason)
+        assert "Say why" in said(response)[0]
+        assert not JudgmentVoid.objects.exists()
+
+    def test_what_is_refused_is_explained(self, experiment, annotator, editor, client_for):
+        client, judgment = client_for(editor), click(experiment, annotator)
+        assert "nothing to restore" in said(self.post(client, "restore", experiment, judgment))[0]
+        stop(experiment_id=experiment.pk)
+        assert "final" in said(self.post(client, "void", experiment, judgment, reason="Spam"))[0]
+        assert not JudgmentVoid.objects.exists()
+
+    @pytest.mark.parametrize("name", ["void", "restore"])
+    def test_another_experiments_judgment_is_not_there(self, name, experiment, annotator, editor, client_for):
+        judgment = click(make_experiment(ready=True, annotators=(annotator,)), annotator)
+        assert self.post(client_for(editor), name, experiment, judgment, reason="x").status_code == 404
+        assert not JudgmentVoid.objects.exists()
+
+
+class TestVoidAnnotator:
+    def post(self, client, experiment: Experiment, **data: str):
+        return client.post(reverse("void_annotator", args=[experiment.pk]), data)
+
+    def test_all_of_theirs_at_once(self, experiment, annotator, editor, client_for, sent):
+        click_on(experiment, annotator, 4)
+        client = client_for(editor)
+        page = client.get(reverse("comparisons", args=[experiment.pk]), {"annotator": "ann"}).content.decode()
+        assert "Void everything that ann judged here" in page
+        response = self.post(client, experiment, annotator="ann", reason="Spam")
+        assert response["Location"] == f"{reverse('comparisons', args=[experiment.pk])}?annotator=ann"
+        assert said(response) == ["4 judgments of ann voided."]
+        assert selectors.comparison_count(experiment.pk) == 0
+        assert sent == [(experiment.pk,)]
+
+    @pytest.mark.parametrize(
+        "data", [{}, {"annotator": "ann"}, {"reason": "x"}, {"annotator": "viewer", "reason": "x"}]
+    )
+    def test_mistakes_are_explained_and_void_nothing(
+        self, data, experiment, annotator, viewer, editor, client_for
+    ):
+        click(experiment, annotator)
+        response = self.post(client_for(editor), experiment, **data)
+        assert len(said(response)) == 1
+        assert not JudgmentVoid.objects.exists()
+
+    def test_who_watches_is_not_offered_it(self, experiment, annotator, viewer, client_for):
+        page = client_for(viewer).get(reverse("comparisons", args=[experiment.pk]), {"annotator": "ann"})
+        assert "Void everything" not in page.content.decode()

@@ -1,0 +1,361 @@
+"""Every format of the export, the filter, the manifest, and the page that offers them."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+import json
+import zipfile
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from django.db import connection
+from django.urls import reverse
+
+from engine import selectors
+from engine.models import Experiment, Flag, Judgment, Response
+from engine.selectors import Selection
+from engine.services.judging import void_judgment
+from engine.services.review import restore_judgment
+from labeling.exports.columns import COLUMNS, read_rows
+from labeling.exports.files import Export, Tally
+from labeling.exports.formats import csv_pieces
+from tests.factories import click, click_on, make_experiment, make_user
+
+pytestmark = pytest.mark.django_db
+
+DOCUMENT = Path(__file__).parents[2] / "docs" / "export.md"
+HOSTILE = [
+    "=1+1",
+    "-5",
+    "-5\n",
+    "+a|b",
+    "@x",
+    'say "yes", twice',
+    "two\nlines\r\n",
+    " spaces ",
+    "naïve 🙂",
+    "%d %s",
+    "",
+    "\\.",
+]
+
+
+def content(response) -> bytes:
+    assert response.status_code == 200
+    return b"".join(response.streaming_content)
+
+
+def get(client, name: str, experiment: Experiment, **query: str):
+    return client.get(reverse(name, args=[experiment.pk]), query)
+
+
+def csv_rows(data: bytes) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(data.decode(), newline="")))
+
+
+def json_rows(data: bytes) -> list[dict[str, object]]:
+    return [json.loads(line) for line in data.decode().splitlines()]
+
+
+@pytest.fixture
+def rich(annotator, admin) -> Experiment:
+    """Judged by two people, with ties, hostile texts, a flag, a voided and a restored judgment."""
+    other = make_user("-ben")
+    experiment = make_experiment(
+        name="Rich",
+        ready=True,
+        annotators=(annotator, other),
+        allow_tie=True,
+        sampler="random",
+        n_tasks=12,
+        delta=1e-6,
+    )
+    for number in range(14):
+        click_on(experiment, (annotator, other)[number % 2], 1, ("left", "right", "tie")[number % 3])
+    for number, task in enumerate(experiment.tasks.all()):
+        task.prompt, task.reference = HOSTILE[number] or "x", HOSTILE[-number]
+        task.save()
+    for number, response in enumerate(Response.objects.order_by("pk")):
+        response.text = HOSTILE[number % len(HOSTILE)]
+        response.save()
+    judgments = list(Judgment.objects.order_by("pk"))
+    for judgment in judgments[:3]:
+        void_judgment(judgment_id=judgment.pk, by=admin, reason="=A slip|")
+    restore_judgment(judgment_id=judgments[0].pk)
+    for reason in ("broken", "other"):
+        user = annotator if reason == "broken" else other
+        Flag.objects.create(comparison=judgments[5].comparison, annotator=user, reason=reason)
+    Judgment.objects.filter(pk=judgments[6].pk).update(
+        comment="-Hm", reason="|", shown_at=None, annotator=None
+    )
+    return experiment
+
+
+class TestFormats:
+    def test_csv_json_lines_and_parquet_hold_the_same_rows(self, rich, admin, client_for):
+        client = client_for(admin)
+        query = {"judgments": "", "raw": "1"}
+        as_csv = csv_rows(content(get(client, "judgments_csv", rich, **query)))
+        as_json = json_rows(content(get(client, "judgments_jsonl", rich, **query)))
+        table = pq.read_table(io.BytesIO(content(get(client, "judgments_parquet", rich, **query))))
+        assert len(as_csv) == len(as_json) == table.num_rows == 15
+        assert list(as_csv[0]) == list(as_json[0]) == table.column_names == list(COLUMNS)
+        for line, item, typed in zip(as_csv, as_json, table.to_pylist(), strict=True):
+            for name, kind in COLUMNS.items():
+                value = item[name]
+                if kind in {"integer", "number"}:
+                    assert (float(line[name]) if line[name] else None) == value == typed[name], name
+                elif kind == "time":
+                    assert line[name] == (value or ""), name
+                    assert (typed[name] and typed[name].isoformat(timespec="microseconds")) == value, name
+                elif kind == "truth":
+                    assert line[name] == str(value) == str(typed[name]), name
+                else:
+                    assert line[name] == value == typed[name], name
+
+    @pytest.mark.postgres
+    @pytest.mark.parametrize("raw", [False, True])
+    def test_what_postgresql_writes_is_what_python_writes(self, raw, rich):
+        assert connection.vendor == "postgresql"
+        tally = Tally()
+        export = Export(experiment=rich, format="csv", selection=Selection(), filter={}, raw=raw)
+        copied = b"".join(export.pieces(tally))
+        written = b"".join(csv_pieces(read_rows(rich, Selection()), raw=raw))
+        assert copied.split(b"\n")[0] == written.split(b"\n")[0]
+        for theirs, ours in zip(csv_rows(copied), csv_rows(written), strict=True):
+            for name, kind in COLUMNS.items():
+                # A small number may be written with an exponent or without.
+                value = float if kind == "number" and ours[name] else str
+                assert value(theirs[name]) == value(ours[name]), name
+        assert tally.rows == 15
+
+    def test_void_and_restored_rows_say_so(self, rich, admin, client_for):
+        rows = json_rows(content(get(client_for(admin), "judgments_jsonl", rich, judgments="")))
+        assert [row["voided"] for row in rows] == [True] * 3 + [False] * 12
+        assert {(row["voided_by"], row["void_reason"]) for row in rows[:3]} == {("admin", "=A slip|")}
+        assert rows[-1]["restores"] == rows[0]["judgment_id"]
+        assert {row["restores"] for row in rows[:-1]} == {None}
+
+    def test_a_tie_chose_nobody(self, rich, admin, client_for):
+        rows = json_rows(content(get(client_for(admin), "judgments_jsonl", rich)))
+        ties = [row for row in rows if row["choice"] == "tie"]
+        assert ties
+        assert {(row["chosen_policy"], row["chosen_response"], row["outcome"]) for row in ties} == {
+            ("", "", 0.5)
+        }
+
+    def test_the_propensity_is_there_where_the_sampler_draws(self, rich, admin, client_for):
+        rows = json_rows(content(get(client_for(admin), "judgments_jsonl", rich)))
+        assert {row["propensity"] for row in rows} == {1 / 3}
+
+    def test_and_empty_where_it_does_not(self, experiment, annotator, admin, client_for):
+        click(experiment, annotator)
+        [row] = json_rows(content(get(client_for(admin), "judgments_jsonl", experiment)))
+        assert row["propensity"] is None
+
+    def test_flags_tokens_and_seconds_are_there(self, rich, admin, client_for):
+        rows = json_rows(content(get(client_for(admin), "judgments_jsonl", rich, judgments="")))
+        assert [row["flags"] for row in rows if row["flags"]] == ["broken other"]
+        judgment = Judgment.objects.get(pk=rows[4]["judgment_id"])
+        response = judgment.comparison.response_i
+        assert rows[4]["seconds"] == judgment.seconds
+        assert rows[4]["completion_tokens_i"] == response.completion_tokens
+        assert rows[4]["seed_i"] == response.seed
+        assert rows[4]["response_i_id"] == response.pk
+
+    def test_formulas_are_defused_unless_raw_is_asked_for(self, rich, admin, client_for):
+        client = client_for(admin)
+        raw = csv_rows(content(get(client, "judgments_csv", rich, raw="1")))
+        safe = csv_rows(content(get(client, "judgments_csv", rich)))
+        assert any(row["task"].startswith("=") for row in raw)
+        assert {row["annotator"] for row in raw} == {"ann", "-ben", ""}
+        assert {row["annotator"] for row in safe} == {"ann", "'-ben", ""}
+        for row in safe:
+            cells = [cell for name, cell in row.items() if COLUMNS[name] == "text" and cell]
+            assert all(cell[0] not in "@+=|%" for cell in cells)
+
+
+class TestDpo:
+    def pairs(self, experiment, client, **query) -> list[dict[str, object]]:
+        return json_rows(content(get(client, "dpo_jsonl", experiment, **query)))
+
+    def test_decided_comparisons_are_prompt_chosen_and_rejected(
+        self, experiment, annotator, viewer, client_for
+    ):
+        click_on(experiment, annotator, 6)
+        pairs = self.pairs(experiment, client_for(viewer))
+        decided = list(experiment.comparisons.filter(state="judged").order_by("pk"))
+        expected = [
+            {
+                "prompt": c.task.prompt,
+                "chosen": (c.response_i if c.outcome > 0.5 else c.response_j).text,
+                "rejected": (c.response_j if c.outcome > 0.5 else c.response_i).text,
+            }
+            for c in decided
+            if c.response_i.text != c.response_j.text
+        ]
+        assert pairs == expected
+        assert pairs
+
+    def test_as_messages(self, experiment, annotator, viewer, client_for):
+        click_on(experiment, annotator, 4)
+        client = client_for(viewer)
+        plain, messages = self.pairs(experiment, client), self.pairs(experiment, client, conversational="1")
+        assert messages == [
+            {
+                "prompt": [{"role": "user", "content": pair["prompt"]}],
+                "chosen": [{"role": "assistant", "content": pair["chosen"]}],
+                "rejected": [{"role": "assistant", "content": pair["rejected"]}],
+            }
+            for pair in plain
+        ]
+
+    def test_ties_and_equal_texts_are_left_out(self, annotator, admin, client_for):
+        experiment = make_experiment(ready=True, annotators=(annotator,), allow_tie=True)
+        click(experiment, annotator, "tie")
+        kept = click(experiment, annotator)
+        same = click(experiment, annotator).comparison
+        for response in (same.response_i, same.response_j):
+            response.text = "the same"
+            response.save()
+        kept.comparison.response_i.text = "one"
+        kept.comparison.response_i.save()
+        assert len(self.pairs(experiment, client_for(admin))) == 1
+
+    def test_of_what_was_voided_there_is_no_pair(self, experiment, annotator, admin, client_for):
+        judgment = click(experiment, annotator)
+        void_judgment(judgment_id=judgment.pk, by=admin, reason="A slip.")
+        assert self.pairs(experiment, client_for(admin), judgments="") == []
+
+
+class TestFilter:
+    def ids(self, rich, client, **query: str) -> set[int]:
+        rows = json_rows(content(get(client, "judgments_jsonl", rich, **query)))
+        return {row["judgment_id"] for row in rows}
+
+    def test_each_field_leaves_what_it_says(self, rich, admin, client_for):
+        client = client_for(admin)
+        judgments = {j.pk: j for j in Judgment.objects.select_related("comparison")}
+        standing = set(selectors.standing_judgments(rich.pk).values_list("pk", flat=True))
+        policies = {p.label: p.pk for p in rich.policies.all()}
+
+        def expected(condition) -> set[int]:
+            return {pk for pk in standing if condition(judgments[pk])}
+
+        def sides(j) -> set[int]:
+            return {j.comparison.policy_i_id, j.comparison.policy_j_id}
+
+        p1, p2 = policies["P1"], policies["P2"]
+        cases = {
+            (): lambda j: True,
+            (("policy", "P1"),): lambda j: p1 in sides(j),
+            (("policy", "P2"), ("against", "P1")): lambda j: sides(j) == {p1, p2},
+            (("winner", "P1"),): lambda j: (
+                j.comparison.outcome is not None
+                and {j.comparison.policy_i_id: 1.0, j.comparison.policy_j_id: 0.0}.get(p1) == j.comparison.outcome
+            ),
+            (("annotator", "-ben"),): lambda j: j.annotator is not None and j.annotator.username == "-ben",
+            (("choice", "tie"),): lambda j: j.choice == "tie",
+            (("judge", "rule"),): lambda j: False,
+            (("flag", "any"),): lambda j: j.comparison.flags.exists(),
+            (("flag", "harmful"),): lambda j: False,
+            (("state", "judged"),): lambda j: j.comparison.state == "judged",
+            (("text", "NAÏVE"),): lambda j: (
+                connection.vendor == "postgresql"
+                and "naïve 🙂"
+                in {j.comparison.task.prompt, j.comparison.response_i.text, j.comparison.response_j.text}
+            ),
+            (("text", "YES"),): lambda j: (
+                'say "yes", twice'
+                in {j.comparison.task.prompt, j.comparison.response_i.text, j.comparison.response_j.text}
+            ),
+        }  # fmt: skip
+        for query, condition in cases.items():
+            if connection.vendor == "sqlite" and dict(query).get("text") == "NAÏVE":
+                continue  # SQLite knows capitals of ASCII only
+            assert self.ids(rich, client, **dict(query)) == expected(condition), query
+
+    def test_void_ones_on_request(self, rich, admin, client_for):
+        void = set(Judgment.objects.filter(void__isnull=False).values_list("pk", flat=True))
+        assert self.ids(rich, client_for(admin), judgments="void") == void
+
+    @pytest.mark.parametrize(
+        "query", [{"policy": "P9"}, {"annotator": "nobody"}, {"judgments": "x"}, {"text": "x" * 201}]
+    )
+    def test_what_cannot_be_is_refused(self, query, rich, admin, client_for):
+        client = client_for(admin)
+        for name in ("judgments_csv", "judgments_jsonl", "judgments_parquet", "dpo_jsonl", "export"):
+            assert get(client, name, rich, **query).status_code == 400
+
+
+class TestManifest:
+    def test_the_zip_holds_the_file_and_a_manifest_that_fits_it(self, rich, admin, client_for):
+        response = get(client_for(admin), "judgments_csv", rich, zip="1", annotator="ann")
+        assert response["Content-Type"] == "application/zip"
+        assert response["Content-Disposition"] == 'attachment; filename="rich-judgments.csv.zip"'
+        archive = zipfile.ZipFile(io.BytesIO(content(response)))
+        assert archive.namelist() == ["rich-judgments.csv", "rich-judgments.csv.manifest.json"]
+        data = archive.read("rich-judgments.csv")
+        manifest = json.loads(archive.read("rich-judgments.csv.manifest.json"))
+        assert manifest["sha256"] == hashlib.sha256(data).hexdigest()
+        assert manifest["bytes"] == len(data)
+        assert manifest["rows"] == len(csv_rows(data)) > 0
+        assert manifest["filter"] == {"judgments": "standing", "annotator": "ann"}
+        assert manifest["versions"]["schema"] == 1
+        assert manifest["versions"]["database"].startswith("0")
+        assert manifest["experiment"]["spec"]["settings"]["delta"] == rich.delta
+        assert manifest["experiment"]["evidence"] == selectors.latest_snapshot(rich).evidence
+
+    def test_the_rows_of_every_format_are_counted(self, rich):
+        for kind, n in (("csv", 12), ("jsonl", 12), ("parquet", 12)):
+            tally = Tally()
+            export = Export(
+                experiment=rich, format=kind, selection=Selection(judgments="standing"), filter={}
+            )
+            data = b"".join(export.pieces(tally))
+            assert export.manifest(tally)["rows"] == n
+            assert export.manifest(tally)["sha256"] == hashlib.sha256(data).hexdigest()
+
+
+class TestPage:
+    def test_it_counts_before_the_download(self, rich, admin, client_for):
+        client = client_for(admin)
+        page = get(client, "export", rich).content.decode()
+        assert '<dd id="judgments">12</dd>' in page
+        page = get(client, "export", rich, judgments="", annotator="ann", raw="1").content.decode()
+        n = Judgment.objects.filter(annotator__username="ann").count()
+        assert f'<dd id="judgments">{n}</dd>' in page
+        assert f"{reverse('judgments_csv', args=[rich.pk])}?judgments=&amp;annotator=ann&amp;raw=1" in page
+
+    def test_its_links_lead_to_what_it_counted(self, rich, admin, client_for):
+        client = client_for(admin)
+        page = get(client, "export", rich, judgments="void").content.decode()
+        link = page.split(f'href="{reverse("judgments_csv", args=[rich.pk])}')[1].split('"')[0]
+        response = client.get(reverse("judgments_csv", args=[rich.pk]) + link.replace("&amp;", "&"))
+        assert len(csv_rows(content(response))) == 3
+
+    def test_without_pyarrow_the_page_says_so_and_the_address_too(self, rich, admin, client_for, monkeypatch):
+        monkeypatch.setattr("labeling.views.export.parquet_is_there", lambda: False)
+        client = client_for(admin)
+        assert "needs the package pyarrow" in get(client, "export", rich).content.decode()
+        assert get(client, "judgments_parquet", rich).status_code == 501
+
+
+def test_every_column_is_documented_in_its_order():
+    lines = DOCUMENT.read_text().splitlines()
+    documented = [line.split("`")[1] for line in lines if line.startswith("| `")]
+    assert documented == list(COLUMNS)
+
+
+def test_any_number_of_rows_costs_the_same_queries(rich, admin, client_for, django_assert_max_num_queries):
+    Judgment.objects.bulk_create(
+        Judgment(comparison=rich.comparisons.first(), judge="human", choice="left", outcome=1.0)
+        for _ in range(3000)
+    )
+    client = client_for(admin)
+    for name in ("judgments_csv", "judgments_jsonl", "judgments_parquet", "dpo_jsonl"):
+        with django_assert_max_num_queries(20):
+            content(get(client, name, rich))

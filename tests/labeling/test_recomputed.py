@@ -1,0 +1,174 @@
+"""The dashboard's numbers, computed anew by the engine's core from the exported file and nothing else."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections import defaultdict
+
+import numpy as np
+import pytest
+from django.urls import reverse
+
+from engine.core import Design, Factorial, Unstructured
+from engine.core.outlook import level_effects, optimal_shares, realised_shares
+from engine.core.robustness import fewest_flips
+from engine.models import Experiment, Membership
+from engine.outcomes import joint_outcome
+from engine.services.experiments import ExperimentSpec, FactorSpec, TaskSpec, create_experiment, start, stop
+from engine.services.judging import judge_leased
+from engine.services.planning import advance
+from labeling.status import status_of
+from labeling.templatetags.llmpo import percent
+from tests.factories import click, click_for, lease, make_user, write_responses
+
+pytestmark = pytest.mark.django_db
+
+LEVELS = {"System prompt": ["quality 0", "quality 1"], "Strategy": ["Direct", "Step by step"]}
+
+
+def run(space: str, overlap: int, until: int | None) -> Experiment:
+    """Judged by people of whom one often errs, planned anew after every click as the workers do."""
+    experiment = create_experiment(
+        spec=ExperimentSpec(
+            name=f"{space} {overlap}",
+            factors=[
+                FactorSpec("System prompt", "prompt", {n: {"text": n} for n in LEVELS["System prompt"]}),
+                FactorSpec("Strategy", "strategy", {n: {"instruction": n} for n in LEVELS["Strategy"]}),
+            ],
+            tasks=[TaskSpec("What is 1 + 0?", "1")],
+            settings={"space": space, "overlap": overlap, "delta": 0.2, "allow_tie": True},
+        )
+    )
+    people = [make_user(f"{space}{overlap}{n}") for n in range(3)]
+    Membership.objects.bulk_create(
+        Membership(experiment=experiment, user=user, role="annotator") for user in people
+    )
+    start(experiment_id=experiment.pk)
+    experiment.refresh_from_db()
+    n = 0
+    while experiment.state == "running" and n != until:
+        advance(experiment_id=experiment.pk)
+        write_responses()
+        for person, user in enumerate(people[: max(overlap, 1)]):
+            if n % 11 == 5 and person == 0:
+                click(experiment, user, "tie")
+            else:
+                click_for(experiment, user, lambda i, j, n=n, p=person: (i > j) != (n % 5 == 0 and p < 2))
+            advance(experiment_id=experiment.pk)
+        n += 1
+        experiment.refresh_from_db()
+    return experiment
+
+
+def told(file: str, overlap: int) -> list[tuple[int, int, float]]:
+    """Every comparison that as many people judged as were asked for, in the order of the last of them."""
+    heard = defaultdict(list)
+    comparisons = []
+    for row in csv.DictReader(io.StringIO(file)):
+        outcomes = heard[row["comparison_id"]]
+        outcomes.append(float(row["outcome"]))
+        if len(outcomes) == overlap:
+            i, j = (int(row[name].removeprefix("P")) - 1 for name in ("policy_i", "policy_j"))
+            comparisons.append((i, j, joint_outcome(outcomes, "majority")))
+    return comparisons
+
+
+def table(html: str, after: str) -> list[list[str]]:
+    """The cells of the first table's body after some text, without tags."""
+    body = re.search(r"<tbody>(.*?)</tbody>", html[html.index(after) :], re.DOTALL)[1]
+    return [
+        [
+            re.sub(r"<[^>]+>", " ", cell).strip()
+            for cell in re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row, re.DOTALL)
+        ]
+        for row in re.findall(r"<tr>.*?</tr>", body, re.DOTALL)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("space", "overlap", "until"),
+    [("unstructured", 1, 60), ("unstructured", 3, 20), ("factorial", 1, 40), ("unstructured", 1, None)],
+    ids=["running", "three judge each", "factorial", "to the end"],
+)
+def test_the_numbers_are_those_of_the_core_on_the_exported_file(space, overlap, until, admin, client_for):
+    experiment = run(space, overlap, until)
+    client = client_for(admin)
+    html = client.get(reverse("dashboard", args=[experiment.pk])).content.decode()
+    export = client.get(reverse("judgments_csv", args=[experiment.pk])).getvalue().decode()
+    comparisons = told(export, overlap)
+    factorial = Factorial(LEVELS)
+    own_space = factorial if space == "factorial" else Unstructured(4)
+    design = Design.replay(own_space, comparisons, delta=0.2, budget=experiment.budget)
+    decision = design.decision
+    wins, counts = design.wins, design.counts
+
+    # The sentence, and the figures beside it.
+    assert design.n_comparisons == len(comparisons) > 0
+    words = re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", html))
+    assert f"Comparisons {len(comparisons)} " in words
+    assert f"Confidence {percent(decision.confidence)} " in words
+    if until is None:
+        assert decision.stopped
+        assert f"P{decision.best + 1} beats every other policy; at least 80% certain" in html
+    else:
+        assert f"P{decision.best + 1} leads, {percent(decision.confidence)} certain" in html
+        assert f"P{decision.runner_up + 1} is the hardest to rule out" in html
+
+    # Evidence: the last point of the race, and the list of policies.
+    assert [float(value) for value in table(html, 'id="race-table"')[-1][1:]] == np.round(
+        design.evidence, 3
+    ).tolist()
+    ruled_out = np.array(decision.evidence) >= decision.threshold
+    for index, row in enumerate(table(html, 'id="policies-title"')):
+        assert float(row[2]) == pytest.approx(design.evidence[index], abs=0.00501)
+        assert (row[3] == "ruled out") == ruled_out[index]
+
+    # Win rates with their counts.
+    heat = html[html.index('id="heat-title"') :]
+    order = [int(name) - 1 for name in re.findall(r'<th scope="col">P(\d+)', heat[: heat.index("</thead>")])]
+    for i, row in zip(order, table(html, 'id="heat-title"'), strict=True):
+        assert row[0] == f"P{i + 1}"
+        for j, cell in zip(order, row[1:], strict=True):
+            shown = [int(number) for number in re.findall(r"\d+", cell)]
+            rate = [] if counts[i, j] == 0 else [round(100 * wins[i, j] / counts[i, j]), int(counts[i, j])]
+            assert shown == rate, (i, j)
+
+    # Where comparisons went and should have gone; effects; flips.
+    optimal = optimal_shares(own_space, wins)
+    for index, row in enumerate(table(html, 'id="allocation-table"')):
+        assert int(row[1]) == counts[index].sum()
+        assert float(row[2]) == round(100 * realised_shares(wins)[index].sum(), 1)
+        assert float(row[3]) == pytest.approx(100 * optimal[index].sum(), abs=0.051)
+    effects = table(html, 'id="effects-table"')
+    for effect, row in zip(level_effects(factorial, wins, 0.2), effects, strict=True):
+        rates = [round(100 * value) for value in (effect.win_rate, effect.low, effect.high)]
+        if effect.win_rate < 0.5:
+            rates = [100 - rates[0], 100 - rates[2], 100 - rates[1]]
+        assert [int(value) for value in row[2:]] == rates
+    flips = fewest_flips(wins)
+    assert flips is not None
+    assert (
+        f"P{flips.rival + 1} would be level with P{flips.leader + 1} or lead" in words or flips.n_flips == 0
+    )
+    assert f"If {flips.n_flips} judgment" in words or flips.n_flips == 0
+
+
+def test_clicks_that_come_after_the_conclusion_are_told_apart(admin, client_for):
+    experiment = run("unstructured", 1, 30)
+    before = experiment.snapshots.latest("pk").comparisons
+    late = make_user("late")
+    Membership.objects.create(experiment=experiment, user=late, role="annotator")
+    held = lease(experiment, late)
+    stop(experiment_id=experiment.pk)
+    judge_leased(experiment_id=experiment.pk, token=held.token, annotator=late, choice="left")
+    experiment.refresh_from_db()
+    sentence = status_of(experiment).sentence
+    assert sentence.startswith(f"After {before} comparisons.")
+    assert sentence.endswith(
+        "1 more comparison came in late: counted in the win rates, but not in this finding."
+    )
+    html = client_for(admin).get(reverse("dashboard", args=[experiment.pk])).content.decode()
+    words = re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", html))
+    assert f"Comparisons {before + 1} 1 of them late" in words

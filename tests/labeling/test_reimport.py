@@ -1,0 +1,255 @@
+"""An export, imported again: the same counts, evidence and decision."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from django.contrib.auth.models import User
+from django.core.management import CommandError, call_command
+
+from engine import selectors
+from engine.models import Experiment, Judgment
+from engine.services.experiments import start
+from engine.services.judging import rebuild_counts, void_judgment
+from engine.services.planning import advance
+from engine.services.review import restore_judgment
+from labeling.exports.columns import read_rows
+from tests.factories import click, click_for, click_on, make_experiment, make_user, write_responses
+
+pytestmark = pytest.mark.django_db
+
+
+def export(experiment: Experiment, folder: Path, *options: str, kind: str = "jsonl") -> Path:
+    file = folder / f"export.{kind}"
+    call_command("export", str(experiment.pk), "--format", kind, "--out", str(file), *options, verbosity=0)
+    return file
+
+
+def import_again(file: Path, name: str = "Again", capsys=None) -> Experiment:
+    call_command("import_judgments", str(file), "--experiment", name, verbosity=0)
+    return Experiment.objects.get(name=name)
+
+
+def assert_same(first: Experiment, second: Experiment) -> None:
+    assert selectors.pair_counts(first) == selectors.pair_counts(second)
+    one, two = selectors.latest_snapshot(first), selectors.latest_snapshot(second)
+    assert one.comparisons == two.comparisons
+    assert one.evidence == two.evidence
+    assert one.peak_evidence == two.peak_evidence
+    assert one.confidence == two.confidence
+    for design in (selectors.design, selectors.replayed_design):
+        assert np.array_equal(design(first).evidence, design(second).evidence)
+    assert rebuild_counts(experiment_id=second.pk) == {}
+
+
+@pytest.fixture
+def judged(annotator, admin) -> Experiment:
+    other = make_user("ben")
+    experiment = make_experiment(
+        name="First",
+        ready=True,
+        annotators=(annotator, other),
+        allow_tie=True,
+        epsilon=0.02,
+        delta=0.1,
+        seed=7,
+    )
+    for number in range(12):
+        click_on(experiment, (annotator, other)[number % 2], 1, ("left", "right", "left", "tie")[number % 4])
+    judgments = list(Judgment.objects.order_by("pk"))
+    for judgment in judgments[2:5]:
+        void_judgment(judgment_id=judgment.pk, by=admin, reason="A slip.")
+    restore_judgment(judgment_id=judgments[3].pk)
+    return experiment
+
+
+@pytest.mark.parametrize(("kind", "options"), [("jsonl", ()), ("csv", ("--raw",)), ("csv", ())])
+def test_counts_and_evidence_are_the_same_to_the_bit(kind, options, judged, tmp_path):
+    again = import_again(export(judged, tmp_path, "--all", *options, kind=kind))
+    assert_same(judged, again)
+    assert again.state == "paused"
+    assert (again.delta, again.epsilon, again.seed) == (0.1, 0.02, 7)
+    judged.refresh_from_db()
+    assert again.planned_count == judged.planned_count
+
+
+def test_every_row_comes_back_as_it_went(judged, tmp_path):
+    again = import_again(export(judged, tmp_path, "--all"))
+    new = {
+        "judgment_id",
+        "comparison_id",
+        "response_i_id",
+        "response_j_id",
+        "restores",
+        "annotator",
+        "voided_by",
+    }
+    from labeling.exports.columns import COLUMNS
+
+    def rows(experiment: Experiment) -> list[dict[str, object]]:
+        listed = [
+            dict(zip(COLUMNS, row, strict=True)) for row in read_rows(experiment, selectors.Selection())
+        ]
+        return [{name: value for name, value in row.items() if name not in new} for row in listed]
+
+    assert rows(again) == rows(judged)
+
+
+def test_voided_ones_stay_void_and_restored_ones_name_theirs(judged, tmp_path):
+    again = import_again(export(judged, tmp_path, "--all"))
+    judgments = Judgment.objects.filter(comparison__experiment=again).order_by("pk")
+    assert [hasattr(judgment, "void") for judgment in judgments] == [k in {2, 3, 4} for k in range(13)]
+    assert judgments.last().restores == judgments[3]
+    assert {j.void.reason for j in judgments if hasattr(j, "void")} == {"A slip."}
+
+
+def test_its_people_are_new_and_cannot_log_in(judged, tmp_path):
+    again = import_again(export(judged, tmp_path, "--all"))
+    names = {f"{name}@import-{again.pk}" for name in ("ann", "ben", "admin")}
+    people = User.objects.filter(username__in=names)
+    assert people.count() == 3
+    assert not any(user.is_active or user.has_usable_password() for user in people)
+    judgments = Judgment.objects.filter(comparison__experiment=again)
+    assert set(judgments.values_list("annotator__username", flat=True)) < names
+
+
+def test_a_certified_winner_is_certified_again(annotator, tmp_path):
+    experiment = make_experiment(name="First", ready=True, annotators=(annotator,), delta=0.3, budget=500)
+    while experiment.state == "running":
+        click_for(experiment, annotator, lambda i, j: i < j)
+        advance(experiment_id=experiment.pk)
+        write_responses()
+        experiment.refresh_from_db()
+    assert experiment.conclusion == "certified"
+    again = import_again(export(experiment, tmp_path))
+    assert_same(experiment, again)
+    assert (again.state, again.conclusion, again.winner.label) == (
+        "concluded",
+        "certified",
+        experiment.winner.label,
+    )
+
+
+@pytest.mark.parametrize("rule", ["majority", "mean"])
+def test_with_several_judges_half_judged_pairs_wait_for_the_others(rule, annotator, tmp_path):
+    other = make_user("ben")
+    experiment = make_experiment(ready=True, annotators=(annotator, other), overlap=2, overlap_rule=rule)
+    for choice in ("left", "right", "left"):
+        click(experiment, annotator, choice)
+        click(experiment, other, "left")
+    half = click(experiment, annotator)
+    assert half.comparison.judgments.count() == 1
+    advance(experiment_id=experiment.pk)
+    again = import_again(export(experiment, tmp_path))
+    assert_same(experiment, again)
+    assert sorted(again.comparisons.values_list("state", flat=True)) == ["judged"] * 3 + ["ready"]
+
+
+def test_a_rule_judged_experiment_comes_back_too(tmp_path):
+    from engine.judges.worker import judge_waiting
+
+    experiment = make_experiment(ready=True, judge="rule")
+    judge_waiting(experiment.pk)
+    advance(experiment_id=experiment.pk)
+    assert selectors.comparison_count(experiment.pk) > 0
+    assert_same(experiment, import_again(export(experiment, tmp_path)))
+
+
+def test_it_may_go_on_from_there(judged, tmp_path, annotator):
+    from tests.factories import add_member
+
+    again = import_again(export(judged, tmp_path))
+    before = selectors.comparison_count(again.pk)
+    add_member(again, annotator)
+    start(experiment_id=again.pk)
+    advance(experiment_id=again.pk)
+    write_responses()
+    click_on(again, annotator, 3)
+    assert selectors.comparison_count(again.pk) == before + 3
+    numbers = [c.plan["number"] for c in again.comparisons.all()]
+    assert len(numbers) == len(set(numbers))
+
+
+class TestRefused:
+    def refused(self, file: Path, why: str) -> None:
+        with pytest.raises(CommandError, match=why):
+            import_again(file)
+        assert not Experiment.objects.filter(name="Again").exists()
+        assert not User.objects.filter(username__contains="@import-").exists()
+
+    def test_a_changed_file(self, judged, tmp_path):
+        file = export(judged, tmp_path)
+        file.write_text(file.read_text().replace('"choice": "left"', '"choice": "right"', 1))
+        self.refused(file, "was changed")
+
+    def test_a_file_without_its_manifest(self, judged, tmp_path):
+        file = export(judged, tmp_path)
+        file.with_name("export.jsonl.manifest.json").unlink()
+        self.refused(file, "manifest cannot be read")
+
+    def test_a_name_that_is_taken(self, judged, tmp_path):
+        file = export(judged, tmp_path)
+        with pytest.raises(CommandError, match="already exists"):
+            import_again(file, name="First")
+
+    def test_dpo_pairs(self, judged, tmp_path):
+        self.refused(export(judged, tmp_path, kind="dpo"), "export as JSON lines")
+
+    def test_another_experiments_manifest(self, judged, tmp_path):
+        file = export(judged, tmp_path)
+        beside = file.with_name("export.jsonl.manifest.json")
+        manifest = json.loads(beside.read_text())
+        manifest["experiment"]["spec"]["tasks"] = manifest["experiment"]["spec"]["tasks"][:1]
+        beside.write_text(json.dumps(manifest))
+        self.refused(file, "do not fit")
+
+    def test_something_else_entirely(self, judged, tmp_path):
+        file = export(judged, tmp_path)
+        file.with_name("export.jsonl.manifest.json").write_text('{"a": 1}')
+        self.refused(file, "no manifest")
+
+
+class TestExportCommand:
+    def test_by_name_with_a_filter_and_a_manifest_beside(self, judged, tmp_path, capsys):
+        file = tmp_path / "out.csv"
+        call_command(
+            "export", "First", "--out", str(file), "--filter", "annotator=ann", "--filter", "choice=left"
+        )
+        manifest = json.loads((tmp_path / "out.csv.manifest.json").read_text())
+        assert manifest["file"] == "out.csv"
+        assert manifest["filter"] == {"judgments": "standing", "annotator": "ann", "choice": "left"}
+        assert manifest["rows"] == len(file.read_text().splitlines()) - 1 > 0
+        assert manifest["sha256"] in capsys.readouterr().out
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["out.csv", "out.csv.manifest.json"]
+
+    def test_what_goes_wrong_half_way_leaves_the_old_file_and_nothing_else(
+        self, judged, tmp_path, monkeypatch
+    ):
+        file = tmp_path / "out.csv"
+        file.write_text("old")
+
+        def broken(*args, **options):
+            yield b"half"
+            raise RuntimeError("Halfway.")
+
+        monkeypatch.setattr("labeling.exports.files.Export.pieces", broken)
+        with pytest.raises(RuntimeError):
+            call_command("export", "First", "--out", str(file), verbosity=0)
+        assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("out.csv", "old")]
+
+    @pytest.mark.parametrize(
+        ("arguments", "why"),
+        [
+            (("Nobody",), "There is no experiment Nobody. There are: .*First"),
+            (("First", "--filter", "colour=red"), "no filter"),
+            (("First", "--filter", "policy"), "no filter"),
+            (("First", "--filter", "policy=P9"), "cannot be used"),
+            (("First", "--out", "/nowhere/at/all.csv"), "Cannot write"),
+        ],
+    )
+    def test_mistakes_are_explained(self, arguments, why, judged):
+        with pytest.raises(CommandError, match=why):
+            call_command("export", *arguments, verbosity=0)

@@ -1,0 +1,486 @@
+"""Setting up experiments in the browser: what is stored, what is refused, and that nothing typed is lost."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import Permission, User
+from django.core.files.uploadedfile import SimpleUploadedFile
+from django.http import QueryDict
+from django.test import Client
+from django.urls import reverse
+
+from engine import selectors, tasks
+from engine.importing import read_experiment, write_experiment
+from engine.models import Estimate, Experiment
+from engine.services.estimates import compute_waiting
+from engine.services.experiments import create_experiment
+from labeling.demo import human_spec, rule_spec
+from labeling.forms.draft import data_of
+from labeling.starts import STARTS, start_named
+from tests.engine.test_drawing import ANSWERS, imported_spec
+from tests.factories import add_member, make_experiment, make_spec, make_user
+
+pytestmark = pytest.mark.django_db
+
+HTMX = {"HX-Request": "true"}
+NEW = "/experiments/new/prompts-strategies/"
+
+
+@pytest.fixture
+def maker() -> User:
+    """Somebody who may make experiments and is nobody otherwise."""
+    user = make_user("maker")
+    user.user_permissions.add(Permission.objects.get(codename="add_experiment"))
+    return user
+
+
+@pytest.fixture
+def page(maker, client_for) -> Client:
+    return client_for(maker)
+
+
+@pytest.fixture
+def draft(maker) -> Experiment:
+    return create_experiment(spec=human_spec(), by=maker)
+
+
+@pytest.fixture(autouse=True)
+def woken(monkeypatch) -> list[str]:
+    """The estimates that a worker was asked to compute, by name of the task."""
+    sent: list[str] = []
+    monkeypatch.setattr(tasks.estimate, "apply_async", lambda args=(), **options: sent.append("estimate"))
+    monkeypatch.setattr(tasks.advance, "apply_async", lambda args=(), **options: sent.append("advance"))
+    return sent
+
+
+def filled(**changes: str) -> QueryDict:
+    """What the page of 2 prompts × 3 strategies sends once a name and tasks are typed in."""
+    data = data_of(start_named("prompts-strategies").spec)
+    for name, value in (
+        {"name": "Counting", "tasks": "I have two cars.\t2\nI have a cow.\t1"} | changes
+    ).items():
+        data[name] = value
+    return data
+
+
+def sent(data: QueryDict, **extra: Any) -> dict[str, Any]:
+    return {name: values for name, values in data.lists()} | extra
+
+
+def setup_url(experiment: Experiment) -> str:
+    return reverse("setup", args=[experiment.pk])
+
+
+class TestWhoMayCreate:
+    def test_home_leads_there_only_for_those_who_may(self, page, client_for):
+        link = f'href="{reverse("new_experiment")}"'
+        assert link in page.get("/").content.decode()
+        assert link not in client_for(make_user()).get("/").content.decode()
+
+    @pytest.mark.parametrize("url", ["/experiments/new/", NEW])
+    def test_others_find_nothing(self, url, client_for):
+        client = client_for(make_user())
+        assert client.get(url).status_code == client.post(url).status_code == 404
+
+    def test_a_start_that_does_not_exist_is_not_found(self, page):
+        assert page.get("/experiments/new/nonsense/").status_code == 404
+
+
+@pytest.mark.parametrize("start", STARTS, ids=lambda start: start.slug)
+def test_every_start_opens_with_its_own_factors(start, page):
+    html = page.get(reverse("new_from", args=[start.slug])).content.decode()
+    assert html.count('name="factor"') == len(start.spec.factors)
+
+
+class TestSave:
+    def test_what_was_typed_becomes_a_draft_of_whoever_typed_it(self, page, maker):
+        response = page.post(NEW, sent(filled()))
+        experiment = Experiment.objects.get()
+        assert response["Location"] == setup_url(experiment)
+        assert experiment.state == "draft"
+        assert experiment.memberships.get(role="owner").user == maker
+        spec = selectors.experiment_spec(experiment)
+        assert spec.factors == start_named("prompts-strategies").spec.factors
+        assert [(task.prompt, task.reference) for task in spec.tasks] == [
+            ("I have two cars.", "2"),
+            ("I have a cow.", "1"),
+        ]
+        assert experiment.policies.count() == 6
+
+    def test_saved_and_started_at_once(self, page, woken, django_capture_on_commit_callbacks):
+        with django_capture_on_commit_callbacks(execute=True):
+            response = page.post(NEW, sent(filled(judge="rule", action="start")))
+        experiment = Experiment.objects.get()
+        assert experiment.state == "running"
+        assert response["Location"] == reverse("dashboard", args=[experiment.pk])
+        assert woken == ["advance"]
+
+    @pytest.mark.parametrize("spec", [human_spec, rule_spec], ids=["people", "rule"])
+    def test_opening_a_draft_and_saving_it_changes_nothing(self, spec, page, maker):
+        experiment = create_experiment(spec=spec(), by=maker)
+        before = selectors.experiment_spec(experiment)
+        page.post(setup_url(experiment), sent(data_of(before)))
+        experiment.refresh_from_db()
+        assert selectors.experiment_spec(experiment) == before
+
+    def test_all_kinds_of_levels_and_exclusions_survive_the_page(self, page, maker):
+        guard = {
+            "instruction": " Be nice.\nAlways.",
+            "input_block": ["b.d", "x\\b"],
+            "refusal": "No.",
+            "output_block": ["y"],
+        }
+        spec = read_experiment(
+            write_experiment(
+                make_spec(
+                    excluded=[{"System prompt": "Prompt 1", "Guard": "On"}], allow_tie=True, epsilon=0.1
+                )
+            ).replace(
+                "tasks:",
+                f"""- name: Guard
+  kind: guardrail
+  levels: {{'On': {guard}, 'Off': {{}}}}
+- name: Draw
+  kind: sampling
+  levels: {{Cold: {{temperature: 0.0, stop: ["\\n\\n", END]}}, Warm: {{temperature: 1.0, top_p: 0.5, top_k: 3, max_tokens: 9}}}}
+- {{name: Who, kind: model, levels: {{Small: {{name: tiny}}, Usual: {{}}}}}}
+- {{name: How, kind: strategy, levels: {{Steps: {{instruction: Think.}}, Plain: {{}}}}}}
+tasks:""",
+                1,
+            )
+        ).spec
+        experiment = create_experiment(spec=spec, by=maker)
+        before = selectors.experiment_spec(experiment)
+        page.post(setup_url(experiment), sent(data_of(before)))
+        assert selectors.experiment_spec(Experiment.objects.get()) == before
+        assert before.factors[1].levels["On"] == guard
+
+    def test_line_breaks_of_browsers_become_plain_ones(self, page):
+        page.post(NEW, sent(filled(**{"f1-l1-text": "One.\r\nTwo.", "tasks": "A?\r\nB?\r\n"})))
+        spec = selectors.experiment_spec(Experiment.objects.get())
+        assert spec.factors[0].levels["Plain"] == {"text": "One.\nTwo."}
+        assert [task.prompt for task in spec.tasks] == ["A?", "B?"]
+
+
+REFUSED = [
+    ({"name": ""}, "This field is required."),
+    ({"tasks": ""}, "Tasks: give at least one."),
+    ({"tasks": '{"prompt": "A"}\n{"prompt": 1, }'}, "line 2: This is not JSON"),
+    ({"gold": "prompt,better\na,b"}, "line 2: There is no worse here."),
+    ({"delta": "0.7"}, "less than or equal to 0.5"),
+    ({"delta": "many"}, "Enter a number."),
+    ({"judge": "dice"}, "Select a valid choice."),
+    ({"overlap": "3", "overlap_rule": "mean"}, "Each judgment can count its share of 1, 2, 4 or 8"),
+    ({"judge": "rule", "tasks": "No answer"}, "The rule judge needs a reference answer for every task"),
+    ({"practice": "2"}, "Practice pairs are gold items"),
+    ({"f1-name": ""}, "This field is required."),
+    ({"f2-name": "System prompt"}, "Two factors are named"),
+    ({"f1-l2-name": "Plain"}, "Two levels of System prompt are named Plain"),
+    ({"f1-kind": "sampling", "f1-l1-temperature": "-1"}, "temperature must be at least 0"),
+    ({"f1-kind": "guardrail", "f1-l1-input_block": "("}, "is not a regular expression"),
+    ({"f1-kind": "mood"}, "Select a valid choice."),
+    ({"f1-l1-extra": "["}, "This must be an object."),
+    ({"f1-level": "l1", "f2-level": "l1"}, "There is only one policy."),
+]
+
+
+class TestRefused:
+    @pytest.mark.parametrize(
+        ("changes", "message"), REFUSED, ids=[str(list(c.items())[:1]) for c, _ in REFUSED]
+    )
+    def test_it_says_what_is_wrong_and_keeps_what_was_typed(self, changes, message, page):
+        kept = {"guidelines": "Kept <guidelines>.", "f2-l3-text": "Kept instruction."}
+        response = page.post(NEW, sent(filled(**kept | changes)))
+        html = response.content.decode()
+        assert response.status_code == 400
+        assert message in html.replace("&#x27;", "'")
+        assert "Kept &lt;guidelines&gt;." in html
+        assert "Kept instruction." in html
+        assert not Experiment.objects.exists()
+
+    def test_a_name_that_is_taken_is_said_at_its_field(self, page):
+        make_experiment(name="Counting", running=False)
+        assert "already exists" in page.post(NEW, sent(filled())).content.decode()
+
+    def test_a_refused_change_leaves_the_draft_as_it_was(self, page, draft):
+        before = selectors.experiment_spec(draft)
+        assert page.post(setup_url(draft), sent(data_of(before), tasks="")).status_code == 400
+        assert selectors.experiment_spec(Experiment.objects.get()) == before
+
+    def test_a_file_of_tasks_that_cannot_be_read_is_said_with_the_rest_kept(self, page):
+        file = SimpleUploadedFile("t.csv", b"prompt\nA\xff")
+        response = page.post(NEW, sent(filled(), tasks_file=file))
+        assert response.status_code == 400
+        assert "t.csv: line 2: This is not UTF-8 text." in response.content.decode()
+
+    def test_what_runs_is_not_changed(self, page, maker):
+        running = make_experiment(ready=True)
+        add_member(running, maker, "owner")
+        before = selectors.experiment_spec(running)
+        for response in (page.get(setup_url(running)), page.post(setup_url(running), sent(filled()))):
+            assert response["Location"] == reverse("dashboard", args=[running.pk])
+        running.refresh_from_db()
+        assert selectors.experiment_spec(running) == before
+
+
+class TestInPlace:
+    """Adding, removing and moving rows: the same with htmx and without JavaScript."""
+
+    def changed(self, page, change: str, data: QueryDict | None = None, **headers: str) -> str:
+        response = page.post(NEW, sent(data or filled(), change=change), headers=headers)
+        assert response.status_code == 200
+        assert not Experiment.objects.exists()
+        return response.content.decode()
+
+    def test_without_javascript_the_whole_page_comes_back_with_all_that_was_typed(self, page):
+        html = self.changed(page, "add-level:f1", filled(guidelines="Kept."))
+        assert "<html" in html
+        assert "Kept." in html
+        assert 'name="f1-l3-name"' in html
+
+    def test_with_htmx_only_the_factors_come_back(self, page):
+        response = page.post(NEW, sent(filled(), change="add-factor"), headers=HTMX)
+        html = response.content.decode()
+        assert "<html" not in html
+        assert 'name="f3-l2-name"' in html
+        assert 'data-focus="id_f3-name"' in html
+        assert response["HX-Trigger"] == "factors-changed" or "factors-changed" in response["HX-Trigger"]
+
+    def test_rows_are_removed_and_moved_with_what_they_hold(self, page):
+        html = self.changed(page, "remove:f2-l1", **HTMX)
+        assert "Answer directly." not in html
+        assert "Think step by step" in html
+        html = self.changed(page, "down:f2-l1", **HTMX)
+        assert html.index("Think step by step") < html.index("Answer directly.")
+        html = self.changed(page, "up:f2", **HTMX)
+        assert html.index("Answer directly.") < html.index("helpful assistant")
+        assert "helpful assistant" not in self.changed(page, "remove:f1", **HTMX)
+
+    def test_another_kind_has_other_fields_and_loses_nothing(self, page):
+        data = filled(**{"f1-kind": "sampling"})
+        html = self.changed(page, "kind:f1", data, **HTMX)
+        assert 'name="f1-l1-temperature"' in html
+        assert '<input type="hidden" name="f1-l1-text" value="You are a helpful assistant.">' in html
+
+    def test_a_combination_is_left_out(self, page):
+        html = self.changed(page, "add-exclusion", **HTMX)
+        assert 'name="x1-f1"' in html
+        page.post(NEW, sent(filled(**{"exclusion": "x1", "x1-f1": "l2", "x1-f2": "l1"})))
+        experiment = Experiment.objects.get()
+        assert experiment.excluded == [{"System prompt": "Careful", "Strategy": "Direct"}]
+        assert experiment.policies.count() == 5
+
+    def test_an_exclusion_forgets_a_level_that_is_gone(self, page):
+        data = filled(**{"exclusion": "x1", "x1-f1": "l2"})
+        html = self.changed(page, "remove:f1-l2", data, **HTMX)
+        assert '<option value="l2" selected>' not in html.partition("x1-f1")[2].partition("</select>")[0]
+
+    @pytest.mark.parametrize(
+        "change",
+        [
+            "",
+            "explode",
+            "add-level:f9",
+            "add-level:",
+            "remove:",
+            "up:f1",
+            "down:f2",
+            "up:f9-l1",
+            "remove:x7",
+            "kind:zz",
+        ],
+    )
+    def test_a_change_that_makes_no_sense_changes_nothing(self, change, page):
+        response = page.post(NEW, sent(filled(), change=change or "x"), headers=HTMX)
+        assert response.status_code == 200
+        assert response.content.decode().count('name="factor"') == 2
+
+    def test_ids_that_no_page_of_ours_sends_are_ignored(self, page):
+        data = filled()
+        data.setlist("factor", ["f1", "<b>", "f2", "f1", "f" + "9" * 30])
+        page.post(NEW, sent(data))
+        assert Experiment.objects.get().factors.count() == 2
+
+
+class TestItems:
+    def test_tasks_are_previewed_as_they_are_typed(self, page):
+        data = {"part": "tasks", "tasks": "\n".join(f"Task {n}\t{n}" for n in range(1, 8))}
+        html = page.post(NEW, data, headers=HTMX).content.decode()
+        assert "7 tasks, 7 with a right answer." in html
+        assert "The first five:" in html
+        assert "Task 5" in html
+        assert "Task 6" not in html
+
+    def test_faults_are_told_by_line(self, page):
+        data = {"part": "tasks", "tasks": "prompt,reference\nA,1\nB\n"}
+        html = page.post(NEW, data, headers=HTMX).content.decode()
+        assert "line 3: There are 1 columns here and 2 in the first line." in html
+
+    def test_a_file_fills_the_field(self, page):
+        file = SimpleUploadedFile("t.json", b'{"examples": [{"input": "A?", "target": "1"}]}')
+        html = page.post(NEW, {"part": "tasks-file", "tasks_file": file}, headers=HTMX).content.decode()
+        assert "&quot;input&quot;: &quot;A?&quot;" in html
+        assert "1 task, 1 with a right answer." in html
+
+    def test_a_file_works_without_javascript_too(self, page):
+        page.post(NEW, sent(filled(tasks=""), tasks_file=SimpleUploadedFile("t.txt", b"One?\r\nTwo?\r\n")))
+        assert [task.prompt for task in Experiment.objects.get().tasks.all()] == ["One?", "Two?"]
+
+    def test_a_file_that_is_too_large_is_refused(self, page):
+        file = SimpleUploadedFile("t.txt", b"x" * 1_000_001)
+        html = page.post(NEW, {"part": "tasks-file", "tasks_file": file}, headers=HTMX).content.decode()
+        assert "larger than 1 MB" in html
+
+    def test_more_tasks_than_a_field_holds_are_kept(self, page, maker):
+        spec = make_spec(n_tasks=2)
+        long = read_experiment(write_experiment(spec).replace("What is 1 + 0?", "x" * 600_000)).spec
+        experiment = create_experiment(spec=long, by=maker)
+        html = page.get(setup_url(experiment)).content.decode()
+        assert "2 tasks, 2 with a right answer, loaded from a file" in html
+        assert "x" * 1000 not in html
+        page.post(setup_url(experiment), sent(data_of(long), question="Changed?"))
+        experiment.refresh_from_db()
+        assert experiment.question == "Changed?"
+        assert selectors.experiment_spec(experiment).tasks == long.tasks
+
+
+class TestSize:
+    def size(self, page, **changes: str) -> str:
+        return page.post(NEW, sent(filled(**changes), part="size"), headers=HTMX).content.decode()
+
+    def test_policies_and_pairs_are_counted_and_the_planner_is_asked(
+        self, page, woken, django_capture_on_commit_callbacks
+    ):
+        with django_capture_on_commit_callbacks(execute=True):
+            html = self.size(page)
+        assert '<dd id="size-policies">6</dd>' in html
+        assert '<dd id="size-pairs">15</dd>' in html
+        assert "size-dimensions" not in html
+        assert "load delay:1s" in html
+        assert woken == ["estimate"]
+
+    def test_the_answer_comes_with_hours_and_what_it_assumes(self, page):
+        changes = {"space": "factorial", "budget": "100", "overlap": "2", "seconds": "36"}
+        self.size(page, **changes)
+        compute_waiting()
+        html = self.size(page, **changes)
+        assert '<dd id="size-dimensions">3</dd>' in html
+        assert "load delay:1s" not in html
+        expected = Estimate.objects.get().answer["expected"]
+        assert f"{expected:.0f}</dd>" in html
+        assert f"{expected * 2 * 36 / 3600:.1f}</dd>" in html
+        assert "each comparison judged 2 times" in html
+        assert "Assumed: policies somewhat apart" in html
+        assert "Most would run out of budget" in html
+
+    def test_a_rule_judge_costs_no_hours(self, page):
+        self.size(page, judge="rule", budget="50")
+        compute_waiting()
+        assert "Hours of clicking" not in self.size(page, judge="rule", budget="50")
+
+    @pytest.mark.parametrize(
+        ("changes", "message"),
+        [
+            ({"delta": ""}, "Give every factor a level"),
+            ({"f1-level": "l1", "f2-level": "l1"}, "There is only one policy."),
+            ({"space": "factorial", "exclusion": "x1", "x1-f1": "l1"}, ""),
+        ],
+    )
+    def test_what_has_no_size_is_said_to_have_none(self, changes, message, page):
+        html = self.size(page, **changes)
+        assert message in html
+        assert "load delay:1s" not in html or not message
+
+    def test_too_many_combinations_are_refused_at_once(self, page):
+        data = filled(part="size")
+        for f in range(1, 5):
+            data.appendlist("factor", f"f{f}")
+            data.setlist(f"f{f}-level", [f"l{n}" for n in range(1, 10)])
+        html = page.post(NEW, sent(data), headers=HTMX).content.decode()
+        assert "6,561 combinations are more than can be compared" in html
+
+
+class TestFiles:
+    def upload(self, page, name: str, content: bytes | str, **fields: str):
+        data = content.encode() if isinstance(content, str) else content
+        return page.post(reverse("new_experiment"), {name: SimpleUploadedFile("f", data)} | fields)
+
+    def test_an_experiment_goes_out_as_a_file_and_comes_in_again(self, page, draft):
+        response = page.get(reverse("setup_file", args=[draft.pk]))
+        assert response["Content-Disposition"].startswith('attachment; filename="which-way')
+        text = response.content.decode().replace(draft.name, "Another")
+        assert self.upload(page, "description", text).status_code == 302
+        again = Experiment.objects.get(name="Another")
+        assert selectors.experiment_spec(again).factors == selectors.experiment_spec(draft).factors
+
+    @pytest.mark.parametrize(
+        ("content", "message"),
+        [
+            ("name: A\nnonsense: 1\n", "line 2, nonsense: There is no"),
+            ("name: A\ntasks_file: /etc/passwd\n", "line 2, tasks_file: A file is named here"),
+            ("", "The file is empty."),
+            (b"\xff\xfe", "line 1: This is not UTF-8 text."),
+            (b"a" * 1_000_001, "larger than 1 MB"),
+        ],
+    )
+    def test_a_file_that_cannot_be_read_is_told_with_its_line(self, content, message, page):
+        response = self.upload(page, "description", content)
+        assert response.status_code == 400
+        assert message in response.content.decode().replace("&#x27;", "'")
+        assert not Experiment.objects.exists()
+
+    def test_ready_made_responses_become_a_draft_which_can_be_set_up_and_started(self, page):
+        assert self.upload(page, "responses", ANSWERS, name="Ours").status_code == 302
+        experiment = Experiment.objects.get()
+        html = page.get(setup_url(experiment)).content.decode()
+        assert "6 responses to 3 tasks came with the file." in html
+        assert 'name="factor"' not in html
+        before = selectors.experiment_spec(experiment)
+        page.post(setup_url(experiment), sent(data_of(before), judge="human", action="start"))
+        experiment.refresh_from_db()
+        assert experiment.state == "running"
+        assert selectors.experiment_spec(experiment) == before
+
+    def test_their_size_is_told_too(self, page, maker):
+        experiment = create_experiment(spec=imported_spec(), by=maker)
+        data = sent(data_of(selectors.experiment_spec(experiment)), part="size")
+        html = page.post(setup_url(experiment), data, headers=HTMX).content.decode()
+        assert '<dd id="size-policies">2</dd>' in html
+
+    def test_responses_that_cannot_be_compared_are_refused_and_the_name_is_kept(self, page):
+        response = self.upload(page, "responses", "task,policy,response\na,A,1\nb,B,2\n", name="Ours")
+        html = response.content.decode()
+        assert response.status_code == 400
+        assert "have no task in common" in html
+        assert 'value="Ours"' in html
+
+    def test_no_file_at_all_is_asked_for(self, page):
+        response = page.post(reverse("new_experiment"))
+        assert response.status_code == 400
+        assert "Choose a file first." in response.content.decode()
+
+
+class TestDelete:
+    def test_it_asks_first_and_then_it_is_gone(self, page, draft):
+        url = reverse("delete_draft", args=[draft.pk])
+        assert "It is a draft: nothing has been judged." in page.get(url).content.decode()
+        assert Experiment.objects.exists()
+        assert page.post(url)["Location"] == "/"
+        assert not Experiment.objects.exists()
+
+    def test_an_editor_may_change_but_not_delete(self, draft, client_for):
+        editor = make_user()
+        add_member(draft, editor, "editor")
+        client = client_for(editor)
+        assert client.get(setup_url(draft)).status_code == 200
+        assert client.post(reverse("delete_draft", args=[draft.pk])).status_code == 404
+
+    def test_what_has_been_started_stays(self, page, maker):
+        running = make_experiment()
+        add_member(running, maker, "owner")
+        url = reverse("delete_draft", args=[running.pk])
+        for response in (page.get(url), page.post(url)):
+            assert response["Location"] == reverse("dashboard", args=[running.pk])
+        assert Experiment.objects.filter(pk=running.pk).exists()

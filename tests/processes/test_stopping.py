@@ -1,0 +1,103 @@
+"""A generation worker that is told to stop, and workers that serve different models."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from engine import selectors
+from engine.models import Comparison, Experiment, Response
+from engine.services.experiments import create_experiment, start
+from engine.services.planning import advance
+from tests.factories import make_spec
+from tests.generation.chat_server import MODEL, Reply, completion, serve
+from tests.processes.conftest import Workers, wait_until
+
+pytestmark = pytest.mark.slow
+
+AT_ONCE = 4
+
+
+class SlowServer:
+    """Answers so many requests at once, and the others when it is told to."""
+
+    def __init__(self, at_once: int) -> None:
+        self.left = at_once
+        self.waiting = 0
+        self.go_on = threading.Event()
+        self.lock = threading.Lock()
+
+    def respond(self, asked: dict[str, Any]) -> Reply:
+        with self.lock:
+            self.left -= 1
+            patient = self.left < 0
+            self.waiting += patient
+        if patient:
+            self.go_on.wait(120)
+        return completion("fine")
+
+
+def planned(**settings: Any) -> Experiment:
+    experiment = create_experiment(spec=make_spec(**settings))
+    start(experiment_id=experiment.pk)
+    advance(experiment_id=experiment.pk)
+    return experiment
+
+
+def test_a_worker_told_to_stop_stores_what_is_done_gives_the_rest_back_and_ends(workers: Workers):
+    experiment = planned()
+    n = Response.objects.count()
+    slow = SlowServer(at_once=3)
+    with serve(slow.respond) as server:
+        workers.environment |= {
+            "GENERATION_BACKEND": "openai",
+            "GENERATION_MODEL": MODEL,
+            "OPENAI_BASE_URL": server.url,
+            "OPENAI_CONCURRENCY": str(AT_ONCE),
+        }
+        workers.start("generation")
+        workers.start("beat")
+        workers.start("control")
+        wait_until(lambda: slow.waiting >= AT_ONCE, 90, "a batch that is stuck in the middle")
+        workers.processes["generation"].terminate()
+        assert workers.processes["generation"].wait(timeout=60) == 0
+        done = Response.objects.filter(state="done")
+        assert done.count() == 3
+        rest = Response.objects.exclude(state="done")
+        assert set(rest.values_list("state", "claim", "attempts", "crashes")) == {("waiting", None, 0, 0)}
+        assert rest.count() == n - 3
+
+        slow.go_on.set()
+        workers.start("generation")
+        wait_until(lambda: not rest.exists(), 90, "another worker to finish the work")
+    assert set(experiment.comparisons.values_list("state", flat=True)) == {Comparison.State.READY}
+
+
+def test_workers_with_different_models_each_write_their_own(workers: Workers):
+    """Both listen to one queue; neither may take, or keep from being taken, what is the other's."""
+    theirs, small = planned(backend="openai", model="large"), planned(backend="embedded")
+    nobodys = planned(backend="vllm")
+    with serve(lambda asked: completion(f"by {asked['model']}")) as server:
+        workers.environment |= {"OPENAI_BASE_URL": server.url, "GENERATION_MODEL": MODEL}
+        workers.start("control")
+        for backend in ("openai", "embedded"):
+            workers.environment["GENERATION_BACKEND"] = backend
+            workers.start("generation", called=backend)
+        workers.start("beat")
+        for experiment in (theirs, small):
+            mine = Response.objects.filter(policy__experiment=experiment)
+            wait_until(
+                lambda mine=mine: not mine.exclude(state="done").exists(), 120, f"all of {experiment.backend}"
+            )
+    written = Response.objects.filter(state="done").values_list("policy__experiment", "claimed_by", "model")
+    by = Counter((experiment, worker.partition("@")[0], model) for experiment, worker, model in written)
+    assert set(by) == {(theirs.pk, "openai", "large"), (small.pk, "embedded", "tinylm-1")}
+    health = selectors.queue_health(nobodys)
+    assert health.unserved == ["the vllm backend"]
+    assert {(worker.backend, worker.alive) for worker in health.workers} == {
+        ("openai", True),
+        ("embedded", True),
+    }

@@ -1,0 +1,108 @@
+"""compose.yaml and the Dockerfile, as far as they can be checked without a container."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+import yaml
+from celery.bin.celery import celery as celery_command
+from django.conf import settings
+from django.core.management import get_commands
+from gunicorn.config import Config
+
+from llmpo_site.celery import app
+from tests.test_project import _environment_variables_read
+
+ROOT = Path(settings.BASE_DIR)
+COMPOSE = yaml.safe_load((ROOT / "compose.yaml").read_text())
+SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
+OURS = {name: service for name, service in SERVICES.items() if "build" in service}
+DOCKERFILE = (ROOT / "Dockerfile").read_text()
+
+
+def celery_options(command: str) -> dict[str, Any]:
+    """A celery command line, read by celery itself."""
+    program, _, application, kind, *arguments = shlex.split(command)
+    assert (program, application) == ("celery", "llmpo_site")
+    reader = celery_command.commands[kind]
+    options, rest, _ = reader.make_parser(click.Context(reader)).parse_args(arguments)
+    assert rest == []
+    return options
+
+
+def test_every_process_of_an_installation_is_there():
+    assert set(SERVICES) == {
+        "postgres", "redis", "migrate", "web", "control", "generation", "generation-gpu",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_only_variables_that_the_settings_read_are_set(name):
+    assert set(OURS[name]["environment"]) <= set(_environment_variables_read())
+    assert OURS[name]["env_file"] == ".env"
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_every_build_has_a_target_in_the_dockerfile(name):
+    targets = re.findall(r"^FROM \S+ AS (\w+)$", DOCKERFILE, re.MULTILINE)
+    assert OURS[name]["build"]["target"] in targets
+
+
+def test_what_the_dockerfile_copies_is_there_and_not_ignored():
+    allowed = {
+        line.removeprefix("!")
+        for line in (ROOT / ".dockerignore").read_text().splitlines()
+        if line.startswith("!")
+    }
+    copied = re.findall(r"^COPY (\S+) ", DOCKERFILE, re.MULTILINE)
+    assert {"manage.py", "engine", "labeling", "llmpo_site", "templates", "static"} <= set(copied)
+    for name in copied:
+        assert (ROOT / name).exists()
+        assert name in allowed
+
+
+@pytest.mark.parametrize("name", ["control", "generation", "generation-gpu"])
+def test_workers_listen_to_queues_that_there_are(name):
+    options = celery_options(SERVICES[name]["command"])
+    routed = {app.conf.task_default_queue, *(route["queue"] for route in app.conf.task_routes.values())}
+    assert set(options["queues"].split(",")) <= routed
+    if name == "control":
+        assert options["beat"]
+    else:
+        # vLLM starts processes of its own, which a pool's may not.
+        assert (options["pool"], options["concurrency"]) == ("solo", "1")
+
+
+def test_the_web_server_serves_the_application_that_there_is():
+    program, application, *arguments = shlex.split(SERVICES["web"]["command"])
+    assert program == "gunicorn"
+    assert callable(import_module(application).application)
+    options = Config().parser().parse_args([application, *arguments])
+    assert (options.bind, options.threads) == (["0.0.0.0:8000"], 8)
+
+
+def test_the_database_is_migrated_before_anything_else_starts():
+    _, manage, command, *_ = shlex.split(SERVICES["migrate"]["command"])
+    assert (ROOT / manage).exists()
+    assert command in get_commands()
+    for name in set(OURS) - {"migrate"}:
+        assert OURS[name]["depends_on"]["migrate"]["condition"] == "service_completed_successfully"
+
+
+def test_all_services_and_volumes_that_are_named_exist():
+    for service in SERVICES.values():
+        assert set(service.get("depends_on", {})) <= set(SERVICES)
+        for volume in service.get("volumes", []):
+            assert volume.partition(":")[0] in COMPOSE["volumes"]
+
+
+def test_the_addresses_of_database_and_broker_name_services():
+    environment = OURS["web"]["environment"]
+    assert re.search(r"@(\w+):5432/", environment["DATABASE_URL"])[1] in SERVICES
+    assert re.match(r"redis://(\w+):6379/", environment["CELERY_BROKER_URL"])[1] in SERVICES
