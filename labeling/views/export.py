@@ -15,6 +15,7 @@ from django.views.decorators.http import require_safe
 
 from engine import selectors
 from engine.selectors.browsing import STANDING
+from engine.services.audit import record_export
 from labeling import access
 from labeling.exports import files
 from labeling.exports.files import Export, Tally
@@ -97,6 +98,8 @@ def _download(request: HttpRequest, experiment_id: int, kind: str) -> HttpRespon
         raw=chosen["raw"],
         conversational=chosen["conversational"],
     )
+    if request.method != "HEAD":
+        record_export(experiment=experiment, by=request.user, format=kind, filter=form.said())
     if chosen["zip"]:
         return _streamed(download.zipped(), f"{download.filename}.zip", "application/zip")
     return _streamed(download.pieces(Tally()), download.filename, download.content_type)
