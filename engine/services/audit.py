@@ -64,3 +64,20 @@ def record(
         details=details,
         sentence=SENTENCES[action].format_map(details).strip(),
     )
+
+
+def record_export(
+    *, experiment: Experiment, by: User | None, format: str, filter: Mapping[str, str]
+) -> AuditEntry:
+    """Write that judgments left the house: in which format, and which of them."""
+    chosen = ", ".join(f"{name} {value}" for name, value in filter.items() if value)
+    return record(
+        experiment=experiment,
+        by=by,
+        action=AuditEntry.Action.EXPORT,
+        details={
+            "what": f"judgments as {format} ({chosen or 'all'})",
+            "format": format,
+            "filter": dict(filter),
+        },
+    )

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+
+from django.contrib.auth.models import User
 from django.db import transaction
 
+from engine import selectors
 from engine.errors import WrongStateError
-from engine.models import Experiment, PairCount, Response
+from engine.models import AuditEntry, Experiment, PairCount, Response
+from engine.services.audit import record
 from engine.services.experiments import write_description
 from engine.specs import ExperimentSpec
 
 
 @transaction.atomic
-def replace_draft(*, experiment_id: int, spec: ExperimentSpec) -> Experiment:
+def replace_draft(*, experiment_id: int, spec: ExperimentSpec, by: User | None = None) -> Experiment:
     """Make a draft what ``spec`` describes; its people and invitations stay.
 
     Raises
@@ -22,8 +27,27 @@ def replace_draft(*, experiment_id: int, spec: ExperimentSpec) -> Experiment:
         It has been started.
     """
     experiment = _locked_draft(experiment_id)
+    before = selectors.experiment_spec(experiment)
     _empty(experiment)
-    return write_description(experiment=experiment, spec=spec)
+    experiment = write_description(experiment=experiment, spec=spec)
+    if changed := _differences(before, selectors.experiment_spec(experiment)):
+        record(
+            experiment=experiment,
+            by=by,
+            action=AuditEntry.Action.EDIT,
+            details={"changed": ", ".join(changed)},
+        )
+    return experiment
+
+
+def _differences(before: ExperimentSpec, after: ExperimentSpec) -> list[str]:
+    """The parts of a description in which two differ, settings by their own names."""
+    parts = [
+        field.name
+        for field in fields(ExperimentSpec)
+        if field.name != "settings" and getattr(before, field.name) != getattr(after, field.name)
+    ]
+    return parts + [name for name, value in after.settings.items() if before.settings.get(name) != value]
 
 
 @transaction.atomic

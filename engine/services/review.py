@@ -11,8 +11,9 @@ from django.db.models import F
 
 from engine import selectors
 from engine.errors import WrongStateError
-from engine.models import Comparison, Experiment, Judgment, JudgmentVoid, Lease, PairCount
-from engine.services.judging import record_judgment
+from engine.models import AuditEntry, Comparison, Experiment, Judgment, JudgmentVoid, Lease, PairCount
+from engine.services.audit import record
+from engine.services.judging import record_judgment, void_judgment
 from engine.services.snapshots import write_snapshot
 
 # Of comparisons that want no judgment now.
@@ -24,7 +25,30 @@ _WHY_NOT = {
 
 
 @transaction.atomic
-def restore_judgment(*, judgment_id: int) -> Judgment:
+def void_one(*, judgment_id: int, by: User, reason: str) -> JudgmentVoid:
+    """Void somebody's judgment. Annotators who take back their own leave no entry in the log, as there are many.
+
+    Raises
+    ------
+    WrongStateError
+        See :func:`engine.services.judging.void_judgment`.
+    """
+    void = void_judgment(judgment_id=judgment_id, by=by, reason=reason)
+    record(
+        experiment=void.judgment.comparison.experiment,
+        by=by,
+        action=AuditEntry.Action.VOID,
+        details={
+            "count": 1,
+            "reason": f"number {judgment_id}. {reason}",
+            "judgments": [judgment_id],
+        },
+    )
+    return void
+
+
+@transaction.atomic
+def restore_judgment(*, judgment_id: int, by: User | None = None) -> Judgment:
     """Bring a voided judgment back by a new one that copies it and names it.
 
     It counts from now on, after whatever was judged in the meantime.
@@ -54,6 +78,16 @@ def restore_judgment(*, judgment_id: int) -> Judgment:
     )
     if comparison.state == Comparison.State.JUDGED:
         write_snapshot(experiment=experiment, design=selectors.replayed_design(experiment))
+    record(
+        experiment=experiment,
+        by=by,
+        action=AuditEntry.Action.RESTORE,
+        details={
+            "count": 1,
+            "reason": f"number {voided.pk}, as number {restored.pk}.",
+            "judgments": [voided.pk],
+        },
+    )
     return restored
 
 
@@ -111,6 +145,17 @@ def void_annotator(*, experiment_id: int, annotator: User, by: User, reason: str
     if counted:
         _uncount(counted)
         write_snapshot(experiment=experiment, design=selectors.replayed_design(experiment))
+    if judgments:
+        record(
+            experiment=experiment,
+            by=by,
+            action=AuditEntry.Action.VOID,
+            details={
+                "count": len(judgments),
+                "reason": f"all of {annotator}. {reason}",
+                "judgments": [judgment.pk for judgment in judgments],
+            },
+        )
     return len(judgments)
 
 

@@ -116,21 +116,21 @@ def log(
     ]
 
 
-@router.get(
-    "/{experiment_id}/judgments.csv",
-    response=PROBLEMS,
-    openapi_extra={
-        "responses": {
-            200: {
-                "description": "The file, streamed",
-                "content": {"text/csv": {"schema": {"type": "string"}}},
-            }
-        }
-    },
-)
+def _file(content_type: str) -> dict[str, Any]:
+    content = {content_type: {"schema": {"type": "string"}}}
+    return {"responses": {200: {"description": "The file, streamed", "content": content}}}
+
+
+@router.get("/{experiment_id}/judgments.csv", response=PROBLEMS, openapi_extra=_file("text/csv"))
 def judgments_csv(request: HttpRequest, experiment_id: Id) -> HttpResponseBase:
-    """Every judgment that the estimates rest on; the columns are those of the page's export."""
+    """Judgments, one row each, those that the estimates rest on unless the query asks for others as the page of exports does."""
     return export.judgments_csv(request, experiment_id)
+
+
+@router.get("/{experiment_id}/judgments.jsonl", response=PROBLEMS, openapi_extra=_file("application/jsonl"))
+def judgments_jsonl(request: HttpRequest, experiment_id: Id) -> HttpResponseBase:
+    """The same rows as JSON lines."""
+    return export.judgments_jsonl(request, experiment_id)
 
 
 def _check_may_create(request: HttpRequest) -> None:

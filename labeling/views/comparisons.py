@@ -18,7 +18,7 @@ from django.views.decorators.http import require_POST, require_safe
 from engine import selectors
 from engine.errors import WrongStateError
 from engine.models import Experiment, Judgment
-from engine.services import judging, review
+from engine.services import review
 from engine.tasks import advance, wake
 from labeling import access
 from labeling.explaining import explain
@@ -104,7 +104,7 @@ def void(request: HttpRequest, experiment_id: int, judgment_id: int) -> HttpResp
         messages.error(request, "Say why the judgment is voided, in at most 200 characters.")
         return _back_to(judgment)
     try:
-        judging.void_judgment(judgment_id=judgment.pk, by=request.user, reason=form.cleaned_data["reason"])
+        review.void_one(judgment_id=judgment.pk, by=request.user, reason=form.cleaned_data["reason"])
         messages.success(
             request, "Voided. The pair is judged anew, and the evidence was computed without it."
         )
@@ -121,7 +121,7 @@ def restore(request: HttpRequest, experiment_id: int, judgment_id: int) -> HttpR
     experiment = access.to_run(request, experiment_id)
     judgment = _judgment(experiment, judgment_id)
     try:
-        review.restore_judgment(judgment_id=judgment.pk)
+        review.restore_judgment(judgment_id=judgment.pk, by=request.user)
         messages.success(request, "Restored: a new judgment copies it and counts from now on.")
     except WrongStateError as wrong:
         messages.error(request, str(wrong))

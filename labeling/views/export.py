@@ -16,6 +16,7 @@ from django.views.decorators.http import require_safe
 
 from engine import selectors
 from engine.selectors.browsing import STANDING
+from engine.services.audit import record_export
 from labeling import access
 from labeling.exports import files
 from labeling.exports.files import Export, Tally
@@ -98,6 +99,8 @@ def _download(request: HttpRequest, experiment_id: int, kind: str) -> HttpRespon
         raw=chosen["raw"],
         conversational=chosen["conversational"],
     )
+    if request.method != "HEAD":
+        record_export(experiment=experiment, by=request.user, format=kind, filter=form.said())
     if chosen["zip"]:
         return _streamed(request, download.zipped(), f"{download.filename}.zip", "application/zip")
     return _streamed(request, download.pieces(Tally()), download.filename, download.content_type)

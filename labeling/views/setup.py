@@ -149,7 +149,7 @@ def _saved(request: HttpRequest, editor: DraftEditor, url: str) -> HttpResponse:
         if editor.experiment is None:
             experiment = experiments.create_experiment(spec=spec, by=request.user)
         else:
-            experiment = drafts.replace_draft(experiment_id=editor.experiment.pk, spec=spec)
+            experiment = drafts.replace_draft(experiment_id=editor.experiment.pk, spec=spec, by=request.user)
         if request.POST.get("action") == "start":
             experiments.start(experiment_id=experiment.pk)
             wake(advance, experiment.pk)

@@ -54,6 +54,7 @@ LADDER = (
               {"editor": 403, "owner": 403, "admin": 201}, {"name": "copy"}),
     Operation("get", "/experiments/{experiment_id}/log", WATCHERS),
     Operation("get", "/experiments/{experiment_id}/judgments.csv", WATCHERS),
+    Operation("get", "/experiments/{experiment_id}/judgments.jsonl", WATCHERS),
     Operation("post", "/label/{experiment_id}/next", {"annotator": 200}, {}),
     Operation("post", "/label/{experiment_id}/judgments", {"annotator": 404}, TOKEN | {"choice": "left"}),
     Operation("post", "/label/{experiment_id}/skip", {"annotator": 404}, TOKEN),

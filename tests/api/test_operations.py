@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 
 import pytest
 from django.contrib.auth.models import Permission
@@ -129,6 +130,9 @@ class TestWatch:
         assert text == client.get(f"/experiments/{experiment.pk}/judgments.csv").getvalue()
         [row] = csv.DictReader(io.StringIO(text.decode()))
         assert row["choice"] == "left"
+        lines = admin_call("get", f"/experiments/{experiment.pk}/judgments.jsonl").getvalue().splitlines()
+        assert [json.loads(line)["choice"] for line in lines] == ["left"]
+        assert experiment.audit_entries.first().sentence == "Exported judgments as jsonl (judgments standing)."
 
 
 class TestSteer:

@@ -11,10 +11,11 @@ from playwright.sync_api import Browser, BrowserContext, Page, expect
 
 from engine.models import Examination, Experiment, PairCount, Response, WorkerPulse
 from engine.services.experiments import pause, stop
+from engine.services.tokens import make_token
 from tests.browser.annotating import write_everything
 from tests.browser.conftest import log_in, watch
 from tests.factories import click_on, make_experiment, make_user
-from tests.labeling.ladder import invited
+from tests.labeling.ladder import invited, subscribed
 from tests.opinions import opine, shadow
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
@@ -63,6 +64,9 @@ def world(transactional_db) -> dict[str, object]:
     many = make_experiment(n_policies=15, ready=True, **options)
     click_on(many, annotator, 4)
     fill_the_dashboard(many)
+    subscribed(busy)
+    subscribed(busy, kind="webhook", target="https://example.org/" + "a-long-path/" * 20)
+    make_token(user=admin, name="nightly export", valid_days=9)
     return {
         "annotator": annotator,
         "admin": admin,
@@ -123,6 +127,12 @@ def pages(world: dict[str, object]) -> dict[str | None, list[str]]:
             f"/experiments/{world['busy']}/comparisons/{world['judged']}/",
             f"/experiments/{world['busy']}/comparisons/{world['ready']}/",
             f"/experiments/{world['busy']}/export/",
+            f"/experiments/{world['busy']}/settings/",
+            f"/experiments/{world['finished']}/settings/",
+            f"/experiments/{world['busy']}/people/",
+            f"/experiments/{world['busy']}/log/",
+            "/tokens/",
+            "/api/docs",
             f"/join/{world['token']}/",
             "/experiments/new/",
             "/experiments/new/prompts-strategies/",

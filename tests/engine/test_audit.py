@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from engine.models import AuditEntry
+from engine.selectors import experiment_spec
 from engine.services.audit import SENTENCES, record
+from engine.services.drafts import replace_draft
 from tests.factories import make_experiment
 
 pytestmark = pytest.mark.django_db
@@ -39,3 +43,15 @@ def test_braces_in_what_people_wrote_stay_what_they_are(admin):
         experiment=None, by=admin, action=AuditEntry.Action.EXPORT, details={"what": "{by.password}"}
     )
     assert entry.sentence == "Exported {by.password}."
+
+
+def test_changing_a_draft_says_what_was_changed_and_by_whom(admin):
+    experiment = make_experiment(running=False)
+    spec = experiment_spec(experiment)
+    replace_draft(experiment_id=experiment.pk, spec=spec, by=admin)
+    assert not experiment.audit_entries.filter(action="edit").exists(), "nothing was"
+    changed = replace(spec, name="Another", settings=spec.settings | {"delta": 0.2, "budget": 7})
+    replace_draft(experiment_id=experiment.pk, spec=changed, by=admin)
+    entry = experiment.audit_entries.get(action="edit")
+    assert entry.by == admin
+    assert entry.sentence == "Changed the description: name, delta, budget."

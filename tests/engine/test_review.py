@@ -13,7 +13,7 @@ from engine.models import Experiment, Judgment, JudgmentVoid
 from engine.services.experiments import pause, stop
 from engine.services.judging import lease_next, rebuild_counts, void_judgment
 from engine.services.planning import advance
-from engine.services.review import restore_judgment, void_annotator
+from engine.services.review import restore_judgment, void_annotator, void_one
 from tests.factories import add_member, click, click_on, lease, make_experiment, make_user
 
 pytestmark = pytest.mark.django_db
@@ -230,3 +230,28 @@ class TestVoidAnnotator:
         advance(experiment_id=experiment.pk)
         click_on(experiment, annotator, 5)
         assert selectors.comparison_count(experiment.pk) == 5
+
+
+class TestLog:
+    def entries(self, experiment) -> list[tuple[str, object, str]]:
+        log = experiment.audit_entries.filter(action__in=["void", "restore"]).order_by("pk")
+        return [(entry.action, entry.by, entry.sentence) for entry in log]
+
+    def test_what_an_editor_takes_back_and_brings_back_is_logged(self, experiment, annotator, admin):
+        judgment = click(experiment, annotator)
+        void_one(judgment_id=judgment.pk, by=admin, reason="Spam")
+        restored = restore_judgment(judgment_id=judgment.pk, by=admin)
+        void_annotator(experiment_id=experiment.pk, annotator=annotator, by=admin, reason="A robot")
+        assert self.entries(experiment) == [
+            ("void", admin, f"Voided judgments, 1 in all: number {judgment.pk}. Spam"),
+            (
+                "restore",
+                admin,
+                f"Restored voided judgments, 1 in all: number {judgment.pk}, as number {restored.pk}.",
+            ),
+            ("void", admin, "Voided judgments, 1 in all: all of ann. A robot"),
+        ]
+
+    def test_nothing_taken_back_is_not_logged(self, experiment, admin):
+        void_annotator(experiment_id=experiment.pk, annotator=admin, by=admin, reason="Spam")
+        assert self.entries(experiment) == []

@@ -14,6 +14,7 @@ from tqdm import tqdm
 from engine import selectors
 from engine.models import Experiment
 from engine.selectors.browsing import STANDING
+from engine.services.audit import record_export
 from labeling.exports import files
 from labeling.exports.files import Export, Tally, manifest_bytes, manifest_name
 from labeling.exports.formats import parquet_is_there
@@ -62,6 +63,7 @@ class Command(BaseCommand):
             _write(export, tally, out, show_progress=options["verbosity"] > 0)
         except OSError as error:
             raise CommandError(f"Cannot write {out}: {error}") from error
+        record_export(experiment=experiment, by=None, format=options["format"], filter=form.said())
         manifest = export.manifest(tally) | {"file": out.name}
         beside = out.with_name(manifest_name(out.name))
         beside.write_bytes(manifest_bytes(manifest))

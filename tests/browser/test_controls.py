@@ -1,0 +1,101 @@
+"""An admin changes the settings of a running experiment, gives somebody a role, and makes a token: by clicking."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from engine.models import Experiment
+from engine.services.tokens import token_of
+from tests.browser.conftest import log_in
+from tests.factories import add_member, click_on, make_experiment, make_user
+from tests.labeling.ladder import invited
+
+pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
+
+
+@pytest.fixture
+def owner(transactional_db):
+    return make_user("olga")
+
+
+@pytest.fixture
+def experiment(owner) -> Experiment:
+    annotator = make_user("ann")
+    experiment = make_experiment(
+        name="Which prompt answers best?", ready=True, annotators=(annotator,), delta=0.01
+    )
+    add_member(experiment, owner, "owner")
+    add_member(experiment, make_user("vera"), "viewer")
+    invited(experiment)
+    click_on(experiment, annotator, 8)
+    return experiment
+
+
+def look(page: Page, name: str) -> None:
+    """A picture for whoever wants to see the page: set PICTURES to a folder."""
+    if folder := os.environ.get("PICTURES"):
+        page.screenshot(path=Path(folder) / f"{name}.png", full_page=True)
+
+
+def test_a_larger_delta_is_explained_confirmed_and_marked(page: Page, owner, experiment):
+    log_in(page, owner)
+    page.goto(f"/experiments/{experiment.pk}/")
+    page.get_by_role("link", name="Settings").click()
+    look(page, "settings")
+    page.get_by_label("Risk δ").fill("0.1")
+    page.get_by_role("button", name="Change…").click()
+    expect(page.get_by_text("breaks the guarantee")).to_be_visible()
+    look(page, "confirm")
+    page.get_by_role("button", name="Change", exact=True).click()
+    expect(page.locator(".sentence")).to_contain_text("the certainty is not guaranteed")
+    look(page, "dashboard")
+    page.get_by_role("link", name="The whole log").click()
+    expect(page.locator(".log li").first).to_contain_text("Changed the accepted risk δ from 0.01 to 0.1")
+    look(page, "log")
+
+
+def test_a_viewer_becomes_an_editor_and_an_invitation_ends(page: Page, owner, experiment):
+    log_in(page, owner)
+    page.goto(f"/experiments/{experiment.pk}/people/")
+    look(page, "people")
+    page.get_by_label("Role of vera", exact=True).select_option("editor")
+    page.get_by_role("button", name="Change the role of vera").click()
+    expect(page.get_by_label("Role of vera", exact=True)).to_have_value("editor")
+    page.get_by_role("button", name="End the invitation 1, annotator").click()
+    expect(page.get_by_text("/join/")).to_have_count(0)
+    assert experiment.memberships.get(user__username="vera").role == "editor"
+
+
+def test_a_webhook_is_added_and_its_secret_shown_once(page: Page, owner, experiment):
+    log_in(page, owner)
+    page.goto(f"/experiments/{experiment.pk}/settings/")
+    page.get_by_label("By").select_option("webhook")
+    page.get_by_label("To", exact=True).fill("https://example.org/hook")
+    page.get_by_label("It turns unhealthy").uncheck()
+    page.get_by_role("button", name="Add").click()
+    secret = page.locator("code.secret").inner_text()
+    look(page, "webhook")
+    subscription = experiment.subscriptions.get()
+    assert (subscription.secret, subscription.events) == (secret, ["concluded", "stalled"])
+    page.get_by_role("button", name="Send a test to https://example.org/hook").click()
+    expect(page.get_by_text("A test is on its way")).to_be_visible()
+    expect(page.locator("code.secret")).to_have_count(0)
+
+
+def test_a_token_is_made_and_the_api_explained(page: Page, owner):
+    log_in(page, owner)
+    page.goto("/tokens/")
+    page.get_by_label("Name").fill("nightly export")
+    page.get_by_role("button", name="Make a token").click()
+    secret = page.locator("code.secret").inner_text()
+    assert re.fullmatch(r"llmpo_[\w-]{43}", secret)
+    assert token_of(secret=secret).user == owner
+    look(page, "tokens")
+    page.get_by_role("link", name="API", exact=True).click()
+    expect(page.get_by_role("heading", name="API", exact=True)).to_be_visible()
+    look(page, "api")
