@@ -5,7 +5,7 @@ None of this is part of the guarantee.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy import special
@@ -59,10 +59,10 @@ def misfit(space: BradleyTerry, wins: FloatArray, *, n_simulated: int = 199, see
     mean = special.expit(theta @ data.contrasts.T)[0]
     counts = data.counts[0].astype(np.int64)
     drawn = np.random.default_rng(seed).binomial(counts, mean, size=(n_simulated, counts.size))
-    both = PairData(
-        data.contrasts,
-        np.repeat(data.counts, n_simulated + 1, axis=0),
-        np.concatenate([data.wins, drawn.astype(np.float64)]),
+    both = replace(
+        data,
+        counts=np.repeat(data.counts, n_simulated + 1, axis=0),
+        wins=np.concatenate([data.wins, drawn.astype(np.float64)]),
     )
     start = np.repeat(theta, n_simulated + 1, axis=0)
     deviance = _deviance(both, fit(both, precision, start))

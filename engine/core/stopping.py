@@ -99,7 +99,8 @@ class Certified:
     @property
     def risk(self) -> FloatArray:
         """Shape (R, K): 1 over the largest e-value so far, at most 1."""
-        return np.exp(-np.maximum(self._peak, 0.0))
+        risk: FloatArray = np.exp(-np.maximum(self._peak, 0.0))
+        return risk
 
     def leads(self) -> BoolArray:
         """Shape (R, K): whether the data show the policy ahead of every other."""

@@ -42,7 +42,8 @@ class HeuristicThreshold:
     def risk(self, statistic: FloatArray, tally: Tally) -> FloatArray:
         """Shape (R, K): the δ whose threshold equals the statistic, at most 1."""
         t = np.maximum(tally.n_comparisons, 1)[:, None]
-        return np.minimum(1.0, (np.log(t) + 1.0) * np.exp(-statistic / 2.0))
+        risk: FloatArray = np.minimum(1.0, (np.log(t) + 1.0) * np.exp(-statistic / 2.0))
+        return risk
 
 
 class ProvenPairwiseThreshold:

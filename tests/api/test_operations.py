@@ -132,7 +132,9 @@ class TestWatch:
         assert row["choice"] == "left"
         lines = admin_call("get", f"/experiments/{experiment.pk}/judgments.jsonl").getvalue().splitlines()
         assert [json.loads(line)["choice"] for line in lines] == ["left"]
-        assert experiment.audit_entries.first().sentence == "Exported judgments as jsonl (judgments standing)."
+        assert (
+            experiment.audit_entries.first().sentence == "Exported judgments as jsonl (judgments standing)."
+        )
 
 
 class TestSteer:
