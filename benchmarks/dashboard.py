@@ -100,7 +100,8 @@ def world(options: argparse.Namespace) -> tuple[Any, list[str], list[str]]:
     from django.contrib.auth.models import User
 
     from engine.models import Membership
-    from engine.services.experiments import ExperimentSpec, FactorSpec, TaskSpec, create_experiment, start
+    from engine.services.experiments import create_experiment, start
+    from engine.specs import ExperimentSpec, FactorSpec, TaskSpec
 
     rows = options.policies // 5
     experiment = create_experiment(

@@ -132,7 +132,8 @@ def world(rows: int) -> tuple[int, str]:
     from django.db import connection
     from django.test import Client
 
-    from engine.services.experiments import ExperimentSpec, FactorSpec, TaskSpec, create_experiment
+    from engine.services.experiments import create_experiment
+    from engine.specs import ExperimentSpec, FactorSpec, TaskSpec
 
     admin = User.objects.create_user("admin", is_superuser=True)
     people = User.objects.bulk_create(User(username=f"annotator{n}") for n in range(20))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from engine.generation.tinylm.tasks import sample_tasks
 from engine.models import Experiment
-from engine.services.experiments import ExperimentSpec, FactorSpec, GoldSpec, TaskSpec
+from engine.specs import ExperimentSpec, FactorSpec, GoldSpec, TaskSpec
 
 HUMAN_EXPERIMENT = "Which way of answering do people prefer?"
 RULE_EXPERIMENT = "Adding numbers, judged by rule"

@@ -182,7 +182,9 @@ def _win_rate(situation: Situation) -> FloatArray:
         estimate: FloatArray = special.expit(scores[:, :, None] - scores[:, None, :])
         return estimate
     tally = situation.tally
-    rate: FloatArray = np.divide(tally.wins, tally.counts, out=np.full_like(tally.wins, 0.5), where=tally.counts > 0)
+    rate: FloatArray = np.divide(
+        tally.wins, tally.counts, out=np.full_like(tally.wins, 0.5), where=tally.counts > 0
+    )
     return rate
 
 

@@ -49,6 +49,14 @@ from engine.selectors.designs import (
     space,
 )
 from engine.selectors.health import GuardrailCount, QueueHealth, WorkerHealth, queue_health
+from engine.selectors.judges import (
+    Judged,
+    check_results,
+    flags_by_annotator,
+    judged_by_annotator,
+    judged_by_kind,
+    outcomes_without,
+)
 from engine.selectors.log import audit_entries, subscriptions
 from engine.selectors.opinions import (
     OpinionReport,
@@ -76,6 +84,7 @@ from engine.selectors.spending import PolicySpending, Waste, cost, policy_spendi
 
 __all__ = [
     "GuardrailCount",
+    "Judged",
     "Left",
     "Need",
     "Offer",
@@ -92,6 +101,7 @@ __all__ = [
     "budget_consequence",
     "buffer_target",
     "caveats",
+    "check_results",
     "choices",
     "click_rate",
     "click_seconds",
@@ -112,11 +122,14 @@ __all__ = [
     "experiments_to_watch",
     "experiments_with_opinions",
     "factorial_space",
+    "flags_by_annotator",
     "forecast",
     "generation_is_failing",
     "generation_seconds",
     "in_flight_matrix",
     "is_recent",
+    "judged_by_annotator",
+    "judged_by_kind",
     "judged_today",
     "judging_cost",
     "latest_snapshot",
@@ -125,6 +138,7 @@ __all__ = [
     "opinion_report",
     "outcomes",
     "outcomes_seen",
+    "outcomes_without",
     "own_judgments",
     "page_of",
     "pair_counts",

@@ -9,9 +9,12 @@ from engine.specs import SETTINGS, ExperimentSpec, FactorSpec, GoldSpec, ReadyMa
 def experiment_spec(experiment: Experiment) -> ExperimentSpec:
     """The description that would make this experiment anew: every setting is named, whether usual or not.
 
-    What has happened to it (its state, people, comparisons) is no part of it.
+    What has happened to it (its state, people, comparisons) is no part of it; that a language model was let vote, neither.
     """
     imported = experiment.responses == Experiment.Responses.IMPORTED
+    settings = {name: getattr(experiment, name) for name in SETTINGS}
+    if experiment.llm_judge == Experiment.LLMJudge.VOTES:
+        settings["llm_judge"] = Experiment.LLMJudge.SHADOW
     return ExperimentSpec(
         name=experiment.name,
         factors=[
@@ -22,7 +25,7 @@ def experiment_spec(experiment: Experiment) -> ExperimentSpec:
             TaskSpec(prompt, reference)
             for prompt, reference in experiment.tasks.values_list("prompt", "reference")
         ],
-        settings={name: getattr(experiment, name) for name in SETTINGS},
+        settings=settings,
         gold=[
             GoldSpec(gold.prompt, gold.better, gold.worse, gold.explanation)
             for gold in experiment.gold_items.order_by("pk")

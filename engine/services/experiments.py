@@ -33,7 +33,7 @@ from engine.policy_space import Combination, combinations, policy_space
 from engine.services.audit import record
 from engine.services.notifications import announce_conclusion
 from engine.services.ready_made import check_ready_made, store_ready_made
-from engine.specs import SETTINGS, ExperimentSpec, FactorSpec, GoldSpec, TaskSpec  # noqa: F401  # others import them from here
+from engine.specs import SETTINGS, ExperimentSpec, FactorSpec
 
 
 @transaction.atomic
@@ -68,6 +68,8 @@ def write_description(*, experiment: Experiment, spec: ExperimentSpec) -> Experi
     judge = spec.settings.get("judge", Experiment.Judge.HUMAN)
     if judge == Experiment.Judge.RULE and (bare := [t.prompt for t in spec.tasks if not t.reference.strip()]):
         raise SpecError(f"The rule judge needs a reference answer for every task; {bare[0]!r} has none.")
+
+    _check_llm_judge(judge, spec.settings.get("llm_judge", Experiment.LLMJudge.OFF))
 
     described = Experiment(name=spec.name, **spec.settings)
     for name in ("name", *SETTINGS):
@@ -124,6 +126,19 @@ def write_description(*, experiment: Experiment, spec: ExperimentSpec) -> Experi
     )
     store_ready_made(spec, policies, tasks)
     return experiment
+
+
+def _check_llm_judge(judge: str, stage: str) -> None:
+    if stage == Experiment.LLMJudge.OFF:
+        return
+    if stage == Experiment.LLMJudge.VOTES:
+        raise SpecError(
+            "llm_judge: a language model may vote only after it has been compared with people and an admin has "
+            "accepted its agreement. Begin with shadow.",
+            ("llm_judge",),
+        )
+    if judge != Experiment.Judge.HUMAN:
+        raise SpecError("llm_judge: a language model judges beside people only.", ("llm_judge",))
 
 
 def _create_levels(factor: Factor, spec: FactorSpec) -> list[Level]:

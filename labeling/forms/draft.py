@@ -93,8 +93,10 @@ class DraftEditor:
         return {name: self.settings.group(name) for name in GROUPS}
 
     @property
-    def advanced_is_faulty(self) -> bool:
-        return self.attempted and any(field.errors for field in self.groups["advanced"])
+    def faulty_groups(self) -> list[str]:
+        """Those in which something is wrong, so that none of it is folded away."""
+        groups = self.groups.items() if self.attempted else ()
+        return [name for name, fields in groups if any(field.errors for field in fields)]
 
     @property
     def policies(self) -> list[str]:

@@ -15,9 +15,10 @@ from engine.models import Experiment
 # A new setting of an experiment comes onto the page by its name here; label and help are the model's unless given below.
 GROUPS: dict[str, tuple[str, ...]] = {
     "about": ("name", "question", "guidelines"),
-    "generation": ("responses",),
+    "generation": ("responses", "backend", "model"),
     "structure": ("space",),
     "judging": ("judge", "rule_preference", "allow_tie", "allow_both_bad", "overlap", "overlap_rule"),
+    "llm_judge": ("llm_judge", "rubric", "llm_budget"),
     "certainty": ("delta", "budget"),
     "checks": ("practice", "gold_rate", "repeat_rate"),
     "advanced": ("epsilon", "sampler", "stopping", "max_skips", "seed"),
@@ -39,6 +40,11 @@ _LABELS = {
     "stopping": "When to stop",
     "max_skips": "Skips before a comparison is dropped",
     "seed": "Random seed",
+    "backend": "What writes them",
+    "model": "Which model",
+    "llm_judge": "What a language model has to say",
+    "rubric": "Rubric for the language model",
+    "llm_budget": "Comparisons to ask it about, at most",
     "practice": "Practice pairs at the start",
     "gold_rate": "Share of gold pairs",
     "repeat_rate": "Share of repeated pairs",
@@ -54,6 +60,12 @@ _HELP = {
         "once there are many combinations; where levels work only together, it can name a wrong winner."
     ),
     "epsilon": "A policy must win more than ½ + ε against every other one. 0 unless near ties should count as no winner.",
+    "backend": "The workers that run offer one or more of these; the dashboard says if none does.",
+    "model": "By the name that the worker or server knows it by. Empty: its usual one.",
+    "llm_judge": (
+        "Beside people only. Its opinions do not count until you have seen how far it agrees with people, "
+        "and have let it vote on the dashboard."
+    ),
     "seed": "Fixes everything random about what is shown. Any number will do.",
 }
 _SAMPLERS = {
@@ -76,6 +88,7 @@ _WIDGETS = {
     "guidelines": forms.Textarea(attrs={"rows": 5}),
     "space": forms.RadioSelect,
     "judge": forms.RadioSelect,
+    "rubric": forms.Textarea(attrs={"rows": 5}),
 }
 
 
@@ -104,11 +117,17 @@ class SettingsForm(forms.ModelForm):
         self.fields["responses"].choices = [
             choice for choice in Experiment.Responses.choices if choice[0] != Experiment.Responses.IMPORTED
         ]
+        # Votes are allowed on the dashboard, once its agreement with people is known.
+        self.fields["llm_judge"].choices = [
+            choice for choice in Experiment.LLMJudge.choices if choice[0] != Experiment.LLMJudge.VOTES
+        ]
+        self.fields["backend"].choices = [("", "Whatever worker is there"), *Experiment.Backend.choices]
         for field in self.fields.values():
             if isinstance(field, forms.FloatField):
                 field.widget.attrs["step"] = "any"
         if imported:
-            del self.fields["responses"], self.fields["space"]
+            for name in (*GROUPS["generation"], "space"):
+                del self.fields[name]
 
     def group(self, name: str) -> list[forms.BoundField]:
         """The fields of one group that this experiment has."""

@@ -1,15 +1,34 @@
 """Template filters of LLM-PO."""
 
 import math
+from typing import Any
 
 from django import template
 from django.utils.safestring import SafeString
 
 from engine.core.agreement import Rate
-from engine.selectors import Left
+from engine.models import Experiment
+from engine.selectors import Left, experiments_to_run
 from labeling.rendering import capped, render_markdown
 
 register = template.Library()
+
+
+@register.inclusion_tag("dashboard/_tabs.html", takes_context=True)
+def tabs(context: template.Context, here: str) -> dict[str, Any]:
+    """Links among the pages of the context's experiment, those that its reader may see; ``here`` is the page's URL name."""
+    experiment: Experiment = context["experiment"]
+    pages = {"dashboard": "Dashboard", "comparisons": "Comparisons", "export": "Export"}
+    if experiments_to_run(context["request"].user).filter(pk=experiment.pk).exists():
+        if experiment.state == Experiment.State.DRAFT:
+            pages["setup"] = "Setup"
+        pages |= {"experiment_settings": "Settings", "people": "People"}
+    pages["log"] = "Log"
+    return {
+        "experiment": experiment,
+        "here": here,
+        "tabs": [{"page": page, "label": label} for page, label in pages.items()],
+    }
 
 
 @register.filter

@@ -10,7 +10,6 @@ from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse, HttpResponseBadRequest
 from django.shortcuts import redirect, render
 from django.urls import reverse
-from django.utils import timezone
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
@@ -45,8 +44,6 @@ def dashboard(request: HttpRequest, experiment_id: int) -> HttpResponse:
     context = _live(request, experiment) | {
         "charts": figures.rendered_charts(experiment),
         "without": without_each_annotator(experiment),
-        "invitations": experiment.invitations.filter(expires_at__gte=timezone.now()).order_by("-pk"),
-        "roles": access.roles_to_give(request, experiment),
         "llm_judge": llm_judge.panel(experiment),
         "log": selectors.audit_entries(experiment)[:5],
     }

@@ -12,7 +12,6 @@ from django.contrib.auth.forms import UserCreationForm
 from django.db import transaction
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
-from django.utils.translation import gettext as _
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
@@ -75,8 +74,7 @@ def invite(request: HttpRequest, experiment_id: int) -> HttpResponse:
     form.fields["role"].choices = access.roles_to_give(request, experiment)
     if form.is_valid():
         people.create_invitation(experiment=experiment, by=request.user, **form.cleaned_data)
-        messages.success(request, _("The link is in the list of people below."))
+        messages.success(request, "The link is in the list of invitations below.")
     else:
-        messages.error(request, _("Give a role, a number of uses and of days, each at least one."))
-    page = "people" if request.POST.get("back") == "people" else "dashboard"
-    return redirect(page, experiment_id=experiment.pk)
+        messages.error(request, "Give a role, a number of uses and of days, each at least one.")
+    return redirect("people", experiment_id=experiment.pk)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import Page, expect
 
-from engine.generation.worker import _storable
 from engine.models import Comparison, Judgment, Response
+from engine.texts import storable
 from tests.browser.annotating import SETTLE_MS, open_pair, press, saved, write_everything
 from tests.factories import make_experiment, make_user
 from tests.labeling.hostile import PAYLOADS
@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.django_db(trans
 
 def test_every_payload_is_shown_and_judged_and_nothing_else_happens(page: Page, settings):
     """Two payloads to a pair; the problems fixture sees errors, dialogs and requests to other hosts."""
-    texts = [_storable(payload) for payload in PAYLOADS.values()]
+    texts = [storable(payload) for payload in PAYLOADS.values()]
     texts += [""] * (len(texts) % 2)
     n_pairs = len(texts) // 2
     settings.BUFFER_MIN = settings.BUFFER_MAX = n_pairs + 5

@@ -9,7 +9,8 @@ from engine.core import Factorial, Unstructured
 from engine.errors import SpecError
 from engine.models import Policy
 from engine.policy_space import combinations
-from engine.services.experiments import ExperimentSpec, FactorSpec, TaskSpec, create_experiment
+from engine.services.experiments import create_experiment
+from engine.specs import ExperimentSpec, FactorSpec, TaskSpec
 
 LEVELS = {"prompt": ["plain", "kind"], "strategy": ["direct", "steps", "list"]}
 

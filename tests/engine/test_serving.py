@@ -11,9 +11,10 @@ from engine import selectors
 from engine.errors import SpecError
 from engine.models import Experiment, Response, WorkerPulse
 from engine.selectors import Need, Offer
-from engine.services.experiments import ExperimentSpec, FactorSpec, TaskSpec, create_experiment, start
+from engine.services.experiments import create_experiment, start
 from engine.services.generation import claim_responses
 from engine.services.planning import advance
+from engine.specs import ExperimentSpec, FactorSpec, TaskSpec
 from tests.factories import make_experiment, make_spec
 
 pytestmark = pytest.mark.django_db

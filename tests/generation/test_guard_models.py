@@ -13,8 +13,9 @@ from engine.generation.embedded import EmbeddedBackend
 from engine.generation.openai_compatible import Endpoint, OpenAICompatibleBackend
 from engine.generation.worker import write_batch
 from engine.models import Experiment, Response
-from engine.services.experiments import ExperimentSpec, FactorSpec, TaskSpec, create_experiment, start
+from engine.services.experiments import create_experiment, start
 from engine.services.planning import advance
+from engine.specs import ExperimentSpec, FactorSpec, TaskSpec
 from tests.backends import ContinuousScriptedBackend, ScriptedBackend
 from tests.factories import write_responses
 from tests.generation.chat_server import MODEL, Reply, completion, embedded_model, serve

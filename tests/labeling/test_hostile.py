@@ -7,8 +7,8 @@ from urllib.parse import urlsplit
 import pytest
 from django.urls import reverse
 
-from engine.generation.worker import _storable
 from engine.models import Experiment, Response
+from engine.texts import storable
 from labeling import rendering
 from labeling.rendering import render_markdown
 from tests.factories import make_experiment
@@ -58,12 +58,12 @@ def test_the_corpus_is_large_and_of_many_kinds():
 @each_payload
 @pytest.mark.parametrize("frame", ["{}", "Before.\n\n{}\n\nAfter.", "> - {}", "**{}**", "|a|\n|-|\n|{}|"])
 def test_a_payload_is_inert_wherever_it_stands(name, frame):
-    assert_inert(render_markdown(_storable(frame.replace("{}", PAYLOADS[name]))))
+    assert_inert(render_markdown(storable(frame.replace("{}", PAYLOADS[name]))))
 
 
 @each_payload
 def test_a_payload_swallows_nothing_that_is_written_after_it(name):
-    shown = Markup(render_markdown(f"Before.\n\n{_storable(PAYLOADS[name])}\n\n```\n\nAfter.")).text
+    shown = Markup(render_markdown(f"Before.\n\n{storable(PAYLOADS[name])}\n\n```\n\nAfter.")).text
     assert "Before." in shown
     assert "After." in shown
 
@@ -87,7 +87,7 @@ def test_what_could_keep_an_annotator_waiting_is_not_parsed_at_all(name, monkeyp
             return markdown.parse(text, *arguments)
 
     monkeypatch.setattr(rendering, "_markdown", Watched)
-    rendered = render_markdown(_storable(PAYLOADS[name]))
+    rendered = render_markdown(storable(PAYLOADS[name]))
     for text in parsed:
         assert len(text) <= 12_001
         assert text.count("\n") <= 400
@@ -107,7 +107,7 @@ def test_no_payload_changes_the_page_around_it(annotator, client_for):
     plain = skeleton(client.get(url).content.decode())
     assert len(plain) > 30
     for name, payload in PAYLOADS.items():
-        text = _storable(payload)
+        text = storable(payload)
         Response.objects.update(text=text)
         experiment.tasks.update(prompt=text)
         Experiment.objects.update(guidelines=text, question=text[:300])

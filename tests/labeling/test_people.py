@@ -79,7 +79,7 @@ def test_a_member_of_another_experiment_is_not_reached_through_ones_own(experime
 
 def test_an_invitation_is_made_and_ended_here(experiment, editor, client_for, client):
     mine = client_for(editor)
-    form = {"role": "viewer", "most_uses": 3, "valid_days": 2, "back": "people"}
+    form = {"role": "viewer", "most_uses": 3, "valid_days": 2}
     response = mine.post(reverse("invite", args=[experiment.pk]), form)
     assert response["Location"] == reverse("people", args=[experiment.pk])
     invitation = Invitation.objects.get()
