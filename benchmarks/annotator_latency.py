@@ -102,14 +102,9 @@ def world(n_pairs: int) -> tuple[Any, Any]:
 
     from engine.generation.worker import write_batch
     from engine.models import Membership
-    from engine.services.experiments import (
-        ExperimentSpec,
-        FactorSpec,
-        TaskSpec,
-        create_experiment,
-        start,
-    )
+    from engine.services.experiments import create_experiment, start
     from engine.services.planning import advance
+    from engine.specs import ExperimentSpec, FactorSpec, TaskSpec
 
     settings.BUFFER_MIN = settings.BUFFER_MAX = n_pairs
     user = User.objects.create_user("annotator")

@@ -119,12 +119,8 @@ class Crowd:
         from django.contrib.auth.models import User  # noqa: PLC0415
 
         from engine.models import Membership  # noqa: PLC0415
-        from engine.services.experiments import (  # noqa: PLC0415
-            ExperimentSpec,
-            FactorSpec,
-            TaskSpec,
-            create_experiment,
-        )
+        from engine.services.experiments import create_experiment  # noqa: PLC0415
+        from engine.specs import ExperimentSpec, FactorSpec, TaskSpec  # noqa: PLC0415
 
         spec = ExperimentSpec(
             name=f"Crowd {self.seed}",

@@ -76,14 +76,9 @@ def celery_worker(folder: Path) -> Iterator[subprocess.Popen[bytes]]:
 def plan(name: str, responses: int) -> Any:
     """An experiment with so many waiting responses."""
     from engine.models import Response  # noqa: PLC0415 - needs Django
-    from engine.services.experiments import (  # noqa: PLC0415
-        ExperimentSpec,
-        FactorSpec,
-        TaskSpec,
-        create_experiment,
-        start,
-    )
+    from engine.services.experiments import create_experiment, start  # noqa: PLC0415
     from engine.services.planning import advance  # noqa: PLC0415
+    from engine.specs import ExperimentSpec, FactorSpec, TaskSpec  # noqa: PLC0415
 
     spec = ExperimentSpec(
         name=name,

@@ -91,7 +91,7 @@ if DATABASES["default"].get("ENGINE") == "django.db.backends.sqlite3":
     }
     # Tests start workers of their own, which an in-memory database would be out of reach for.
     DATABASES["default"]["TEST"] = {"NAME": VAR_DIR / "test.sqlite3"}
-# What dashboards share. Each web process keeps its own unless told of a server: it computes a little more, and needs nothing.
+# What dashboards share, and how often API tokens were used. Each web process keeps its own unless told of a server.
 CACHES = {"default": env.dj_cache_url("CACHE_URL", "locmem://")}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
@@ -143,7 +143,6 @@ X_FRAME_OPTIONS = "DENY"
 
 # Requests of one token per minute. Counted in the cache: by each web process for itself unless CACHE_URL names a shared one.
 API_REQUESTS_PER_MINUTE = env.int("API_REQUESTS_PER_MINUTE", 600, validate=validate.Range(min=1))
-CACHES = {"default": env.dj_cache_url("CACHE_URL", "locmem://")}
 # Where links in messages lead.
 SITE_URL = env.str("SITE_URL", "http://localhost:8000")
 # console:// writes messages into the worker's log. Real ones: submission://user:password@host:587

@@ -11,16 +11,10 @@ from django.contrib.auth.models import User
 from engine.generation.base import Backend
 from engine.generation.worker import write_batch
 from engine.models import Experiment, Judgment, Lease, Membership
-from engine.services.experiments import (
-    ExperimentSpec,
-    FactorSpec,
-    GoldSpec,
-    TaskSpec,
-    create_experiment,
-    start,
-)
+from engine.services.experiments import create_experiment, start
 from engine.services.judging import judge_leased, lease_next
 from engine.services.planning import advance
+from engine.specs import ExperimentSpec, FactorSpec, GoldSpec, TaskSpec
 from tests.backends import SkilledBackend
 
 _numbers = itertools.count(1)

@@ -65,6 +65,9 @@ def test_every_page_has_a_file_of_tests_of_its_own():
         "invitations": {"welcome", "join", "invite"},
         "experiment_settings": {"change_settings", "clone"},
         "notifications": {"subscribe", "unsubscribe", "send_test"},
+        "setup": {"new_experiment", "new_from", "setup_file", "delete_draft"},
+        "exports": {"export", "judgments_jsonl", "judgments_parquet", "dpo_jsonl"},
+        "comparisons": {"comparison", "void", "restore", "void_annotator"},
         "people": {"change_role", "remove_member", "end_invitation"},
         "tokens": {"revoke_token"},
     }

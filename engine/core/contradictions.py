@@ -51,6 +51,8 @@ def misfit(space: BradleyTerry, wins: FloatArray, *, n_simulated: int = 199, see
     The test, or None where the pairs compared leave nothing to test.
     """
     data = PairData.of(space.features, Tally(wins[None]))
+    if data.contrasts.shape[0] == 0:
+        return None
     freedom = data.contrasts.shape[0] - int(np.linalg.matrix_rank(data.contrasts))
     if freedom <= 0:
         return None

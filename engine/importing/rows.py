@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import sys
 import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
@@ -109,6 +110,8 @@ def _table_rows(text: str) -> Iterator[Row | Fault]:
     text = text.lstrip("\ufeff")
     header = text.lstrip("\r\n").partition("\n")[0]
     delimiter = max(_DELIMITERS, key=header.count)
+    # The text is all here already; how large it may be is for whoever took it in to say.
+    csv.field_size_limit(sys.maxsize)
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
     names: list[str] = []
     before = 0

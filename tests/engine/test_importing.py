@@ -88,13 +88,18 @@ def test_a_csv_field_may_hold_lines_and_the_next_fault_is_at_its_own_line():
         ("{", ["line 1: This is not JSON"]),
         ('{"a":' * 100_000, ["This is nested too deeply"]),
         ("[" * 100_000, ["This is nested too deeply"]),
-        ("prompt,x\n" + "y" * 200_000 + ",1", ["line 2: This is not CSV that can be read: field larger"]),
+        ('prompt,x\n"y"y,1', ["line 2: This is not CSV that can be read: ',' expected after"]),
     ],
 )  # fmt: skip
 def test_every_fault_is_told_with_its_place(text, expected):
     found = faults_of(read_tasks, text)
     assert len(found) == len(expected)
     assert [f for f, start in zip(found, expected, strict=True) if not f.startswith(start)] == []
+
+
+def test_long_cells_are_read():
+    [task] = read_tasks("prompt,reference\n" + "y" * 200_000 + ",1")
+    assert (len(task.prompt), task.reference) == (200_000, "1")
 
 
 def test_of_many_faults_the_first_are_told_and_the_rest_counted():
