@@ -19,7 +19,7 @@ demo: $(VENV)/.installed .env
 test: $(VENV)/.installed-dev
 	@.ci/install-chromium
 	$(BIN)/python -m pytest -n $(PYTEST_WORKERS) -m "not browser" $(PYTEST_ARGS)
-	DJANGO_ALLOW_ASYNC_UNSAFE=1 $(BIN)/python -m pytest -m browser $(PYTEST_ARGS)
+	DJANGO_ALLOW_ASYNC_UNSAFE=1 $(BIN)/python -m pytest -n $(PYTEST_WORKERS) -m browser $(PYTEST_ARGS)
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
+
 import hypothesis
 import pytest
 from django.conf import settings
@@ -9,6 +12,7 @@ from django.contrib.auth.models import User
 from pytest_django import Settings
 
 from tests.factories import make_user
+from tests.workers import Workers
 
 # A machine that is busy with something else is no reason to fail.
 hypothesis.settings.register_profile("tests", deadline=None)
@@ -44,3 +48,10 @@ def annotator(db: None) -> User:
 @pytest.fixture
 def admin(db: None) -> User:
     return make_user("admin", is_staff=True, is_superuser=True)
+
+
+@pytest.fixture
+def workers(transactional_db: None, tmp_path: Path) -> Iterator[Workers]:
+    running = Workers(tmp_path)
+    yield running
+    running.stop_all()

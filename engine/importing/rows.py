@@ -5,8 +5,8 @@ from __future__ import annotations
 import csv
 import io
 import json
-import sys
 import re
+import sys
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any

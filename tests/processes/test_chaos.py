@@ -14,7 +14,7 @@ from engine.services.experiments import create_experiment, start
 from engine.services.judging import rebuild_counts
 from labeling.demo import rule_spec
 from tests.generation.chat_server import MODEL, Reply, embedded_model, error, serve
-from tests.processes.conftest import Workers, wait_until
+from tests.workers import Workers, wait_until
 
 pytestmark = pytest.mark.slow
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.processes.conftest import ROOT, wait_until
+from tests.workers import ROOT, wait_until
 
 pytestmark = pytest.mark.slow
 

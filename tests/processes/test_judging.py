@@ -12,7 +12,7 @@ from engine.services.judging import rebuild_counts
 from tests.factories import click, make_experiment
 from tests.generation.chat_server import MODEL, completion, serve
 from tests.opinions import shadow, verdict, vote
-from tests.processes.conftest import Workers, wait_until
+from tests.workers import Workers, wait_until
 
 pytestmark = pytest.mark.slow
 

@@ -9,7 +9,7 @@ from engine.models import Comparison, Experiment, Judgment, Response
 from engine.services.experiments import create_experiment, start
 from engine.services.judging import rebuild_counts
 from labeling.demo import rule_spec
-from tests.processes.conftest import Workers, wait_until
+from tests.workers import Workers, wait_until
 
 pytestmark = pytest.mark.slow
 

@@ -1,4 +1,4 @@
-"""Real processes: Celery workers on the test database, and the demo as a whole."""
+"""Real processes: Celery workers on the test database."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import quote
 
@@ -15,7 +15,7 @@ import pytest
 from django.conf import settings
 from django.db import connection
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[1]
 
 
 def wait_until(condition: Callable[[], object], seconds: float, what: str) -> None:
@@ -83,10 +83,3 @@ class Workers:
                 process.terminate()
         for process in self.processes.values():
             process.wait(timeout=30)
-
-
-@pytest.fixture
-def workers(transactional_db: None, tmp_path: Path) -> Iterator[Workers]:
-    running = Workers(tmp_path)
-    yield running
-    running.stop_all()

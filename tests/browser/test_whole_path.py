@@ -1,0 +1,89 @@
+"""An admin's whole way: from an empty database to the exported file, with real workers and a real model's text."""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+from pathlib import Path
+
+import pytest
+from django.core.management import call_command
+from playwright.sync_api import Page, expect
+
+from engine.generation.tinylm.tasks import sample_tasks
+from engine.models import Experiment, Judgment
+from tests.workers import Workers
+
+pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
+
+
+def picture(page: Page, name: str) -> None:
+    """Keep a picture of the page where PICTURES names a folder for them: how those in the README are made."""
+    if folder := os.environ.get("PICTURES"):
+        page.wait_for_timeout(800)
+        page.screenshot(path=Path(folder, f"path-{name}.png"))
+
+
+def write_level(page: Page, field: str, name: str, text: str) -> None:
+    page.locator(f"#id_{field}-name").fill(name)
+    page.locator(f"#id_{field}-text").fill(text)
+
+
+def test_from_an_empty_database_to_the_exported_file(
+    page: Page, workers: Workers, monkeypatch: pytest.MonkeyPatch
+):
+    for queue in ("control", "generation", "beat"):
+        workers.start(queue)
+    page.set_viewport_size({"width": 1280, "height": 860})
+    monkeypatch.setenv("DJANGO_SUPERUSER_PASSWORD", "a long password")
+    call_command("createsuperuser", "--noinput", "--username=alice", "--email=alice@example.org", verbosity=0)
+    page.goto("/accounts/login/")
+    page.get_by_label("Name").fill("alice")
+    page.get_by_label("Password").fill("a long password")
+    page.get_by_role("button", name="Log in").click()
+
+    page.get_by_role("link", name="New experiment").click()
+    page.get_by_role("link", name="2 prompts × 3 strategies").click()
+    page.get_by_label("Name", exact=True).fill("Object Counting")
+    tasks = sample_tasks("object_counting", 100, seed=3)
+    page.locator("#tasks").fill("\n".join(f"{task.prompt}\t{task.reference}" for task in tasks))
+    expect(page.locator("#tasks-preview")).to_contain_text("100 tasks, 100 with a right answer.")
+    write_level(page, "f1-l1", "Careful tutor", "You are a careful tutor. Check every step.")
+    write_level(page, "f1-l2", "In a hurry", "You are in a hurry. Just guess quickly.")
+    page.locator("#id_f2-l3-text").fill("Give the answer first, then explain.")
+    page.get_by_role("button", name="Add a factor").click()
+    page.locator("#id_f3-name").fill("Sampling")
+    page.locator("#id_f3-kind").select_option("sampling")
+    page.locator("#id_f3-l1-temperature").fill("0")
+    page.locator("#id_f3-l1-max_tokens").fill("64")
+    page.locator("#id_f3-l1-name").fill("Greedy")
+    page.get_by_role("button", name="Remove level 2 of factor 3").click()
+    page.get_by_label("Rule (reference answers)").check()
+    page.get_by_label("Between two right answers, the rule prefers").select_option("concise")
+    expect(page.locator("#size-policies")).to_have_text("6")
+    expect(page.locator("#size-comparisons")).to_be_visible(timeout=120_000)
+    page.locator("#size-title").scroll_into_view_if_needed()
+    picture(page, "1-setup")
+
+    page.get_by_role("button", name="Save and start").click()
+    page.wait_for_url("**/experiments/*/")
+    experiment = Experiment.objects.get()
+    badge = page.locator("#badge")
+    expect(badge).to_have_class("badge running", timeout=60_000)
+    expect(page.locator("#race-table tbody tr").nth(5)).to_be_attached(timeout=120_000)
+    picture(page, "2-running")
+    expect(badge).to_have_text("Certified winner", timeout=420_000)
+    experiment.refresh_from_db()
+    expect(
+        page.get_by_text(f"{experiment.winner} beats every other policy; at least 95% certain")
+    ).to_be_visible()
+    picture(page, "3-certified")
+
+    page.get_by_role("link", name="Export", exact=True).click()
+    picture(page, "4-export")
+    with page.expect_download() as download:
+        page.get_by_role("link", name="CSV", exact=True).click()
+    rows = list(csv.DictReader(io.StringIO(download.value.path().read_text())))
+    assert len(rows) == Judgment.objects.count() > 100
+    assert {row["judge"] for row in rows} == {"rule"}
