@@ -16,7 +16,7 @@ from labeling import charts
 from labeling.caching import shared
 from labeling.concerns import Concerns, concerns
 from labeling.people import annotator_rows, judge_rows
-from labeling.status import late_clicks, policy_names, status_of
+from labeling.status import late_clicks, leader, policy_names, status_of
 
 # How old things may be, in units of DASHBOARD_SECONDS: when they have changed, and at all.
 _LIVE = (0.2, 0.2)
@@ -48,6 +48,7 @@ def _live_figures(experiment: Experiment) -> dict[str, Any]:
         "status": status_of(experiment, snapshot=snapshot, health=health),
         "health": health,
         "snapshot": snapshot,
+        "leader": leader(experiment, snapshot),
         "comparisons": selectors.comparison_count(experiment.pk),
         "late": late_clicks(experiment, snapshot),
         "remaining": _remaining(experiment),

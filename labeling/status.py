@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from engine import selectors
-from engine.models import Experiment, Snapshot
+from engine.models import Experiment, Policy, Snapshot
 from labeling.templatetags.llmpo import about, percent
 
 
@@ -31,17 +31,23 @@ class Status:
     left: str = ""
 
 
+def policy_name(policy: Policy) -> PolicyName:
+    """The names of one policy."""
+    levels = sorted(policy.levels.all(), key=lambda level: level.factor.position)
+    return PolicyName(short=policy.label, levels=tuple(level.name for level in levels))
+
+
 def policy_names(experiment: Experiment) -> list[PolicyName]:
     """Names of all policies, by index."""
-    return [
-        PolicyName(
-            short=policy.label,
-            levels=tuple(
-                level.name for level in sorted(policy.levels.all(), key=lambda level: level.factor.position)
-            ),
-        )
-        for policy in experiment.policies.prefetch_related("levels__factor")
-    ]
+    return [policy_name(policy) for policy in experiment.policies.prefetch_related("levels__factor")]
+
+
+def leader(experiment: Experiment, snapshot: Snapshot | None) -> PolicyName | None:
+    """The winner, or who leads so far."""
+    policy = experiment.winner or (snapshot.best if snapshot else None)
+    if policy is None:
+        return None
+    return policy_name(experiment.policies.prefetch_related("levels__factor").get(pk=policy.pk))
 
 
 def status_of(

@@ -11,6 +11,7 @@ import pytest
 from django.core.management import call_command
 from playwright.sync_api import Page, expect
 
+from engine import selectors
 from engine.generation.tinylm.tasks import sample_tasks
 from engine.models import Experiment, Judgment
 from tests.workers import Workers
@@ -59,6 +60,9 @@ def test_from_an_empty_database_to_the_exported_file(
     page.locator("#id_f3-l1-max_tokens").fill("64")
     page.locator("#id_f3-l1-name").fill("Greedy")
     page.get_by_role("button", name="Remove level 2 of factor 3").click()
+    expect(page.locator("#id_f3-l2-name")).to_have_count(0)
+    page.locator("#factors-title").scroll_into_view_if_needed()
+    picture(page, "0-factors")
     page.get_by_label("Rule (reference answers)").check()
     page.get_by_label("Between two right answers, the rule prefers").select_option("concise")
     expect(page.locator("#size-policies")).to_have_text("6")
@@ -78,9 +82,12 @@ def test_from_an_empty_database_to_the_exported_file(
     expect(
         page.get_by_text(f"{experiment.winner} beats every other policy; at least 95% certain")
     ).to_be_visible()
+    judged = str(selectors.latest_snapshot(experiment).comparisons)
+    expect(page.locator("#race-table tbody tr").last).to_contain_text(judged, timeout=10_000)
     picture(page, "3-certified")
 
     page.get_by_role("link", name="Export", exact=True).click()
+    page.wait_for_url("**/export/")
     picture(page, "4-export")
     with page.expect_download() as download:
         page.get_by_role("link", name="CSV", exact=True).click()
