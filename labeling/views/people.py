@@ -1,80 +1,76 @@
-"""Following and making invitation links."""
+"""Who belongs to an experiment, and in which role."""
 
 from __future__ import annotations
 
-import uuid
-
 from django import forms
 from django.contrib import messages
-from django.contrib.auth import login
 from django.contrib.auth.decorators import login_required
-from django.contrib.auth.forms import UserCreationForm
-from django.db import transaction
-from django.http import HttpRequest, HttpResponse
-from django.shortcuts import redirect, render
+from django.http import HttpRequest, HttpResponse, HttpResponseBadRequest
+from django.shortcuts import get_object_or_404, redirect, render
+from django.utils import timezone
 from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_http_methods, require_POST, require_safe
+from django.views.decorators.http import require_POST, require_safe
 
-from engine.errors import InvitationError
+from engine import selectors
+from engine.errors import MembershipError
 from engine.models import Membership
-from engine.services import people
+from engine.services import people as services
 from labeling import access
 
 
-class InvitationForm(forms.Form):
+class RoleForm(forms.Form):
     role = forms.ChoiceField(choices=Membership.Role.choices)
-    most_uses = forms.IntegerField(min_value=1, max_value=1000)
-    valid_days = forms.IntegerField(min_value=1, max_value=365)
-
-
-@never_cache
-@require_http_methods(["GET", "HEAD", "POST"])
-def join(request: HttpRequest, token: uuid.UUID) -> HttpResponse:
-    """Sign up through an invitation, or join with the account one has."""
-    if request.user.is_authenticated and (member := people.membership_from(token=token, user=request.user)):
-        return _lead_on(member)
-    try:
-        invitation = people.open_invitation(token=token)
-    except InvitationError as refused:
-        return render(request, "labeling/invitation_refused.html", {"message": str(refused)}, status=410)
-    known = request.user.is_authenticated
-    form = None if known else UserCreationForm(request.POST or None)
-    if request.method == "POST" and (known or form.is_valid()):
-        try:
-            with transaction.atomic():
-                user = request.user if known else form.save()
-                membership = people.accept_invitation(token=token, user=user)
-        except InvitationError as refused:
-            return render(request, "labeling/invitation_refused.html", {"message": str(refused)}, status=410)
-        if not known:
-            login(request, user, backend="django.contrib.auth.backends.ModelBackend")
-        return _lead_on(membership)
-    status = 400 if request.method == "POST" else 200
-    return render(request, "labeling/join.html", {"invitation": invitation, "form": form}, status=status)
-
-
-def _lead_on(membership: Membership) -> HttpResponse:
-    page = "welcome" if membership.role == Membership.Role.ANNOTATOR else "dashboard"
-    return redirect(page, experiment_id=membership.experiment_id)
 
 
 @login_required
+@never_cache
 @require_safe
-def welcome(request: HttpRequest, experiment_id: int) -> HttpResponse:
-    """The guidelines, before the first pair."""
-    return render(request, "labeling/welcome.html", {"experiment": access.to_label(request, experiment_id)})
+def people(request: HttpRequest, experiment_id: int) -> HttpResponse:
+    """Members and open invitations. Owners change them; editors look, and invite."""
+    experiment = access.to_run(request, experiment_id)
+    context = {
+        "experiment": experiment,
+        "members": experiment.memberships.select_related("user").order_by("user__username", "role"),
+        "invitations": experiment.invitations.filter(expires_at__gte=timezone.now()).order_by("-pk"),
+        "all_roles": Membership.Role.choices,
+        "roles": access.roles_to_give(request, experiment),
+        "role_values": [role for role, _ in access.roles_to_give(request, experiment)],
+        "may_own": selectors.experiments_to_own(request.user).filter(pk=experiment.pk).exists(),
+    }
+    return render(request, "dashboard/people.html", context)
 
 
 @login_required
 @require_POST
-def invite(request: HttpRequest, experiment_id: int) -> HttpResponse:
-    """Make an invitation link."""
-    experiment = access.to_run(request, experiment_id)
-    form = InvitationForm(request.POST)
-    form.fields["role"].choices = access.roles_to_give(request, experiment)
-    if form.is_valid():
-        people.create_invitation(experiment=experiment, by=request.user, **form.cleaned_data)
-        messages.success(request, "The link is in the list of invitations below.")
-    else:
-        messages.error(request, "Give a role, a number of uses and of days, each at least one.")
-    return redirect("people", experiment_id=experiment.pk)
+def change_role(request: HttpRequest, experiment_id: int, membership_id: int) -> HttpResponse:
+    """Give a member another role."""
+    experiment = access.to_own(request, experiment_id)
+    member = get_object_or_404(experiment.memberships, pk=membership_id)
+    form = RoleForm(request.POST)
+    if not form.is_valid():
+        return HttpResponseBadRequest("The role must be annotator, viewer, editor or owner.")
+    try:
+        services.change_role(membership_id=member.pk, by=request.user, role=form.cleaned_data["role"])
+    except MembershipError as refused:
+        messages.error(request, str(refused))
+    return _back(experiment.pk, request)
+
+
+@login_required
+@require_POST
+def remove_member(request: HttpRequest, experiment_id: int, membership_id: int) -> HttpResponse:
+    """Take a role away from somebody."""
+    experiment = access.to_own(request, experiment_id)
+    member = get_object_or_404(experiment.memberships, pk=membership_id)
+    try:
+        services.remove_member(membership_id=member.pk, by=request.user)
+    except MembershipError as refused:
+        messages.error(request, str(refused))
+    return _back(experiment.pk, request)
+
+
+def _back(experiment_id: int, request: HttpRequest) -> HttpResponse:
+    """Where the page may still be seen: who has just given up a role of their own is led home."""
+    if selectors.experiments_to_run(request.user).filter(pk=experiment_id).exists():
+        return redirect("people", experiment_id=experiment_id)
+    return redirect("home")
