@@ -17,7 +17,6 @@ import json
 import os
 import shutil
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -26,16 +25,12 @@ from typing import Any
 
 import numpy as np
 
-# Before Django reads its settings; as in production, but for where things lie.
-_FOLDER = tempfile.mkdtemp(prefix="llmpo-benchmark-")
-os.environ |= {
-    "DJANGO_SETTINGS_MODULE": "llmpo_site.settings",
-    "DEBUG": "false",
-    "VAR_DIR": _FOLDER,
-    "SECRET_KEY": os.environ.get("SECRET_KEY") or "only-for-benchmarks-only-for-benchmarks",
-    "LOG_LEVEL": "ERROR",
-    "DJANGO_ALLOW_ASYNC_UNSAFE": "1",  # Playwright's loop runs in the thread that also asks the database
-}
+from benchmarks.installation import set_environment
+
+_FOLDER = set_environment(
+    # Playwright's loop runs in the thread that also asks the database.
+    DJANGO_ALLOW_ASYNC_UNSAFE="1",
+)
 
 RESPONSE = """The answer is **{n}**.
 

@@ -22,7 +22,6 @@ import shutil
 import socket
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections import defaultdict
@@ -34,17 +33,9 @@ from urllib.parse import quote, urlencode
 
 import numpy as np
 
-# Before Django reads its settings; as in production, but for where things lie.
-_FOLDER = tempfile.mkdtemp(prefix="llmpo-benchmark-")
-os.environ |= {
-    "DJANGO_SETTINGS_MODULE": "llmpo_site.settings",
-    "DEBUG": "false",
-    "VAR_DIR": _FOLDER,
-    "SECRET_KEY": os.environ.get("SECRET_KEY") or "only-for-benchmarks-only-for-benchmarks",
-    "LOG_LEVEL": "ERROR",
-    "OMP_NUM_THREADS": "1",
-    "OPENBLAS_NUM_THREADS": "1",
-}
+from benchmarks.installation import set_environment
+
+_FOLDER = set_environment(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1")
 ROOT = Path(__file__).resolve().parents[1]
 _READY = 3000
 

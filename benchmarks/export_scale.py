@@ -14,11 +14,11 @@ import argparse
 import http.client
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -26,14 +26,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-_FOLDER = tempfile.mkdtemp(prefix="llmpo-benchmark-")
-os.environ |= {
-    "DJANGO_SETTINGS_MODULE": "llmpo_site.settings",
-    "DEBUG": "false",
-    "VAR_DIR": _FOLDER,
-    "SECRET_KEY": os.environ.get("SECRET_KEY") or "only-for-benchmarks-only-for-benchmarks",
-    "LOG_LEVEL": "ERROR",
-}
+from benchmarks.installation import set_environment
+
+_FOLDER = set_environment()
 
 # Rows as the services leave them. Responses of 40 to 340 characters; each comparison judged by one of twenty people.
 SEED = """
@@ -123,6 +118,7 @@ def database() -> Iterator[None]:
     finally:
         connections.close_all()
         connection.creation.destroy_test_db(name, verbosity=0)
+        shutil.rmtree(_FOLDER, ignore_errors=True)
 
 
 def world(rows: int) -> tuple[int, str]:

@@ -9,6 +9,20 @@ from contextlib import contextmanager
 from pathlib import Path
 
 
+def set_environment(**more: str) -> str:
+    """Settings as in production but for where things lie, to be made before Django reads them; returns the folder."""
+    folder = tempfile.mkdtemp(prefix="llmpo-benchmark-")
+    os.environ |= {
+        "DJANGO_SETTINGS_MODULE": "llmpo_site.settings",
+        "DEBUG": "false",
+        "VAR_DIR": folder,
+        "SECRET_KEY": os.environ.get("SECRET_KEY") or "only-for-benchmarks-only-for-benchmarks",
+        "LOG_LEVEL": "ERROR",
+        **more,
+    }
+    return folder
+
+
 @contextmanager
 def installation(**environment: str) -> Iterator[Path]:
     """Set Django up on a database of its own, before anything imports a model; yields its folder."""

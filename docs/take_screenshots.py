@@ -23,9 +23,24 @@ PAGES = {
         "pair": "/label/1/",
         "history": "/label/1/history/",
     },
-    "admin": {"experiments": "/", "dashboard": "/experiments/2/"},
+    "admin": {
+        "experiments": "/",
+        "new": "/experiments/new/",
+        "setup": "/experiments/new/prompts-strategies/",
+        "dashboard": "/experiments/2/",
+        "comparisons": "/experiments/2/comparisons/",
+        "comparison": "/experiments/2/comparisons/?state=judged",
+        "export": "/experiments/2/export/",
+        "settings": "/experiments/1/settings/",
+        "people": "/experiments/1/people/",
+        "log": "/experiments/2/log/",
+        "tokens": "/tokens/",
+        "api": "/api/docs",
+    },
 }
-WHOLE_PAGES = {"dashboard", "history"}
+# Where the page is one that a link of the named one leads to.
+LINKS = {"comparison": "tbody th a"}
+WHOLE_PAGES = {"dashboard", "history", "setup", "comparison", "people", "settings"}
 
 
 def main(url: str) -> None:
@@ -56,6 +71,8 @@ def picture_pages(
     page.get_by_role("button", name="Log in").click()
     for name, path in pages.items():
         page.goto(path)
+        if link := LINKS.get(name):
+            page.locator(link).first.click()
         page.wait_for_timeout(800)
         page.screenshot(path=HERE / "images" / f"{name}-{size}-{theme}.png", full_page=name in WHOLE_PAGES)
         if name == "pair":

@@ -4,6 +4,11 @@ from __future__ import annotations
 
 import re
 
+# Where a number word stands is its value.
+NUMBER_WORDS = (
+    "zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve", "thirteen",
+    "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen", "twenty",
+)  # fmt: skip
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 
 

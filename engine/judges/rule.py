@@ -13,34 +13,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-_NUMBER_WORDS = {
-    word: str(value)
-    for value, word in enumerate(
-        [
-            "zero",
-            "one",
-            "two",
-            "three",
-            "four",
-            "five",
-            "six",
-            "seven",
-            "eight",
-            "nine",
-            "ten",
-            "eleven",
-            "twelve",
-            "thirteen",
-            "fourteen",
-            "fifteen",
-            "sixteen",
-            "seventeen",
-            "eighteen",
-            "nineteen",
-            "twenty",
-        ]
-    )
-}
+from engine.texts import NUMBER_WORDS
+
+_DIGITS = {word: str(value) for value, word in enumerate(NUMBER_WORDS)}
 _MARKER = re.compile(r"\banswer\b(?:\s+is)?\s*[:=]?\s*", re.IGNORECASE)
 _SENTENCE_END = re.compile(r"[.!?;](?=\s|$)|\n")
 # A number keeps its minus sign, be it a hyphen or the real one.
@@ -118,7 +93,7 @@ def _normal(answer: str) -> str:
     words = (
         word.replace("−", "-").casefold() for word in _WORD.findall(unicodedata.normalize("NFKC", answer))
     )
-    return " ".join(_NUMBER_WORDS.get(word, word) for word in words)
+    return " ".join(_DIGITS.get(word, word) for word in words)
 
 
 def _coin(seed: int) -> str:

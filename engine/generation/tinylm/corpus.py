@@ -12,8 +12,9 @@ import string
 from dataclasses import dataclass
 
 from engine.generation.tinylm import phrases
-from engine.generation.tinylm.tasks import MOST_THINGS, NOUNS, SMALL_NUMBERS, Puzzle, draw_puzzle, is_held_out
+from engine.generation.tinylm.tasks import MOST_THINGS, NOUNS, Puzzle, draw_puzzle, is_held_out
 from engine.generation.tinylm.words import words
+from engine.texts import NUMBER_WORDS
 
 HASTY_SLIP_SHARE = 0.6
 HASTY_OPENING = "Guess: "
@@ -83,7 +84,7 @@ def solve_count(puzzle: Puzzle, slip: random.Random | None) -> Solution:
     for count in counts[1:]:
         sums.append(f"{total}+{count}={total + count}")
         total += count
-    return Solution(SMALL_NUMBERS[min(total, MOST_THINGS)], (", ".join(sums) or str(total)) + ".")
+    return Solution(NUMBER_WORDS[min(total, MOST_THINGS)], (", ".join(sums) or str(total)) + ".")
 
 
 def solve_word(puzzle: Puzzle, slip: random.Random | None) -> Solution:

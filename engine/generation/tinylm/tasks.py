@@ -14,34 +14,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from engine.generation.tinylm.words import lexicon, words
+from engine.texts import NUMBER_WORDS
 
 HELD_OUT_SHARE = 0.12
 REPEATS_BEFORE_GIVING_UP = 2000
 
-SMALL_NUMBERS = [
-    "zero",
-    "one",
-    "two",
-    "three",
-    "four",
-    "five",
-    "six",
-    "seven",
-    "eight",
-    "nine",
-    "ten",
-    "eleven",
-    "twelve",
-    "thirteen",
-    "fourteen",
-    "fifteen",
-    "sixteen",
-    "seventeen",
-    "eighteen",
-    "nineteen",
-    "twenty",
-]
-MOST_THINGS = len(SMALL_NUMBERS) - 1
+MOST_THINGS = len(NUMBER_WORDS) - 1
 
 NOUNS = {
     "animals": [
@@ -192,7 +170,7 @@ def with_count(noun: str, count: int) -> str:
     """``a pig``, ``an apple``, ``two ducks``."""
     if count == 1:
         return ("an " if noun[0] in "aeiou" else "a ") + noun
-    return f"{SMALL_NUMBERS[count]} {plural(noun)}"
+    return f"{NUMBER_WORDS[count]} {plural(noun)}"
 
 
 def _draw_sum(rng: random.Random, wordings: tuple[str, ...]) -> Puzzle:
@@ -221,7 +199,7 @@ def _draw_count(rng: random.Random, wordings: tuple[str, ...]) -> Puzzle:
     total = sum(count for _, count, counts in listed if counts)
     prompt = rng.choice(wordings).format(things=things, category=category)
     key = f"{category}: " + ", ".join(sorted(phrases))
-    item = TaskItem(prompt, SMALL_NUMBERS[total], "object_counting")
+    item = TaskItem(prompt, NUMBER_WORDS[total], "object_counting")
     return Puzzle(item, key, tuple((count, counts) for _, count, counts in listed))
 
 

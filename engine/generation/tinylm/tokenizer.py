@@ -12,6 +12,7 @@ from pathlib import Path
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers
 
 from engine.generation.tinylm import phrases, tasks
+from engine.texts import NUMBER_WORDS
 
 PAD, BOS, END = "<pad>", "<bos>", "<|end|>"
 ROLE_TOKENS = ("<|system|>", "<|user|>", "<|assistant|>")
@@ -34,7 +35,7 @@ def _scaffold_texts() -> list[str]:
     sentences += [*phrases.REFUSALS, *(text for texts in phrases.ADVICE.values() for text in texts)]
     sentences += ["You are an", "You are a", WORK_TEXT]
     following = [*phrases.ROLES, *(trait for traits in phrases.TRAITS.values() for trait in traits)]
-    following += [*tasks.SMALL_NUMBERS, *tasks.NOUNS, *(chr(c) for c in range(ord("a"), ord("z") + 1))]
+    following += [*NUMBER_WORDS, *tasks.NOUNS, *(chr(c) for c in range(ord("a"), ord("z") + 1))]
     following += [str(digit) for digit in range(10)]
     for nouns in tasks.NOUNS.values():
         following += [form for noun in nouns for form in (noun, tasks.plural(noun))]
@@ -55,7 +56,7 @@ def build_tokenizer() -> Tokenizer:
     vocabulary = {
         token: i for i, token in enumerate([*SPECIAL, *sorted(pre_tokenizers.ByteLevel.alphabet())])
     }
-    numbers_alone = list(tasks.SMALL_NUMBERS)  # a direct answer starts without a space
+    numbers_alone = list(NUMBER_WORDS)  # a direct answer starts without a space
     for text in [*_scaffold_texts(), *numbers_alone]:
         for piece, _ in pre_tokenizer.pre_tokenize_str(text):
             vocabulary.setdefault(piece, len(vocabulary))
