@@ -17,6 +17,9 @@ from engine.core.likelihood import log_e_value
 from engine.core.problem import Space
 from engine.core.types import FloatArray, Tally
 
+# Evidence this close (nats) is the same but for rounding.
+_EVEN = 1e-9
+
 
 @dataclass(frozen=True, slots=True)
 class Flips:
@@ -162,7 +165,7 @@ def _best_split(one: FloatArray, other: FloatArray) -> FloatArray:
 
 def _fewest_until(leader: FloatArray, rival: FloatArray) -> int:
     """Fewest flips, shared between the two, after which the evidence against the leader is no smaller."""
-    needed = np.searchsorted(leader, rival)
+    needed = np.searchsorted(leader, rival - _EVEN)
     return int(np.min(np.arange(rival.size) + np.where(needed < leader.size, needed, 10**9)))
 
 

@@ -36,7 +36,7 @@ def fewest_by_trying_all(wins: np.ndarray, epsilon: float = 0.0) -> int | None:
             after[i, j] += change
             after[j, i] -= change
         values = evidence(after, epsilon)
-        if np.delete(values, leader).min() <= values[leader] + 1e-12:
+        if np.delete(values, leader).min() <= values[leader] + 1e-9:
             best = n
     return best
 
