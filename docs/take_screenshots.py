@@ -40,7 +40,7 @@ PAGES = {
 }
 # Where the page is one that a link of the named one leads to.
 LINKS = {"comparison": "tbody th a"}
-WHOLE_PAGES = {"dashboard", "history", "setup", "comparison", "people", "settings"}
+WHOLE_PAGES = {"dashboard", "history", "comparison", "people", "settings"}
 
 
 def main(url: str) -> None:

@@ -58,9 +58,13 @@ def race(snapshots: Sequence[Snapshot], names: Sequence[PolicyName], delta: floa
     loud = set(ahead) if len(names) > _LINES else set(range(len(names)))
     return Race(
         lines=[RaceLine(name.short, quiet=index not in loud) for index, name in enumerate(names)],
-        rows=[(s.comparisons, [round(value, 3) for value in s.evidence]) for s in snapshots],
+        rows=[(s.comparisons, [_no_minus_zero(round(value, 3)) for value in s.evidence]) for s in snapshots],
         threshold=round(log(1 / delta), 3),
     )
+
+
+def _no_minus_zero(value: float) -> float:
+    return value + 0.0
 
 
 @dataclass(frozen=True)

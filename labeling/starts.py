@@ -62,7 +62,9 @@ STARTS = (
         "Two system prompts, each more or less free in its words: six policies.",
         ExperimentSpec("", [_PROMPTS, _TEMPERATURES], []),
     ),
-    Start("blank", "Nothing", "An empty page; add what you want to compare.", ExperimentSpec("", [], [])),
+    Start(
+        "blank", "From scratch", "An empty page; add what you want to compare.", ExperimentSpec("", [], [])
+    ),
 )
 
 

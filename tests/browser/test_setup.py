@@ -43,7 +43,7 @@ def test_an_experiment_is_built_by_hand_counted_and_started(page, maker, problem
     page.set_viewport_size({"width": width, "height": 844})
     log_in(page, maker)
     page.get_by_role("link", name="New experiment").click()
-    page.get_by_role("link", name="Nothing").click()
+    page.get_by_role("link", name="From scratch").click()
     page.get_by_label("Name", exact=True).fill("Counting objects")
     page.locator("#tasks").fill("I have two cars and a dog. How many animals?\t1\nA cow, a cat: how many?\t2")
     expect(page.locator("#tasks-preview")).to_contain_text("2 tasks, 2 with a right answer.")
