@@ -1,6 +1,6 @@
 """The whole path from planned rows to stored texts, against one bare batched call of the same engine.
 
-    python -m benchmarks.generation_throughput --backend embedded [--responses 512] [--rounds 3]
+    python -m benchmarks.generation_throughput --backend embedded [--responses 512] [--rounds 9]
     python -m benchmarks.generation_throughput --backend vllm
 
 Path: the rows of a 6-policy experiment wait; a message wakes a real Celery worker, which claims them, has its backend write them and stores
@@ -151,7 +151,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--backend", choices=["embedded", "vllm"], required=True)
     parser.add_argument("--responses", type=int, default=512)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=9)
     arguments = parser.parse_args()
     buffer = str(arguments.responses // 2 + 1)
     environment = environment_of(arguments.backend)
