@@ -1,6 +1,7 @@
 # make demo   everything on this machine, until Ctrl-C
 # make test   everything that the project promises, tested here
 # make lint   style, types, contracts
+# make reproduce   the paper's figures, into var/reproduction
 
 PYTHON ?= python3
 VENV := .venv
@@ -11,7 +12,7 @@ PYTEST_WORKERS ?= 2
 PIP_COMPILE := $(BIN)/pip-compile --quiet --no-emit-index-url --no-emit-find-links --no-emit-trusted-host \
 	--strip-extras --no-annotate --allow-unsafe
 
-.PHONY: demo test lint format contracts requirements clean
+.PHONY: demo test reproduce lint format contracts requirements clean
 
 demo: $(VENV)/.installed .env
 	@$(BIN)/python manage.py demo --host $(HOST) --port $(PORT)
@@ -20,6 +21,10 @@ test: $(VENV)/.installed-dev
 	@.ci/install-chromium
 	$(BIN)/python -m pytest -n $(PYTEST_WORKERS) -m "not browser" $(PYTEST_ARGS)
 	DJANGO_ALLOW_ASYNC_UNSAFE=1 $(BIN)/python -m pytest -n $(PYTEST_WORKERS) -m browser $(PYTEST_ARGS)
+
+# Matrices this small are not worth a second thread, and the runs side by side take every core.
+reproduce: $(VENV)/.installed-dev
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m benchmarks.reproduce $(REPRODUCE_ARGS)
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .

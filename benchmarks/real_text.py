@@ -1,0 +1,181 @@
+"""The paper's real experiments on the embedded model: responses that it wrote, and how the rule judge compares them.
+
+Six policies, two system prompts × three strategies, answer held-out tasks of the paper's four kinds.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from functools import cache
+from itertools import combinations, product
+from pathlib import Path
+
+import numpy as np
+from tqdm import tqdm
+
+from benchmarks.simulated import Instance
+from engine.core.allocation import best_policy
+from engine.core.types import BoolArray, FloatArray
+from engine.generation.base import GenerationRequest, GenerationResult, SamplingParams
+from engine.generation.embedded import EmbeddedBackend
+from engine.generation.tinylm.evaluate import PERSONAS, STRATEGIES
+from engine.generation.tinylm.tasks import sample_tasks
+from engine.judges.rule import is_correct, judge
+
+POLICIES = tuple(product(("careful", "hasty"), STRATEGIES))
+# Where the answer takes working out, the working is worth seeing.
+PREFER = {
+    "object_counting": "steps",
+    "word_unscrambling": "concise",
+    "second_word_letter": "concise",
+    "sum": "steps",
+}
+SAMPLING = SamplingParams(temperature=0.7, max_tokens=64)
+TASK_SEED = 11
+BATCH = 128
+
+# Which policy's, to which task, and which of its several to that task.
+Place = tuple[int, int, int]
+Pool = dict[Place, str]
+
+
+@dataclass(frozen=True)
+class Judged:
+    """How the judge compares the policies on one kind of task: every pair of responses in the pool.
+
+    Attributes
+    ----------
+    mu
+        Shape (K, K): mean outcome of i against j, a coin counting ½.
+    standard_error
+        Shape (K, K): of that mean, as an estimate for all tasks of the kind.
+    accuracy
+        Shape (K,): share of correct responses.
+    """
+
+    mu: FloatArray
+    standard_error: FloatArray
+    accuracy: FloatArray
+
+    @property
+    def oracle(self) -> BoolArray:
+        """Shape (K,): the best set, which is the best policy and those not significantly worse (95%)."""
+        best = int(best_policy(self.mu))
+        not_worse: BoolArray = self.mu[best] - 1.96 * self.standard_error[best] <= 0.5
+        return not_worse
+
+    def instance(self, n_runs: int, seed: int) -> Instance:
+        """So many runs, each with the policies in an order of its own.
+
+        Draw a task and then a response of each policy, uniformly and with replacement, and judge them: the
+        outcomes are independent with mean `mu`. Bernoulli draws have the same law.
+        """
+        rng = np.random.default_rng(seed)
+        order = rng.permuted(np.tile(np.arange(len(POLICIES)), (n_runs, 1)), axis=1)
+        return Instance(self.mu[order[:, :, None], order[:, None, :]], self.oracle[order], None, {})
+
+
+def write_pool(kinds: Sequence[str], n_tasks: int, n_samples: int, folder: Path, executor: Executor) -> None:
+    """Have the model write what `folder` lacks, and show the progress."""
+    folder.mkdir(parents=True, exist_ok=True)
+    pools = {kind: read_pool(folder, kind) for kind in kinds}
+    batches: list[tuple[str, list[Place]]] = []
+    for kind, pool in pools.items():
+        wanted = product(range(len(POLICIES)), range(n_tasks), range(n_samples))
+        missing = [place for place in wanted if place not in pool]
+        batches += [(kind, missing[i : i + BATCH]) for i in range(0, len(missing), BATCH)]
+    with tqdm(total=sum(len(places) for _, places in batches), desc="responses", unit="") as progress:
+        for (kind, places), texts in zip(batches, executor.map(_write, batches), strict=True):
+            pools[kind].update(zip(places, texts, strict=True))
+            save_json(_path(folder, kind), [[*place, text] for place, text in pools[kind].items()])
+            progress.update(len(places))
+
+
+def read_pool(folder: Path, kind: str) -> Pool:
+    """The responses of a kind that were written so far."""
+    path = _path(folder, kind)
+    if not path.exists():
+        return {}
+    return {
+        (policy, task, sample): text for policy, task, sample, text in json.loads(path.read_text("utf-8"))
+    }
+
+
+def judge_pool(kind: str, n_tasks: int, n_samples: int, folder: Path) -> Judged:
+    """Compare every two policies on every task, each response of one with each of the other."""
+    pool = read_pool(folder, kind)
+    tasks = sample_tasks(kind, n_tasks, TASK_SEED)
+    K, samples = len(POLICIES), range(n_samples)
+    outcome = np.full((K, K, n_tasks), 0.5)
+    for (i, j), (task, item) in product(combinations(range(K), 2), enumerate(tasks)):
+        outcome[i, j, task] = np.mean(
+            [
+                _outcome(pool[i, task, a], pool[j, task, b], item.reference, PREFER[kind])
+                for a, b in product(samples, samples)
+            ]
+        )
+        outcome[j, i, task] = 1.0 - outcome[i, j, task]
+    correct = [
+        [is_correct(pool[k, task, a], item.reference) for task, item in enumerate(tasks) for a in samples]
+        for k in range(K)
+    ]
+    return Judged(
+        outcome.mean(axis=2), outcome.std(axis=2, ddof=1) / np.sqrt(n_tasks), np.mean(correct, axis=1)
+    )
+
+
+def save_json(path: Path, value: object) -> None:
+    """Replace the file whole, so that an interruption leaves the one before."""
+    draft = path.with_suffix(".part")
+    draft.write_text(json.dumps(value), "utf-8")
+    draft.replace(path)
+
+
+def _path(folder: Path, kind: str) -> Path:
+    return folder / f"{kind}.json"
+
+
+@cache
+def _backend() -> EmbeddedBackend:
+    return EmbeddedBackend()
+
+
+def _write(batch: tuple[str, list[Place]]) -> list[str]:
+    kind, places = batch
+    tasks = sample_tasks(kind, 1 + max(task for _, task, _ in places), TASK_SEED)
+    requests = []
+    for key, (policy, task, sample) in enumerate(places):
+        persona, strategy = POLICIES[policy]
+        requests.append(
+            GenerationRequest(
+                key=key,
+                user=f"{tasks[task].prompt}\n\n{STRATEGIES[strategy]}",
+                system=PERSONAS[persona],
+                sampling=SAMPLING,
+                seed=(task * 1000 + sample) * len(POLICIES) + policy,
+            )
+        )
+    results = [outcome for outcome in _backend().generate(requests) if isinstance(outcome, GenerationResult)]
+    return [result.text for result in sorted(results, key=lambda result: result.key)]
+
+
+@cache
+def _coins() -> tuple[int, int]:
+    """Seeds with which the judge's coin falls left, and right."""
+
+    def side(seed: int) -> str:
+        return judge(left="", right="", reference="x", prefer="concise", seed=seed).choice
+
+    seeds = range(100)
+    return next(s for s in seeds if side(s) == "left"), next(s for s in seeds if side(s) == "right")
+
+
+def _outcome(left: str, right: str, reference: str, prefer: str) -> float:
+    choices = [
+        judge(left=left, right=right, reference=reference, prefer=prefer, seed=seed).choice
+        for seed in _coins()
+    ]
+    return choices.count("left") / 2
