@@ -63,6 +63,9 @@ class LeasesForm(forms.Form):
 def pair(request: HttpRequest, experiment_id: int) -> HttpResponse:
     """The pair to judge now; with ``besides``, the one after those that the page holds."""
     experiment = access.to_label(request, experiment_id)
+    if request.method == "HEAD":
+        # Nobody is shown anything, so nothing is leased.
+        return HttpResponse()
     form = ScreenForm(request.GET)
     if not form.is_valid():
         return _bad_request(request, experiment, _("This page is out of date; open the experiment again."))

@@ -48,6 +48,12 @@ def test_a_reload_shows_the_same_pair(annotator, client_for, url):
     assert Lease.objects.count() == 1
 
 
+def test_a_head_request_holds_no_pair(annotator, client_for, url):
+    response = client_for(annotator).head(url)
+    assert (response.status_code, response.content) == (200, b"")
+    assert not Lease.objects.exists()
+
+
 def test_it_is_never_kept_by_a_cache(annotator, client_for, url):
     assert "no-store" in client_for(annotator).get(url)["Cache-Control"]
 
