@@ -19,8 +19,8 @@ demo: $(VENV)/.installed .env
 
 test: $(VENV)/.installed-dev
 	@.ci/install-chromium
-	$(BIN)/python -m pytest -n $(PYTEST_WORKERS) -m "not browser" $(PYTEST_ARGS)
-	DJANGO_ALLOW_ASYNC_UNSAFE=1 $(BIN)/python -m pytest -n $(PYTEST_WORKERS) -m browser $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n $(PYTEST_WORKERS) --dist worksteal -m "not browser" $(PYTEST_ARGS)
+	DJANGO_ALLOW_ASYNC_UNSAFE=1 $(BIN)/python -m pytest -n $(PYTEST_WORKERS) --dist worksteal -m browser $(PYTEST_ARGS)
 
 # Matrices this small are not worth a second thread, and the runs side by side take every core.
 reproduce: $(VENV)/.installed-dev
