@@ -172,7 +172,8 @@
     open = [...document.querySelectorAll("details[open]")].map((details) => details.id);
     scrolled = [...document.querySelectorAll(".scroll")].map((box) => [box.getAttribute("aria-label"), box.scrollLeft, box.scrollTop]);
   });
-  document.addEventListener("htmx:afterSettle", (event) => {
+  // At once: before it has settled, another part may be swapped and would find everything closed.
+  document.addEventListener("htmx:afterSwap", () => {
     for (const id of open) {
       const details = document.getElementById(id);
       if (details) details.open = true;
@@ -181,6 +182,8 @@
       const box = [...document.querySelectorAll(".scroll")].find((one) => one.getAttribute("aria-label") === label);
       if (box) box.scrollTo(left, top);
     }
+  });
+  document.addEventListener("htmx:afterSettle", (event) => {
     if (event.target.id === "charts") draw();
   });
   document.addEventListener("DOMContentLoaded", draw);
