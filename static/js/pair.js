@@ -22,6 +22,7 @@
   let held = []; // pairs that wait behind the one on show
   let unsent = null; // {url, fields}: the one answer that the server has not confirmed
   let attempts = 0;
+  let retry = 0;
   let shownAt = 0;
   let fetching = false;
 
@@ -108,6 +109,8 @@
   }
 
   async function deliver() {
+    clearTimeout(retry);
+    retry = 0;
     const sending = unsent;
     let reply;
     try {
@@ -145,8 +148,13 @@
     say("");
     // The next pair may be read in the meantime, but one answer at a time is kept.
     setBusy(true);
-    setTimeout(deliver, RETRY_MS[Math.min(attempts++, RETRY_MS.length - 1)]);
+    retry = setTimeout(deliver, RETRY_MS[Math.min(attempts++, RETRY_MS.length - 1)]);
   }
+
+  // Back on the network, there is nothing to wait for.
+  addEventListener("online", () => {
+    if (retry) deliver();
+  });
 
   async function undo(url) {
     if (unsent) return;
