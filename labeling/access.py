@@ -41,6 +41,14 @@ def to_run(request: HttpRequest, experiment_id: int) -> Experiment:
     return get_object_or_404(selectors.experiments_to_run(request.user), pk=experiment_id)
 
 
+def may_run(request: HttpRequest, experiment: Experiment) -> bool:
+    return selectors.experiments_to_run(request.user).filter(pk=experiment.pk).exists()
+
+
+def may_own(request: HttpRequest, experiment: Experiment) -> bool:
+    return selectors.experiments_to_own(request.user).filter(pk=experiment.pk).exists()
+
+
 def may_create(request: HttpRequest) -> bool:
     """Superusers (who have every permission), and whoever was given this one."""
     return request.user.has_perm("engine.add_experiment")
@@ -58,10 +66,7 @@ def to_own(request: HttpRequest, experiment_id: int) -> Experiment:
 
 def roles_to_give(request: HttpRequest, experiment: Experiment) -> list[tuple[str, str]]:
     """The roles that this user may invite others to: no invitation leads to more rights than one has."""
-    owns = (
-        request.user.is_superuser
-        or experiment.memberships.filter(user=request.user, role=Membership.Role.OWNER).exists()
-    )
+    owns = may_own(request, experiment)
     return [(role, label) for role, label in Membership.Role.choices if owns or role != Membership.Role.OWNER]
 
 

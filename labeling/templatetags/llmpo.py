@@ -8,7 +8,8 @@ from django.utils.safestring import SafeString
 
 from engine.core.agreement import Rate
 from engine.models import Experiment
-from engine.selectors import Left, experiments_to_run
+from engine.selectors import Left
+from labeling import access
 from labeling.rendering import capped, render_markdown
 
 register = template.Library()
@@ -19,7 +20,7 @@ def tabs(context: template.Context, here: str) -> dict[str, Any]:
     """Links among the pages of the context's experiment, those that its reader may see; ``here`` is the page's URL name."""
     experiment: Experiment = context["experiment"]
     pages = {"dashboard": "Dashboard", "comparisons": "Comparisons", "export": "Export"}
-    if experiments_to_run(context["request"].user).filter(pk=experiment.pk).exists():
+    if access.may_run(context["request"], experiment):
         if experiment.state == Experiment.State.DRAFT:
             pages["setup"] = "Setup"
         pages |= {"experiment_settings": "Settings", "people": "People"}

@@ -169,6 +169,4 @@ def _back_to(judgment: Judgment) -> HttpResponse:
 
 
 def _may_void(request: HttpRequest, experiment: Experiment) -> bool:
-    if experiment.state == Experiment.State.CONCLUDED:
-        return False
-    return selectors.experiments_to_run(request.user).filter(pk=experiment.pk).exists()
+    return experiment.state != Experiment.State.CONCLUDED and access.may_run(request, experiment)

@@ -103,5 +103,4 @@ def change_state(request: HttpRequest, experiment_id: int) -> HttpResponse:
 
 
 def _live(request: HttpRequest, experiment: Experiment) -> dict[str, Any]:
-    may_run = selectors.experiments_to_run(request.user).filter(pk=experiment.pk).exists()
-    return figures.live_figures(experiment) | {"may_run": may_run}
+    return figures.live_figures(experiment) | {"may_run": access.may_run(request, experiment)}

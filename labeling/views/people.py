@@ -11,9 +11,8 @@ from django.utils import timezone
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST, require_safe
 
-from engine import selectors
 from engine.errors import MembershipError
-from engine.models import Membership
+from engine.models import Experiment, Membership
 from engine.services import people as services
 from labeling import access
 
@@ -28,14 +27,15 @@ class RoleForm(forms.Form):
 def people(request: HttpRequest, experiment_id: int) -> HttpResponse:
     """Members and open invitations. Owners change them; editors look, and invite."""
     experiment = access.to_run(request, experiment_id)
+    roles = access.roles_to_give(request, experiment)
     context = {
         "experiment": experiment,
         "members": experiment.memberships.select_related("user").order_by("user__username", "role"),
         "invitations": experiment.invitations.filter(expires_at__gte=timezone.now()).order_by("-pk"),
         "all_roles": Membership.Role.choices,
-        "roles": access.roles_to_give(request, experiment),
-        "role_values": [role for role, _ in access.roles_to_give(request, experiment)],
-        "may_own": selectors.experiments_to_own(request.user).filter(pk=experiment.pk).exists(),
+        "roles": roles,
+        "role_values": [role for role, _ in roles],
+        "may_own": access.may_own(request, experiment),
     }
     return render(request, "dashboard/people.html", context)
 
@@ -53,7 +53,7 @@ def change_role(request: HttpRequest, experiment_id: int, membership_id: int) ->
         services.change_role(membership_id=member.pk, by=request.user, role=form.cleaned_data["role"])
     except MembershipError as refused:
         messages.error(request, str(refused))
-    return _back(experiment.pk, request)
+    return _back(request, experiment)
 
 
 @login_required
@@ -66,11 +66,11 @@ def remove_member(request: HttpRequest, experiment_id: int, membership_id: int) 
         services.remove_member(membership_id=member.pk, by=request.user)
     except MembershipError as refused:
         messages.error(request, str(refused))
-    return _back(experiment.pk, request)
+    return _back(request, experiment)
 
 
-def _back(experiment_id: int, request: HttpRequest) -> HttpResponse:
+def _back(request: HttpRequest, experiment: Experiment) -> HttpResponse:
     """Where the page may still be seen: who has just given up a role of their own is led home."""
-    if selectors.experiments_to_run(request.user).filter(pk=experiment_id).exists():
-        return redirect("people", experiment_id=experiment_id)
+    if access.may_run(request, experiment):
+        return redirect("people", experiment_id=experiment.pk)
     return redirect("home")
