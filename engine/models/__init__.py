@@ -1,0 +1,53 @@
+"""The rows behind an experiment.
+
+Rows are the queue: every state below is moved by a conditional UPDATE or under a row lock, and Celery
+messages only wake the code that looks for work here.
+
+* ``Response``: waiting → generating (claim) → done | failed (reason).
+* ``Comparison``: planned → ready (both responses done) → leased (one annotator) → judged; or discarded (reason).
+* ``Judgment``: append-only; undoing one appends a ``JudgmentVoid``.
+* ``Opinion``: waiting → asking (claim) → done | failed (reason); one that votes leads to its judgment.
+* ``PairCount``: changed in the transaction of the judgment; rebuildable from the judgments.
+* ``Experiment``: draft → running ⇄ paused → concluded (reason).
+"""
+
+from engine.models.checks import Check, GoldItem
+from engine.models.comparisons import Comparison, Flag, Lease
+from engine.models.evidence import Estimate, Examination, Snapshot
+from engine.models.experiments import Experiment
+from engine.models.generation import Response, WorkerPulse
+from engine.models.history import AuditEntry
+from engine.models.judgments import Judgment, JudgmentVoid, PairCount
+from engine.models.notifications import Alarm, Notification, Subscription
+from engine.models.opinions import Opinion
+from engine.models.people import Invitation, Membership, Token
+from engine.models.policies import Factor, Level, Policy, Task
+
+__all__ = [
+    "Alarm",
+    "AuditEntry",
+    "Check",
+    "Comparison",
+    "Estimate",
+    "Examination",
+    "Experiment",
+    "Factor",
+    "Flag",
+    "GoldItem",
+    "Invitation",
+    "Judgment",
+    "JudgmentVoid",
+    "Lease",
+    "Level",
+    "Membership",
+    "Notification",
+    "Opinion",
+    "PairCount",
+    "Policy",
+    "Response",
+    "Snapshot",
+    "Subscription",
+    "Task",
+    "Token",
+    "WorkerPulse",
+]

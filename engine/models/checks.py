@@ -1,0 +1,74 @@
+"""Pairs that are shown to learn about the annotator."""
+
+from __future__ import annotations
+
+import uuid
+
+from django.conf import settings
+from django.db import models
+from django.db.models import Q
+from django.utils import timezone
+
+from engine.models.experiments import Experiment
+from engine.models.judgments import Judgment
+
+
+class GoldItem(models.Model):
+    """A pair of responses of which everybody should know the better one. It never enters the estimates."""
+
+    experiment = models.ForeignKey(Experiment, models.CASCADE, related_name="gold_items")
+    prompt = models.TextField()
+    better = models.TextField()
+    worse = models.TextField()
+    explanation = models.TextField(blank=True, help_text="Told after a practice pair.")
+
+    def __str__(self) -> str:
+        return self.prompt[:80]
+
+
+class Check(models.Model):
+    """A pair shown to learn about the annotator, not about the policies. It never enters the estimates."""
+
+    class Kind(models.TextChoices):
+        PRACTICE = "practice", "Practice"
+        GOLD = "gold", "Gold"
+        REPEAT = "repeat", "Repeat"
+
+    SKIPPED = "skipped"
+
+    experiment = models.ForeignKey(Experiment, models.CASCADE, related_name="checks")
+    annotator = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="checks")
+    kind = models.CharField(max_length=10, choices=Kind)
+    gold = models.ForeignKey(GoldItem, models.CASCADE, null=True, blank=True, related_name="checks")
+    better_on_left = models.BooleanField(
+        default=False, help_text="Of a gold item: the side of the better one."
+    )
+    repeated = models.ForeignKey(
+        Judgment,
+        models.CASCADE,
+        null=True,
+        blank=True,
+        related_name="repeats",
+        help_text="Shown with sides swapped.",
+    )
+    token = models.UUIDField(default=uuid.uuid4, unique=True)
+    shown_at = models.DateTimeField(default=timezone.now)
+    choice = models.CharField(
+        max_length=10, choices=[*Judgment.Choice.choices, (SKIPPED, "Skipped")], blank=True
+    )
+    passed = models.BooleanField(
+        null=True, blank=True, help_text="Agreed with the known or earlier answer; empty where skipped."
+    )
+    judged_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        constraints = (
+            models.CheckConstraint(
+                name="check_has_its_source",
+                condition=Q(kind="repeat", repeated__isnull=False, gold__isnull=True)
+                | (~Q(kind="repeat") & Q(repeated__isnull=True, gold__isnull=False)),
+            ),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.kind} for {self.annotator}"

@@ -1,0 +1,143 @@
+"""Pairs of responses, who is looking at one, and what is wrong with one."""
+
+from __future__ import annotations
+
+import uuid
+
+from django.conf import settings
+from django.db import models
+from django.db.models import F, Q
+from django.utils import timezone
+from django.utils.translation import gettext_lazy as _
+
+from engine.models.experiments import Experiment
+from engine.models.generation import Response
+from engine.models.policies import Policy, Task
+
+
+class Comparison(models.Model):
+    """One pair of responses to one task, by policies i < j."""
+
+    class State(models.TextChoices):
+        PLANNED = "planned", "Planned"
+        READY = "ready", "Ready"
+        LEASED = "leased", "Leased"
+        JUDGED = "judged", "Judged"
+        DISCARDED = "discarded", "Discarded"
+
+    # In flight: chosen by the sampler, outcome still to come.
+    PENDING = (State.PLANNED, State.READY, State.LEASED)
+
+    experiment = models.ForeignKey(Experiment, models.CASCADE, related_name="comparisons")
+    policy_i = models.ForeignKey(Policy, models.PROTECT, related_name="+")
+    policy_j = models.ForeignKey(Policy, models.PROTECT, related_name="+")
+    task = models.ForeignKey(Task, models.PROTECT, related_name="+")
+    response_i = models.ForeignKey(Response, models.PROTECT, related_name="comparisons_as_i")
+    response_j = models.ForeignKey(Response, models.PROTECT, related_name="comparisons_as_j")
+    i_on_left = models.BooleanField(help_text="The fair coin that put policy i's response on the left.")
+    plan = models.JSONField(
+        default=dict, help_text="What chose this pair: sampler, seed, δ, counts at the time."
+    )
+
+    state = models.CharField(max_length=10, choices=State, default=State.PLANNED)
+    skips = models.PositiveSmallIntegerField(default=0)
+    outcome = models.FloatField(
+        null=True, blank=True, help_text="D, once as many people have judged it as the experiment asks for."
+    )
+    discard_reason = models.TextField(blank=True)
+    created_at = models.DateTimeField(default=timezone.now)
+    ready_at = models.DateTimeField(null=True, blank=True)
+    judged_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        indexes = (
+            models.Index(
+                fields=["experiment", "state", "id"],
+                name="comparison_pending",
+                condition=Q(state__in=["planned", "ready", "leased"]),
+            ),
+            # A page of the comparison browser is read off this index, whatever the number of rows.
+            models.Index(fields=["experiment", "id"], name="comparison_in_order"),
+        )
+        constraints = (
+            models.CheckConstraint(
+                name="comparison_state",
+                condition=Q(state__in=["planned", "ready", "leased", "judged", "discarded"]),
+            ),
+            models.CheckConstraint(
+                name="comparison_judged_has_outcome",
+                condition=Q(state="judged", outcome__isnull=False)
+                | (~Q(state="judged") & Q(outcome__isnull=True)),
+            ),
+            models.CheckConstraint(name="comparison_two_policies", condition=~Q(policy_i=F("policy_j"))),
+        )
+
+    def __str__(self) -> str:
+        return f"Comparison {self.pk} ({self.state})"
+
+    @property
+    def left(self) -> Response:
+        return self.response_i if self.i_on_left else self.response_j
+
+    @property
+    def right(self) -> Response:
+        return self.response_j if self.i_on_left else self.response_i
+
+
+class Lease(models.Model):
+    """A comparison shown to one annotator, for a while. ``token`` names it in the annotator's page.
+
+    Rows are kept after they end: they say who saw what and when, and make a late click recognisable.
+    """
+
+    class State(models.TextChoices):
+        ACTIVE = "active", "Active"
+        JUDGED = "judged", "Judged"
+        SKIPPED = "skipped", "Skipped"
+        EXPIRED = "expired", "Expired"
+        RETURNED = "returned", "Returned"
+
+    comparison = models.ForeignKey(Comparison, models.CASCADE, related_name="leases")
+    annotator = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="leases")
+    token = models.UUIDField(default=uuid.uuid4, unique=True)
+    state = models.CharField(max_length=10, choices=State, default=State.ACTIVE)
+    granted_at = models.DateTimeField(default=timezone.now)
+    expires_at = models.DateTimeField()
+
+    class Meta:
+        constraints = (
+            models.UniqueConstraint(
+                fields=["comparison"], name="lease_held_by_one", condition=Q(state="active")
+            ),
+        )
+        indexes = (
+            models.Index(fields=["expires_at"], name="lease_active_expiry", condition=Q(state="active")),
+        )
+
+    def __str__(self) -> str:
+        return f"Lease of comparison {self.comparison_id} ({self.state})"
+
+
+class Flag(models.Model):
+    """An annotator's word that something is wrong with a pair. Says nothing about which response is better."""
+
+    class Reason(models.TextChoices):
+        BROKEN = "broken", _("A response is broken or empty")
+        HARMFUL = "harmful", _("A response is harmful")
+        TASK = "task", _("The task makes no sense")
+        LEAK = "leak", _("A response gives away how it was made")
+        OTHER = "other", _("Something else")
+
+    comparison = models.ForeignKey(Comparison, models.CASCADE, related_name="flags")
+    annotator = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="flags")
+    reason = models.CharField(max_length=10, choices=Reason)
+    comment = models.CharField(max_length=1000, blank=True)
+    created_at = models.DateTimeField(default=timezone.now)
+
+    class Meta:
+        constraints = (
+            models.UniqueConstraint(fields=["comparison", "annotator"], name="flag_once_per_annotator"),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.annotator}: {self.get_reason_display()}"

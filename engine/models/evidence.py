@@ -1,0 +1,86 @@
+"""What was computed from the counts and is kept: the race, forecasts, estimates."""
+
+from __future__ import annotations
+
+from django.db import models
+from django.db.models import Q
+from django.utils import timezone
+
+from engine.models.experiments import Experiment
+from engine.models.policies import Policy
+
+
+class Snapshot(models.Model):
+    """What the engine knew after some number of comparisons: the evidence race, one row per point."""
+
+    experiment = models.ForeignKey(Experiment, models.CASCADE, related_name="snapshots")
+    comparisons = models.PositiveIntegerField()
+    evidence = models.JSONField(help_text="log E_k per policy, natural logarithm, at this point.")
+    peak_evidence = models.JSONField(help_text="The largest log E_k so far, per policy.")
+    threshold = models.FloatField(help_text="log 1/δ.")
+    best = models.ForeignKey(Policy, models.CASCADE, null=True, blank=True, related_name="+")
+    runner_up = models.ForeignKey(Policy, models.CASCADE, null=True, blank=True, related_name="+")
+    confidence = models.FloatField()
+    expected_left = models.FloatField(null=True, blank=True)
+    reason = models.CharField(max_length=20, blank=True)
+    created_at = models.DateTimeField(default=timezone.now)
+
+    class Meta:
+        # The race is read by number and the latest is asked for all the time; the rows are wide.
+        indexes = (models.Index(fields=["experiment", "id"], name="snapshot_in_order"),)
+
+    def __str__(self) -> str:
+        return f"{self.experiment} after {self.comparisons}"
+
+
+class Examination(models.Model):
+    """What takes too long to compute for a page: the forecast, and replays without each annotator.
+
+    Workers do it a slice at a time, so that nothing else in their queue waits for long.
+    """
+
+    experiment = models.OneToOneField(Experiment, models.CASCADE, related_name="examination")
+    claimed_at = models.DateTimeField(null=True, blank=True, help_text="When a worker took a slice of it.")
+    forecast = models.JSONField(
+        default=dict, blank=True, help_text="How many comparisons simulated continuations took."
+    )
+    replays_wanted_at = models.DateTimeField(null=True, blank=True)
+    replays = models.JSONField(default=dict, blank=True, help_text="Where the replays have got to.")
+    findings = models.JSONField(
+        default=dict, blank=True, help_text="What the decision would be without each annotator."
+    )
+
+    def __str__(self) -> str:
+        return f"Examination of {self.experiment}"
+
+
+class Estimate(models.Model):
+    """The planner's answer for one set of settings, kept for whoever asks the same again.
+
+    waiting → running (progress) → done | failed. One that nobody has asked for lately waits until somebody does.
+    """
+
+    class State(models.TextChoices):
+        WAITING = "waiting", "Waiting"
+        RUNNING = "running", "Running"
+        DONE = "done", "Done"
+        FAILED = "failed", "Failed"
+
+    key = models.CharField(max_length=64, unique=True, help_text="Hash of the question.")
+    question = models.JSONField(help_text="The settings that the answer depends on.")
+    state = models.CharField(max_length=10, choices=State, default=State.WAITING)
+    progress = models.FloatField(default=0.0, help_text="Share of the simulated experiments that are done.")
+    answer = models.JSONField(null=True, blank=True)
+    failure_reason = models.TextField(blank=True)
+    asked_at = models.DateTimeField(default=timezone.now)
+    beat_at = models.DateTimeField(null=True, blank=True, help_text="Last sign of life of who computes it.")
+
+    class Meta:
+        constraints = (
+            models.CheckConstraint(
+                name="estimate_state", condition=Q(state__in=["waiting", "running", "done", "failed"])
+            ),
+        )
+
+    def __str__(self) -> str:
+        return f"Estimate {self.key[:8]} ({self.state})"

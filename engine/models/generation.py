@@ -1,0 +1,90 @@
+"""What is written, and by which workers."""
+
+from __future__ import annotations
+
+from django.db import models
+from django.db.models import Q
+from django.utils import timezone
+
+from engine.models.policies import Policy, Task
+
+
+class Response(models.Model):
+    """One text that a policy wrote, or is to write, for a task."""
+
+    class State(models.TextChoices):
+        WAITING = "waiting", "Waiting"
+        GENERATING = "generating", "Generating"
+        DONE = "done", "Done"
+        FAILED = "failed", "Failed"
+
+    policy = models.ForeignKey(Policy, models.PROTECT, related_name="responses")
+    task = models.ForeignKey(Task, models.PROTECT, related_name="responses")
+    seed = models.PositiveBigIntegerField()
+    state = models.CharField(max_length=10, choices=State, default=State.WAITING)
+    claim = models.UUIDField(null=True, blank=True, help_text="The batch that is writing it.")
+    claimed_by = models.CharField(max_length=200, blank=True)
+    claimed_at = models.DateTimeField(
+        null=True, blank=True, help_text="When its worker last gave a sign of life."
+    )
+    taken_at = models.DateTimeField(null=True, blank=True, help_text="When a worker last took it.")
+    attempts = models.PositiveSmallIntegerField(default=0)
+    crashes = models.PositiveSmallIntegerField(
+        default=0, help_text="How often the batch that it was in came to a sudden end."
+    )
+    failure_reason = models.TextField(blank=True)
+
+    text = models.TextField(blank=True)
+    model = models.CharField(max_length=200, blank=True)
+    prompt_tokens = models.PositiveIntegerField(null=True, blank=True)
+    completion_tokens = models.PositiveIntegerField(null=True, blank=True)
+    finish_reason = models.CharField(max_length=20, blank=True)
+    guardrail = models.CharField(
+        max_length=20,
+        blank=True,
+        help_text=(
+            "What blocked it: a pattern of a guardrail (input, output) or a guard model (guard_input, guard_output). "
+            "At the input the model was not asked."
+        ),
+    )
+    latency_seconds = models.FloatField(null=True, blank=True)
+    leak = models.CharField(
+        max_length=500, blank=True, help_text="What the text gives away of its own prompt or model."
+    )
+    logprob = models.FloatField(
+        null=True, blank=True, help_text="Sum over the written tokens, where the backend can tell."
+    )
+    created_at = models.DateTimeField(default=timezone.now)
+    done_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        indexes = (
+            # The queue itself: small whatever the number of finished rows.
+            models.Index(fields=["created_at", "id"], name="response_waiting", condition=Q(state="waiting")),
+            models.Index(fields=["claimed_at"], name="response_generating", condition=Q(state="generating")),
+        )
+        constraints = (
+            models.CheckConstraint(
+                name="response_state", condition=Q(state__in=["waiting", "generating", "done", "failed"])
+            ),
+        )
+
+    def __str__(self) -> str:
+        return f"Response {self.pk} ({self.state})"
+
+
+class WorkerPulse(models.Model):
+    """When a worker of a queue was last seen at work."""
+
+    queue = models.CharField(max_length=50)
+    worker = models.CharField(max_length=200)
+    seen_at = models.DateTimeField(default=timezone.now)
+    details = models.JSONField(
+        default=dict, help_text="What it runs and how fast: backend, model, tokens per second."
+    )
+
+    class Meta:
+        constraints = (models.UniqueConstraint(fields=["queue", "worker"], name="pulse_once"),)
+
+    def __str__(self) -> str:
+        return f"{self.worker} on {self.queue}"

@@ -1,0 +1,70 @@
+"""The log of what was done."""
+
+from __future__ import annotations
+
+from django.conf import settings
+from django.db import models
+from django.utils import timezone
+
+from engine.models.experiments import Experiment
+
+
+class AuditEntry(models.Model):
+    """Who did what to an experiment, and when. Append-only: written by ``engine.services.audit`` alone."""
+
+    class Action(models.TextChoices):
+        CREATE = "create", "Created"
+        EDIT = "edit", "Edited"
+        START = "start", "Started"
+        PAUSE = "pause", "Paused"
+        RESUME = "resume", "Resumed"
+        STOP = "stop", "Stopped"
+        CONCLUDE = "conclude", "Concluded"
+        REOPEN = "reopen", "Reopened"
+        BUDGET = "budget", "Budget changed"
+        DELTA = "delta", "Risk δ changed"
+        EPSILON = "epsilon", "Margin ε changed"
+        VOID = "void", "Judgments voided"
+        RESTORE = "restore", "Judgments restored"
+        ARCHIVE = "archive", "Archived"
+        UNARCHIVE = "unarchive", "Taken out of the archive"
+        CLONE = "clone", "Cloned"
+        INVITE = "invite", "Invited"
+        END_INVITATION = "end_invitation", "Invitation ended"
+        JOIN = "join", "Joined"
+        ROLE = "role", "Role changed"
+        REMOVE = "remove", "Member removed"
+        TOKEN_MADE = "token_made", "Token made"
+        TOKEN_REVOKED = "token_revoked", "Token revoked"
+        EXPORT = "export", "Exported"
+        LLM_JUDGE = "llm_judge", "Language model as a judge changed"
+        SUBSCRIBE = "subscribe", "Notification added"
+        UNSUBSCRIBE = "unsubscribe", "Notification removed"
+
+    experiment = models.ForeignKey(
+        Experiment,
+        models.CASCADE,
+        null=True,
+        blank=True,
+        related_name="audit_entries",
+        help_text="Empty where it is about an account, such as a token.",
+    )
+    by = models.ForeignKey(
+        settings.AUTH_USER_MODEL,
+        models.PROTECT,
+        null=True,
+        blank=True,
+        related_name="+",
+        help_text="Empty where LLM-PO itself or a command did it.",
+    )
+    at = models.DateTimeField(default=timezone.now)
+    action = models.CharField(max_length=20, choices=Action)
+    details = models.JSONField(default=dict, blank=True)
+    sentence = models.TextField()
+
+    class Meta:
+        ordering = ("-pk",)
+        verbose_name_plural = "audit entries"
+
+    def __str__(self) -> str:
+        return self.sentence

@@ -1,0 +1,98 @@
+"""Outcomes: each judgment, the event that takes it back, and what they add up to."""
+
+from __future__ import annotations
+
+import uuid
+
+from django.conf import settings
+from django.db import models
+from django.db.models import Q
+from django.utils import timezone
+
+from engine.models.comparisons import Comparison
+from engine.models.experiments import Experiment
+from engine.models.policies import Policy
+
+
+class Judgment(models.Model):
+    """One outcome D(i, j). Append-only; ``token`` makes a repeated request the same judgment."""
+
+    class Judge(models.TextChoices):
+        HUMAN = "human", "People"
+        RULE = "rule", "Rule (reference answers)"
+        LLM = "llm", "Language model"
+
+    class Choice(models.TextChoices):
+        LEFT = "left", "Left"
+        RIGHT = "right", "Right"
+        TIE = "tie", "Equally good"
+        BOTH_BAD = "both_bad", "Both bad"
+
+    comparison = models.ForeignKey(Comparison, models.PROTECT, related_name="judgments")
+    judge = models.CharField(max_length=10, choices=Judge)
+    annotator = models.ForeignKey(
+        settings.AUTH_USER_MODEL, models.PROTECT, null=True, blank=True, related_name="judgments"
+    )
+    token = models.UUIDField(default=uuid.uuid4, unique=True)
+    choice = models.CharField(max_length=10, choices=Choice)
+    outcome = models.FloatField(
+        help_text="D: 1 where policy i's response was preferred, 0 where policy j's was."
+    )
+    reason = models.CharField(max_length=200, blank=True, help_text="Why, where the judge can say.")
+    comment = models.CharField(max_length=1000, blank=True, help_text="What the annotator had to say.")
+    restores = models.OneToOneField(
+        "self",
+        models.PROTECT,
+        null=True,
+        blank=True,
+        related_name="restored_by",
+        help_text="The voided judgment that this one brings back.",
+    )
+    shown_at = models.DateTimeField(null=True, blank=True)
+    created_at = models.DateTimeField(default=timezone.now)
+
+    class Meta:
+        indexes = (models.Index(fields=["created_at"], name="judgment_created"),)
+        constraints = (
+            models.CheckConstraint(
+                name="judgment_outcome_in_unit_interval", condition=Q(outcome__gte=0, outcome__lte=1)
+            ),
+        )
+
+    def __str__(self) -> str:
+        return f"Judgment {self.pk}: {self.choice}"
+
+    @property
+    def seconds(self) -> float | None:
+        """From being shown to being judged."""
+        return None if self.shown_at is None else (self.created_at - self.shown_at).total_seconds()
+
+
+class JudgmentVoid(models.Model):
+    """The event that takes one judgment back."""
+
+    judgment = models.OneToOneField(Judgment, models.PROTECT, related_name="void")
+    by = models.ForeignKey(settings.AUTH_USER_MODEL, models.PROTECT, related_name="+")
+    reason = models.CharField(max_length=200)
+    created_at = models.DateTimeField(default=timezone.now)
+
+    def __str__(self) -> str:
+        return f"Void of judgment {self.judgment_id}"
+
+
+class PairCount(models.Model):
+    """W_ij and N_ij of one pair i < j over the judgments that stand."""
+
+    experiment = models.ForeignKey(Experiment, models.CASCADE, related_name="pair_counts")
+    policy_i = models.ForeignKey(Policy, models.PROTECT, related_name="+")
+    policy_j = models.ForeignKey(Policy, models.PROTECT, related_name="+")
+    wins_i = models.FloatField(default=0.0)
+    comparisons = models.PositiveIntegerField(default=0)
+
+    class Meta:
+        constraints = (
+            models.UniqueConstraint(fields=["experiment", "policy_i", "policy_j"], name="pair_count_once"),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.wins_i}/{self.comparisons}"

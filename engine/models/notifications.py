@@ -1,0 +1,90 @@
+"""Who is told of what."""
+
+from __future__ import annotations
+
+from django.conf import settings
+from django.db import models
+from django.db.models import Q
+from django.utils import timezone
+
+from engine.models.experiments import Experiment
+
+
+class Subscription(models.Model):
+    """Who is told of what happens to an experiment, and by which way."""
+
+    class Kind(models.TextChoices):
+        EMAIL = "email", "E-mail"
+        WEBHOOK = "webhook", "Webhook"
+
+    class Event(models.TextChoices):
+        CONCLUDED = "concluded", "It concludes"
+        STALLED = "stalled", "Nobody judges although pairs are ready"
+        UNHEALTHY = "unhealthy", "It turns unhealthy, or recovers"
+
+    experiment = models.ForeignKey(Experiment, models.CASCADE, related_name="subscriptions")
+    kind = models.CharField(max_length=10, choices=Kind)
+    target = models.CharField(max_length=500, help_text="An e-mail address, or the URL of a webhook.")
+    events = models.JSONField(default=list)
+    secret = models.CharField(max_length=64, blank=True, help_text="What a webhook's calls are signed with.")
+    created_by = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="+")
+    created_at = models.DateTimeField(default=timezone.now)
+
+    class Meta:
+        ordering = ("pk",)
+        constraints = (
+            models.UniqueConstraint(fields=["experiment", "kind", "target"], name="subscription_once"),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.kind} to {self.target}"
+
+
+class Notification(models.Model):
+    """The outbox: one message to one subscriber, written with what it tells of and sent afterwards.
+
+    waiting → sent | failed (after too many attempts). ``key`` makes the same news one message.
+    """
+
+    class State(models.TextChoices):
+        WAITING = "waiting", "Waiting"
+        SENT = "sent", "Sent"
+        FAILED = "failed", "Failed"
+
+    subscription = models.ForeignKey(Subscription, models.CASCADE, related_name="notifications")
+    event = models.CharField(max_length=20)
+    key = models.CharField(max_length=100)
+    subject = models.CharField(max_length=300)
+    text = models.TextField()
+    state = models.CharField(max_length=10, choices=State, default=State.WAITING)
+    attempts = models.PositiveSmallIntegerField(default=0)
+    due_at = models.DateTimeField(default=timezone.now)
+    error = models.CharField(max_length=500, blank=True)
+    created_at = models.DateTimeField(default=timezone.now)
+    sent_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        constraints = (models.UniqueConstraint(fields=["subscription", "key"], name="notification_once"),)
+        indexes = (models.Index(fields=["due_at"], name="notification_due", condition=Q(state="waiting")),)
+
+    def __str__(self) -> str:
+        return self.subject
+
+
+class Alarm(models.Model):
+    """Something that is wrong with an experiment now. The row goes when it is over."""
+
+    class Kind(models.TextChoices):
+        STALLED = "stalled", "Stalled"
+        UNHEALTHY = "unhealthy", "Unhealthy"
+
+    experiment = models.ForeignKey(Experiment, models.CASCADE, related_name="alarms")
+    kind = models.CharField(max_length=10, choices=Kind)
+    since = models.DateTimeField(default=timezone.now)
+    announced_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        constraints = (models.UniqueConstraint(fields=["experiment", "kind"], name="alarm_once"),)
+
+    def __str__(self) -> str:
+        return f"{self.experiment} is {self.kind} since {self.since}"

@@ -1,0 +1,76 @@
+"""What a language model thinks of comparisons."""
+
+from __future__ import annotations
+
+from django.db import models
+from django.db.models import Q
+from django.utils import timezone
+
+from engine.models.comparisons import Comparison
+from engine.models.judgments import Judgment
+
+
+class Opinion(models.Model):
+    """What a language model thinks of a comparison, asked in both orders.
+
+    ``identity`` names the model and the words it was asked with: agreement with people is known per identity only.
+    """
+
+    class State(models.TextChoices):
+        WAITING = "waiting", "Waiting"
+        ASKING = "asking", "Asking"
+        DONE = "done", "Done"
+        FAILED = "failed", "Failed"
+
+    # Sides as people see them, whichever order the model read them in.
+    CHOICES = (
+        (Judgment.Choice.LEFT, "Left"),
+        (Judgment.Choice.RIGHT, "Right"),
+        (Judgment.Choice.TIE, "Equally good"),
+    )
+
+    comparison = models.ForeignKey(Comparison, models.CASCADE, related_name="opinions")
+    identity = models.CharField(max_length=64)
+    seed = models.PositiveBigIntegerField()
+    state = models.CharField(max_length=10, choices=State, default=State.WAITING)
+    claim = models.UUIDField(null=True, blank=True, help_text="The batch in which it is being asked for.")
+    claimed_by = models.CharField(max_length=200, blank=True)
+    claimed_at = models.DateTimeField(null=True, blank=True)
+    attempts = models.PositiveSmallIntegerField(default=0)
+    failure_reason = models.TextField(blank=True)
+
+    left_first = models.CharField(
+        max_length=10, choices=CHOICES, blank=True, help_text="The verdict where it read the left one first."
+    )
+    right_first = models.CharField(
+        max_length=10, choices=CHOICES, blank=True, help_text="The verdict where it read the right one first."
+    )
+    choice = models.CharField(
+        max_length=10, choices=CHOICES, blank=True, help_text="What both agree on; else a tie."
+    )
+    reason = models.TextField(blank=True, help_text="Its reasons, in either order.")
+    model = models.CharField(max_length=200, blank=True)
+    prompt_tokens = models.PositiveIntegerField(default=0, help_text="Over all attempts.")
+    completion_tokens = models.PositiveIntegerField(default=0, help_text="Over all attempts.")
+    judgment = models.OneToOneField(
+        Judgment, models.PROTECT, null=True, blank=True, related_name="opinion", help_text="Where it voted."
+    )
+    created_at = models.DateTimeField(default=timezone.now)
+    done_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        indexes = (
+            models.Index(fields=["id"], name="opinion_waiting", condition=Q(state="waiting")),
+            models.Index(fields=["claimed_at"], name="opinion_asking", condition=Q(state="asking")),
+        )
+        constraints = (
+            models.UniqueConstraint(fields=["comparison", "identity"], name="opinion_once"),
+            models.CheckConstraint(
+                name="opinion_done_has_choice",
+                condition=Q(state="done", choice__gt="", left_first__gt="", right_first__gt="")
+                | (Q(state__in=["waiting", "asking", "failed"]) & Q(choice="")),
+            ),
+        )
+
+    def __str__(self) -> str:
+        return f"Opinion on comparison {self.comparison_id} ({self.state})"

@@ -1,0 +1,92 @@
+"""What is tried on what: factors, their levels, the policies that they make, and the tasks."""
+
+from __future__ import annotations
+
+from django.db import models
+
+from engine.models.experiments import Experiment
+
+
+class Factor(models.Model):
+    """One named part of a policy, such as the system prompt."""
+
+    class Kind(models.TextChoices):
+        PROMPT = "prompt", "System prompt"
+        GUARDRAIL = "guardrail", "Safety guardrail"
+        STRATEGY = "strategy", "Reasoning strategy"
+        SAMPLING = "sampling", "Sampling parameters"
+        MODEL = "model", "Model or adapter"
+        IMPORTED = "imported", "Ready-made responses"
+
+    experiment = models.ForeignKey(Experiment, models.CASCADE, related_name="factors")
+    name = models.CharField(max_length=100)
+    kind = models.CharField(max_length=10, choices=Kind)
+    position = models.PositiveSmallIntegerField()
+
+    class Meta:
+        ordering = ("position",)
+        constraints = (
+            models.UniqueConstraint(fields=["experiment", "name"], name="factor_name_once"),
+            models.UniqueConstraint(fields=["experiment", "position"], name="factor_position_once"),
+        )
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Level(models.Model):
+    """One value of a factor. What ``value`` may hold depends on the factor's kind: see ``engine.levels``."""
+
+    factor = models.ForeignKey(Factor, models.CASCADE, related_name="levels")
+    name = models.CharField(max_length=100)
+    value = models.JSONField(default=dict)
+    position = models.PositiveSmallIntegerField()
+
+    class Meta:
+        ordering = ("position",)
+        constraints = (
+            models.UniqueConstraint(fields=["factor", "name"], name="level_name_once"),
+            models.UniqueConstraint(fields=["factor", "position"], name="level_position_once"),
+        )
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Policy(models.Model):
+    """A tuple of levels, one per factor; ``index`` is its row in every K×K matrix."""
+
+    experiment = models.ForeignKey(Experiment, models.CASCADE, related_name="policies")
+    index = models.PositiveSmallIntegerField()
+    levels = models.ManyToManyField(Level, related_name="policies")
+
+    class Meta:
+        ordering = ("index",)
+        verbose_name_plural = "policies"
+        constraints = (models.UniqueConstraint(fields=["experiment", "index"], name="policy_index_once"),)
+
+    def __str__(self) -> str:
+        return self.label
+
+    @property
+    def label(self) -> str:
+        """The short name people see: P1 is the policy of index 0."""
+        return f"P{self.index + 1}"
+
+
+class Task(models.Model):
+    """One query put to the policies. Drawn uniformly with replacement."""
+
+    experiment = models.ForeignKey(Experiment, models.CASCADE, related_name="tasks")
+    position = models.PositiveIntegerField()
+    prompt = models.TextField()
+    reference = models.TextField(
+        blank=True, help_text="The right answer, where there is one; the rule judge needs it."
+    )
+
+    class Meta:
+        ordering = ("position",)
+        constraints = (models.UniqueConstraint(fields=["experiment", "position"], name="task_position_once"),)
+
+    def __str__(self) -> str:
+        return self.prompt[:80]
