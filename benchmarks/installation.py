@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,25 +26,18 @@ def set_environment(**more: str) -> str:
 
 @contextmanager
 def installation(**environment: str) -> Iterator[Path]:
-    """Set Django up on a database of its own, before anything imports a model; yields its folder."""
-    with tempfile.TemporaryDirectory(prefix="llmpo-benchmark-") as folder:
-        os.environ |= {
-            "DJANGO_SETTINGS_MODULE": "llmpo_site.settings",
-            "SECRET_KEY": "only-for-benchmarks-only-for-benchmarks",
-            "VAR_DIR": folder,
-            "DATABASE_URL": f"sqlite:///{folder}/benchmark.sqlite3",
-            "CELERY_BROKER_URL": "filesystem://localhost",
-            "LOG_LEVEL": "WARNING",
-            **environment,
-        }
-        import django  # noqa: PLC0415 - reads the settings made here
+    """Set Django up on a SQLite database of its own, before anything imports a model; yields its folder."""
+    folder = Path(set_environment(CELERY_BROKER_URL="filesystem://localhost"))
+    os.environ |= {"DATABASE_URL": f"sqlite:///{folder}/benchmark.sqlite3", **environment}
+    import django  # noqa: PLC0415 - reads the settings made here
 
-        django.setup()
-        from django.core.management import call_command  # noqa: PLC0415
-        from django.db import connection  # noqa: PLC0415
+    django.setup()
+    from django.core.management import call_command  # noqa: PLC0415
+    from django.db import connection  # noqa: PLC0415
 
-        call_command("migrate", verbosity=0)
-        try:
-            yield Path(folder)
-        finally:
-            connection.close()
+    call_command("migrate", verbosity=0)
+    try:
+        yield folder
+    finally:
+        connection.close()
+        shutil.rmtree(folder, ignore_errors=True)

@@ -105,6 +105,14 @@ class TestSeedDemo:
         assert admin.is_superuser
         assert not annotator.is_staff
 
+    def test_a_password_that_is_no_longer_the_demos_is_not_told(self, logins):
+        run("seed_demo")
+        told = seed_demo.passwords()
+        assert told == json.loads(logins.read_text())
+        logins.unlink()
+        run("seed_demo")
+        assert seed_demo.passwords() == {"annotator": None, "admin": None}
+
     def test_seeding_again_leaves_everything_as_it_is(self, logins):
         run("seed_demo")
         tasks = list(Experiment.objects.get(name=HUMAN_EXPERIMENT).tasks.values_list("prompt", "reference"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import socket
@@ -22,7 +21,7 @@ from django.core.management.base import BaseCommand, CommandError
 
 from engine.models import Comparison, Experiment
 from labeling.demo import HUMAN_EXPERIMENT
-from labeling.management.commands.seed_demo import LOGINS
+from labeling.management.commands.seed_demo import passwords
 
 # The workers are single processes: killed with -9, none leaves a child behind.
 _WORKER = (
@@ -138,9 +137,14 @@ class Command(BaseCommand):
 
     def _say_where_to_go(self, url: str) -> None:
         self.stdout.write(f"\n  Open {url}\n\n")
-        for name, password in json.loads(LOGINS.read_text()).items():
+        for name, password in passwords().items():
             what = "compare pairs" if name == "annotator" else "watch the dashboards"
-            self.stdout.write(f"    {name:<10} password {password}   to {what}\n")
+            known = (
+                f"password {password}"
+                if password
+                else f"(manage.py changepassword {name} sets a new password)"
+            )
+            self.stdout.write(f"    {name:<10} {known}   to {what}\n")
         self.stdout.write(
             "\n  One experiment waits for your clicks; the other is judged by rule and moves by itself."
         )

@@ -16,6 +16,14 @@ from labeling.demo import HUMAN_EXPERIMENT, RULE_EXPERIMENT, human_spec, rule_sp
 LOGINS = settings.VAR_DIR / "demo-logins.json"
 
 
+def passwords() -> dict[str, str | None]:
+    """By login; ``None`` where it was changed, or the file with the first one was lost."""
+    return {
+        name: password if User.objects.get(username=name).check_password(password) else None
+        for name, password in json.loads(LOGINS.read_text()).items()
+    }
+
+
 class Command(BaseCommand):
     help = "Seed the demo: two logins and two running experiments. What is there already is left as it is."
 
