@@ -62,7 +62,7 @@ class Making:
     def begin(self) -> Step:
         """The first thing to ask, or the refusal where a pattern blocks the task."""
         refusal = self._composition.refusal_for_input(self._response.task.prompt)
-        return self._next() if refusal is None else self._refused(refusal, "input")
+        return self._next() if refusal is None else self._refused(refusal, Response.Block.INPUT)
 
     def proceed(self, outcome: Outcome, usual_model: str) -> Step:
         """What follows from the backend's answer: another thing to ask, or the end."""
@@ -79,7 +79,8 @@ class Making:
             self._guards = deque(self._composition.guards_of("output"))
         elif self._asked.objects(outcome.text):
             return self._refused(
-                self._asked.refusal, "guard_input" if self._written is None else "guard_output"
+                self._asked.refusal,
+                Response.Block.GUARD_INPUT if self._written is None else Response.Block.GUARD_OUTPUT,
             )
         return self._next()
 
@@ -115,7 +116,7 @@ class Making:
             finish_reason=result.finish_reason,
             latency_seconds=self._seconds,
             logprob=result.logprob,
-            guardrail="" if refusal is None else "output",
+            guardrail="" if refusal is None else Response.Block.OUTPUT,
             leak=find_leak(text, instructions=instructions, model=usual_model)[:500],
         )
 

@@ -18,6 +18,12 @@ class Response(models.Model):
         DONE = "done", "Done"
         FAILED = "failed", "Failed"
 
+    class Block(models.TextChoices):
+        INPUT = "input", "A pattern of the guardrail blocked the task: the model was not asked"
+        OUTPUT = "output", "A pattern of the guardrail blocked what the model wrote"
+        GUARD_INPUT = "guard_input", "The guard model blocked the task: the model was not asked"
+        GUARD_OUTPUT = "guard_output", "The guard model blocked what the model wrote"
+
     policy = models.ForeignKey(Policy, models.PROTECT, related_name="responses")
     task = models.ForeignKey(Task, models.PROTECT, related_name="responses")
     seed = models.PositiveBigIntegerField()
@@ -40,12 +46,7 @@ class Response(models.Model):
     completion_tokens = models.PositiveIntegerField(null=True, blank=True)
     finish_reason = models.CharField(max_length=20, blank=True)
     guardrail = models.CharField(
-        max_length=20,
-        blank=True,
-        help_text=(
-            "What blocked it: a pattern of a guardrail (input, output) or a guard model (guard_input, guard_output). "
-            "At the input the model was not asked."
-        ),
+        max_length=20, choices=Block, blank=True, help_text="What blocked it, if anything did."
     )
     latency_seconds = models.FloatField(null=True, blank=True)
     leak = models.CharField(

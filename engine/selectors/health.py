@@ -218,7 +218,7 @@ def _guardrail_counts(experiment: Experiment) -> list[GuardrailCount]:
     written = Q(responses__state=Response.State.DONE)
     acted = {
         name: Count("responses", filter=written & Q(responses__guardrail=name))
-        for name in ("input", "output", "guard_input", "guard_output")
+        for name in Response.Block.values
     }
     policies = Policy.objects.filter(experiment=experiment).order_by("index")
     return [

@@ -141,7 +141,7 @@ class TestOne:
         assert page.index("LEFT-TEXT") < page.index("RIGHT-TEXT")
         assert "<script>RIGHT" not in page
         for expected in (
-            comparison.task.prompt, "Nicer.", "by ann", "Cut off.", "I am P1", "A guardrail acted",
+            comparison.task.prompt, "Nicer.", "by ann", "Cut off.", "I am P1", "what the model wrote",
             "a different answer", "The balanced sampler", "evidence against being the best",
             "Number of the pick", "s after it was shown",
         ):  # fmt: skip
