@@ -129,6 +129,7 @@ def world(rows: int) -> tuple[int, str]:
     from django.test import Client
 
     from engine.services.experiments import create_experiment
+    from engine.services.judging import rebuild_counts
     from engine.specs import ExperimentSpec, FactorSpec, TaskSpec
 
     admin = User.objects.create_user("admin", is_superuser=True)
@@ -162,6 +163,8 @@ def world(rows: int) -> tuple[int, str]:
         for statement in filter(str.strip, SEED.split(";\nINSERT")):
             text = statement if "INSERT" in statement[:10] else f"INSERT{statement}"
             cursor.execute(text, figures)
+    rebuild_counts(experiment_id=experiment.pk)
+    with connection.cursor() as cursor:
         cursor.execute("VACUUM ANALYZE")
     print(f"{rows:,} comparisons seeded in {time.perf_counter() - start:.0f} s", flush=True)
     client = Client(headers={"host": "localhost"})

@@ -8,7 +8,6 @@ from typing import Any
 
 from django.conf import settings
 from django.template.loader import render_to_string
-from django.utils.translation import get_language
 
 from engine import selectors
 from engine.models import Experiment, Snapshot
@@ -100,7 +99,7 @@ def rendered_charts(experiment: Experiment) -> Rendered:
         return Rendered(html, hashlib.sha256(html.encode()).hexdigest()[:16])
 
     # The state is in the name: the last look at a running experiment must not outlive its conclusion.
-    name = f"charts:{experiment.pk}:{experiment.state}:{experiment.conclusion}:{get_language()}"
+    name = f"charts:{experiment.pk}:{experiment.state}:{experiment.conclusion}"
     return shared(name, version, make, ages=_CHARTS)
 
 

@@ -1,7 +1,6 @@
-"""The CSV written by PostgreSQL itself: the same rows as `read_rows`, ten times as fast.
+"""The CSV written by PostgreSQL itself: the same rows as `read_rows`, four times as fast.
 
-Python needs some fifty microseconds for a row of this many columns, PostgreSQL's COPY about ten. A test holds the two
-against each other, cell by cell.
+A test holds the two against each other, cell by cell. `benchmarks.export_scale` has the figures.
 """
 
 from __future__ import annotations
@@ -64,8 +63,14 @@ _OURS = {
     "sampling_seed", "comparison_state", "flags", "plan_stopping", "guardrail_i", "guardrail_j",
 }  # fmt: skip
 _FORMULA_CODES = ", ".join(str(ord(start)) for start in sorted(FORMULA_STARTS))
-# Row after row along the indexes, from the first on: a sort or a hash of everything would come before the first row.
-_IN_ORDER = "SET LOCAL enable_sort = off; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; SET LOCAL jit = off"
+# From this many on, row after row along the indexes, as a sort or a hash of everything would come before the first row.
+# Workers look the rows up, and this process, which then has no part in that, makes the columns meanwhile: a quarter
+# faster on two cores.
+_MANY = 50_000
+_IN_ORDER = """
+    SET LOCAL enable_sort = off; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; SET LOCAL jit = off;
+    SET LOCAL parallel_leader_participation = off
+"""
 
 
 def copied_rows(experiment: Experiment, selection: Selection, *, raw: bool) -> Iterator[tuple[bytes, int]]:
@@ -84,7 +89,8 @@ def copied_rows(experiment: Experiment, selection: Selection, *, raw: bool) -> I
         ORDER BY r.pk) TO STDOUT (FORMAT csv)
     """  # noqa: S608 - made of our own expressions; what people typed is in the parameters
     with transaction.atomic(), connection.cursor() as cursor:
-        cursor.execute(_IN_ORDER)
+        if selectors.comparison_count(experiment.pk) >= _MANY:
+            cursor.execute(_IN_ORDER)
         # psycopg's own cursor: Django's wrapper of it for debugging takes no parameters.
         with cursor.cursor.copy(statement, [*[names] * placeholders, *parameters]) as copy:
             lines: list[bytes] = []

@@ -8,6 +8,7 @@ from django.views.decorators.http import require_safe
 from engine import selectors
 from labeling import access
 from labeling.cards import card
+from labeling.language import in_english
 
 
 @login_required
@@ -16,6 +17,9 @@ def home(request: HttpRequest) -> HttpResponse:
     """Experiments to label, and experiments to watch with their badges; the archive on demand."""
     archive = "archived" in request.GET
     watched = selectors.experiments_to_watch(request.user)
+    may_create = access.may_create(request)
+    if may_create or watched.exists():
+        in_english(request)
     return render(
         request,
         "labeling/home.html",
@@ -29,6 +33,6 @@ def home(request: HttpRequest) -> HttpResponse:
             ],
             "archive": archive,
             "n_archived": watched.filter(archived_at__isnull=False).count(),
-            "may_create": access.may_create(request),
+            "may_create": may_create,
         },
     )

@@ -19,6 +19,7 @@ from engine.models import Experiment, Flag, Judgment, Response
 from engine.selectors import Selection
 from engine.services.judging import void_judgment
 from engine.services.review import restore_judgment
+from labeling.exports import copying
 from labeling.exports.columns import COLUMNS, read_rows
 from labeling.exports.files import Export, Tally
 from labeling.exports.formats import csv_pieces
@@ -117,9 +118,11 @@ class TestFormats:
                     assert line[name] == value == typed[name], name
 
     @pytest.mark.postgres
+    @pytest.mark.parametrize("many", [0, 50_000])
     @pytest.mark.parametrize("raw", [False, True])
-    def test_what_postgresql_writes_is_what_python_writes(self, raw, rich):
+    def test_what_postgresql_writes_is_what_python_writes(self, raw, many, rich, monkeypatch):
         assert connection.vendor == "postgresql"
+        monkeypatch.setattr(copying, "_MANY", many)
         tally = Tally()
         export = Export(experiment=rich, format="csv", selection=Selection(), filter={}, raw=raw)
         copied = b"".join(export.pieces(tally))

@@ -1,0 +1,32 @@
+"""Which pages speak the reader's language: those of annotators do, those of admins are written in English."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse
+from django.utils import translation
+
+_ADMINS = ("experiments/", "tokens/", "api/")
+
+
+def in_english(request: HttpRequest) -> None:
+    """Make the rest of this request English, down to its dates and numbers: half of each would be worse than either."""
+    translation.activate("en")
+    request.in_english = True  # type: ignore[attr-defined]
+
+
+class AdminsPagesInEnglish:
+    """Middleware, to be put after Django's own for languages."""
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
+        self._get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        return self._get_response(request)
+
+    def process_view(self, request: HttpRequest, *_view: Any) -> None:
+        match = request.resolver_match
+        if match is not None and match.route.startswith(_ADMINS):
+            in_english(request)
