@@ -63,6 +63,13 @@ class Judgment(models.Model):
         return f"Judgment {self.pk}: {self.choice}"
 
     @property
+    def preferred(self) -> Policy | None:
+        """The policy whose response was chosen; nobody's in a tie."""
+        if self.outcome == 0.5:
+            return None
+        return self.comparison.policy_i if self.outcome > 0.5 else self.comparison.policy_j
+
+    @property
     def seconds(self) -> float | None:
         """From being shown to being judged."""
         return None if self.shown_at is None else (self.created_at - self.shown_at).total_seconds()

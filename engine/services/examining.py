@@ -15,7 +15,7 @@ from django.db.models import Count, Q, QuerySet
 from django.utils import timezone
 
 from engine import selectors
-from engine.core import Design, Plan, forecast_rest
+from engine.core import Design, Plan, forecast, forecast_rest
 from engine.core.robustness import Replays, replay, summed_wins
 from engine.core.types import FloatArray
 from engine.models import Examination, Experiment, Judgment
@@ -84,33 +84,34 @@ def _replays_wanted(examination: Examination | None) -> bool:
 
 
 def forecast_is_due(experiment: Experiment, examination: Examination | None) -> bool:
-    """Whether a running experiment has a tenth more comparisons than at its last forecast."""
+    """Whether a running experiment has no forecast, or a tenth more comparisons than at its last one."""
     if experiment.state != Experiment.State.RUNNING:
         return False
-    known = {} if examination is None else examination.forecast
+    if examination is None or not examination.forecast:
+        return True
     n = selectors.comparison_count(experiment.pk)
-    return n >= (1.0 + _GROWTH) * known.get("comparisons", 0) + _FEWEST_NEWS
+    return n >= (1.0 + _GROWTH) * examination.forecast["comparisons"] + _FEWEST_NEWS
 
 
 def _forecast(experiment: Experiment) -> dict[str, Any]:
-    """Simulated continuations of the experiment as it stands, all side by side."""
+    """Simulated continuations of the experiment as it stands, all side by side; before its first comparison, the planner's."""
     wins = selectors.wins_matrix(experiment)
     latest = selectors.latest_snapshot(experiment)
     n = int(wins.sum())
     horizon = min(experiment.budget, n + max(_LONGEST_FORECAST // wins.shape[0] ** 2, 200))
-    rest = forecast_rest(
-        Plan(
-            selectors.space(experiment),
-            delta=experiment.delta,
-            epsilon=experiment.epsilon,
-            sampler=experiment.sampler,
-            stopping=experiment.stopping,
-            budget=horizon,
-        ),
-        wins,
-        np.zeros(wins.shape[0]) if latest is None else np.array(latest.peak_evidence),
-        n_runs=_FORECAST_RUNS,
+    plan = Plan(
+        selectors.space(experiment),
+        delta=experiment.delta,
+        epsilon=experiment.epsilon,
+        sampler=experiment.sampler,
+        stopping=experiment.stopping,
+        budget=horizon,
     )
+    if n == 0:
+        rest = forecast(plan, n_runs=_FORECAST_RUNS)
+    else:
+        peak = np.zeros(wins.shape[0]) if latest is None else np.array(latest.peak_evidence)
+        rest = forecast_rest(plan, wins, peak, n_runs=_FORECAST_RUNS)
     return {
         "comparisons": n,
         "horizon": horizon,

@@ -66,10 +66,17 @@ _HELP = {
         "Beside people only. Its opinions do not count until you have seen how far it agrees with people, "
         "and have let it vote on the dashboard."
     ),
+    "rule_preference": "Only where the rule judges.",
+    "allow_tie": "It counts half a win each.",
+    "allow_both_bad": "It counts half a win each.",
+    "overlap_rule": "Where a comparison is judged more than once.",
+    "llm_budget": "It is asked twice about each, in both orders.",
+    "sampler": "Balanced goes where evidence is lacking most. The others are there to be compared with; they need more comparisons.",
+    "stopping": "Certified: the risk holds however often you look. Heuristic: earlier, but δ bounds nothing. Theory: much later.",
     "seed": "Fixes everything random about what is shown. Any number will do.",
 }
 _SAMPLERS = {
-    "balanced": "Balanced: wherever evidence is lacking most (recommended)",
+    "balanced": "Balanced (recommended)",
     "tracking": "Tracking: the paper's optimal shares",
     "round_robin": "Every pair in turn",
     "random": "Any pair, by chance",
@@ -78,9 +85,9 @@ _SAMPLERS = {
     "rucb": "RUCB",
 }
 _STOPPING = {
-    "certified": "Certified: the risk holds at any time (recommended)",
-    "heuristic": "Heuristic: the paper's experiments, earlier and without a guarantee",
-    "theory": "Theory: the paper's proof, much later",
+    "certified": "Certified (recommended)",
+    "heuristic": "Heuristic: as in the paper's experiments",
+    "theory": "Theory: as in the paper's proof",
 }
 
 

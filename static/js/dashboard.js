@@ -62,7 +62,7 @@
         parsing: false,
         interaction: { mode: "nearest", axis: "x", intersect: false },
         scales: {
-          x: axis("comparisons", { type: "linear", min: 0, max: lastX }),
+          x: axis("comparisons", { type: "linear", min: 0, max: lastX, ticks: { color: css("--muted"), precision: 0 } }),
           y: axis("evidence against (log E)", { type: "linear" }),
         },
         plugins: legend((item, data) => !data.datasets[item.datasetIndex].quiet),

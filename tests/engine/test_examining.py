@@ -9,7 +9,7 @@ import pytest
 from django.utils import timezone
 
 from engine import selectors, tasks
-from engine.core import Design, Unstructured
+from engine.core import Design, Plan, Unstructured, forecast
 from engine.models import Examination, Experiment
 from engine.outcomes import joint_outcome
 from engine.services import examining
@@ -42,8 +42,22 @@ def finish(experiment: Experiment) -> Examination:
 
 
 class TestForecast:
-    def test_it_is_made_after_some_comparisons_and_again_after_some_more(self):
+    def test_before_the_first_comparison_it_is_the_planners(self):
+        experiment = judged(0)
+        assert to_examine() == [experiment.pk]
+        finish(experiment)
+        plan = Plan(selectors.space(experiment), delta=experiment.delta, budget=experiment.budget)
+        planned = forecast(plan, n_runs=40)
+        left = selectors.forecast(experiment)
+        assert (left.expected, left.low, left.decided) == (planned.expected, planned.low, planned.decided)
+        assert to_examine() == []
+
+    def test_it_is_made_again_after_some_comparisons(self):
         experiment = judged(9)
+        Examination.objects.create(
+            experiment=experiment,
+            forecast={"comparisons": 0, "horizon": 2000, "expected": 9, "low": 9, "high": 9, "decided": 1.0},
+        )
         assert to_examine() == []
         click_for(experiment, make_member(experiment), lambda i, j: i > j)
         write_responses()
@@ -183,7 +197,7 @@ class TestClaim:
     def test_an_error_gives_the_slice_back(self, monkeypatch):
         experiment = judged(3)
         request_replays(experiment_id=experiment.pk)
-        monkeypatch.setattr(examining, "replay", lambda *args, **options: np.array(1) / "x")
+        monkeypatch.setattr(examining, "forecast_rest", lambda *args, **options: np.array(1) / "x")
         with pytest.raises(TypeError):
             examine(experiment_id=experiment.pk)
         assert Examination.objects.get(experiment=experiment).claimed_at is None

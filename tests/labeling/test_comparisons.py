@@ -157,6 +157,12 @@ class TestOne:
             assert f"Response A, left: {left}" in page
             assert f"Response B, right: {right}" in page
 
+    def test_a_judgment_says_which_policy_was_preferred(self, experiment, annotator, viewer, client_for):
+        for choice, side in (("left", "A, left"), ("right", "B, right")):
+            page = opened(client_for(viewer), click(experiment, annotator, choice).comparison)
+            preferred = re.search(rf"Response {side}: (P\d)", page)[1]
+            assert f"{choice.capitalize()}: {preferred}" in page
+
     def test_a_plan_from_before_there_were_records(self, experiment, viewer, client_for):
         comparison = experiment.comparisons.first()
         for plan in ({}, {"sampler": "of old"}):
