@@ -101,7 +101,9 @@ def _running(experiment: Experiment, snapshot: Snapshot | None) -> Status:
     expected = None if snapshot is None else snapshot.expected_left
     if forecast is not None and forecast.decided >= 0.9:
         expected = forecast.expected
-    doubtful = forecast is not None and forecast.to_the_budget and forecast.decided <= 0.5
+    # Before the first comparison the forecast rests on a guess of the planner's, which is no reason to doubt the budget.
+    begun = snapshot is not None and snapshot.comparisons > 0
+    doubtful = begun and forecast is not None and forecast.to_the_budget and forecast.decided <= 0.5
     if snapshot is None or (expected is None and not doubtful):
         return Status("running", "Running", standing)
     if expected is None or doubtful or snapshot.comparisons + expected > experiment.budget:

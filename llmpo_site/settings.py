@@ -221,7 +221,8 @@ CELERY_TASK_ROUTES = {
     "engine.tasks.generate": {"queue": "generation"},
     "engine.tasks.give_opinions": {"queue": "judging"},
 }
-CELERY_BEAT_SCHEDULE_FILENAME = str(VAR_DIR / "beat-schedule")
+# In memory: Celery's usual one keeps a file, and does not start again once a kill has torn it.
+CELERY_BEAT_SCHEDULER = "celery.beat:Scheduler"
 SWEEP_SECONDS = env.int("SWEEP_SECONDS", 5, validate=validate.Range(min=1))
 CELERY_BEAT_SCHEDULE = {
     "sweep": {

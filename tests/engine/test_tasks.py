@@ -18,6 +18,7 @@ from django.conf import settings as django_settings
 from django.db import transaction
 from django.utils import timezone
 from kombu.exceptions import ChannelError, OperationalError
+from kombu.utils import symbol_by_name
 
 from engine import selectors, tasks
 from engine.generation.base import BackendError
@@ -179,6 +180,13 @@ class TestRouting:
         [entry] = app.conf.beat_schedule.values()
         assert entry["task"] == tasks.sweep.name
         assert entry["schedule"] == django_settings.SWEEP_SECONDS
+
+    def test_beat_keeps_no_file_that_a_kill_could_tear(self, tmp_path, monkeypatch):
+        monkeypatch.chdir(tmp_path)
+        scheduler = symbol_by_name(app.conf.beat_scheduler)(app=app, schedule_filename="beat-schedule")
+        assert "sweep" in scheduler.schedule
+        scheduler.close()
+        assert list(tmp_path.iterdir()) == []
 
 
 class TestEachTask:

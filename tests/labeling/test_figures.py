@@ -254,7 +254,10 @@ class TestWhatIsLeft:
         examination = Examination.objects.get()
         examination.forecast["decided"] = 0.3
         examination.save()
-        assert "The budget of 1,000 may not be enough" in status_of(experiment).sentence
+        doubt = "The budget of 1,000 may not be enough"
+        assert doubt not in status_of(experiment).sentence, "a guess, before the first comparison"
+        experiment.snapshots.update(comparisons=1)
+        assert doubt in status_of(experiment).sentence
         assert spread(selectors.forecast(experiment)) == "more than 180"
 
 
