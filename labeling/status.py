@@ -97,19 +97,16 @@ def _ailment(health: selectors.QueueHealth) -> str:
 
 def _running(experiment: Experiment, snapshot: Snapshot | None) -> Status:
     standing = _standing(snapshot)
-    forecast = selectors.forecast(experiment)
-    expected = None if snapshot is None else snapshot.expected_left
-    if forecast is not None and forecast.decided >= 0.9:
-        expected = forecast.expected
-    # Before the first comparison the forecast rests on a guess of the planner's, which is no reason to doubt the budget.
-    begun = snapshot is not None and snapshot.comparisons > 0
-    doubtful = begun and forecast is not None and forecast.to_the_budget and forecast.decided <= 0.5
-    if snapshot is None or (expected is None and not doubtful):
+    to_go = selectors.to_go(experiment, snapshot)
+    if to_go is None:
         return Status("running", "Running", standing)
-    if expected is None or doubtful or snapshot.comparisons + expected > experiment.budget:
+    if to_go.over_budget:
         sentence = f"{standing} The budget of {experiment.budget:,} may not be enough to decide."
         return Status("running", "Running", sentence, left="over budget")
-    left = about(expected)
+    left = about(to_go.comparisons)
+    if to_go.at_least:
+        number = f"≥{left.split()[0]}"
+        return Status("running", f"≥{left} left", f"{standing} At least {left} to go.", left=number)
     return Status("running", f"~{left} left", f"{standing} About {left} to go.", left=left.split()[0])
 
 

@@ -38,15 +38,16 @@ from engine.selectors.counts import (
 )
 from engine.selectors.designs import (
     Left,
+    ToGo,
     design,
     design_seed,
-    expected_left,
     factorial_space,
     forecast,
     latest_snapshot,
     race,
     replayed_design,
     space,
+    to_go,
 )
 from engine.selectors.health import GuardrailCount, QueueHealth, WorkerHealth, queue_health
 from engine.selectors.judges import (
@@ -92,6 +93,7 @@ __all__ = [
     "PolicySpending",
     "QueueHealth",
     "Selection",
+    "ToGo",
     "Waste",
     "WorkerHealth",
     "agreement_table",
@@ -114,7 +116,6 @@ __all__ = [
     "design",
     "design_seed",
     "epsilon_consequence",
-    "expected_left",
     "experiment_spec",
     "experiments_to_label",
     "experiments_to_own",
@@ -153,6 +154,7 @@ __all__ = [
     "standing",
     "standing_judgments",
     "subscriptions",
+    "to_go",
     "unserved_needs",
     "votes_now",
     "votes_to_cast",

@@ -16,7 +16,7 @@ from engine.models import (
     Lease,
     Response,
 )
-from engine.selectors.designs import expected_left
+from engine.selectors.designs import extrapolated_left
 from engine.selectors.opinions import votes_now
 
 _PRESENCE = timedelta(seconds=60)
@@ -82,7 +82,7 @@ def buffer_target(experiment: Experiment) -> int:
     if votes_now(experiment):
         # The language model that judges takes a batch at a time, as fast as it comes.
         ample = max(ample, settings.JUDGE_BATCH)
-    left = expected_left(experiment)
+    left = extrapolated_left(experiment)
     if left is not None and left < ample:
         ample = max(math.ceil(left), math.ceil(_SAFETY_NEAR_DECISION * demand))
     return min(settings.BUFFER_MAX, settings.BUFFER_MIN + ample)

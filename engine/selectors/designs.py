@@ -11,13 +11,13 @@ from django.db.models.functions import RowNumber
 
 from engine.core import Design, Factorial
 from engine.core.problem import Space
-from engine.models import (
-    Examination,
-    Experiment,
-    Snapshot,
-)
+from engine.models import Examination, Experiment, Snapshot
 from engine.policy_space import combinations, policy_space
 from engine.selectors.counts import comparison_count, in_flight_matrix, outcomes, wins_matrix
+
+# Shares of simulated continuations that come to a decision: enough for a mean, and too few to trust in the budget.
+_MOSTLY = 0.9
+_HARDLY = 0.5
 
 
 def space(experiment: Experiment) -> Space:
@@ -86,14 +86,11 @@ def latest_snapshot(experiment: Experiment) -> Snapshot | None:
     return experiment.snapshots.select_related("best", "runner_up").order_by("-pk").first()
 
 
-def expected_left(experiment: Experiment, latest: Snapshot | None = None) -> float | None:
-    """Comparisons that a running experiment still needs, where that is known and within its budget.
-
-    ``latest``: its latest snapshot, where the caller has it already.
-    """
+def extrapolated_left(experiment: Experiment) -> float | None:
+    """Comparisons that a running experiment still needs if win rates stay as they are, where that is within its budget."""
     if experiment.state != Experiment.State.RUNNING:
         return None
-    latest = latest or latest_snapshot(experiment)
+    latest = latest_snapshot(experiment)
     if latest is None or latest.expected_left is None:
         return None
     within_budget = latest.comparisons + latest.expected_left <= experiment.budget
@@ -115,21 +112,61 @@ class Left:
     to_the_budget: bool
 
 
-def forecast(experiment: Experiment) -> Left | None:
-    """The latest forecast, less what has been judged since; ``None`` before the first."""
+def forecast(experiment: Experiment, judged: int | None = None) -> Left | None:
+    """The latest forecast, less what has been judged since; ``None`` before the first.
+
+    ``judged``: how many comparisons have been, where the caller knows.
+    """
     examination = Examination.objects.filter(experiment=experiment).first()
     if experiment.state != Experiment.State.RUNNING or examination is None or not examination.forecast:
         return None
     known = examination.forecast
-    since = comparison_count(experiment.pk) - known["comparisons"]
+    since = (comparison_count(experiment.pk) if judged is None else judged) - known["comparisons"]
     expected, low, high = (max(known[name] - since, 1.0) for name in ("expected", "low", "high"))
     return Left(
         expected,
         low,
-        high if known["decided"] >= 0.9 else None,
+        high if known["decided"] >= _MOSTLY else None,
         known["decided"],
         known["horizon"] >= experiment.budget,
     )
+
+
+@dataclass(frozen=True)
+class ToGo:
+    """How many comparisons a running experiment probably still needs.
+
+    ``at_least``: so many simulated continuations came to no decision that it takes no fewer than this. ``over_budget``: it may
+    not be decided within the budget.
+    """
+
+    comparisons: float
+    at_least: bool
+    over_budget: bool
+
+
+def to_go(experiment: Experiment, latest: Snapshot | None = None) -> ToGo | None:
+    """What the forecast says, and before the first one what the win rates do; ``None`` where neither can tell.
+
+    ``latest``: the latest snapshot, where the caller has it already.
+    """
+    if experiment.state != Experiment.State.RUNNING:
+        return None
+    latest = latest or latest_snapshot(experiment)
+    n = 0 if latest is None else latest.comparisons
+    known = forecast(experiment, judged=n)
+    extrapolated = None if latest is None else latest.expected_left
+    if known is None:
+        if extrapolated is None:
+            return None
+        return ToGo(extrapolated, at_least=False, over_budget=n + extrapolated > experiment.budget)
+    at_least = known.decided < _MOSTLY
+    comparisons = known.expected
+    if at_least and not known.to_the_budget:
+        comparisons = max(comparisons, extrapolated or 0.0)
+    # Before the first comparison the forecast rests on a guess of the planner's, which is no reason to doubt the budget.
+    doubtful = n > 0 and known.to_the_budget and known.decided <= _HARDLY
+    return ToGo(comparisons, at_least, over_budget=doubtful or n + comparisons > experiment.budget)
 
 
 def race(experiment: Experiment, most: int = 200) -> list[Snapshot]:

@@ -151,6 +151,7 @@ def _summary(experiment: Experiment) -> dict[str, Any]:
 
 def _status(experiment: Experiment) -> dict[str, Any]:
     snapshot = selectors.latest_snapshot(experiment)
+    to_go = selectors.to_go(experiment, snapshot)
     names = policy_names(experiment)
     evidence = snapshot.evidence if snapshot else [None] * len(names)
     peaks = snapshot.peak_evidence if snapshot else [float("-inf")] * len(names)
@@ -159,7 +160,7 @@ def _status(experiment: Experiment) -> dict[str, Any]:
         "comparisons": selectors.comparison_count(experiment.pk),
         "confidence": snapshot.confidence if snapshot else None,
         "threshold": snapshot.threshold if snapshot else None,
-        "expected_left": selectors.expected_left(experiment),
+        "expected_left": None if to_go is None or to_go.over_budget else to_go.comparisons,
         "best": snapshot.best.label if snapshot and snapshot.best else None,
         "winner": experiment.winner.label if experiment.winner else None,
         "caveats": selectors.caveats(experiment),

@@ -119,7 +119,9 @@ class StatusOut(ExperimentOut):
     comparisons: int
     confidence: float | None
     threshold: float | None
-    expected_left: float | None
+    expected_left: float | None = Field(
+        description="Comparisons to go, the mean of simulated continuations; null where unknown or over the budget."
+    )
     best: str | None = Field(description="Who leads.")
     winner: str | None = Field(description="Who has won.")
     caveats: list[str]

@@ -60,10 +60,14 @@ def share(rate: Rate) -> str:
 
 
 @register.filter
+def two_digits(expected: float) -> int:
+    """An estimated number, rounded so that it does not look like a count: 1234.5 → 1200."""
+    return int(round(expected, -max(0, len(str(int(expected))) - 2)))
+
+
 def about(expected: float) -> str:
-    """An estimated number of comparisons, to two digits: it should not look like a count."""
-    digits = max(0, len(str(int(expected))) - 2)
-    rounded = int(round(expected, -digits))
+    """An estimated number of comparisons, in English."""
+    rounded = two_digits(expected)
     return f"{rounded:,} comparison{'' if rounded == 1 else 's'}"
 
 

@@ -250,7 +250,7 @@ def _render(
         "choices": selectors.choices(experiment),
         "flag_reasons": Flag.Reason.choices,
         "snapshot": snapshot,
-        "left": selectors.expected_left(experiment, snapshot),
+        "to_go": selectors.to_go(experiment, snapshot),
         "today": selectors.judged_today(experiment.pk, request.user),
         "beat_seconds": max(5, settings.LEASE_SECONDS // 3),
         "notice": notice or (answered.feedback if answered else ""),

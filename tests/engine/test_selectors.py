@@ -154,7 +154,7 @@ class TestBufferTarget:
         self.generation_took(experiment, 5.0)
         targets = []
         for left in (None, 1000.0, 8.2, 2.0):
-            monkeypatch.setattr(selectors.buffer, "expected_left", lambda experiment, left=left: left)
+            monkeypatch.setattr(selectors.buffer, "extrapolated_left", lambda experiment, left=left: left)
             targets.append(selectors.buffer_target(experiment))
         # 1 per second · 5 s · safety factor 2; then what is left; then the same with a factor of 1.7.
         assert targets == [4 + 10, 4 + 10, 4 + 9, 4 + 9]

@@ -250,6 +250,23 @@ class TestWhatIsLeft:
     def test_the_badge_goes_by_the_forecast(self, experiment):
         assert status_of(experiment).badge == "~360 comparisons left"
 
+    def test_where_some_simulations_come_to_no_decision_it_is_a_lower_bound(self, experiment):
+        experiment.snapshots.update(comparisons=1, expected_left=90.0)
+        examination = Examination.objects.get()
+        examination.forecast["decided"] = 0.8
+        examination.save()
+        status = status_of(experiment)
+        assert status.badge == "≥360 comparisons left"
+        assert status.sentence.endswith("At least 360 comparisons to go.")
+        assert (status.left, spread(selectors.forecast(experiment))) == ("≥360", "more than 180")
+
+    def test_where_the_simulations_were_cut_short_the_win_rates_may_promise_more(self, experiment):
+        experiment.snapshots.update(comparisons=1, expected_left=900.0)
+        examination = Examination.objects.get()
+        examination.forecast |= {"decided": 0.1, "horizon": 400}
+        examination.save()
+        assert selectors.to_go(experiment) == selectors.ToGo(900.0, at_least=True, over_budget=False)
+
     def test_where_few_simulations_end_within_the_budget_it_is_doubted(self, experiment):
         examination = Examination.objects.get()
         examination.forecast["decided"] = 0.3
