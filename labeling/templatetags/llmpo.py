@@ -79,12 +79,14 @@ def spread(left: Left) -> str:
 
 
 @register.filter
-def hours(span: tuple[float, float, float | None]) -> str:
-    """Hours of work: "2.1 (0.9 to 4.0)"."""
-    expected, low, high = span
-    if high is None:
-        return f"more than {low:.1f}"
-    return f"{expected:.1f} ({low:.1f} to {high:.1f})"
+def working_time(hours: tuple[float, float, float | None]) -> str:
+    """Hours of work, expected and from to, in the unit that suits them: "2.1 h (0.9 to 4.0)", "8 min (4 to 17)"."""
+    in_minutes = hours[0] < 1
+    unit = "min" if in_minutes else "h"
+    expected, low, high = (
+        None if value is None else f"{60 * value:.0f}" if in_minutes else f"{value:.1f}" for value in hours
+    )
+    return f"more than {low} {unit}" if high is None else f"{expected} {unit} ({low} to {high})"
 
 
 @register.filter

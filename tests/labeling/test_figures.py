@@ -21,7 +21,7 @@ from labeling.examination import without_each_annotator
 from labeling.figures import live_figures
 from labeling.people import Sides, annotator_rows, judge_rows
 from labeling.status import PolicyName, status_of
-from labeling.templatetags.llmpo import hours, spread
+from labeling.templatetags.llmpo import spread, working_time
 from tests.factories import click, click_on, make_experiment, make_user, write_responses
 
 pytestmark = pytest.mark.django_db
@@ -244,8 +244,13 @@ class TestWhatIsLeft:
         monkeypatch.setattr(selectors, "click_seconds", lambda experiment: 5.0)
         remaining = live_figures(experiment)["remaining"]
         assert remaining.hours == pytest.approx((1.0, 0.5, 2.0))
-        assert hours(remaining.hours) == "1.0 (0.5 to 2.0)"
+        assert working_time(remaining.hours) == "1.0 h (0.5 to 2.0)"
         assert spread(remaining.comparisons) == "180 to 720"
+
+    def test_less_than_an_hour_is_told_in_minutes(self):
+        assert working_time((0.13, 0.06, 0.28)) == "8 min (4 to 17)"
+        assert working_time((0.13, 0.06, None)) == "more than 4 min"
+        assert working_time((3.0, 1.5, None)) == "more than 1.5 h"
 
     def test_the_badge_goes_by_the_forecast(self, experiment):
         assert status_of(experiment).badge == "~360 comparisons left"
