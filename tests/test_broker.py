@@ -6,8 +6,17 @@ import json
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import pytest
 from kombu import Connection
-from kombu.transport.virtual.base import Empty
+from kombu.transport.virtual.base import BrokerState, Empty
+
+from llmpo_site.broker import Transport
+
+
+@pytest.fixture(autouse=True)
+def nothing_declared_yet(monkeypatch: pytest.MonkeyPatch) -> None:
+    """kombu remembers per process, whatever the folder, which queues were declared and does not declare them again."""
+    monkeypatch.setattr(Transport, "global_state", BrokerState())
 
 
 def connect(folder: Path) -> Connection:
