@@ -15,6 +15,7 @@ from engine import selectors
 from engine.errors import SpecError, WrongStateError
 from engine.models import AuditEntry, Experiment
 from engine.services.audit import record
+from engine.services.examining import outdate
 from engine.services.experiments import create_experiment, locked
 from engine.services.snapshots import write_snapshot
 
@@ -132,6 +133,8 @@ def _change(
             setattr(experiment, f"first_{name}", getattr(experiment, name))
         setattr(experiment, name, value)
     experiment.save(update_fields=["budget", "delta", "epsilon", "first_delta", "first_epsilon"])
+    if changes:
+        outdate(experiment=experiment, replays=changes.keys() != {"budget"})
     if seen and changes.keys() & {"delta", "epsilon"}:
         # Peaks that were reached under other settings say nothing about these.
         write_snapshot(experiment=experiment, design=selectors.replayed_design(experiment))

@@ -42,6 +42,15 @@ def request_replays(*, experiment_id: int) -> Examination:
     return examination
 
 
+def outdate(*, experiment: Experiment, replays: bool = True) -> None:
+    """Forget what was computed under other settings or judgments; a slice that is under way is dropped when it ends.
+
+    ``replays``: those too; they know nothing of the budget.
+    """
+    gone: dict[str, Any] = {"replays": {}, "findings": {}} if replays else {}
+    Examination.objects.filter(experiment=experiment).update(forecast={}, claimed_at=None, **gone)
+
+
 def examine(*, experiment_id: int) -> bool:
     """Do one slice of what is wanted. Returns whether more remains."""
     experiment = Experiment.objects.get(pk=experiment_id)

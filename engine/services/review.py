@@ -13,6 +13,7 @@ from engine import selectors
 from engine.errors import WrongStateError
 from engine.models import AuditEntry, Comparison, Experiment, Judgment, JudgmentVoid, Lease, PairCount
 from engine.services.audit import record
+from engine.services.examining import outdate
 from engine.services.judging import record_judgment, void_judgment
 from engine.services.snapshots import write_snapshot
 
@@ -144,6 +145,7 @@ def void_annotator(*, experiment_id: int, annotator: User, by: User, reason: str
     counted = [c for c in comparisons if c.pk in voided_in and c.outcome is not None]
     if counted:
         _uncount(counted)
+        outdate(experiment=experiment)
         write_snapshot(experiment=experiment, design=selectors.replayed_design(experiment))
     if judgments:
         record(

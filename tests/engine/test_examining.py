@@ -6,17 +6,20 @@ from datetime import timedelta
 
 import numpy as np
 import pytest
+from django.contrib.auth.models import User
 from django.utils import timezone
 
 from engine import selectors, tasks
-from engine.core import Design, Plan, Unstructured, forecast
+from engine.core import Design, Plan, Unstructured, forecast, forecast_rest
 from engine.models import Examination, Experiment
 from engine.outcomes import joint_outcome
 from engine.services import examining
+from engine.services.controls import change_settings
 from engine.services.examining import examine, request_replays, to_examine
 from engine.services.experiments import pause
 from engine.services.judging import void_judgment
 from engine.services.planning import advance
+from engine.services.review import void_annotator
 from tests.factories import add_member, click_for, make_experiment, make_user, write_responses
 
 pytestmark = pytest.mark.django_db
@@ -178,6 +181,46 @@ class TestReplays:
         experiment = make_experiment()
         request_replays(experiment_id=experiment.pk)
         assert finish(experiment).findings["rows"] == []
+
+
+class TestOtherSettings:
+    def test_a_forecast_for_another_budget_is_made_again_and_findings_stay(self):
+        experiment = judged(3)
+        request_replays(experiment_id=experiment.pk)
+        findings = finish(experiment).findings
+        assert findings["rows"]
+        change_settings(experiment_id=experiment.pk, by=None, budget=150)
+        assert selectors.forecast(experiment) is None
+        assert to_examine() == [experiment.pk]
+        assert finish(experiment).findings == findings
+        assert Examination.objects.get().forecast["horizon"] == 150
+
+    def test_findings_under_another_risk_are_forgotten(self):
+        experiment = judged(3)
+        request_replays(experiment_id=experiment.pk)
+        assert finish(experiment).findings["rows"]
+        change_settings(experiment_id=experiment.pk, by=None, delta=0.001)
+        assert Examination.objects.get().findings == {}
+
+    def test_so_are_those_with_somebody_whose_judgments_were_all_voided(self):
+        experiment = judged(3)
+        request_replays(experiment_id=experiment.pk)
+        assert finish(experiment).findings["rows"]
+        somebody = User.objects.get(username="person0")
+        void_annotator(experiment_id=experiment.pk, annotator=somebody, by=somebody, reason="Asleep.")
+        examination = Examination.objects.get()
+        assert (examination.findings, examination.forecast) == ({}, {})
+
+    def test_a_slice_that_was_under_way_when_they_changed_is_dropped(self, monkeypatch):
+        experiment = judged(3)
+
+        def change_meanwhile(*args, **options):
+            change_settings(experiment_id=experiment.pk, by=None, delta=0.001)
+            return forecast_rest(*args, **options)
+
+        monkeypatch.setattr(examining, "forecast_rest", change_meanwhile)
+        assert examine(experiment_id=experiment.pk), "it is due again"
+        assert Examination.objects.get().forecast == {}
 
 
 class TestClaim:
