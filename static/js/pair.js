@@ -183,6 +183,11 @@
     }
   });
 
+  document.addEventListener("click", (event) => {
+    // The second half of a double click was meant for the pair that the first one answered, however late it comes.
+    if (event.detail > 1 && event.target.closest("#stage .choices")) event.preventDefault();
+  }, true);
+
   function toggleHelp() {
     const help = byId("help");
     if (help.open) help.close();
