@@ -35,8 +35,8 @@ def installation(**environment: str) -> Iterator[Path]:
     from django.core.management import call_command  # noqa: PLC0415
     from django.db import connection  # noqa: PLC0415
 
-    call_command("migrate", verbosity=0)
     try:
+        call_command("migrate", verbosity=0)
         yield folder
     finally:
         connection.close()
