@@ -93,10 +93,9 @@ def database() -> Iterator[str]:
 def world(n_pairs: int) -> tuple[Any, Any]:
     """An experiment of eight policies with that many pairs ready, and its annotator."""
     from django.conf import settings
-    from django.contrib.auth.models import User
 
     from engine.generation.worker import write_batch
-    from engine.models import Membership
+    from engine.models import Membership, User
     from engine.services.experiments import create_experiment, start
     from engine.services.planning import advance
     from engine.specs import ExperimentSpec, FactorSpec, TaskSpec

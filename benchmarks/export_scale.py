@@ -124,10 +124,10 @@ def database() -> Iterator[None]:
 def world(rows: int) -> tuple[int, str]:
     """An experiment of eight policies with that many judged comparisons, and the cookie of its admin."""
     from django.conf import settings
-    from django.contrib.auth.models import User
     from django.db import connection
     from django.test import Client
 
+    from engine.models import User
     from engine.services.experiments import create_experiment
     from engine.services.judging import rebuild_counts
     from engine.specs import ExperimentSpec, FactorSpec, TaskSpec

@@ -81,10 +81,8 @@ def vllm_serve(folder: Path, port: int) -> Iterator[None]:
 
 def click_through(experiment: Any, clicks: int, patience_seconds: float = 600.0) -> int:
     """Let one simulated annotator judge until so many clicks or the conclusion; returns how many there were."""
-    from django.contrib.auth.models import User  # noqa: PLC0415 - needs Django
-
     from engine.judges.rule import judge  # noqa: PLC0415
-    from engine.models import Experiment, Membership  # noqa: PLC0415
+    from engine.models import Experiment, Membership, User  # noqa: PLC0415
     from engine.services.judging import judge_leased, lease_next  # noqa: PLC0415
     from engine.tasks import advance, wake  # noqa: PLC0415
 

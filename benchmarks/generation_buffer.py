@@ -116,9 +116,7 @@ class Crowd:
             yield
 
     def _create(self) -> Any:
-        from django.contrib.auth.models import User  # noqa: PLC0415
-
-        from engine.models import Membership  # noqa: PLC0415
+        from engine.models import Membership, User  # noqa: PLC0415
         from engine.services.experiments import create_experiment  # noqa: PLC0415
         from engine.specs import ExperimentSpec, FactorSpec, TaskSpec  # noqa: PLC0415
 

@@ -3,6 +3,7 @@
 from typing import Any
 
 from django.contrib import admin
+from django.contrib.auth.admin import UserAdmin
 from django.http import HttpRequest
 
 from engine.models import (
@@ -17,7 +18,10 @@ from engine.models import (
     Policy,
     Response,
     Task,
+    User,
 )
+
+admin.site.register(User, UserAdmin)
 
 
 class ReadOnlyAdmin(admin.ModelAdmin):

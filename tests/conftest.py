@@ -8,9 +8,9 @@ from pathlib import Path
 import hypothesis
 import pytest
 from django.conf import settings
-from django.contrib.auth.models import User
 from pytest_django import Settings
 
+from engine.models import User
 from tests.factories import make_user
 from tests.workers import Workers
 

@@ -6,11 +6,9 @@ import itertools
 from collections.abc import Callable
 from typing import Any
 
-from django.contrib.auth.models import User
-
 from engine.generation.base import Backend
 from engine.generation.worker import write_batch
-from engine.models import Experiment, Judgment, Lease, Membership
+from engine.models import Experiment, Judgment, Lease, Membership, User
 from engine.services.experiments import create_experiment, start
 from engine.services.judging import judge_leased, lease_next
 from engine.services.planning import advance

@@ -20,7 +20,7 @@ from engine.models.history import AuditEntry
 from engine.models.judgments import Judgment, JudgmentVoid, PairCount
 from engine.models.notifications import Alarm, Notification, Subscription
 from engine.models.opinions import Opinion
-from engine.models.people import Invitation, Membership, Token
+from engine.models.people import Invitation, Membership, Token, User
 from engine.models.policies import Factor, Level, Policy, Task
 
 __all__ = [
@@ -49,5 +49,6 @@ __all__ = [
     "Subscription",
     "Task",
     "Token",
+    "User",
     "WorkerPulse",
 ]

@@ -1,16 +1,21 @@
-"""Who may do what: members, invitations, tokens."""
+"""Accounts, and who may do what: members, invitations, tokens."""
 
 from __future__ import annotations
 
 import uuid
 
 from django.conf import settings
+from django.contrib.auth.models import AbstractUser
 from django.core.validators import MinValueValidator
 from django.db import models
 from django.db.models import F, Q
 from django.utils import timezone
 
 from engine.models.experiments import Experiment
+
+
+class User(AbstractUser):
+    """An account. A model of our own from the first release on: Django offers no way to change to one later."""
 
 
 class Membership(models.Model):

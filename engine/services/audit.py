@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from django.contrib.auth.models import User
-
-from engine.models import AuditEntry, Experiment
+from engine.models import AuditEntry, Experiment, User
 
 _Action = AuditEntry.Action
 

@@ -7,7 +7,6 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 import numpy as np
-from django.contrib.auth.models import User
 from django.db import transaction
 from django.db.models import Count, Q
 from django.utils import timezone
@@ -15,7 +14,7 @@ from django.utils.translation import gettext as _
 
 from engine import selectors
 from engine.errors import WrongStateError
-from engine.models import Check, Experiment, GoldItem, Judgment, Lease
+from engine.models import Check, Experiment, GoldItem, Judgment, Lease, User
 
 # An annotator should have forgotten a pair before it comes again.
 _REPEAT_DISTANCE = 10

@@ -6,14 +6,13 @@ from collections.abc import Mapping
 from copy import copy
 from dataclasses import replace
 
-from django.contrib.auth.models import User
 from django.core.exceptions import ValidationError
 from django.db import transaction
 from django.utils import timezone
 
 from engine import selectors
 from engine.errors import SpecError, WrongStateError
-from engine.models import AuditEntry, Experiment
+from engine.models import AuditEntry, Experiment, User
 from engine.services.audit import record
 from engine.services.examining import outdate
 from engine.services.experiments import create_experiment, locked

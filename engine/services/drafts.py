@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from dataclasses import fields
 
-from django.contrib.auth.models import User
 from django.db import transaction
 
 from engine import selectors
 from engine.errors import WrongStateError
-from engine.models import AuditEntry, Experiment, PairCount, Response
+from engine.models import AuditEntry, Experiment, PairCount, Response, User
 from engine.services.audit import record
 from engine.services.experiments import write_description
 from engine.specs import ExperimentSpec

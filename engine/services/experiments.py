@@ -6,7 +6,6 @@ import itertools
 from collections import Counter
 from collections.abc import Collection, Hashable, Sequence
 
-from django.contrib.auth.models import User
 from django.core.exceptions import ValidationError
 from django.db import transaction
 from django.db.models import Model
@@ -28,6 +27,7 @@ from engine.models import (
     Policy,
     Response,
     Task,
+    User,
 )
 from engine.policy_space import Combination, combinations, policy_space
 from engine.services.audit import record

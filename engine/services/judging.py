@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from django.conf import settings
-from django.contrib.auth.models import User
 from django.db import transaction
 from django.db.models import Exists, F, OuterRef, QuerySet
 from django.utils import timezone
@@ -16,7 +15,7 @@ from django.utils.translation import gettext as _
 
 from engine import selectors
 from engine.errors import LeaseLostError, UnknownTokenError, WrongStateError
-from engine.models import Comparison, Experiment, Judgment, JudgmentVoid, Lease, PairCount
+from engine.models import Comparison, Experiment, Judgment, JudgmentVoid, Lease, PairCount, User
 from engine.outcomes import joint_outcome
 from engine.services.snapshots import write_snapshot
 

@@ -11,7 +11,6 @@ import uuid
 from collections.abc import Collection
 from datetime import timedelta
 
-from django.contrib.auth.models import User
 from django.core.exceptions import ValidationError
 from django.core.validators import validate_email
 from django.db import transaction
@@ -19,7 +18,7 @@ from django.db.models import F
 from django.utils import timezone
 
 from engine.errors import SubscriptionError
-from engine.models import Alarm, AuditEntry, Experiment, Notification, Subscription
+from engine.models import Alarm, AuditEntry, Experiment, Notification, Subscription, User
 from engine.selectors.alarms import stall, trouble
 from engine.services.audit import record
 from engine.webhook_urls import check_url

@@ -9,14 +9,13 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from django.conf import settings
-from django.contrib.auth.models import User
 from django.db import transaction
 from django.db.models import F, QuerySet
 from django.utils import timezone
 
 from engine import selectors
 from engine.errors import WrongStateError
-from engine.models import AuditEntry, Comparison, Experiment, Judgment, Opinion
+from engine.models import AuditEntry, Comparison, Experiment, Judgment, Opinion, User
 from engine.rubrics import identity
 from engine.services import audit
 from engine.services.judging import record_judgment

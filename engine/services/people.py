@@ -5,13 +5,12 @@ from __future__ import annotations
 import uuid
 from datetime import timedelta
 
-from django.contrib.auth.models import User
 from django.db import transaction
 from django.utils import timezone
 from django.utils.translation import gettext as _
 
 from engine.errors import InvitationError, MembershipError
-from engine.models import AuditEntry, Experiment, Invitation, Lease, Membership
+from engine.models import AuditEntry, Experiment, Invitation, Lease, Membership, User
 from engine.services import judging
 from engine.services.audit import record
 

@@ -8,13 +8,22 @@ from datetime import datetime
 from itertools import islice
 from typing import Any
 
-from django.contrib.auth.models import User
 from django.db import transaction
 from django.utils import timezone
 
 from engine import selectors
 from engine.errors import SpecError
-from engine.models import Comparison, Experiment, Judgment, JudgmentVoid, PairCount, Policy, Response, Task
+from engine.models import (
+    Comparison,
+    Experiment,
+    Judgment,
+    JudgmentVoid,
+    PairCount,
+    Policy,
+    Response,
+    Task,
+    User,
+)
 from engine.services.experiments import conclude, create_experiment
 from engine.services.snapshots import write_snapshot
 from engine.specs import ExperimentSpec

@@ -5,13 +5,12 @@ from __future__ import annotations
 import uuid
 from collections import defaultdict
 
-from django.contrib.auth.models import User
 from django.db import transaction
 from django.db.models import F
 
 from engine import selectors
 from engine.errors import WrongStateError
-from engine.models import AuditEntry, Comparison, Experiment, Judgment, JudgmentVoid, Lease, PairCount
+from engine.models import AuditEntry, Comparison, Experiment, Judgment, JudgmentVoid, Lease, PairCount, User
 from engine.services.audit import record
 from engine.services.examining import outdate
 from engine.services.judging import record_judgment, void_judgment

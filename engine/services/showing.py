@@ -6,12 +6,11 @@ import uuid
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from django.contrib.auth.models import User
 from django.db import transaction
 from django.utils.translation import gettext
 
 from engine.errors import UnknownTokenError
-from engine.models import Check, Experiment, Flag, Judgment, Lease
+from engine.models import Check, Experiment, Flag, Judgment, Lease, User
 from engine.services import checks, judging
 from engine.services.checks import expected_choice
 

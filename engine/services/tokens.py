@@ -6,11 +6,10 @@ import hashlib
 import secrets
 from datetime import timedelta
 
-from django.contrib.auth.models import User
 from django.db import transaction
 from django.utils import timezone
 
-from engine.models import AuditEntry, Token
+from engine.models import AuditEntry, Token, User
 from engine.services.audit import record
 
 _PREFIX = "llmpo_"

@@ -10,11 +10,10 @@ from contextlib import nullcontext
 from datetime import datetime
 from typing import Any
 
-from django.contrib.auth.models import User
 from django.db import connection, transaction
 
 from engine import selectors
-from engine.models import Experiment, Flag
+from engine.models import Experiment, Flag, User
 from engine.selectors import Selection
 from labeling.status import policy_names
 

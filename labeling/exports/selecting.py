@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from django import forms
-from django.contrib.auth.models import User
 from django.db.models import Exists, OuterRef
 
-from engine.models import Comparison, Experiment, Flag, Judgment
+from engine.models import Comparison, Experiment, Flag, Judgment, User
 from engine.selectors import Selection
 from engine.selectors.browsing import STANDING, VOID
 from labeling.status import policy_names

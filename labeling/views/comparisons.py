@@ -7,7 +7,6 @@ from typing import Any
 from django import forms
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
-from django.contrib.auth.models import User
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
@@ -17,7 +16,7 @@ from django.views.decorators.http import require_POST, require_safe
 
 from engine import selectors
 from engine.errors import WrongStateError
-from engine.models import Experiment, Judgment
+from engine.models import Experiment, Judgment, User
 from engine.services import review
 from engine.tasks import advance, wake
 from labeling import access

@@ -6,12 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from django.contrib.auth.models import User
 from django.core.cache import cache
 from django.http import HttpResponse
 from django.test import Client
 
-from engine.models import Experiment
+from engine.models import Experiment, User
 from engine.services.tokens import make_token
 from tests.factories import add_member, make_experiment, make_user
 

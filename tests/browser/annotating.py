@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from django.contrib.auth.models import User
 from playwright.sync_api import Page, expect
 
 from engine.generation.worker import write_batch
-from engine.models import Experiment
+from engine.models import Experiment, User
 from engine.services.planning import advance
 from tests.backends import SkilledBackend
 from tests.browser.conftest import log_in

@@ -10,9 +10,10 @@ from contextlib import contextmanager
 from urllib.parse import urlsplit
 
 import pytest
-from django.contrib.auth.models import User
 from django.db import connection
 from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+
+from engine.models import User
 
 _CHROMIUM = os.environ.get("CHROMIUM") or next(
     filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from django.contrib.auth.models import Permission, User
+from django.contrib.auth.models import Permission
 from playwright.sync_api import Page, expect
 
 from engine import selectors
-from engine.models import Experiment
+from engine.models import Experiment, User
 from engine.services.estimates import compute_waiting
 from engine.specs import FactorSpec, TaskSpec
 from tests.browser.conftest import log_in

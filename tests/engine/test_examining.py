@@ -6,12 +6,11 @@ from datetime import timedelta
 
 import numpy as np
 import pytest
-from django.contrib.auth.models import User
 from django.utils import timezone
 
 from engine import selectors, tasks
 from engine.core import Design, Plan, Unstructured, forecast, forecast_rest
-from engine.models import Examination, Experiment
+from engine.models import Examination, Experiment, User
 from engine.outcomes import joint_outcome
 from engine.services import examining
 from engine.services.controls import change_settings

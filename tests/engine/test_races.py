@@ -15,14 +15,13 @@ from typing import Any
 
 import pytest
 from django.conf import settings as django_settings
-from django.contrib.auth.models import User
 from django.db import connection, transaction
 from django.utils import timezone
 
 from engine import selectors
 from engine.errors import LeaseLostError, WrongStateError
 from engine.generation.worker import write_batch
-from engine.models import Comparison, Experiment, Judgment, JudgmentVoid, Lease, Response
+from engine.models import Comparison, Experiment, Judgment, JudgmentVoid, Lease, Response, User
 from engine.services.experiments import discard_leftovers, stop
 from engine.services.generation import Claim, Written, claim_responses, expire_claims, store_outcomes
 from engine.services.judging import (

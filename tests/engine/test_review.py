@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from django.contrib.auth.models import User
 
 from engine import selectors
 from engine.core import Design
 from engine.errors import WrongStateError
-from engine.models import Experiment, Judgment, JudgmentVoid
+from engine.models import Experiment, Judgment, JudgmentVoid, User
 from engine.services.experiments import pause, stop
 from engine.services.judging import lease_next, rebuild_counts, void_judgment
 from engine.services.planning import advance

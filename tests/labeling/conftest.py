@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from django.contrib.auth.models import User
 from django.test import Client
 
 from engine import tasks
-from engine.models import Experiment
+from engine.models import Experiment, User
 from tests.factories import add_member, make_experiment, make_user
 
 ClientFor = Callable[[User], Client]

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from django.contrib.auth.models import User
 from django.urls import reverse
 from django.utils import timezone
 
-from engine.models import Experiment, Invitation, Judgment, Membership, Subscription
+from engine.models import Experiment, Invitation, Judgment, Membership, Subscription, User
 from engine.services.notifications import subscribe
 from engine.services.tokens import make_token
 from tests.factories import add_member, click, make_user

@@ -8,10 +8,9 @@ import stat
 from pathlib import Path
 
 import pytest
-from django.contrib.auth.models import User
 from django.core.management import call_command
 
-from engine.models import Experiment, Membership, PairCount
+from engine.models import Experiment, Membership, PairCount, User
 from engine.services.experiments import stop
 from labeling.demo import HUMAN_EXPERIMENT, RULE_EXPERIMENT
 from labeling.management.commands import seed_demo

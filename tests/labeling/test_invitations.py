@@ -6,12 +6,11 @@ import uuid
 from datetime import timedelta
 
 import pytest
-from django.contrib.auth.models import User
 from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
-from engine.models import Experiment, Invitation
+from engine.models import Experiment, Invitation, User
 from tests.factories import add_member, make_experiment, make_user
 from tests.labeling.ladder import invited
 from tests.markup import Markup, words

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from django.contrib.auth.models import User
 from django.test import Client
 from django.urls import get_resolver, reverse
 
+from engine.models import User
 from labeling import urls
 from tests.factories import add_member, make_experiment
 from tests.labeling.ladder import LADDER, ROLES, address

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from django.contrib.auth.models import User
 from django.urls import reverse
 
+from engine.models import User
 from tests.factories import make_user
 
 pytestmark = pytest.mark.django_db

@@ -7,12 +7,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from django.contrib.auth.models import User
 from django.core.management import CommandError, call_command
 
 from engine import selectors
 from engine.judges.worker import judge_comparisons
-from engine.models import Experiment, Judgment
+from engine.models import Experiment, Judgment, User
 from engine.services.experiments import start
 from engine.services.judging import rebuild_counts, void_judgment
 from engine.services.planning import advance

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from django.contrib.auth.models import Permission, User
+from django.contrib.auth.models import Permission
 from django.core.files.uploadedfile import SimpleUploadedFile
 from django.http import QueryDict
 from django.test import Client
@@ -14,7 +14,7 @@ from django.urls import reverse
 
 from engine import selectors, tasks
 from engine.importing import read_experiment, write_experiment
-from engine.models import Estimate, Experiment
+from engine.models import Estimate, Experiment, User
 from engine.services.estimates import compute_waiting
 from engine.services.experiments import create_experiment
 from engine.specs import FactorSpec

@@ -4,12 +4,12 @@ from argparse import ArgumentParser
 from pathlib import Path
 from typing import Any
 
-from django.contrib.auth.models import User
 from django.core.management.base import BaseCommand, CommandError
 from django.db import transaction
 
 from engine.errors import SpecError
 from engine.importing import ExperimentFile, ImportingError, decoded, read_experiment
+from engine.models import User
 from engine.services.experiments import create_experiment, start
 
 _MOST_BYTES = 500_000_000

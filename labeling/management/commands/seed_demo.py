@@ -5,11 +5,10 @@ import secrets
 from typing import Any
 
 from django.conf import settings
-from django.contrib.auth.models import User
 from django.core.management.base import BaseCommand
 from django.db import transaction
 
-from engine.models import Experiment, Membership
+from engine.models import Experiment, Membership, User
 from engine.services.experiments import create_experiment, start
 from labeling.demo import HUMAN_EXPERIMENT, RULE_EXPERIMENT, human_spec, rule_spec
 
