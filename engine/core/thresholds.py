@@ -75,7 +75,12 @@ class ProvenLinearThreshold:
     """β(δ, t) of the linear Bradley-Terry space, with its gate on exploration. [LLM-PO, eq. stop]
 
     β = (2 (1 + 2LB) (√(Ψ_t(δ)/m_0) + √λ_t B))², with L the longest contrast, B the radius of the parameter
-    ball, and m_0 the smallest σ' within it. It is infinite until Λ_min(V_t) ≥ c √t.
+    ball, m_0 the smallest σ' within it, and λ_t the ridge of the estimate. It is infinite until
+    Λ_min(V_t) ≥ c √t and t ≥ t_0.
+
+    Ψ_t has another λ: λ(t), which its lemma introduces as a lower bound on Λ_min(V_t), here the gate c √t.
+    λ_0 = λ(t_0) is the precision of that proof's Gaussian mixture and fixed in advance. The paper starts its rule
+    after n_0 comparisons of each pair of A_0; t_0 = d here, one comparison of each pair of a spanning set.
 
     Parameters
     ----------
@@ -106,21 +111,17 @@ class ProvenLinearThreshold:
         rows, columns = np.nonzero(np.triu(tally.counts.any(axis=0), 1))
         gram = information(self._features[rows] - self._features[columns], tally.counts[:, rows, columns])
         t = np.maximum(tally.n_comparisons, 1).astype(np.float64)
-        penalty, d = ridge(t), self._features.shape[1]
-        # λ_0 is the largest of the schedule, λ at t = 1.
-        ratio = 1.0 / penalty
+        d = self._features.shape[1]
+        floor, floor_at_start = self._gate * np.sqrt(t), self._gate * np.sqrt(d)
         eigenvalues = np.linalg.eigvalsh(gram)
         log_det = np.sum(np.log(np.maximum(eigenvalues, 1e-300)), axis=1)
-        psi = (1.0 + ratio) * (
-            2.0 * np.log(1.0 / self._delta)
-            + log_det
-            - d * np.log(penalty)
-            + d * np.log1p(ratio)
-            + d * np.log(penalty)
-        )
-        slack = np.sqrt(np.maximum(psi, 0.0) / self._least_slope) + np.sqrt(penalty) * self._radius
+        ratio = floor_at_start / floor
+        # log det(V_t)/λ(t)^d + d log λ(t)/λ_0 of the paper, λ(t) cancelling.
+        volume = log_det - d * np.log(floor_at_start)
+        psi = (1.0 + ratio) * (2.0 * np.log(1.0 / self._delta) + volume + d * np.log1p(ratio))
+        slack = np.sqrt(np.maximum(psi, 0.0) / self._least_slope) + np.sqrt(ridge(t)) * self._radius
         beta = (2.0 * (1.0 + 2.0 * self._longest * self._radius) * slack) ** 2
-        return np.where(eigenvalues[:, 0] >= self._gate * np.sqrt(t), beta, np.inf)
+        return np.where((eigenvalues[:, 0] >= floor) & (t >= d), beta, np.inf)
 
     def risk(self, statistic: FloatArray, tally: Tally) -> FloatArray:
         """Shape (R, K): δ where the threshold is passed and 1 elsewhere."""

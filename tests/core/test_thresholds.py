@@ -1,8 +1,14 @@
 import numpy as np
 import pytest
 
-from engine.core import Design, Unstructured
-from engine.core.thresholds import heuristic_threshold, pairwise_log_constant, pairwise_threshold
+from engine.core import BradleyTerry, Design, Unstructured
+from engine.core.thresholds import (
+    ProvenLinearThreshold,
+    heuristic_threshold,
+    pairwise_log_constant,
+    pairwise_threshold,
+)
+from engine.core.types import check_tally
 
 
 @pytest.mark.parametrize(("delta", "n_pairs"), [(0.05, 1), (0.05, 3), (0.2, 3)])
@@ -41,3 +47,39 @@ def test_the_proven_rule_asks_for_more_than_the_heuristic_one() -> None:
     }
     assert decisions["theory"].threshold > decisions["heuristic"].threshold
     assert decisions["theory"].confidence == 0.0
+
+
+def test_the_proven_linear_threshold_is_the_papers() -> None:
+    """Issue 11, item 18: λ(t) in Ψ is c√t, the bound on Λ_min(V), and not the ridge t^(-1/2) of the estimate."""
+    features = np.array([[0.6, 0.0], [0.0, 0.5], [-0.3, 0.2]])
+    wins = np.array([[0.0, 90, 70], [60, 0, 80], [50, 50, 0]])
+    delta, c, t, d = 0.05, 0.1, 400.0, 2
+    gram = np.zeros((2, 2))
+    lengths = []
+    for i, j in ((0, 1), (0, 2), (1, 2)):
+        z = features[i] - features[j]
+        gram += (wins[i, j] + wins[j, i]) * np.outer(z, z)
+        lengths.append(np.linalg.norm(z))
+    lambda_0, lambda_t = c * np.sqrt(d), c * np.sqrt(t)
+    assert np.linalg.eigvalsh(gram)[0] >= lambda_t
+    psi = (1 + lambda_0 / lambda_t) * (
+        2 * np.log(1 / delta)
+        + np.log(np.linalg.det(gram) / lambda_t**d)
+        + d * np.log(1 + lambda_0 / lambda_t)
+        + d * np.log(lambda_t / lambda_0)
+    )
+    length = max(lengths)
+    slope = np.exp(length) / (1 + np.exp(length)) ** 2
+    expected = (2 * (1 + 2 * length) * (np.sqrt(psi / slope) + np.sqrt(t**-0.5))) ** 2
+    threshold = ProvenLinearThreshold(delta, BradleyTerry(features), gate=c)
+    assert threshold.at(check_tally(wins, None, 3))[0] == pytest.approx(expected)
+
+
+def test_the_proven_linear_threshold_waits_for_its_start() -> None:
+    features = np.array([[5.0, 0.0], [0.0, 5.0], [-5.0, -5.0]])
+    wins = np.zeros((3, 3))
+    wins[0, 1] = 1.0
+    threshold = ProvenLinearThreshold(0.05, BradleyTerry(features))
+    assert threshold.at(check_tally(wins, None, 3))[0] == np.inf
+    wins[1, 2] = 1.0
+    assert threshold.at(check_tally(wins, None, 3))[0] < np.inf
