@@ -14,7 +14,7 @@ from engine.core.robustness import fewest_flips
 from engine.models import Experiment, Snapshot
 from labeling.status import PolicyName
 
-# Looked at again and again, so that it must be low; the test cannot tell less than 1 in 200.
+# Low, because the test is repeated while judgments arrive; 199 simulations cannot tell less than 1 in 200.
 _MISFIT_P = 0.01
 _MOST_FLIPS = 512
 
@@ -32,20 +32,22 @@ def concerns(
     experiment: Experiment,
     factorial: Factorial | None,
     wins: npt.NDArray[np.float64],
+    ties: npt.NDArray[np.float64],
+    *,
     names: Sequence[PolicyName],
     snapshot: Snapshot | None,
 ) -> Concerns:
     """What there is to warn of in these counts."""
-    test = None if factorial is None or not wins.any() else misfit(factorial, wins)
+    test = None if factorial is None or not wins.any() else misfit(factorial, wins, ties, level=_MISFIT_P)
     warnings = []
-    cycle = strongest_cycle(wins, _in_the_race(snapshot, len(names)))
+    cycle = strongest_cycle(wins, ties, _in_the_race(snapshot, len(names)))
     if cycle is not None:
         a, b, c = (names[index].short for index in cycle.policies)
         warnings.append(
             f"The leaders go round in a circle: {a} beats {b}, {b} beats {c}, and {c} beats {a}. If that is more than "
             "chance, no policy is the single best one, and the experiment will say so or spend its budget."
         )
-    if test is not None and test.p_value <= _MISFIT_P:
+    if test is not None and test.contradicted:
         warnings.append(_misfit_warning(experiment, test))
     return Concerns(warnings=warnings, flips=_flips(experiment, wins, names), misfit=test)
 

@@ -5,6 +5,7 @@ None of this is part of the guarantee.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -18,6 +19,12 @@ from engine.core.types import FloatArray, IntArray, Tally
 
 # Log-odds between policies that a misfit is measured against are held back by no more than this.
 _LOOSE_LOG_ODDS = 10.0
+# A departure from the model that matters: with interactions this large among the log-odds of the pairs, the
+# Bradley-Terry model mostly names a wrong winner where the best are close.
+_RELEVANT_LOG_ODDS = 0.3
+# Comparisons by which the share of ties of a pair is drawn towards that of all pairs.
+_TIE_PRIOR = 10.0
+_ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,24 +39,70 @@ class Misfit:
         Pairs compared, less the parameters that the data determine.
     p_value
         Share of data sets simulated from the fit whose deviance is at least as large.
+    power
+        Share of data sets with a departure that matters (log-odds off by 0.3 on average, at random) for
+        which p would be at most `level`. Where it is low, a large p-value says nothing.
+    level
+        The p-value from which on the model counts as contradicted.
     """
 
     deviance: float
     freedom: int
     p_value: float
+    power: float
+    level: float
+
+    @property
+    def contradicted(self) -> bool:
+        """Whether the data speak against the model."""
+        return self.p_value <= self.level
+
+    @property
+    def has_power(self) -> bool:
+        """Whether a departure that matters would more likely than not have been found."""
+        return self.power >= 0.5
 
 
-def misfit(space: BradleyTerry, wins: FloatArray, *, n_simulated: int = 199, seed: int = 0) -> Misfit | None:
+def misfit(
+    space: BradleyTerry,
+    wins: FloatArray,
+    ties: FloatArray,
+    *,
+    level: float = 0.01,
+    n_simulated: int = 199,
+    n_departures: int = 100,
+    seed: int = 0,
+) -> Misfit | None:
     """Test of the Bradley-Terry model by a parametric bootstrap.
 
-    The number of comparisons of each pair is taken as given. It was in truth chosen in the light of earlier
-    outcomes, and simulated data know no ties, so that the p-value is an indication and not exact. The usual
+    Simulated data tie as often as the real ones. Ties make win rates vary less, so that a bootstrap without them
+    would find hardly any misfit. The number of comparisons of each pair is taken as given. It was in truth
+    chosen in the light of earlier outcomes, so that the p-value is an indication and not exact. The usual
     chi-square limit would be worse: adaptive designs leave most pairs with a handful of comparisons.
+
+    Parameters
+    ----------
+    wins
+        Shape (K, K): summed outcomes.
+    ties
+        Shape (K, K), symmetric: ties of each pair, `summed_ties`. The wins do not tell them.
+    level
+        The p-value from which on the model counts as contradicted.
+    n_simulated
+        Data sets simulated from the fit.
+    n_departures
+        Data sets simulated with a departure, for the power.
 
     Returns
     -------
     The test, or None where the pairs compared leave nothing to test.
+
+    Raises
+    ------
+    ValueError
+        If `ties` does not fit `wins`.
     """
+    _check_ties(wins, ties)
     data = PairData.of(space.features, Tally(wins[None]))
     if data.contrasts.shape[0] == 0:
         return None
@@ -58,18 +111,68 @@ def misfit(space: BradleyTerry, wins: FloatArray, *, n_simulated: int = 199, see
         return None
     precision = prior_precision(space, _LOOSE_LOG_ODDS)
     theta = fit(data, precision, np.zeros((1, space.n_features)))
-    mean = special.expit(theta @ data.contrasts.T)[0]
-    counts = data.counts[0].astype(np.int64)
-    drawn = np.random.default_rng(seed).binomial(counts, mean, size=(n_simulated, counts.size))
+    logits = (theta @ data.contrasts.T)[0]
+    rng = np.random.default_rng(seed)
+    departures = logits + _RELEVANT_LOG_ODDS * rng.standard_normal((n_departures, logits.size))
+    n_drawn = n_simulated + n_departures
+    mean = special.expit(np.concatenate([np.tile(logits, (n_simulated, 1)), departures]))
+    rows, columns = np.nonzero(np.triu(wins + wins.T, 1))
+    drawn = _draw_wins(rng, data.counts[0], ties[rows, columns], mean)
     both = replace(
         data,
-        counts=np.repeat(data.counts, n_simulated + 1, axis=0),
-        wins=np.concatenate([data.wins, drawn.astype(np.float64)]),
+        counts=np.repeat(data.counts, n_drawn + 1, axis=0),
+        wins=np.concatenate([data.wins, drawn]),
     )
-    start = np.repeat(theta, n_simulated + 1, axis=0)
-    deviance = _deviance(both, fit(both, precision, start))
-    beyond = int(np.sum(deviance[1:] >= deviance[0] - 1e-9))
-    return Misfit(float(deviance[0]), freedom, (1 + beyond) / (1 + n_simulated))
+    deviance = _deviance(both, fit(both, precision, np.repeat(theta, n_drawn + 1, axis=0)))
+    chance = np.sort(deviance[1 : n_simulated + 1])
+
+    def p_values(observed: FloatArray) -> FloatArray:
+        beyond = n_simulated - np.searchsorted(chance, observed - _ROUNDING)
+        return np.asarray((1 + beyond) / (1 + n_simulated), dtype=np.float64)
+
+    return Misfit(
+        deviance=float(deviance[0]),
+        freedom=freedom,
+        p_value=float(p_values(deviance[:1])[0]),
+        power=float(np.mean(p_values(deviance[n_simulated + 1 :]) <= level)),
+        level=level,
+    )
+
+
+def summed_ties(n_policies: int, outcomes: Iterable[tuple[int, int, float]]) -> FloatArray:
+    """Shape (K, K), symmetric: how many of the outcomes (i, j, D) of each pair were ties.
+
+    An outcome between a tie and a win counts 4 D (1 - D), by how much less than a decided one it varies.
+    """
+    ties = np.zeros((n_policies, n_policies))
+    for i, j, outcome in outcomes:
+        share = 4.0 * outcome * (1.0 - outcome)
+        ties[i, j] += share
+        ties[j, i] += share
+    return ties
+
+
+def _check_ties(wins: FloatArray, ties: FloatArray) -> None:
+    if ties.shape != wins.shape:
+        raise ValueError(f"ties must have the shape of wins, {wins.shape}; got {ties.shape}")
+    most = 2.0 * np.minimum(wins, wins.T)
+    if np.any(ties != ties.T) or np.any(ties < 0.0) or np.any(ties > most + _ROUNDING * (1.0 + most)):
+        raise ValueError(
+            "ties must be symmetric and lie between 0 and what wins allow: each tie is half a win for either side"
+        )
+
+
+def _draw_wins(
+    rng: np.random.Generator, counts: FloatArray, ties: FloatArray, mean: FloatArray
+) -> FloatArray:
+    """Shape (m, n): summed outcomes of n pairs in m data sets with these means, and ties as often as in the data."""
+    rate = (ties + _TIE_PRIOR * ties.sum() / counts.sum()) / (counts + _TIE_PRIOR)
+    rate = np.minimum(rate, 2.0 * np.minimum(mean, 1.0 - mean))
+    whole = np.broadcast_to(np.rint(counts).astype(np.int64), mean.shape)
+    tied = rng.binomial(whole, rate)
+    decided = 1.0 - rate
+    won = np.divide(mean - 0.5 * rate, decided, out=np.full_like(mean, 0.5), where=decided > 0.0)
+    return np.asarray(rng.binomial(whole - tied, np.clip(won, 0.0, 1.0)) + 0.5 * tied, dtype=np.float64)
 
 
 def _deviance(data: PairData, theta: FloatArray) -> FloatArray:
@@ -95,22 +198,31 @@ class Cycle:
     strength: float
 
 
-def strongest_cycle(wins: FloatArray, among: IntArray, least: float = 2.0) -> Cycle | None:
+def strongest_cycle(wins: FloatArray, ties: FloatArray, among: IntArray, least: float = 2.0) -> Cycle | None:
     """The cycle of three that the data speak for most, if any.
 
+    Ties are left out: given how many outcomes were decided, those of two equal policies are fair coins.
     Where every two of some policies have met, any longer cycle contains one of three.
 
     Parameters
     ----------
     wins
         Shape (K, K): summed outcomes.
+    ties
+        Shape (K, K), symmetric: ties of each pair, `summed_ties`.
     among
         The policies to look at.
     least
         Nats by which each of the three win rates must differ from one half; 2 is about what a single
         two-sided test at the 5% level asks for.
+
+    Raises
+    ------
+    ValueError
+        If `ties` does not fit `wins`.
     """
-    own = wins[np.ix_(among, among)]
+    _check_ties(wins, ties)
+    own = np.maximum(wins - 0.5 * ties, 0.0)[np.ix_(among, among)]
     counts = own + own.T
     rate = np.divide(own, counts, out=np.full_like(own, 0.5), where=counts > 0)
     edge = np.where(rate > 0.5, counts * bernoulli_kl(rate, 0.5), 0.0)

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.core import BradleyTerry, Design, Factorial, Unstructured
-from engine.core.contradictions import misfit, strongest_cycle
+from engine.core.contradictions import misfit, strongest_cycle, summed_ties
 from engine.core.evidence import PairwiseEvidence
-from engine.core.robustness import fewest_flips, replay
+from engine.core.robustness import fewest_flips, replay, summed_wins
 from engine.core.types import Tally
 from tests.core.conftest import bradley_terry
 
@@ -104,6 +104,16 @@ def test_replays_side_by_side_are_those_one_by_one(space, stopping) -> None:
         )
 
 
+def simulated_outcomes(mu: np.ndarray, n: int, tie_rate: float, seed: int) -> list[tuple[int, int, float]]:
+    """n decided outcomes of every pair with win rates mu, and the ties that come with them."""
+    rng = np.random.default_rng(seed)
+    told = []
+    for i, j in itertools.combinations(range(mu.shape[0]), 2):
+        told += [(i, j, float(won)) for won in rng.random(n) < mu[i, j]]
+        told += [(i, j, 0.5)] * round(n * tie_rate / (1 - tie_rate))
+    return told
+
+
 class TestMisfit:
     def test_data_from_the_model_are_rarely_called_a_misfit(self) -> None:
         space = BradleyTerry(np.array([[0.0, 0], [0, 1], [1, 0], [1, 1], [2, 1]]))
@@ -115,7 +125,7 @@ class TestMisfit:
             for i, j in itertools.combinations(range(5), 2):
                 wins[i, j] = rng.binomial(20, mu[i, j])
                 wins[j, i] = 20 - wins[i, j]
-            test = misfit(space, wins, n_simulated=99, seed=seed)
+            test = misfit(space, wins, np.zeros((5, 5)), n_simulated=99, seed=seed)
             assert test is not None
             assert test.freedom == 8
             p_values.append(test.p_value)
@@ -124,13 +134,59 @@ class TestMisfit:
 
     def test_a_cycle_is_a_misfit(self) -> None:
         wins = np.array([[0.0, 30, 10], [10, 0, 30], [30, 10, 0]])
-        test = misfit(BradleyTerry.one_hot(3), wins)
+        test = misfit(BradleyTerry.one_hot(3), wins, np.zeros((3, 3)))
         assert test is not None
         assert test.p_value == pytest.approx(1 / 200)
+        assert test.contradicted
 
     def test_as_many_parameters_as_pairs_leave_nothing_to_test(self) -> None:
-        assert misfit(BradleyTerry.one_hot(2), np.array([[0.0, 3], [1, 0]])) is None
-        assert misfit(BradleyTerry.one_hot(3), np.zeros((3, 3))) is None
+        assert misfit(BradleyTerry.one_hot(2), np.array([[0.0, 3], [1, 0]]), np.zeros((2, 2))) is None
+        assert misfit(BradleyTerry.one_hot(3), np.zeros((3, 3)), np.zeros((3, 3))) is None
+
+    @pytest.mark.parametrize("tie_rate", [0.0, 0.4])
+    def test_a_planted_cycle_is_found_with_and_without_ties(self, tie_rate: float) -> None:
+        """Issue 11, item 18: simulated data knew no ties, so that real ones hid the cycle."""
+        # Its own four parameters cannot follow a cycle of the first three; ties leave the decided outcomes as they are.
+        mu = bradley_terry(np.array([0.6, 0.6, 0.6, 0.0]))
+        for i, j in ((0, 1), (1, 2), (2, 0)):
+            mu[i, j], mu[j, i] = 0.68, 0.32
+        found = 0
+        for seed in range(20):
+            told = simulated_outcomes(mu, 70, tie_rate, seed)
+            test = misfit(BradleyTerry.one_hot(4), summed_wins(4, told), summed_ties(4, told), seed=seed)
+            assert test is not None
+            found += test.contradicted
+        assert found >= 15
+
+    def test_ties_make_no_misfit_where_the_model_holds(self) -> None:
+        mu = bradley_terry(np.array([0.5, 0.2, 0.0, -0.4]))
+        p_values = []
+        for seed in range(40):
+            told = simulated_outcomes(mu, 50, 0.4, seed)
+            test = misfit(BradleyTerry.one_hot(4), summed_wins(4, told), summed_ties(4, told), seed=seed)
+            assert test is not None
+            p_values.append(test.p_value)
+        assert 0.3 < np.mean(p_values) < 0.7
+        assert np.mean(np.array(p_values) <= 0.05) <= 0.15
+
+    def test_it_says_where_it_could_not_have_found_anything(self) -> None:
+        """Issue 11, item 18: "the data do not contradict it" was said of tests without any power."""
+        few = np.full((4, 4), 4.0) - 4.0 * np.eye(4)
+        for scale, has_power in ((1.0, False), (100.0, True)):
+            test = misfit(BradleyTerry.one_hot(4), scale * few, np.zeros((4, 4)))
+            assert test is not None
+            assert not test.contradicted
+            assert test.has_power is has_power
+
+    @pytest.mark.parametrize(
+        "ties", [np.zeros((2, 2)), np.triu(np.ones((3, 3))), -np.ones((3, 3)), 5 * np.ones((3, 3))]
+    )
+    def test_ties_that_the_wins_do_not_allow_are_refused(self, ties: np.ndarray) -> None:
+        wins = np.array([[0.0, 2, 2], [2, 0, 2], [2, 2, 0]])
+        with pytest.raises(ValueError, match="ties must"):
+            misfit(BradleyTerry.one_hot(3), wins, ties)
+        with pytest.raises(ValueError, match="ties must"):
+            strongest_cycle(wins, ties, np.arange(3))
 
 
 class TestCycle:
@@ -138,14 +194,25 @@ class TestCycle:
         wins = np.zeros((5, 5))
         for i, j, rate in ((1, 3, 0.8), (3, 4, 0.75), (4, 1, 0.7), (1, 2, 0.9), (0, 1, 0.9)):
             wins[i, j], wins[j, i] = 40 * rate, 40 * (1 - rate)
-        cycle = strongest_cycle(wins, np.arange(5))
+        none = np.zeros((5, 5))
+        cycle = strongest_cycle(wins, none, np.arange(5))
         assert cycle is not None
         at = cycle.policies.index(1)
         assert cycle.policies[at:] + cycle.policies[:at] == (1, 3, 4)
-        assert strongest_cycle(wins, np.array([0, 1, 2, 3])) is None
-        assert strongest_cycle(wins, np.array([], dtype=np.int64)) is None
+        assert strongest_cycle(wins, none, np.array([0, 1, 2, 3])) is None
+        assert strongest_cycle(wins, none, np.array([], dtype=np.int64)) is None
 
     def test_chance_is_no_cycle(self) -> None:
         wins = np.array([[0.0, 6, 4], [4, 0, 6], [6, 4, 0]])
-        assert strongest_cycle(wins, np.arange(3)) is None
-        assert strongest_cycle(10 * wins, np.arange(3)) is not None
+        none = np.zeros((3, 3))
+        assert strongest_cycle(wins, none, np.arange(3)) is None
+        assert strongest_cycle(10 * wins, none, np.arange(3)) is not None
+
+    def test_ties_do_not_hide_a_cycle(self) -> None:
+        """Issue 11, item 18: 20 wins to 5 are as good a sign with 30 ties beside them."""
+        decided = np.array([[0.0, 20, 5], [5, 0, 20], [20, 5, 0]])
+        ties = 30.0 * (1 - np.eye(3))
+        plain = strongest_cycle(decided, np.zeros((3, 3)), np.arange(3))
+        among_ties = strongest_cycle(decided + ties / 2, ties, np.arange(3))
+        assert plain is not None
+        assert among_ties == plain

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from django.template.loader import render_to_string
 from django.urls import reverse
 from django.utils import timezone
 
@@ -121,10 +122,17 @@ class TestEffects:
 
 
 class TestConcerns:
-    def look(self, wins: np.ndarray, **settings: Any):
+    def look(self, wins: np.ndarray, ties: np.ndarray | None = None, **settings: Any):
         experiment = Experiment(**settings)
         factorial = Factorial({"a": ["0", "1"], "b": ["0", "1"]})
-        return concerns(experiment, factorial, wins, names(4), None)
+        return concerns(
+            experiment,
+            factorial,
+            wins,
+            np.zeros((4, 4)) if ties is None else ties,
+            names=names(4),
+            snapshot=None,
+        )
 
     def test_data_that_fit_give_no_warning(self):
         wins = np.full((4, 4), 10.0) - 10 * np.eye(4)
@@ -140,6 +148,19 @@ class TestConcerns:
         assert len(found.warnings) == 1
         assert "The levels do not simply add up" in found.warnings[0]
         assert ("its certainty rests on it" in found.warnings[0]) == (space == "factorial")
+
+    @pytest.mark.parametrize(
+        ("scale", "sentence"),
+        [
+            (1, "There are too few comparisons to tell whether it holds"),
+            (60, "The data do not contradict it"),
+        ],
+    )
+    def test_the_page_says_where_the_test_has_no_power(self, scale, sentence):
+        """Issue 11, item 18."""
+        found = self.look(scale * (np.full((4, 4), 4.0) - 4 * np.eye(4)))
+        html = render_to_string("dashboard/_effects.html", {"concerns": found, "effects": [1]})
+        assert sentence in html
 
     def test_a_cycle_is_told_with_its_policies(self):
         wins = np.zeros((4, 4))
