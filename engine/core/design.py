@@ -12,7 +12,18 @@ from engine.core.ledger import Ledger
 from engine.core.planner import extrapolate, extrapolate_separation
 from engine.core.problem import Space
 from engine.core.samplers import build_sampler
-from engine.core.types import Decision, FloatArray, IntArray, Pair, Seed, StopReason, Tally, check_tally
+from engine.core.types import (
+    Decision,
+    FloatArray,
+    IntArray,
+    Pair,
+    Seed,
+    StopReason,
+    Tally,
+    check_real,
+    check_tally,
+    check_whole,
+)
 
 
 class Design:
@@ -64,11 +75,8 @@ class Design:
         seed: Seed = 0,
         budget: int | None = None,
     ) -> None:
-        _check_settings(delta, epsilon, budget)
         self.space = space
-        self.delta = delta
-        self.epsilon = epsilon
-        self.budget = budget
+        self.delta, self.epsilon, self.budget = _checked_settings(delta, epsilon, budget)
         self.sampler = sampler
         self.stopping = stopping
         self._sampler = build_sampler(sampler)
@@ -211,9 +219,10 @@ class Design:
         Raises
         ------
         ValueError
-            If the pair or the outcome is out of range; nothing is recorded then.
+            If the pair or the outcome is out of range or no number; nothing is recorded then.
         """
-        self._check_pair(i, j)
+        i, j = self._checked_pair(i, j)
+        outcome = check_real("outcome", outcome)
         if not 0.0 <= outcome <= 1.0:
             raise ValueError(
                 f"outcome must lie in [0, 1] (1: i preferred, 0: j preferred, 0.5: a tie), got {outcome}"
@@ -231,7 +240,7 @@ class Design:
         ValueError
             If none is pending.
         """
-        self._check_pair(i, j)
+        i, j = self._checked_pair(i, j)
         if self._tally.in_flight[0, i, j] == 0:
             raise ValueError(f"no comparison of {i} and {j} is under way")
         self._tally.release(np.array([i]), np.array([j]))
@@ -331,18 +340,25 @@ class Design:
             null_mean=self._ledger.evidence.null_mean,
         )
 
-    def _check_pair(self, i: int, j: int) -> None:
+    def _checked_pair(self, i: int, j: int) -> Pair:
         K = self.n_policies
+        i, j = check_whole("policy i", i), check_whole("policy j", j)
         if not (0 <= i < K and 0 <= j < K):
             raise ValueError(f"policies are numbered 0 to {K - 1}, got the pair ({i}, {j})")
         if i == j:
             raise ValueError(f"a policy is not compared with itself, got the pair ({i}, {j})")
+        return i, j
 
 
-def _check_settings(delta: float, epsilon: float, budget: int | None) -> None:
+def _checked_settings(delta: float, epsilon: float, budget: int | None) -> tuple[float, float, int | None]:
+    delta, epsilon = check_real("delta", delta), check_real("epsilon", epsilon)
     if not 0.0 < delta < 0.5:
         raise ValueError(f"delta, the risk level, must lie between 0 and 0.5 (0.05 is usual), got {delta}")
     if not 0.0 <= epsilon < 0.5:
         raise ValueError(f"epsilon, the indifference margin, must be at least 0 and below 0.5, got {epsilon}")
-    if budget is not None and budget < 1:
+    if budget is None:
+        return delta, epsilon, None
+    budget = check_whole("budget", budget)
+    if budget < 1:
         raise ValueError(f"budget must be at least 1 comparison, or None for no limit, got {budget}")
+    return delta, epsilon, budget

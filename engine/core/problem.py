@@ -10,10 +10,14 @@ from typing import Self, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy import linalg
+from scipy.spatial import cKDTree
 
-from engine.core.types import FloatArray
+from engine.core.types import FloatArray, check_whole
 
 Level: TypeAlias = str | int | float
+# Rows closer than this, in units of each column's spread, are the same.
+_SAME_ROW = 1e-9
+_TWINS_SHOWN = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +35,7 @@ class Unstructured:
     n_policies: int
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "n_policies", check_whole("the number of policies", self.n_policies))
         if self.n_policies < 2:
             raise ValueError(f"an experiment compares at least 2 policies, got {self.n_policies}")
 
@@ -44,15 +49,24 @@ class BradleyTerry:
         Shape (K, d): one row x_i per policy. Only differences of rows matter, so there is no intercept.
     columns
         Names of the d features, for messages and reports; "feature 0" and so on by default.
+    rows
+        Names of the K policies, for messages; "policy 0" and so on by default.
 
     Raises
     ------
     ValueError
         If a feature is not finite, or the differences of the rows do not span all d dimensions: then θ
-        cannot be told from the data. The message names the columns.
+        cannot be told from the data. The message names the columns. Also if two rows are the same: the model
+        gives such policies the same strength whatever the data say, so that neither can be the best. The
+        message names the rows.
     """
 
-    def __init__(self, features: ArrayLike, columns: Sequence[str] | None = None) -> None:
+    def __init__(
+        self,
+        features: ArrayLike,
+        columns: Sequence[str] | None = None,
+        rows: Sequence[str] | None = None,
+    ) -> None:
         table = np.array(features, dtype=np.float64)
         if table.ndim != 2 or table.shape[0] < 2 or table.shape[1] < 1:
             raise ValueError(
@@ -64,6 +78,7 @@ class BradleyTerry:
         if len(names) != table.shape[1]:
             raise ValueError(f"there are {table.shape[1]} feature columns but {len(names)} column names")
         _check_columns(table, names)
+        _check_rows(table, rows)
         table.setflags(write=False)
         self.features: FloatArray = table
         self.columns = names
@@ -141,7 +156,8 @@ class Factorial(BradleyTerry):
             for k, (factor, values) in enumerate(self.levels.items())
         ]
         names = [name for part, _ in coded for name in part]
-        super().__init__(np.hstack([table for _, table in coded]), names)
+        rows = [", ".join(map(str, policy)) for policy in self.policies]
+        super().__init__(np.hstack([table for _, table in coded]), names, rows)
 
 
 def _dummies(factor: str, values: Sequence[Level], chosen: Sequence[Level]) -> tuple[list[str], FloatArray]:
@@ -182,6 +198,22 @@ def _check_columns(table: FloatArray, names: Sequence[str]) -> None:
             f"these feature columns repeat what the others say, so that θ is not determined; drop them or add "
             f"policies that tell them apart: {', '.join(sorted(dependent))}"
         )
+
+
+def _check_rows(table: FloatArray, names: Sequence[str] | None) -> None:
+    scale = np.abs(table - table.mean(axis=0)).max(axis=0)
+    twins = sorted(cKDTree(table / scale).query_pairs(_SAME_ROW))
+    if not twins:
+        return
+    shown = [
+        " and ".join(f"policy {k}" if names is None else f"policy {k} ({names[k]})" for k in pair)
+        for pair in twins[:_TWINS_SHOWN]
+    ]
+    more = len(twins) - len(shown)
+    raise ValueError(
+        f"these policies have the same features, so that the model cannot tell them apart; keep one of each or add "
+        f"a feature that differs: {'; '.join(shown)}{f'; and {more} more' if more > 0 else ''}"
+    )
 
 
 Space: TypeAlias = Unstructured | BradleyTerry

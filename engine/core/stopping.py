@@ -182,14 +182,18 @@ def raised(evidence: FloatArray, peak_evidence: ArrayLike | None) -> FloatArray:
     Raises
     ------
     ValueError
-        If the stored one does not hold one number per policy.
+        If the stored one does not hold one finite number per policy.
     """
     if peak_evidence is None:
         return evidence.copy()
     peak = np.asarray(peak_evidence, dtype=np.float64)
-    if peak.shape != evidence.shape or np.isnan(peak).any():
+    if peak.shape != evidence.shape:
         raise ValueError(
             f"peak_evidence must hold one number for each of the {evidence.shape[-1]} policies; "
-            f"got shape {peak.shape[1:]}, or it holds NaN"
+            f"got shape {peak.shape[1:]}"
+        )
+    if not np.isfinite(peak).all():
+        raise ValueError(
+            "peak_evidence must hold finite numbers: store `Design.peak_evidence` as it is, or leave it out"
         )
     return np.maximum(evidence, peak)

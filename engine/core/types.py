@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from numbers import Integral, Real
 from typing import Self, TypeAlias
 
 import numpy as np
@@ -138,6 +139,32 @@ class Tally:
         runs = np.arange(self.n_runs)
         self.in_flight[runs, i, j] += change
         self.in_flight[runs, j, i] += change
+
+
+def check_whole(name: str, value: object) -> int:
+    """The value as an int.
+
+    Raises
+    ------
+    ValueError
+        If it is not a whole number by type: 3.0 and "3" are not.
+    """
+    if isinstance(value, Integral) and not isinstance(value, bool):
+        return int(value)
+    raise ValueError(f"{name} must be a whole number such as 3, got {value!r}; convert it with int(...)")
+
+
+def check_real(name: str, value: object) -> float:
+    """The value as a float; True counts as 1.
+
+    Raises
+    ------
+    ValueError
+        If it is not a number.
+    """
+    if isinstance(value, Real | np.bool_):
+        return float(value)
+    raise ValueError(f"{name} must be a number, got {value!r}")
 
 
 def check_tally(wins: ArrayLike, in_flight: ArrayLike | None, n_policies: int) -> Tally:

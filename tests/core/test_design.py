@@ -186,6 +186,9 @@ def test_a_near_tie_is_decided_wrongly_less_often_than_delta(pending: int) -> No
         ({"epsilon": 0.5}, "epsilon"),
         ({"epsilon": -0.1}, "epsilon"),
         ({"budget": 0}, "budget"),
+        ({"budget": 2.5}, "budget must be a whole number"),
+        ({"budget": float("inf")}, "budget must be a whole number"),
+        ({"delta": "0.05"}, "delta must be a number"),
         ({"sampler": "magic"}, "sampler must be one of"),
         ({"stopping": "magic"}, "stopping must be one of"),
     ],
@@ -200,12 +203,28 @@ def test_one_policy_is_nothing_to_compare() -> None:
         Unstructured(1)
 
 
-@pytest.mark.parametrize("told", [(0, 0, 1.0), (0, 3, 1.0), (-1, 1, 1.0), (0, 1, 1.5), (0, 1, float("nan"))])
+@pytest.mark.parametrize(
+    "told",
+    [
+        (0, 0, 1.0),
+        (0, 3, 1.0),
+        (-1, 1, 1.0),
+        (0, 1, 1.5),
+        (0, 1, float("nan")),
+        # Issue 11, item 18.
+        (0.5, 1, 1),
+        (0, 1.0, 1),
+        (0, None, 1.0),
+        (0, 1, None),
+        (0, 1, "1"),
+        (0, 1, 1j),
+    ],
+)
 def test_an_impossible_outcome_is_refused_and_changes_nothing(told: tuple[int, int, float]) -> None:
     design = Design(Unstructured(3))
     design.ask()
     before = design.in_flight
-    with pytest.raises(ValueError, match=r"compared with itself|numbered|outcome"):
+    with pytest.raises(ValueError, match=r"compared with itself|numbered|outcome|whole number"):
         design.tell(*told)
     assert design.n_comparisons == 0
     assert np.array_equal(design.in_flight, before)
@@ -222,6 +241,8 @@ def test_an_impossible_outcome_is_refused_and_changes_nothing(told: tuple[int, i
         ({"wins": np.zeros((3, 3)), "in_flight": np.triu(np.ones((3, 3)), 1)}, "symmetric"),
         ({"wins": np.zeros((3, 3)), "in_flight": np.zeros((2, 2))}, "in_flight must be square"),
         ({"wins": np.zeros((3, 3)), "peak_evidence": [0.0, 1.0]}, "peak_evidence"),
+        ({"wins": np.zeros((3, 3)), "peak_evidence": [0.0, 1.0, np.inf]}, "peak_evidence must hold finite"),
+        ({"wins": np.zeros((3, 3)), "peak_evidence": [0.0, 1.0, np.nan]}, "peak_evidence must hold finite"),
     ],
 )
 def test_counts_that_cannot_be_are_refused(arguments: dict[str, object], message: str) -> None:

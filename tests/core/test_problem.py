@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from engine.core import BradleyTerry, Factorial
+from engine.core import BradleyTerry, Factorial, Unstructured
 
 
 def test_factorial_levels_are_dummy_coded_against_the_first() -> None:
@@ -77,3 +77,21 @@ def test_factors_that_make_no_sense_are_refused(levels: dict, numeric: list, mes
 def test_column_names_must_match() -> None:
     with pytest.raises(ValueError, match="2 feature columns but 1 column names"):
         BradleyTerry(np.eye(3)[:, :2], ["only one"])
+
+
+def test_policies_with_the_same_features_are_refused_by_name() -> None:
+    """Issue 11, item 18: twins at the top made the evidence NaN, so that no decision was ever reached."""
+    with pytest.raises(ValueError, match=r"policy 0 and policy 2$"):
+        BradleyTerry([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0], [0.3, 0.4]])
+    with pytest.raises(ValueError, match=r"policy 0 \(a, 1\) and policy 1 \(a, 1.0\)"):
+        Factorial({"prompt": ["a", "b"], "temperature": ["1", "1.0", "2"]}, numeric=["temperature"])
+    with pytest.raises(ValueError, match=r"and 1 more$"):
+        BradleyTerry([[1.0]] * 4 + [[0.0]])
+
+
+@pytest.mark.parametrize("n_policies", [3.0, "3", None, True])
+def test_a_number_of_policies_that_is_no_whole_number_is_refused(n_policies: object) -> None:
+    """Issue 11, item 18: `Unstructured(3.0)` failed later, deep in numpy."""
+    with pytest.raises(ValueError, match="number of policies must be a whole number"):
+        Unstructured(n_policies)  # type: ignore[arg-type]
+    assert Unstructured(np.int64(3)) == Unstructured(3)
