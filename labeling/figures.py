@@ -10,8 +10,6 @@ from django.conf import settings
 from django.template.loader import render_to_string
 
 from engine import selectors
-from engine.core.contradictions import summed_ties
-from engine.core.robustness import summed_wins
 from engine.models import Experiment, Snapshot
 from labeling import charts
 from labeling.caching import shared
@@ -117,9 +115,7 @@ def _chart_figures(
     )
 
     def look() -> Concerns:
-        # Wins and ties from one reading, so that no judgment in between sets them at odds.
-        told = list(selectors.outcomes(experiment))
-        judged, ties = summed_wins(len(names), told), summed_ties(len(names), told)
+        judged, ties = selectors.wins_and_ties(experiment)
         return concerns(experiment, factorial, judged, ties, names=names, snapshot=snapshot)
 
     return {

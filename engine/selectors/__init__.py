@@ -34,6 +34,7 @@ from engine.selectors.counts import (
     pair_counts,
     standing,
     standing_judgments,
+    wins_and_ties,
     wins_matrix,
 )
 from engine.selectors.designs import (
@@ -160,6 +161,7 @@ __all__ = [
     "votes_to_cast",
     "waiting_responses",
     "waste",
+    "wins_and_ties",
     "wins_matrix",
     "with_own_judgments",
     "without_opinion",

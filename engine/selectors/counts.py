@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import numpy.typing as npt
-from django.db.models import Count, QuerySet, Sum
+from django.db.models import Count, F, QuerySet, Sum
 
 from engine.models import (
     Comparison,
@@ -76,6 +76,25 @@ def completed(experiment: Experiment) -> Iterator[tuple[int, int, int, float]]:
         heard[comparison_id].append(outcome)
         if len(heard[comparison_id]) == needed:
             yield comparison_id, i, j, joint_outcome(heard.pop(comparison_id), experiment.overlap_rule)
+
+
+def wins_and_ties(experiment: Experiment) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """Summed outcomes, and ties (`engine.core.contradictions.misfit`), of each two policies: shapes (K, K).
+
+    Both come from one query, so that no judgment in between sets them at odds.
+    """
+    n_policies = experiment.policies.count()
+    wins, ties = np.zeros((n_policies, n_policies)), np.zeros((n_policies, n_policies))
+    undecided = F("outcome") * (1.0 - F("outcome"))
+    rows = (
+        Comparison.objects.filter(experiment=experiment, state=Comparison.State.JUDGED)
+        .values_list("policy_i__index", "policy_j__index")
+        .annotate(judged=Count("pk"), won=Sum("outcome"), tied=Sum(4.0 * undecided))
+    )
+    for i, j, n_judged, won, tied in rows:
+        wins[i, j], wins[j, i] = won, n_judged - won
+        ties[i, j] = ties[j, i] = tied
+    return wins, ties
 
 
 def counts_from_judgments(experiment: Experiment) -> dict[Pair, tuple[float, int]]:

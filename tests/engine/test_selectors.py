@@ -43,6 +43,14 @@ class TestCounts:
             pair: count for pair, count in selectors.pair_counts(experiment).items() if count[1]
         }
 
+    def test_ties_are_those_of_the_judged_comparisons(self, annotator):
+        experiment = make_experiment(ready=True, annotators=(annotator,), allow_tie=True, n_policies=2)
+        for choice in ("left", "tie", "tie", "right"):
+            click(experiment, annotator, choice)
+        wins, ties = selectors.wins_and_ties(experiment)
+        assert ties.tolist() == [[0.0, 2.0], [2.0, 0.0]]
+        assert np.array_equal(wins, selectors.wins_matrix(experiment))
+
     def test_a_judgment_taken_back_does_not_count(self, annotator, admin):
         experiment = make_experiment(ready=True, annotators=(annotator,))
         judgment = click(experiment, annotator)
