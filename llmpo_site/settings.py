@@ -187,6 +187,8 @@ LOGGING = {
     "formatters": {"line": {"format": "%(asctime)s %(levelname)s %(name)s: %(message)s"}},
     "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "line"}},
     "root": {"handlers": ["console"], "level": env.str("LOG_LEVEL", "INFO")},
+    # The HTTP client writes whole URLs into the log, and the URL of a webhook is a secret.
+    "loggers": {name: {"level": "WARNING"} for name in ("httpx2", "httpcore2")},
 }
 
 # ---------------------------------------------------------------- Celery

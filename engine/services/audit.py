@@ -36,8 +36,8 @@ SENTENCES: dict[str, str] = {
     _Action.TOKEN_REVOKED: "Revoked the API token “{name}”.",
     _Action.LLM_JUDGE: "Language model as a judge: {before} → {after}; asked about {budget} comparisons at most. {agreement}",
     _Action.EXPORT: "Exported {what}.",
-    _Action.SUBSCRIBE: "Added a notification by {kind} to {target}.",
-    _Action.UNSUBSCRIBE: "Removed the notification by {kind} to {target}.",
+    _Action.SUBSCRIBE: "Added a notification by {kind} to {host}.",
+    _Action.UNSUBSCRIBE: "Removed the notification by {kind} to {host}.",
 }
 
 
