@@ -10,8 +10,8 @@ from engine.models import AuditEntry, Experiment, Notification, Subscription
 
 
 def audit_entries(experiment: Experiment) -> QuerySet[AuditEntry]:
-    """Newest first, each with who did it."""
-    return experiment.audit_entries.select_related("by").order_by("-pk")
+    """Newest first, each with who did it, and to whom."""
+    return experiment.audit_entries.select_related("by", "about").order_by("-pk")
 
 
 def subscriptions(experiment: Experiment) -> Sequence[Subscription]:

@@ -127,8 +127,9 @@ def change_role(*, membership_id: int, by: User, role: str) -> Membership:
     record(
         experiment=member.experiment,
         by=by,
+        about=member.user,
         action=AuditEntry.Action.ROLE,
-        details={"user": member.user.get_username(), "before": before, "after": role},
+        details={"before": before, "after": role},
     )
     return member
 
@@ -149,8 +150,9 @@ def remove_member(*, membership_id: int, by: User) -> None:
     record(
         experiment=member.experiment,
         by=by,
+        about=member.user,
         action=AuditEntry.Action.REMOVE,
-        details={"user": member.user.get_username(), "role": member.role},
+        details={"role": member.role},
     )
 
 

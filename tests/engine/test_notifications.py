@@ -94,7 +94,7 @@ class TestSubscribe:
 
     def test_the_same_address_once(self, experiment):
         subscribed(experiment)
-        with pytest.raises(SubscriptionError, match="already. Remove that one first"):
+        with pytest.raises(SubscriptionError, match="to exactly this address already"):
             subscribed(experiment)
 
     def test_not_without_end(self, experiment):
