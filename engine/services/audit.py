@@ -37,7 +37,7 @@ SENTENCES: dict[str, str] = {
     _Action.LLM_JUDGE: "Language model as a judge: {before} → {after}; asked about {budget} comparisons at most. {agreement}",
     _Action.EXPORT: "Exported {what}.",
     _Action.DELETE: "Deleted the draft “{name}”, number {number}.",
-    _Action.FORGET: "Forgot a person, now {person}. {comments}",
+    _Action.FORGET: "{what}",
     _Action.SUBSCRIBE: "Added a notification by {kind} to {host}.",
     _Action.UNSUBSCRIBE: "Removed the notification by {kind} to {host}.",
 }
@@ -94,4 +94,15 @@ def record_export(
             "filter": filter,
             "usernames": usernames,
         },
+    )
+
+
+def record_access(*, by: User, about: User) -> AuditEntry:
+    """Write that somebody got all that is stored about a person."""
+    return record(
+        experiment=None,
+        by=by,
+        about=about,
+        action=AuditEntry.Action.EXPORT,
+        details={"what": f"everything that is stored about {AuditEntry.PERSON}"},
     )

@@ -83,7 +83,7 @@ def subscribe(
 
 
 @transaction.atomic
-def unsubscribe(*, subscription: Subscription, by: User) -> None:
+def unsubscribe(*, subscription: Subscription, by: User | None) -> None:
     """Send nothing there any more, not even what waits already."""
     record(
         experiment=subscription.experiment,

@@ -37,7 +37,7 @@ def create_invitation(
 
 
 @transaction.atomic
-def end_invitation(*, invitation_id: int, by: User) -> Invitation:
+def end_invitation(*, invitation_id: int, by: User | None) -> Invitation:
     """Let an invitation expire now. Ending it twice is ending it once."""
     invitation = Invitation.objects.select_for_update(no_key=True, of=("self",)).get(pk=invitation_id)
     now = timezone.now()
@@ -135,7 +135,7 @@ def change_role(*, membership_id: int, by: User, role: str) -> Membership:
 
 
 @transaction.atomic
-def remove_member(*, membership_id: int, by: User) -> None:
+def remove_member(*, membership_id: int, by: User | None) -> None:
     """Take a role away from somebody. What they judged stays.
 
     Raises
