@@ -20,11 +20,6 @@ from tests.factories import add_member, click, make_experiment, make_user
 from tests.labeling.test_setup import filled, sent
 
 ROOT = Path(__file__).parents[2]
-SIGN_UP = {
-    "username": "newcomer.of.kiel",
-    "password1": "correct horse battery",
-    "password2": "correct horse battery",
-}
 # What LLM-PO does by itself.
 NOBODYS = {AuditEntry.Action.CONCLUDE}
 
@@ -83,7 +78,7 @@ def walked(admin, annotator, client_for) -> User:
     User.objects.filter(pk=annotator.pk).update(username="ann.of.kiel")
     client = client_for(admin)
 
-    def post(name: str, *arguments: object, **data: object) -> Experiment:
+    def post(name: str, /, *arguments: object, **data: object) -> Experiment:
         response = client.post(reverse(name, args=arguments), data)
         assert response.status_code in {200, 302}, (name, response.content)
         return response
@@ -98,16 +93,16 @@ def walked(admin, annotator, client_for) -> User:
     experiment = make_experiment(name="Which?", ready=True, annotators=(annotator,))
     AuditEntry.objects.filter(experiment=experiment).delete()
     add_member(experiment, admin, "owner")
+    judgment = click(experiment, annotator)
+    post("void", experiment.pk, judgment.pk, reason="A slip.")
+    post("restore", experiment.pk, judgment.pk)
+    post("void_annotator", experiment.pk, annotator="ann.of.kiel", reason="A robot.")
+
     for action in ("pause", "start", "stop", "archive", "unarchive"):
         post("change_state", experiment.pk, action=action)
     post("change_settings", experiment.pk, budget=7, delta=0.2, epsilon=0.1, confirmed="1")
     post("change_llm_judge", experiment.pk, stage="shadow", rubric="", budget="40")
     post("clone", experiment.pk, name="Another")
-
-    judgment = click(experiment, annotator)
-    post("void", experiment.pk, judgment.pk, reason="A slip.")
-    post("restore", experiment.pk, judgment.pk)
-    post("void_annotator", experiment.pk, annotator="ann.of.kiel", reason="A robot.")
 
     post("invite", experiment.pk, role="annotator", most_uses=1, valid_days=1)
     post("end_invitation", experiment.pk, Invitation.objects.get().pk)
@@ -156,9 +151,10 @@ def test_who_joins_is_the_actor(experiment, owner, client_for):
         reverse("invite", args=[experiment.pk]), {"role": "viewer", "most_uses": 1, "valid_days": 1}
     )
     invitation = Invitation.objects.get()
-    Client().post(reverse("join", args=[invitation.token]), SIGN_UP)
+    newcomer = make_user("newcomer.of.kiel")
+    client_for(newcomer).post(reverse("join", args=[invitation.token]))
     entry = AuditEntry.objects.get(action="join")
-    assert entry.by == User.objects.get(username=SIGN_UP["username"])
+    assert entry.by == newcomer
     assert "kiel" not in f"{entry.sentence} {entry.details}"
 
 

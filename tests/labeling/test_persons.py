@@ -37,7 +37,7 @@ def test_home_leads_superusers_there(page, owner, client_for):
 def test_somebody_is_forgotten_once_their_name_is_typed(page, admin, experiment, annotator):
     click(experiment, annotator)
     url = reverse("person", args=[annotator.pk])
-    assert "Judgments 1" in words(page.get(url))
+    assert "<dt>Judgments</dt><dd>1</dd>" in page.get(url).content.decode()
     refused = page.post(url, {"name": "anne"})
     assert refused.status_code == 400
     assert "This is not the user name of this account." in words(refused)
