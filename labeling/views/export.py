@@ -27,11 +27,7 @@ from labeling.exports.selecting import SelectionForm
 class OptionsForm(forms.Form):
     raw = forms.BooleanField(required=False, label="Leave spreadsheet formulas as they are (CSV)")
     conversational = forms.BooleanField(required=False, label="As messages (DPO pairs)")
-    usernames = forms.BooleanField(
-        required=False,
-        label="With usernames",
-        help_text="Otherwise people appear under pseudonyms, the same ones in every export of this experiment.",
-    )
+    usernames = forms.BooleanField(required=False, label="With usernames instead of pseudonyms")
     zip = forms.BooleanField(required=False, label="With its manifest, as a ZIP file")
 
     def __init__(self, data: Any, *, may_own: bool) -> None:
