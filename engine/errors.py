@@ -37,3 +37,7 @@ class MembershipError(EngineError):
 
 class SubscriptionError(EngineError):
     """Notifications cannot be sent there."""
+
+
+class PersonError(EngineError):
+    """An account cannot be forgotten."""

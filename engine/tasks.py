@@ -25,7 +25,16 @@ from engine.judges import llm_worker
 from engine.judges.worker import judge_comparisons
 from engine.models import Experiment, WorkerPulse
 from engine.notifying.delivery import deliver_due
-from engine.services import examining, experiments, generation, judging, notifications, opinions, planning
+from engine.services import (
+    examining,
+    experiments,
+    generation,
+    judging,
+    notifications,
+    opinions,
+    planning,
+    retention,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -132,6 +141,13 @@ def judge(experiment_id: int) -> None:
 def deliver() -> None:
     """Send the news that wait in the outbox."""
     deliver_due()
+
+
+@shared_task
+def forget_old() -> None:
+    """Delete what need not be kept any longer."""
+    if gone := {name: n for name, n in retention.forget_old().items() if n}:
+        logger.info("Deleted as old: %s", ", ".join(f"{n} {name}" for name, n in gone.items()))
 
 
 @shared_task(bind=True)

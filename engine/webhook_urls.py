@@ -10,6 +10,44 @@ from django.conf import settings
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
+# The blocks of IANA's special-purpose registries, multicast and reserved space: nobody's public server is in one of
+# them. A table of our own, since what `ipaddress` calls global differs between releases of Python.
+_SPECIAL_IPV4 = tuple(
+    map(
+        ipaddress.IPv4Network,
+        (
+            "0.0.0.0/8",
+            "10.0.0.0/8",
+            "100.64.0.0/10",
+            "127.0.0.0/8",
+            "169.254.0.0/16",
+            "172.16.0.0/12",
+            "192.0.0.0/24",
+            "192.0.2.0/24",
+            "192.31.196.0/24",
+            "192.52.193.0/24",
+            "192.88.99.0/24",
+            "192.168.0.0/16",
+            "192.175.48.0/24",
+            "198.18.0.0/15",
+            "198.51.100.0/24",
+            "203.0.113.0/24",
+            "224.0.0.0/3",
+        ),
+    )
+)
+# The only part of IPv6 that is given out for global unicast, less the special blocks inside it. Teredo (in 2001::/23)
+# and 6to4 (2002::/16) carry an IPv4 address and are refused whatever that is: nobody serves webhooks there.
+_GLOBAL_IPV6 = ipaddress.IPv6Network("2000::/3")
+_SPECIAL_IPV6 = tuple(
+    map(
+        ipaddress.IPv6Network,
+        ("2001::/23", "2001:db8::/32", "2002::/16", "2620:4f:8000::/48", "3fff::/20"),
+    )
+)
+# On a network without IPv4, names that have IPv4 addresses only are found under this prefix (RFC 6052).
+_NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
+
 
 def check_url(url: str) -> None:
     """Look at the URL itself, without asking anybody where it leads.
@@ -55,10 +93,19 @@ def resolve(host: str, port: int) -> str:
 
 
 def _check_address(address: Address) -> None:
-    if settings.ALLOW_PRIVATE_WEBHOOKS:
-        return
-    plain = getattr(address, "ipv4_mapped", None) or getattr(address, "sixtofour", None) or address
-    if not plain.is_global or plain.is_multicast:
+    if not settings.ALLOW_PRIVATE_WEBHOOKS and not is_public(address):
         raise ValueError(
             f"{address} is not a public address. Webhooks to private ones need ALLOW_PRIVATE_WEBHOOKS=true."
         )
+
+
+def is_public(address: Address) -> bool:
+    """Whether this is global unicast, where it carries an IPv4 address that one too."""
+    if isinstance(address, ipaddress.IPv6Address):
+        if address.ipv4_mapped is not None:
+            address = address.ipv4_mapped
+        elif address in _NAT64:
+            address = ipaddress.IPv4Address(int(address) & 0xFFFF_FFFF)
+    if isinstance(address, ipaddress.IPv4Address):
+        return not any(address in block for block in _SPECIAL_IPV4)
+    return address in _GLOBAL_IPV6 and not any(address in block for block in _SPECIAL_IPV6)

@@ -60,6 +60,12 @@ def to_create(request: HttpRequest) -> None:
         raise Http404
 
 
+def to_administer(request: HttpRequest) -> None:
+    """Go on only for superusers, who run the site."""
+    if not request.user.is_superuser:
+        raise Http404
+
+
 def to_own(request: HttpRequest, experiment_id: int) -> Experiment:
     return get_object_or_404(selectors.experiments_to_own(request.user), pk=experiment_id)
 

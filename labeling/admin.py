@@ -68,7 +68,8 @@ class ResponseAdmin(ReadOnlyAdmin):
 
 @admin.register(AuditEntry)
 class AuditEntryAdmin(ReadOnlyAdmin):
-    list_display = ("at", "by", "experiment", "action", "sentence")
+    list_display = ("at", "by", "experiment", "action", "text")
+    list_select_related = ("by", "about", "experiment")
     list_filter = ("action", "experiment")
 
 

@@ -13,6 +13,7 @@ from labeling.views import (
     notifications,
     pair,
     people,
+    persons,
     settings,
     setup,
     tokens,
@@ -104,4 +105,8 @@ urlpatterns = [
         "experiments/<int:experiment_id>/judgments/void/", comparisons.void_annotator, name="void_annotator"
     ),
     path("experiments/<int:experiment_id>/export/", export.export, name="export"),
+    path("persons/", persons.persons, name="persons"),
+    path("persons/<int:user_id>/", persons.person, name="person"),
+    path("persons/<int:user_id>/data.json", persons.data_of_person, name="data_of_person"),
+    path("my-data.json", persons.own_data, name="own_data"),
 ]

@@ -45,6 +45,7 @@ INSTALLED_APPS = [
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
+    "labeling.privacy.NothingIsStored",
     "django.middleware.gzip.GZipMiddleware",
     "csp.middleware.CSPMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
@@ -119,6 +120,18 @@ AXES_LOCKOUT_PARAMETERS = [["username", "ip_address"]]
 AXES_VERBOSE = False
 AXES_LOCKOUT_TEMPLATE = "registration/locked_out.html"
 
+# ---------------------------------------------------------------- how long things are kept
+
+SESSION_COOKIE_AGE = 86_400 * env.int("SESSION_DAYS", 14, validate=validate.Range(min=1))
+# Logins and failed attempts, with their addresses.
+KEEP_LOGINS_DAYS = env.int("KEEP_LOGINS_DAYS", 30, validate=validate.Range(min=1))
+# Invitations that are used up or over, API tokens that are revoked or over.
+KEEP_ENDED_DAYS = env.int("KEEP_ENDED_DAYS", 30, validate=validate.Range(min=1))
+# Messages that were sent or given up.
+KEEP_NOTIFICATIONS_DAYS = env.int("KEEP_NOTIFICATIONS_DAYS", 90, validate=validate.Range(min=1))
+# What was edited at /admin/. The log of experiments is kept.
+KEEP_ADMIN_LOG_DAYS = env.int("KEEP_ADMIN_LOG_DAYS", 365, validate=validate.Range(min=1))
+
 # ---------------------------------------------------------------- security
 
 CONTENT_SECURITY_POLICY = {
@@ -187,6 +200,8 @@ LOGGING = {
     "formatters": {"line": {"format": "%(asctime)s %(levelname)s %(name)s: %(message)s"}},
     "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "line"}},
     "root": {"handlers": ["console"], "level": env.str("LOG_LEVEL", "INFO")},
+    # The HTTP client writes whole URLs into the log, and the URL of a webhook is a secret.
+    "loggers": {name: {"level": "WARNING"} for name in ("httpx2", "httpcore2")},
 }
 
 # ---------------------------------------------------------------- Celery
@@ -231,7 +246,9 @@ CELERY_BEAT_SCHEDULE = {
         "schedule": SWEEP_SECONDS,
         # A worker that was away must not find an hour of pings waiting for it.
         "options": {"expires": 2 * SWEEP_SECONDS},
-    }
+    },
+    # Every hour and not every day: beat keeps no file, so a restart begins to count anew.
+    "forget_old": {"task": "engine.tasks.forget_old", "schedule": 3600, "options": {"expires": 3600}},
 }
 
 # ---------------------------------------------------------------- LLM-PO

@@ -10,7 +10,14 @@ from engine.models.experiments import Experiment
 
 
 class AuditEntry(models.Model):
-    """Who did what to an experiment, and when. Append-only: written by ``engine.services.audit`` alone."""
+    """Who did what to an experiment, and when. Append-only: written by ``engine.services.audit`` alone.
+
+    People are in ``by`` and ``about`` and never in the text, since an entry is never changed and a person may be
+    forgotten: ``text`` has their name as it is when it is read.
+    """
+
+    # Stands in a sentence for the name of the person whom it is about.
+    PERSON = "{person}"
 
     class Action(models.TextChoices):
         CREATE = "create", "Created"
@@ -38,6 +45,8 @@ class AuditEntry(models.Model):
         TOKEN_REVOKED = "token_revoked", "Token revoked"
         EXPORT = "export", "Exported"
         LLM_JUDGE = "llm_judge", "Language model as a judge changed"
+        DELETE = "delete", "Draft deleted"
+        FORGET = "forget", "Person forgotten"
         SUBSCRIBE = "subscribe", "Notification added"
         UNSUBSCRIBE = "unsubscribe", "Notification removed"
 
@@ -57,6 +66,14 @@ class AuditEntry(models.Model):
         related_name="+",
         help_text="Empty where LLM-PO itself or a command did it.",
     )
+    about = models.ForeignKey(
+        settings.AUTH_USER_MODEL,
+        models.PROTECT,
+        null=True,
+        blank=True,
+        related_name="+",
+        help_text="The person to whom it was done, where there is one.",
+    )
     at = models.DateTimeField(default=timezone.now)
     action = models.CharField(max_length=20, choices=Action)
     details = models.JSONField(default=dict, blank=True)
@@ -67,4 +84,12 @@ class AuditEntry(models.Model):
         verbose_name_plural = "audit entries"
 
     def __str__(self) -> str:
-        return self.sentence
+        return self.text
+
+    @property
+    def text(self) -> str:
+        """The sentence with the name that its person has now."""
+        if self.about is None:
+            return self.sentence
+        # The first only: what people typed comes later in every sentence.
+        return self.sentence.replace(self.PERSON, self.about.get_username(), 1)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from urllib.parse import urlsplit
+
 from django.conf import settings
 from django.db import models
 from django.db.models import Q
@@ -24,7 +26,10 @@ class Subscription(models.Model):
 
     experiment = models.ForeignKey(Experiment, models.CASCADE, related_name="subscriptions")
     kind = models.CharField(max_length=10, choices=Kind)
-    target = models.CharField(max_length=500, help_text="An e-mail address, or the URL of a webhook.")
+    target = models.CharField(
+        max_length=500,
+        help_text="An e-mail address, or the URL of a webhook, which is a secret: whoever knows it can post there.",
+    )
     events = models.JSONField(default=list)
     secret = models.CharField(max_length=64, blank=True, help_text="What a webhook's calls are signed with.")
     created_by = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="+")
@@ -37,7 +42,19 @@ class Subscription(models.Model):
         )
 
     def __str__(self) -> str:
-        return f"{self.kind} to {self.target}"
+        return f"{self.kind} to {self.host}"
+
+    @property
+    def host(self) -> str:
+        """The part of the target that anybody may see: no secret of a webhook's, nobody's e-mail address."""
+        if self.kind == self.Kind.WEBHOOK:
+            return urlsplit(self.target).hostname or ""
+        return self.target.rpartition("@")[2]
+
+    @property
+    def shown(self) -> str:
+        """What editors see of the target: the e-mail address, or the host of a webhook."""
+        return self.target if self.kind == self.Kind.EMAIL else self.host
 
 
 class Notification(models.Model):

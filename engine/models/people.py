@@ -17,6 +17,13 @@ from engine.models.experiments import Experiment
 class User(AbstractUser):
     """An account. A model of our own from the first release on: Django offers no way to change to one later."""
 
+    forgotten_at = models.DateTimeField(
+        null=True,
+        blank=True,
+        editable=False,
+        help_text="Since when the row only stands for somebody whose judgments are kept.",
+    )
+
 
 class Membership(models.Model):
     """Who may do what in an experiment. Superusers may do everything everywhere."""

@@ -22,9 +22,14 @@ class WebhookError(Exception):
         self.final = final
 
 
-def signature(secret: str, timestamp: str, body: bytes) -> str:
-    """What the receiver computes anew: HMAC-SHA256 of the timestamp, a full stop and the body, in hexadecimal."""
-    return hmac.new(secret.encode(), timestamp.encode() + b"." + body, hashlib.sha256).hexdigest()
+def signature(secret: str, delivery: str, timestamp: str, body: bytes) -> str:
+    """What the receiver computes anew, in hexadecimal.
+
+    The HMAC-SHA256 of the delivery's number, the timestamp and the body, with full stops between. Without the number
+    in it, somebody who overheard a call could repeat it under a number that the receiver has not seen.
+    """
+    signed = f"{delivery}.{timestamp}.".encode() + body
+    return hmac.new(secret.encode(), signed, hashlib.sha256).hexdigest()
 
 
 def call(*, url: str, secret: str, body: bytes, delivery: str) -> None:
@@ -33,7 +38,7 @@ def call(*, url: str, secret: str, body: bytes, delivery: str) -> None:
     Raises
     ------
     WebhookError
-        With what to do about it.
+        With what to do about it. Names the host only: viewers and worker logs see the message.
     """
     parts = urlsplit(url)
     port = parts.port or (443 if parts.scheme == "https" else 80)
@@ -58,7 +63,7 @@ def call(*, url: str, secret: str, body: bytes, delivery: str) -> None:
             "User-Agent": "LLM-PO",
             "LLMPO-Delivery": delivery,
             "LLMPO-Timestamp": timestamp,
-            "LLMPO-Signature": f"v1={signature(secret, timestamp, body)}",
+            "LLMPO-Signature": f"v2={signature(secret, delivery, timestamp, body)}",
         },
         extensions={
             "sni_hostname": parts.hostname,
@@ -70,6 +75,15 @@ def call(*, url: str, secret: str, body: bytes, delivery: str) -> None:
             answer = client.send(request, stream=True)
             answer.close()
     except httpx2.HTTPError as error:
-        raise WebhookError(f"The call failed: {type(error).__name__} {error}".strip()) from error
+        raise WebhookError(f"The call to {parts.hostname} failed: {_said(error, url)}") from error
     if not answer.is_success:
         raise WebhookError(f"It answered {answer.status_code}; anything from 200 to 299 counts as received.")
+
+
+def _said(error: httpx2.HTTPError, url: str) -> str:
+    """The library's words, unless they quote a part of the URL, which may be a secret."""
+    parts = urlsplit(url)
+    secrets = {url, parts.path, parts.query, *parts.path.split("/")} - {"", "/"}
+    text = str(error)
+    name = type(error).__name__
+    return name if not text or any(secret in text for secret in secrets) else f"{name}: {text}"

@@ -9,7 +9,7 @@ from engine.models import AuditEntry, Experiment, User
 
 _Action = AuditEntry.Action
 
-# What an entry says; the names in braces are the details that it needs.
+# What an entry says; the names in braces are the details that it needs. {person} stays as it is: see `AuditEntry`.
 SENTENCES: dict[str, str] = {
     _Action.CREATE: "Created the experiment.",
     _Action.EDIT: "Changed the description: {changed}.",
@@ -30,24 +30,32 @@ SENTENCES: dict[str, str] = {
     _Action.INVITE: "Made an invitation: {role}, {most_uses} uses, until {until}.",
     _Action.END_INVITATION: "Ended an invitation: {role}, {uses} of {most_uses} used.",
     _Action.JOIN: "Joined as {role}.",
-    _Action.ROLE: "Changed the role of {user} from {before} to {after}.",
-    _Action.REMOVE: "Removed {user}, who was {role}.",
-    _Action.TOKEN_MADE: "Made the API token “{name}”, valid until {until}.",
-    _Action.TOKEN_REVOKED: "Revoked the API token “{name}”.",
+    _Action.ROLE: "Changed the role of {person} from {before} to {after}.",
+    _Action.REMOVE: "Removed {person}, who was {role}.",
+    _Action.TOKEN_MADE: "Made the API token {hint}…, valid until {until}.",
+    _Action.TOKEN_REVOKED: "Revoked the API token {hint}….",
     _Action.LLM_JUDGE: "Language model as a judge: {before} → {after}; asked about {budget} comparisons at most. {agreement}",
     _Action.EXPORT: "Exported {what}.",
-    _Action.SUBSCRIBE: "Added a notification by {kind} to {target}.",
-    _Action.UNSUBSCRIBE: "Removed the notification by {kind} to {target}.",
+    _Action.DELETE: "Deleted the draft “{name}”, number {number}.",
+    _Action.FORGET: "{what}",
+    _Action.SUBSCRIBE: "Added a notification by {kind} to {host}.",
+    _Action.UNSUBSCRIBE: "Removed the notification by {kind} to {host}.",
 }
 
 
 def record(
-    *, experiment: Experiment | None, by: User | None, action: str, details: Mapping[str, Any] | None = None
+    *,
+    experiment: Experiment | None,
+    by: User | None,
+    action: str,
+    about: User | None = None,
+    details: Mapping[str, Any] | None = None,
 ) -> AuditEntry:
     """Write an entry, in the caller's transaction.
 
-    ``by``: nobody where LLM-PO itself or a command did it. ``details`` holds what the action's sentence in
-    ``SENTENCES`` names, and anything else worth keeping that JSON can hold.
+    ``by``: nobody where LLM-PO itself or a command did it. ``about``: to whom. ``details`` holds what the action's
+    sentence in ``SENTENCES`` names, and anything else worth keeping that JSON can hold; never a person's name, as
+    the entry outlives it.
 
     Raises
     ------
@@ -58,24 +66,43 @@ def record(
     return AuditEntry.objects.create(
         experiment=experiment,
         by=by,
+        about=about,
         action=action,
         details=details,
-        sentence=SENTENCES[action].format_map(details).strip(),
+        sentence=SENTENCES[action].format_map(details | {"person": AuditEntry.PERSON}).strip(),
     )
 
 
 def record_export(
-    *, experiment: Experiment, by: User | None, format: str, filter: Mapping[str, str]
+    *, experiment: Experiment, by: User | None, format: str, filter: Mapping[str, str], usernames: bool
 ) -> AuditEntry:
-    """Write that judgments left the house: in which format, and which of them."""
-    chosen = ", ".join(f"{name} {value}" for name, value in filter.items() if value)
+    """Write that judgments left the house: in which format, which of them, and whether with user names."""
+    filter = dict(filter)
+    name = filter.pop("annotator", "")
+    annotator = User.objects.filter(username=name).first() if name else None
+    chosen = [f"annotator {AuditEntry.PERSON}"] if annotator else []
+    chosen += [f"{name} {value}" for name, value in filter.items() if value]
     return record(
         experiment=experiment,
         by=by,
+        about=annotator,
         action=AuditEntry.Action.EXPORT,
         details={
-            "what": f"judgments as {format} ({chosen or 'all'})",
+            "what": f"judgments as {format} ({', '.join(chosen) or 'all'})"
+            + (", with usernames" if usernames else ""),
             "format": format,
-            "filter": dict(filter),
+            "filter": filter,
+            "usernames": usernames,
         },
+    )
+
+
+def record_access(*, by: User, about: User) -> AuditEntry:
+    """Write that somebody got all that is stored about a person."""
+    return record(
+        experiment=None,
+        by=by,
+        about=about,
+        action=AuditEntry.Action.EXPORT,
+        details={"what": f"everything that is stored about {AuditEntry.PERSON}"},
     )

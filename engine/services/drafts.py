@@ -50,8 +50,10 @@ def _differences(before: ExperimentSpec, after: ExperimentSpec) -> list[str]:
 
 
 @transaction.atomic
-def delete_draft(*, experiment_id: int) -> None:
+def delete_draft(*, experiment_id: int, by: User | None) -> None:
     """Delete an experiment in which nothing has happened yet.
+
+    Its log goes with it. That it was there, and who deleted it, stays in the log of the site.
 
     Raises
     ------
@@ -59,6 +61,12 @@ def delete_draft(*, experiment_id: int) -> None:
         It has been started: then it is kept.
     """
     experiment = _locked_draft(experiment_id)
+    record(
+        experiment=None,
+        by=by,
+        action=AuditEntry.Action.DELETE,
+        details={"name": experiment.name, "number": experiment.pk},
+    )
     _empty(experiment)
     experiment.delete()
 

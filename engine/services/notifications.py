@@ -42,6 +42,8 @@ def subscribe(
 ) -> Subscription:
     """Send news of these events to an address. A webhook gets a secret of its own.
 
+    The log says the host only: viewers read it, and the URL of many a webhook is a password.
+
     Raises
     ------
     SubscriptionError
@@ -58,7 +60,9 @@ def subscribe(
         raise SubscriptionError(str(error)) from error
     Experiment.objects.select_for_update(no_key=True).get(pk=experiment.pk)
     if experiment.subscriptions.filter(kind=kind, target=target).exists():
-        raise SubscriptionError(f"{target} is told already; remove that first.")
+        raise SubscriptionError(
+            "There is a notification to exactly this address already. Remove that one first."
+        )
     if experiment.subscriptions.count() >= MOST_SUBSCRIPTIONS:
         raise SubscriptionError(f"There are {MOST_SUBSCRIPTIONS} already; remove one first.")
     subscription = Subscription.objects.create(
@@ -73,19 +77,19 @@ def subscribe(
         experiment=experiment,
         by=by,
         action=AuditEntry.Action.SUBSCRIBE,
-        details={"kind": kind, "target": target, "events": sorted(events)},
+        details={"kind": kind, "host": subscription.host, "events": sorted(events)},
     )
     return subscription
 
 
 @transaction.atomic
-def unsubscribe(*, subscription: Subscription, by: User) -> None:
+def unsubscribe(*, subscription: Subscription, by: User | None) -> None:
     """Send nothing there any more, not even what waits already."""
     record(
         experiment=subscription.experiment,
         by=by,
         action=AuditEntry.Action.UNSUBSCRIBE,
-        details={"kind": subscription.kind, "target": subscription.target},
+        details={"kind": subscription.kind, "host": subscription.host},
     )
     subscription.delete()
 

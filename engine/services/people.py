@@ -37,7 +37,7 @@ def create_invitation(
 
 
 @transaction.atomic
-def end_invitation(*, invitation_id: int, by: User) -> Invitation:
+def end_invitation(*, invitation_id: int, by: User | None) -> Invitation:
     """Let an invitation expire now. Ending it twice is ending it once."""
     invitation = Invitation.objects.select_for_update(no_key=True, of=("self",)).get(pk=invitation_id)
     now = timezone.now()
@@ -127,14 +127,15 @@ def change_role(*, membership_id: int, by: User, role: str) -> Membership:
     record(
         experiment=member.experiment,
         by=by,
+        about=member.user,
         action=AuditEntry.Action.ROLE,
-        details={"user": member.user.get_username(), "before": before, "after": role},
+        details={"before": before, "after": role},
     )
     return member
 
 
 @transaction.atomic
-def remove_member(*, membership_id: int, by: User) -> None:
+def remove_member(*, membership_id: int, by: User | None) -> None:
     """Take a role away from somebody. What they judged stays.
 
     Raises
@@ -149,8 +150,9 @@ def remove_member(*, membership_id: int, by: User) -> None:
     record(
         experiment=member.experiment,
         by=by,
+        about=member.user,
         action=AuditEntry.Action.REMOVE,
-        details={"user": member.user.get_username(), "role": member.role},
+        details={"role": member.role},
     )
 
 

@@ -47,18 +47,24 @@ Row = Mapping[str, Any]
 
 
 @transaction.atomic
-def import_experiment(*, spec: ExperimentSpec, rows: Iterable[Row], planned_count: int = 0) -> Experiment:
+def import_experiment(
+    *,
+    spec: ExperimentSpec,
+    rows: Iterable[Row],
+    planned_count: int = 0,
+    people: Mapping[str, User] | None = None,
+) -> Experiment:
     """Make the experiment of ``spec`` and give it the judgments of an export, in their order.
 
-    It concludes if they decide it, and is paused otherwise, to go on from there. Its people are made anew as
-    users who cannot log in.
+    It concludes if they decide it, and is paused otherwise, to go on from there. ``people``: accounts by their names
+    in the export, which are pseudonyms or user names; everybody else is made anew as a user who cannot log in.
 
     Raises
     ------
     SpecError
         A row does not fit the experiment; nothing is made then.
     """
-    importing = _Import(create_experiment(spec=spec))
+    importing = _Import(create_experiment(spec=spec), people or {})
     iterator = iter(rows)
     while batch := list(islice(iterator, _BATCH)):
         importing.add(batch)
@@ -81,12 +87,12 @@ def import_experiment(*, spec: ExperimentSpec, rows: Iterable[Row], planned_coun
 class _Import:
     """What has been made so far, by its number in the file."""
 
-    def __init__(self, experiment: Experiment) -> None:
+    def __init__(self, experiment: Experiment, people: Mapping[str, User]) -> None:
         self.experiment = experiment
         self.planned_count = 0
         self._policies: dict[str, Policy] = {policy.label: policy for policy in experiment.policies.all()}
         self._tasks: dict[int, Task] = {task.position + 1: task for task in experiment.tasks.all()}
-        self._people: dict[str, User] = {}
+        self._people: dict[str, User] = dict(people)
         self._responses: dict[int, int] = {}
         self._comparisons: dict[int, int] = {}
         self._judgments: dict[int, int] = {}

@@ -150,10 +150,11 @@ def void_annotator(*, experiment_id: int, annotator: User, by: User, reason: str
         record(
             experiment=experiment,
             by=by,
+            about=annotator,
             action=AuditEntry.Action.VOID,
             details={
                 "count": len(judgments),
-                "reason": f"all of {annotator}. {reason}",
+                "reason": f"all of {AuditEntry.PERSON}. {reason}",
                 "judgments": [judgment.pk for judgment in judgments],
             },
         )

@@ -32,7 +32,7 @@ def make_token(*, user: User, name: str, valid_days: int) -> tuple[Token, str]:
         experiment=None,
         by=user,
         action=AuditEntry.Action.TOKEN_MADE,
-        details={"name": name, "hint": token.hint, "until": f"{token.expires_at:%Y-%m-%d}"},
+        details={"hint": token.hint, "until": f"{token.expires_at:%Y-%m-%d}"},
     )
     return token, secret
 
@@ -46,7 +46,7 @@ def revoke_token(*, token_id: int, by: User) -> None:
             experiment=None,
             by=by,
             action=AuditEntry.Action.TOKEN_REVOKED,
-            details={"name": token.name, "hint": token.hint},
+            details={"hint": token.hint},
         )
 
 

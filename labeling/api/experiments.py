@@ -110,7 +110,7 @@ def log(
             "at": entry.at,
             "by": entry.by.get_username() if entry.by else None,
             "action": entry.action,
-            "sentence": entry.sentence,
+            "sentence": entry.text,
         }
         for entry in selectors.audit_entries(experiment)[:limit]
     ]

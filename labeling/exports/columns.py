@@ -13,8 +13,9 @@ from typing import Any
 from django.db import connection, transaction
 
 from engine import selectors
-from engine.models import Experiment, Flag, User
+from engine.models import Experiment, Flag
 from engine.selectors import Selection
+from labeling.exports.people import names_of_people
 from labeling.status import policy_names
 
 Row = tuple[Any, ...]
@@ -134,19 +135,19 @@ def read_rows(
     experiment: Experiment,
     selection: Selection,
     *,
+    usernames: bool = False,
     stamp: Callable[[datetime], Any] = _stamped,
     chunk: int = 2000,
 ) -> Iterator[Row]:
     """The selected judgments, a row each, as they stand at the first one; never more than ``chunk`` in memory.
 
-    ``stamp`` makes a column's value of a time.
+    ``usernames``: people by their user names instead of pseudonyms. ``stamp`` makes a column's value of a time.
     """
     names = [name.long for name in policy_names(experiment)]
     labels = {
         pk: (f"P{index + 1}", names[index]) for pk, index in experiment.policies.values_list("pk", "index")
     }
-    people: dict[int | None, str] = dict(User.objects.values_list("pk", "username"))
-    people[None] = ""
+    people: dict[int | None, str] = {None: "", **names_of_people(experiment, usernames=usernames)}
     flags = _flags(experiment)
     judgments = selectors.selected_judgments(experiment, selection).values_list(*FIELDS.values())
     with one_look():

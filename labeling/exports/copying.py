@@ -5,6 +5,8 @@ A test holds the two against each other, cell by cell. `benchmarks.export_scale`
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterator
 
 from django.db import connection, transaction
@@ -13,7 +15,9 @@ from engine import selectors
 from engine.models import Experiment
 from engine.selectors import Selection
 from labeling.exports.columns import COLUMNS, FIELDS, NUMBER, TEXT, TIME, TRUTH
-from labeling.exports.formats import FORMULA_STARTS, heading
+from labeling.exports.defusing import FIRST, NUMBER_PATTERN, STARTS_CLASS
+from labeling.exports.formats import heading
+from labeling.exports.people import names_of_people
 from labeling.status import policy_names
 
 _PIECE_BYTES = 1 << 17
@@ -21,7 +25,7 @@ _PIECE_BYTES = 1 << 17
 # What a column is made of, where it is not the field of the same name. The fields are those of `FIELDS`.
 _MADE_OF = {
     "judgment_id": "r.pk",
-    "annotator": "a.username",
+    "annotator": "%(people)s::jsonb ->> r.annotator_id::text",
     "judged_at": "r.created_at",
     "task": "r.prompt",
     "policy_i": "'P' || pi.index + 1",
@@ -40,7 +44,7 @@ _MADE_OF = {
     "sampling_seed": "translate(r.plan ->> 'seed', '[],', '')",
     "sampling_draw": "r.plan ->> 'draw'",
     "voided": "r.voided_at IS NOT NULL",
-    "voided_by": "v.username",
+    "voided_by": "%(people)s::jsonb ->> r.voided_by_id::text",
     "restores": "r.restores_id",
     "seconds": "date_part('epoch', r.created_at - r.shown_at)",
     "task_number": "r.position + 1",
@@ -62,7 +66,9 @@ _OURS = {
     "judge", "policy_i", "policy_j", "left_policy", "right_policy", "choice", "chosen_policy", "sampler",
     "sampling_seed", "comparison_state", "flags", "plan_stopping", "guardrail_i", "guardrail_j",
 }  # fmt: skip
-_FORMULA_CODES = ", ".join(str(ord(start)) for start in sorted(FORMULA_STARTS))
+_FIRST_CODES = ", ".join(str(ord(start)) for start in sorted(FIRST))
+# A percent sign would be a parameter.
+_DANGEROUS = f"^''*{STARTS_CLASS}".replace("%", "%%")
 # From this many on, row after row along the indexes, as a sort or a hash of everything would come before the first row.
 # Workers look the rows up, and this process, which then has no part in that, makes the columns meanwhile: a quarter
 # faster on two cores.
@@ -73,26 +79,32 @@ _IN_ORDER = """
 """
 
 
-def copied_rows(experiment: Experiment, selection: Selection, *, raw: bool) -> Iterator[tuple[bytes, int]]:
+def copied_rows(
+    experiment: Experiment, selection: Selection, *, raw: bool, usernames: bool = False
+) -> Iterator[tuple[bytes, int]]:
     """Pieces of the CSV, each with the number of rows in it; the heading first."""
     yield heading(), 0
     query = selectors.selected_judgments(experiment, selection).order_by().values_list(*FIELDS.values())
     sql, parameters = query.query.sql_with_params()
     columns = ", ".join(_column(name, kind, raw=raw) for name, kind in COLUMNS.items())
-    names = [name.long for name in policy_names(experiment)]
-    placeholders = columns.count("%(names)s")
+    values = {
+        "names": [name.long for name in policy_names(experiment)],
+        "people": json.dumps(names_of_people(experiment, usernames=usernames)),
+    }
+    # Django's part of the statement has its parameters by place, so these go by place too.
+    placed = [values[name] for name in re.findall(r"%\((\w+)\)s", columns)]
+    columns = re.sub(r"%\(\w+\)s", "%s", columns)
     statement = f"""
-        COPY (SELECT {columns.replace("%(names)s", "%s")}
+        COPY (SELECT {columns}
         FROM ({sql}) AS r ({", ".join(FIELDS)})
         JOIN engine_policy pi ON pi.id = r.policy_i_id JOIN engine_policy pj ON pj.id = r.policy_j_id
-        LEFT JOIN auth_user a ON a.id = r.annotator_id LEFT JOIN auth_user v ON v.id = r.voided_by_id
         ORDER BY r.pk) TO STDOUT (FORMAT csv)
     """  # noqa: S608 - made of our own expressions; what people typed is in the parameters
     with transaction.atomic(), connection.cursor() as cursor:
         if selectors.comparison_count(experiment.pk) >= _MANY:
             cursor.execute(_IN_ORDER)
         # psycopg's own cursor: Django's wrapper of it for debugging takes no parameters.
-        with cursor.cursor.copy(statement, [*[names] * placeholders, *parameters]) as copy:
+        with cursor.cursor.copy(statement, [*placed, *parameters]) as copy:
             lines: list[bytes] = []
             size = 0
             for line in copy:  # one row each
@@ -117,8 +129,9 @@ def _column(name: str, kind: str, *, raw: bool) -> str:
     if kind != TEXT:
         return value  # JSON writes its numbers as Python does
     if not raw and name not in _OURS:
+        # The code of the first character is quick to look at; hardly any cell needs more.
         value = (
-            f"CASE WHEN ascii({value}) IN ({_FORMULA_CODES}) AND {value} !~ '^-?[0-9,.]+\\n?$' "
-            f"THEN '''' || replace({value}, '|', '\\|') ELSE {value} END"
+            f"CASE WHEN ascii({value}) IN ({_FIRST_CODES}) AND ({value}) ~ '{_DANGEROUS}' "
+            f"AND ({value}) !~ '^{NUMBER_PATTERN}$' THEN '''' || ({value}) ELSE {value} END"
         )
     return f"NULLIF({value}, '')"

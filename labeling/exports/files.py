@@ -20,12 +20,13 @@ from django.utils.text import slugify
 from zipstream import ZipStream
 
 from engine import selectors
-from engine.models import Comparison, Experiment
+from engine.models import Comparison, Experiment, User
 from engine.selectors import Selection
 from engine.services.planning import RULES_VERSION
 from labeling.exports.columns import one_look, read_rows
 from labeling.exports.copying import copied_rows
 from labeling.exports.formats import csv_pieces, dpo_pieces, jsonl_pieces, parquet_pieces
+from labeling.exports.people import pseudonym
 
 CSV, JSONL, PARQUET, DPO = "csv", "jsonl", "parquet", "dpo"
 FORMATS = {CSV: "CSV", JSONL: "JSON lines", PARQUET: "Parquet", DPO: "DPO pairs (JSON lines)"}
@@ -42,7 +43,7 @@ _SUFFIXES = {
     DPO: "dpo.jsonl",
 }
 # Raised when a column changes its meaning or the manifest its shape; a new column or field is no new schema.
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 
 @dataclass
@@ -84,6 +85,8 @@ class Export:
         The fields of the `SelectionForm` that made ``selection``, for the manifest.
     raw
         CSV: cells as they are, formulas too.
+    usernames
+        People by their user names instead of pseudonyms.
     conversational
         DPO: messages instead of texts.
     """
@@ -94,6 +97,7 @@ class Export:
     filter: dict[str, str]
     raw: bool = False
     conversational: bool = False
+    usernames: bool = False
 
     @property
     def filename(self) -> str:
@@ -111,12 +115,22 @@ class Export:
         if self.format == DPO:
             pairs = tally.counted(_preferences(self.experiment, self.selection))
             return dpo_pieces(pairs, conversational=self.conversational)
-        if self.format == PARQUET:
-            return parquet_pieces(tally.counted(read_rows(self.experiment, self.selection, stamp=_as_it_is)))
         if self.format == CSV and connection.vendor == "postgresql":
-            return tally.counted_pieces(copied_rows(self.experiment, self.selection, raw=self.raw))
-        rows = tally.counted(read_rows(self.experiment, self.selection))
+            return tally.counted_pieces(
+                copied_rows(self.experiment, self.selection, raw=self.raw, usernames=self.usernames)
+            )
+        stamp = {"stamp": _as_it_is} if self.format == PARQUET else {}
+        rows = tally.counted(read_rows(self.experiment, self.selection, usernames=self.usernames, **stamp))
+        if self.format == PARQUET:
+            return parquet_pieces(rows)
         return jsonl_pieces(rows) if self.format == JSONL else csv_pieces(rows, raw=self.raw)
+
+    def _filter(self) -> dict[str, str]:
+        """As it stands in the manifest, which goes with the file: no user name where the file has none."""
+        if self.usernames or "annotator" not in self.filter:
+            return self.filter
+        annotator = User.objects.get(username=self.filter["annotator"])
+        return self.filter | {"annotator": pseudonym(self.experiment, annotator.pk)}
 
     def manifest(self, tally: Tally) -> dict[str, Any]:
         """What the file is, once all its pieces have gone through ``tally``."""
@@ -131,7 +145,8 @@ class Export:
             "format": self.format,
             "raw": self.raw,
             "conversational": self.conversational,
-            "filter": self.filter,
+            "people": "usernames" if self.usernames else "pseudonyms",
+            "filter": self._filter(),
             "exported_at": timezone.now().isoformat(),
             "versions": {
                 "schema": SCHEMA_VERSION,

@@ -13,7 +13,8 @@ from typing import Any
 
 from engine.errors import SpecError
 from engine.specs import ExperimentSpec, FactorSpec, GoldSpec, TaskSpec
-from labeling.exports.columns import COLUMNS, INTEGER, NUMBER, TIME, TRUTH
+from labeling.exports.columns import COLUMNS, INTEGER, NUMBER, TEXT, TIME, TRUTH
+from labeling.exports.defusing import as_it_was
 from labeling.exports.files import CSV, JSONL, SCHEMA_VERSION
 
 
@@ -58,15 +59,16 @@ def spec_of(manifest: dict[str, Any], *, name: str) -> ExperimentSpec:
     return replace(spec, name=name)
 
 
-def read_file(file: Path, kind: str) -> Iterator[dict[str, Any]]:
-    """The rows of a file."""
+def read_file(file: Path, kind: str, *, raw: bool) -> Iterator[dict[str, Any]]:
+    """The rows of a file. ``raw``: its cells were not defused, so they are taken as they are."""
+    parse = _PARSE | {TEXT: str if raw else as_it_was}
     with file.open(newline="", encoding="utf-8") as lines:
         if kind == JSONL:
             yield from map(json.loads, lines)
             return
         csv.field_size_limit(sys.maxsize)
         for row in csv.DictReader(lines):
-            yield {name: _PARSE.get(COLUMNS.get(name, ""), str)(cell) for name, cell in row.items()}
+            yield {name: parse[COLUMNS.get(name, TEXT)](cell) for name, cell in row.items()}
 
 
 def _or_none(parse: Callable[[str], Any]) -> Callable[[str], Any]:

@@ -27,7 +27,13 @@ from labeling.exports.selecting import SelectionForm
 class OptionsForm(forms.Form):
     raw = forms.BooleanField(required=False, label="Leave spreadsheet formulas as they are (CSV)")
     conversational = forms.BooleanField(required=False, label="As messages (DPO pairs)")
+    usernames = forms.BooleanField(required=False, label="With usernames instead of pseudonyms")
     zip = forms.BooleanField(required=False, label="With its manifest, as a ZIP file")
+
+    def __init__(self, data: Any, *, may_own: bool) -> None:
+        super().__init__(data, label_suffix="")
+        if not may_own:
+            del self.fields["usernames"]
 
 
 @login_required
@@ -37,7 +43,7 @@ def export(request: HttpRequest, experiment_id: int) -> HttpResponse:
     """Choose what to download; says how much it will be."""
     experiment = access.to_watch(request, experiment_id)
     form = SelectionForm(_with_default(request), experiment=experiment)
-    options = OptionsForm(request.GET, label_suffix="")
+    options = OptionsForm(request.GET, may_own=access.may_own(request, experiment))
     context: dict[str, Any] = {"experiment": experiment, "form": form, "options": options}
     valid = form.is_valid()
     if valid:
@@ -82,15 +88,21 @@ def dpo_jsonl(request: HttpRequest, experiment_id: int) -> HttpResponseBase:
 def _download(request: HttpRequest, experiment_id: int, kind: str) -> HttpResponseBase:
     experiment = access.to_watch(request, experiment_id)
     form = SelectionForm(_with_default(request), experiment=experiment)
-    options = OptionsForm(request.GET, label_suffix="")
+    options = OptionsForm(request.GET, may_own=access.may_own(request, experiment))
     if not (form.is_valid() and options.is_valid()):
         faults = "; ".join(f"{name}: {' '.join(errors)}" for name, errors in form.errors.items())
         return HttpResponseBadRequest(f"The filter cannot be used. {faults}", content_type="text/plain")
+    if request.GET.get("usernames") and "usernames" not in options.fields:
+        return HttpResponse(
+            "Only owners of the experiment may export usernames. Leave out usernames=.",
+            status=403,
+            content_type="text/plain",
+        )
     if kind == files.PARQUET and not parquet_is_there():
         return HttpResponse(
             "Parquet needs pyarrow on the server: pip install pyarrow.", status=501, content_type="text/plain"
         )
-    chosen = options.cleaned_data
+    chosen = {"usernames": False} | options.cleaned_data
     download = Export(
         experiment=experiment,
         format=kind,
@@ -98,9 +110,16 @@ def _download(request: HttpRequest, experiment_id: int, kind: str) -> HttpRespon
         filter=form.said(),
         raw=chosen["raw"],
         conversational=chosen["conversational"],
+        usernames=chosen["usernames"],
     )
     if request.method != "HEAD":
-        record_export(experiment=experiment, by=request.user, format=kind, filter=form.said())
+        record_export(
+            experiment=experiment,
+            by=request.user,
+            format=kind,
+            filter=form.said(),
+            usernames=chosen["usernames"],
+        )
     if chosen["zip"]:
         return _streamed(request, download.zipped(), f"{download.filename}.zip", "application/zip")
     return _streamed(request, download.pieces(Tally()), download.filename, download.content_type)

@@ -151,7 +151,7 @@ def _saved(request: HttpRequest, editor: DraftEditor, url: str) -> HttpResponse:
         else:
             experiment = drafts.replace_draft(experiment_id=editor.experiment.pk, spec=spec, by=request.user)
         if request.POST.get("action") == "start":
-            experiments.start(experiment_id=experiment.pk)
+            experiments.start(experiment_id=experiment.pk, by=request.user)
             wake(advance, experiment.pk)
             return redirect("dashboard", experiment_id=experiment.pk)
     except SpecError as error:
@@ -179,7 +179,7 @@ def delete_draft(request: HttpRequest, experiment_id: int) -> HttpResponse:
     if request.method != "POST" and experiment.state == Experiment.State.DRAFT:
         return render(request, "setup/delete.html", {"experiment": experiment})
     try:
-        drafts.delete_draft(experiment_id=experiment.pk)
+        drafts.delete_draft(experiment_id=experiment.pk, by=request.user)
     except WrongStateError as error:
         messages.error(request, str(error))
         return redirect("dashboard", experiment_id=experiment.pk)

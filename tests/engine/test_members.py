@@ -31,7 +31,7 @@ def test_a_role_is_changed_and_logged(experiment, owner):
     member.refresh_from_db()
     assert member.role == "editor"
     entry = experiment.audit_entries.first()
-    assert (entry.sentence, entry.by) == ("Changed the role of vera from viewer to editor.", owner)
+    assert (entry.text, entry.by) == ("Changed the role of vera from viewer to editor.", owner)
 
 
 def test_the_same_role_again_is_no_change(experiment, owner):
@@ -68,7 +68,7 @@ def test_a_removed_annotator_hands_back_what_they_were_looking_at_and_their_judg
     held.comparison.refresh_from_db()
     assert held.comparison.state == "ready"
     assert selectors.standing_judgments(experiment.pk).filter(pk=judgment.pk).exists()
-    assert experiment.audit_entries.first().sentence == "Removed ann, who was annotator."
+    assert experiment.audit_entries.first().text == "Removed ann, who was annotator."
 
 
 def test_other_experiments_keep_what_they_show(experiment, owner):

@@ -45,7 +45,21 @@ class TestSubscribe:
         assert len(hook.secret) >= 40
         assert subscribed(experiment).secret == ""
         assert [e.action for e in experiment.audit_entries.all()[:2]] == ["subscribe", "subscribe"]
-        assert hook.secret not in str(list(experiment.audit_entries.values()))
+        log = str(list(experiment.audit_entries.values()))
+        assert hook.secret not in log
+
+    def test_the_log_that_viewers_read_names_the_host_only(self, experiment):
+        """A Slack URL is a password, an e-mail address is somebody's; both stood in the log."""
+        by = make_user()
+        targets = {"webhook": "https://hooks.slack.com/services/T0/B0/s3cret?x=1", "email": "ann@example.org"}
+        for kind, target in targets.items():
+            made = subscribe(experiment=experiment, by=by, kind=kind, target=target, events=["concluded"])
+            assert target not in str(made)
+            unsubscribe(subscription=made, by=by)
+        log = str(list(experiment.audit_entries.values()))
+        assert "by webhook to hooks.slack.com." in log
+        assert "by email to example.org." in log
+        assert not any(part in log for part in ("s3cret", "services", "ann@"))
 
     @pytest.mark.parametrize(
         ("kind", "target", "words"),
@@ -80,7 +94,7 @@ class TestSubscribe:
 
     def test_the_same_address_once(self, experiment):
         subscribed(experiment)
-        with pytest.raises(SubscriptionError, match="is told already"):
+        with pytest.raises(SubscriptionError, match="to exactly this address already"):
             subscribed(experiment)
 
     def test_not_without_end(self, experiment):

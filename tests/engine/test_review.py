@@ -234,7 +234,7 @@ class TestVoidAnnotator:
 class TestLog:
     def entries(self, experiment) -> list[tuple[str, object, str]]:
         log = experiment.audit_entries.filter(action__in=["void", "restore"]).order_by("pk")
-        return [(entry.action, entry.by, entry.sentence) for entry in log]
+        return [(entry.action, entry.by, entry.text) for entry in log]
 
     def test_what_an_editor_takes_back_and_brings_back_is_logged(self, experiment, annotator, admin):
         judgment = click(experiment, annotator)

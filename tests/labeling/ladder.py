@@ -53,6 +53,10 @@ def _of_admins_token(experiment: Experiment) -> list[Any]:
     return [make_token(user=user, name="a token", valid_days=1)[0].pk]
 
 
+def _of_a_person(experiment: Experiment) -> list[Any]:
+    return [make_user().pk]
+
+
 def _of_a_start(experiment: Experiment) -> list[Any]:
     return ["blank"]
 
@@ -175,5 +179,9 @@ LADDER = (
     Endpoint("comparison", GET, _WATCHERS, arguments=_of_comparison),
     Endpoint("void", POST, {"editor": 302, "owner": 302, "admin": 302}, arguments=_of_judgment),
     Endpoint("restore", POST, {"editor": 302, "owner": 302, "admin": 302}, arguments=_of_judgment),
+    Endpoint("persons", GET, {"admin": 200}, arguments=None),
+    Endpoint("person", GET | POST, {"admin": 200}, arguments=_of_a_person),
+    Endpoint("data_of_person", GET, {"admin": 200}, arguments=_of_a_person),
+    Endpoint("own_data", GET, _everybody(200), arguments=None),
     Endpoint("void_annotator", POST, {"editor": 302, "owner": 302, "admin": 302}),
 )

@@ -6,6 +6,7 @@ import csv
 import hashlib
 import io
 import json
+import re
 import zipfile
 from pathlib import Path
 
@@ -15,15 +16,18 @@ from django.db import connection
 from django.urls import reverse
 
 from engine import selectors
-from engine.models import Experiment, Flag, Judgment, Response
+from engine.models import Experiment, Flag, Judgment, Response, User
 from engine.selectors import Selection
 from engine.services.judging import void_judgment
 from engine.services.review import restore_judgment
 from labeling.exports import copying
 from labeling.exports.columns import COLUMNS, read_rows
+from labeling.exports.defusing import STARTS, as_it_was, defused
 from labeling.exports.files import Export, Tally
 from labeling.exports.formats import csv_pieces
-from tests.factories import click, click_on, make_experiment, make_user
+from labeling.exports.people import pseudonym
+from labeling.exports.reading import read_file
+from tests.factories import add_member, click, click_on, make_experiment, make_user
 
 pytestmark = pytest.mark.django_db
 
@@ -42,6 +46,25 @@ HOSTILE = [
     "",
     "\\.",
 ]
+# Every character that begins a formula, alone, in front of one, and behind apostrophes.
+ATTACKS = sorted(
+    {
+        "'",
+        "''",
+        "'tis",
+        "-1.5",
+        "'-1.5",
+        "''-1.5",
+        "-1.5\n",
+        "1\r2",
+        "a\r\nb",
+        "\\",
+        "=a|b\\|c",
+        '="',
+        "\ufeff=1",
+    }
+    | {quotes + start + rest for start in STARTS for quotes in ("", "'", "''") for rest in ("", "=1+1", "x")}
+)
 
 
 def content(response) -> bytes:
@@ -59,6 +82,18 @@ def csv_rows(data: bytes) -> list[dict[str, str]]:
 
 def json_rows(data: bytes) -> list[dict[str, object]]:
     return [json.loads(line) for line in data.decode().splitlines()]
+
+
+def annotators_of(experiment: Experiment) -> list[User]:
+    judged = Judgment.objects.filter(comparison__experiment=experiment)
+    return list(User.objects.filter(judgments__in=judged).distinct())
+
+
+@pytest.fixture
+def viewer_of_rich(rich) -> User:
+    user = make_user()
+    add_member(rich, user, "viewer")
+    return user
 
 
 @pytest.fixture
@@ -120,13 +155,15 @@ class TestFormats:
     @pytest.mark.postgres
     @pytest.mark.parametrize("many", [0, 50_000])
     @pytest.mark.parametrize("raw", [False, True])
-    def test_what_postgresql_writes_is_what_python_writes(self, raw, many, rich, monkeypatch):
+    @pytest.mark.parametrize("usernames", [False, True])
+    def test_what_postgresql_writes_is_what_python_writes(self, usernames, raw, many, rich, monkeypatch):
         assert connection.vendor == "postgresql"
         monkeypatch.setattr(copying, "_MANY", many)
         tally = Tally()
-        export = Export(experiment=rich, format="csv", selection=Selection(), filter={}, raw=raw)
+        options = {"raw": raw, "usernames": usernames}
+        export = Export(experiment=rich, format="csv", selection=Selection(), filter={}, **options)
         copied = b"".join(export.pieces(tally))
-        written = b"".join(csv_pieces(read_rows(rich, Selection()), raw=raw))
+        written = b"".join(csv_pieces(read_rows(rich, Selection(), usernames=usernames), raw=raw))
         assert copied.split(b"\n")[0] == written.split(b"\n")[0]
         for theirs, ours in zip(csv_rows(copied), csv_rows(written), strict=True):
             for name, kind in COLUMNS.items():
@@ -136,7 +173,8 @@ class TestFormats:
         assert tally.rows == 15
 
     def test_void_and_restored_rows_say_so(self, rich, admin, client_for):
-        rows = json_rows(content(get(client_for(admin), "judgments_jsonl", rich, judgments="")))
+        query = {"judgments": "", "usernames": "1"}
+        rows = json_rows(content(get(client_for(admin), "judgments_jsonl", rich, **query)))
         assert [row["voided"] for row in rows] == [True] * 3 + [False] * 12
         assert {(row["voided_by"], row["void_reason"]) for row in rows[:3]} == {("admin", "=A slip|")}
         assert rows[-1]["restores"] == rows[0]["judgment_id"]
@@ -171,14 +209,131 @@ class TestFormats:
 
     def test_formulas_are_defused_unless_raw_is_asked_for(self, rich, admin, client_for):
         client = client_for(admin)
-        raw = csv_rows(content(get(client, "judgments_csv", rich, raw="1")))
-        safe = csv_rows(content(get(client, "judgments_csv", rich)))
+        raw = csv_rows(content(get(client, "judgments_csv", rich, usernames="1", raw="1")))
+        safe = csv_rows(content(get(client, "judgments_csv", rich, usernames="1")))
         assert any(row["task"].startswith("=") for row in raw)
         assert {row["annotator"] for row in raw} == {"ann", "-ben", ""}
         assert {row["annotator"] for row in safe} == {"ann", "'-ben", ""}
         for row in safe:
             cells = [cell for name, cell in row.items() if COLUMNS[name] == "text" and cell]
-            assert all(cell[0] not in "@+=|%" for cell in cells)
+            assert all(cell[0] not in "@+=|% \t\r\n＝＋－＠" for cell in cells)
+
+
+class TestAttacks:
+    """CSV cells that a spreadsheet would run. Leading whitespace and full-width signs used to slip through."""
+
+    @pytest.fixture
+    def attacked(self, annotator) -> Experiment:
+        """A judgment for each attack, which is its comment."""
+        experiment = make_experiment(ready=True, annotators=(annotator,), n_tasks=1)
+        task = experiment.tasks.get()
+        task.prompt, task.reference = "＝1+1", "\r=1"
+        task.save()
+        comparison = click(experiment, annotator).comparison
+        Judgment.objects.bulk_create(
+            Judgment(comparison=comparison, judge="rule", choice="left", outcome=1.0, comment=text)
+            for text in ATTACKS
+        )
+        return experiment
+
+    def test_every_text_survives_being_defused_and_turned_back(self):
+        for text in ATTACKS:
+            assert as_it_was(defused(text)) == text
+            assert defused(text)[:1] not in STARTS or re.fullmatch("-?[0-9.,]+", text)
+        assert len({defused(text) for text in ATTACKS}) == len(ATTACKS)
+
+    def test_numbers_and_plain_texts_stay_as_they_are(self):
+        for text in ("-5", "-1,000.5", "7", "'tis", "''", "a=b", "A | B", "-", ""):
+            assert defused(text) == (f"'{text}" if text == "-" else text)
+
+    @pytest.mark.parametrize("raw", [False, True])
+    def test_a_file_is_read_back_exactly(self, raw, attacked, tmp_path):
+        file = tmp_path / "judgments.csv"
+        export = Export(experiment=attacked, format="csv", selection=Selection(), filter={}, raw=raw)
+        file.write_bytes(b"".join(export.pieces(Tally())))
+        rows = list(read_file(file, "csv", raw=raw))
+        assert [row["comment"] for row in rows] == ["", *ATTACKS]
+        assert {(row["task"], row["reference"]) for row in rows} == {("＝1+1", "\r=1")}
+        cells = [row["comment"] for row in csv_rows(file.read_bytes())]
+        assert cells[1:] == [text if raw else defused(text) for text in ATTACKS]
+
+    @pytest.mark.postgres
+    @pytest.mark.parametrize("raw", [False, True])
+    def test_postgresql_writes_the_same_bytes_as_python(self, raw, attacked):
+        """A lone carriage return, which Python left unquoted, ended the row of whoever read it."""
+        export = Export(experiment=attacked, format="csv", selection=Selection(), filter={}, raw=raw)
+        written = b"".join(csv_pieces(read_rows(attacked, Selection()), raw=raw))
+        assert b"".join(export.pieces(Tally())) == written
+
+
+class TestPeople:
+    """User names leave the house only when an owner asks for them, and the log says so."""
+
+    def names(self, client, experiment, kind: str, **query: str) -> list[str]:
+        data = content(get(client, f"judgments_{kind}", experiment, judgments="", **query))
+        if kind == "parquet":
+            return [row["annotator"] for row in pq.read_table(io.BytesIO(data)).to_pylist()]
+        return [row["annotator"] for row in (csv_rows if kind == "csv" else json_rows)(data)]
+
+    def test_pseudonyms_by_default_and_the_same_in_every_format(self, rich, viewer_of_rich, client_for):
+        client = client_for(viewer_of_rich)
+        as_csv, as_json, as_parquet = (self.names(client, rich, kind) for kind in ("csv", "jsonl", "parquet"))
+        assert as_csv == as_json == as_parquet == self.names(client, rich, "csv")
+        assert set(as_csv) == {"", *(pseudonym(rich, user.pk) for user in annotators_of(rich))}
+        assert all(re.fullmatch("annotator-[0-9a-f]{12}", name) for name in set(as_csv) - {""})
+
+    def test_no_column_and_no_manifest_holds_a_user_name(self, rich, viewer_of_rich, client_for):
+        User.objects.filter(username="ann").update(username="ann.of.kiel")
+        User.objects.filter(username="admin").update(username="the.boss")
+        for name in ("judgments_csv", "judgments_jsonl", "judgments_parquet", "dpo_jsonl"):
+            query = {"judgments": "", "annotator": "ann.of.kiel", "zip": "1"}
+            archive = zipfile.ZipFile(
+                io.BytesIO(content(get(client_for(viewer_of_rich), name, rich, **query)))
+            )
+            for part in archive.namelist():
+                assert b"ann.of.kiel" not in archive.read(part), part
+                assert b"the.boss" not in archive.read(part), part
+            manifest = json.loads(archive.read(archive.namelist()[1]))
+            assert manifest["people"] == "pseudonyms"
+            assert manifest["filter"]["annotator"].startswith("annotator-")
+
+    def test_who_knows_all_accounts_but_not_the_key_cannot_tell(self, rich, settings):
+        [user, *_] = annotators_of(rich)
+        before = pseudonym(rich, user.pk)
+        assert pseudonym(make_experiment(), user.pk) != before, "two experiments cannot be put together"
+        settings.SECRET_KEY = "another key, which is as long as it has to be"
+        assert pseudonym(rich, user.pk) != before
+
+    @pytest.mark.parametrize("kind", ["csv", "jsonl", "parquet"])
+    def test_an_owner_gets_user_names_and_the_log_says_so(self, kind, rich, client_for):
+        owner = make_user()
+        add_member(rich, owner, "owner")
+        assert set(self.names(client_for(owner), rich, kind, usernames="1", raw="1")) == {"ann", "-ben", ""}
+        entry = rich.audit_entries.filter(action="export").latest("pk")
+        assert entry.by == owner
+        assert entry.details["usernames"] is True
+        assert entry.text == f"Exported judgments as {kind} (all), with usernames."
+
+    @pytest.mark.parametrize("role", ["viewer", "editor"])
+    def test_nobody_else_does(self, role, rich, client_for):
+        user = make_user()
+        add_member(rich, user, role)
+        client = client_for(user)
+        assert "With usernames" not in get(client, "export", rich).content.decode()
+        for name in ("judgments_csv", "judgments_jsonl", "judgments_parquet", "dpo_jsonl"):
+            assert get(client, name, rich, usernames="1").status_code == 403
+        assert not rich.audit_entries.filter(action="export").exists()
+
+    def test_an_owner_finds_the_box(self, rich, admin, client_for):
+        page = get(client_for(admin), "export", rich, usernames="1").content.decode()
+        assert "With usernames" in page
+        assert "judgments=&amp;usernames=1" in page.replace("judgments=standing", "judgments=")
+
+    def test_the_log_of_a_filtered_export_holds_nobodys_name(self, rich, admin, client_for):
+        get(client_for(admin), "judgments_csv", rich, annotator="ann")
+        entry = rich.audit_entries.filter(action="export").latest("pk")
+        assert "ann" not in str(entry.details | {"sentence": entry.sentence}).replace("annotator", "")
+        assert entry.text == "Exported judgments as csv (annotator ann, judgments standing)."
 
 
 class TestDpo:
@@ -296,7 +451,8 @@ class TestFilter:
 
 class TestManifest:
     def test_the_zip_holds_the_file_and_a_manifest_that_fits_it(self, rich, admin, client_for):
-        response = get(client_for(admin), "judgments_csv", rich, zip="1", annotator="ann")
+        query = {"zip": "1", "annotator": "ann", "usernames": "1"}
+        response = get(client_for(admin), "judgments_csv", rich, **query)
         assert response["Content-Type"] == "application/zip"
         assert response["Content-Disposition"] == 'attachment; filename="rich-judgments.csv.zip"'
         archive = zipfile.ZipFile(io.BytesIO(content(response)))
@@ -307,7 +463,7 @@ class TestManifest:
         assert manifest["bytes"] == len(data)
         assert manifest["rows"] == len(csv_rows(data)) > 0
         assert manifest["filter"] == {"judgments": "standing", "annotator": "ann"}
-        assert manifest["versions"]["schema"] == 1
+        assert manifest["versions"]["schema"] == 2
         assert manifest["versions"]["database"].startswith("0")
         assert manifest["experiment"]["spec"]["settings"]["delta"] == rich.delta
         assert manifest["experiment"]["evidence"] == selectors.latest_snapshot(rich).evidence

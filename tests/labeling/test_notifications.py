@@ -76,3 +76,17 @@ def test_one_of_another_experiment_is_not_reached_through_ones_own(name, experim
     assert client_for(editor).post(reverse(name, args=[experiment.pk, elsewhere.pk])).status_code == 404
     assert Subscription.objects.exists()
     assert not Notification.objects.exists()
+
+
+def test_no_page_shows_the_url_of_a_webhook_again(experiment, editor, viewer, client_for):
+    """Whoever knows a Slack URL can post there: pages name the host."""
+    client = client_for(editor)
+    url = "https://hooks.slack.com/services/T0/B0/s3cret"
+    pages = [words(add(client, experiment, kind="webhook", target=url)), settings_of(client, experiment)]
+    subscription = Subscription.objects.get()
+    client.post(reverse("send_test", args=[experiment.pk, subscription.pk]))
+    pages.append(settings_of(client, experiment))
+    client.post(reverse("unsubscribe", args=[experiment.pk, subscription.pk]))
+    pages.append(words(client_for(viewer).get(reverse("log", args=[experiment.pk]))))
+    assert all("hooks.slack.com" in page for page in pages)
+    assert not any("s3cret" in page or "services" in page for page in pages)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,7 @@ from engine.services.judging import rebuild_counts, void_judgment
 from engine.services.planning import advance
 from engine.services.review import restore_judgment
 from labeling.exports.columns import COLUMNS, read_rows
+from labeling.exports.people import pseudonym
 from tests.factories import (
     add_member,
     click,
@@ -36,8 +38,9 @@ def export(experiment: Experiment, folder: Path, *options: str, kind: str = "jso
     return file
 
 
-def import_again(file: Path, name: str = "Again", capsys=None) -> Experiment:
-    call_command("import_judgments", str(file), "--experiment", name, verbosity=0)
+def import_again(file: Path, name: str = "Again", people: Sequence[str] = ()) -> Experiment:
+    persons = [f"--person={each}" for each in people]
+    call_command("import_judgments", str(file), "--experiment", name, *persons, verbosity=0)
     return Experiment.objects.get(name=name)
 
 
@@ -117,13 +120,62 @@ def test_voided_ones_stay_void_and_restored_ones_name_theirs(judged, tmp_path):
 
 
 def test_its_people_are_new_and_cannot_log_in(judged, tmp_path):
-    again = import_again(export(judged, tmp_path, "--all"))
+    again = import_again(export(judged, tmp_path, "--all", "--usernames"))
     names = {f"{name}@import-{again.pk}" for name in ("ann", "ben", "admin")}
     people = User.objects.filter(username__in=names)
     assert people.count() == 3
     assert not any(user.is_active or user.has_usable_password() for user in people)
     judgments = Judgment.objects.filter(comparison__experiment=again)
     assert set(judgments.values_list("annotator__username", flat=True)) < names
+
+
+def test_people_stay_apart_under_their_pseudonyms(judged, tmp_path):
+    """User names no longer travel unless they are asked for: the import has one account per pseudonym."""
+    again = import_again(export(judged, tmp_path, "--all"))
+    judgments = Judgment.objects.filter(comparison__experiment=again)
+    names = {
+        f"{pseudonym(judged, user.pk)}@import-{again.pk}"
+        for user in User.objects.filter(username__in=("ann", "ben"))
+    }
+    assert set(judgments.values_list("annotator__username", flat=True)) == names
+
+
+def test_judgments_are_given_to_the_accounts_that_the_command_names(judged, tmp_path, annotator):
+    name = pseudonym(judged, annotator.pk)
+    again = import_again(export(judged, tmp_path, "--all"), people=[f"{name}=ann"])
+    theirs = Judgment.objects.filter(comparison__experiment=again, annotator=annotator)
+    originals = Judgment.objects.filter(comparison__experiment=judged, annotator=annotator)
+    assert theirs.count() == originals.count() > 0
+    assert not User.objects.filter(username__startswith=name).exists()
+    with pytest.raises(CommandError, match="there is no account 'nobody'"):
+        import_again(export(judged, tmp_path, "--all"), name="Thrice", people=[f"{name}=nobody"])
+
+
+@pytest.mark.parametrize("options", [(), ("--raw",)])
+def test_texts_survive_a_csv_exactly(options, annotator, tmp_path):
+    """Defused cells kept their apostrophes and backslashes when they were imported again."""
+    texts = [
+        "=1+1",
+        "'=1",
+        "''＝x",
+        " a|b\\|c",
+        "\ttab",
+        "\r\nline",
+        "one\rtwo",
+        "-5",
+        "'-5",
+        "'tis",
+        "＠ann",
+    ]
+    experiment = make_experiment(ready=True, annotators=(annotator,), n_tasks=1)
+    comparison = click(experiment, annotator).comparison
+    Judgment.objects.bulk_create(
+        Judgment(comparison=comparison, judge="rule", choice="left", outcome=1.0, comment=text, reason=text)
+        for text in texts
+    )
+    again = import_again(export(experiment, tmp_path, *options, kind="csv"))
+    judgments = Judgment.objects.filter(comparison__experiment=again).order_by("pk")
+    assert [(judgment.comment, judgment.reason) for judgment in judgments][1:] == [(t, t) for t in texts]
 
 
 def test_a_certified_winner_is_certified_again(annotator, tmp_path):
@@ -225,7 +277,11 @@ class TestExportCommand:
         )
         manifest = json.loads((tmp_path / "out.csv.manifest.json").read_text())
         assert manifest["file"] == "out.csv"
-        assert manifest["filter"] == {"judgments": "standing", "annotator": "ann", "choice": "left"}
+        assert manifest["filter"] == {
+            "judgments": "standing",
+            "annotator": pseudonym(judged, User.objects.get(username="ann").pk),
+            "choice": "left",
+        }
         assert manifest["rows"] == len(file.read_text().splitlines()) - 1 > 0
         assert manifest["sha256"] in capsys.readouterr().out
         assert sorted(path.name for path in tmp_path.iterdir()) == ["out.csv", "out.csv.manifest.json"]

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 import json
+import re
 import smtplib
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, cast
 
+import httpx2
 import pytest
 from django.core import mail
 
 from engine import tasks
 from engine.models import Notification
 from engine.notifying.delivery import deliver_due
+from engine.notifying.webhook import signature
 from engine.services.experiments import stop
 from engine.services.notifications import send_test, subscribe
 from engine.webhook_urls import resolve
@@ -74,7 +77,57 @@ def the_message() -> Notification:
     return Notification.objects.get()
 
 
+def is_genuine_of_the_documentation() -> Callable[..., bool]:
+    """The function that docs/api.md gives to those who receive calls."""
+    text = (Path(__file__).parents[2] / "docs" / "api.md").read_text()
+    [snippet] = [code for code in re.findall(r"```python\n(.*?)```", text, re.DOTALL) if "is_genuine" in code]
+    names: dict[str, Any] = {}
+    exec(snippet, names)  # noqa: S102 - our own documentation
+    return cast("Callable[..., bool]", names["is_genuine"])
+
+
 class TestWebhook:
+    def test_a_replayed_call_is_recognised_by_what_the_documentation_says(self, experiment, receiver):
+        """The number was not signed: an overheard call could be repeated under a fresh one."""
+        subscription = hook(experiment, receiver.url)
+        send_test(subscription=subscription)
+        deliver_due()
+        [(_, headers, body)] = receiver.calls
+        is_genuine = is_genuine_of_the_documentation()
+        handled: set[str] = set()
+        assert not is_genuine("another secret", headers, body, handled)
+        assert not is_genuine(subscription.secret, headers, body + b" ", handled)
+        assert not is_genuine(subscription.secret, headers | {"LLMPO-Delivery": "12345"}, body, handled)
+        old = str(int(headers["LLMPO-Timestamp"]) - 301)
+        resigned = f"v2={signature(subscription.secret, headers['LLMPO-Delivery'], old, body)}"
+        aged = headers | {"LLMPO-Timestamp": old}
+        assert not is_genuine(subscription.secret, aged, body, handled)
+        assert not is_genuine(subscription.secret, aged | {"LLMPO-Signature": resigned}, body, handled)
+        assert is_genuine(subscription.secret, headers, body, handled)
+        assert not is_genuine(subscription.secret, headers, body, handled), "handled already"
+
+    @pytest.mark.parametrize("status", [204, 500])
+    def test_neither_the_workers_log_nor_the_reason_of_a_failure_holds_the_url(
+        self, status, experiment, receiver, caplog
+    ):
+        """A Slack URL is a password; the HTTP client used to write it into the log of every worker."""
+        caplog.set_level("DEBUG")
+        receiver.status = status
+        send_test(subscription=hook(experiment, receiver.url.replace("/hook?key=1", "/T0/B0/s3cret?key=k3y")))
+        deliver_due()
+        assert len(receiver.calls) == 1
+        assert not any(part in caplog.text + the_message().error for part in ("s3cret", "k3y", "/T0/"))
+
+    def test_a_call_that_fails_names_the_host_only(self, experiment, receiver, monkeypatch, caplog):
+        def fail(*args: object, **options: object) -> None:
+            raise httpx2.ConnectError("no way to http://localhost/s3cret?key=k3y")
+
+        monkeypatch.setattr(httpx2.Client, "send", fail)
+        send_test(subscription=hook(experiment, "http://localhost/s3cret?key=k3y"))
+        deliver_due()
+        assert the_message().error == "The call to localhost failed: ConnectError"
+        assert "s3cret" not in caplog.text
+
     def test_a_call_is_signed_so_that_its_receiver_can_tell_who_made_it(self, experiment, receiver):
         subscription = hook(experiment, receiver.url)
         stop(experiment_id=experiment.pk)
@@ -82,10 +135,7 @@ class TestWebhook:
         [(path, headers, body)] = receiver.calls
         assert path == "/hook?key=1"
         assert headers["Host"] == receiver.url.split("/")[2]
-        # As docs/api.md tells its readers to do it.
-        signed = headers["LLMPO-Timestamp"].encode() + b"." + body
-        expected = hmac.new(subscription.secret.encode(), signed, hashlib.sha256).hexdigest()
-        assert headers["LLMPO-Signature"] == f"v1={expected}"
+        assert is_genuine_of_the_documentation()(subscription.secret, headers, body, set())
         assert headers["LLMPO-Delivery"] == str(the_message().pk)
         assert the_message().state == "sent"
 
@@ -119,7 +169,7 @@ class TestWebhook:
         send_test(subscription=hook(experiment, f"http://127.0.0.1:{port}/"))
         deliver_due()
         assert the_message().state == "waiting"
-        assert "The call failed" in the_message().error
+        assert "The call to 127.0.0.1 failed: ConnectError" in the_message().error
 
     def test_a_name_that_leads_to_a_private_address_is_refused_for_good(self, experiment, receiver, settings):
         send_test(subscription=hook(experiment, receiver.url))
@@ -178,6 +228,16 @@ class TestMail:
         [message] = mail.outbox
         assert message.subject == "Best? Bcc: all@example.org: a test"
         assert message.recipients() == ["ann@example.org"]
+
+    def test_a_refused_recipient_is_not_named_in_the_log(self, experiment, monkeypatch, caplog):
+        def refuse(*args: object, **options: object) -> None:
+            raise smtplib.SMTPRecipientsRefused({"ann@example.org": (550, b"No such user")})
+
+        monkeypatch.setattr("django.core.mail.EmailMessage.send", refuse)
+        send_test(subscription=self.mail_to(experiment))
+        deliver_due()
+        assert "ann@" not in the_message().error + caplog.text
+        assert "somebody at example.org" in the_message().error
 
     def test_a_mail_server_that_is_away_costs_an_attempt_and_nothing_else(self, experiment, monkeypatch):
         def refuse(*args: object, **options: object) -> None:

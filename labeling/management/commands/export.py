@@ -42,6 +42,9 @@ class Command(BaseCommand):
             "--all", action="store_true", help="voided judgments too (judgments= as a filter)"
         )
         parser.add_argument("--raw", action="store_true", help="CSV: leave spreadsheet formulas as they are")
+        parser.add_argument(
+            "--usernames", action="store_true", help="people by their user names instead of pseudonyms"
+        )
         parser.add_argument("--conversational", action="store_true", help="DPO: messages instead of texts")
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -56,6 +59,7 @@ class Command(BaseCommand):
             filter=form.said(),
             raw=options["raw"],
             conversational=options["conversational"],
+            usernames=options["usernames"],
         )
         out: Path = options["out"] or Path(export.filename)
         tally = Tally()
@@ -63,7 +67,13 @@ class Command(BaseCommand):
             _write(export, tally, out, show_progress=options["verbosity"] > 0)
         except OSError as error:
             raise CommandError(f"Cannot write {out}: {error}") from error
-        record_export(experiment=experiment, by=None, format=options["format"], filter=form.said())
+        record_export(
+            experiment=experiment,
+            by=None,
+            format=options["format"],
+            filter=form.said(),
+            usernames=options["usernames"],
+        )
         manifest = export.manifest(tally) | {"file": out.name}
         beside = out.with_name(manifest_name(out.name))
         beside.write_bytes(manifest_bytes(manifest))

@@ -11,6 +11,7 @@ from tqdm import tqdm
 
 from engine import selectors
 from engine.errors import EngineError
+from engine.models import User
 from engine.services.reimporting import import_experiment
 from labeling.exports.files import manifest_name
 from labeling.exports.reading import read_file, read_manifest, spec_of
@@ -27,18 +28,27 @@ class Command(BaseCommand):
         parser.add_argument("file", type=Path)
         parser.add_argument("--experiment", required=True, help="the new experiment's name")
         parser.add_argument("--manifest", type=Path, help="else FILE.manifest.json")
+        parser.add_argument(
+            "--person",
+            action="append",
+            default=[],
+            metavar="NAME=USERNAME",
+            help="whose judgments those of NAME in the file are: an account of this site (may be repeated). "
+            "Everybody else becomes an account of the new experiment's own that cannot log in",
+        )
 
     def handle(self, *args: Any, file: Path, experiment: str, manifest: Path | None, **options: Any) -> None:
         try:
             said = read_manifest(manifest or file.with_name(manifest_name(file.name)), file)
             rows = tqdm(
-                read_file(file, said["format"]), total=said["rows"], unit=" rows",
+                read_file(file, said["format"], raw=said["raw"]), total=said["rows"], unit=" rows",
                 disable=None if options["verbosity"] > 0 else True,
             )  # fmt: skip
             made = import_experiment(
                 spec=spec_of(said, name=experiment),
                 rows=rows,
                 planned_count=said["experiment"]["planned_count"],
+                people=_accounts(options["person"]),
             )
         except EngineError as error:
             raise CommandError(str(error)) from error
@@ -46,6 +56,18 @@ class Command(BaseCommand):
             f"Experiment {made.pk}: {selectors.comparison_count(made.pk):,} comparisons. {status_of(made).sentence}"
         )
         self.stdout.write(_likeness(said, selectors.latest_snapshot(made).evidence))
+
+
+def _accounts(said: list[str]) -> dict[str, User]:
+    """The accounts that ``--person`` names, by the names in the file."""
+    accounts = {}
+    for each in said:
+        name, _, username = each.partition("=")
+        account = User.objects.filter(username=username).first()
+        if account is None:
+            raise CommandError(f"--person {each}: write NAME=USERNAME; there is no account {username!r}.")
+        accounts[name] = account
+    return accounts
 
 
 def _likeness(manifest: dict[str, Any], evidence: list[float]) -> str:

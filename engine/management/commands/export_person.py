@@ -1,0 +1,25 @@
+"""Write everything that is stored about a person."""
+
+import json
+from argparse import ArgumentParser
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+from django.core.serializers.json import DjangoJSONEncoder
+
+from engine.models import User
+from engine.selectors.persons import person_data
+
+
+class Command(BaseCommand):
+    help = "Write everything that is stored about a person as JSON, to answer a request for access."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("name", help="the user name")
+
+    def handle(self, *args: Any, name: str, **options: Any) -> None:
+        user = User.objects.filter(username=name).first()
+        if user is None:
+            raise CommandError(f"There is no account {name!r}.")
+        data = person_data(user, complete=True)
+        self.stdout.write(json.dumps(data, indent=2, ensure_ascii=False, cls=DjangoJSONEncoder))

@@ -1,0 +1,38 @@
+"""Forget a person whose judgments are kept."""
+
+from argparse import ArgumentParser
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+
+from engine.errors import PersonError
+from engine.models import User
+from engine.services.forgetting import forget_person
+
+
+class Command(BaseCommand):
+    help = (
+        "Make an account unrecognisable: it is renamed to former-annotator-N, cannot log in, and loses its e-mail "
+        "address, roles, tokens and sessions. What the person judged stays. docs/privacy.md says more."
+    )
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("name", help="the user name")
+        parser.add_argument(
+            "--delete",
+            action="store_true",
+            help="remove the account altogether where no judgment or log entry refers to it",
+        )
+        parser.add_argument(
+            "--blank-comments", action="store_true", help="empty the comments that they wrote"
+        )
+
+    def handle(self, *args: Any, name: str, delete: bool, blank_comments: bool, **options: Any) -> None:
+        user = User.objects.filter(username=name).first()
+        if user is None:
+            raise CommandError(f"There is no account {name!r}.")
+        try:
+            left = forget_person(user_id=user.pk, by=None, delete=delete, blank_comments=blank_comments)
+        except PersonError as refused:
+            raise CommandError(str(refused)) from refused
+        self.stdout.write("The account is deleted." if left is None else f"The account is now {left}.")

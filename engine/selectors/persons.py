@@ -1,0 +1,161 @@
+"""Everything that is stored about one person."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from axes.models import AccessAttempt, AccessFailureLog, AccessLog
+from django.contrib.sessions.models import Session
+from django.db.models import Q, QuerySet
+from django.utils import timezone
+
+from engine.models import (
+    AuditEntry,
+    Check,
+    Experiment,
+    Flag,
+    Invitation,
+    Judgment,
+    JudgmentVoid,
+    Lease,
+    Membership,
+    Subscription,
+    Token,
+    User,
+)
+
+Row = dict[str, Any]
+
+
+def sessions_of(user: User) -> list[Session]:
+    """The sessions in which somebody is logged in to this account."""
+    running = Session.objects.filter(expire_date__gt=timezone.now())
+    return [each for each in running.iterator() if each.get_decoded().get("_auth_user_id") == str(user.pk)]
+
+
+def person_data(user: User, *, complete: bool) -> Row:
+    """What is stored about a person, by kind, for a JSON file.
+
+    Parameters
+    ----------
+    complete
+        With the answers in experiments that have not concluded. Leave them out of what annotators get themselves:
+        while they judge, nothing may tell them which pairs are checks.
+    """
+    judgments = Judgment.objects.filter(annotator=user)
+    checks = Check.objects.filter(annotator=user)
+    flags = Flag.objects.filter(annotator=user)
+    withheld: list[Row] = []
+    if not complete:
+        open_ones = Experiment.objects.exclude(state=Experiment.State.CONCLUDED)
+        withheld = _withheld(judgments, checks, open_ones)
+        judgments = judgments.exclude(comparison__experiment__in=open_ones)
+        checks = checks.exclude(experiment__in=open_ones)
+        flags = flags.exclude(comparison__experiment__in=open_ones)
+    return {
+        "account": _account(user),
+        "memberships": _rows(
+            Membership.objects.filter(user=user).order_by("pk"), experiment="experiment__name", role="role"
+        ),
+        "invitations_made": _rows(
+            Invitation.objects.filter(created_by=user).order_by("pk"),
+            experiment="experiment__name", role="role", uses="uses", created_at="created_at", until="expires_at",
+        ),
+        "notifications_added": _rows(
+            Subscription.objects.filter(created_by=user).order_by("pk"),
+            experiment="experiment__name", kind="kind", target="target", created_at="created_at",
+        ),
+        "notifications_received": _rows(
+            Subscription.objects.filter(kind=Subscription.Kind.EMAIL, target__iexact=user.email, target__gt=""),
+            experiment="experiment__name", target="target", created_at="created_at",
+        ),
+        "api_tokens": _rows(
+            Token.objects.filter(user=user).order_by("pk"),
+            name="name", created_at="created_at", until="expires_at", revoked_at="revoked_at", used_at="used_at",
+        ),
+        "judgments": _rows(
+            judgments.order_by("pk"),
+            experiment="comparison__experiment__name", number="pk", comparison="comparison_id", choice="choice",
+            comment="comment", shown_at="shown_at", judged_at="created_at", voided_at="void__created_at",
+            void_reason="void__reason",
+        ),
+        "judgments_voided": _rows(
+            JudgmentVoid.objects.filter(by=user).exclude(judgment__annotator=user).order_by("pk"),
+            judgment="judgment_id", reason="reason", at="created_at",
+        ),
+        "flags": _rows(
+            flags.order_by("pk"),
+            experiment="comparison__experiment__name", comparison="comparison_id", reason="reason",
+            comment="comment", at="created_at",
+        ),
+        "checks": _rows(
+            checks.order_by("pk"),
+            experiment="experiment__name", kind="kind", shown_at="shown_at", judged_at="judged_at", choice="choice",
+            passed="passed",
+        ),
+        "pairs_shown": _rows(
+            Lease.objects.filter(annotator=user).order_by("pk"),
+            experiment="comparison__experiment__name", at="granted_at", state="state",
+        ) if complete else [],
+        "answers_until_the_experiment_concludes": withheld,
+        "sessions": [{"until": session.expire_date} for session in sessions_of(user)],
+        "logins": _logins(user),
+        "log": _log(user),
+    }  # fmt: skip
+
+
+def _account(user: User) -> Row:
+    names = (
+        "pk", "username", "first_name", "last_name", "email", "is_active", "is_staff", "is_superuser",
+        "date_joined", "last_login", "forgotten_at",
+    )  # fmt: skip
+    return {name: getattr(user, name) for name in names}
+
+
+def _rows(rows: QuerySet[Any], **fields: str) -> list[Row]:
+    return [dict(zip(fields, values, strict=True)) for values in rows.values_list(*fields.values())]
+
+
+def _withheld(
+    judgments: QuerySet[Judgment], checks: QuerySet[Check], experiments: QuerySet[Experiment]
+) -> list[Row]:
+    """How many answers there are in each of these experiments, comparisons and checks together."""
+    names = Counter(
+        judgments.filter(comparison__experiment__in=experiments).values_list(
+            "comparison__experiment__name", flat=True
+        )
+    )
+    names.update(
+        checks.filter(experiment__in=experiments)
+        .exclude(choice="")
+        .values_list("experiment__name", flat=True)
+    )
+    return [{"experiment": name, "answers": answers} for name, answers in sorted(names.items())]
+
+
+def _logins(user: User) -> list[Row]:
+    """Logins and failed attempts at them, as far as they are still kept."""
+    names = Q(username=user.username)
+    if user.email:
+        names |= Q(username=user.email)
+    fields = {"at": "attempt_time", "address": "ip_address", "browser": "user_agent"}
+    kinds = {"login": AccessLog, "failure": AccessFailureLog, "failures": AccessAttempt}
+    return [
+        {"kind": kind, **row}
+        for kind, rows in kinds.items()
+        for row in _rows(rows.objects.filter(names).order_by("pk"), **fields)
+    ]
+
+
+def _log(user: User) -> list[Row]:
+    entries = AuditEntry.objects.filter(Q(by=user) | Q(about=user)).select_related("about", "experiment")
+    return [
+        {
+            "at": entry.at,
+            "experiment": None if entry.experiment is None else entry.experiment.name,
+            "by_this_person": entry.by_id == user.pk,
+            "sentence": entry.text,
+        }
+        for entry in entries.order_by("pk")
+    ]

@@ -1,0 +1,152 @@
+"""Forgetting a person. What they judged stays: the evidence rests on it, and is nobody's in particular afterwards."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+from axes.models import AccessAttempt, AccessFailureLog, AccessLog
+from django.contrib.admin.models import LogEntry
+from django.contrib.contenttypes.models import ContentType
+from django.db import transaction
+from django.db.models import Q
+from django.db.models.functions import Coalesce
+from django.utils import timezone
+
+from engine.errors import MembershipError, PersonError
+from engine.models import (
+    AuditEntry,
+    Examination,
+    Experiment,
+    Flag,
+    Invitation,
+    Judgment,
+    Membership,
+    Subscription,
+    Token,
+    User,
+)
+from engine.selectors.persons import sessions_of
+from engine.services.audit import record
+from engine.services.notifications import unsubscribe
+from engine.services.people import end_invitation, remove_member
+
+# Rows that go with the account; any other row of ours is a reason to keep the account's.
+_GO_WITH_THE_ACCOUNT = {Membership, Token}
+
+
+@transaction.atomic
+def forget_person(
+    *, user_id: int, by: User | None, blank_comments: bool = False, delete: bool = False
+) -> User | None:
+    """Make an account nobody's: its name is a number, it cannot log in, and nothing else is kept about the person.
+
+    Judgments, flags, checks and log entries stay, and are from now on those of *former-annotator-7*. With
+    ``blank_comments`` what the person wrote goes; with ``delete`` an account to which no such row belongs goes
+    altogether. Returns the account, or nothing where it is gone.
+
+    Raises
+    ------
+    PersonError
+        It is forgotten already, or would leave the site or an experiment without anybody in charge.
+    """
+    user = User.objects.select_for_update().get(pk=user_id)
+    _check(user)
+    _end_access(user, by)
+    if delete and not _has_left_a_trace(user):
+        _forget_outside_of_the_engine(user, name="")
+        user.delete()
+        what = "Deleted an account that nothing refers to."
+        record(experiment=None, by=by, action=AuditEntry.Action.FORGET, details={"what": what})
+        return None
+    before, user.username = user.username, _free_name()
+    _forget_outside_of_the_engine(user, name=before)
+    _rename_in_findings(user, before)
+    user.first_name = user.last_name = user.email = ""
+    user.is_active = user.is_staff = user.is_superuser = False
+    user.last_login = None
+    user.forgotten_at = timezone.now()
+    user.set_unusable_password()
+    user.save()
+    user.groups.clear()
+    user.user_permissions.clear()
+    what = f"Forgot a person, who is now {AuditEntry.PERSON}."
+    if blank_comments:
+        Judgment.objects.filter(annotator=user).exclude(comment="").update(comment="")
+        Flag.objects.filter(annotator=user).exclude(comment="").update(comment="")
+        what += " Their comments were blanked."
+    record(experiment=None, by=by, about=user, action=AuditEntry.Action.FORGET, details={"what": what})
+    return user
+
+
+def _check(user: User) -> None:
+    if user.forgotten_at is not None:
+        raise PersonError(f"{user} is forgotten already.")
+    superusers = User.objects.filter(is_superuser=True, is_active=True)
+    if user.is_superuser and not superusers.exclude(pk=user.pk).exists():
+        raise PersonError(f"{user} is the only superuser. Make somebody else one first.")
+
+
+def _end_access(user: User, by: User | None) -> None:
+    """End everything by which the person gets in, or is told of something."""
+    for member in Membership.objects.filter(user=user).select_related("experiment"):
+        try:
+            remove_member(membership_id=member.pk, by=by)
+        except MembershipError as refused:
+            raise PersonError(f"“{member.experiment}”: {refused}") from refused
+    for invitation in Invitation.objects.filter(created_by=user):
+        end_invitation(invitation_id=invitation.pk, by=by)
+    if user.email:
+        mails = Subscription.objects.filter(kind=Subscription.Kind.EMAIL, target__iexact=user.email)
+        for subscription in mails.select_related("experiment"):
+            unsubscribe(subscription=subscription, by=by)
+    now = timezone.now()
+    Token.objects.filter(user=user).update(revoked_at=Coalesce("revoked_at", now), name="", hint="")
+    for session in sessions_of(user):
+        session.delete()
+
+
+def _has_left_a_trace(user: User) -> bool:
+    """Whether any row of ours besides those that go with the account refers to it."""
+    for relation in User._meta.related_objects:
+        model: Any = relation.related_model
+        if model._meta.app_label != "engine" or model in _GO_WITH_THE_ACCOUNT or relation.many_to_many:
+            continue
+        if model.objects.filter(**{relation.field.name: user}).exists():
+            return True
+    return False
+
+
+def _free_name() -> str:
+    names = (
+        f"former-annotator-{number}"
+        for number in itertools.count(User.objects.exclude(forgotten_at=None).count() + 1)
+    )
+    return next(name for name in names if not User.objects.filter(username=name).exists())
+
+
+def _forget_outside_of_the_engine(user: User, *, name: str) -> None:
+    """What Django's admin site, the counting of failed logins and any other app keep about an account."""
+    themselves = ContentType.objects.get_for_model(User)
+    LogEntry.objects.filter(content_type=themselves, object_id=str(user.pk)).update(object_repr=user.username)
+    for rows in (AccessAttempt, AccessFailureLog, AccessLog):
+        rows.objects.filter(
+            Q(username=name or user.username) | Q(username=user.email, username__gt="")
+        ).delete()
+    for relation in User._meta.related_objects:
+        model: Any = relation.related_model
+        if model._meta.app_label in {"engine", "admin"} or relation.many_to_many:
+            continue
+        model._default_manager.filter(**{relation.field.name: user}).delete()
+
+
+def _rename_in_findings(user: User, before: str) -> None:
+    """What the decision would be without each annotator is stored with their names."""
+    judged = Experiment.objects.filter(comparisons__judgments__annotator=user).distinct()
+    for examination in Examination.objects.select_for_update().filter(experiment__in=judged.values("pk")):
+        for row in examination.findings.get("rows", ()):
+            if row["annotator"] == before:
+                row["annotator"] = user.username
+        # Replays that are under way hold names too, and begin anew.
+        examination.replays = {}
+        examination.save(update_fields=["findings", "replays"])

@@ -1,0 +1,43 @@
+"""What is deleted when it is old. docs/privacy.md lists it, with what is kept for good."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from axes.models import AccessAttempt, AccessFailureLog, AccessLog
+from django.conf import settings
+from django.contrib.admin.models import LogEntry
+from django.contrib.sessions.models import Session
+from django.db.models import F, Q, QuerySet
+from django.utils import timezone
+
+from engine.models import Invitation, Notification, Token
+
+
+def forget_old() -> dict[str, int]:
+    """Delete what is older than the settings ``KEEP_…_DAYS`` allow; returns how many rows of each kind went.
+
+    The log of experiments stays: it is part of the record, and names people by their accounts only, which can be
+    forgotten.
+    """
+    attempts = _days_ago(settings.KEEP_LOGINS_DAYS)
+    ended = _days_ago(settings.KEEP_ENDED_DAYS)
+    messages = _days_ago(settings.KEEP_NOTIFICATIONS_DAYS)
+    used_up = Q(uses__gte=F("most_uses"), created_at__lt=ended)
+    old: dict[str, QuerySet] = {
+        "sessions": Session.objects.filter(expire_date__lt=timezone.now()),
+        "login attempts": AccessAttempt.objects.filter(attempt_time__lt=attempts),
+        "login failures": AccessFailureLog.objects.filter(attempt_time__lt=attempts),
+        "logins": AccessLog.objects.filter(attempt_time__lt=attempts),
+        "invitations": Invitation.objects.filter(Q(expires_at__lt=ended) | used_up),
+        "API tokens": Token.objects.filter(Q(expires_at__lt=ended) | Q(revoked_at__lt=ended)),
+        "notifications": Notification.objects.filter(created_at__lt=messages).exclude(
+            state=Notification.State.WAITING
+        ),
+        "admin site's log": LogEntry.objects.filter(action_time__lt=_days_ago(settings.KEEP_ADMIN_LOG_DAYS)),
+    }
+    return {name: rows.delete()[0] for name, rows in old.items()}
+
+
+def _days_ago(days: int) -> datetime:
+    return timezone.now() - timedelta(days=days)

@@ -1,0 +1,24 @@
+"""What browsers and proxies may keep of an answer: nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from django.http import HttpRequest
+from django.http.response import HttpResponseBase
+from django.utils.cache import patch_cache_control
+
+
+class NothingIsStored:
+    """Forbids to store any answer of a view: pages, exports, setup files and API replies are all personal.
+
+    Static files never come here; WhiteNoise answers before, and lets browsers keep them.
+    """
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponseBase:
+        response = self.get_response(request)
+        patch_cache_control(response, private=True, no_store=True)
+        return response

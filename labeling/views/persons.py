@@ -1,0 +1,108 @@
+"""The accounts of the site for those who run it: what is stored about somebody, and forgetting them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django import forms
+from django.contrib import messages
+from django.contrib.auth.decorators import login_required
+from django.core.paginator import Paginator
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.utils.text import slugify
+from django.views.decorators.http import require_http_methods, require_safe
+
+from engine.errors import PersonError
+from engine.models import User
+from engine.selectors.persons import person_data
+from engine.services.audit import record_access
+from engine.services.forgetting import forget_person
+from labeling import access
+
+_PER_PAGE = 100
+
+
+class ForgetForm(forms.Form):
+    """Typing the name is what asks for certainty: nothing brings an account back."""
+
+    name = forms.CharField(max_length=150, label="Type the user name to confirm")
+    blank_comments = forms.BooleanField(required=False, label="Empty the comments that they wrote")
+    delete = forms.BooleanField(
+        required=False, label="Remove the account altogether if no judgment or log entry refers to it"
+    )
+
+    def __init__(self, data: Any, *, person: User) -> None:
+        super().__init__(data, label_suffix="")
+        self._person = person
+
+    def clean_name(self) -> str:
+        if self.cleaned_data["name"] != self._person.get_username():
+            raise forms.ValidationError("This is not the user name of this account.")
+        return str(self.cleaned_data["name"])
+
+
+@login_required
+@require_safe
+def persons(request: HttpRequest) -> HttpResponse:
+    """All accounts by name."""
+    access.to_administer(request)
+    asked = request.GET.get("q", "").strip()
+    accounts = User.objects.filter(username__icontains=asked) if asked else User.objects.all()
+    page = Paginator(accounts.order_by("username"), _PER_PAGE).get_page(request.GET.get("page"))
+    return render(request, "persons/persons.html", {"page": page, "asked": asked})
+
+
+@login_required
+@require_http_methods(["GET", "HEAD", "POST"])
+def person(request: HttpRequest, user_id: int) -> HttpResponse:
+    """What is stored about somebody, in numbers; a POST forgets them."""
+    access.to_administer(request)
+    account = get_object_or_404(User, pk=user_id)
+    form = ForgetForm(request.POST if request.method == "POST" else None, person=account)
+    if request.method == "POST" and form.is_valid():
+        try:
+            left = forget_person(
+                user_id=account.pk,
+                by=request.user,
+                blank_comments=form.cleaned_data["blank_comments"],
+                delete=form.cleaned_data["delete"],
+            )
+        except PersonError as refused:
+            form.add_error(None, str(refused))
+        else:
+            messages.success(request, "Deleted." if left is None else f"Forgotten: now {left}.")
+            return redirect("persons")
+    data = person_data(account, complete=True)
+    stored = [
+        (name.replace("_", " ").capitalize(), len(rows)) for name, rows in data.items() if name != "account"
+    ]
+    context = {"person": account, "form": form, "stored": [row for row in stored if row[1]]}
+    return render(request, "persons/person.html", context, status=400 if form.errors else 200)
+
+
+@login_required
+@require_safe
+def data_of_person(request: HttpRequest, user_id: int) -> HttpResponse:
+    """Everything that is stored about somebody, as a file."""
+    access.to_administer(request)
+    return _file(request, get_object_or_404(User, pk=user_id), complete=True)
+
+
+@login_required
+@require_safe
+def own_data(request: HttpRequest) -> HttpResponse:
+    """Everything that is stored about oneself, but for the answers in experiments that have not concluded."""
+    return _file(request, request.user, complete=False)
+
+
+def _file(request: HttpRequest, account: User, *, complete: bool) -> HttpResponse:
+    if request.method != "HEAD":
+        record_access(by=request.user, about=account)
+    response = JsonResponse(
+        person_data(account, complete=complete), json_dumps_params={"indent": 2, "ensure_ascii": False}
+    )
+    response["Content-Disposition"] = (
+        f'attachment; filename="{slugify(account.get_username()) or "account"}.json"'
+    )
+    return response

@@ -1,0 +1,193 @@
+"""Whatever is done through a page or the API is in the log with whoever did it, and names nobody in its text."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+import pkgutil
+from pathlib import Path
+
+import pytest
+from django.test import Client
+from django.urls import reverse
+
+import engine.services
+from engine.models import AuditEntry, Experiment, Invitation, Judgment, Membership, Token, User
+from engine.services.drafts import delete_draft
+from engine.services.tokens import make_token
+from tests.factories import add_member, click, make_experiment, make_user
+from tests.labeling.test_setup import filled, sent
+
+ROOT = Path(__file__).parents[2]
+# What LLM-PO does by itself.
+NOBODYS = {AuditEntry.Action.CONCLUDE}
+
+
+def services_with_an_actor() -> set[str]:
+    """Functions of the services that say who did it, as ``module.function``."""
+    found = set()
+    for module in pkgutil.iter_modules(engine.services.__path__):
+        loaded = importlib.import_module(f"engine.services.{module.name}")
+        for name, function in inspect.getmembers(loaded, inspect.isfunction):
+            if function.__module__ == loaded.__name__ and "by" in inspect.signature(function).parameters:
+                found.add(f"{module.name}.{name}")
+    return found
+
+
+def calls_of_services(path: Path) -> list[tuple[str, ast.Call]]:
+    """Every call of a service with an actor in a file, by whatever name it was imported."""
+    wanted = services_with_an_actor()
+    tree = ast.parse(path.read_text())
+    names: dict[str, str] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("engine.services"):
+            prefix = (node.module or "").removeprefix("engine.services").lstrip(".")
+            for alias in node.names:
+                names[alias.asname or alias.name] = f"{prefix}.{alias.name}" if prefix else alias.name
+    calls = []
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call):
+            continue
+        said = ast.unparse(node.func)
+        head, dot, rest = said.partition(".")
+        full = names.get(head, "") + dot + rest
+        if full in wanted:
+            calls.append((full, node))
+    return calls
+
+
+def test_every_call_from_a_page_or_the_api_says_who_did_it():
+    """The start from the setup page had nobody's name in the log."""
+    files = [*ROOT.glob("labeling/views/*.py"), *ROOT.glob("labeling/api/*.py")]
+    calls = [(path.name, name, call) for path in files for name, call in calls_of_services(path)]
+    assert {"experiments.start", "drafts.delete_draft", "people.remove_member"} <= {
+        name for _, name, _ in calls
+    }
+    silent = [
+        f"{file}: {name}"
+        for file, name, call in calls
+        if "by" not in {keyword.arg for keyword in call.keywords}
+    ]
+    assert silent == []
+
+
+@pytest.fixture
+def walked(admin, annotator, client_for) -> User:
+    """Somebody who has done everything that there is to do, through the pages."""
+    User.objects.filter(pk=annotator.pk).update(username="ann.of.kiel")
+    client = client_for(admin)
+
+    def post(name: str, /, *arguments: object, **data: object) -> Experiment:
+        response = client.post(reverse(name, args=arguments), data)
+        assert response.status_code in {200, 302}, (name, response.content)
+        return response
+
+    # Set up, start from the same page, change, delete.
+    client.post(reverse("new_from", args=["prompts-strategies"]), sent(filled(name="One")))
+    draft = Experiment.objects.get(name="One")
+    client.post(reverse("setup", args=[draft.pk]), sent(filled(name="Two"), action="start"))
+    client.post(reverse("new_from", args=["prompts-strategies"]), sent(filled(name="Gone")))
+    post("delete_draft", Experiment.objects.get(name="Gone").pk)
+
+    experiment = make_experiment(name="Which?", ready=True, annotators=(annotator,))
+    AuditEntry.objects.filter(experiment=experiment).delete()
+    add_member(experiment, admin, "owner")
+    judgment = click(experiment, annotator)
+    post("void", experiment.pk, judgment.pk, reason="A slip.")
+    post("restore", experiment.pk, judgment.pk)
+    post("void_annotator", experiment.pk, annotator="ann.of.kiel", reason="A robot.")
+
+    for action in ("pause", "start", "stop", "archive", "unarchive"):
+        post("change_state", experiment.pk, action=action)
+    post("change_settings", experiment.pk, budget=7, delta=0.2, epsilon=0.1, confirmed="1")
+    post("change_llm_judge", experiment.pk, stage="shadow", rubric="", budget="40")
+    post("clone", experiment.pk, name="Another")
+
+    post("invite", experiment.pk, role="annotator", most_uses=1, valid_days=1)
+    post("end_invitation", experiment.pk, Invitation.objects.get().pk)
+    member = Membership.objects.get(experiment=experiment, user=annotator)
+    post("change_role", experiment.pk, member.pk, role="viewer")
+    post("remove_member", experiment.pk, member.pk)
+
+    target = "ann.of.kiel@example.org"
+    post("subscribe", experiment.pk, kind="email", target=target, events=["concluded"])
+    post("unsubscribe", experiment.pk, experiment.subscriptions.get().pk)
+    client.get(reverse("judgments_csv", args=[experiment.pk]), {"annotator": "ann.of.kiel", "judgments": ""})
+    client.get(reverse("own_data"))
+    post("tokens", name="nightly", valid_days=1)
+    post("revoke_token", Token.objects.get(user=admin).pk)
+    forgotten = make_user("somebody.of.kiel")
+    post("person", forgotten.pk, name="somebody.of.kiel", delete="on")
+    return admin
+
+
+pytestmark = pytest.mark.django_db
+
+
+def test_every_action_has_its_actor(walked):
+    entries = list(AuditEntry.objects.exclude(action__in=NOBODYS))
+    # Whoever joins does it themselves: see below.
+    assert {entry.action for entry in entries} == set(AuditEntry.Action) - NOBODYS - {AuditEntry.Action.JOIN}
+    assert {(entry.action, entry.by) for entry in entries if entry.by != walked} == set()
+
+
+def test_no_entry_holds_the_name_of_a_person(walked):
+    """An entry is never changed, so it must not hold what a person may ask to have forgotten."""
+    for entry in AuditEntry.objects.all():
+        assert "kiel" not in f"{entry.sentence} {entry.details}", entry.action
+
+
+def test_the_name_is_there_when_the_entry_is_read(walked):
+    texts = [entry.text for entry in AuditEntry.objects.select_related("about")]
+    assert "Changed the role of ann.of.kiel from annotator to viewer." in texts
+    assert "Removed ann.of.kiel, who was viewer." in texts
+    assert "Voided judgments, 1 in all: all of ann.of.kiel. A robot." in texts
+    assert "Exported judgments as csv (annotator ann.of.kiel)." in texts
+
+
+def test_who_joins_is_the_actor(experiment, owner, client_for):
+    client_for(owner).post(
+        reverse("invite", args=[experiment.pk]), {"role": "viewer", "most_uses": 1, "valid_days": 1}
+    )
+    invitation = Invitation.objects.get()
+    newcomer = make_user("newcomer.of.kiel")
+    client_for(newcomer).post(reverse("join", args=[invitation.token]))
+    entry = AuditEntry.objects.get(action="join")
+    assert entry.by == newcomer
+    assert "kiel" not in f"{entry.sentence} {entry.details}"
+
+
+def test_the_start_from_the_setup_page_is_its_makers(admin, client_for):
+    client_for(admin).post(
+        reverse("new_from", args=["prompts-strategies"]), sent(filled(name="One"), action="start")
+    )
+    assert AuditEntry.objects.get(action="start").by == admin
+
+
+def test_of_a_deleted_draft_a_trace_stays_in_the_log_of_the_site(admin, client_for):
+    draft = make_experiment(name="Secret plans", running=False)
+    delete_draft(experiment_id=draft.pk, by=admin)
+    entry = AuditEntry.objects.get(action="delete")
+    assert (entry.experiment, entry.by) == (None, admin)
+    assert entry.text == f"Deleted the draft “Secret plans”, number {draft.pk}."
+    page = client_for(admin).get(reverse("admin:engine_auditentry_changelist")).content.decode()
+    assert "Deleted the draft “Secret plans”" in page
+
+
+def test_the_api_says_who_did_it_too(annotator):
+    owner = make_user()
+    experiment = make_experiment(ready=True, annotators=(annotator,))
+    add_member(experiment, owner, "owner")
+    _, secret = make_token(user=owner, name="a program", valid_days=1)
+    headers = {"Authorization": f"Bearer {secret}"}
+    for action in ("pause", "start", "stop"):
+        assert (
+            Client().post(f"/api/experiments/{experiment.pk}/actions/{action}", headers=headers).status_code
+            == 200
+        )
+    done = experiment.audit_entries.filter(action__in=["pause", "resume", "stop"])
+    assert list(done.values_list("by", flat=True)) == [owner.pk] * 3
+    log = Client().get(f"/api/experiments/{experiment.pk}/log", headers=headers).json()
+    assert {entry["by"] for entry in log[:3]} == {owner.username}
+    assert Judgment.objects.count() == 0

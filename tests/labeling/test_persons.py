@@ -1,0 +1,73 @@
+"""The pages on which a superuser looks somebody up and forgets them, and one's own file."""
+
+from __future__ import annotations
+
+import pytest
+from django.urls import reverse
+
+from engine.models import AuditEntry, User
+from tests.factories import click, make_user
+from tests.markup import words
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def page(admin, client_for):
+    return client_for(admin)
+
+
+def test_accounts_are_found_by_name(page, annotator):
+    for n in range(3):
+        make_user(f"bert{n}")
+    everybody = words(page.get(reverse("persons")))
+    assert all(name in everybody for name in ("ann", "bert0", "bert2", "admin"))
+    some = words(page.get(reverse("persons"), {"q": "BERT1"}))
+    assert "bert1" in some
+    assert "bert2" not in some
+    assert "No account has such a name." in words(page.get(reverse("persons"), {"q": "nobody"}))
+
+
+def test_home_leads_superusers_there(page, owner, client_for):
+    link = f'href="{reverse("persons")}"'
+    assert link in page.get("/").content.decode()
+    assert link not in client_for(owner).get("/").content.decode()
+
+
+def test_somebody_is_forgotten_once_their_name_is_typed(page, admin, experiment, annotator):
+    click(experiment, annotator)
+    url = reverse("person", args=[annotator.pk])
+    assert "<dt>Judgments</dt><dd>1</dd>" in page.get(url).content.decode()
+    refused = page.post(url, {"name": "anne"})
+    assert refused.status_code == 400
+    assert "This is not the user name of this account." in words(refused)
+    assert User.objects.filter(username="ann").exists()
+    done = page.post(url, {"name": "ann", "delete": "on"}, follow=True)
+    assert "Forgotten: now former-annotator-1." in words(done)
+    assert "Forgotten on" in words(page.get(url))
+    assert AuditEntry.objects.get(action="forget").by == admin
+
+
+def test_what_cannot_be_is_explained(page, admin):
+    response = page.post(reverse("person", args=[admin.pk]), {"name": "admin"})
+    assert response.status_code == 400
+    assert "admin is the only superuser." in words(response)
+
+
+def test_the_file_of_a_person_is_logged(page, admin, annotator):
+    response = page.get(reverse("data_of_person", args=[annotator.pk]))
+    assert response["Content-Disposition"] == 'attachment; filename="ann.json"'
+    assert response.json()["account"]["username"] == "ann"
+    entry = AuditEntry.objects.get()
+    assert (entry.by, entry.text) == (admin, "Exported everything that is stored about ann.")
+
+
+def test_ones_own_file_is_ones_own(experiment, annotator, stranger, client_for):
+    click(experiment, annotator)
+    mine = client_for(annotator).get(reverse("own_data")).json()
+    assert mine["account"]["username"] == "ann"
+    assert mine["judgments"] == []
+    assert mine["answers_until_the_experiment_concludes"] == [{"experiment": "Which is best?", "answers": 1}]
+    assert client_for(stranger).get(reverse("own_data")).json()["memberships"] == []
+    link = f'href="{reverse("own_data")}"'
+    assert link in client_for(annotator).get(reverse("tokens")).content.decode()
