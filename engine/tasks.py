@@ -25,7 +25,16 @@ from engine.judges import llm_worker
 from engine.judges.worker import judge_comparisons
 from engine.models import Experiment, WorkerPulse
 from engine.notifying.delivery import deliver_due
-from engine.services import examining, experiments, generation, judging, notifications, opinions, planning
+from engine.services import (
+    examining,
+    experiments,
+    generation,
+    judging,
+    notifications,
+    opinions,
+    planning,
+    tokens,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -175,6 +184,12 @@ def estimate() -> None:
         cwd=settings.BASE_DIR,
         stdout=subprocess.DEVNULL,
     )
+
+
+@shared_task
+def note_token_use(token_id: int) -> None:
+    """Write down when an API token was used last. A lost message makes that time older, nothing else."""
+    tokens.note_use(token_id=token_id)
 
 
 @shared_task(bind=True)

@@ -76,8 +76,13 @@ from engine.selectors.people import (
     experiments_to_own,
     experiments_to_run,
     experiments_to_watch,
+    has_any_right,
+    held_roles,
     judged_today,
+    open_invitations,
     own_judgments,
+    roles_to_give,
+    with_a_role,
     with_own_judgments,
 )
 from engine.selectors.serving import Need, Offer, is_recent, live_offers, needs, unserved_needs
@@ -85,6 +90,11 @@ from engine.selectors.specs import experiment_spec
 from engine.selectors.spending import PolicySpending, Waste, cost, policy_spending, waste
 
 __all__ = [
+    "with_a_role",
+    "roles_to_give",
+    "open_invitations",
+    "held_roles",
+    "has_any_right",
     "GuardrailCount",
     "Judged",
     "Left",

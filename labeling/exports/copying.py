@@ -61,6 +61,7 @@ _MADE_OF = {
 _OURS = {
     "judge", "policy_i", "policy_j", "left_policy", "right_policy", "choice", "chosen_policy", "sampler",
     "sampling_seed", "comparison_state", "flags", "plan_stopping", "guardrail_i", "guardrail_j",
+    "via",
 }  # fmt: skip
 _FORMULA_CODES = ", ".join(str(ord(start)) for start in sorted(FORMULA_STARTS))
 # From this many on, row after row along the indexes, as a sort or a hash of everything would come before the first row.
@@ -85,7 +86,7 @@ def copied_rows(experiment: Experiment, selection: Selection, *, raw: bool) -> I
         COPY (SELECT {columns.replace("%(names)s", "%s")}
         FROM ({sql}) AS r ({", ".join(FIELDS)})
         JOIN engine_policy pi ON pi.id = r.policy_i_id JOIN engine_policy pj ON pj.id = r.policy_j_id
-        LEFT JOIN auth_user a ON a.id = r.annotator_id LEFT JOIN auth_user v ON v.id = r.voided_by_id
+        LEFT JOIN engine_user a ON a.id = r.annotator_id LEFT JOIN engine_user v ON v.id = r.voided_by_id
         ORDER BY r.pk) TO STDOUT (FORMAT csv)
     """  # noqa: S608 - made of our own expressions; what people typed is in the parameters
     with transaction.atomic(), connection.cursor() as cursor:
