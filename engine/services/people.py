@@ -91,7 +91,7 @@ def find_invitation(*, secret: str) -> Invitation | None:
     return Invitation.objects.filter(hash=_hash(secret)).first()
 
 
-def open_invitation(*, invitation_id: int, user: User | None = None) -> Invitation:
+def open_invitation(*, invitation_id: int | None, user: User | None = None) -> Invitation:
     """An invitation that lets in whoever follows it, or this ``user``.
 
     Raises
@@ -122,7 +122,7 @@ def open_invitation(*, invitation_id: int, user: User | None = None) -> Invitati
     return invitation
 
 
-def membership_from(*, invitation_id: int, user: User) -> Membership | None:
+def membership_from(*, invitation_id: int | None, user: User) -> Membership | None:
     """The membership that this invitation leads to, where the user has it already."""
     invitation = Invitation.objects.filter(pk=invitation_id).first()
     if invitation is None:

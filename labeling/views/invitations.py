@@ -13,13 +13,20 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from engine.errors import InvitationError, MembershipError
-from engine.models import Membership
+from engine.models import Membership, User
 from engine.services import people
 from labeling import access
 from labeling.views.people import InvitationForm, people_page
 
 # Where a visitor's session keeps the number of the invitation whose link they opened.
-_SESSION_KEY = "invitation"
+INVITATION = "following-invitation"
+
+
+class JoinForm(UserCreationForm):
+    """A new account."""
+
+    class Meta(UserCreationForm.Meta):
+        model = User
 
 
 @never_cache
@@ -31,9 +38,9 @@ def join(request: HttpRequest, token: str) -> HttpResponse:
     """
     invitation = people.find_invitation(secret=token)
     if invitation is None:
-        request.session.pop(_SESSION_KEY, None)
+        request.session.pop(INVITATION, None)
     else:
-        request.session[_SESSION_KEY] = invitation.pk
+        request.session[INVITATION] = invitation.pk
     response = redirect("accept_invitation")
     response["Referrer-Policy"] = "no-referrer"
     return response
@@ -44,10 +51,10 @@ def join(request: HttpRequest, token: str) -> HttpResponse:
 def accept_invitation(request: HttpRequest) -> HttpResponse:
     """Say who invites to what. A POST joins: with a new account, or with the one that is logged in."""
     user = request.user if request.user.is_authenticated else None
-    invitation_id = request.session.get(_SESSION_KEY, 0)
+    invitation_id = request.session.get(INVITATION)
     if user and (member := people.membership_from(invitation_id=invitation_id, user=user)):
         return _lead_on(member)
-    form = None if user else UserCreationForm(request.POST or None)
+    form = None if user else JoinForm(request.POST or None)
     try:
         invitation = people.open_invitation(invitation_id=invitation_id, user=user)
         if request.method == "POST" and (user or form.is_valid()):
@@ -56,7 +63,7 @@ def accept_invitation(request: HttpRequest) -> HttpResponse:
                 member = people.accept_invitation(invitation_id=invitation_id, user=joining)
             if not user:
                 login(request, joining, backend="django.contrib.auth.backends.ModelBackend")
-            request.session.pop(_SESSION_KEY, None)
+            request.session.pop(INVITATION, None)
             return _lead_on(member)
     except InvitationError as refused:
         return render(request, "labeling/invitation_refused.html", {"message": str(refused)}, status=410)

@@ -142,8 +142,10 @@ LADDER = (
     Endpoint("history", GET, {"annotator": 200}),
     Endpoint("reopen", POST, {"annotator": 302}, arguments=_of_judgment),
     Endpoint("welcome", GET, {"annotator": 200}),
-    Endpoint("join", GET | POST, _everybody(200) | {"annotator": 302}, arguments=_of_invitation, public=True),
-    Endpoint("invite", POST, {"editor": 302, "owner": 302, "admin": 302}),
+    Endpoint("join", GET, _everybody(302), arguments=_of_invitation, public=True),
+    # In a session that followed no link there is nothing to accept.
+    Endpoint("accept_invitation", GET | POST, _everybody(410), arguments=None, public=True),
+    Endpoint("invite", POST, {"editor": 400, "owner": 400, "admin": 400}),
     Endpoint("new_experiment", GET | POST, {"admin": 200}, arguments=None),
     Endpoint("new_from", GET | POST, {"admin": 200}, arguments=_of_a_start),
     # Of one that runs the setup is fixed: the dashboard says so.
