@@ -56,9 +56,7 @@ def to_watch(request: HttpRequest, experiment_id: int) -> Experiment:
 
 
 def to_run(request: HttpRequest, experiment_id: int) -> Experiment:
-    return get_object_or_404(
-        _reached(request, selectors.experiments_to_run(request.user)), pk=experiment_id
-    )
+    return get_object_or_404(_reached(request, selectors.experiments_to_run(request.user)), pk=experiment_id)
 
 
 def may_run(request: HttpRequest, experiment: Experiment) -> bool:
@@ -81,9 +79,7 @@ def to_create(request: HttpRequest) -> None:
 
 
 def to_own(request: HttpRequest, experiment_id: int) -> Experiment:
-    return get_object_or_404(
-        _reached(request, selectors.experiments_to_own(request.user)), pk=experiment_id
-    )
+    return get_object_or_404(_reached(request, selectors.experiments_to_own(request.user)), pk=experiment_id)
 
 
 def roles_to_give(request: HttpRequest, experiment: Experiment) -> list[tuple[str, str]]:

@@ -53,9 +53,7 @@ class MembershipAdmin(ReadOnlyAdmin):
         return ("experiment", "user", "role") if obj is None else super().get_fields(request, obj)
 
     def save_model(self, request: HttpRequest, obj: Membership, form: Any, change: bool) -> None:
-        added = people.add_member(
-            experiment=obj.experiment, user=obj.user, role=obj.role, by=request.user
-        )
+        added = people.add_member(experiment=obj.experiment, user=obj.user, role=obj.role, by=request.user)
         obj.pk = added.pk
 
 

@@ -143,7 +143,9 @@ class Token(models.Model):
     user = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="tokens")
     name = models.CharField(max_length=100)
     hash = models.CharField(max_length=64, unique=True)
-    hint = models.CharField(max_length=12, help_text="First characters of the secret, to recognise the token.")
+    hint = models.CharField(
+        max_length=12, help_text="First characters of the secret, to recognise the token."
+    )
     scopes = models.JSONField(help_text="A list of scopes, at least one.")
     experiment = models.ForeignKey(
         Experiment,

@@ -90,11 +90,6 @@ from engine.selectors.specs import experiment_spec
 from engine.selectors.spending import PolicySpending, Waste, cost, policy_spending, waste
 
 __all__ = [
-    "with_a_role",
-    "roles_to_give",
-    "open_invitations",
-    "held_roles",
-    "has_any_right",
     "GuardrailCount",
     "Judged",
     "Left",
@@ -138,6 +133,8 @@ __all__ = [
     "forecast",
     "generation_is_failing",
     "generation_seconds",
+    "has_any_right",
+    "held_roles",
     "in_flight_matrix",
     "is_recent",
     "judged_by_annotator",
@@ -147,6 +144,7 @@ __all__ = [
     "latest_snapshot",
     "live_offers",
     "needs",
+    "open_invitations",
     "opinion_report",
     "outcomes",
     "outcomes_seen",
@@ -159,6 +157,7 @@ __all__ = [
     "queue_health",
     "race",
     "replayed_design",
+    "roles_to_give",
     "selected_comparisons",
     "selected_judgments",
     "space",
@@ -173,6 +172,7 @@ __all__ = [
     "waste",
     "wins_and_ties",
     "wins_matrix",
+    "with_a_role",
     "with_own_judgments",
     "without_opinion",
 ]

@@ -18,7 +18,6 @@ from engine.models import (
 )
 from engine.selectors.counts import standing_judgments
 
-
 _Role = Membership.Role
 # The roles whose rights a role includes. Only annotators judge: owners do not, unless they are annotators too.
 _INCLUDED = {

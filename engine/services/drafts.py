@@ -11,6 +11,7 @@ from engine.errors import WrongStateError
 from engine.models import AuditEntry, Experiment, PairCount, Response, User
 from engine.services.audit import record
 from engine.services.experiments import write_description
+from engine.services.tokens import end_tokens_without_rights
 from engine.specs import ExperimentSpec
 
 
@@ -59,8 +60,11 @@ def delete_draft(*, experiment_id: int) -> None:
         It has been started: then it is kept.
     """
     experiment = _locked_draft(experiment_id)
+    members = list(User.objects.filter(memberships__experiment=experiment).order_by("pk").distinct())
     _empty(experiment)
     experiment.delete()
+    for member in members:
+        end_tokens_without_rights(user=member, by=None)
 
 
 def _locked_draft(experiment_id: int) -> Experiment:

@@ -16,7 +16,6 @@ from engine.models import Token
 from engine.services.tokens import token_of
 from engine.tasks import note_token_use, wake
 
-
 # How often a token's use is written down at most, in seconds. A worker writes it, not the request.
 _NOTE_EVERY = 3600
 

@@ -128,7 +128,9 @@ def judgments_csv(request: HttpRequest, experiment_id: Id) -> HttpResponseBase:
     return export.judgments_csv(request, experiment_id)
 
 
-@router.get("/{experiment_id}/judgments.jsonl", auth=READ, response=PROBLEMS, openapi_extra=_file("application/jsonl"))
+@router.get(
+    "/{experiment_id}/judgments.jsonl", auth=READ, response=PROBLEMS, openapi_extra=_file("application/jsonl")
+)
 def judgments_jsonl(request: HttpRequest, experiment_id: Id) -> HttpResponseBase:
     """The same rows as JSON lines."""
     return export.judgments_jsonl(request, experiment_id)
@@ -136,7 +138,9 @@ def judgments_jsonl(request: HttpRequest, experiment_id: Id) -> HttpResponseBase
 
 def _check_may_create(request: HttpRequest) -> None:
     if access.bound_to(request) is not None:
-        raise HttpError(403, "This token is bound to one experiment, so it makes no others. Use another token.")
+        raise HttpError(
+            403, "This token is bound to one experiment, so it makes no others. Use another token."
+        )
     if not access.may_create(request):
         raise HttpError(403, "You may not make experiments. Ask an administrator for the permission.")
 

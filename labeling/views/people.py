@@ -91,9 +91,7 @@ def change_role(request: HttpRequest, experiment_id: int, membership_id: int) ->
     if not form.is_valid():
         return HttpResponseBadRequest("The role must be annotator, viewer, editor or owner.")
     try:
-        ended = services.change_role(
-            membership_id=member.pk, by=request.user, role=form.cleaned_data["role"]
-        )
+        ended = services.change_role(membership_id=member.pk, by=request.user, role=form.cleaned_data["role"])
     except MembershipError as refused:
         messages.error(request, str(refused))
     else:

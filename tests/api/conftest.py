@@ -40,9 +40,7 @@ def caller_for() -> CallerFor:
         client = Client()
         headers = {}
         if user is not None:
-            _, secret = make_token(
-                user=user, name="test", valid_days=1, scopes=scopes, experiment=experiment
-            )
+            _, secret = make_token(user=user, name="test", valid_days=1, scopes=scopes, experiment=experiment)
             headers["Authorization"] = f"Bearer {secret}"
 
         def call(method: str, path: str, body: Any = None) -> HttpResponse:

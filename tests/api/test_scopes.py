@@ -117,7 +117,9 @@ def test_reading_writes_nothing_and_its_use_is_noted_by_a_worker_once_an_hour(
     add_member(experiment, viewer, "viewer")
     call = caller_for(viewer, scopes=["read"])
     with (
-        CaptureQueriesContext(connection, ) as queries,
+        CaptureQueriesContext(
+            connection,
+        ) as queries,
         django_capture_on_commit_callbacks(execute=True),
     ):
         for _ in range(3):

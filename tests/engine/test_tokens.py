@@ -12,6 +12,7 @@ from django.utils import timezone
 from engine.errors import TokenError
 from engine.models import AuditEntry, Token, User
 from engine.services import people
+from engine.services.drafts import delete_draft
 from engine.services.tokens import make_token, revoke_token, token_of
 from engine.tasks import note_token_use
 from tests.engine.test_races import blocked
@@ -132,6 +133,11 @@ class TestLastRight:
         _, other = make_token(user=annotator, name="other", valid_days=1, experiment=elsewhere)
         self.remove(experiment, annotator)
         assert [token_of(secret=each) is None for each in (bound, free, other)] == [True, False, False]
+
+    def test_the_deletion_of_the_last_experiment_ends_it(self, annotator, experiment):
+        _, secret = make_token(user=annotator, name="export", valid_days=1)
+        delete_draft(experiment_id=experiment.pk)
+        assert token_of(secret=secret) is None
 
     def test_another_role_in_the_experiment_keeps_it(self, annotator, experiment):
         add_member(experiment, annotator, "viewer")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import io
 import logging
 from datetime import timedelta
@@ -199,6 +200,19 @@ class TestSecrecy:
         assert "Seen: " in stream.getvalue()
         assert invitation.token not in stream.getvalue()
 
+    def test_the_access_log_of_gunicorn_does_not_hold_it(self, experiment):
+        invitation = invited(experiment)
+        log, stream = logging.getLogger("gunicorn.access"), io.StringIO()
+        importlib.import_module("llmpo_site.wsgi")
+        handler = logging.StreamHandler(stream)
+        log.addHandler(handler)
+        log.setLevel(logging.INFO)
+        try:
+            log.info("%(h)s %(r)s", {"h": "10.0.0.1", "r": f"GET {link(invitation)} HTTP/1.1"})
+        finally:
+            log.removeHandler(handler)
+        assert stream.getvalue() == "10.0.0.1 GET /join/…/ HTTP/1.1\n"
+
 
 class TestWelcome:
     def test_it_shows_the_question_the_guidelines_and_where_to_start(self, annotator, client_for):
@@ -223,9 +237,7 @@ class TestInvite:
         invitation = Invitation.objects.get()
         assert (invitation.experiment, invitation.created_by) == (experiment, editor)
         assert (invitation.role, invitation.most_uses, invitation.uses) == ("annotator", 5, 0)
-        [field] = [
-            e for e in Markup(response.content.decode()).elements if e.attributes.get("id") == "link"
-        ]
+        [field] = [e for e in Markup(response.content.decode()).elements if e.attributes.get("id") == "link"]
         assert "readonly" in field.attributes
         made = field.attributes["value"]
         assert made.startswith("http://testserver/join/")
