@@ -25,7 +25,7 @@ class TokenForm(forms.Form):
         initial=[Token.Scope.READ],
         widget=forms.CheckboxSelectMultiple,
         label="What it may do",
-        help_text="Choose the least that the program needs. It never may do more than you may.",
+        help_text="Choose the least that the program needs. It can never do more than you can.",
     )
     experiment = forms.ModelChoiceField(
         queryset=None,
