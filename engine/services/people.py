@@ -248,7 +248,7 @@ def remove_member(*, membership_id: int, by: User) -> int:
 def settle_account(*, user: User) -> None:
     """End the tokens of an account that was deactivated or is no superuser's any more, and links as on a removal."""
     user = _locked_account(user)
-    for experiment_id in set(_open_links_of(user).values_list("experiment_id", flat=True)):
+    for experiment_id in sorted(set(_open_links_of(user).values_list("experiment_id", flat=True))):
         _end_links(user, experiment_id, by=None)
     end_all_tokens(user=user)
 

@@ -88,9 +88,9 @@ def end_tokens_without_rights(*, user: User, by: User | None) -> None:
 
 
 @transaction.atomic
-def end_all_tokens(*, user: User, because: str = "The account lost its rights.") -> None:
-    """Revoke every token of a user."""
-    _revoke(Token.objects.filter(user=user), by=None, because=because)
+def end_all_tokens(*, user: User) -> None:
+    """Revoke every token of an account that was deactivated or is no superuser's any more."""
+    _revoke(Token.objects.filter(user=user), by=None, because="The account lost its rights.")
 
 
 def token_of(*, secret: str) -> Token | None:

@@ -9,7 +9,9 @@ from django.test.utils import CaptureQueriesContext
 from engine import tasks
 from engine.models import Judgment, Token
 from engine.services.people import change_role
+from engine.services.tokens import make_token
 from labeling.api import api
+from labeling.api.auth import TokenAuth
 from tests.api.test_ladder import LADDER, RUNNERS, a_role_of
 from tests.factories import add_member, make_experiment, make_user
 
@@ -47,6 +49,12 @@ def test_an_operation_is_refused_without_its_scope_which_is_named(operation, peo
     assert f"This token lacks the scope “{needed}”" in response.json()["detail"]
     with_it = operation.call(caller_for(people[a_role_of(operation)], scopes=[needed]), experiment.pk)
     assert with_it.status_code == operation.statuses[a_role_of(operation)]
+
+
+def test_an_operation_that_declares_no_scope_lets_nobody_in(admin, rf):
+    """A forgotten declaration must not open anything."""
+    _, secret = make_token(user=admin, name="all", valid_days=1, scopes=Token.Scope.values)
+    assert TokenAuth().authenticate(rf.get("/"), secret) is None
 
 
 def test_the_description_says_which_scope_each_operation_needs(client):
