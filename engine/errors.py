@@ -35,6 +35,10 @@ class MembershipError(EngineError):
     """A role cannot be given or taken away."""
 
 
+class TokenError(EngineError):
+    """An API token cannot be made as asked for."""
+
+
 class SubscriptionError(EngineError):
     """Notifications cannot be sent there."""
 

@@ -34,6 +34,7 @@ from engine.services import (
     opinions,
     planning,
     retention,
+    tokens,
 )
 
 logger = logging.getLogger(__name__)
@@ -191,6 +192,12 @@ def estimate() -> None:
         cwd=settings.BASE_DIR,
         stdout=subprocess.DEVNULL,
     )
+
+
+@shared_task
+def note_token_use(token_id: int) -> None:
+    """Write down when an API token was used last. A lost message makes that time older, nothing else."""
+    tokens.note_use(token_id=token_id)
 
 
 @shared_task(bind=True)

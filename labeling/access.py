@@ -7,13 +7,14 @@ from functools import wraps
 from typing import Any
 
 from django.contrib.auth.views import redirect_to_login
+from django.db.models import QuerySet
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
 from django.urls import reverse
 from django.views.decorators.http import require_POST
 
 from engine import selectors
-from engine.models import Experiment, Judgment, Membership
+from engine.models import Experiment, Judgment, Membership, Token
 
 
 def annotator_action(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
@@ -29,24 +30,41 @@ def annotator_action(view: Callable[..., HttpResponse]) -> Callable[..., HttpRes
     return wrapped
 
 
+def bound_to(request: HttpRequest) -> int | None:
+    """The only experiment that the request's API token reaches; ``None`` where there is no such limit."""
+    token = getattr(request, "auth", None)
+    return token.experiment_id if isinstance(token, Token) else None
+
+
+def _reached(request: HttpRequest, experiments: QuerySet[Experiment]) -> QuerySet[Experiment]:
+    bound = bound_to(request)
+    return experiments if bound is None else experiments.filter(pk=bound)
+
+
+def watched(request: HttpRequest) -> QuerySet[Experiment]:
+    """Every experiment whose dashboard the request may see."""
+    return _reached(request, selectors.experiments_to_watch(request.user))
+
+
 def to_label(request: HttpRequest, experiment_id: int) -> Experiment:
-    return get_object_or_404(selectors.experiments_to_label(request.user), pk=experiment_id)
+    labeled = _reached(request, selectors.experiments_to_label(request.user))
+    return get_object_or_404(labeled, pk=experiment_id)
 
 
 def to_watch(request: HttpRequest, experiment_id: int) -> Experiment:
-    return get_object_or_404(selectors.experiments_to_watch(request.user), pk=experiment_id)
+    return get_object_or_404(watched(request), pk=experiment_id)
 
 
 def to_run(request: HttpRequest, experiment_id: int) -> Experiment:
-    return get_object_or_404(selectors.experiments_to_run(request.user), pk=experiment_id)
+    return get_object_or_404(_reached(request, selectors.experiments_to_run(request.user)), pk=experiment_id)
 
 
 def may_run(request: HttpRequest, experiment: Experiment) -> bool:
-    return selectors.experiments_to_run(request.user).filter(pk=experiment.pk).exists()
+    return _reached(request, selectors.experiments_to_run(request.user)).filter(pk=experiment.pk).exists()
 
 
 def may_own(request: HttpRequest, experiment: Experiment) -> bool:
-    return selectors.experiments_to_own(request.user).filter(pk=experiment.pk).exists()
+    return _reached(request, selectors.experiments_to_own(request.user)).filter(pk=experiment.pk).exists()
 
 
 def may_create(request: HttpRequest) -> bool:
@@ -67,13 +85,13 @@ def to_administer(request: HttpRequest) -> None:
 
 
 def to_own(request: HttpRequest, experiment_id: int) -> Experiment:
-    return get_object_or_404(selectors.experiments_to_own(request.user), pk=experiment_id)
+    return get_object_or_404(_reached(request, selectors.experiments_to_own(request.user)), pk=experiment_id)
 
 
 def roles_to_give(request: HttpRequest, experiment: Experiment) -> list[tuple[str, str]]:
     """The roles that this user may invite others to: no invitation leads to more rights than one has."""
-    owns = may_own(request, experiment)
-    return [(role, label) for role, label in Membership.Role.choices if owns or role != Membership.Role.OWNER]
+    roles = selectors.roles_to_give(request.user, experiment.pk)
+    return [(role, label) for role, label in Membership.Role.choices if role in roles]
 
 
 def own_judgment(request: HttpRequest, experiment: Experiment, judgment_id: int) -> Judgment:

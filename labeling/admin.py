@@ -1,5 +1,6 @@
-"""Django's own admin: accounts and memberships can be edited, everything an estimate rests on only read."""
+"""Django's own admin: accounts can be edited and members added, everything an estimate rests on only read."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from django.contrib import admin
@@ -20,6 +21,7 @@ from engine.models import (
     Task,
     User,
 )
+from engine.services import people
 
 admin.site.register(User, UserAdmin)
 
@@ -38,9 +40,21 @@ class ReadOnlyAdmin(admin.ModelAdmin):
 
 
 @admin.register(Membership)
-class MembershipAdmin(admin.ModelAdmin):
-    list_display = ("experiment", "user", "role")
+class MembershipAdmin(ReadOnlyAdmin):
+    """Adds members. The experiment's page of people changes and removes them: links and tokens end with a role."""
+
+    list_display = ("experiment", "user", "role", "origin", "invited_by", "joined_at")
     list_filter = ("role", "experiment")
+
+    def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return admin.ModelAdmin.has_add_permission(self, request)
+
+    def get_fields(self, request: HttpRequest, obj: Membership | None = None) -> Sequence[str]:
+        return ("experiment", "user", "role") if obj is None else super().get_fields(request, obj)
+
+    def save_model(self, request: HttpRequest, obj: Membership, form: Any, change: bool) -> None:
+        added = people.add_member(experiment=obj.experiment, user=obj.user, role=obj.role, by=request.user)
+        obj.pk = added.pk
 
 
 @admin.register(Experiment)

@@ -198,7 +198,14 @@ LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
     "formatters": {"line": {"format": "%(asctime)s %(levelname)s %(name)s: %(message)s"}},
-    "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "line"}},
+    "filters": {"without_invitations": {"()": "llmpo_site.logs.WithoutInvitations"}},
+    "handlers": {
+        "console": {
+            "class": "logging.StreamHandler",
+            "formatter": "line",
+            "filters": ["without_invitations"],
+        }
+    },
     "root": {"handlers": ["console"], "level": env.str("LOG_LEVEL", "INFO")},
     # The HTTP client writes whole URLs into the log, and the URL of a webhook is a secret.
     "loggers": {name: {"level": "WARNING"} for name in ("httpx2", "httpcore2")},

@@ -1,9 +1,15 @@
 """WSGI entry point: ``gunicorn llmpo_site.wsgi``."""
 
+import logging
 import os
 
 from django.core.wsgi import get_wsgi_application
 
+from llmpo_site.logs import WithoutInvitations
+
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "llmpo_site.settings")
 
 application = get_wsgi_application()
+
+# gunicorn sets up this logger itself, where an access log is asked for.
+logging.getLogger("gunicorn.access").addFilter(WithoutInvitations())

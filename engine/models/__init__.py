@@ -20,7 +20,7 @@ from engine.models.history import AuditEntry
 from engine.models.judgments import Judgment, JudgmentVoid, PairCount
 from engine.models.notifications import Alarm, Notification, Subscription
 from engine.models.opinions import Opinion
-from engine.models.people import Invitation, Membership, Token, User
+from engine.models.people import Invitation, InvitationUse, Membership, RoleLoss, Token, User
 from engine.models.policies import Factor, Level, Policy, Task
 
 __all__ = [
@@ -35,6 +35,7 @@ __all__ = [
     "Flag",
     "GoldItem",
     "Invitation",
+    "InvitationUse",
     "Judgment",
     "JudgmentVoid",
     "Lease",
@@ -45,6 +46,7 @@ __all__ = [
     "PairCount",
     "Policy",
     "Response",
+    "RoleLoss",
     "Snapshot",
     "Subscription",
     "Task",

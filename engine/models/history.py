@@ -39,6 +39,7 @@ class AuditEntry(models.Model):
         INVITE = "invite", "Invited"
         END_INVITATION = "end_invitation", "Invitation ended"
         JOIN = "join", "Joined"
+        ADD = "add", "Member added"
         ROLE = "role", "Role changed"
         REMOVE = "remove", "Member removed"
         TOKEN_MADE = "token_made", "Token made"

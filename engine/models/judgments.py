@@ -22,6 +22,15 @@ class Judgment(models.Model):
         RULE = "rule", "Rule (reference answers)"
         LLM = "llm", "Language model"
 
+    class Via(models.TextChoices):
+        """How a judgment came into this database."""
+
+        PAGE = "page", "Page"
+        API = "api", "API"
+        IMPORT = "import", "Import"
+        RULE = "rule", "Rule"
+        MODEL = "model", "Language model"
+
     class Choice(models.TextChoices):
         LEFT = "left", "Left"
         RIGHT = "right", "Right"
@@ -33,6 +42,7 @@ class Judgment(models.Model):
     annotator = models.ForeignKey(
         settings.AUTH_USER_MODEL, models.PROTECT, null=True, blank=True, related_name="judgments"
     )
+    via = models.CharField(max_length=10, choices=Via, default=Via.PAGE)
     token = models.UUIDField(default=uuid.uuid4, unique=True)
     choice = models.CharField(max_length=10, choices=Choice)
     outcome = models.FloatField(
@@ -56,6 +66,13 @@ class Judgment(models.Model):
         constraints = (
             models.CheckConstraint(
                 name="judgment_outcome_in_unit_interval", condition=Q(outcome__gte=0, outcome__lte=1)
+            ),
+            models.CheckConstraint(
+                name="judgment_via_fits_judge",
+                condition=Q(via="import")
+                | Q(judge="human", via__in=["page", "api"])
+                | Q(judge="rule", via="rule")
+                | Q(judge="llm", via="model"),
             ),
         )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import uuid
+from typing import NamedTuple
 
 from django.conf import settings
 from django.contrib.auth.models import AbstractUser
@@ -34,9 +34,26 @@ class Membership(models.Model):
         EDITOR = "editor", "Editor"
         OWNER = "owner", "Owner"
 
+    class Origin(models.TextChoices):
+        """How somebody became a member."""
+
+        FOUNDER = "founder", "Made the experiment"
+        INVITATION = "invitation", "Invitation"
+        ADMINISTRATOR = "administrator", "Added by an administrator"
+
     experiment = models.ForeignKey(Experiment, models.CASCADE, related_name="memberships")
     user = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="memberships")
     role = models.CharField(max_length=10, choices=Role, default=Role.ANNOTATOR)
+    origin = models.CharField(max_length=15, choices=Origin, default=Origin.ADMINISTRATOR)
+    invited_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL,
+        models.SET_NULL,
+        null=True,
+        blank=True,
+        related_name="+",
+        help_text="Who made the invitation, or added the member on the admin site.",
+    )
+    joined_at = models.DateTimeField(default=timezone.now)
 
     class Meta:
         constraints = (
@@ -47,34 +64,104 @@ class Membership(models.Model):
         return f"{self.user} is {self.role} of {self.experiment}"
 
 
-class Invitation(models.Model):
-    """A link that makes whoever follows it a member of an experiment."""
+class RoleLoss(models.Model):
+    """A role that was taken from somebody. Invitations made before it give this person no role any more."""
 
-    token = models.UUIDField(default=uuid.uuid4, unique=True)
+    experiment = models.ForeignKey(Experiment, models.CASCADE, related_name="role_losses")
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="role_losses")
+    role = models.CharField(max_length=10, choices=Membership.Role)
+    at = models.DateTimeField(default=timezone.now)
+
+    def __str__(self) -> str:
+        return f"{self.user} is no longer {self.role} of {self.experiment}"
+
+
+class InvitationLimit(NamedTuple):
+    """How many people one link may let in, and for how many days."""
+
+    uses: int
+    days: int
+
+
+class Invitation(models.Model):
+    """A link that makes whoever follows it a member of an experiment.
+
+    Only the hash of its secret is kept: somebody who reads the table cannot follow the link.
+    """
+
+    # The more rights a link gives away, the fewer people may use it and the sooner it ends.
+    LIMITS = {  # noqa: RUF012 - never changed
+        Membership.Role.ANNOTATOR: InvitationLimit(uses=1000, days=365),
+        Membership.Role.VIEWER: InvitationLimit(uses=50, days=90),
+        Membership.Role.EDITOR: InvitationLimit(uses=50, days=90),
+        Membership.Role.OWNER: InvitationLimit(uses=1, days=7),
+    }
+
+    hash = models.CharField(max_length=64, unique=True)
+    hint = models.CharField(max_length=12, help_text="First characters of the secret, to recognise the link.")
     experiment = models.ForeignKey(Experiment, models.CASCADE, related_name="invitations")
     role = models.CharField(max_length=10, choices=Membership.Role, default=Membership.Role.ANNOTATOR)
     most_uses = models.PositiveIntegerField(default=1, validators=[MinValueValidator(1)])
     uses = models.PositiveIntegerField(default=0)
     expires_at = models.DateTimeField()
-    created_by = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="+")
+    ended_at = models.DateTimeField(null=True, blank=True)
+    created_by = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="invitations")
     created_at = models.DateTimeField(default=timezone.now)
 
     class Meta:
         constraints = (
             models.CheckConstraint(name="invitation_not_overused", condition=Q(uses__lte=F("most_uses"))),
+            models.CheckConstraint(
+                name="invitation_owner_single_use", condition=~Q(role="owner") | Q(most_uses=1)
+            ),
         )
 
     def __str__(self) -> str:
         return f"{self.role} of {self.experiment}, {self.uses}/{self.most_uses} used"
 
 
+class InvitationUse(models.Model):
+    """Who joined through an invitation, and when."""
+
+    invitation = models.ForeignKey(Invitation, models.CASCADE, related_name="used_by")
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="invitation_uses")
+    at = models.DateTimeField(default=timezone.now)
+
+    class Meta:
+        constraints = (
+            models.UniqueConstraint(fields=["invitation", "user"], name="invitation_use_once_each"),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.user} joined as {self.invitation.role}"
+
+
 class Token(models.Model):
-    """Lets a program act as its user through the API. Only its hash is kept: whoever reads the table cannot use it."""
+    """Lets a program act as its user through the API, within its scopes.
+
+    Only the hash of its secret is kept: somebody who reads the table cannot use it.
+    """
+
+    class Scope(models.TextChoices):
+        READ = "read", "Read: see experiments and their logs, and export judgments"
+        ANNOTATE = "annotate", "Annotate: get pairs and judge them"
+        MANAGE = "manage", "Manage: make experiments, start and stop them, change their settings"
 
     user = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="tokens")
     name = models.CharField(max_length=100)
     hash = models.CharField(max_length=64, unique=True)
-    hint = models.CharField(max_length=12, help_text="Its first characters, by which its owner knows it.")
+    hint = models.CharField(
+        max_length=12, help_text="First characters of the secret, to recognise the token."
+    )
+    scopes = models.JSONField(help_text="A list of scopes, at least one.")
+    experiment = models.ForeignKey(
+        Experiment,
+        models.CASCADE,
+        null=True,
+        blank=True,
+        related_name="tokens",
+        help_text="The only experiment that the token reaches; empty for all of its user's.",
+    )
     created_at = models.DateTimeField(default=timezone.now)
     expires_at = models.DateTimeField()
     revoked_at = models.DateTimeField(null=True, blank=True)

@@ -2,17 +2,72 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
-from django.db.models import Count, Q, QuerySet
+from django.db.models import Count, F, Q, QuerySet
 from django.utils import timezone
 
 from engine.models import (
     Check,
     Experiment,
+    Invitation,
     Judgment,
     Membership,
+    User,
 )
 from engine.selectors.counts import standing_judgments
+
+_Role = Membership.Role
+# The roles whose rights a role includes. Only annotators judge: owners do not, unless they are annotators too.
+_INCLUDED = {
+    _Role.ANNOTATOR: {_Role.ANNOTATOR},
+    _Role.VIEWER: {_Role.VIEWER},
+    _Role.EDITOR: {_Role.VIEWER, _Role.EDITOR},
+    _Role.OWNER: {_Role.VIEWER, _Role.EDITOR, _Role.OWNER},
+}
+
+
+def held_roles(user: User, experiment_id: int) -> set[str]:
+    """The roles whose rights this user has in an experiment now."""
+    if not user.is_active:
+        return set()
+    if user.is_superuser:
+        return set(_Role)
+    held = Membership.objects.filter(user=user, experiment_id=experiment_id).values_list("role", flat=True)
+    return {included for role in held for included in _INCLUDED[_Role(role)]}
+
+
+def roles_to_give(user: User, experiment_id: int) -> set[str]:
+    """The roles to which this user may invite others: no invitation gives more rights than its maker has."""
+    held = held_roles(user, experiment_id)
+    if _Role.OWNER in held:
+        return set(_Role)
+    return set(_Role) - {_Role.OWNER} if _Role.EDITOR in held else set()
+
+
+def has_any_right(user: User) -> bool:
+    """Whether this user may do anything at all: has a role somewhere, or may make experiments."""
+    return user.is_active and (
+        user.is_superuser or user.memberships.exists() or user.has_perm("engine.add_experiment")
+    )
+
+
+def with_a_role(user: User) -> QuerySet[Experiment]:
+    """Experiments in which this user has a role; for superusers, all."""
+    experiments = Experiment.objects.order_by("-pk")
+    return experiments if user.is_superuser else experiments.filter(memberships__user=user).distinct()
+
+
+def open_invitations(experiment: Experiment, roles: Collection[str]) -> QuerySet[Invitation]:
+    """Invitations to these roles that still let people in, newest first."""
+    return (
+        experiment.invitations.filter(
+            role__in=roles, ended_at__isnull=True, expires_at__gte=timezone.now(), uses__lt=F("most_uses")
+        )
+        .select_related("created_by")
+        .order_by("-pk")
+    )
 
 
 def annotator_count(experiment_id: int) -> int:

@@ -11,6 +11,7 @@ from engine.errors import WrongStateError
 from engine.models import AuditEntry, Experiment, PairCount, Response, User
 from engine.services.audit import record
 from engine.services.experiments import write_description
+from engine.services.tokens import end_tokens_without_rights
 from engine.specs import ExperimentSpec
 
 
@@ -67,8 +68,11 @@ def delete_draft(*, experiment_id: int, by: User | None) -> None:
         action=AuditEntry.Action.DELETE,
         details={"name": experiment.name, "number": experiment.pk},
     )
+    members = list(User.objects.filter(memberships__experiment=experiment).order_by("pk").distinct())
     _empty(experiment)
     experiment.delete()
+    for member in members:
+        end_tokens_without_rights(user=member, by=None)
 
 
 def _locked_draft(experiment_id: int) -> Experiment:

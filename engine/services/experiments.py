@@ -49,7 +49,9 @@ def create_experiment(*, spec: ExperimentSpec, by: User | None = None) -> Experi
     """
     experiment = write_description(experiment=Experiment(), spec=spec)
     if by is not None:
-        Membership.objects.create(experiment=experiment, user=by, role=Membership.Role.OWNER)
+        Membership.objects.create(
+            experiment=experiment, user=by, role=Membership.Role.OWNER, origin=Membership.Origin.FOUNDER
+        )
     record(experiment=experiment, by=by, action=AuditEntry.Action.CREATE)
     return experiment
 

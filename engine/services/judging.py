@@ -215,7 +215,13 @@ class Recorded:
 
 @transaction.atomic
 def judge_leased(
-    *, experiment_id: int, token: uuid.UUID, annotator: User, choice: str, comment: str = ""
+    *,
+    experiment_id: int,
+    token: uuid.UUID,
+    annotator: User,
+    choice: str,
+    comment: str = "",
+    via: str = Judgment.Via.PAGE,
 ) -> Recorded:
     """Record an annotator's click on the pair shown under ``token``, exactly once.
 
@@ -246,6 +252,7 @@ def judge_leased(
         comparison=comparison,
         choice=choice,
         judge=Experiment.Judge.HUMAN,
+        via=via,
         annotator=annotator,
         token=token,
         shown_at=lease.granted_at,
@@ -273,6 +280,7 @@ def judge_ready(*, comparison_id: int, verdict: Callable[[Comparison], tuple[str
         comparison=comparison,
         choice=choice,
         judge=comparison.experiment.judge,
+        via=Judgment.Via.RULE,
         reason=reason,
         token=uuid.uuid4(),
     )
@@ -283,6 +291,7 @@ def record_judgment(
     comparison: Comparison,
     choice: str,
     judge: str,
+    via: str,
     token: uuid.UUID,
     annotator: User | None = None,
     reason: str = "",
@@ -298,6 +307,7 @@ def record_judgment(
     judgment = Judgment.objects.create(
         comparison=comparison,
         judge=judge,
+        via=via,
         annotator=annotator,
         token=token,
         choice=choice,

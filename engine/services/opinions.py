@@ -241,6 +241,7 @@ def _cast_vote(opinion_id: int) -> Judgment | None:
         comparison=comparison,
         choice=opinion.choice,
         judge=Judgment.Judge.LLM,
+        via=Judgment.Via.MODEL,
         token=uuid.uuid4(),
         reason=f"{opinion.model}: {opinion.reason}"[:200],
     )

@@ -1,30 +1,71 @@
-"""Members and their roles; invitations, the only way in for people without an account."""
+"""Members and their roles; invitations, the only way in for people without an account.
+
+Lock order, here and in `engine.services.tokens`: experiment, account, invitation. Joining, inviting and removing
+take the experiment's lock, so that each sees the others either done or not begun.
+"""
 
 from __future__ import annotations
 
-import uuid
+import hashlib
+import secrets
 from datetime import timedelta
 
 from django.db import transaction
+from django.db.models import F, Q, QuerySet
 from django.utils import timezone
 from django.utils.translation import gettext as _
 
+from engine import selectors
 from engine.errors import InvitationError, MembershipError
-from engine.models import AuditEntry, Experiment, Invitation, Lease, Membership, User
+from engine.models import (
+    AuditEntry,
+    Experiment,
+    Invitation,
+    InvitationUse,
+    Lease,
+    Membership,
+    RoleLoss,
+    User,
+)
 from engine.services import judging
 from engine.services.audit import record
+from engine.services.tokens import end_all_tokens, end_tokens_without_rights
+
+# ---------------------------------------------------------------- invitations
 
 
 @transaction.atomic
 def create_invitation(
     *, experiment: Experiment, by: User, role: str, most_uses: int, valid_days: int
-) -> Invitation:
-    """A link that makes up to ``most_uses`` people members of an experiment."""
+) -> tuple[Invitation, str]:
+    """Make a link that lets up to ``most_uses`` people in; returns its secret too, which is not stored.
+
+    Raises
+    ------
+    InvitationError
+        The role's links may not let in so many people, or not for so long.
+    MembershipError
+        ``by`` may not give this role.
+    """
+    limit = Invitation.LIMITS[Membership.Role(role)]
+    if not (1 <= most_uses <= limit.uses and 1 <= valid_days <= limit.days):
+        raise InvitationError(
+            f"A link for the role {role} lets in at most {limit.uses} and lasts at most {limit.days} days."
+        )
+    _lock_members(experiment.pk)
+    by = _locked_account(by)
+    if role not in selectors.roles_to_give(by, experiment.pk):
+        raise MembershipError(f"You may not invite anybody as {role}.")
+    secret = secrets.token_urlsafe(32)
+    now = timezone.now()
     invitation = Invitation.objects.create(
+        hash=_hash(secret),
+        hint=secret[:6],
         experiment=experiment,
         role=role,
         most_uses=most_uses,
-        expires_at=timezone.now() + timedelta(days=valid_days),
+        created_at=now,
+        expires_at=now + timedelta(days=valid_days),
         created_by=by,
     )
     record(
@@ -33,47 +74,57 @@ def create_invitation(
         action=AuditEntry.Action.INVITE,
         details={"role": role, "most_uses": most_uses, "until": f"{invitation.expires_at:%Y-%m-%d}"},
     )
-    return invitation
+    return invitation, secret
 
 
 @transaction.atomic
 def end_invitation(*, invitation_id: int, by: User | None) -> Invitation:
-    """Let an invitation expire now. Ending it twice is ending it once."""
+    """Let nobody in by this link any more. Ending it twice is ending it once."""
     invitation = Invitation.objects.select_for_update(no_key=True, of=("self",)).get(pk=invitation_id)
-    now = timezone.now()
-    if invitation.expires_at > now:
-        invitation.expires_at = now
-        invitation.save(update_fields=["expires_at"])
-        record(
-            experiment=invitation.experiment,
-            by=by,
-            action=AuditEntry.Action.END_INVITATION,
-            details={"role": invitation.role, "uses": invitation.uses, "most_uses": invitation.most_uses},
-        )
+    if invitation.ended_at is None:
+        _end(invitation, by=by)
     return invitation
 
 
-def open_invitation(*, token: uuid.UUID) -> Invitation:
-    """The invitation behind a link.
+def find_invitation(*, secret: str) -> Invitation | None:
+    """The invitation behind a link, whether it is still good or not."""
+    return Invitation.objects.filter(hash=_hash(secret)).first()
+
+
+def open_invitation(*, invitation_id: int | None, user: User | None = None) -> Invitation:
+    """An invitation that lets in whoever follows it, or this ``user``.
 
     Raises
     ------
     InvitationError
-        It does not exist, has expired or is used up.
+        It has ended, has expired or is used up, or the user lost a role after it was made.
     """
-    invitation = Invitation.objects.select_related("experiment").filter(token=token).first()
+    invitation = (
+        Invitation.objects.select_related("experiment", "created_by").filter(pk=invitation_id).first()
+    )
     if invitation is None:
-        raise InvitationError(_("There is no such invitation. Check that the link is complete."))
+        raise InvitationError(
+            _("There is no such invitation. Check that the link is complete, and open it again.")
+        )
+    # The second half also ends what was changed past the services, such as by hand in the database.
+    if invitation.ended_at is not None or invitation.role not in selectors.roles_to_give(
+        invitation.created_by, invitation.experiment_id
+    ):
+        raise InvitationError(_("This invitation has ended. Ask for a new one."))
     if invitation.expires_at < timezone.now():
         raise InvitationError(_("This invitation has expired. Ask whoever sent it for a new one."))
     if invitation.uses >= invitation.most_uses:
         raise InvitationError(_("This invitation has been used up. Ask whoever sent it for a new one."))
+    if user is not None and _lost_a_role_since(invitation, user):
+        raise InvitationError(
+            _("A role in this experiment was taken from you after this link was made. Ask for a new one.")
+        )
     return invitation
 
 
-def membership_from(*, token: uuid.UUID, user: User) -> Membership | None:
-    """The membership that this link leads to, where the user has it already."""
-    invitation = Invitation.objects.filter(token=token).first()
+def membership_from(*, invitation_id: int | None, user: User) -> Membership | None:
+    """The membership that this invitation leads to, where the user has it already."""
+    invitation = Invitation.objects.filter(pk=invitation_id).first()
     if invitation is None:
         return None
     return Membership.objects.filter(
@@ -82,33 +133,73 @@ def membership_from(*, token: uuid.UUID, user: User) -> Membership | None:
 
 
 @transaction.atomic
-def accept_invitation(*, token: uuid.UUID, user: User) -> Membership:
-    """Make the user a member. Following the same link twice uses it once.
+def accept_invitation(*, invitation_id: int, user: User) -> Membership:
+    """Make the user a member. Accepting the same invitation twice uses it once.
 
     Raises
     ------
     InvitationError
         See :func:`open_invitation`.
     """
-    # Whoever comes for the last use waits here for who was first.
-    Invitation.objects.select_for_update(no_key=True).filter(token=token).first()
-    if (member := membership_from(token=token, user=user)) is not None:
+    # Removals wait here or are waited for; so do two people who come for the last use.
+    Experiment.objects.select_for_update(no_key=True).filter(invitations=invitation_id).first()
+    Invitation.objects.select_for_update(no_key=True).filter(pk=invitation_id).first()
+    if (member := membership_from(invitation_id=invitation_id, user=user)) is not None:
         return member
-    invitation = open_invitation(token=token)
+    invitation = open_invitation(invitation_id=invitation_id, user=user)
     invitation.uses += 1
     invitation.save(update_fields=["uses"])
+    InvitationUse.objects.get_or_create(invitation=invitation, user=user)
     record(
         experiment=invitation.experiment,
         by=user,
+        about=invitation.created_by,
         action=AuditEntry.Action.JOIN,
         details={"role": invitation.role},
     )
-    return Membership.objects.create(experiment=invitation.experiment, user=user, role=invitation.role)
+    return Membership.objects.create(
+        experiment=invitation.experiment,
+        user=user,
+        role=invitation.role,
+        origin=Membership.Origin.INVITATION,
+        invited_by=invitation.created_by,
+    )
+
+
+def _lost_a_role_since(invitation: Invitation, user: User) -> bool:
+    return RoleLoss.objects.filter(
+        experiment_id=invitation.experiment_id, user=user, at__gte=invitation.created_at
+    ).exists()
+
+
+# ---------------------------------------------------------------- members
 
 
 @transaction.atomic
-def change_role(*, membership_id: int, by: User, role: str) -> Membership:
-    """Give a member another role.
+def add_member(*, experiment: Experiment, user: User, role: str, by: User) -> Membership:
+    """Give somebody a role without an invitation, as an administrator does.
+
+    Raises
+    ------
+    MembershipError
+        The person has that role already.
+    """
+    _lock_members(experiment.pk)
+    if Membership.objects.filter(experiment=experiment, user=user, role=role).exists():
+        raise MembershipError(f"{user} is {role} already.")
+    record(
+        experiment=experiment,
+        by=by,
+        about=user,
+        action=AuditEntry.Action.ADD,
+        details={"role": role},
+    )
+    return Membership.objects.create(experiment=experiment, user=user, role=role, invited_by=by)
+
+
+@transaction.atomic
+def change_role(*, membership_id: int, by: User, role: str) -> int:
+    """Give a member another role; returns how many open invitations ended with the old one.
 
     Raises
     ------
@@ -117,7 +208,7 @@ def change_role(*, membership_id: int, by: User, role: str) -> Membership:
     """
     member = _locked_member(membership_id)
     if role == member.role:
-        return member
+        return 0
     if Membership.objects.filter(experiment=member.experiment, user=member.user, role=role).exists():
         raise MembershipError(f"{member.user} is {role} already; remove the other role instead.")
     _keep_an_owner(member)
@@ -131,12 +222,12 @@ def change_role(*, membership_id: int, by: User, role: str) -> Membership:
         action=AuditEntry.Action.ROLE,
         details={"before": before, "after": role},
     )
-    return member
+    return _settle_loss(member, before, by=by)
 
 
 @transaction.atomic
-def remove_member(*, membership_id: int, by: User | None) -> None:
-    """Take a role away from somebody. What they judged stays.
+def remove_member(*, membership_id: int, by: User | None) -> int:
+    """Take a role away from somebody; returns how many open invitations ended with it. What they judged stays.
 
     Raises
     ------
@@ -154,12 +245,33 @@ def remove_member(*, membership_id: int, by: User | None) -> None:
         action=AuditEntry.Action.REMOVE,
         details={"role": member.role},
     )
+    return _settle_loss(member, member.role, by=by)
+
+
+@transaction.atomic
+def settle_account(*, user: User) -> None:
+    """End the tokens of an account that was deactivated or is no superuser's any more, and links as on a removal."""
+    user = _locked_account(user)
+    for experiment_id in sorted(set(_open_links_of(user).values_list("experiment_id", flat=True))):
+        _end_links(user, experiment_id, by=None)
+    end_all_tokens(user=user)
+
+
+def _lock_members(experiment_id: int) -> None:
+    """Wait for whoever changes the experiment's members or joins it."""
+    Experiment.objects.select_for_update(no_key=True).get(pk=experiment_id)
+
+
+def _locked_account(user: User) -> User:
+    """The account as it is once nobody changes it: it may have been deactivated in the meantime."""
+    return User.objects.select_for_update(no_key=True).get(pk=user.pk)
 
 
 def _locked_member(membership_id: int) -> Membership:
     member = Membership.objects.select_related("experiment", "user").get(pk=membership_id)
     # Two owners who remove each other at once must not leave an experiment without any.
-    Experiment.objects.select_for_update(no_key=True).get(pk=member.experiment_id)
+    _lock_members(member.experiment_id)
+    _locked_account(member.user)
     if not Membership.objects.filter(pk=membership_id).exists():
         raise MembershipError(f"{member.user} was removed already.")
     member.refresh_from_db(fields=["role"])
@@ -183,3 +295,62 @@ def _return_leases(member: Membership, role: str) -> None:
     )
     if tokens := list(held.values_list("token", flat=True)):
         judging.return_leases(annotator=member.user, tokens=tokens)
+
+
+def _settle_loss(member: Membership, lost: str, *, by: User | None) -> int:
+    """End what rested on a lost role; a role that the new one includes is not lost."""
+    user, experiment = member.user, member.experiment
+    if lost in selectors.held_roles(user, experiment.pk):
+        return 0
+    RoleLoss.objects.create(experiment=experiment, user=user, role=lost)
+    ended = _end_links(user, experiment.pk, by=by)
+    end_tokens_without_rights(user=user, by=by)
+    return ended
+
+
+def _open_links_of(user: User) -> QuerySet[Invitation]:
+    """Open links that this user knows: those they made, and those by which they joined."""
+    return Invitation.objects.filter(
+        Q(created_by=user) | Q(pk__in=user.invitation_uses.values("invitation")),
+        ended_at__isnull=True,
+        expires_at__gt=timezone.now(),
+        uses__lt=F("most_uses"),
+    )
+
+
+def _end_links(user: User, experiment_id: int, *, by: User | None) -> int:
+    """End links that the user could no longer make, and those they used for a role that they lost.
+
+    The second kind, too, or the person could join again by a new account.
+    """
+    held = selectors.held_roles(user, experiment_id)
+    may_give = selectors.roles_to_give(user, experiment_id)
+    links = _open_links_of(user).filter(experiment_id=experiment_id).order_by("pk")
+    ended = 0
+    for link in links.select_for_update(no_key=True, of=("self",)):
+        made = link.created_by_id == user.pk
+        if link.role not in (may_give if made else held):
+            _end(link, by=by, about=user, because=f"{AuditEntry.PERSON} had {'made' if made else 'used'} it.")
+            ended += 1
+    return ended
+
+
+def _end(invitation: Invitation, *, by: User | None, about: User | None = None, because: str = "") -> None:
+    invitation.ended_at = timezone.now()
+    invitation.save(update_fields=["ended_at"])
+    record(
+        experiment=invitation.experiment,
+        by=by,
+        about=about,
+        action=AuditEntry.Action.END_INVITATION,
+        details={
+            "role": invitation.role,
+            "uses": invitation.uses,
+            "most_uses": invitation.most_uses,
+            "because": because,
+        },
+    )
+
+
+def _hash(secret: str) -> str:
+    return hashlib.sha256(secret.encode()).hexdigest()

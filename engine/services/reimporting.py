@@ -161,6 +161,8 @@ class _Import:
             Judgment(
                 comparison_id=self._comparisons[row["comparison_id"]],
                 judge=row["judge"],
+                # Not the file's word: only what this installation saw itself can be "page" or "api".
+                via=Judgment.Via.IMPORT,
                 annotator=self._person(row["annotator"]),
                 token=uuid.uuid4(),
                 choice=row["choice"],

@@ -69,6 +69,7 @@ def restore_judgment(*, judgment_id: int, by: User | None = None) -> Judgment:
         comparison=comparison,
         choice=voided.choice,
         judge=voided.judge,
+        via=voided.via,
         token=uuid.uuid4(),
         annotator=voided.annotator,
         reason=voided.reason,

@@ -48,9 +48,17 @@ def show_next(
 
 
 def answer(
-    *, experiment_id: int, token: uuid.UUID, annotator: User, choice: str, comment: str = ""
+    *,
+    experiment_id: int,
+    token: uuid.UUID,
+    annotator: User,
+    choice: str,
+    comment: str = "",
+    via: str = Judgment.Via.PAGE,
 ) -> Answered:
     """Record an answer to whatever was shown under ``token``, exactly once.
+
+    ``via``: whether the annotator answered on the page or through the API.
 
     Raises
     ------
@@ -59,7 +67,12 @@ def answer(
     """
     try:
         recorded = judging.judge_leased(
-            experiment_id=experiment_id, token=token, annotator=annotator, choice=choice, comment=comment
+            experiment_id=experiment_id,
+            token=token,
+            annotator=annotator,
+            choice=choice,
+            comment=comment,
+            via=via,
         )
     except UnknownTokenError:
         checked = checks.answer_check(

@@ -4,35 +4,65 @@ from __future__ import annotations
 
 import hashlib
 import secrets
+from collections.abc import Collection
 from datetime import timedelta
 
 from django.db import transaction
+from django.db.models import QuerySet
 from django.utils import timezone
 
-from engine.models import AuditEntry, Token, User
+from engine import selectors
+from engine.errors import TokenError
+from engine.models import AuditEntry, Experiment, Token, User
 from engine.services.audit import record
 
 _PREFIX = "llmpo_"
-# When it was used last is told to the minute: not every request should write.
-_USED_STEP = timedelta(minutes=1)
 
 
 @transaction.atomic
-def make_token(*, user: User, name: str, valid_days: int) -> tuple[Token, str]:
-    """A new token and its secret, which is nowhere to be had again."""
+def make_token(
+    *,
+    user: User,
+    name: str,
+    valid_days: int,
+    scopes: Collection[str] = (Token.Scope.READ,),
+    experiment: Experiment | None = None,
+) -> tuple[Token, str]:
+    """A new token and its secret, which is nowhere to be had again.
+
+    Raises
+    ------
+    TokenError
+        It has no scope or an unknown one, the experiment is not the user's, or the account is deactivated.
+    """
+    if not scopes or not set(scopes) <= set(Token.Scope.values):
+        raise TokenError("Choose at least one scope: read, annotate or manage.")
+    # Waits for a removal or a deactivation that is under way: either it ends this token, or it is seen here.
+    user = User.objects.select_for_update(no_key=True).get(pk=user.pk)
+    if not user.is_active:
+        raise TokenError("This account is deactivated.")
+    if experiment is not None and not selectors.held_roles(user, experiment.pk):
+        raise TokenError("You have no role in that experiment.")
     secret = _PREFIX + secrets.token_urlsafe(32)
     token = Token.objects.create(
         user=user,
         name=name,
         hash=_hash(secret),
         hint=secret[:12],
+        scopes=[scope for scope in Token.Scope.values if scope in scopes],
+        experiment=experiment,
         expires_at=timezone.now() + timedelta(days=valid_days),
     )
     record(
         experiment=None,
         by=user,
         action=AuditEntry.Action.TOKEN_MADE,
-        details={"hint": token.hint, "until": f"{token.expires_at:%Y-%m-%d}"},
+        details={
+            "hint": token.hint,
+            "until": f"{token.expires_at:%Y-%m-%d}",
+            "scopes": ", ".join(token.scopes),
+            "experiment": None if experiment is None else experiment.pk,
+        },
     )
     return token, secret
 
@@ -40,27 +70,58 @@ def make_token(*, user: User, name: str, valid_days: int) -> tuple[Token, str]:
 @transaction.atomic
 def revoke_token(*, token_id: int, by: User) -> None:
     """Make a token useless. Revoking twice is revoking once."""
-    if Token.objects.filter(pk=token_id, revoked_at__isnull=True).update(revoked_at=timezone.now()):
-        token = Token.objects.get(pk=token_id)
+    _revoke(Token.objects.filter(pk=token_id), by=by)
+
+
+@transaction.atomic
+def end_tokens_without_rights(*, user: User, by: User | None) -> None:
+    """Revoke the tokens of a user who has lost a role, where there is nothing left that they could reach."""
+    user = User.objects.select_for_update(no_key=True).get(pk=user.pk)
+    because = "The last right behind it was taken away."
+    if not selectors.has_any_right(user):
+        _revoke(Token.objects.filter(user=user), by=by, because=because)
+        return
+    for token in Token.objects.filter(user=user, revoked_at__isnull=True, experiment__isnull=False):
+        if not selectors.held_roles(user, token.experiment_id):
+            _revoke(Token.objects.filter(pk=token.pk), by=by, because=because)
+
+
+@transaction.atomic
+def end_all_tokens(*, user: User) -> None:
+    """Revoke every token of an account that was deactivated or is no superuser's any more."""
+    _revoke(Token.objects.filter(user=user), by=None, because="The account lost its rights.")
+
+
+def token_of(*, secret: str) -> Token | None:
+    """The token behind a secret, where it is good and its user's account is. Writes nothing."""
+    return (
+        Token.objects.select_related("user")
+        .filter(
+            hash=_hash(secret),
+            revoked_at__isnull=True,
+            expires_at__gt=timezone.now(),
+            user__is_active=True,
+        )
+        .first()
+    )
+
+
+def note_use(*, token_id: int) -> None:
+    """Write down that a token was used. Called by a worker, so that a request that reads writes nothing."""
+    Token.objects.filter(pk=token_id).update(used_at=timezone.now())
+
+
+def _revoke(tokens: QuerySet[Token], *, by: User | None, because: str = "") -> None:
+    for token in tokens.filter(revoked_at__isnull=True):
+        if not Token.objects.filter(pk=token.pk, revoked_at__isnull=True).update(revoked_at=timezone.now()):
+            continue
         record(
             experiment=None,
             by=by,
             action=AuditEntry.Action.TOKEN_REVOKED,
-            details={"hint": token.hint},
+            about=token.user,
+            details={"hint": token.hint, "because": because},
         )
-
-
-def token_of(*, secret: str) -> Token | None:
-    """The token behind a secret, where it is good and its user's account is; notes that it was used."""
-    now = timezone.now()
-    token = (
-        Token.objects.select_related("user")
-        .filter(hash=_hash(secret), revoked_at__isnull=True, expires_at__gt=now, user__is_active=True)
-        .first()
-    )
-    if token is not None and (token.used_at is None or now - token.used_at > _USED_STEP):
-        Token.objects.filter(pk=token.pk).update(used_at=now)
-    return token
 
 
 def _hash(secret: str) -> str:

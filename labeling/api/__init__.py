@@ -56,8 +56,9 @@ api = NinjaAPI(
     title="LLM-PO",
     version="1",
     description=(
-        "Send a token, which is made on the page of API tokens, as `Authorization: Bearer …`. It may do what its user may do; what is "
-        "somebody else's does not exist. An error comes as `{detail}`, which says what to do."
+        "Make a token on the page of API tokens and send it as `Authorization: Bearer …`. It may do what its user may do, as far as its "
+        "scopes go: read, annotate, manage. Each operation names the scope that it needs. Experiments of others do not exist (404). "
+        "An error comes as `{detail}`, which says what to do."
     ),
     auth=TokenAuth(),
     throttle=[TokenThrottle()],

@@ -9,18 +9,19 @@ from ninja import Router, Status
 from ninja.errors import HttpError
 
 from engine import selectors
-from engine.models import Experiment
+from engine.models import Experiment, Judgment
 from engine.services import showing
 from engine.services.showing import ShownPair
 from engine.tasks import advance, wake
 from labeling import access
+from labeling.api.auth import ANNOTATE
 from labeling.api.experiments import WRITE_PROBLEMS, Id
 from labeling.api.schemas import FlagIn, JudgedOut, JudgmentIn, NextIn, NextOut, TokenIn
 
 router = Router()
 
 
-@router.post("/{experiment_id}/next", response={200: NextOut} | WRITE_PROBLEMS)
+@router.post("/{experiment_id}/next", auth=ANNOTATE, response={200: NextOut} | WRITE_PROBLEMS)
 def next_pair(request: HttpRequest, experiment_id: Id, payload: NextIn) -> dict[str, Any]:
     """Reserve the next pair for a while. Nothing says which policy wrote what."""
     experiment = access.to_label(request, experiment_id)
@@ -28,7 +29,7 @@ def next_pair(request: HttpRequest, experiment_id: Id, payload: NextIn) -> dict[
     return _shown(experiment, shown)
 
 
-@router.post("/{experiment_id}/judgments", response={200: JudgedOut} | WRITE_PROBLEMS)
+@router.post("/{experiment_id}/judgments", auth=ANNOTATE, response={200: JudgedOut} | WRITE_PROBLEMS)
 def judge(request: HttpRequest, experiment_id: Id, payload: JudgmentIn) -> dict[str, Any]:
     """Answer to a pair, exactly once: the same request again changes nothing."""
     experiment = access.to_label(request, experiment_id)
@@ -38,13 +39,14 @@ def judge(request: HttpRequest, experiment_id: Id, payload: JudgmentIn) -> dict[
         annotator=request.user,
         choice=str(payload.choice),
         comment=payload.comment,
+        via=Judgment.Via.API,
     )
     if answered.created and answered.counts:
         wake(advance, experiment.pk)
     return {"created": answered.created, "feedback": answered.feedback}
 
 
-@router.post("/{experiment_id}/skip", response={204: None} | WRITE_PROBLEMS)
+@router.post("/{experiment_id}/skip", auth=ANNOTATE, response={204: None} | WRITE_PROBLEMS)
 def skip(request: HttpRequest, experiment_id: Id, payload: TokenIn) -> Status:
     """Hand a pair back for somebody else."""
     experiment = access.to_label(request, experiment_id)
@@ -53,7 +55,7 @@ def skip(request: HttpRequest, experiment_id: Id, payload: TokenIn) -> Status:
     return Status(204, None)
 
 
-@router.post("/{experiment_id}/flag", response={204: None} | WRITE_PROBLEMS)
+@router.post("/{experiment_id}/flag", auth=ANNOTATE, response={204: None} | WRITE_PROBLEMS)
 def flag(request: HttpRequest, experiment_id: Id, payload: FlagIn) -> Status:
     """Hand a pair back with a word about what is wrong with it."""
     experiment = access.to_label(request, experiment_id)
@@ -68,7 +70,7 @@ def flag(request: HttpRequest, experiment_id: Id, payload: FlagIn) -> Status:
     return Status(204, None)
 
 
-@router.post("/{experiment_id}/undo", response={200: NextOut} | WRITE_PROBLEMS)
+@router.post("/{experiment_id}/undo", auth=ANNOTATE, response={200: NextOut} | WRITE_PROBLEMS)
 def undo(request: HttpRequest, experiment_id: Id) -> dict[str, Any]:
     """Take back one's newest answer that stands; its pair comes with the reply, where nobody else holds it."""
     experiment = access.to_label(request, experiment_id)

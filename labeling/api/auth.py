@@ -2,25 +2,62 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from django.conf import settings
 from django.core.cache import cache
 from django.http import HttpRequest
 from django.utils import timezone
+from ninja.errors import HttpError
 from ninja.security import HttpBearer
 from ninja.throttling import BaseThrottle
 
 from engine.models import Token
 from engine.services.tokens import token_of
+from engine.tasks import note_token_use, wake
+
+# How often a token's use is written down at most, in seconds. A worker writes it, not the request.
+_NOTE_EVERY = 3600
 
 
 class TokenAuth(HttpBearer):
-    """``Authorization: Bearer llmpo_…``"""
+    """``Authorization: Bearer llmpo_…``. An operation that declares no scope lets nobody in."""
+
+    scope: ClassVar[Token.Scope | None] = None
 
     def authenticate(self, request: HttpRequest, token: str) -> Token | None:
         found = token_of(secret=token)
-        if found is not None:
-            request.user = found.user
+        if found is None or self.scope is None:
+            return None
+        if self.scope not in found.scopes:
+            raise HttpError(
+                403,
+                f"This token lacks the scope “{self.scope}”; it has: {', '.join(found.scopes)}. "
+                "Make a token with that scope on the page of API tokens.",
+            )
+        request.user = found.user
+        if cache.add(f"api-token-noted-{found.pk}", True, timeout=_NOTE_EVERY):
+            wake(note_token_use, found.pk)
         return found
+
+
+# One class each: the OpenAPI description names a security scheme after its class.
+class ReadScope(TokenAuth):
+    scope = Token.Scope.READ
+    openapi_description = "A token with the scope “read”"
+
+
+class AnnotateScope(TokenAuth):
+    scope = Token.Scope.ANNOTATE
+    openapi_description = "A token with the scope “annotate”"
+
+
+class ManageScope(TokenAuth):
+    scope = Token.Scope.MANAGE
+    openapi_description = "A token with the scope “manage”"
+
+
+READ, ANNOTATE, MANAGE = ReadScope(), AnnotateScope(), ManageScope()
 
 
 class TokenThrottle(BaseThrottle):

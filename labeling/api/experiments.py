@@ -14,6 +14,7 @@ from engine.services import controls
 from engine.services.experiments import create_experiment
 from engine.tasks import advance, wake
 from labeling import access
+from labeling.api.auth import MANAGE, READ
 from labeling.api.schemas import (
     Action,
     ChangesIn,
@@ -32,11 +33,11 @@ from labeling.views.dashboard import ACTIONS
 router = Router()
 
 Id = Annotated[int, Path(ge=1, le=2**63 - 1)]
-PROBLEMS = dict.fromkeys((401, 404, 422, 429), Problem)
-WRITE_PROBLEMS = PROBLEMS | {400: Problem, 403: Problem, 409: Problem}
+PROBLEMS = dict.fromkeys((401, 403, 404, 422, 429), Problem)
+WRITE_PROBLEMS = PROBLEMS | {400: Problem, 409: Problem}
 
 
-@router.get("", response={200: ExperimentsOut} | PROBLEMS)
+@router.get("", auth=READ, response={200: ExperimentsOut} | PROBLEMS)
 def list_experiments(
     request: HttpRequest,
     archived: bool = False,
@@ -44,24 +45,24 @@ def list_experiments(
     offset: Annotated[int, Query(ge=0, le=2**31)] = 0,
 ) -> dict[str, Any]:
     """Those that one may watch, newest first."""
-    watched = selectors.experiments_to_watch(request.user).filter(archived_at__isnull=not archived)
+    watched = access.watched(request).filter(archived_at__isnull=not archived)
     return {"count": watched.count(), "items": [_summary(each) for each in watched[offset : offset + limit]]}
 
 
-@router.post("", response={201: ExperimentOut} | WRITE_PROBLEMS)
+@router.post("", auth=MANAGE, response={201: ExperimentOut} | WRITE_PROBLEMS)
 def create(request: HttpRequest, payload: ExperimentIn) -> Status:
     """Make a draft, which one owns."""
     _check_may_create(request)
     return Status(201, _summary(create_experiment(spec=payload.spec(), by=request.user)))
 
 
-@router.get("/{experiment_id}", response={200: StatusOut} | PROBLEMS)
+@router.get("/{experiment_id}", auth=READ, response={200: StatusOut} | PROBLEMS)
 def status(request: HttpRequest, experiment_id: Id) -> dict[str, Any]:
     """Where it stands: the dashboard's figures."""
     return _status(access.to_watch(request, experiment_id))
 
 
-@router.patch("/{experiment_id}", response={200: ExperimentOut} | WRITE_PROBLEMS)
+@router.patch("/{experiment_id}", auth=MANAGE, response={200: ExperimentOut} | WRITE_PROBLEMS)
 def change_settings(request: HttpRequest, experiment_id: Id, payload: ChangesIn) -> dict[str, Any]:
     """Change budget, δ or ε. What a change means for the guarantee is in the log, and in `caveats` where it breaks it."""
     experiment = access.to_run(request, experiment_id)
@@ -70,7 +71,7 @@ def change_settings(request: HttpRequest, experiment_id: Id, payload: ChangesIn)
     return _summary(changed)
 
 
-@router.post("/{experiment_id}/reopen", response={200: ExperimentOut} | WRITE_PROBLEMS)
+@router.post("/{experiment_id}/reopen", auth=MANAGE, response={200: ExperimentOut} | WRITE_PROBLEMS)
 def reopen(request: HttpRequest, experiment_id: Id, payload: ChangesIn) -> dict[str, Any]:
     """Let a concluded experiment go on, with other settings where it needs them."""
     experiment = access.to_run(request, experiment_id)
@@ -79,7 +80,7 @@ def reopen(request: HttpRequest, experiment_id: Id, payload: ChangesIn) -> dict[
     return _summary(reopened)
 
 
-@router.post("/{experiment_id}/actions/{action}", response={200: ExperimentOut} | WRITE_PROBLEMS)
+@router.post("/{experiment_id}/actions/{action}", auth=MANAGE, response={200: ExperimentOut} | WRITE_PROBLEMS)
 def act(request: HttpRequest, experiment_id: Id, action: Action) -> dict[str, Any]:
     """Start (or resume), pause, stop for good, archive, take out of the archive."""
     experiment = access.to_run(request, experiment_id)
@@ -88,7 +89,7 @@ def act(request: HttpRequest, experiment_id: Id, action: Action) -> dict[str, An
     return _summary(changed)
 
 
-@router.post("/{experiment_id}/clone", response={201: ExperimentOut} | WRITE_PROBLEMS)
+@router.post("/{experiment_id}/clone", auth=MANAGE, response={201: ExperimentOut} | WRITE_PROBLEMS)
 def clone(request: HttpRequest, experiment_id: Id, payload: CloneIn) -> Status:
     """A new draft of the same description, which one owns."""
     experiment = access.to_run(request, experiment_id)
@@ -97,7 +98,7 @@ def clone(request: HttpRequest, experiment_id: Id, payload: CloneIn) -> Status:
     return Status(201, _summary(cloned))
 
 
-@router.get("/{experiment_id}/log", response={200: list[EntryOut]} | PROBLEMS)
+@router.get("/{experiment_id}/log", auth=READ, response={200: list[EntryOut]} | PROBLEMS)
 def log(
     request: HttpRequest,
     experiment_id: Id,
@@ -121,19 +122,25 @@ def _file(content_type: str) -> dict[str, Any]:
     return {"responses": {200: {"description": "The file, streamed", "content": content}}}
 
 
-@router.get("/{experiment_id}/judgments.csv", response=PROBLEMS, openapi_extra=_file("text/csv"))
+@router.get("/{experiment_id}/judgments.csv", auth=READ, response=PROBLEMS, openapi_extra=_file("text/csv"))
 def judgments_csv(request: HttpRequest, experiment_id: Id) -> HttpResponseBase:
     """Judgments, one row each, those that the estimates rest on unless the query asks for others as the page of exports does."""
     return export.judgments_csv(request, experiment_id)
 
 
-@router.get("/{experiment_id}/judgments.jsonl", response=PROBLEMS, openapi_extra=_file("application/jsonl"))
+@router.get(
+    "/{experiment_id}/judgments.jsonl", auth=READ, response=PROBLEMS, openapi_extra=_file("application/jsonl")
+)
 def judgments_jsonl(request: HttpRequest, experiment_id: Id) -> HttpResponseBase:
     """The same rows as JSON lines."""
     return export.judgments_jsonl(request, experiment_id)
 
 
 def _check_may_create(request: HttpRequest) -> None:
+    if access.bound_to(request) is not None:
+        raise HttpError(
+            403, "This token is bound to one experiment, so it makes no others. Use another token."
+        )
     if not access.may_create(request):
         raise HttpError(403, "You may not make experiments. Ask an administrator for the permission.")
 

@@ -12,6 +12,7 @@ Row = dict[str, Any]
 def sections(schema: Mapping[str, Any]) -> list[Row]:
     """The operations by tag, each with its parameters, its body and its answers in plain rows."""
     by_tag: dict[str, list[Row]] = {}
+    schemes = schema["components"]["securitySchemes"]
     for path, operations in schema["paths"].items():
         for method, operation in operations.items():
             row = {
@@ -19,6 +20,7 @@ def sections(schema: Mapping[str, Any]) -> list[Row]:
                 "path": path,
                 "id": operation["operationId"],
                 "text": operation.get("description", ""),
+                "needs": [schemes[name]["description"] for each in operation["security"] for name in each],
                 "parameters": operation.get("parameters", []),
                 "body": _body(operation),
                 "answers": [

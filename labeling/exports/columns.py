@@ -86,6 +86,7 @@ COLUMNS: dict[str, str] = {
     "guardrail_j": TEXT,
     "leak_i": TEXT,
     "leak_j": TEXT,
+    "via": TEXT,
 }
 
 _OF_RESPONSE = {
@@ -125,6 +126,7 @@ FIELDS = {
     for side in "ij"
     for name, field in _OF_RESPONSE.items()
 }
+FIELDS["via"] = "via"
 
 
 def _stamped(time: datetime) -> str:
@@ -187,6 +189,7 @@ def _row(
         prompt, reference, position,
         text_i, id_i, model_i, seed_i, prompt_tokens_i, tokens_i, finish_i, guardrail_i, leak_i,
         text_j, id_j, model_j, seed_j, prompt_tokens_j, tokens_j, finish_j, guardrail_j, leak_j,
+        via,
     ) = fields  # fmt: skip
     label_i, name_i = labels[policy_i]
     label_j, name_j = labels[policy_j]
@@ -212,4 +215,5 @@ def _row(
         told("comparisons"), told("in_flight"), evidence_i, evidence_j, told("propensity"),
         id_i, id_j, model_i, model_j, seed_i, seed_j, prompt_tokens_i, prompt_tokens_j, tokens_i, tokens_j,
         finish_i, finish_j, guardrail_i, guardrail_j, leak_i, leak_j,
+        via,
     )  # fmt: skip

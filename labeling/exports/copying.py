@@ -65,6 +65,7 @@ _MADE_OF = {
 _OURS = {
     "judge", "policy_i", "policy_j", "left_policy", "right_policy", "choice", "chosen_policy", "sampler",
     "sampling_seed", "comparison_state", "flags", "plan_stopping", "guardrail_i", "guardrail_j",
+    "via",
 }  # fmt: skip
 _FIRST_CODES = ", ".join(str(ord(start)) for start in sorted(FIRST))
 # A percent sign would be a parameter.

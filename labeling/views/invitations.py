@@ -1,54 +1,72 @@
-"""Invitation links: made, followed, ended."""
+"""Invitation links: made, followed, accepted, ended."""
 
 from __future__ import annotations
 
-import uuid
-
-from django import forms
-from django.contrib import messages
 from django.contrib.auth import login
 from django.contrib.auth.decorators import login_required
 from django.contrib.auth.forms import UserCreationForm
 from django.db import transaction
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
+from django.urls import reverse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
-from engine.errors import InvitationError
-from engine.models import Membership
+from engine.errors import InvitationError, MembershipError
+from engine.models import Membership, User
 from engine.services import people
 from labeling import access
+from labeling.views.people import InvitationForm, people_page
+
+# Where a visitor's session keeps the number of the invitation whose link they opened.
+INVITATION = "following-invitation"
 
 
-class InvitationForm(forms.Form):
-    role = forms.ChoiceField(choices=Membership.Role.choices)
-    most_uses = forms.IntegerField(min_value=1, max_value=1000)
-    valid_days = forms.IntegerField(min_value=1, max_value=365)
+class JoinForm(UserCreationForm):
+    """A new account."""
+
+    class Meta(UserCreationForm.Meta):
+        model = User
+
+
+@never_cache
+@require_safe
+def join(request: HttpRequest, token: str) -> HttpResponse:
+    """Open a link: remember its invitation, and go on to a page whose address is no secret.
+
+    Forms, logs and the pages that follow then never hold the link. Nobody joins by this.
+    """
+    invitation = people.find_invitation(secret=token)
+    if invitation is None:
+        request.session.pop(INVITATION, None)
+    else:
+        request.session[INVITATION] = invitation.pk
+    response = redirect("accept_invitation")
+    response["Referrer-Policy"] = "no-referrer"
+    return response
 
 
 @never_cache
 @require_http_methods(["GET", "HEAD", "POST"])
-def join(request: HttpRequest, token: uuid.UUID) -> HttpResponse:
-    """Sign up through an invitation, or join with the account one has."""
-    if request.user.is_authenticated and (member := people.membership_from(token=token, user=request.user)):
+def accept_invitation(request: HttpRequest) -> HttpResponse:
+    """Say who invites to what. A POST joins: with a new account, or with the one that is logged in."""
+    user = request.user if request.user.is_authenticated else None
+    invitation_id = request.session.get(INVITATION)
+    if user and (member := people.membership_from(invitation_id=invitation_id, user=user)):
         return _lead_on(member)
+    form = None if user else JoinForm(request.POST or None)
     try:
-        invitation = people.open_invitation(token=token)
+        invitation = people.open_invitation(invitation_id=invitation_id, user=user)
+        if request.method == "POST" and (user or form.is_valid()):
+            with transaction.atomic():
+                joining = user or form.save()
+                member = people.accept_invitation(invitation_id=invitation_id, user=joining)
+            if not user:
+                login(request, joining, backend="django.contrib.auth.backends.ModelBackend")
+            request.session.pop(INVITATION, None)
+            return _lead_on(member)
     except InvitationError as refused:
         return render(request, "labeling/invitation_refused.html", {"message": str(refused)}, status=410)
-    known = request.user.is_authenticated
-    form = None if known else UserCreationForm(request.POST or None)
-    if request.method == "POST" and (known or form.is_valid()):
-        try:
-            with transaction.atomic():
-                user = request.user if known else form.save()
-                membership = people.accept_invitation(token=token, user=user)
-        except InvitationError as refused:
-            return render(request, "labeling/invitation_refused.html", {"message": str(refused)}, status=410)
-        if not known:
-            login(request, user, backend="django.contrib.auth.backends.ModelBackend")
-        return _lead_on(membership)
     status = 400 if request.method == "POST" else 200
     return render(request, "labeling/join.html", {"invitation": invitation, "form": form}, status=status)
 
@@ -66,24 +84,29 @@ def welcome(request: HttpRequest, experiment_id: int) -> HttpResponse:
 
 
 @login_required
+@never_cache
 @require_POST
 def invite(request: HttpRequest, experiment_id: int) -> HttpResponse:
-    """Make an invitation link."""
+    """Make an invitation link. The link is in the answer to this request and nowhere else."""
     experiment = access.to_run(request, experiment_id)
-    form = InvitationForm(request.POST)
-    form.fields["role"].choices = access.roles_to_give(request, experiment)
+    form = InvitationForm(request.POST, roles=access.roles_to_give(request, experiment))
     if form.is_valid():
-        people.create_invitation(experiment=experiment, by=request.user, **form.cleaned_data)
-        messages.success(request, "The link is in the list of invitations below.")
-    else:
-        messages.error(request, "Give a role, a number of uses and of days, each at least one.")
-    return redirect("people", experiment_id=experiment.pk)
+        try:
+            invitation, secret = people.create_invitation(
+                experiment=experiment, by=request.user, **form.cleaned_data
+            )
+        except (InvitationError, MembershipError) as refused:
+            form.add_error(None, str(refused))
+        else:
+            link = request.build_absolute_uri(reverse("join", args=[secret]))
+            return people_page(request, experiment, made=invitation, link=link)
+    return people_page(request, experiment, form=form, status=400)
 
 
 @login_required
 @require_POST
 def end_invitation(request: HttpRequest, experiment_id: int, invitation_id: int) -> HttpResponse:
-    """Make an invitation useless. Who may not give a role may not take its invitation back either."""
+    """Make an invitation useless. Whoever may not give a role may not end its invitations either."""
     experiment = access.to_run(request, experiment_id)
     roles = [role for role, _ in access.roles_to_give(request, experiment)]
     invitation = get_object_or_404(experiment.invitations.filter(role__in=roles), pk=invitation_id)

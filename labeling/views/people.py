@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from django import forms
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse, HttpResponseBadRequest
 from django.shortcuts import get_object_or_404, redirect, render
-from django.utils import timezone
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST, require_safe
 
+from engine import selectors
 from engine.errors import MembershipError
-from engine.models import Experiment, Membership
+from engine.models import Experiment, Invitation, Membership
 from engine.services import people as services
 from labeling import access
 
@@ -21,23 +23,62 @@ class RoleForm(forms.Form):
     role = forms.ChoiceField(choices=Membership.Role.choices)
 
 
+class InvitationForm(forms.Form):
+    """A link to make. How many people and days it may have depends on its role."""
+
+    role = forms.ChoiceField(label="Invite as")
+    most_uses = forms.IntegerField(min_value=1, initial=1, label="People")
+    valid_days = forms.IntegerField(min_value=1, initial=7, label="Days")
+
+    def __init__(self, *args: Any, roles: list[tuple[str, str]], **kwargs: Any) -> None:
+        super().__init__(*args, label_suffix="", **kwargs)
+        self.fields["role"].choices = roles
+
+    def clean(self) -> dict[str, Any]:
+        data: dict[str, Any] = super().clean()
+        if "role" not in data:
+            return data
+        limit = Invitation.LIMITS[Membership.Role(data["role"])]
+        for field, most, unit in (("most_uses", limit.uses, "people"), ("valid_days", limit.days, "days")):
+            if data.get(field, 0) > most:
+                self.add_error(field, f"At most {most} {unit} for the role {data['role']}.")
+        return data
+
+
 @login_required
 @never_cache
 @require_safe
 def people(request: HttpRequest, experiment_id: int) -> HttpResponse:
-    """Members and open invitations. Owners change them; editors look, and invite."""
-    experiment = access.to_run(request, experiment_id)
+    """Members, and open invitations to roles that the reader may give. Owners change members; editors invite."""
+    return people_page(request, access.to_run(request, experiment_id))
+
+
+def people_page(
+    request: HttpRequest,
+    experiment: Experiment,
+    *,
+    form: InvitationForm | None = None,
+    made: Invitation | None = None,
+    link: str = "",
+    status: int = 200,
+) -> HttpResponse:
+    """The page; with ``made`` and ``link``, of the request that made this invitation."""
     roles = access.roles_to_give(request, experiment)
+    values = [role for role, _ in roles]
     context = {
         "experiment": experiment,
-        "members": experiment.memberships.select_related("user").order_by("user__username", "role"),
-        "invitations": experiment.invitations.filter(expires_at__gte=timezone.now()).order_by("-pk"),
+        "members": experiment.memberships.select_related("user", "invited_by").order_by(
+            "user__username", "role"
+        ),
+        "invitations": selectors.open_invitations(experiment, values),
         "all_roles": Membership.Role.choices,
-        "roles": roles,
-        "role_values": [role for role, _ in roles],
+        "form": form or InvitationForm(roles=roles),
+        "limits": [(label, *Invitation.LIMITS[Membership.Role(role)]) for role, label in roles],
         "may_own": access.may_own(request, experiment),
+        "made": made,
+        "link": link,
     }
-    return render(request, "dashboard/people.html", context)
+    return render(request, "dashboard/people.html", context, status=status)
 
 
 @login_required
@@ -50,9 +91,11 @@ def change_role(request: HttpRequest, experiment_id: int, membership_id: int) ->
     if not form.is_valid():
         return HttpResponseBadRequest("The role must be annotator, viewer, editor or owner.")
     try:
-        services.change_role(membership_id=member.pk, by=request.user, role=form.cleaned_data["role"])
+        ended = services.change_role(membership_id=member.pk, by=request.user, role=form.cleaned_data["role"])
     except MembershipError as refused:
         messages.error(request, str(refused))
+    else:
+        _tell_ended(request, member, ended)
     return _back(request, experiment)
 
 
@@ -63,10 +106,21 @@ def remove_member(request: HttpRequest, experiment_id: int, membership_id: int) 
     experiment = access.to_own(request, experiment_id)
     member = get_object_or_404(experiment.memberships, pk=membership_id)
     try:
-        services.remove_member(membership_id=member.pk, by=request.user)
+        ended = services.remove_member(membership_id=member.pk, by=request.user)
     except MembershipError as refused:
         messages.error(request, str(refused))
+    else:
+        _tell_ended(request, member, ended)
     return _back(request, experiment)
+
+
+def _tell_ended(request: HttpRequest, member: Membership, ended: int) -> None:
+    if ended:
+        links = "1 open invitation" if ended == 1 else f"{ended} open invitations"
+        messages.info(
+            request,
+            f"{links} that {member.user} had made or used ended, too. Make new ones for those who still need them.",
+        )
 
 
 def _back(request: HttpRequest, experiment: Experiment) -> HttpResponse:

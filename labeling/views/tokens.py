@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from django import forms
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
@@ -11,13 +13,31 @@ from django.utils import timezone
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST
 
-from engine.models import Token
+from engine import selectors
+from engine.models import Token, User
 from engine.services.tokens import make_token, revoke_token
 
 
 class TokenForm(forms.Form):
     name = forms.CharField(max_length=100, help_text="What it is for, for example: nightly export.")
-    valid_days = forms.IntegerField(min_value=1, max_value=365, initial=90, label="Valid for (days)")
+    scopes = forms.MultipleChoiceField(
+        choices=Token.Scope.choices,
+        initial=[Token.Scope.READ],
+        widget=forms.CheckboxSelectMultiple,
+        label="What it may do",
+        help_text="Choose the least that the program needs. It can never do more than you can.",
+    )
+    experiment = forms.ModelChoiceField(
+        queryset=None,
+        required=False,
+        empty_label="All that are open to you",
+        help_text="A token for one experiment finds no other, and makes none.",
+    )
+    valid_days = forms.IntegerField(min_value=1, max_value=365, initial=30, label="Valid for (days)")
+
+    def __init__(self, *args: Any, user: User, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.fields["experiment"].queryset = selectors.with_a_role(user)
 
 
 @login_required
@@ -25,15 +45,15 @@ class TokenForm(forms.Form):
 @require_http_methods(["GET", "HEAD", "POST"])
 def tokens(request: HttpRequest) -> HttpResponse:
     """The list, and a new token. Its secret is in the answer to this request and nowhere else."""
-    form = TokenForm(request.POST if request.method == "POST" else None)
+    form = TokenForm(request.POST if request.method == "POST" else None, user=request.user)
     made, secret, status = None, "", 200
     if request.method == "POST":
         if form.is_valid():
             made, secret = make_token(user=request.user, **form.cleaned_data)
-            form = TokenForm()
+            form = TokenForm(user=request.user)
         else:
             status = 400
-    usable = request.user.tokens.filter(revoked_at__isnull=True)
+    usable = request.user.tokens.filter(revoked_at__isnull=True).select_related("experiment")
     context = {"form": form, "tokens": usable, "made": made, "secret": secret, "now": timezone.now()}
     return render(request, "tokens.html", context, status=status)
 

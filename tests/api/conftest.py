@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -10,7 +10,7 @@ from django.core.cache import cache
 from django.http import HttpResponse
 from django.test import Client
 
-from engine.models import Experiment, User
+from engine.models import Experiment, Token, User
 from engine.services.tokens import make_token
 from tests.factories import add_member, make_experiment, make_user
 
@@ -26,13 +26,22 @@ def fresh_cache() -> None:
 
 @pytest.fixture
 def caller_for() -> CallerFor:
-    """Calls with a token of this user: ``call("post", "/experiments", {...})``; nobody's without one."""
+    """Calls with a token of this user: ``call("post", "/experiments", {...})``; nobody's without one.
 
-    def caller(user: User | None) -> Call:
+    The token has every scope and reaches all experiments, unless told otherwise.
+    """
+
+    def caller(
+        user: User | None,
+        *,
+        scopes: Sequence[str] = Token.Scope.values,
+        experiment: Experiment | None = None,
+    ) -> Call:
         client = Client()
         headers = {}
         if user is not None:
-            headers["Authorization"] = f"Bearer {make_token(user=user, name='test', valid_days=1)[1]}"
+            _, secret = make_token(user=user, name="test", valid_days=1, scopes=scopes, experiment=experiment)
+            headers["Authorization"] = f"Bearer {secret}"
 
         def call(method: str, path: str, body: Any = None) -> HttpResponse:
             options = {} if body is None else {"data": body, "content_type": "application/json"}

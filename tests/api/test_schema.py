@@ -11,6 +11,7 @@ from django.db import close_old_connections
 from hypothesis import HealthCheck, Phase, settings
 from schemathesis.checks import CHECKS
 
+from engine.models import Token
 from engine.services.tokens import make_token
 from llmpo_site.wsgi import application
 from tests.factories import add_member, make_experiment, make_user
@@ -43,7 +44,7 @@ def caller(settings) -> tuple[dict[str, str], int]:
     user = make_user(is_superuser=True)
     experiment = make_experiment(ready=True, annotators=(user,), n_gold=1)
     add_member(experiment, user, "owner")
-    _, secret = make_token(user=user, name="schemathesis", valid_days=1)
+    _, secret = make_token(user=user, name="schemathesis", valid_days=1, scopes=Token.Scope.values)
     # Schemathesis speaks to the application itself, without the client that would unpack an answer.
     return {"Authorization": f"Bearer {secret}", "Accept-Encoding": "identity"}, experiment.pk
 

@@ -103,7 +103,7 @@ def fill_the_dashboard(experiment: Experiment) -> None:
 def pages(world: dict[str, object]) -> dict[str | None, list[str]]:
     """Who looks at what."""
     return {
-        None: ["/accounts/login/", f"/join/{world['token']}/", "/join/00000000-0000-4000-8000-000000000000/"],
+        None: ["/accounts/login/", f"/join/{world['token']}/", "/join/no-such-invitation/"],
         "annotator": [
             "/",
             f"/label/{world['busy']}/",

@@ -67,8 +67,32 @@ def test_a_viewer_becomes_an_editor_and_an_invitation_ends(page: Page, owner, ex
     page.get_by_role("button", name="Change the role of vera").click()
     expect(page.get_by_label("Role of vera", exact=True)).to_have_value("editor")
     page.get_by_role("button", name="End the invitation 1, annotator").click()
-    expect(page.get_by_text("/join/")).to_have_count(0)
+    expect(page.get_by_role("button", name="End the invitation")).to_have_count(0)
     assert experiment.memberships.get(user__username="vera").role == "editor"
+
+
+def test_a_link_is_made_copied_and_followed(page: Page, owner, experiment):
+    """Issue 11, item 6: the button copies what the field shows, and the page to join on sends its form."""
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    log_in(page, owner)
+    page.goto(f"/experiments/{experiment.pk}/people/")
+    page.get_by_label("Invite as").select_option("viewer")
+    page.get_by_role("button", name="Make a link").click()
+    look(page, "link")
+    link = page.get_by_label("Link", exact=True).input_value()
+    page.get_by_role("button", name="Copy").click()
+    expect(page.get_by_text("Copied.")).to_be_visible()
+    assert page.evaluate("navigator.clipboard.readText()") == link
+    page.context.clear_cookies()
+    page.goto(link)
+    assert page.url.endswith("/join/")
+    look(page, "join")
+    page.get_by_label("Name", exact=True).fill("newcomer")
+    page.get_by_label("Password", exact=True).fill("a very long phrase")
+    page.get_by_label("Password again").fill("a very long phrase")
+    page.get_by_role("button", name="Join").click()
+    expect(page.get_by_role("heading", name=experiment.name)).to_be_visible()
+    assert experiment.memberships.get(user__username="newcomer").invited_by == owner
 
 
 def test_a_webhook_is_added_and_its_secret_shown_once(page: Page, owner, experiment):
@@ -87,14 +111,18 @@ def test_a_webhook_is_added_and_its_secret_shown_once(page: Page, owner, experim
     expect(page.locator("code.secret")).to_have_count(0)
 
 
-def test_a_token_is_made_and_the_api_explained(page: Page, owner):
+def test_a_token_is_made_and_the_api_explained(page: Page, owner, experiment):
     log_in(page, owner)
     page.goto("/tokens/")
     page.get_by_label("Name").fill("nightly export")
+    page.get_by_label("Annotate: ").check()
+    page.get_by_label("Experiment", exact=True).select_option(label=str(experiment))
     page.get_by_role("button", name="Make a token").click()
-    secret = page.locator("code.secret").inner_text()
+    secret = page.get_by_label("Token", exact=True).input_value()
     assert re.fullmatch(r"llmpo_[\w-]{43}", secret)
-    assert token_of(secret=secret).user == owner
+    token = token_of(secret=secret)
+    assert (token.user, token.scopes, token.experiment) == (owner, ["read", "annotate"], experiment)
+    expect(page.get_by_role("button", name="Copy")).to_be_visible()
     look(page, "tokens")
     page.get_by_role("link", name="API", exact=True).click()
     expect(page.get_by_role("heading", name="API", exact=True)).to_be_visible()

@@ -8,6 +8,7 @@ from datetime import timedelta
 import numpy as np
 import pytest
 from django.conf import settings
+from django.db import IntegrityError, transaction
 from django.utils import timezone
 
 from engine import selectors
@@ -419,3 +420,14 @@ def test_a_click_on_a_pair_without_a_count_is_not_swallowed(annotator):
     with pytest.raises(RuntimeError, match="0 pair counts instead of one; run rebuild_counts"):
         judge_leased(experiment_id=experiment.pk, token=held.token, annotator=annotator, choice="left")
     assert not Judgment.objects.exists()
+
+
+@pytest.mark.parametrize(
+    ("judge", "via"),
+    [("human", "rule"), ("human", "model"), ("rule", "page"), ("llm", "api"), ("human", "")],
+)
+def test_the_database_refuses_a_way_in_that_does_not_fit_the_judge(judge, via, annotator):
+    """Issue 11, item 8."""
+    judgment = click(make_experiment(ready=True, annotators=(annotator,)), annotator)
+    with pytest.raises(IntegrityError), transaction.atomic():
+        Judgment.objects.filter(pk=judgment.pk).update(judge=judge, via=via)

@@ -81,13 +81,13 @@ def test_other_experiments_keep_what_they_show(experiment, owner):
 
 
 def test_an_invitation_that_was_ended_lets_nobody_in(experiment, owner):
-    invitation = people.create_invitation(
+    invitation, _ = people.create_invitation(
         experiment=experiment, by=owner, role="viewer", most_uses=5, valid_days=3
     )
     for _ in range(2):
         people.end_invitation(invitation_id=invitation.pk, by=owner)
-    with pytest.raises(InvitationError, match="expired"):
-        people.accept_invitation(token=invitation.token, user=make_user())
+    with pytest.raises(InvitationError, match="has ended"):
+        people.accept_invitation(invitation_id=invitation.pk, user=make_user())
     assert [e.action for e in experiment.audit_entries.all()[:2]] == ["end_invitation", "invite"]
 
 

@@ -254,7 +254,7 @@ class TestVotes:
         assert set(votes.values_list("comparison_id", flat=True)) == ready
         for judgment in votes:
             assert judgment.choice == judgment.opinion.choice
-            assert judgment.annotator is None
+            assert (judgment.annotator, judgment.via) == (None, "model")
             assert judgment.reason.startswith("scripted-1: It is better.")
         held.refresh_from_db()
         assert held.state == "active"

@@ -10,7 +10,7 @@ from engine.core import Design
 from engine.errors import WrongStateError
 from engine.models import Experiment, Judgment, JudgmentVoid, User
 from engine.services.experiments import pause, stop
-from engine.services.judging import lease_next, rebuild_counts, void_judgment
+from engine.services.judging import judge_leased, lease_next, rebuild_counts, void_judgment
 from engine.services.planning import advance
 from engine.services.review import restore_judgment, void_annotator, void_one
 from tests.factories import add_member, click, click_on, lease, make_experiment, make_user
@@ -62,6 +62,15 @@ class TestRestore:
         new.comparison.refresh_from_db()
         assert (new.comparison.state, new.comparison.outcome) == ("judged", old.outcome)
         assert_counts_are_those_of_the_judgments(experiment)
+
+    def test_it_came_as_the_old_one_came(self, experiment, annotator, admin):
+        """Issue 11, item 8."""
+        held = lease(experiment, annotator)
+        judgment = judge_leased(
+            experiment_id=experiment.pk, token=held.token, annotator=annotator, choice="left", via="api"
+        ).judgment
+        void_judgment(judgment_id=judgment.pk, by=admin, reason="A slip.")
+        assert restore_judgment(judgment_id=judgment.pk, by=admin).via == "api"
 
     def test_counts_and_evidence_are_those_of_before_the_void_to_the_bit(self, experiment, annotator, admin):
         click_on(experiment, annotator, 11)

@@ -191,7 +191,8 @@ class TestJudgeComparisons:
             chosen = judgment.comparison.left if judgment.choice == "left" else judgment.comparison.right
             assert chosen.policy == best
             assert judgment.outcome == 0.0
-            assert (judgment.judge, judgment.reason) == ("rule", "Only this response is correct.")
+            assert (judgment.judge, judgment.via) == ("rule", "rule")
+            assert judgment.reason == "Only this response is correct."
         assert Judgment.objects.count() == n
 
     def test_a_comparison_that_is_still_being_written_waits(self):

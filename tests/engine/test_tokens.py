@@ -5,11 +5,18 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
+from django.contrib.auth.models import Permission
+from django.db import transaction
 from django.utils import timezone
 
-from engine.models import AuditEntry, Token
+from engine.errors import TokenError
+from engine.models import AuditEntry, Token, User
+from engine.services import people
+from engine.services.drafts import delete_draft
 from engine.services.tokens import make_token, revoke_token, token_of
-from tests.factories import make_user
+from engine.tasks import note_token_use
+from tests.engine.test_races import blocked
+from tests.factories import add_member, make_experiment, make_user
 
 pytestmark = pytest.mark.django_db
 
@@ -50,15 +57,136 @@ def test_a_revoked_one_is_useless_and_the_log_says_so_once(annotator):
 
 
 def test_one_of_a_deactivated_account_is_useless():
-    user = make_user(is_active=False)
+    user = make_user()
     _, secret = make_token(user=user, name="export", valid_days=1)
+    User.objects.filter(pk=user.pk).update(is_active=False)
     assert token_of(secret=secret) is None
 
 
-def test_its_use_is_noted_but_not_written_at_every_request(annotator, django_assert_num_queries):
+def test_looking_it_up_writes_nothing(annotator, django_assert_num_queries):
+    """Issue 11, item 14: reading with a token writes nothing."""
     token, secret = make_token(user=annotator, name="export", valid_days=1)
-    token_of(secret=secret)
-    token.refresh_from_db()
-    assert token.used_at is not None
     with django_assert_num_queries(1):
         token_of(secret=secret)
+    token.refresh_from_db()
+    assert token.used_at is None
+    note_token_use(token.pk)
+    token.refresh_from_db()
+    assert token.used_at is not None
+
+
+class TestScopes:
+    """Issue 11, item 8."""
+
+    def test_the_least_is_the_default(self, annotator):
+        token, _ = make_token(user=annotator, name="export", valid_days=1)
+        assert (token.scopes, token.experiment) == (["read"], None)
+
+    @pytest.mark.parametrize("scopes", [[], ["admin"], ["read", "admin"]])
+    def test_none_or_an_unknown_one_is_refused(self, scopes, annotator):
+        with pytest.raises(TokenError, match="Choose at least one scope"):
+            make_token(user=annotator, name="export", valid_days=1, scopes=scopes)
+        assert not Token.objects.exists()
+
+    def test_a_token_is_bound_to_an_experiment_of_its_user_only(self, annotator):
+        own, other = make_experiment(annotators=(annotator,)), make_experiment()
+        token, _ = make_token(user=annotator, name="export", valid_days=1, experiment=own)
+        assert token.experiment == own
+        with pytest.raises(TokenError, match="no role in that experiment"):
+            make_token(user=annotator, name="export", valid_days=1, experiment=other)
+
+    def test_a_deactivated_account_makes_none(self, annotator):
+        User.objects.update(is_active=False)
+        with pytest.raises(TokenError, match="deactivated"):
+            make_token(user=annotator, name="export", valid_days=1)
+
+
+class TestLastRight:
+    """Issue 11, item 8: a token ends with the last right behind it, for good."""
+
+    @pytest.fixture
+    def experiment(self, annotator):
+        experiment = make_experiment(running=False, annotators=(annotator,))
+        add_member(experiment, make_user("owner"), "owner")
+        return experiment
+
+    @staticmethod
+    def remove(experiment, user, role="annotator"):
+        people.remove_member(
+            membership_id=experiment.memberships.get(user=user, role=role).pk,
+            by=User.objects.get(username="owner"),
+        )
+
+    def test_a_removal_from_the_last_experiment_ends_it(self, annotator, experiment):
+        _, secret = make_token(user=annotator, name="export", valid_days=1)
+        self.remove(experiment, annotator)
+        assert token_of(secret=secret) is None
+        entry = AuditEntry.objects.get(action="token_revoked")
+        assert entry.sentence == "Revoked the API token “export”. The last right behind it was taken away."
+        add_member(experiment, annotator)
+        assert token_of(secret=secret) is None
+
+    def test_a_removal_from_its_own_experiment_ends_it(self, annotator, experiment):
+        elsewhere = make_experiment(annotators=(annotator,))
+        _, bound = make_token(user=annotator, name="bound", valid_days=1, experiment=experiment)
+        _, free = make_token(user=annotator, name="free", valid_days=1)
+        _, other = make_token(user=annotator, name="other", valid_days=1, experiment=elsewhere)
+        self.remove(experiment, annotator)
+        assert [token_of(secret=each) is None for each in (bound, free, other)] == [True, False, False]
+
+    def test_the_deletion_of_the_last_experiment_ends_it(self, annotator, experiment):
+        _, secret = make_token(user=annotator, name="export", valid_days=1)
+        delete_draft(experiment_id=experiment.pk)
+        assert token_of(secret=secret) is None
+
+    def test_another_role_in_the_experiment_keeps_it(self, annotator, experiment):
+        add_member(experiment, annotator, "viewer")
+        _, secret = make_token(user=annotator, name="bound", valid_days=1, experiment=experiment)
+        self.remove(experiment, annotator)
+        assert token_of(secret=secret) is not None
+
+    def test_somebody_who_may_make_experiments_keeps_it(self, annotator, experiment):
+        annotator.user_permissions.add(Permission.objects.get(codename="add_experiment"))
+        _, secret = make_token(user=annotator, name="start", valid_days=1, scopes=["manage"])
+        self.remove(experiment, annotator)
+        assert token_of(secret=secret) is not None
+
+    @pytest.mark.parametrize("right", ["is_active", "is_superuser"])
+    def test_a_deactivation_or_the_loss_of_superuser_ends_it(self, right, experiment):
+        """Even where a role is left: the token was made with other rights in mind."""
+        user = make_user(is_superuser=True)
+        add_member(experiment, user, "viewer")
+        _, secret = make_token(user=user, name="all", valid_days=1)
+        for value in (False, True):
+            setattr(user, right, value)
+            user.save()
+            assert token_of(secret=secret) is None
+
+    def test_a_demotion_ends_none(self, annotator, experiment):
+        """What it may still do is asked at every request: the user's rights and its scopes, both."""
+        editor = make_user()
+        member = add_member(experiment, editor, "editor")
+        _, secret = make_token(user=editor, name="all", valid_days=1, experiment=experiment)
+        people.change_role(membership_id=member.pk, by=User.objects.get(username="owner"), role="viewer")
+        assert token_of(secret=secret) is not None
+
+
+@pytest.mark.postgres
+@pytest.mark.django_db(transaction=True)
+def test_no_token_is_made_while_its_user_is_removed():
+    owner, annotator = make_user("owner"), make_user("ann")
+    experiment = make_experiment(running=False, annotators=(annotator,))
+    add_member(experiment, owner, "owner")
+
+    def make_one() -> bool:
+        try:
+            make_token(user=annotator, name="late", valid_days=1, experiment=experiment)
+        except TokenError:
+            return False
+        return True
+
+    with transaction.atomic():
+        people.remove_member(membership_id=experiment.memberships.get(user=annotator).pk, by=owner)
+        late = blocked(make_one)
+    assert late.result() is False
+    assert not Token.objects.exists()

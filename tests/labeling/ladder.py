@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import Any
 
 from django.urls import reverse
-from django.utils import timezone
 
 from engine.models import Experiment, Invitation, Judgment, Membership, Subscription, User
 from engine.services.notifications import subscribe
+from engine.services.people import create_invitation
 from engine.services.tokens import make_token
 from tests.factories import add_member, click, make_user
 
@@ -102,13 +101,17 @@ def judged(experiment: Experiment) -> Judgment:
     return click(experiment, (member or add_member(experiment, make_user())).user)
 
 
-def invited(experiment: Experiment, **fields: Any) -> Invitation:
-    """An invitation that nobody has used."""
-    return Invitation.objects.create(
-        experiment=experiment,
-        created_by=User.objects.filter(username="inviter").first() or make_user("inviter"),
-        **{"expires_at": timezone.now() + timedelta(days=1)} | fields,
+def invited(experiment: Experiment, role: str = "annotator", most_uses: int = 1, **fields: Any) -> Invitation:
+    """An invitation that nobody has used, by somebody who may do everything; ``token`` is its link's secret."""
+    by = User.objects.filter(username="inviter").first() or make_user("inviter", is_superuser=True)
+    invitation, secret = create_invitation(
+        experiment=experiment, by=by, role=role, most_uses=most_uses, valid_days=1
     )
+    if fields:
+        Invitation.objects.filter(pk=invitation.pk).update(**fields)
+        invitation.refresh_from_db()
+    invitation.token = secret
+    return invitation
 
 
 def subscribed(
@@ -143,8 +146,10 @@ LADDER = (
     Endpoint("history", GET, {"annotator": 200}),
     Endpoint("reopen", POST, {"annotator": 302}, arguments=_of_judgment),
     Endpoint("welcome", GET, {"annotator": 200}),
-    Endpoint("join", GET | POST, _everybody(200) | {"annotator": 302}, arguments=_of_invitation, public=True),
-    Endpoint("invite", POST, {"editor": 302, "owner": 302, "admin": 302}),
+    Endpoint("join", GET, _everybody(302), arguments=_of_invitation, public=True),
+    # In a session that followed no link there is nothing to accept.
+    Endpoint("accept_invitation", GET | POST, _everybody(410), arguments=None, public=True),
+    Endpoint("invite", POST, {"editor": 400, "owner": 400, "admin": 400}),
     Endpoint("new_experiment", GET | POST, {"admin": 200}, arguments=None),
     Endpoint("new_from", GET | POST, {"admin": 200}, arguments=_of_a_start),
     # Of one that runs the setup is fixed: the dashboard says so.

@@ -8,6 +8,8 @@ from django.urls import reverse
 
 from engine import models
 from engine.models import Judgment, Membership
+from engine.services.people import create_invitation
+from engine.services.tokens import make_token, token_of
 from tests.factories import click, make_user
 
 pytestmark = pytest.mark.django_db
@@ -84,12 +86,47 @@ def test_nothing_can_be_deleted_by_the_dozen(experiment, annotator, admin, clien
     assert Judgment.objects.filter(pk=judgment.pk).exists()
 
 
-def test_memberships_and_accounts_can_be_edited(experiment, stranger, admin, client_for):
+def test_members_are_added_and_accounts_edited(experiment, stranger, admin, client_for):
     client = client_for(admin)
     form = {"experiment": experiment.pk, "user": stranger.pk, "role": "annotator"}
     assert client.post(address(Membership, "add"), form).status_code == 302
-    assert Membership.objects.get(user=stranger).role == "annotator"
-    assert client.get(reverse("admin:auth_user_change", args=[stranger.pk])).status_code == 200
+    added = Membership.objects.get(user=stranger)
+    assert (added.role, added.origin, added.invited_by) == ("annotator", "administrator", admin)
+    assert experiment.audit_entries.first().sentence == "Added stranger as annotator."
+    assert client.post(address(Membership, "add"), form).status_code == 200, "has that role already"
+    assert client.get(reverse("admin:engine_user_change", args=[stranger.pk])).status_code == 200
+
+
+def test_a_member_is_changed_and_removed_on_the_page_of_people_alone(experiment, viewer, admin, client_for):
+    """Or the links and tokens that rest on the role would go on."""
+    client = client_for(admin)
+    member = experiment.memberships.get(user=viewer)
+    assert client.post(address(Membership, "change", member.pk), {"role": "owner"}).status_code == 403
+    assert client.post(address(Membership, "delete", member.pk), {"post": "yes"}).status_code == 403
+    member.refresh_from_db()
+    assert member.role == "viewer"
+
+
+def test_a_deactivation_here_ends_links_and_tokens(experiment, owner, admin, client_for):
+    """Issue 11, items 6 and 8."""
+    _, secret = make_token(user=owner, name="export", valid_days=1)
+    invitation, _ = create_invitation(
+        experiment=experiment, by=owner, role="owner", most_uses=1, valid_days=1
+    )
+    client = client_for(admin)
+    form = client.get(reverse("admin:engine_user_change", args=[owner.pk])).context["adminform"].form
+    values = {name: form.get_initial_for_field(field, name) for name, field in form.fields.items()}
+    kept = {name: value for name, value in values.items() if value not in (None, False, "password")}
+    joined = owner.date_joined
+    kept |= {"date_joined_0": joined.date(), "date_joined_1": joined.time(), "is_active": ""}
+    kept = {name: value for name, value in kept.items() if name not in {"date_joined", "is_active"}}
+    changed = client.post(reverse("admin:engine_user_change", args=[owner.pk]), kept)
+    assert changed.status_code == 302, changed.content.decode()
+    owner.refresh_from_db()
+    assert not owner.is_active
+    invitation.refresh_from_db()
+    assert invitation.ended_at is not None
+    assert token_of(secret=secret) is None
 
 
 def test_every_row_that_an_estimate_rests_on_is_registered_for_reading_or_not_at_all(rf, admin):
@@ -100,4 +137,4 @@ def test_every_row_that_an_estimate_rests_on_is_registered_for_reading_or_not_at
         for model, site in admin_site.site._registry.items()
         if model._meta.app_label == "engine" and site.has_change_permission(request)
     }
-    assert editable == {"membership"}
+    assert editable == {"user"}

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-import uuid
+import importlib
+import io
+import logging
 from datetime import timedelta
 
 import pytest
+from django.conf import settings
+from django.contrib.sessions.models import Session
+from django.http import HttpResponse
 from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
 from engine.models import Experiment, Invitation, User
+from engine.services import people
 from tests.factories import add_member, make_experiment, make_user
 from tests.labeling.ladder import invited
 from tests.markup import Markup, words
@@ -24,13 +30,22 @@ def link(invitation: Invitation) -> str:
     return reverse("join", args=[invitation.token])
 
 
+def follow(client: Client, invitation: Invitation) -> HttpResponse:
+    """Open the link, and look at the page to which it leads."""
+    return client.get(link(invitation), follow=True)
+
+
+def accept(client: Client, invitation: Invitation, form: dict[str, str] | None = None) -> HttpResponse:
+    follow(client, invitation)
+    return client.post(reverse("accept_invitation"), form or {})
+
+
 class TestJoin:
     def test_a_newcomer_signs_up_is_logged_in_and_finds_the_guidelines(self, experiment, client):
-        url = link(invited(experiment))
-        page = client.get(url)
+        page = follow(client, invited(experiment))
         assert page.status_code == 200
         assert experiment.name in words(page)
-        response = client.post(url, SIGN_UP, follow=True)
+        response = client.post(reverse("accept_invitation"), SIGN_UP, follow=True)
         assert response.redirect_chain == [(reverse("welcome", args=[experiment.pk]), 302)]
         user = User.objects.get(username="newcomer")
         assert (user.is_staff, user.is_superuser) == (False, False)
@@ -40,54 +55,83 @@ class TestJoin:
         assert client.get(reverse("pair", args=[experiment.pk])).status_code == 200
 
     def test_who_is_logged_in_joins_with_one_press(self, experiment, stranger, client_for):
-        client, url = client_for(stranger), link(invited(experiment))
-        page = Markup(client.get(url).content.decode())
+        client, invitation = client_for(stranger), invited(experiment)
+        page = Markup(follow(client, invitation).content.decode())
         assert "You are logged in as stranger." in page.text
         assert not [e for e in page.elements if e.attributes.get("type") == "password"]
-        assert not stranger.memberships.exists()  # looking is not joining
-        assert client.post(url)["Location"] == reverse("welcome", args=[experiment.pk])
+        assert not stranger.memberships.exists(), "looking is not joining"
+        response = client.post(reverse("accept_invitation"))
+        assert response["Location"] == reverse("welcome", args=[experiment.pk])
         assert stranger.memberships.get().role == "annotator"
+
+    @pytest.mark.parametrize(
+        ("role", "said"),
+        [
+            ("annotator", "You will be an annotator"),
+            ("viewer", "You will be a viewer"),
+            ("editor", "You will be an editor"),
+            ("owner", "You will be an owner"),
+        ],
+    )
+    def test_the_page_says_who_invites_and_to_what_role(self, role, said, experiment, client):
+        """Issue 11, item 6."""
+        text = words(follow(client, invited(experiment, role=role)))
+        assert "inviter invites you." in text
+        assert said in text
 
     @pytest.mark.parametrize("role", ["viewer", "editor", "owner"])
     def test_who_is_to_watch_is_led_to_the_dashboard(self, role, experiment, client):
-        response = client.post(link(invited(experiment, role=role)), SIGN_UP, follow=True)
+        follow(client, invited(experiment, role=role))
+        response = client.post(reverse("accept_invitation"), SIGN_UP, follow=True)
         assert response.redirect_chain == [(reverse("dashboard", args=[experiment.pk]), 302)]
         assert response.status_code == 200
 
     def test_a_link_that_is_used_up_says_so_and_makes_no_account(self, experiment, client):
-        url = link(invited(experiment))
-        client.post(url, SIGN_UP)
+        invitation = invited(experiment)
+        accept(client, invitation, SIGN_UP)
         for response in (
-            Client().get(url),
-            Client().post(url, SIGN_UP | {"username": "second"}),
+            follow(Client(), invitation),
+            accept(Client(), invitation, SIGN_UP | {"username": "second"}),
         ):
             assert response.status_code == 410
             assert "This invitation has been used up." in words(response)
         assert not User.objects.filter(username="second").exists()
 
     def test_who_follows_a_used_link_again_is_not_turned_away_as_a_stranger(self, experiment, client):
-        """The back button, or the link kept as a bookmark."""
-        url = link(invited(experiment))
-        client.post(url, SIGN_UP)
-        response = client.post(url)
-        assert response.status_code == 302
+        """The link kept as a bookmark."""
+        invitation = invited(experiment)
+        accept(client, invitation, SIGN_UP)
+        assert follow(client, invitation).redirect_chain[-1] == (
+            reverse("welcome", args=[experiment.pk]),
+            302,
+        )
         assert Invitation.objects.get().uses == 1
 
     def test_an_expired_link_says_so(self, experiment, client):
-        url = link(invited(experiment, expires_at=timezone.now() - timedelta(seconds=1)))
-        for response in (client.get(url), client.post(url, SIGN_UP)):
+        invitation = invited(experiment, expires_at=timezone.now() - timedelta(seconds=1))
+        for response in (follow(client, invitation), accept(client, invitation, SIGN_UP)):
             assert response.status_code == 410
             assert "This invitation has expired." in words(response)
         assert not User.objects.filter(username="newcomer").exists()
 
-    def test_a_made_up_link_tells_nothing_about_any_experiment(self, experiment, client):
-        response = client.get(reverse("join", args=[uuid.uuid4()]))
-        assert response.status_code == 410
-        assert experiment.name not in words(response)
+    def test_who_was_removed_is_told_to_ask_for_a_new_link(self, experiment, owner, viewer, client_for):
+        """Issue 11, item 6."""
+        invitation = invited(experiment, most_uses=9)
+        member = experiment.memberships.get(user=viewer)
+        people.remove_member(membership_id=member.pk, by=owner)
+        for response in (follow(client_for(viewer), invitation), accept(client_for(viewer), invitation)):
+            assert response.status_code == 410
+            assert "was taken from you after this link was made. Ask for a new one." in words(response)
+        assert not viewer.memberships.exists()
 
-    @pytest.mark.parametrize("token", ["x", "1", "0" * 35])
-    def test_what_is_no_token_is_not_found(self, token, client):
-        assert client.get(f"/join/{token}/").status_code == 404
+    @pytest.mark.parametrize("token", ["x", "0" * 43, "00000000-0000-4000-8000-000000000000", "ä"])
+    def test_a_made_up_link_tells_nothing_about_any_experiment(self, token, experiment, client):
+        """Not even of the one whose link was followed before."""
+        follow(client, invited(experiment))
+        response = client.get(reverse("join", args=[token]), follow=True)
+        assert response.status_code == 410
+        assert "There is no such invitation." in words(response)
+        assert experiment.name not in words(response)
 
     @pytest.mark.parametrize(
         "change",
@@ -104,8 +148,7 @@ class TestJoin:
     )
     def test_a_bad_form_says_what_is_wrong_and_uses_nothing_up(self, change, experiment, client):
         make_user("taken")
-        url = link(invited(experiment))
-        response = client.post(url, SIGN_UP | change)
+        response = accept(client, invited(experiment), SIGN_UP | change)
         assert response.status_code == 400
         alerts = [
             e for e in Markup(response.content.decode()).elements if e.attributes.get("role") == "alert"
@@ -115,14 +158,60 @@ class TestJoin:
         assert not User.objects.filter(username="newcomer").exists()
 
     def test_no_field_of_the_form_makes_a_superuser(self, experiment, client):
-        client.post(
-            link(invited(experiment)), SIGN_UP | {"is_superuser": "on", "is_staff": "on", "role": "owner"}
+        accept(
+            client, invited(experiment), SIGN_UP | {"is_superuser": "on", "is_staff": "on", "role": "owner"}
         )
         user = User.objects.get(username="newcomer")
         assert (user.is_staff, user.is_superuser, user.memberships.get().role) == (False, False, "annotator")
 
-    def test_it_is_never_kept_by_a_cache(self, experiment, client):
-        assert "no-store" in client.get(link(invited(experiment)))["Cache-Control"]
+
+class TestSecrecy:
+    """Issue 11, item 6: what is in a link is nowhere else."""
+
+    def test_it_is_kept_by_no_cache_and_told_to_nobody(self, experiment, client):
+        response = client.get(link(invited(experiment)))
+        assert "no-store" in response["Cache-Control"]
+        assert response["Referrer-Policy"] == "no-referrer"
+        assert response["Location"] == reverse("accept_invitation")
+        assert "no-store" in client.get(response["Location"])["Cache-Control"]
+
+    def test_no_page_after_it_holds_it(self, experiment, client):
+        invitation = invited(experiment)
+        page = follow(client, invitation)
+        assert invitation.token not in page.content.decode()
+        assert f"next={reverse('accept_invitation')}" in page.content.decode()
+        stored = [session.get_decoded() for session in Session.objects.all()]
+        assert stored
+        assert invitation.token not in str(stored), "a copy of the database opens no link"
+
+    @pytest.mark.parametrize("address", ["/join/{}/", "/accounts/login/?next=/join/{}/", "/join%2F{}"])
+    def test_our_own_logs_do_not_hold_it(self, address, experiment):
+        """Django logs the address of a request that it refuses, such as a POST without its CSRF token."""
+        invitation = invited(experiment)
+        [name] = settings.LOGGING["root"]["handlers"]
+        handler = next(h for h in logging.getLogger().handlers if h.get_name() == name)
+        stream = io.StringIO()
+        before = handler.setStream(stream)
+        try:
+            Client(enforce_csrf_checks=True).post(address.format(invitation.token))
+            logging.getLogger("x").warning("Seen: %s", address.format(invitation.token))
+        finally:
+            handler.setStream(before)
+        assert "Seen: " in stream.getvalue()
+        assert invitation.token not in stream.getvalue()
+
+    def test_the_access_log_of_gunicorn_does_not_hold_it(self, experiment):
+        invitation = invited(experiment)
+        log, stream = logging.getLogger("gunicorn.access"), io.StringIO()
+        importlib.import_module("llmpo_site.wsgi")
+        handler = logging.StreamHandler(stream)
+        log.addHandler(handler)
+        log.setLevel(logging.INFO)
+        try:
+            log.info("%(h)s %(r)s", {"h": "10.0.0.1", "r": f"GET {link(invitation)} HTTP/1.1"})
+        finally:
+            log.removeHandler(handler)
+        assert stream.getvalue() == "10.0.0.1 GET /join/…/ HTTP/1.1\n"
 
 
 class TestWelcome:
@@ -141,58 +230,67 @@ class TestWelcome:
 class TestInvite:
     FORM = {"role": "annotator", "most_uses": 5, "valid_days": 7}  # noqa: RUF012 - never changed
 
-    def test_the_link_is_on_the_dashboard_and_works(self, experiment, editor, client_for, client):
-        response = client_for(editor).post(reverse("invite", args=[experiment.pk]), self.FORM, follow=True)
+    def test_the_link_is_shown_once_and_works(self, experiment, editor, client_for, client):
+        """Issue 11, item 6."""
+        mine = client_for(editor)
+        response = mine.post(reverse("invite", args=[experiment.pk]), self.FORM)
         invitation = Invitation.objects.get()
         assert (invitation.experiment, invitation.created_by) == (experiment, editor)
         assert (invitation.role, invitation.most_uses, invitation.uses) == ("annotator", 5, 0)
-        assert f"http://testserver{link(invitation)}" in words(response)
-        assert client.get(link(invitation)).status_code == 200
+        [field] = [e for e in Markup(response.content.decode()).elements if e.attributes.get("id") == "link"]
+        assert "readonly" in field.attributes
+        made = field.attributes["value"]
+        assert made.startswith("http://testserver/join/")
+        assert "no-store" in response["Cache-Control"]
+        assert client.get(made, follow=True).status_code == 200
+        later = mine.get(reverse("people", args=[experiment.pk])).content.decode()
+        secret = made.removeprefix("http://testserver/join/").rstrip("/")
+        assert invitation.hint in later
+        assert secret not in later
 
     @pytest.mark.parametrize(
-        "change",
+        ("change", "said"),
         [
-            {"role": "superuser"},
-            {"role": ""},
-            {"most_uses": 0},
-            {"most_uses": 1001},
-            {"most_uses": "many"},
-            {"valid_days": 0},
-            {"valid_days": 366},
+            ({"role": "superuser"}, "Select a valid choice."),
+            ({"role": ""}, "This field is required."),
+            ({"most_uses": 0}, "greater than or equal to 1"),
+            ({"most_uses": 1001}, "At most 1000 people for the role annotator."),
+            ({"most_uses": "many"}, "Enter a whole number."),
+            ({"valid_days": 0}, "greater than or equal to 1"),
+            ({"valid_days": 366}, "At most 365 days for the role annotator."),
+            ({"role": "viewer", "most_uses": 51}, "At most 50 people for the role viewer."),
+            ({"role": "editor", "valid_days": 91}, "At most 90 days for the role editor."),
+            ({"role": "owner"}, "At most 1 people for the role owner."),
         ],
         ids=str,
     )
-    def test_a_bad_form_is_told_so_and_makes_no_link(self, change, experiment, owner, client_for):
-        response = client_for(owner).post(
-            reverse("invite", args=[experiment.pk]), self.FORM | change, follow=True
-        )
-        assert "Give a role, a number of uses and of days, each at least one." in words(response)
+    def test_a_bad_form_is_told_so_and_makes_no_link(self, change, said, experiment, owner, client_for):
+        response = client_for(owner).post(reverse("invite", args=[experiment.pk]), self.FORM | change)
+        assert response.status_code == 400
+        assert said in words(response)
         assert not Invitation.objects.exists()
 
     def test_an_editor_cannot_make_owners(self, experiment, editor, client_for):
         """Or an invitation would be a way to more rights than one has."""
-        client_for(editor).post(reverse("invite", args=[experiment.pk]), self.FORM | {"role": "owner"})
+        form = {"role": "owner", "most_uses": 1, "valid_days": 1}
+        assert client_for(editor).post(reverse("invite", args=[experiment.pk]), form).status_code == 400
         assert not Invitation.objects.exists()
-
-    def test_only_who_runs_the_experiment_sees_the_links(self, experiment, viewer, client_for):
-        invitation = invited(experiment)
-        page = client_for(viewer).get(reverse("dashboard", args=[experiment.pk]))
-        assert str(invitation.token) not in page.content.decode()
 
     def test_links_of_another_experiment_are_not_shown(self, experiment, owner, client_for):
         theirs = invited(make_experiment(name="Elsewhere"))
-        page = client_for(owner).get(reverse("dashboard", args=[experiment.pk]))
-        assert str(theirs.token) not in page.content.decode()
+        page = client_for(owner).get(reverse("people", args=[experiment.pk]))
+        assert theirs.hint not in page.content.decode()
 
 
 def test_one_link_makes_each_of_several_people_a_member(experiment):
-    url = link(invited(experiment, most_uses=3))
+    invitation = invited(experiment, most_uses=3)
     for number in range(3):
-        assert Client().post(url, SIGN_UP | {"username": f"new{number}"}).status_code == 302
+        response = accept(Client(), invitation, SIGN_UP | {"username": f"new{number}"})
+        assert response.status_code == 302
     assert Experiment.objects.get(pk=experiment.pk).memberships.filter(role="annotator").count() == 4
 
 
 def test_a_member_by_other_means_follows_the_link_without_using_it(experiment, stranger, client_for):
     add_member(experiment, stranger)
-    client_for(stranger).post(link(invited(experiment)))
+    accept(client_for(stranger), invited(experiment))
     assert Invitation.objects.get().uses == 0

@@ -38,6 +38,7 @@ def test_with_htmx_the_click_is_saved_and_the_next_pair_comes_back_with_the_answ
     assert response.content.decode().lstrip().startswith('<div id="stage"')
     judgment = Judgment.objects.get()
     assert (judgment.choice, judgment.annotator, judgment.comparison) == (choice, annotator, held.comparison)
+    assert judgment.via == "page"
     following = Lease.objects.get(state="active")
     assert following.comparison != held.comparison
     # No word of the server's: the page then says that it is saved.

@@ -125,7 +125,13 @@ def test_a_rule_judged_row_has_its_reason_and_no_annotator(admin, client_for):
     experiment = make_experiment(ready=True, judge="rule")
     comparison = experiment.comparisons.first()
     Judgment.objects.create(
-        comparison=comparison, judge="rule", choice="left", outcome=1.0, reason="Because.", token=uuid.uuid4()
+        comparison=comparison,
+        judge="rule",
+        via="rule",
+        choice="left",
+        outcome=1.0,
+        reason="Because.",
+        token=uuid.uuid4(),
     )
     [row] = download(client_for(admin), experiment)
     assert (row["judge"], row["annotator"], row["shown_at"], row["reason"]) == ("rule", "", "", "Because.")

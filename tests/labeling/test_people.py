@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import pytest
+from django.contrib import admin as admin_site
 from django.urls import reverse
+from django.utils import timezone
+from django.utils.formats import date_format
 
 from engine.models import Invitation, Membership
-from tests.factories import add_member, make_experiment, make_user
+from engine.services import people
+from engine.services.experiments import create_experiment
+from tests.factories import add_member, make_experiment, make_spec, make_user
 from tests.labeling.ladder import invited
 from tests.markup import words
 
@@ -79,17 +84,62 @@ def test_a_member_of_another_experiment_is_not_reached_through_ones_own(experime
 
 def test_an_invitation_is_made_and_ended_here(experiment, editor, client_for, client):
     mine = client_for(editor)
-    form = {"role": "viewer", "most_uses": 3, "valid_days": 2}
-    response = mine.post(reverse("invite", args=[experiment.pk]), form)
-    assert response["Location"] == reverse("people", args=[experiment.pk])
-    invitation = Invitation.objects.get()
-    link = reverse("join", args=[invitation.token])
-    assert link in words(mine.get(response["Location"]))
-    post(mine, "end_invitation", experiment, invitation.pk)
-    assert link not in words(mine.get(response["Location"]))
-    assert client.get(link).status_code == 410
+    page = reverse("people", args=[experiment.pk])
+    invitation = invited(experiment, role="viewer", most_uses=3)
+    assert f"{invitation.hint}…0 of 3 used" in words(mine.get(page))
+    response = post(mine, "end_invitation", experiment, invitation.pk)
+    assert response["Location"] == page
+    assert invitation.hint not in words(mine.get(page))
+    assert client.get(reverse("join", args=[invitation.token]), follow=True).status_code == 410
 
 
-def test_an_editor_does_not_end_an_owners_invitation(experiment, editor, client_for):
-    invitation = invited(experiment, role="owner")
-    assert post(client_for(editor), "end_invitation", experiment, invitation.pk).status_code == 404
+class TestOwnerInvitations:
+    """Issue 11, item 6: an editor read an owner's link on this page and became owner."""
+
+    def test_an_editor_sees_none(self, experiment, editor, owner, client_for):
+        invitation = invited(experiment, role="owner")
+        seen = client_for(editor).get(reverse("people", args=[experiment.pk]))
+        assert invitation.hint not in seen.content.decode()
+        assert invitation.hint in words(client_for(owner).get(reverse("people", args=[experiment.pk])))
+        log = client_for(editor).get(reverse("log", args=[experiment.pk])).content.decode()
+        assert "Made an invitation: owner" in log
+        assert invitation.token[:6] not in log
+
+    def test_an_editor_does_not_end_one(self, experiment, editor, client_for):
+        invitation = invited(experiment, role="owner")
+        assert post(client_for(editor), "end_invitation", experiment, invitation.pk).status_code == 404
+
+    def test_nobody_reads_any_link_again(self, experiment, owner, admin, client_for):
+        invitation = invited(experiment, role="owner")
+        for user in (owner, admin):
+            seen = client_for(user).get(reverse("people", args=[experiment.pk]))
+            assert invitation.token not in seen.content.decode()
+            assert invitation.hash not in seen.content.decode()
+
+    def test_the_admin_site_shows_no_invitation(self):
+        assert Invitation not in admin_site.site._registry
+
+
+def test_how_each_member_came_is_listed(experiment, owner, client_for):
+    """Issue 11, item 6."""
+    joining, inviter = make_user("zoe"), make_user("root", is_superuser=True)
+    invitation = invited(experiment, role="viewer")
+    people.accept_invitation(invitation_id=invitation.pk, user=joining)
+    people.add_member(experiment=experiment, user=make_user("adam"), role="viewer", by=inviter)
+    made = create_experiment(spec=make_spec(), by=owner)
+    client = client_for(owner)
+    listed = words(client.get(reverse("people", args=[experiment.pk])))
+    today = date_format(timezone.localtime(), "DATE_FORMAT")
+    assert f"zoe viewer Joined, invited by inviter on {today}" in listed
+    assert f"adam viewer Added by root on {today}" in listed
+    own = words(client.get(reverse("people", args=[made.pk])))
+    assert f"owner owner Made the experiment on {today}" in own
+
+
+def test_a_removal_says_how_many_links_ended_with_it(experiment, owner, editor, client_for):
+    people.create_invitation(experiment=experiment, by=editor, role="viewer", most_uses=2, valid_days=2)
+    client = client_for(owner)
+    post(client, "remove_member", experiment, member_of(experiment, editor).pk)
+    assert "1 open invitation that editor had made or used ended, too." in words(
+        client.get(reverse("people", args=[experiment.pk]))
+    )

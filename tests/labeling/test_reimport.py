@@ -100,6 +100,7 @@ def test_every_row_comes_back_as_it_went(judged, tmp_path):
         "restores",
         "annotator",
         "voided_by",
+        "via",  # now it came by the import
     }
 
     def rows(experiment: Experiment) -> list[dict[str, object]]:
@@ -109,6 +110,9 @@ def test_every_row_comes_back_as_it_went(judged, tmp_path):
         return [{name: value for name, value in row.items() if name not in new} for row in listed]
 
     assert rows(again) == rows(judged)
+    assert set(Judgment.objects.filter(comparison__experiment=again).values_list("via", flat=True)) == {
+        "import"
+    }
 
 
 def test_voided_ones_stay_void_and_restored_ones_name_theirs(judged, tmp_path):

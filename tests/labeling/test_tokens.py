@@ -9,26 +9,65 @@ from django.urls import reverse
 
 from engine.models import Token
 from engine.services.tokens import make_token, token_of
-from tests.factories import make_user
-from tests.markup import words
+from tests.factories import make_experiment, make_user
+from tests.markup import Markup, words
 
 pytestmark = pytest.mark.django_db
 
-FORM = {"name": "nightly export", "valid_days": 30}
+FORM = {"name": "nightly export", "valid_days": 30, "scopes": ["read"]}
+
+
+def secret_on(page) -> str:
+    """What the page shows of a new token: a field that can be selected without any script."""
+    [field] = [e for e in Markup(page.content.decode()).elements if e.attributes.get("id") == "secret"]
+    assert "readonly" in field.attributes
+    return field.attributes["value"]
 
 
 def test_a_token_is_made_shown_once_and_works(annotator, client_for):
     client = client_for(annotator)
     page = client.post(reverse("tokens"), FORM)
-    secret = re.search(r"llmpo_[\w-]{43}", words(page)).group()
+    secret = secret_on(page)
+    assert re.fullmatch(r"llmpo_[\w-]{43}", secret)
     assert token_of(secret=secret).user == annotator
     assert "no-store" in page["Cache-Control"]
-    later = words(client.get(reverse("tokens")))
-    assert "nightly export" in later
-    assert secret not in later
+    later = client.get(reverse("tokens"))
+    assert "nightly export" in words(later)
+    assert secret not in later.content.decode()
 
 
-@pytest.mark.parametrize("wrong", [{"name": ""}, {"valid_days": 0}, {"valid_days": 366}, {"valid_days": "x"}])
+def test_scopes_and_experiment_are_chosen_and_listed(experiment, annotator, client_for):
+    """Issue 11, item 8."""
+    client = client_for(annotator)
+    blank = Markup(client.get(reverse("tokens")).content.decode())
+    ticked = [e.attributes["value"] for e in blank.elements if "checked" in e.attributes]
+    assert ticked == ["read"], "the least is the default"
+    form = FORM | {"scopes": ["annotate", "read"], "experiment": experiment.pk}
+    page = words(client.post(reverse("tokens"), form))
+    token = Token.objects.get()
+    assert (token.scopes, token.experiment) == (["read", "annotate"], experiment)
+    assert f"May: read, annotate; only in {experiment.name}" in page
+
+
+def test_experiments_of_others_are_not_offered(experiment, annotator, client_for):
+    other = make_experiment(name="Elsewhere")
+    client = client_for(annotator)
+    assert "Elsewhere" not in words(client.get(reverse("tokens")))
+    assert client.post(reverse("tokens"), FORM | {"experiment": other.pk}).status_code == 400
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"name": ""},
+        {"valid_days": 0},
+        {"valid_days": 366},
+        {"valid_days": "x"},
+        {"scopes": []},
+        {"scopes": ["all"]},
+        {"experiment": "x"},
+    ],
+)
 def test_a_form_that_is_wrong_makes_none(wrong, annotator, client_for):
     assert client_for(annotator).post(reverse("tokens"), FORM | wrong).status_code == 400
     assert not Token.objects.exists()

@@ -1,0 +1,136 @@
+"""What a token may do: its user's rights, as far as its scopes go, in the experiment that it is bound to."""
+
+from __future__ import annotations
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from engine import tasks
+from engine.models import Judgment, Token
+from engine.services.people import change_role
+from engine.services.tokens import make_token
+from labeling.api import api
+from labeling.api.auth import TokenAuth
+from tests.api.test_ladder import LADDER, RUNNERS, a_role_of
+from tests.factories import add_member, make_experiment, make_user
+
+pytestmark = pytest.mark.django_db
+
+# The one table of what each operation needs, to be held against what the description says.
+NEEDS = {
+    ("get", "/experiments"): "read",
+    ("get", "/experiments/{experiment_id}"): "read",
+    ("get", "/experiments/{experiment_id}/log"): "read",
+    ("get", "/experiments/{experiment_id}/judgments.csv"): "read",
+    ("get", "/experiments/{experiment_id}/judgments.jsonl"): "read",
+    ("post", "/experiments"): "manage",
+    ("patch", "/experiments/{experiment_id}"): "manage",
+    ("post", "/experiments/{experiment_id}/reopen"): "manage",
+    ("post", "/experiments/{experiment_id}/actions/pause"): "manage",
+    ("post", "/experiments/{experiment_id}/clone"): "manage",
+    ("post", "/label/{experiment_id}/next"): "annotate",
+    ("post", "/label/{experiment_id}/judgments"): "annotate",
+    ("post", "/label/{experiment_id}/skip"): "annotate",
+    ("post", "/label/{experiment_id}/flag"): "annotate",
+    ("post", "/label/{experiment_id}/undo"): "annotate",
+}
+
+each_operation = pytest.mark.parametrize("operation", LADDER, ids=lambda o: f"{o.method} {o.path}")
+
+
+@each_operation
+def test_an_operation_is_refused_without_its_scope_which_is_named(operation, people, experiment, caller_for):
+    """Issue 11, item 8."""
+    needed = NEEDS[operation.method, operation.path]
+    others = [scope for scope in Token.Scope.values if scope != needed]
+    response = operation.call(caller_for(people[a_role_of(operation)], scopes=others), experiment.pk)
+    assert response.status_code == 403
+    assert f"This token lacks the scope “{needed}”" in response.json()["detail"]
+    with_it = operation.call(caller_for(people[a_role_of(operation)], scopes=[needed]), experiment.pk)
+    assert with_it.status_code == operation.statuses[a_role_of(operation)]
+
+
+def test_an_operation_that_declares_no_scope_lets_nobody_in(admin, rf):
+    """A forgotten declaration must not open anything."""
+    _, secret = make_token(user=admin, name="all", valid_days=1, scopes=Token.Scope.values)
+    assert TokenAuth().authenticate(rf.get("/"), secret) is None
+
+
+def test_the_description_says_which_scope_each_operation_needs(client):
+    schema = api.get_openapi_schema(path_prefix="/api/")
+    schemes = schema["components"]["securitySchemes"]
+    said = {}
+    for path, methods in schema["paths"].items():
+        for method, operation in methods.items():
+            [[name]] = operation["security"]
+            key = (method, path.removeprefix("/api").replace("{action}", "pause"))
+            said[key] = schemes[name]["description"]
+    assert said == {key: f"A token with the scope “{scope}”" for key, scope in NEEDS.items()}
+    assert "A token with the scope “annotate”" in client.get("/api/docs").content.decode()
+
+
+@pytest.mark.parametrize("role", RUNNERS)
+def test_a_bound_token_finds_no_other_experiment(role, people, experiment, caller_for):
+    """Issue 11, item 8."""
+    other = make_experiment(ready=True)
+    add_member(other, people[role], "owner")
+    add_member(other, people[role], "annotator")
+    add_member(experiment, people[role], "annotator")
+    call = caller_for(people[role], experiment=experiment)
+    assert [each["id"] for each in call("get", "/experiments").json()["items"]] == [experiment.pk]
+    for operation in LADDER:
+        if operation.of_experiment:
+            assert operation.call(call, other.pk).status_code == 404, operation
+    assert call("get", f"/experiments/{experiment.pk}").status_code == 200
+    assert call("post", f"/label/{experiment.pk}/next", {}).status_code == 200
+
+
+def test_a_bound_token_makes_no_experiment(people, experiment, caller_for):
+    call = caller_for(people["admin"], experiment=experiment)
+    for path, body in (
+        ("/experiments", {"name": "x", "factors": [], "tasks": []}),
+        (f"/experiments/{experiment.pk}/clone", {"name": "copy"}),
+    ):
+        response = call("post", path, body)
+        assert response.status_code == 403
+        assert "bound to one experiment" in response.json()["detail"]
+
+
+def test_a_demotion_narrows_what_a_token_can_do(people, experiment, caller_for):
+    call = caller_for(people["editor"])
+    assert call("patch", f"/experiments/{experiment.pk}", {"budget": 3000}).status_code == 200
+    member = experiment.memberships.get(user=people["editor"])
+    change_role(membership_id=member.pk, by=people["owner"], role="viewer")
+    assert call("patch", f"/experiments/{experiment.pk}", {"budget": 4000}).status_code == 404
+    assert call("get", f"/experiments/{experiment.pk}").status_code == 200
+
+
+def test_a_judgment_says_that_it_came_through_the_api(people, experiment, caller_for):
+    """Issue 11, item 8."""
+    call = caller_for(people["annotator"], scopes=["annotate"])
+    shown = call("post", f"/label/{experiment.pk}/next", {}).json()["pair"]
+    call("post", f"/label/{experiment.pk}/judgments", {"token": shown["token"], "choice": "left"})
+    assert Judgment.objects.get().via == "api"
+
+
+@pytest.mark.parametrize("path", ["", "/{}", "/{}/log"])
+def test_reading_writes_nothing_and_its_use_is_noted_by_a_worker_once_an_hour(
+    path, experiment, caller_for, monkeypatch, django_capture_on_commit_callbacks
+):
+    """Issue 11, item 14."""
+    notes = []
+    monkeypatch.setattr(tasks.note_token_use, "apply_async", lambda args, **_: notes.append(args))
+    viewer = make_user()
+    add_member(experiment, viewer, "viewer")
+    call = caller_for(viewer, scopes=["read"])
+    with (
+        CaptureQueriesContext(
+            connection,
+        ) as queries,
+        django_capture_on_commit_callbacks(execute=True),
+    ):
+        for _ in range(3):
+            assert call("get", "/experiments" + path.format(experiment.pk)).status_code == 200
+    assert [q["sql"] for q in queries if not q["sql"].startswith("SELECT")] == []
+    assert notes == [(Token.objects.get().pk,)]
