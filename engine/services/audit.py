@@ -34,6 +34,8 @@ SENTENCES: dict[str, str] = {
     _Action.REMOVE: "Removed {user}, who was {role}.",
     _Action.TOKEN_MADE: "Made the API token “{name}”, valid until {until}.",
     _Action.TOKEN_REVOKED: "Revoked the API token “{name}”.",
+    _Action.SIGN_OUT: "Ended all sessions and {tokens} API tokens.",
+    _Action.RESET_LINK: "Made a link with which {user} may set a new password.{also}",
     _Action.LLM_JUDGE: "Language model as a judge: {before} → {after}; asked about {budget} comparisons at most. {agreement}",
     _Action.EXPORT: "Exported {what}.",
     _Action.SUBSCRIBE: "Added a notification by {kind} to {target}.",

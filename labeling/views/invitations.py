@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import uuid
 
+from allauth.account.utils import perform_login, setup_user_email
 from django import forms
+from django.conf import settings
 from django.contrib import messages
-from django.contrib.auth import login
 from django.contrib.auth.decorators import login_required
-from django.contrib.auth.forms import UserCreationForm
 from django.db import transaction
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
@@ -19,6 +19,8 @@ from engine.errors import InvitationError
 from engine.models import Membership
 from engine.services import people
 from labeling import access
+from labeling.accounts.adapters import INVITATION
+from labeling.accounts.forms import JoinForm
 
 
 class InvitationForm(forms.Form):
@@ -38,22 +40,26 @@ def join(request: HttpRequest, token: uuid.UUID) -> HttpResponse:
     except InvitationError as refused:
         return render(request, "labeling/invitation_refused.html", {"message": str(refused)}, status=410)
     known = request.user.is_authenticated
-    form = None if known else UserCreationForm(request.POST or None)
+    form = None if known else JoinForm(request.POST or None)
     if request.method == "POST" and (known or form.is_valid()):
         try:
             with transaction.atomic():
                 user = request.user if known else form.save()
                 membership = people.accept_invitation(token=token, user=user)
+                if not known:
+                    setup_user_email(request, user, [])
         except InvitationError as refused:
             return render(request, "labeling/invitation_refused.html", {"message": str(refused)}, status=410)
-        if not known:
-            login(request, user, backend="django.contrib.auth.backends.ModelBackend")
-        return _lead_on(membership)
+        onward = _lead_on(membership)
+        return onward if known else perform_login(request, user, redirect_url=onward.url, signup=True)
+    if not known:
+        request.session[INVITATION] = str(token)
     status = 400 if request.method == "POST" else 200
-    return render(request, "labeling/join.html", {"invitation": invitation, "form": form}, status=status)
+    context = {"invitation": invitation, "form": form, "oidc": settings.OIDC_ISSUER and settings.OIDC_NAME}
+    return render(request, "labeling/join.html", context, status=status)
 
 
-def _lead_on(membership: Membership) -> HttpResponse:
+def _lead_on(membership: Membership) -> HttpResponseRedirect:
     page = "welcome" if membership.role == Membership.Role.ANNOTATOR else "dashboard"
     return redirect(page, experiment_id=membership.experiment_id)
 
@@ -73,6 +79,8 @@ def invite(request: HttpRequest, experiment_id: int) -> HttpResponse:
     form = InvitationForm(request.POST)
     form.fields["role"].choices = access.roles_to_give(request, experiment)
     if form.is_valid():
+        if form.cleaned_data["role"] == Membership.Role.OWNER:
+            access.require_recent_sign_in(request)
         people.create_invitation(experiment=experiment, by=request.user, **form.cleaned_data)
         messages.success(request, "The link is in the list of invitations below.")
     else:

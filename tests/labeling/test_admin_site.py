@@ -89,7 +89,7 @@ def test_memberships_and_accounts_can_be_edited(experiment, stranger, admin, cli
     form = {"experiment": experiment.pk, "user": stranger.pk, "role": "annotator"}
     assert client.post(address(Membership, "add"), form).status_code == 302
     assert Membership.objects.get(user=stranger).role == "annotator"
-    assert client.get(reverse("admin:auth_user_change", args=[stranger.pk])).status_code == 200
+    assert client.get(reverse("admin:engine_user_change", args=[stranger.pk])).status_code == 200
 
 
 def test_every_row_that_an_estimate_rests_on_is_registered_for_reading_or_not_at_all(rf, admin):
@@ -100,4 +100,4 @@ def test_every_row_that_an_estimate_rests_on_is_registered_for_reading_or_not_at
         for model, site in admin_site.site._registry.items()
         if model._meta.app_label == "engine" and site.has_change_permission(request)
     }
-    assert editable == {"membership"}
+    assert editable == {"membership", "user"}
