@@ -1,4 +1,4 @@
-"""What ends everything that an account has open."""
+"""What is done to accounts, and goes into the log."""
 
 from __future__ import annotations
 
@@ -19,3 +19,10 @@ def sign_out_everywhere(*, user: User, tokens: bool) -> int:
         revoke_token(token_id=token_id, by=user)
     record(experiment=None, by=user, action=AuditEntry.Action.SIGN_OUT, details={"tokens": len(ids)})
     return len(ids)
+
+
+def note_reset_link(*, user: User, second_step_removed: bool) -> None:
+    """Write down that somebody at the server's command line made a link for this account."""
+    also = " Turned off its second step." if second_step_removed else ""
+    details = {"user": user.get_username(), "also": also}
+    record(experiment=None, by=None, action=AuditEntry.Action.RESET_LINK, details=details)

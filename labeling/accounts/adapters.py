@@ -139,7 +139,7 @@ class AccountAdapter(DefaultAccountAdapter):
             # An answer that differs would tell who has an account here.
             logger.exception("A message to an account could not be sent")
 
-    def add_message(
+    def add_message(  # noqa: PLR0917 - allauth's own signature
         self,
         request: HttpRequest,
         level: int,

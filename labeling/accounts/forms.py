@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from allauth.account.forms import LoginForm
-from django.contrib.auth.forms import UserCreationForm, UsernameField
+from django.contrib.auth.forms import UserCreationForm
 
 from engine.models import User
 from labeling.accounts.mail import mail_is_sent
@@ -22,7 +22,7 @@ class JoinForm(UserCreationForm):
     class Meta:
         model = User
         fields = ("username", "email")
-        field_classes = {"username": UsernameField}
+        field_classes = UserCreationForm.Meta.field_classes
 
     def __init__(self, *args: object, **kwargs: object) -> None:
         super().__init__(*args, **kwargs)
