@@ -9,12 +9,22 @@ from pathlib import Path
 
 from csp.constants import NONE, SELF
 from django.core.exceptions import ImproperlyConfigured
-from environs import Env, validate
+from environs import Env, ValidationError, validate
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 
 env = Env()
 env.read_env(BASE_DIR / ".env", recurse=False)
+
+
+
+def _networks(written: list[str]) -> None:
+    for network in written:
+        try:
+            ip_network(network if network != "none" else "0.0.0.0/0", strict=False)
+        except ValueError as wrong:
+            raise ValidationError(f"{wrong}. List addresses or networks, or say none.") from wrong
+
 
 DEBUG = env.bool("DEBUG", False)
 SECRET_KEY = env.str(
@@ -185,15 +195,8 @@ if OIDC_ISSUER:
 
 # The proxies in front, by address or network: only they are believed about where a request came from. None: nobody
 # has said whether there is one, and superusers are warned when a proxy shows itself.
-_proxies = env.list("TRUSTED_PROXIES", [])
-try:
-    TRUSTED_PROXIES = [ip_network(proxy, strict=False) for proxy in _proxies if proxy != "none"]
-except ValueError as wrong:
-    raise ImproperlyConfigured(
-        f"TRUSTED_PROXIES: {wrong}. List addresses or networks, or say none."
-    ) from wrong
-if not _proxies:
-    TRUSTED_PROXIES = None
+_proxies = env.list("TRUSTED_PROXIES", [], validate=_networks)
+TRUSTED_PROXIES = [ip_network(proxy, strict=False) for proxy in _proxies if proxy != "none"] if _proxies else None
 
 # ---------------------------------------------------------------- security
 
