@@ -8,7 +8,6 @@ from allauth.mfa.base import views as two_step
 from allauth.mfa.recovery_codes import views as recovery_codes
 from allauth.mfa.totp import views as totp
 from allauth.socialaccount import views as linked
-from allauth.socialaccount.providers.openid_connect import views as oidc
 from django.contrib.auth.decorators import login_required
 from django.contrib.auth.views import LogoutView
 from django.urls import path, re_path
@@ -52,6 +51,6 @@ urlpatterns = [
     ),
     path("linked/", linked.connections, name="socialaccount_connections"),
     path("linked/cancelled/", own.oidc_cancelled, name="socialaccount_login_cancelled"),
-    path("oidc/<slug:provider_id>/login/", oidc.login, name="openid_connect_login"),
-    path("oidc/<slug:provider_id>/login/callback/", oidc.callback, name="openid_connect_callback"),
+    path("oidc/<slug:provider_id>/login/", own.oidc_login, name="openid_connect_login"),
+    path("oidc/<slug:provider_id>/login/callback/", own.oidc_callback, name="openid_connect_callback"),
 ]

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import logging
+
+import requests
 from allauth.account import views as allauth_views
 from allauth.account.models import EmailAddress
 from allauth.mfa.models import Authenticator
 from allauth.socialaccount.models import SocialAccount
+from allauth.socialaccount.providers.openid_connect import views as openid_connect
 from allauth.usersessions.models import UserSession
 from django import forms
 from django.conf import settings
@@ -21,6 +25,8 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 
 from engine.services import accounts
 from labeling.accounts.mail import mail_is_sent
+
+logger = logging.getLogger(__name__)
 
 
 class SignOutForm(forms.Form):
@@ -80,6 +86,35 @@ def confirm_by_oidc(request: HttpRequest) -> HttpResponse:
     hosts = {request.get_host()}
     back = page if url_has_allowed_host_and_scheme(page, hosts, require_https=request.is_secure()) else "/"
     return render(request, "account/confirm_by_oidc.html", {"name": settings.OIDC_NAME, "back": back})
+
+
+@never_cache
+@require_http_methods(["GET", "HEAD", "POST"])
+def oidc_login(request: HttpRequest, provider_id: str) -> HttpResponse:
+    """Ask, then send the browser to the provider, by a page in between: see the template."""
+    try:
+        response = openid_connect.login(request, provider_id)
+    except requests.RequestException:
+        return _provider_is_away(request)
+    if request.method != "POST" or response.status_code != 302:
+        return response
+    context = {"url": response["Location"], "name": settings.OIDC_NAME}
+    return render(request, "socialaccount/leaving.html", context)
+
+
+@never_cache
+@require_safe
+def oidc_callback(request: HttpRequest, provider_id: str) -> HttpResponse:
+    """The browser is back from the provider."""
+    try:
+        return openid_connect.callback(request, provider_id)
+    except requests.RequestException:
+        return _provider_is_away(request)
+
+
+def _provider_is_away(request: HttpRequest) -> HttpResponse:
+    logger.exception("The OpenID Connect provider does not answer")
+    return render(request, "socialaccount/authentication_error.html", status=503)
 
 
 @require_safe
