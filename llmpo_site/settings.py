@@ -17,7 +17,6 @@ env = Env()
 env.read_env(BASE_DIR / ".env", recurse=False)
 
 
-
 def _networks(written: list[str]) -> None:
     for network in written:
         try:
@@ -196,7 +195,9 @@ if OIDC_ISSUER:
 # The proxies in front, by address or network: only they are believed about where a request came from. None: nobody
 # has said whether there is one, and superusers are warned when a proxy shows itself.
 _proxies = env.list("TRUSTED_PROXIES", [], validate=_networks)
-TRUSTED_PROXIES = [ip_network(proxy, strict=False) for proxy in _proxies if proxy != "none"] if _proxies else None
+TRUSTED_PROXIES = (
+    [ip_network(proxy, strict=False) for proxy in _proxies if proxy != "none"] if _proxies else None
+)
 
 # ---------------------------------------------------------------- security
 

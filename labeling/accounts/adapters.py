@@ -43,7 +43,7 @@ def _message(template: str) -> str | None:
     """What a page says after one of allauth's steps; nothing after those that speak for themselves."""
     return {
         "account/messages/email_confirmation_sent.txt": _(
-            "We have sent you a link. The address counts once you have opened it."
+            "We have sent you a link. Open it to confirm the address."
         ),
         "account/messages/email_confirmed.txt": _("The e-mail address is confirmed."),
         "account/messages/email_confirmation_failed.txt": _("Another account uses this e-mail address."),
@@ -72,7 +72,7 @@ class AccountAdapter(DefaultAccountAdapter):
             "enter_current_password": _("This is not your current password."),
             "incorrect_code": _("This code is not right. Codes change every half minute."),
             "incorrect_password": _("This is not your password."),
-            "invalid_password_reset": _("This link is no longer good."),
+            "invalid_password_reset": _("This link no longer works."),
             "rate_limited": _("Too many attempts. Wait a few minutes and try again."),
             "too_many_login_attempts": _("Too many attempts. Wait a few minutes and try again."),
             "username_password_mismatch": _("Name and password do not match."),

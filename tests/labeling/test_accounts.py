@@ -120,7 +120,7 @@ def test_a_link_by_email_sets_a_new_password_once(annotator, mail_works):
     assert not is_signed_in(elsewhere)
     assert is_signed_in(sign_in(annotator, NEW))
     again = Client()
-    assert "This link is no longer good." in again.get(path).content.decode()
+    assert "This link no longer works." in again.get(path).content.decode()
 
 
 def test_an_address_that_nobody_has_is_answered_alike(annotator, client, mail_works):
@@ -138,7 +138,9 @@ def test_links_by_email_are_limited_per_address_of_the_mailbox(client, mail_work
 
 def test_a_mail_server_that_is_away_changes_no_answer(annotator, client, mail_works, monkeypatch):
     EmailAddress.objects.create(user=annotator, email="ann@example.org", verified=True, primary=True)
-    monkeypatch.setattr("django.core.mail.EmailMessage.send", lambda *_a, **_k: (_ for _ in ()).throw(OSError))
+    monkeypatch.setattr(
+        "django.core.mail.EmailMessage.send", lambda *_a, **_k: (_ for _ in ()).throw(OSError)
+    )
     response = client.post(reverse("account_reset_password"), {"email": "ann@example.org"})
     assert response["Location"] == reverse("account_reset_password_done")
 
@@ -160,7 +162,7 @@ def test_the_command_makes_a_link_that_works_once_and_is_in_the_log(annotator, n
     client = Client()
     client.post(client.get(path)["Location"], TWICE)
     assert is_signed_in(client)
-    assert "no longer good" in Client().get(path).content.decode()
+    assert "no longer works" in Client().get(path).content.decode()
     entry = AuditEntry.objects.get(action=AuditEntry.Action.RESET_LINK)
     assert entry.sentence == "Made a link with which ann may set a new password."
 
@@ -295,7 +297,7 @@ def test_the_codes_are_shown_once(annotator):
     client = sign_in(annotator)
     _, codes = turn_on_two_steps(client)
     page = client.get(reverse("mfa_view_recovery_codes")).content.decode()
-    assert "10 are left" in page
+    assert "10 codes are left" in page
     assert not [code for code in codes if code in page]
     assert client.get("/accounts/two-step/recovery/download/").status_code == 404
     again = client.post(reverse("mfa_generate_recovery_codes"), follow=True).content.decode()

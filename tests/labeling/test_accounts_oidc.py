@@ -259,7 +259,10 @@ def test_a_provider_that_is_away_is_no_error_of_ours(client, provider):
 @pytest.mark.parametrize(
     ("environment", "outcome"),
     [
-        ({"OIDC_ISSUER": "https://sso.example.org"}, "Set OIDC_ISSUER, OIDC_CLIENT_ID and OIDC_CLIENT_SECRET"),
+        (
+            {"OIDC_ISSUER": "https://sso.example.org"},
+            "Set OIDC_ISSUER, OIDC_CLIENT_ID and OIDC_CLIENT_SECRET",
+        ),
         (
             {
                 "OIDC_ISSUER": "https://sso.example.org/",

@@ -233,5 +233,3 @@ def test_the_warning_goes_when_the_setting_comes(admin, client_for, settings):
     address_seen(peer="10.0.0.1", forwarded="192.0.2.1")
     settings.TRUSTED_PROXIES = []
     assert "TRUSTED_PROXIES" not in client_for(admin).get(reverse("home")).content.decode()
-
-
