@@ -29,6 +29,8 @@ DEBUG = env.bool("DEBUG", False)
 SECRET_KEY = env.str(
     "SECRET_KEY", validate=validate.Length(min=32, error="Use at least 32 random characters.")
 )
+# Keys from before the last change of it: sessions, links and second steps made with them stay good.
+SECRET_KEY_FALLBACKS = env.list("SECRET_KEY_FALLBACKS", [])
 ALLOWED_HOSTS = env.list("ALLOWED_HOSTS", ["localhost", "127.0.0.1", "[::1]"])
 CSRF_TRUSTED_ORIGINS = env.list("CSRF_TRUSTED_ORIGINS", [])
 HTTPS = env.bool("HTTPS", False)
@@ -113,7 +115,8 @@ if DATABASES["default"].get("ENGINE") == "django.db.backends.sqlite3":
 # What dashboards share, and how often API tokens were used. Each web process keeps its own unless told of a server.
 CACHES = {"default": env.dj_cache_url("CACHE_URL", "locmem://")}
 # Django's own 300 entries would let somebody who tries many names push out the count of their wrong passwords.
-CACHES["default"].setdefault("OPTIONS", {}).setdefault("MAX_ENTRIES", 100_000)
+if CACHES["default"]["BACKEND"].endswith("LocMemCache"):
+    CACHES["default"]["OPTIONS"] = {"MAX_ENTRIES": 100_000}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 # ---------------------------------------------------------------- sign-in

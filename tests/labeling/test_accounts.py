@@ -217,7 +217,7 @@ def test_signing_out_everywhere_ends_all_sessions_and_the_tokens_if_asked(tokens
     here, there = sign_in(annotator), sign_in(annotator)
     # A session that was made past allauth is in no list, and ends all the same.
     unlisted, bobs = client_for(annotator), sign_in(make_user("bob"))
-    token, secret = make_token(user=annotator, name="script", valid_days=1)
+    _, secret = make_token(user=annotator, name="script", valid_days=1)
     response = here.post(reverse("sign_out_everywhere"), {"tokens": "on"} if tokens else {})
     assert response["Location"] == reverse("login")
     assert not any(is_signed_in(client) for client in (here, there, unlisted))
@@ -291,6 +291,15 @@ def test_the_secret_is_not_in_the_database_as_it_is(annotator):
     secret, _ = turn_on_two_steps(sign_in(annotator))
     stored = Authenticator.objects.get(type=Authenticator.Type.TOTP).data
     assert secret not in str(stored)
+
+
+def test_a_new_secret_key_keeps_second_steps_while_the_old_one_is_named(annotator, settings):
+    secret, _ = turn_on_two_steps(sign_in(annotator))
+    settings.SECRET_KEY_FALLBACKS = [settings.SECRET_KEY]
+    settings.SECRET_KEY = "another key that is long enough to be one"
+    client = sign_in(annotator)
+    client.post(reverse("mfa_authenticate"), {"code": code_of(secret, 1)})
+    assert is_signed_in(client)
 
 
 def test_the_codes_are_shown_once(annotator):
