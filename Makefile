@@ -19,6 +19,7 @@ demo: $(VENV)/.installed .env
 
 test: $(VENV)/.installed-dev
 	@.ci/install-chromium
+	@.ci/install-nginx
 	$(BIN)/python -m pytest -n $(PYTEST_WORKERS) --dist worksteal -m "not browser" $(PYTEST_ARGS)
 	DJANGO_ALLOW_ASYNC_UNSAFE=1 $(BIN)/python -m pytest -n $(PYTEST_WORKERS) --dist worksteal -m browser $(PYTEST_ARGS)
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
+from allauth.account.authentication import get_authentication_records
+from allauth.core.exceptions import ReauthenticationRequired
+from django.conf import settings
 from django.contrib.auth.views import redirect_to_login
 from django.db.models import QuerySet
 from django.http import Http404, HttpRequest, HttpResponse
@@ -96,3 +100,37 @@ def roles_to_give(request: HttpRequest, experiment: Experiment) -> list[tuple[st
 
 def own_judgment(request: HttpRequest, experiment: Experiment, judgment_id: int) -> Judgment:
     return get_object_or_404(selectors.own_judgments(experiment, request.user), pk=judgment_id)
+
+
+def require_recent_sign_in(request: HttpRequest) -> None:
+    """Go on only where the password, a code or the organisation's sign-in was given a short while ago.
+
+    Anybody else is asked to confirm, and what they sent is done after that: a browser that was left open, or a stolen
+    cookie, makes no tokens and no owners.
+
+    Raises
+    ------
+    ReauthenticationRequired
+        allauth's middleware answers it with the page that asks.
+    """
+    if request.user.is_authenticated and not signed_in_recently(request):
+        raise ReauthenticationRequired
+
+
+def signed_in_recently(request: HttpRequest) -> bool:
+    """Whether the person in this session showed who they are within ``ACCOUNT_REAUTHENTICATION_TIMEOUT`` seconds."""
+    earliest = time.time() - settings.ACCOUNT_REAUTHENTICATION_TIMEOUT
+    records = get_authentication_records(request, request.user)
+    return any(record.get("reauthenticated") and record["at"] > earliest for record in records)
+
+
+def recent_sign_in_required(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
+    """Decorate a view whose changes need a recent sign-in; reading needs none. Put it below ``login_required``."""
+
+    @wraps(view)
+    def wrapped(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        if request.method not in {"GET", "HEAD", "OPTIONS"}:
+            require_recent_sign_in(request)
+        return view(request, *args, **kwargs)
+
+    return wrapped

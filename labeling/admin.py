@@ -3,6 +3,9 @@
 from collections.abc import Sequence
 from typing import Any
 
+from allauth.mfa.admin import AuthenticatorAdmin
+from allauth.mfa.models import Authenticator
+from allauth.socialaccount.models import SocialApp, SocialToken
 from django.contrib import admin
 from django.contrib.auth.admin import UserAdmin
 from django.http import HttpRequest
@@ -24,6 +27,22 @@ from engine.models import (
 from engine.services import people
 
 admin.site.register(User, UserAdmin)
+# The provider comes from the environment, and its tokens are not kept: pages for them would only mislead.
+admin.site.unregister([SocialApp, SocialToken])
+admin.site.unregister(Authenticator)
+
+
+@admin.register(Authenticator)
+class TwoStepAdmin(AuthenticatorAdmin):
+    """Somebody's second step, which may be taken away for them. Its secret is nobody's to read or to set."""
+
+    exclude = ("data",)
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
 
 
 class ReadOnlyAdmin(admin.ModelAdmin):

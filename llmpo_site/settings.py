@@ -4,20 +4,33 @@ Every variable is listed with its default in ``.env.example``. A value that cann
 start with a message that names the variable; nothing falls back silently.
 """
 
+from ipaddress import ip_network
 from pathlib import Path
 
 from csp.constants import NONE, SELF
-from environs import Env, validate
+from django.core.exceptions import ImproperlyConfigured
+from environs import Env, ValidationError, validate
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 
 env = Env()
 env.read_env(BASE_DIR / ".env", recurse=False)
 
+
+def _networks(written: list[str]) -> None:
+    for network in written:
+        try:
+            ip_network(network if network != "none" else "0.0.0.0/0", strict=False)
+        except ValueError as wrong:
+            raise ValidationError(f"{wrong}. List addresses or networks, or say none.") from wrong
+
+
 DEBUG = env.bool("DEBUG", False)
 SECRET_KEY = env.str(
     "SECRET_KEY", validate=validate.Length(min=32, error="Use at least 32 random characters.")
 )
+# Keys from before the last change of it: sessions, links and second steps made with them stay good.
+SECRET_KEY_FALLBACKS = env.list("SECRET_KEY_FALLBACKS", [])
 ALLOWED_HOSTS = env.list("ALLOWED_HOSTS", ["localhost", "127.0.0.1", "[::1]"])
 CSRF_TRUSTED_ORIGINS = env.list("CSRF_TRUSTED_ORIGINS", [])
 HTTPS = env.bool("HTTPS", False)
@@ -37,12 +50,19 @@ INSTALLED_APPS = [
     "django.contrib.humanize",
     "django_htmx",
     "csp",
-    "axes",
+    "allauth",
+    "allauth.account",
+    "allauth.mfa",
+    "allauth.socialaccount",
+    "allauth.socialaccount.providers.openid_connect",
+    "allauth.usersessions",
     "engine",
     "labeling",
 ]
 
 MIDDLEWARE = [
+    # First: everything after it reads the client's address and scheme.
+    "labeling.accounts.client_address.ClientAddress",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "labeling.privacy.NothingIsStored",
@@ -57,7 +77,7 @@ MIDDLEWARE = [
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
-    "axes.middleware.AxesMiddleware",
+    "allauth.account.middleware.AccountMiddleware",
 ]
 
 ROOT_URLCONF = "llmpo_site.urls"
@@ -95,15 +115,15 @@ if DATABASES["default"].get("ENGINE") == "django.db.backends.sqlite3":
     DATABASES["default"]["TEST"] = {"NAME": VAR_DIR / "test.sqlite3"}
 # What dashboards share, and how often API tokens were used. Each web process keeps its own unless told of a server.
 CACHES = {"default": env.dj_cache_url("CACHE_URL", "locmem://")}
+# Django's own 300 entries would let somebody who tries many names push out the count of their wrong passwords.
+if CACHES["default"]["BACKEND"].endswith("LocMemCache"):
+    CACHES["default"]["OPTIONS"] = {"MAX_ENTRIES": 100_000}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 # ---------------------------------------------------------------- sign-in
 
 AUTH_USER_MODEL = "engine.User"
-AUTHENTICATION_BACKENDS = [
-    "axes.backends.AxesStandaloneBackend",
-    "django.contrib.auth.backends.ModelBackend",
-]
+AUTHENTICATION_BACKENDS = ["allauth.account.auth_backends.AuthenticationBackend"]
 AUTH_PASSWORD_VALIDATORS = [
     {"NAME": "django.contrib.auth.password_validation.UserAttributeSimilarityValidator"},
     {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator"},
@@ -113,18 +133,80 @@ AUTH_PASSWORD_VALIDATORS = [
 LOGIN_URL = "login"
 LOGIN_REDIRECT_URL = "home"
 LOGOUT_REDIRECT_URL = "login"
-AXES_FAILURE_LIMIT = env.int("LOGIN_FAILURE_LIMIT", 10, validate=validate.Range(min=1))
-AXES_COOLOFF_TIME = 0.25  # hours
-# Name and address together: neither can a stranger lock somebody out, nor does an office share one count.
-AXES_LOCKOUT_PARAMETERS = [["username", "ip_address"]]
-AXES_VERBOSE = False
-AXES_LOCKOUT_TEMPLATE = "registration/locked_out.html"
+# Wrong passwords within a quarter of an hour after which one address may try no more under one name. An address may
+# try ten times as many under all names together, and a name ten times as many from everywhere together.
+LOGIN_FAILURE_LIMIT = env.int("LOGIN_FAILURE_LIMIT", 10, validate=validate.Range(min=1))
+# Whom people ask who cannot sign in, as the page shows it: a name, an address, a room.
+SITE_CONTACT = env.str("SITE_CONTACT", "")
+PASSWORD_RESET_TIMEOUT = 24 * 3600
+
+ACCOUNT_ADAPTER = "labeling.accounts.adapters.AccountAdapter"
+ACCOUNT_FORMS = {"login": "labeling.accounts.forms.SignInForm"}
+ACCOUNT_LOGIN_METHODS = {"username"}
+ACCOUNT_SIGNUP_FIELDS = ["username*", "email", "password1*", "password2*"]
+ACCOUNT_EMAIL_VERIFICATION = "optional"
+ACCOUNT_EMAIL_SUBJECT_PREFIX = "[LLM-PO] "
+ACCOUNT_CHANGE_EMAIL = True
+ACCOUNT_CONFIRM_EMAIL_ON_GET = False
+ACCOUNT_LOGIN_ON_PASSWORD_RESET = True
+ACCOUNT_SESSION_REMEMBER = True
+ACCOUNT_DEFAULT_HTTP_PROTOCOL = "https" if HTTPS else "http"
+ACCOUNT_REAUTHENTICATION_REQUIRED = True
+# How long a sign-in counts as recent: tokens, owners and deleting ask for the password after that.
+ACCOUNT_REAUTHENTICATION_TIMEOUT = env.int("RECENT_SIGN_IN_SECONDS", 900, validate=validate.Range(min=60))
+ACCOUNT_RATE_LIMITS = {
+    # Any sign-in, right or wrong: an office that starts at nine shares one address. Wrong ones are counted below.
+    "login": None,
+    # The key is a name at one address, a name on one known browser, or an account that asks for a second step.
+    "login_failed": f"{LOGIN_FAILURE_LIMIT}/15m/key",
+    "login_failed_address": f"{10 * LOGIN_FAILURE_LIMIT}/15m/ip",
+    "login_failed_name": f"{10 * LOGIN_FAILURE_LIMIT}/15m/key",
+    "reset_password": "10/15m/ip,3/15m/key",
+}
+
+MFA_ADAPTER = "labeling.accounts.adapters.TwoStepAdapter"
+MFA_SUPPORTED_TYPES = ["totp", "recovery_codes"]
+MFA_TOTP_ISSUER = "LLM-PO"
+# The code before and the one after are right too: phones' clocks differ.
+MFA_TOTP_TOLERANCE = 1
+MFA_RECOVERY_CODES_SHOW_ONCE = True
+# An address need not be proved where no mail is sent.
+MFA_ALLOW_UNVERIFIED_EMAIL = True
+
+# Sign-in with the organisation's own accounts (OpenID Connect), offered where all three are set.
+OIDC_ISSUER = env.str("OIDC_ISSUER", "").rstrip("/")
+OIDC_CLIENT_ID = env.str("OIDC_CLIENT_ID", "")
+OIDC_CLIENT_SECRET = env.str("OIDC_CLIENT_SECRET", "")
+OIDC_NAME = env.str("OIDC_NAME", "single sign-on")
+if len({bool(OIDC_ISSUER), bool(OIDC_CLIENT_ID), bool(OIDC_CLIENT_SECRET)}) > 1:
+    raise ImproperlyConfigured("Set OIDC_ISSUER, OIDC_CLIENT_ID and OIDC_CLIENT_SECRET, or none of them.")
+SOCIALACCOUNT_ADAPTER = "labeling.accounts.adapters.OidcAdapter"
+# Only for addresses that both sides have verified: see the adapter.
+SOCIALACCOUNT_EMAIL_AUTHENTICATION = True
+SOCIALACCOUNT_EMAIL_AUTHENTICATION_AUTO_CONNECT = True
+SOCIALACCOUNT_PROVIDERS = {"openid_connect": {"OAUTH_PKCE_ENABLED": True, "APPS": []}}
+if OIDC_ISSUER:
+    SOCIALACCOUNT_PROVIDERS["openid_connect"]["APPS"].append(
+        {
+            "provider_id": "sso",
+            "name": OIDC_NAME,
+            "client_id": OIDC_CLIENT_ID,
+            "secret": OIDC_CLIENT_SECRET,
+            "settings": {"server_url": OIDC_ISSUER},
+        }
+    )
+
+# The proxies in front, by address or network: only they are believed about where a request came from. None: nobody
+# has said whether there is one, and superusers are warned when a proxy shows itself.
+_proxies = env.list("TRUSTED_PROXIES", [], validate=_networks)
+TRUSTED_PROXIES = (
+    [ip_network(proxy, strict=False) for proxy in _proxies if proxy != "none"] if _proxies else None
+)
 
 # ---------------------------------------------------------------- how long things are kept
 
 SESSION_COOKIE_AGE = 86_400 * env.int("SESSION_DAYS", 14, validate=validate.Range(min=1))
 # Logins and failed attempts, with their addresses.
-KEEP_LOGINS_DAYS = env.int("KEEP_LOGINS_DAYS", 30, validate=validate.Range(min=1))
 # Invitations that are used up or over, API tokens that are revoked or over.
 KEEP_ENDED_DAYS = env.int("KEEP_ENDED_DAYS", 30, validate=validate.Range(min=1))
 # Messages that were sent or given up.

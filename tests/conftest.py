@@ -8,6 +8,7 @@ from pathlib import Path
 import hypothesis
 import pytest
 from django.conf import settings
+from django.core.cache import cache
 from pytest_django import Settings
 
 from engine.models import User
@@ -38,6 +39,12 @@ def collected_static() -> None:
 def fast_passwords(settings: Settings) -> None:
     """Hashing that takes a tenth of a second on purpose is most of the time of a test that makes users."""
     settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
+
+
+@pytest.fixture(autouse=True)
+def fresh_counts() -> None:
+    """Wrong passwords are counted in the cache, which outlives a test."""
+    cache.clear()
 
 
 @pytest.fixture

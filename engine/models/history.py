@@ -44,6 +44,8 @@ class AuditEntry(models.Model):
         REMOVE = "remove", "Member removed"
         TOKEN_MADE = "token_made", "Token made"
         TOKEN_REVOKED = "token_revoked", "Token revoked"
+        SIGN_OUT = "sign_out", "Signed out everywhere"
+        RESET_LINK = "reset_link", "Link for a new password made"
         EXPORT = "export", "Exported"
         LLM_JUDGE = "llm_judge", "Language model as a judge changed"
         DELETE = "delete", "Draft deleted"

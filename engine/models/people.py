@@ -23,6 +23,11 @@ class User(AbstractUser):
         editable=False,
         help_text="Since when the row only stands for somebody whose judgments are kept.",
     )
+    # Part of every session's check: counting it up ends all sessions, also those that no table lists.
+    session_version = models.PositiveIntegerField(default=0, editable=False)
+
+    def _get_session_auth_hash(self, secret: str | None = None) -> str:
+        return f"{super()._get_session_auth_hash(secret=secret)}.{self.session_version}"
 
 
 class Membership(models.Model):

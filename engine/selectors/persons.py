@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from axes.models import AccessAttempt, AccessFailureLog, AccessLog
+from allauth.account.models import EmailAddress
+from allauth.mfa.models import Authenticator
+from allauth.socialaccount.models import SocialAccount
+from allauth.usersessions.models import UserSession
 from django.contrib.sessions.models import Session
 from django.db.models import Q, QuerySet
 from django.utils import timezone
@@ -16,10 +19,12 @@ from engine.models import (
     Experiment,
     Flag,
     Invitation,
+    InvitationUse,
     Judgment,
     JudgmentVoid,
     Lease,
     Membership,
+    RoleLoss,
     Subscription,
     Token,
     User,
@@ -72,7 +77,7 @@ def person_data(user: User, *, complete: bool) -> Row:
         ),
         "api_tokens": _rows(
             Token.objects.filter(user=user).order_by("pk"),
-            name="name", created_at="created_at", until="expires_at", revoked_at="revoked_at", used_at="used_at",
+            name="name", created_at="created_at", until="expires_at", revoked_at="revoked_at", used_at="at",
         ),
         "judgments": _rows(
             judgments.order_by("pk"),
@@ -100,7 +105,29 @@ def person_data(user: User, *, complete: bool) -> Row:
         ) if complete else [],
         "answers_until_the_experiment_concludes": withheld,
         "sessions": [{"until": session.expire_date} for session in sessions_of(user)],
-        "logins": _logins(user),
+        "browsers": _rows(
+            UserSession.objects.filter(user=user).order_by("pk"),
+            since="created_at", last_seen_at="last_seen_at", address="ip", browser="user_agent",
+        ),
+        "email_addresses": _rows(
+            EmailAddress.objects.filter(user=user).order_by("pk"), address="email", confirmed="verified"
+        ),
+        "second_steps": _rows(
+            Authenticator.objects.filter(user=user).order_by("pk"), kind="type", since="created_at",
+            last_used_at="last_used_at",
+        ),
+        "linked_accounts": _rows(
+            SocialAccount.objects.filter(user=user).order_by("pk"), provider="provider", name="uid",
+            since="date_joined", told_by_the_provider="extra_data",
+        ),
+        "invitations_used": _rows(
+            InvitationUse.objects.filter(user=user).order_by("pk"),
+            experiment="invitation__experiment__name", role="invitation__role", at="at",
+        ),
+        "roles_lost": _rows(
+            RoleLoss.objects.filter(user=user).order_by("pk"),
+            experiment="experiment__name", role="role", at="at",
+        ),
         "log": _log(user),
     }  # fmt: skip
 
@@ -132,20 +159,6 @@ def _withheld(
         .values_list("experiment__name", flat=True)
     )
     return [{"experiment": name, "answers": answers} for name, answers in sorted(names.items())]
-
-
-def _logins(user: User) -> list[Row]:
-    """Logins and failed attempts at them, as far as they are still kept."""
-    names = Q(username=user.username)
-    if user.email:
-        names |= Q(username=user.email)
-    fields = {"at": "attempt_time", "address": "ip_address", "browser": "user_agent"}
-    kinds = {"login": AccessLog, "failure": AccessFailureLog, "failures": AccessAttempt}
-    return [
-        {"kind": kind, **row}
-        for kind, rows in kinds.items()
-        for row in _rows(rows.objects.filter(names).order_by("pk"), **fields)
-    ]
 
 
 def _log(user: User) -> list[Row]:

@@ -35,6 +35,8 @@ SENTENCES: dict[str, str] = {
     _Action.REMOVE: "Removed {person}, who was {role}.",
     _Action.TOKEN_MADE: "Made the API token {hint}… ({scopes}), valid until {until}.",
     _Action.TOKEN_REVOKED: "Revoked the API token {hint}…. {because}",
+    _Action.SIGN_OUT: "Ended all sessions and {tokens} API tokens.",
+    _Action.RESET_LINK: "Made a link with which {person} may set a new password.{also}",
     _Action.LLM_JUDGE: "Language model as a judge: {before} → {after}; asked about {budget} comparisons at most. {agreement}",
     _Action.EXPORT: "Exported {what}.",
     _Action.DELETE: "Deleted the draft “{name}”, number {number}.",

@@ -5,11 +5,9 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
-from axes.models import AccessAttempt, AccessFailureLog, AccessLog
 from django.contrib.admin.models import LogEntry
 from django.contrib.contenttypes.models import ContentType
 from django.db import transaction
-from django.db.models import Q
 from django.db.models.functions import Coalesce
 from django.utils import timezone
 
@@ -54,13 +52,13 @@ def forget_person(
     _check(user)
     _end_access(user, by)
     if delete and not _has_left_a_trace(user):
-        _forget_outside_of_the_engine(user, name="")
+        _forget_outside_of_the_engine(user)
         user.delete()
         what = "Deleted an account that nothing refers to."
         record(experiment=None, by=by, action=AuditEntry.Action.FORGET, details={"what": what})
         return None
     before, user.username = user.username, _free_name()
-    _forget_outside_of_the_engine(user, name=before)
+    _forget_outside_of_the_engine(user)
     _rename_in_findings(user, before)
     user.first_name = user.last_name = user.email = ""
     user.is_active = user.is_staff = user.is_superuser = False
@@ -125,14 +123,10 @@ def _free_name() -> str:
     return next(name for name in names if not User.objects.filter(username=name).exists())
 
 
-def _forget_outside_of_the_engine(user: User, *, name: str) -> None:
-    """What Django's admin site, the counting of failed logins and any other app keep about an account."""
+def _forget_outside_of_the_engine(user: User) -> None:
+    """What Django's admin site, django-allauth and any other app keep about an account."""
     themselves = ContentType.objects.get_for_model(User)
     LogEntry.objects.filter(content_type=themselves, object_id=str(user.pk)).update(object_repr=user.username)
-    for rows in (AccessAttempt, AccessFailureLog, AccessLog):
-        rows.objects.filter(
-            Q(username=name or user.username) | Q(username=user.email, username__gt="")
-        ).delete()
     for relation in User._meta.related_objects:
         model: Any = relation.related_model
         if model._meta.app_label in {"engine", "admin"} or relation.many_to_many:

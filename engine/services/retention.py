@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from axes.models import AccessAttempt, AccessFailureLog, AccessLog
+from allauth.usersessions.models import UserSession
 from django.conf import settings
 from django.contrib.admin.models import LogEntry
 from django.contrib.sessions.models import Session
@@ -20,15 +20,13 @@ def forget_old() -> dict[str, int]:
     The log of experiments stays: it is part of the record, and names people by their accounts only, which can be
     forgotten.
     """
-    attempts = _days_ago(settings.KEEP_LOGINS_DAYS)
     ended = _days_ago(settings.KEEP_ENDED_DAYS)
     messages = _days_ago(settings.KEEP_NOTIFICATIONS_DAYS)
     used_up = Q(uses__gte=F("most_uses"), created_at__lt=ended)
     old: dict[str, QuerySet] = {
         "sessions": Session.objects.filter(expire_date__lt=timezone.now()),
-        "login attempts": AccessAttempt.objects.filter(attempt_time__lt=attempts),
-        "login failures": AccessFailureLog.objects.filter(attempt_time__lt=attempts),
-        "logins": AccessLog.objects.filter(attempt_time__lt=attempts),
+        # After the sessions, so that each goes with its own.
+        "browsers": UserSession.objects.exclude(session_key__in=Session.objects.values("session_key")),
         "invitations": Invitation.objects.filter(Q(expires_at__lt=ended) | used_up),
         "API tokens": Token.objects.filter(Q(expires_at__lt=ended) | Q(revoked_at__lt=ended)),
         "notifications": Notification.objects.filter(created_at__lt=messages).exclude(

@@ -7,6 +7,7 @@ from django.views.decorators.http import require_safe
 
 from engine import selectors
 from labeling import access
+from labeling.accounts.client_address import untrusted_proxy
 from labeling.cards import card
 from labeling.language import in_english
 
@@ -34,5 +35,6 @@ def home(request: HttpRequest) -> HttpResponse:
             "archive": archive,
             "n_archived": watched.filter(archived_at__isnull=False).count(),
             "may_create": may_create,
+            "untrusted_proxy": untrusted_proxy() if request.user.is_superuser else None,
         },
     )

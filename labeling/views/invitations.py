@@ -2,31 +2,23 @@
 
 from __future__ import annotations
 
-from django.contrib.auth import login
+from allauth.account.utils import perform_login, setup_user_email
+from django.conf import settings
 from django.contrib.auth.decorators import login_required
-from django.contrib.auth.forms import UserCreationForm
 from django.db import transaction
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from engine.errors import InvitationError, MembershipError
-from engine.models import Membership, User
+from engine.models import Membership
 from engine.services import people
 from labeling import access
+from labeling.accounts.adapters import INVITATION
+from labeling.accounts.forms import JoinForm
 from labeling.views.people import InvitationForm, people_page
-
-# Where a visitor's session keeps the number of the invitation whose link they opened.
-INVITATION = "following-invitation"
-
-
-class JoinForm(UserCreationForm):
-    """A new account."""
-
-    class Meta(UserCreationForm.Meta):
-        model = User
 
 
 @never_cache
@@ -61,17 +53,19 @@ def accept_invitation(request: HttpRequest) -> HttpResponse:
             with transaction.atomic():
                 joining = user or form.save()
                 member = people.accept_invitation(invitation_id=invitation_id, user=joining)
-            if not user:
-                login(request, joining, backend="django.contrib.auth.backends.ModelBackend")
+                if not user:
+                    setup_user_email(request, joining, [])
             request.session.pop(INVITATION, None)
-            return _lead_on(member)
+            onward = _lead_on(member)
+            return onward if user else perform_login(request, joining, redirect_url=onward.url, signup=True)
     except InvitationError as refused:
         return render(request, "labeling/invitation_refused.html", {"message": str(refused)}, status=410)
     status = 400 if request.method == "POST" else 200
-    return render(request, "labeling/join.html", {"invitation": invitation, "form": form}, status=status)
+    context = {"invitation": invitation, "form": form, "oidc": settings.OIDC_ISSUER and settings.OIDC_NAME}
+    return render(request, "labeling/join.html", context, status=status)
 
 
-def _lead_on(membership: Membership) -> HttpResponse:
+def _lead_on(membership: Membership) -> HttpResponseRedirect:
     page = "welcome" if membership.role == Membership.Role.ANNOTATOR else "dashboard"
     return redirect(page, experiment_id=membership.experiment_id)
 
@@ -91,6 +85,8 @@ def invite(request: HttpRequest, experiment_id: int) -> HttpResponse:
     experiment = access.to_run(request, experiment_id)
     form = InvitationForm(request.POST, roles=access.roles_to_give(request, experiment))
     if form.is_valid():
+        if form.cleaned_data["role"] == Membership.Role.OWNER:
+            access.require_recent_sign_in(request)
         try:
             invitation, secret = people.create_invitation(
                 experiment=experiment, by=request.user, **form.cleaned_data

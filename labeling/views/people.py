@@ -83,6 +83,7 @@ def people_page(
 
 @login_required
 @require_POST
+@access.recent_sign_in_required
 def change_role(request: HttpRequest, experiment_id: int, membership_id: int) -> HttpResponse:
     """Give a member another role."""
     experiment = access.to_own(request, experiment_id)
@@ -101,6 +102,7 @@ def change_role(request: HttpRequest, experiment_id: int, membership_id: int) ->
 
 @login_required
 @require_POST
+@access.recent_sign_in_required
 def remove_member(request: HttpRequest, experiment_id: int, membership_id: int) -> HttpResponse:
     """Take a role away from somebody."""
     experiment = access.to_own(request, experiment_id)

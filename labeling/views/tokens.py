@@ -16,6 +16,7 @@ from django.views.decorators.http import require_http_methods, require_POST
 from engine import selectors
 from engine.models import Token, User
 from engine.services.tokens import make_token, revoke_token
+from labeling import access
 
 
 class TokenForm(forms.Form):
@@ -43,6 +44,7 @@ class TokenForm(forms.Form):
 @login_required
 @never_cache
 @require_http_methods(["GET", "HEAD", "POST"])
+@access.recent_sign_in_required
 def tokens(request: HttpRequest) -> HttpResponse:
     """The list, and a new token. Its secret is in the answer to this request and nowhere else."""
     form = TokenForm(request.POST if request.method == "POST" else None, user=request.user)
@@ -60,6 +62,7 @@ def tokens(request: HttpRequest) -> HttpResponse:
 
 @login_required
 @require_POST
+@access.recent_sign_in_required
 def revoke(request: HttpRequest, token_id: int) -> HttpResponse:
     """Make one of one's own tokens useless."""
     token = get_object_or_404(Token, user=request.user, pk=token_id)

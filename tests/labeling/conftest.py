@@ -9,6 +9,7 @@ from django.test import Client
 
 from engine import tasks
 from engine.models import Experiment, User
+from tests.accounts import sign_in_recently
 from tests.factories import add_member, make_experiment, make_user
 
 ClientFor = Callable[[User], Client]
@@ -21,6 +22,7 @@ def client_for() -> ClientFor:
     def log_in(user: User) -> Client:
         client = Client()
         client.force_login(user)
+        sign_in_recently(client, user)
         return client
 
     return log_in

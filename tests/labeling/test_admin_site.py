@@ -92,7 +92,7 @@ def test_members_are_added_and_accounts_edited(experiment, stranger, admin, clie
     assert client.post(address(Membership, "add"), form).status_code == 302
     added = Membership.objects.get(user=stranger)
     assert (added.role, added.origin, added.invited_by) == ("annotator", "administrator", admin)
-    assert experiment.audit_entries.first().sentence == "Added stranger as annotator."
+    assert experiment.audit_entries.first().text == "Added stranger as annotator."
     assert client.post(address(Membership, "add"), form).status_code == 200, "has that role already"
     assert client.get(reverse("admin:engine_user_change", args=[stranger.pk])).status_code == 200
 

@@ -1,0 +1,242 @@
+"""Where this site differs from django-allauth: who gets in, how often one may try, and what the pages say."""
+
+from __future__ import annotations
+
+import logging
+from base64 import urlsafe_b64encode
+from smtplib import SMTPException
+from typing import Any
+
+from allauth.account.adapter import DefaultAccountAdapter
+from allauth.account.internal.flows.login import record_authentication
+from allauth.account.models import EmailAddress
+from allauth.core.exceptions import ImmediateHttpResponse
+from allauth.mfa.adapter import DefaultMFAAdapter
+from allauth.socialaccount.adapter import DefaultSocialAccountAdapter
+from allauth.socialaccount.models import SocialAccount, SocialLogin
+from cryptography.fernet import Fernet, MultiFernet
+from django.conf import settings
+from django.contrib import messages
+from django.contrib.auth.models import AnonymousUser
+from django.db import transaction
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.urls import reverse
+from django.utils.crypto import salted_hmac
+from django.utils.translation import gettext as _
+from qrcode.image.svg import SvgPathImage
+from qrcode.main import make as make_qr_code
+
+from engine.errors import InvitationError
+from engine.models import User
+from engine.services import people
+from labeling.accounts.mail import mail_is_sent
+from labeling.accounts.throttling import count_attempt, remember_browser, take_back
+
+logger = logging.getLogger(__name__)
+
+# Where a visitor's session keeps the number of the invitation whose link they opened: only while following one may a
+# stranger get an account.
+INVITATION = "following-invitation"
+
+
+def _message(template: str) -> str | None:
+    """What a page says after one of allauth's steps; nothing after those that speak for themselves."""
+    return {
+        "account/messages/email_confirmation_sent.txt": _(
+            "We have sent you a link. Open it to confirm the address."
+        ),
+        "account/messages/email_confirmed.txt": _("The e-mail address is confirmed."),
+        "account/messages/email_confirmation_failed.txt": _("Another account uses this e-mail address."),
+        "account/messages/email_deleted.txt": _("The e-mail address is removed."),
+        "account/messages/password_changed.txt": _(
+            "The password is changed. All other browsers are signed out."
+        ),
+        "account/messages/password_set.txt": _("The password is set."),
+        "mfa/messages/totp_activated.txt": _("Two-step sign-in is on."),
+        "mfa/messages/totp_deactivated.txt": _("Two-step sign-in is off."),
+        "socialaccount/messages/account_connected.txt": _("The sign-in is linked to your account."),
+        "socialaccount/messages/account_connected_other.txt": _(
+            "That sign-in is linked to another account already."
+        ),
+        "socialaccount/messages/account_disconnected.txt": _("The sign-in is no longer linked."),
+    }.get(template)
+
+
+class AccountAdapter(DefaultAccountAdapter):
+    """Accounts with a name and a password. New ones come from invitations, so there is no page to register."""
+
+    @property
+    def error_messages(self) -> dict[str, Any]:
+        return DefaultAccountAdapter.error_messages | {
+            "duplicate_email": _("This is your address already."),
+            "enter_current_password": _("This is not your current password."),
+            "incorrect_code": _("This code is not right. Codes change every half minute."),
+            "incorrect_password": _("This is not your password."),
+            "invalid_password_reset": _("This link no longer works."),
+            "rate_limited": _("Too many attempts. Wait a few minutes and try again."),
+            "too_many_login_attempts": _("Too many attempts. Wait a few minutes and try again."),
+            "username_password_mismatch": _("Name and password do not match."),
+        }
+
+    def is_open_for_signup(self, request: HttpRequest) -> bool:
+        return False
+
+    # ------------------------------------------------------------ trying a password
+
+    def pre_authenticate(self, request: HttpRequest, **credentials: Any) -> None:
+        self._counted = count_attempt(request, credentials["username"])
+        if self._counted is None:
+            raise ImmediateHttpResponse(render(request, "account/locked_out.html", status=429))
+
+    def authenticate(self, request: HttpRequest, **credentials: Any) -> User | None:
+        user = super().authenticate(request, **credentials)
+        if user is not None and not user.is_active:
+            self.authentication_failed(request, **credentials)
+            return None
+        if user is not None:
+            take_back(self._counted)
+        return user
+
+    def authentication_failed(self, request: HttpRequest, **credentials: Any) -> None:
+        logger.warning(
+            "Wrong password for %r from %s", credentials.get("username"), request.META["REMOTE_ADDR"]
+        )
+
+    # ------------------------------------------------------------ signing in
+
+    def login(self, request: HttpRequest, user: User) -> None:
+        super().login(request, user)
+        # Whoever has just signed in need not confirm it a minute later.
+        record_authentication(request, user, method="sign-in", reauthenticated=True)
+
+    def post_login(self, request: HttpRequest, user: User, **how: Any) -> HttpResponse:
+        response = super().post_login(request, user, **how)
+        remember_browser(request, response, user.get_username())
+        return response
+
+    def get_reauthentication_methods(self, user: User | AnonymousUser) -> list[dict[str, Any]]:
+        methods = super().get_reauthentication_methods(user)
+        words = {"reauthenticate": _("Use the password"), "mfa_reauthenticate": _("Use a code")}
+        methods = [method | {"description": words[method["id"]]} for method in methods]
+        linked = settings.SOCIALACCOUNT_PROVIDERS["openid_connect"]["APPS"] and user.is_authenticated
+        if linked and SocialAccount.objects.filter(user=user).exists():
+            name = settings.SOCIALACCOUNT_PROVIDERS["openid_connect"]["APPS"][0]["name"]
+            description = _("Use %(name)s") % {"name": name}
+            methods.append({"id": "oidc", "description": description, "url": reverse("confirm_by_oidc")})
+        return methods
+
+    # ------------------------------------------------------------ messages
+
+    def should_send_confirmation_mail(
+        self, request: HttpRequest, email_address: EmailAddress, signup: bool
+    ) -> bool:
+        return mail_is_sent()
+
+    def send_mail(self, template_prefix: str, email: str, context: dict[str, Any]) -> None:
+        try:
+            super().send_mail(template_prefix, email, context)
+        except (OSError, SMTPException):
+            # An answer that differs would tell who has an account here.
+            logger.exception("A message to an account could not be sent")
+
+    def add_message(  # noqa: PLR0917 - allauth's own signature
+        self,
+        request: HttpRequest,
+        level: int,
+        message_template: str | None = None,
+        message_context: dict[str, Any] | None = None,
+        extra_tags: str = "",
+        message: str | None = None,
+    ) -> None:
+        if text := message or _message(message_template or ""):
+            extra_tags = extra_tags or ("error" if level >= messages.ERROR else "")
+            messages.add_message(request, level, text, extra_tags=extra_tags)
+
+    def get_password_change_redirect_url(self, request: HttpRequest) -> str:
+        return reverse("account")
+
+    def get_email_verification_redirect_url(self, email_address: EmailAddress) -> str:
+        return reverse("account")
+
+
+class TwoStepAdapter(DefaultMFAAdapter):
+    """Codes from an authenticator app. Their secrets are encrypted: a copy of the database makes no codes."""
+
+    @property
+    def error_messages(self) -> dict[str, Any]:
+        return DefaultMFAAdapter.error_messages | {
+            "incorrect_code": _("This code is not right. Codes change every half minute."),
+        }
+
+    def encrypt(self, text: str) -> str:
+        return _keys().encrypt(text.encode()).decode()
+
+    def decrypt(self, encrypted_text: str) -> str:
+        return _keys().decrypt(encrypted_text.encode()).decode()
+
+    def get_totp_label(self, user: User) -> str:
+        return user.get_username()
+
+    def build_totp_svg(self, url: str) -> str:
+        """Without the XML declaration, which has no place inside a page."""
+        return make_qr_code(url, image_factory=SvgPathImage, box_size=16).to_string(encoding="unicode")
+
+
+def _keys() -> MultiFernet:
+    secrets = [settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS]
+    return MultiFernet(
+        [
+            Fernet(urlsafe_b64encode(salted_hmac("two-step", "", secret=secret, algorithm="sha256").digest()))
+            for secret in secrets
+        ]
+    )
+
+
+class OidcAdapter(DefaultSocialAccountAdapter):
+    """Sign-in with the organisation's own accounts.
+
+    It opens an account here that is linked to it, or, once, one whose e-mail address both sides have verified. It
+    makes a new account only for somebody who is following an invitation, and uses that invitation.
+    """
+
+    def can_authenticate_by_email(self, login: SocialLogin, email: str) -> bool:
+        # Some providers send the string "false".
+        proved = any(a.email.lower() == email.lower() and a.verified is True for a in login.email_addresses)
+        return proved and EmailAddress.objects.filter(email__iexact=email, verified=True).exists()
+
+    def pre_social_login(self, request: HttpRequest, sociallogin: SocialLogin) -> None:
+        if sociallogin.is_existing or sociallogin.state.get("process") == "connect":
+            return
+        sociallogin.email_addresses = [a for a in sociallogin.email_addresses if a.verified is True]
+        if not self.is_open_for_signup(request, sociallogin) or _is_known(sociallogin):
+            raise ImmediateHttpResponse(render(request, "socialaccount/refused.html", status=403))
+
+    def is_open_for_signup(self, request: HttpRequest, sociallogin: SocialLogin) -> bool:
+        try:
+            people.open_invitation(invitation_id=request.session.get(INVITATION))
+        except InvitationError:
+            return False
+        return True
+
+    @transaction.atomic
+    def save_user(self, request: HttpRequest, sociallogin: SocialLogin, form: Any = None) -> User:
+        user = super().save_user(request, sociallogin, form)
+        try:
+            people.accept_invitation(invitation_id=request.session.pop(INVITATION), user=user)
+        except InvitationError as refused:
+            page = render(request, "labeling/invitation_refused.html", {"message": str(refused)}, status=410)
+            raise ImmediateHttpResponse(page) from refused
+        return user
+
+    def get_connect_redirect_url(self, request: HttpRequest, socialaccount: SocialAccount) -> str:
+        return reverse("account")
+
+
+def _is_known(sociallogin: SocialLogin) -> bool:
+    """Somebody here uses one of the addresses, and has not proved it: who of the two is right is not ours to guess."""
+    emails = [address.email.lower() for address in sociallogin.email_addresses]
+    return (
+        EmailAddress.objects.filter(email__in=emails).exists()
+        or User.objects.filter(email__in=emails).exists()
+    )

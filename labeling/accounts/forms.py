@@ -1,0 +1,32 @@
+"""Forms of accounts."""
+
+from __future__ import annotations
+
+from allauth.account.forms import LoginForm
+from django.contrib.auth.forms import UserCreationForm
+
+from engine.models import User
+from labeling.accounts.mail import mail_is_sent
+
+
+class SignInForm(LoginForm):
+    """The field of the name is called ``username``, by which password managers know it."""
+
+    def add_prefix(self, field_name: str) -> str:
+        return super().add_prefix("username" if field_name == "login" else field_name)
+
+
+class JoinForm(UserCreationForm):
+    """A new account. The e-mail address is asked for where mail is sent, and nobody has to give one."""
+
+    class Meta:
+        model = User
+        fields = ("username", "email")
+        field_classes = UserCreationForm.Meta.field_classes
+
+    def __init__(self, *args: object, **kwargs: object) -> None:
+        super().__init__(*args, **kwargs)
+        if mail_is_sent():
+            self.fields["email"].widget.attrs["autocomplete"] = "email"
+        else:
+            del self.fields["email"]

@@ -1,0 +1,85 @@
+"""How often one may try a password.
+
+Three counts of wrong passwords, each over the last quarter of an hour: of a name at one address, of an address under
+all names, and of a name from everywhere. The last would let a stranger lock somebody out, so it does not hold for who
+is known: a browser that has signed in under the name before (it has a signed cookie, and a count of its own), and an
+address from which the name is signed in. docs/operations.md tells the same to who runs the site.
+"""
+
+from __future__ import annotations
+
+from allauth.core.internal import ratelimit
+from allauth.core.internal.ratelimit import RateLimitUsage
+from allauth.usersessions.models import UserSession
+from django.conf import settings
+from django.core import signing
+from django.http import HttpRequest, HttpResponse
+from django.utils.crypto import get_random_string, salted_hmac
+
+from labeling.accounts.client_address import network_of
+
+_COOKIE = "known_browser"
+_SALT = "labeling.accounts.known-browser"
+_COOKIE_SECONDS = 365 * 24 * 3600
+# A shared computer knows several people; more would make the cookie grow without end.
+_NAMES_PER_BROWSER = 8
+
+
+def count_attempt(request: HttpRequest, name: str) -> list[RateLimitUsage] | None:
+    """Count one more attempt under this name, or return ``None`` where there were too many.
+
+    The usages are for :func:`take_back`, when the password turns out to be right.
+    """
+    name = name.lower()
+    if (browser := _names_of(request).get(_digest(name))) is not None:
+        return _consume(request, [("login_failed", f"browser {browser}")])
+    address = request.META["REMOTE_ADDR"]
+    counts = [("login_failed", f"{network_of(address)} {name}"), ("login_failed_address", None)]
+    if not UserSession.objects.filter(user__username__iexact=name, ip=address).exists():
+        counts.append(("login_failed_name", name))
+    return _consume(request, counts)
+
+
+def take_back(usages: list[RateLimitUsage]) -> None:
+    """A right password does not count, nor does it wipe out the wrong ones before it."""
+    for usage in usages:
+        usage.rollback()
+
+
+def remember_browser(request: HttpRequest, response: HttpResponse, name: str) -> None:
+    """Mark this browser as one in which the name has signed in."""
+    names = _names_of(request)
+    digest = _digest(name.lower())
+    browser = names.pop(digest, None) or get_random_string(16)
+    names = dict(list(names.items())[1 - _NAMES_PER_BROWSER :]) | {digest: browser}
+    response.set_cookie(
+        _COOKIE,
+        signing.dumps(names, salt=_SALT),
+        max_age=_COOKIE_SECONDS,
+        httponly=True,
+        samesite="Lax",
+        secure=settings.SESSION_COOKIE_SECURE,
+    )
+
+
+def _consume(request: HttpRequest, counts: list[tuple[str, str | None]]) -> list[RateLimitUsage] | None:
+    usages: list[RateLimitUsage] = []
+    for action, key in counts:
+        usage = ratelimit.consume(request, app="allauth.account", action=action, key=key)
+        if usage is None:
+            take_back(usages)
+            return None
+        usages.append(usage)
+    return usages
+
+
+def _names_of(request: HttpRequest) -> dict[str, str]:
+    """Digests of the names that have signed in from this browser, each with the number of the browser under it."""
+    try:
+        return signing.loads(request.COOKIES.get(_COOKIE, ""), salt=_SALT, max_age=_COOKIE_SECONDS)
+    except signing.BadSignature:
+        return {}
+
+
+def _digest(name: str) -> str:
+    return salted_hmac(_SALT, name, algorithm="sha256").hexdigest()[:24]

@@ -1,0 +1,42 @@
+"""``manage.py reset_link NAME``: a link with which somebody who cannot sign in sets a new password."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from allauth.account.forms import default_token_generator
+from allauth.account.utils import user_pk_to_url_str
+from allauth.mfa.models import Authenticator
+from django.conf import settings
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.db import transaction
+from django.urls import reverse
+
+from engine.models import User
+from engine.services.accounts import note_reset_link
+
+
+class Command(BaseCommand):
+    help = "Print a link with which an account sets a new password: good for one day, and once."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("name", help="the account's name")
+        parser.add_argument(
+            "--without-second-step",
+            action="store_true",
+            help="turn off its two-step sign-in, for somebody who lost the phone and the recovery codes",
+        )
+
+    @transaction.atomic
+    def handle(self, *, name: str, without_second_step: bool, **_: Any) -> None:
+        user = User.objects.filter(username=name).first()
+        if user is None:
+            raise CommandError(f"There is no account “{name}”.")
+        if not user.is_active:
+            raise CommandError(f"The account “{name}” is closed. Open it at /admin/ first.")
+        if without_second_step:
+            Authenticator.objects.filter(user=user).delete()
+        note_reset_link(user=user, second_step_removed=without_second_step)
+        key = {"uidb36": user_pk_to_url_str(user), "key": default_token_generator.make_token(user)}
+        path = reverse("account_reset_password_from_key", kwargs=key)
+        self.stdout.write(settings.SITE_URL.rstrip("/") + path)

@@ -1,0 +1,129 @@
+"""One's own account. What allauth has a view for is in ``labeling.accounts.urls``."""
+
+from __future__ import annotations
+
+import logging
+
+import requests
+from allauth.account import views as allauth_views
+from allauth.account.models import EmailAddress
+from allauth.mfa.models import Authenticator
+from allauth.socialaccount.models import SocialAccount
+from allauth.socialaccount.providers.openid_connect import views as openid_connect
+from allauth.usersessions.models import UserSession
+from django import forms
+from django.conf import settings
+from django.contrib import messages
+from django.contrib.auth import logout
+from django.contrib.auth.decorators import login_required
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.utils.http import url_has_allowed_host_and_scheme
+from django.utils.translation import gettext as _
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
+
+from engine.services import accounts
+from labeling.accounts.mail import mail_is_sent
+
+logger = logging.getLogger(__name__)
+
+
+class SignOutForm(forms.Form):
+    tokens = forms.BooleanField(required=False)
+
+
+@login_required
+@never_cache
+@require_safe
+def account(request: HttpRequest) -> HttpResponse:
+    """Everything about one's own account, and the ways to change it."""
+    sessions = UserSession.objects.purge_and_list(request.user)
+    context = {
+        "mail_is_sent": mail_is_sent(),
+        "email": EmailAddress.objects.get_verified(request.user),
+        "new_email": EmailAddress.objects.get_new(request.user),
+        "two_step": Authenticator.objects.filter(user=request.user, type=Authenticator.Type.TOTP).first(),
+        "sessions": sorted(sessions, key=lambda session: session.created_at, reverse=True),
+        "n_tokens": request.user.tokens.filter(revoked_at__isnull=True).count(),
+        "oidc": settings.OIDC_ISSUER and settings.OIDC_NAME,
+        "linked": SocialAccount.objects.filter(user=request.user).first(),
+    }
+    return render(request, "account/account.html", context)
+
+
+@login_required
+@require_POST
+def sign_out_everywhere(request: HttpRequest) -> HttpResponse:
+    """End all of one's sessions, this one too, and the API tokens where the box is ticked."""
+    form = SignOutForm(request.POST)
+    form.is_valid()  # one optional box: there is nothing to get wrong
+    accounts.sign_out_everywhere(user=request.user, tokens=form.cleaned_data["tokens"])
+    logout(request)
+    messages.success(request, _("You are signed out everywhere."))
+    return redirect("login")
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+def reset_password(request: HttpRequest) -> HttpResponse:
+    """A link by e-mail, or, where no mail is sent, whom to ask for one."""
+    if mail_is_sent():
+        return allauth_views.password_reset(request)
+    if request.method == "POST":
+        raise Http404
+    return render(request, "account/password_reset_by_hand.html", {"contact": settings.SITE_CONTACT})
+
+
+@login_required
+@never_cache
+@require_safe
+def confirm_by_oidc(request: HttpRequest) -> HttpResponse:
+    """Before tokens, owners and deleting, where the organisation's sign-in is the only one that this account has."""
+    if not settings.OIDC_ISSUER:
+        raise Http404
+    # What was sent is lost on the way to the provider: the page with its form is where to go on.
+    page = request.headers.get("Referer", "")
+    hosts = {request.get_host()}
+    back = page if url_has_allowed_host_and_scheme(page, hosts, require_https=request.is_secure()) else "/"
+    return render(request, "account/confirm_by_oidc.html", {"name": settings.OIDC_NAME, "back": back})
+
+
+@never_cache
+@require_http_methods(["GET", "HEAD", "POST"])
+def oidc_login(request: HttpRequest, provider_id: str) -> HttpResponse:
+    """Ask, then send the browser to the provider, by a page in between: see the template."""
+    try:
+        response = openid_connect.login(request, provider_id)
+    except requests.RequestException:
+        return _provider_is_away(request)
+    if request.method != "POST" or response.status_code != 302:
+        return response
+    context = {"url": response["Location"], "name": settings.OIDC_NAME}
+    return render(request, "socialaccount/leaving.html", context)
+
+
+@never_cache
+@require_safe
+def oidc_callback(request: HttpRequest, provider_id: str) -> HttpResponse:
+    """The browser is back from the provider."""
+    try:
+        return openid_connect.callback(request, provider_id)
+    except requests.RequestException:
+        return _provider_is_away(request)
+
+
+def _provider_is_away(request: HttpRequest) -> HttpResponse:
+    logger.exception("The OpenID Connect provider does not answer")
+    return render(request, "socialaccount/authentication_error.html", status=503)
+
+
+@require_safe
+def oidc_cancelled(request: HttpRequest) -> HttpResponse:
+    """Somebody said no at the provider's page."""
+    messages.info(request, _("The sign-in was cancelled."))
+    return redirect("account" if request.user.is_authenticated else "login")
+
+
+def closed(request: HttpRequest) -> HttpResponse:
+    """Nobody registers without an invitation; allauth wants an address for it all the same."""
+    raise Http404

@@ -1,0 +1,105 @@
+"""The account in a real browser: the second step, confirming, and the way to a provider and back."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from allauth.account.models import EmailAddress
+from playwright.sync_api import Page, expect
+
+from engine.models import Token
+from tests.accounts import PASSWORD
+from tests.browser.conftest import log_in
+from tests.factories import make_user
+from tests.labeling.test_accounts import code_of
+from tests.oidc_provider import a_provider, settings_for
+
+pytestmark = pytest.mark.browser
+
+# Where to put pictures of the pages, for somebody who wants to look at them.
+PICTURES = os.environ.get("PICTURES")
+
+
+def picture(page: Page, name: str) -> None:
+    if not PICTURES:
+        return
+    for width in (1280, 390):
+        for scheme in ("light", "dark"):
+            page.set_viewport_size({"width": width, "height": 800})
+            page.emulate_media(color_scheme=scheme)
+            page.screenshot(path=Path(PICTURES) / f"{name}-{width}-{scheme}.png", full_page=True)
+
+
+def fits(page: Page) -> None:
+    """Nothing sticks out on a phone."""
+    page.set_viewport_size({"width": 390, "height": 800})
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    page.set_viewport_size({"width": 1280, "height": 800})
+
+
+def test_the_second_step_is_turned_on_and_asked_for(page: Page, transactional_db):
+    user = make_user("ann")
+    page.goto("/accounts/login/")
+    picture(page, "login")
+    log_in(page, user)
+    page.get_by_role("link", name="ann").click()
+    expect(page.get_by_role("heading", name="Your account")).to_be_visible()
+    fits(page)
+    picture(page, "account")
+    page.get_by_role("link", name="Turn on").click()
+    fits(page)
+    picture(page, "two-step")
+    secret = page.locator("code.secret").inner_text()
+    assert page.locator(".qr svg path").bounding_box()["width"] > 100
+    page.get_by_role("textbox", name="Code").fill(code_of(secret))
+    page.get_by_role("button", name="Turn on").click()
+    expect(page.get_by_text("Two-step sign-in is on.")).to_be_visible()
+    picture(page, "codes")
+    recovery = page.locator(".codes code").first.inner_text()
+    page.get_by_role("link", name="I have written them down").click()
+    page.get_by_role("button", name="Log out").click()
+    page.get_by_label("Name").fill("ann")
+    page.get_by_label("Password").fill(PASSWORD)
+    page.get_by_role("button", name="Log in").click()
+    picture(page, "second-step")
+    page.get_by_role("textbox", name="Code").fill(recovery)
+    page.get_by_role("button", name="Log in").click()
+    page.wait_for_url("**/")
+
+
+def test_a_token_is_made_after_confirming(page: Page, transactional_db, settings):
+    user = make_user("ann")
+    log_in(page, user)
+    settings.ACCOUNT_REAUTHENTICATION_TIMEOUT = 0
+    page.goto("/tokens/")
+    page.get_by_label("Name").fill("nightly export")
+    page.get_by_role("button", name="Make a token").click()
+    expect(page.get_by_role("heading", name="Is it you?")).to_be_visible()
+    fits(page)
+    picture(page, "confirm")
+    settings.ACCOUNT_REAUTHENTICATION_TIMEOUT = 900
+    page.get_by_label("Password").fill(PASSWORD)
+    page.get_by_role("button", name="Go on").click()
+    expect(page.get_by_text("Copy it now")).to_be_visible()
+    assert Token.objects.get(user=user).name == "nightly export"
+
+
+def test_the_policy_lets_one_out_to_the_provider_and_back(page: Page, transactional_db, settings, problems):
+    """A redirect after a form to another site is what ``form-action 'self'`` forbids; Chromium obeys."""
+    user = make_user("ann")
+    EmailAddress.objects.create(user=user, email="ann@example.org", verified=True, primary=True)
+    with a_provider() as provider:
+        for name, value in settings_for(provider).items():
+            setattr(settings, name, value)
+        page.goto("/accounts/login/")
+        picture(page, "login-sso")
+        page.get_by_role("button", name="Sign in with Example SSO").click()
+        page.wait_for_url("**/")
+        expect(page.get_by_role("link", name="ann")).to_be_visible()
+        assert [problem for problem in problems if provider.url not in problem] == []
+        assert provider.asked
+        problems.clear()
+        page.goto("/accounts/linked/")
+        picture(page, "linked")

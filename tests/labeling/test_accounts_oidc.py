@@ -1,0 +1,296 @@
+"""Signing in with the organisation's accounts, against a real provider on this machine. Issue 11, item 7."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from datetime import timedelta
+from html import unescape
+
+import pytest
+import requests
+from allauth.account.models import EmailAddress
+from allauth.socialaccount.models import SocialAccount, SocialToken
+from django.conf import settings as django_settings
+from django.test import Client
+from django.urls import reverse
+from django.utils import timezone
+
+from engine.models import Token, User
+from tests.accounts import PASSWORD, sign_in_recently
+from tests.factories import make_user
+from tests.labeling.ladder import invited
+from tests.labeling.test_accounts import code_of, is_signed_in, sign_in, turn_on_two_steps
+from tests.oidc_provider import Provider, a_provider, settings_for
+
+pytestmark = pytest.mark.django_db
+
+LOGIN = "/accounts/oidc/sso/login/"
+
+
+@pytest.fixture
+def provider(settings) -> Iterator[Provider]:
+    with a_provider() as provider:
+        for name, value in settings_for(provider).items():
+            setattr(settings, name, value)
+        yield provider
+
+
+def go_through(client: Client, query: str = ""):
+    """Press the button, follow the redirect to the provider and back."""
+    return client.get(way_back(client, query))
+
+
+def way_back(client: Client, query: str = "") -> str:
+    """Where the provider sends a browser back to that started here."""
+    page = client.post(LOGIN + query).content.decode()
+    to_provider = unescape(re.search(r'<meta http-equiv="refresh" content="0; url=([^"]+)">', page)[1])
+    back = requests.get(to_provider, allow_redirects=False, timeout=30).headers["Location"]
+    return back.removeprefix("http://testserver")
+
+
+def verified(user: User, email: str = "ann@example.org") -> EmailAddress:
+    return EmailAddress.objects.create(user=user, email=email, verified=True, primary=True)
+
+
+def test_the_button_is_there_only_where_a_provider_is_set(client, db):
+    assert "oidc" not in client.get(reverse("login")).content.decode()
+    assert client.post(LOGIN).status_code == 404
+
+
+def test_the_login_offers_it_and_leads_on_to_where_one_wanted_to_go(annotator, client, provider):
+    verified(annotator)
+    page = client.get(reverse("login"), {"next": "/label/7/"}).content.decode()
+    assert "Sign in with Example SSO" in page
+    assert f'action="{LOGIN}?process=login&amp;next=%2Flabel%2F7%2F"' in page
+    assert go_through(client, "?next=/label/7/")["Location"] == "/label/7/"
+    assert go_through(Client(), "?next=https://evil.example/")["Location"] == "/"
+
+
+def test_an_address_that_both_sides_verified_opens_the_account_and_links_it(annotator, client, provider):
+    verified(annotator)
+    go_through(client)
+    assert client.session["_auth_user_id"] == str(annotator.pk)
+    # From now on it is the number at the provider that counts, whatever becomes of the address.
+    provider.claims |= {"email": "ann.married@example.org"}
+    again = Client()
+    go_through(again)
+    assert again.session["_auth_user_id"] == str(annotator.pk)
+    assert is_signed_in(sign_in(annotator)), "the password works too"
+
+
+@pytest.mark.parametrize("email_verified", [False, "false", None])
+def test_an_address_that_the_provider_has_not_verified_opens_nothing(
+    email_verified, annotator, client, provider
+):
+    verified(annotator)
+    provider.claims |= {"email_verified": email_verified}
+    assert go_through(client).status_code == 403
+    assert not is_signed_in(client)
+
+
+def test_an_address_that_the_account_only_claims_opens_nothing(annotator, client, provider):
+    """Somebody who wrote another's address into their account must not get that person's visit."""
+    EmailAddress.objects.create(user=annotator, email="ann@example.org", verified=False, primary=True)
+    assert go_through(client).status_code == 403
+    assert not is_signed_in(client)
+    assert is_signed_in(sign_in(annotator))
+
+
+def test_a_stranger_gets_no_account(client, provider):
+    page = go_through(client)
+    assert page.status_code == 403
+    assert "No account here is linked to this sign-in." in page.content.decode()
+    assert not User.objects.exists()
+
+
+def test_a_stranger_with_an_invitation_gets_an_account_and_uses_it(experiment, client, provider):
+    invitation = invited(experiment)
+    provider.claims = {"sub": "99", "email": "new@example.org", "email_verified": True}
+    provider.claims |= {"preferred_username": "newcomer"}
+    path = reverse("join", args=[invitation.token])
+    assert "Join with Example SSO" in client.get(path).content.decode()
+    response = go_through(client, f"?next={path}")
+    assert client.get(response["Location"])["Location"] == reverse("welcome", args=[experiment.pk])
+    new = User.objects.get(username="newcomer")
+    assert not new.has_usable_password()
+    assert new.memberships.get().role == "annotator"
+    invitation.refresh_from_db()
+    assert invitation.uses == 1
+    assert EmailAddress.objects.get(user=new).verified
+
+
+@pytest.mark.parametrize("spoil", ["expired", "used up"])
+def test_an_invitation_that_ended_meanwhile_makes_no_account(spoil, experiment, client, provider):
+    invitation = invited(experiment)
+    path = reverse("join", args=[invitation.token])
+    client.get(path)
+    if spoil == "expired":
+        invitation.expires_at = timezone.now() - timedelta(days=1)
+    else:
+        invitation.uses = invitation.most_uses
+    invitation.save()
+    before = User.objects.count()
+    assert go_through(client, f"?next={path}").status_code == 403
+    assert User.objects.count() == before
+
+
+def test_a_name_that_is_taken_is_given_to_nobody_twice(experiment, annotator, client, provider):
+    provider.claims = {"sub": "99", "preferred_username": "ann"}
+    path = reverse("join", args=[invited(experiment).token])
+    client.get(path)
+    go_through(client, f"?next={path}")
+    assert SocialAccount.objects.get().user != annotator
+
+
+def test_the_second_step_is_asked_for_after_the_provider_too(annotator, client, provider):
+    verified(annotator)
+    secret, _ = turn_on_two_steps(sign_in(annotator))
+    assert go_through(client)["Location"] == reverse("mfa_authenticate")
+    assert not is_signed_in(client)
+    client.post(reverse("mfa_authenticate"), {"code": code_of(secret, 1)})
+    assert is_signed_in(client)
+
+
+def test_who_is_deactivated_is_not_let_in_by_the_provider(client, provider):
+    verified(make_user("gone", is_active=False))
+    go_through(client)
+    assert not is_signed_in(client)
+
+
+def test_an_account_is_linked_and_unlinked_on_its_page(annotator, provider):
+    client = sign_in(annotator)
+    assert "Link Example SSO" in client.get(reverse("socialaccount_connections")).content.decode()
+    assert go_through(client, "?process=connect")["Location"] == reverse("account")
+    link = SocialAccount.objects.get(user=annotator)
+    assert is_signed_in(client)
+    other = Client()
+    go_through(other)
+    assert is_signed_in(other)
+    client.post(reverse("socialaccount_connections"), {"account": link.pk})
+    assert not SocialAccount.objects.exists()
+
+
+def test_the_last_way_in_cannot_be_unlinked(experiment, client, provider):
+    path = reverse("join", args=[invited(experiment).token])
+    client.get(path)
+    go_through(client, f"?next={path}")
+    client.post(reverse("socialaccount_connections"), {"account": SocialAccount.objects.get().pk})
+    assert SocialAccount.objects.exists()
+
+
+def test_a_sign_in_that_is_linked_elsewhere_is_not_taken_over(annotator, provider):
+    go_through(sign_in(annotator), "?process=connect")
+    bob = make_user("bob")
+    go_through(sign_in(bob), "?process=connect")
+    assert SocialAccount.objects.get().user == annotator
+
+
+def test_linking_asks_who_it_is(annotator, provider):
+    client = sign_in(annotator)
+    sign_in_recently(client, annotator, seconds_ago=3600)
+    assert go_through(client, "?process=connect")["Location"] == reverse("account_reauthenticate")
+    assert not SocialAccount.objects.exists()
+
+
+def test_who_has_no_password_confirms_at_the_provider(experiment, client, provider):
+    """Without this such an account was never asked: a browser left open made tokens."""
+    path = reverse("join", args=[invited(experiment).token])
+    client.get(path)
+    go_through(client, f"?next={path}")
+    user = SocialAccount.objects.get().user
+    form = {"name": "script", "valid_days": 5}
+    sign_in_recently(client, user, seconds_ago=3600)
+    asked = client.post(reverse("tokens"), form)
+    assert asked["Location"].startswith(reverse("confirm_by_oidc"))
+    assert not Token.objects.exists()
+    page = client.get(asked["Location"], headers={"Referer": "http://testserver/tokens/"}).content.decode()
+    assert "auth_params=prompt%3Dlogin&amp;next=http%3A//testserver/tokens/" in page
+    back = go_through(client, "?auth_params=prompt%3Dlogin&next=/tokens/")
+    assert provider.asked[-1]["prompt"] == "login"
+    assert back["Location"] == "/tokens/"
+    client.post(reverse("tokens"), form)
+    assert Token.objects.get().user == user
+
+
+def test_saying_no_at_the_provider_leads_back(client, provider):
+    provider.refuse = True
+    response = go_through(client)
+    page = client.get(response["Location"], follow=True).content.decode()
+    assert "The sign-in was cancelled." in page
+
+
+def test_a_token_for_another_client_is_refused(annotator, client, provider):
+    verified(annotator)
+    provider.audience = "somebody-else"
+    assert go_through(client).status_code == 401
+    assert not is_signed_in(client)
+
+
+def test_an_answer_that_nobody_asked_for_is_refused(annotator, client, provider):
+    """Somebody else's code in one's own browser: one would work in their account."""
+    verified(annotator)
+    assert client.get(way_back(Client())).status_code == 401
+    assert not is_signed_in(client)
+
+
+def test_opening_the_address_alone_starts_nothing(annotator, client, provider):
+    verified(annotator)
+    assert client.get(LOGIN).status_code == 200
+    assert not provider.asked
+
+
+def test_the_providers_tokens_are_not_kept(annotator, client, provider):
+    verified(annotator)
+    go_through(client)
+    assert not SocialToken.objects.exists()
+
+
+def test_a_provider_that_is_away_is_no_error_of_ours(client, provider):
+    provider.stop()
+    response = client.post(LOGIN)
+    assert response.status_code == 503
+    assert "The sign-in failed" in response.content.decode()
+
+
+@pytest.mark.parametrize(
+    ("environment", "outcome"),
+    [
+        (
+            {"OIDC_ISSUER": "https://sso.example.org"},
+            "Set OIDC_ISSUER, OIDC_CLIENT_ID and OIDC_CLIENT_SECRET",
+        ),
+        (
+            {
+                "OIDC_ISSUER": "https://sso.example.org/",
+                "OIDC_CLIENT_ID": "me",
+                "OIDC_CLIENT_SECRET": "s",
+                "OIDC_NAME": "Example",
+            },
+            "sso Example me https://sso.example.org",
+        ),
+    ],
+)
+def test_it_is_set_by_environment_variables(environment, outcome):
+    program = (
+        "from llmpo_site.settings import SOCIALACCOUNT_PROVIDERS as p\n"
+        "app, = p['openid_connect']['APPS']\n"
+        "print(app['provider_id'], app['name'], app['client_id'], app['settings']['server_url'])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=django_settings.BASE_DIR,
+        env=dict(os.environ) | environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert outcome in done.stdout + done.stderr
+
+
+def test_the_password_still_works_beside_it(annotator, provider):
+    assert is_signed_in(sign_in(annotator, PASSWORD))

@@ -1,0 +1,176 @@
+"""docs/nginx.conf in a real nginx, in front of a real server. Issue 11, item 9."""
+
+from __future__ import annotations
+
+import http.client
+import re
+import shutil
+import socket
+import ssl
+import subprocess
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from datetime import timedelta
+from ipaddress import ip_address, ip_network
+from pathlib import Path
+from urllib.parse import urlencode, urlsplit
+
+import pytest
+from allauth.usersessions.models import UserSession
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from django.conf import settings as django_settings
+from django.utils import timezone
+
+from tests.accounts import PASSWORD
+from tests.factories import make_user
+from tests.workers import wait_until
+
+EXAMPLE = Path(django_settings.BASE_DIR) / "docs" / "nginx.conf"
+# Debian puts it where users' PATH does not lead.
+NGINX = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin")
+
+
+def free_port() -> int:
+    with closing(socket.socket()) as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def write_certificate(folder: Path) -> tuple[Path, Path]:
+    """A certificate for 127.0.0.1 that signs itself, and its key."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "127.0.0.1")])
+    now = timezone.now()
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))]), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    paths = folder / "certificate.pem", folder / "key.pem"
+    paths[0].write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
+    paths[1].write_bytes(
+        key.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.NoEncryption(),
+        )
+    )
+    return paths
+
+
+def fill_in(example: str, values: dict[str, str]) -> str:
+    """The example with its ports, files and the server's address changed, each of which it must name."""
+    for pattern, value in values.items():
+        example, n = re.subn(pattern, value, example)
+        assert n == 1, f"docs/nginx.conf names {pattern} {n} times"
+    return example
+
+
+@dataclass(frozen=True)
+class Site:
+    """nginx in front of the live server."""
+
+    port: int
+    plain_port: int
+    certificate: Path
+
+    def sign_in(self, password: str, *, source: str, forged: str | None = None) -> http.client.HTTPResponse:
+        """Type a name and a password, from this address of the machine."""
+        trust = ssl.create_default_context(cafile=str(self.certificate))
+        with closing(
+            http.client.HTTPSConnection(
+                "127.0.0.1", self.port, timeout=60, source_address=(source, 0), context=trust
+            )
+        ) as connection:
+            headers = {"Origin": f"https://127.0.0.1:{self.port}"}
+            if forged:
+                headers |= {"X-Forwarded-For": forged, "X-Real-IP": forged, "Forwarded": f"for={forged}"}
+            connection.request("GET", "/accounts/login/", headers=headers)
+            page = connection.getresponse()
+            token = re.search(r'name="csrfmiddlewaretoken" value="(\w+)"', page.read().decode())
+            cookie = page.headers["Set-Cookie"].split(";")[0]
+            form = urlencode({"csrfmiddlewaretoken": token[1], "username": "ann", "password": password})
+            headers |= {"Cookie": cookie, "Content-Type": "application/x-www-form-urlencoded"}
+            connection.request("POST", "/accounts/login/", form, headers)
+            answer = connection.getresponse()
+            answer.read()
+            return answer
+
+
+@pytest.fixture
+def site(live_server, settings, tmp_path) -> Iterator[Site]:
+    if NGINX is None:
+        pytest.fail("No nginx found. Install nginx-light; .ci/run does.")
+    # What the head of the example asks for.
+    settings.TRUSTED_PROXIES = [ip_network("127.0.0.1")]
+    settings.SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
+    settings.SESSION_COOKIE_SECURE = settings.CSRF_COOKIE_SECURE = settings.SECURE_SSL_REDIRECT = True
+    settings.ACCOUNT_RATE_LIMITS = settings.ACCOUNT_RATE_LIMITS | {"login_failed": "3/15m/key"}
+    port, plain_port = free_port(), free_port()
+    certificate, key = write_certificate(tmp_path)
+    example = fill_in(
+        EXAMPLE.read_text(),
+        {
+            r"listen 80;": f"listen 127.0.0.1:{plain_port};",
+            r"listen 443 ssl;": f"listen 127.0.0.1:{port} ssl;",
+            r"/etc/letsencrypt/live/label\.example\.org/fullchain\.pem": str(certificate),
+            r"/etc/letsencrypt/live/label\.example\.org/privkey\.pem": str(key),
+            r"proxy_pass http://127\.0\.0\.1:8000;": f"proxy_pass http://{urlsplit(live_server.url).netloc};",
+        },
+    )
+    temporary = "".join(
+        f"{kind}_temp_path {tmp_path}/{kind}; "
+        for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+    )
+    configuration = tmp_path / "nginx.conf"
+    configuration.write_text(
+        f"daemon off; worker_processes 1; pid {tmp_path}/pid; error_log stderr;\n"
+        f"events {{}}\nhttp {{ access_log off; {temporary}\n{example}\n}}\n"
+    )
+    log = tmp_path / "log"
+    with log.open("wb") as errors:
+        nginx = subprocess.Popen([NGINX, "-p", tmp_path, "-c", configuration], stderr=errors)
+
+    def is_listening() -> bool:
+        assert nginx.poll() is None, log.read_text()
+        with closing(socket.socket()) as probe:
+            return probe.connect_ex(("127.0.0.1", port)) == 0
+
+    try:
+        wait_until(is_listening, 60, "nginx listens")
+        yield Site(port, plain_port, certificate)
+    finally:
+        nginx.terminate()
+        nginx.wait(timeout=60)
+
+
+def test_two_clients_behind_nginx_are_told_apart_and_a_forged_header_is_not_believed(site):
+    """With one address for all, the wrong passwords of 127.0.0.2 closed the name to 127.0.0.1 too."""
+    user = make_user("ann")
+    statuses = [site.sign_in("wrong", source="127.0.0.2").status for _ in range(4)]
+    assert statuses == [200, 200, 200, 429]
+    assert site.sign_in(PASSWORD, source="127.0.0.2", forged="127.0.0.7").status == 429
+    assert site.sign_in(PASSWORD, source="127.0.0.1", forged="127.0.0.2").status == 302
+    assert [session.ip for session in UserSession.objects.filter(user=user)] == ["127.0.0.1"]
+
+
+def test_behind_nginx_the_site_knows_that_it_is_encrypted(site):
+    make_user("ann")
+    cookies = site.sign_in(PASSWORD, source="127.0.0.1").headers.get_all("Set-Cookie")
+    assert [name for cookie in cookies if "; Secure" in cookie for name in cookie.split("=")[:1]] == [
+        cookie.split("=")[0] for cookie in cookies
+    ]
+    with closing(http.client.HTTPConnection("127.0.0.1", site.plain_port, timeout=60)) as connection:
+        connection.request("GET", "/accounts/login/")
+        answer = connection.getresponse()
+        assert answer.status == 301
+        assert answer.headers["Location"].startswith("https://")
