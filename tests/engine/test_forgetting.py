@@ -152,7 +152,7 @@ class TestForgetting:
         assert Client().post("/accounts/login/", form).status_code == 200, "no password fits"
         assert token_of(secret=secret) is None
         assert not greta.memberships.exists()
-        assert not Invitation.objects.filter(created_by=greta, expires_at__gt=timezone.now()).exists()
+        assert not Invitation.objects.filter(created_by=greta, ended_at=None).exists()
         assert not Lease.objects.filter(annotator=greta, state=Lease.State.ACTIVE).exists()
         assert not Subscription.objects.exists()
         assert not Session.objects.exists()
