@@ -231,4 +231,6 @@ class TestReference:
     def test_the_description_can_be_had_by_programs(self, db):
         description = Client().get("/api/openapi.json").json()
         assert description["openapi"].startswith("3.")
-        assert description["components"]["securitySchemes"]["TokenAuth"]["scheme"] == "bearer"
+        schemes = description["components"]["securitySchemes"]
+        assert set(schemes) == {"ReadScope", "AnnotateScope", "ManageScope"}
+        assert {scheme["scheme"] for scheme in schemes.values()} == {"bearer"}
