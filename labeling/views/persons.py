@@ -47,7 +47,7 @@ class ForgetForm(forms.Form):
 def persons(request: HttpRequest) -> HttpResponse:
     """All accounts by name."""
     access.to_administer(request)
-    asked = request.GET.get("q", "").strip()
+    asked = request.GET.get("q", "").replace("\0", "").strip()
     accounts = User.objects.filter(username__icontains=asked) if asked else User.objects.all()
     page = Paginator(accounts.order_by("username"), _PER_PAGE).get_page(request.GET.get("page"))
     return render(request, "persons/persons.html", {"page": page, "asked": asked})
