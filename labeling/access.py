@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable
 from functools import wraps
 from typing import Any
@@ -13,7 +14,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_POST
 
 from engine import selectors
-from engine.models import Experiment, Judgment, Membership
+from engine.models import Check, Experiment, Judgment, Membership
 
 
 def annotator_action(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
@@ -70,5 +71,9 @@ def roles_to_give(request: HttpRequest, experiment: Experiment) -> list[tuple[st
     return [(role, label) for role, label in Membership.Role.choices if owns or role != Membership.Role.OWNER]
 
 
-def own_judgment(request: HttpRequest, experiment: Experiment, judgment_id: int) -> Judgment:
-    return get_object_or_404(selectors.own_judgments(experiment, request.user), pk=judgment_id)
+def own_answer(request: HttpRequest, experiment: Experiment, token: uuid.UUID) -> Judgment | Check:
+    """What this user answered under a token, to a comparison or to a check."""
+    answer = selectors.own_answer(experiment, request.user, token)
+    if answer is None:
+        raise Http404
+    return answer

@@ -8,11 +8,11 @@ from django.contrib.auth.signals import user_logged_out
 from django.dispatch import receiver
 
 from engine.models import User
-from engine.services import judging
+from engine.services import showing
 
 
 @receiver(user_logged_out)
 def return_leases(user: User | None, **_: Any) -> None:
     """Whoever logs out looks at nothing any more."""
     if user is not None:
-        judging.return_leases(annotator=user)
+        showing.hand_back(annotator=user)

@@ -70,20 +70,27 @@ from engine.selectors.opinions import (
     without_opinion,
 )
 from engine.selectors.people import (
+    REPEAT_DISTANCE,
+    Answer,
     annotator_count,
     experiments_to_label,
     experiments_to_own,
     experiments_to_run,
     experiments_to_watch,
     judged_today,
+    newest_answer,
+    own_answer,
+    own_answers,
     own_judgments,
-    with_own_judgments,
+    with_own_answers,
 )
 from engine.selectors.serving import Need, Offer, is_recent, live_offers, needs, unserved_needs
 from engine.selectors.specs import experiment_spec
 from engine.selectors.spending import PolicySpending, Waste, cost, policy_spending, waste
 
 __all__ = [
+    "REPEAT_DISTANCE",
+    "Answer",
     "GuardrailCount",
     "Judged",
     "Left",
@@ -140,6 +147,9 @@ __all__ = [
     "outcomes",
     "outcomes_seen",
     "outcomes_without",
+    "newest_answer",
+    "own_answer",
+    "own_answers",
     "own_judgments",
     "page_of",
     "pair_counts",
@@ -161,6 +171,6 @@ __all__ = [
     "waiting_responses",
     "waste",
     "wins_matrix",
-    "with_own_judgments",
+    "with_own_answers",
     "without_opinion",
 ]
