@@ -73,7 +73,9 @@ def draw_seed(secret: str, number: int) -> int:
 
 def check_draw(secret: str, annotator: int, number: int) -> float:
     """A number from [0, 1): below the experiment's rates, the annotator's pair of this number is a check."""
-    return float((digest(secret, "check", annotator, number) >> (_DIGEST_BITS - _MANTISSA_BITS)) / 2**_MANTISSA_BITS)
+    return float(
+        (digest(secret, "check", annotator, number) >> (_DIGEST_BITS - _MANTISSA_BITS)) / 2**_MANTISSA_BITS
+    )
 
 
 def repeat_choice(secret: str, annotator: int, number: int, candidates: Sequence[int]) -> int:

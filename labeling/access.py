@@ -50,6 +50,11 @@ def may_own(request: HttpRequest, experiment: Experiment) -> bool:
     return selectors.experiments_to_own(request.user).filter(pk=experiment.pk).exists()
 
 
+def withholds_unfinished(request: HttpRequest, experiment: Experiment) -> bool:
+    """Whether this user annotates too, so that pairs which they may still be shown are kept from them."""
+    return selectors.withholds_unfinished(experiment, request.user)
+
+
 def may_create(request: HttpRequest) -> bool:
     """Superusers (who have every permission), and whoever was given this one."""
     return request.user.has_perm("engine.add_experiment")

@@ -57,7 +57,8 @@ class Check(models.Model):
         default=0, help_text="How many pairs the annotator had been shown before; the draw depends on it."
     )
     period = models.PositiveSmallIntegerField(
-        default=0, help_text="How many secrets the experiment had had before the one that this was drawn with."
+        default=0,
+        help_text="How many secrets the experiment had had before the one that this was drawn with.",
     )
     shown_at = models.DateTimeField(default=timezone.now)
     expires_at = models.DateTimeField(

@@ -1,5 +1,12 @@
 """The read side: counts, designs, progress, health. Nothing here writes."""
 
+from engine.selectors.blinding import (
+    published_secrets,
+    secret_periods,
+    unblinded_annotators,
+    withholds_unfinished,
+    would_unblind,
+)
 from engine.selectors.browsing import (
     Selection,
     comparison_in_full,
@@ -155,9 +162,11 @@ __all__ = [
     "pair_counts",
     "policy_spending",
     "probe_is_due",
+    "published_secrets",
     "queue_health",
     "race",
     "replayed_design",
+    "secret_periods",
     "selected_comparisons",
     "selected_judgments",
     "space",
@@ -165,6 +174,7 @@ __all__ = [
     "standing_judgments",
     "subscriptions",
     "to_go",
+    "unblinded_annotators",
     "unserved_needs",
     "votes_now",
     "votes_to_cast",
@@ -172,5 +182,7 @@ __all__ = [
     "waste",
     "wins_matrix",
     "with_own_answers",
+    "withholds_unfinished",
     "without_opinion",
+    "would_unblind",
 ]

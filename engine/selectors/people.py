@@ -43,9 +43,7 @@ def with_own_answers(
 
     Checks count too: one that did not would give itself away.
     """
-    judged = Judgment.objects.filter(
-        comparison__experiment=OuterRef("pk"), annotator=user, void__isnull=True
-    )
+    judged = Judgment.objects.filter(comparison__experiment=OuterRef("pk"), annotator=user, void__isnull=True)
     checked = _answered_checks(user).filter(experiment=OuterRef("pk"))
     return experiments.annotate(mine=_count_of(judged) + _count_of(checked))
 

@@ -40,7 +40,12 @@ def unanswered_checks(*, experiment: Experiment, annotator: User) -> list[Check]
     """The checks that this annotator was shown and has not answered, the first one first."""
     return list(
         Check.objects.filter(experiment=experiment, annotator=annotator, choice="")
-        .select_related("gold", "repeated__comparison__task", "repeated__comparison__response_i", "repeated__comparison__response_j")
+        .select_related(
+            "gold",
+            "repeated__comparison__task",
+            "repeated__comparison__response_i",
+            "repeated__comparison__response_j",
+        )
         .order_by("shown_at", "pk")
     )
 
@@ -58,9 +63,7 @@ def is_lost(check: Check) -> bool:
     if check.kind == Check.Kind.PRACTICE or is_held(check):
         return False
     return (
-        Lease.objects.filter(
-            comparison__experiment_id=check.experiment_id, granted_at__gte=check.expires_at
-        )
+        Lease.objects.filter(comparison__experiment_id=check.experiment_id, granted_at__gte=check.expires_at)
         .exclude(annotator=check.annotator_id)
         .exists()
     )

@@ -15,7 +15,17 @@ from django.utils.translation import gettext as _
 
 from engine import selectors
 from engine.errors import LeaseLostError, UnknownTokenError, WrongStateError
-from engine.models import Check, Comparison, Experiment, Judgment, JudgmentVoid, Lease, Membership, PairCount, User
+from engine.models import (
+    Check,
+    Comparison,
+    Experiment,
+    Judgment,
+    JudgmentVoid,
+    Lease,
+    Membership,
+    PairCount,
+    User,
+)
 from engine.outcomes import joint_outcome
 from engine.services.snapshots import write_snapshot
 

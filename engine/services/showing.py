@@ -23,6 +23,7 @@ _RETURNING = 5
 _RETURNING_EACH = 3
 _SCREEN = 4  # a page holds no more pairs than that
 
+
 @dataclass(frozen=True)
 class ShownPair:
     """A pair as the page may know it: nothing here says which policy wrote what, nor whether it is a check."""

@@ -85,6 +85,7 @@ COLUMNS: dict[str, str] = {
     "guardrail_j": TEXT,
     "leak_i": TEXT,
     "leak_j": TEXT,
+    "annotator_could_see_policies": TRUTH,
 }
 
 _OF_RESPONSE = {
@@ -119,6 +120,7 @@ FIELDS = {
     "prompt": "comparison__task__prompt",
     "reference": "comparison__task__reference",
     "position": "comparison__task__position",
+    "annotator_could_see_policies": "annotator_could_see_policies",
 } | {
     f"{name}_{side}" + ("_id" if name == "response" else ""): f"comparison__response_{side}__{field}"
     for side in "ij"
@@ -183,7 +185,7 @@ def _row(
         comment, restores_id, voided_at, voided_by, void_reason,
         policy_i, policy_j, i_on_left, state,
         joint, skips, planned_at, plan,
-        prompt, reference, position,
+        prompt, reference, position, could_see,
         text_i, id_i, model_i, seed_i, prompt_tokens_i, tokens_i, finish_i, guardrail_i, leak_i,
         text_j, id_j, model_j, seed_j, prompt_tokens_j, tokens_j, finish_j, guardrail_j, leak_j,
     ) = fields  # fmt: skip
@@ -211,4 +213,5 @@ def _row(
         told("comparisons"), told("in_flight"), evidence_i, evidence_j, told("propensity"),
         id_i, id_j, model_i, model_j, seed_i, seed_j, prompt_tokens_i, prompt_tokens_j, tokens_i, tokens_j,
         finish_i, finish_j, guardrail_i, guardrail_j, leak_i, leak_j,
+        could_see,
     )  # fmt: skip

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from django.db import connection, transaction
 
 from engine import selectors
-from engine.models import Experiment
+from engine.models import Experiment, User
 from engine.selectors import Selection
 from labeling.exports.columns import COLUMNS, FIELDS, NUMBER, TEXT, TIME, TRUTH
 from labeling.exports.formats import FORMULA_STARTS, heading
@@ -80,12 +80,13 @@ def copied_rows(experiment: Experiment, selection: Selection, *, raw: bool) -> I
     sql, parameters = query.query.sql_with_params()
     columns = ", ".join(_column(name, kind, raw=raw) for name, kind in COLUMNS.items())
     names = [name.long for name in policy_names(experiment)]
+    users = connection.ops.quote_name(User._meta.db_table)
     placeholders = columns.count("%(names)s")
     statement = f"""
         COPY (SELECT {columns.replace("%(names)s", "%s")}
         FROM ({sql}) AS r ({", ".join(FIELDS)})
         JOIN engine_policy pi ON pi.id = r.policy_i_id JOIN engine_policy pj ON pj.id = r.policy_j_id
-        LEFT JOIN auth_user a ON a.id = r.annotator_id LEFT JOIN auth_user v ON v.id = r.voided_by_id
+        LEFT JOIN {users} a ON a.id = r.annotator_id LEFT JOIN {users} v ON v.id = r.voided_by_id
         ORDER BY r.pk) TO STDOUT (FORMAT csv)
     """  # noqa: S608 - made of our own expressions; what people typed is in the parameters
     with transaction.atomic(), connection.cursor() as cursor:

@@ -15,6 +15,7 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
+from engine import selectors
 from engine.errors import InvitationError
 from engine.models import Membership
 from engine.services import people
@@ -50,7 +51,12 @@ def join(request: HttpRequest, token: uuid.UUID) -> HttpResponse:
             login(request, user, backend="django.contrib.auth.backends.ModelBackend")
         return _lead_on(membership)
     status = 400 if request.method == "POST" else 200
-    return render(request, "labeling/join.html", {"invitation": invitation, "form": form}, status=status)
+    context = {
+        "invitation": invitation,
+        "form": form,
+        "unblinds": known and selectors.would_unblind(invitation.experiment, request.user, invitation.role),
+    }
+    return render(request, "labeling/join.html", context, status=status)
 
 
 def _lead_on(membership: Membership) -> HttpResponse:

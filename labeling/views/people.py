@@ -11,8 +11,9 @@ from django.utils import timezone
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST, require_safe
 
+from engine import selectors
 from engine.errors import MembershipError
-from engine.models import Experiment, Membership
+from engine.models import Experiment, Membership, User
 from engine.services import people as services
 from labeling import access
 
@@ -36,6 +37,7 @@ def people(request: HttpRequest, experiment_id: int) -> HttpResponse:
         "roles": roles,
         "role_values": [role for role, _ in roles],
         "may_own": access.may_own(request, experiment),
+        "unblinded": selectors.unblinded_annotators(experiment),
     }
     return render(request, "dashboard/people.html", context)
 
@@ -51,6 +53,7 @@ def change_role(request: HttpRequest, experiment_id: int, membership_id: int) ->
         return HttpResponseBadRequest("The role must be annotator, viewer, editor or owner.")
     try:
         services.change_role(membership_id=member.pk, by=request.user, role=form.cleaned_data["role"])
+        _warn_of_both_roles(request, experiment, member.user)
     except MembershipError as refused:
         messages.error(request, str(refused))
     return _back(request, experiment)
@@ -67,6 +70,15 @@ def remove_member(request: HttpRequest, experiment_id: int, membership_id: int) 
     except MembershipError as refused:
         messages.error(request, str(refused))
     return _back(request, experiment)
+
+
+def _warn_of_both_roles(request: HttpRequest, experiment: Experiment, user: User) -> None:
+    if user.pk in selectors.unblinded_annotators(experiment):
+        messages.warning(
+            request,
+            f"{user} now annotates and may see which policy wrote what. Pairs that {user} may still be shown stay "
+            f"hidden from them, and their judgments are marked in exports.",
+        )
 
 
 def _back(request: HttpRequest, experiment: Experiment) -> HttpResponse:

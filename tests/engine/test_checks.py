@@ -190,9 +190,12 @@ class TestRepeats:
         for shown in range(30):
             if draw(experiment, other, shown) < 0.5:
                 break
-        assert check_due(
-            experiment=experiment, annotator=other, seen=seen_by(experiment=experiment, annotator=other)
-        ) is None
+        assert (
+            check_due(
+                experiment=experiment, annotator=other, seen=seen_by(experiment=experiment, annotator=other)
+            )
+            is None
+        )
 
 
 class TestAnswers:

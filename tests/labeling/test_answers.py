@@ -205,7 +205,9 @@ class TestHistory:
 class TestReopen:
     def test_an_older_answer_is_taken_back_and_its_pair_shown(self, experiment, annotator, client_for):
         older, newer = click(experiment, annotator), click(experiment, annotator)
-        response = client_for(annotator).post(reverse("reopen", args=[experiment.pk, older.token]), follow=True)
+        response = client_for(annotator).post(
+            reverse("reopen", args=[experiment.pk, older.token]), follow=True
+        )
         assert list(selectors.own_judgments(experiment, annotator)) == [newer]
         assert Lease.objects.get(token=stage(response)["token"]).comparison == older.comparison
 

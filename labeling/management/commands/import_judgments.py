@@ -13,7 +13,7 @@ from engine import selectors
 from engine.errors import EngineError
 from engine.services.reimporting import import_experiment
 from labeling.exports.files import manifest_name
-from labeling.exports.reading import read_file, read_manifest, spec_of
+from labeling.exports.reading import read_file, read_manifest, secrets_of, spec_of
 from labeling.status import status_of
 
 
@@ -39,6 +39,7 @@ class Command(BaseCommand):
                 spec=spec_of(said, name=experiment),
                 rows=rows,
                 planned_count=said["experiment"]["planned_count"],
+                secrets=secrets_of(said),
             )
         except EngineError as error:
             raise CommandError(str(error)) from error
