@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import dataclass, field
 
 from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
 
+from engine import blinding
 from engine.blinding import Period
-from engine.models import Comparison, Experiment, Membership
+from engine.models import Check, Comparison, Experiment, Membership
 
 
 def secret_periods(experiment: Experiment) -> list[Period]:
@@ -26,6 +28,49 @@ def published_secrets(experiment: Experiment) -> list[Period]:
     if experiment.comparisons.filter(state=Comparison.State.LEASED).exists():
         return []
     return secret_periods(experiment)
+
+
+@dataclass
+class Verified:
+    """How many values were derived again, and where the record says something else."""
+
+    verified: int = 0
+    differences: list[str] = field(default_factory=list)
+
+    def compare(self, name: str, *, recorded: object, derived: object) -> None:
+        self.verified += 1
+        if recorded != derived:
+            self.differences.append(f"{name}: the record says {recorded}, the secret says {derived}.")
+
+
+def verify_blinding(experiment: Experiment) -> Verified:
+    """Derive the sides of comparisons and gold pairs and the schedule of checks from the secrets, and compare.
+
+    Comparisons whose secret is unknown are left out: those of an import from an experiment that had not concluded.
+    """
+    found = Verified()
+    periods = secret_periods(experiment)
+    planned = experiment.comparisons.order_by("pk").values_list("pk", "plan__number", "i_on_left")
+    for pk, number, on_left in planned.iterator():
+        if number is None or number < periods[0].first:
+            continue
+        derived = blinding.i_on_left(blinding.secret_of(periods, number), number)
+        found.compare(f"Comparison {pk}, policy i on the left", recorded=on_left, derived=derived)
+    for check in Check.objects.filter(experiment=experiment).order_by("pk").iterator():
+        _verify_check(found, check, periods[check.period].secret, experiment)
+    return found
+
+
+def _verify_check(found: Verified, check: Check, secret: str, experiment: Experiment) -> None:
+    if check.gold_id is not None:
+        derived = blinding.better_on_left(secret, check.annotator_id, check.gold_id)
+        found.compare(f"Check {check.pk}, better on the left", recorded=check.better_on_left, derived=derived)
+    if check.kind != Check.Kind.PRACTICE:
+        draw = blinding.check_draw(secret, check.annotator_id, check.number)
+        due = Check.Kind.GOLD if draw < experiment.gold_rate else Check.Kind.REPEAT
+        if draw >= experiment.gold_rate + experiment.repeat_rate:
+            due = "comparison"
+        found.compare(f"Check {check.pk}, what was due", recorded=str(check.kind), derived=str(due))
 
 
 def withholds_unfinished(experiment: Experiment, user: AbstractBaseUser | AnonymousUser) -> bool:

@@ -11,13 +11,12 @@ from pytest_django import DjangoDbBlocker
 from tests.blinding.session import Session, play
 
 
-@pytest.fixture(scope="module", params=[2, 6], ids=["K=2", "K=6"])
+@pytest.fixture(scope="module", params=[2, 6], ids=["two policies", "six policies"])
 def session(
     request: pytest.FixtureRequest, django_db_setup: None, django_db_blocker: DjangoDbBlocker
 ) -> Iterator[Session]:
     """Played once, in a transaction that leaves nothing behind."""
-    with django_db_blocker.unblock():
-        with transaction.atomic():
-            played = play(request.param)
-            transaction.set_rollback(True)
+    with django_db_blocker.unblock(), transaction.atomic():
+        played = play(request.param)
+        transaction.set_rollback(True)
     yield played

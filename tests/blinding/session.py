@@ -6,15 +6,15 @@ import random
 import re
 from dataclasses import dataclass, field
 
-from django.db import connection
 from django.http import HttpResponse
 from django.test import Client
-from django.test.utils import CaptureQueriesContext, override_settings
+from django.test.utils import override_settings
 from django.urls import reverse
 
 from engine import blinding
 from engine.models import Check, Comparison, Experiment, Lease, User
 from engine.services.controls import clone
+from engine.services.costs import same_cost
 from engine.services.experiments import start, stop
 from engine.services.planning import advance
 from tests.factories import make_experiment, make_user, write_responses
@@ -137,10 +137,10 @@ class _Player:
         return response, reply, stage(response).get("token")
 
     def measured(self, method: str, name: str, form: dict[str, str]) -> tuple[HttpResponse, Reply]:
-        with CaptureQueriesContext(connection) as queries:
+        with same_cost(0) as cost:
             address = reverse(name, args=[self.experiment.pk])
             response = getattr(self.client, method)(address, form, headers=HTMX)
-        return response, measure(response, len(queries))
+        return response, measure(response, cost.taken)
 
     def look_up(self, token: str, reply: Reply) -> Pair:
         check = Check.objects.filter(token=token).first()

@@ -18,6 +18,9 @@ from scipy.stats import binomtest
 from engine import blinding
 from tests.blinding.session import GOLD_RATE, PAIRS, Pair, Reply, Session
 
+# The session is played outside of the tests; the mark has the database made.
+pytestmark = pytest.mark.django_db
+
 LEVEL = 1e-8
 
 Guess = Callable[[Session, Pair], bool]
