@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 from django.db import transaction
 from pytest_django import DjangoDbBlocker
@@ -14,9 +12,9 @@ from tests.blinding.session import Session, play
 @pytest.fixture(scope="module", params=[2, 6], ids=["two policies", "six policies"])
 def session(
     request: pytest.FixtureRequest, django_db_setup: None, django_db_blocker: DjangoDbBlocker
-) -> Iterator[Session]:
+) -> Session:
     """Played once, in a transaction that leaves nothing behind."""
     with django_db_blocker.unblock(), transaction.atomic():
         played = play(request.param)
         transaction.set_rollback(True)
-    yield played
+    return played
