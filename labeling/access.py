@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import uuid
 from collections.abc import Callable
 from functools import wraps
 from typing import Any
@@ -18,7 +19,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_POST
 
 from engine import selectors
-from engine.models import Experiment, Judgment, Membership, Token
+from engine.models import Check, Experiment, Judgment, Membership, Token
 
 
 def annotator_action(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
@@ -71,6 +72,11 @@ def may_own(request: HttpRequest, experiment: Experiment) -> bool:
     return _reached(request, selectors.experiments_to_own(request.user)).filter(pk=experiment.pk).exists()
 
 
+def withholds_unfinished(request: HttpRequest, experiment: Experiment) -> bool:
+    """Whether this user annotates too, so that pairs which they may still be shown are kept from them."""
+    return selectors.withholds_unfinished(experiment, request.user)
+
+
 def may_create(request: HttpRequest) -> bool:
     """Superusers (who have every permission), and whoever was given this one."""
     return request.user.has_perm("engine.add_experiment")
@@ -98,8 +104,12 @@ def roles_to_give(request: HttpRequest, experiment: Experiment) -> list[tuple[st
     return [(role, label) for role, label in Membership.Role.choices if role in roles]
 
 
-def own_judgment(request: HttpRequest, experiment: Experiment, judgment_id: int) -> Judgment:
-    return get_object_or_404(selectors.own_judgments(experiment, request.user), pk=judgment_id)
+def own_answer(request: HttpRequest, experiment: Experiment, token: uuid.UUID) -> Judgment | Check:
+    """What this user answered under a token, to a comparison or to a check."""
+    answer = selectors.own_answer(experiment, request.user, token)
+    if answer is None:
+        raise Http404
+    return answer
 
 
 def require_recent_sign_in(request: HttpRequest) -> None:

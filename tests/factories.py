@@ -17,6 +17,8 @@ from tests.backends import SkilledBackend
 
 _numbers = itertools.count(1)
 
+SECRET = "5a" * 32
+
 
 def make_user(name: str | None = None, **fields: Any) -> User:
     return User.objects.create_user(name or f"user{next(_numbers)}", password="a long password", **fields)
@@ -37,7 +39,7 @@ def make_spec(n_policies: int = 3, n_tasks: int = 5, n_gold: int = 0, **settings
             )
         ],
         tasks=[TaskSpec(prompt=f"What is {n} + 0?", reference=str(n)) for n in range(n_tasks)],
-        settings=settings,
+        settings={"seed": 0} | settings,
         gold=[GoldSpec(f"Gold {n}", f"right {n}", f"wrong {n}", f"Reason {n}.") for n in range(n_gold)],
     )
 
@@ -48,13 +50,15 @@ def make_experiment(
     planned: bool = True,
     ready: bool = False,
     annotators: tuple[User, ...] = (),
+    secret: str = SECRET,
     **spec: Any,
 ) -> Experiment:
     """An experiment, started and with its first comparisons planned unless told otherwise.
 
-    ``ready``: their responses are written too.
+    ``ready``: their responses are written too. Seed and secret are always the same, so that a test is.
     """
     experiment = create_experiment(spec=make_spec(**spec))
+    Experiment.objects.filter(pk=experiment.pk).update(secret=secret)
     for user in annotators:
         add_member(experiment, user)
     if running:

@@ -35,6 +35,7 @@ class Check(models.Model):
         REPEAT = "repeat", "Repeat"
 
     SKIPPED = "skipped"
+    LOST = "lost"
 
     experiment = models.ForeignKey(Experiment, models.CASCADE, related_name="checks")
     annotator = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="checks")
@@ -52,9 +53,25 @@ class Check(models.Model):
         help_text="Shown with sides swapped.",
     )
     token = models.UUIDField(default=uuid.uuid4, unique=True)
+    number = models.PositiveIntegerField(
+        default=0, help_text="How many pairs the annotator had been shown before; the draw depends on it."
+    )
+    period = models.PositiveSmallIntegerField(
+        default=0,
+        help_text="How many secrets the experiment had had before the one that this was drawn with.",
+    )
     shown_at = models.DateTimeField(default=timezone.now)
+    expires_at = models.DateTimeField(
+        default=timezone.now, help_text="As a lease: from then on the annotator looks at something else."
+    )
     choice = models.CharField(
-        max_length=10, choices=[*Judgment.Choice.choices, (SKIPPED, "Skipped")], blank=True
+        max_length=10,
+        choices=[*Judgment.Choice.choices, (SKIPPED, "Skipped"), (LOST, "Not answered in time")],
+        blank=True,
+    )
+    comment = models.CharField(max_length=1000, blank=True, help_text="What the annotator had to say.")
+    voided_at = models.DateTimeField(
+        null=True, blank=True, help_text="When the annotator took the answer back."
     )
     passed = models.BooleanField(
         null=True, blank=True, help_text="Agreed with the known or earlier answer; empty where skipped."
@@ -72,3 +89,12 @@ class Check(models.Model):
 
     def __str__(self) -> str:
         return f"{self.kind} for {self.annotator}"
+
+    @property
+    def texts(self) -> tuple[str, str, str]:
+        """The prompt, and the responses on the left and on the right, as this check shows them."""
+        if self.repeated is not None:
+            comparison = self.repeated.comparison
+            return comparison.task.prompt, comparison.right.text, comparison.left.text
+        sides = (self.gold.better, self.gold.worse)
+        return self.gold.prompt, *(sides if self.better_on_left else sides[::-1])

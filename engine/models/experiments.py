@@ -7,6 +7,8 @@ from django.db import models
 from django.db.models import Q
 from django.utils import timezone
 
+from engine.blinding import new_secret, new_seed
+
 
 class Experiment(models.Model):
     """One search for the best of K policies by pairwise comparisons."""
@@ -119,7 +121,21 @@ class Experiment(models.Model):
     )
     sampler = models.CharField(max_length=30, default="balanced")
     stopping = models.CharField(max_length=30, default="certified")
-    seed = models.PositiveBigIntegerField(default=0)
+    seed = models.PositiveBigIntegerField(
+        default=new_seed, help_text="Seeds the choice of pairs. What annotators see follows from the secret."
+    )
+    # Neither is in a description, on a page, in the API or, before the conclusion, in an export: engine/blinding.py.
+    secret = models.CharField(max_length=64, default=new_secret, editable=False)
+    past_secrets = models.JSONField(
+        default=list,
+        editable=False,
+        help_text="Those that were published, each with the number of the first comparison that it is about.",
+    )
+    secret_from = models.PositiveIntegerField(
+        default=0,
+        editable=False,
+        help_text="Number of the first comparison that the secret is about.",
+    )
     max_skips = models.PositiveSmallIntegerField(
         default=3, help_text="A comparison skipped this often is discarded and its pair planned again."
     )

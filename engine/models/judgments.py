@@ -58,6 +58,10 @@ class Judgment(models.Model):
         related_name="restored_by",
         help_text="The voided judgment that this one brings back.",
     )
+    annotator_could_see_policies = models.BooleanField(
+        default=False,
+        help_text="The annotator had a role then that shows which policy wrote what of finished pairs.",
+    )
     shown_at = models.DateTimeField(null=True, blank=True)
     created_at = models.DateTimeField(default=timezone.now)
 

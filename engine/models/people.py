@@ -46,6 +46,9 @@ class Membership(models.Model):
         INVITATION = "invitation", "Invitation"
         ADMINISTRATOR = "administrator", "Added by an administrator"
 
+    # The roles that show which policy wrote what.
+    WATCHING = (Role.VIEWER, Role.EDITOR, Role.OWNER)
+
     experiment = models.ForeignKey(Experiment, models.CASCADE, related_name="memberships")
     user = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="memberships")
     role = models.CharField(max_length=10, choices=Role, default=Role.ANNOTATOR)

@@ -1,5 +1,13 @@
 """The read side: counts, designs, progress, health. Nothing here writes."""
 
+from engine.selectors.blinding import (
+    published_secrets,
+    secret_periods,
+    unblinded_annotators,
+    verify_blinding,
+    withholds_unfinished,
+    would_unblind,
+)
 from engine.selectors.browsing import (
     Selection,
     comparison_in_full,
@@ -71,6 +79,8 @@ from engine.selectors.opinions import (
     without_opinion,
 )
 from engine.selectors.people import (
+    REPEAT_DISTANCE,
+    Answer,
     annotator_count,
     experiments_to_label,
     experiments_to_own,
@@ -79,10 +89,14 @@ from engine.selectors.people import (
     has_any_right,
     held_roles,
     judged_today,
+    newest_answer,
     open_invitations,
+    own_answer,
+    own_answers,
     own_judgments,
     roles_to_give,
     with_a_role,
+    with_own_answers,
     with_own_judgments,
 )
 from engine.selectors.serving import Need, Offer, is_recent, live_offers, needs, unserved_needs
@@ -90,6 +104,8 @@ from engine.selectors.specs import experiment_spec
 from engine.selectors.spending import PolicySpending, Waste, cost, policy_spending, waste
 
 __all__ = [
+    "REPEAT_DISTANCE",
+    "Answer",
     "GuardrailCount",
     "Judged",
     "Left",
@@ -144,20 +160,25 @@ __all__ = [
     "latest_snapshot",
     "live_offers",
     "needs",
+    "newest_answer",
     "open_invitations",
     "opinion_report",
     "outcomes",
     "outcomes_seen",
     "outcomes_without",
+    "own_answer",
+    "own_answers",
     "own_judgments",
     "page_of",
     "pair_counts",
     "policy_spending",
     "probe_is_due",
+    "published_secrets",
     "queue_health",
     "race",
     "replayed_design",
     "roles_to_give",
+    "secret_periods",
     "selected_comparisons",
     "selected_judgments",
     "space",
@@ -165,7 +186,9 @@ __all__ = [
     "standing_judgments",
     "subscriptions",
     "to_go",
+    "unblinded_annotators",
     "unserved_needs",
+    "verify_blinding",
     "votes_now",
     "votes_to_cast",
     "waiting_responses",
@@ -173,6 +196,9 @@ __all__ = [
     "wins_and_ties",
     "wins_matrix",
     "with_a_role",
+    "with_own_answers",
     "with_own_judgments",
+    "withholds_unfinished",
     "without_opinion",
+    "would_unblind",
 ]

@@ -31,6 +31,8 @@ class Selection:
         `STANDING` or `VOID`.
     judge, annotator, choice
         Of the judgment; the annotator by user name.
+    finished
+        Only comparisons that nobody can be shown any more: judged or discarded.
     """
 
     policy: int | None = None
@@ -43,6 +45,7 @@ class Selection:
     judge: str = ""
     annotator: str = ""
     choice: str = ""
+    finished: bool = False
 
 
 def selected_comparisons(experiment: Experiment, selection: Selection) -> QuerySet[Comparison]:
@@ -79,6 +82,8 @@ def _of_judgment(selection: Selection) -> Q:
 
 def _of_comparison(experiment: Experiment, selection: Selection, at: str) -> Q:
     conditions = _of_policies(experiment, selection, at)
+    if selection.finished:
+        conditions &= ~Q(**{f"{at}state__in": Comparison.PENDING})
     if selection.state:
         conditions &= Q(**{f"{at}state": selection.state})
     if selection.flag:

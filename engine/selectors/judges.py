@@ -71,7 +71,7 @@ def _median_seconds(rows: QuerySet[Judgment], by: str) -> dict[Hashable, float]:
 def check_results(experiment: Experiment) -> dict[tuple[str, str], tuple[int, int]]:
     """``{(user name, kind of check): (answered, passed)}``."""
     rows = (
-        Check.objects.filter(experiment=experiment, passed__isnull=False)
+        Check.objects.filter(experiment=experiment, passed__isnull=False, voided_at__isnull=True)
         .values_list("annotator__username", "kind")
         .annotate(answered=Count("pk"), agreed=Count("pk", filter=Q(passed=True)))
         .order_by()

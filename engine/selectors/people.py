@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
 
 from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
-from django.db.models import Count, F, Q, QuerySet
+from django.db.models import Count, F, OuterRef, QuerySet, Subquery, Value
+from django.db.models.functions import Coalesce
 from django.utils import timezone
 
 from engine.models import (
@@ -85,24 +90,36 @@ def experiments_to_label(user: AbstractBaseUser | AnonymousUser) -> QuerySet[Exp
     ).exclude(state=Experiment.State.DRAFT)
 
 
-def with_own_judgments(
+def with_own_answers(
     experiments: QuerySet[Experiment], user: AbstractBaseUser | AnonymousUser
 ) -> QuerySet[Experiment]:
-    """The same, each with ``mine``: how many judgments of this user stand. Counts them all, so not for every click."""
-    return experiments.annotate(
-        mine=Count(
-            "comparisons__judgments",
-            filter=Q(comparisons__judgments__annotator=user, comparisons__judgments__void__isnull=True),
-        )
-    )
+    """The same, each with ``mine``: how many answers of this user stand. Counts them all, so not for every click.
+
+    Checks count too: one that did not would give itself away.
+    """
+    judged = Judgment.objects.filter(comparison__experiment=OuterRef("pk"), annotator=user, void__isnull=True)
+    checked = _answered_checks(user).filter(experiment=OuterRef("pk"))
+    return experiments.annotate(mine=_count_of(judged) + _count_of(checked))
+
+
+def _count_of(rows: QuerySet[Any]) -> Coalesce:
+    counted = rows.order_by().values(one=Value(1)).annotate(n=Count("pk")).values("n")
+    return Coalesce(Subquery(counted), 0)
+
+
+def _answered_checks(user: AbstractBaseUser | AnonymousUser) -> QuerySet[Check]:
+    """This user's answers to checks that stand, practice aside."""
+    answered = Check.objects.filter(annotator=user, passed__isnull=False, voided_at__isnull=True)
+    return answered.exclude(kind=Check.Kind.PRACTICE)
 
 
 def experiments_to_watch(user: AbstractBaseUser | AnonymousUser) -> QuerySet[Experiment]:
     """Experiments whose dashboard this user may see."""
     if getattr(user, "is_superuser", False):
         return Experiment.objects.all()
-    roles = [Membership.Role.VIEWER, Membership.Role.EDITOR, Membership.Role.OWNER]
-    return Experiment.objects.filter(memberships__user=user, memberships__role__in=roles).distinct()
+    return Experiment.objects.filter(
+        memberships__user=user, memberships__role__in=Membership.WATCHING
+    ).distinct()
 
 
 def experiments_to_run(user: AbstractBaseUser | AnonymousUser) -> QuerySet[Experiment]:
@@ -130,11 +147,98 @@ def own_judgments(experiment: Experiment, user: AbstractBaseUser | AnonymousUser
     )
 
 
+@dataclass(frozen=True)
+class Answer:
+    """One's own answer to a pair as it was shown. Nothing here says whether the pair was a check.
+
+    Attributes
+    ----------
+    token
+        The answer's name on the page.
+    """
+
+    token: uuid.UUID
+    at: datetime
+    prompt: str
+    left: str
+    right: str
+    choice: str
+    comment: str
+
+
+# A repeat is of a judgment before the annotator's newest so many. An annotator should have forgotten the pair.
+REPEAT_DISTANCE = 10
+_MOST_ANSWERS = 50
+
+
+def own_answers(experiment: Experiment, user: AbstractBaseUser | AnonymousUser) -> list[Answer]:
+    """This user's newest answers that stand, newest first.
+
+    Where pairs are repeated, so few that none of those listed can be the pair on show.
+    """
+    most = REPEAT_DISTANCE if experiment.repeat_rate else _MOST_ANSWERS
+    checks = (
+        _answered_checks(user)
+        .filter(experiment=experiment)
+        .select_related(
+            "gold",
+            "repeated__comparison__task",
+            "repeated__comparison__response_i",
+            "repeated__comparison__response_j",
+        )
+        .order_by("-judged_at")
+    )
+    answers = [_of_judgment(each) for each in own_judgments(experiment, user)[:most]]
+    answers += [_of_check(each) for each in checks[:most]]
+    return sorted(answers, key=lambda answer: answer.at, reverse=True)[:most]
+
+
+def _of_judgment(judgment: Judgment) -> Answer:
+    comparison = judgment.comparison
+    return Answer(
+        token=judgment.token,
+        at=judgment.created_at,
+        prompt=comparison.task.prompt,
+        left=comparison.left.text,
+        right=comparison.right.text,
+        choice=judgment.choice,
+        comment=judgment.comment,
+    )
+
+
+def _of_check(check: Check) -> Answer:
+    prompt, left, right = check.texts
+    return Answer(
+        token=check.token,
+        at=check.judged_at,
+        prompt=prompt,
+        left=left,
+        right=right,
+        choice=check.choice,
+        comment=check.comment,
+    )
+
+
+def own_answer(
+    experiment: Experiment, user: AbstractBaseUser | AnonymousUser, token: uuid.UUID
+) -> Judgment | Check | None:
+    """What this user answered under a token, where it stands."""
+    judgment = own_judgments(experiment, user).filter(token=token).first()
+    return judgment or _answered_checks(user).filter(experiment=experiment, token=token).first()
+
+
+def newest_answer(experiment: Experiment, user: AbstractBaseUser | AnonymousUser) -> Judgment | Check | None:
+    """This user's newest answer that stands, to a comparison or to a check."""
+    judgment = own_judgments(experiment, user).first()
+    check = _answered_checks(user).filter(experiment=experiment).order_by("-judged_at").first()
+    if judgment is None or check is None:
+        return judgment or check
+    return check if check.judged_at > judgment.created_at else judgment
+
+
 def judged_today(experiment_id: int, user: AbstractBaseUser | AnonymousUser) -> int:
     """This user's answers of today: judgments that stand, and checks, which must not stand out by not counting."""
     midnight = timezone.localtime().replace(hour=0, minute=0, second=0, microsecond=0)
     judged = standing_judgments(experiment_id).filter(annotator=user, created_at__gte=midnight)
-    checks = Check.objects.filter(
-        experiment_id=experiment_id, annotator=user, judged_at__gte=midnight, passed__isnull=False
-    ).exclude(kind=Check.Kind.PRACTICE)
+    checks = _answered_checks(user).filter(experiment_id=experiment_id, judged_at__gte=midnight)
     return judged.values("pk").union(checks.values("pk"), all=True).count()

@@ -1,23 +1,26 @@
-"""Pairs shown to learn about an annotator: practice, gold items, repeats. They never enter the estimates."""
+"""Pairs shown to learn about an annotator: practice, gold items, repeats. They never enter the estimates.
+
+An annotator must not be able to tell a check from a comparison, practice aside. A check therefore does all that a
+comparison does: it is reserved for a while, is handed back, may go to somebody else meanwhile, can be taken back.
+"""
 
 from __future__ import annotations
 
 import uuid
 from collections.abc import Collection
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 
-import numpy as np
+from django.conf import settings
 from django.db import transaction
-from django.db.models import Count, Q
+from django.db.models import Count, Q, Subquery
+from django.db.models.functions import Coalesce
 from django.utils import timezone
 from django.utils.translation import gettext as _
 
-from engine import selectors
-from engine.errors import WrongStateError
+from engine import blinding, selectors
+from engine.errors import LeaseLostError, WrongStateError
 from engine.models import Check, Experiment, GoldItem, Judgment, Lease, User
-
-# An annotator should have forgotten a pair before it comes again.
-_REPEAT_DISTANCE = 10
 
 
 @dataclass(frozen=True)
@@ -28,81 +31,177 @@ class Checked:
     created: bool
 
 
-def next_check(
-    *, experiment: Experiment, annotator: User, besides: Collection[uuid.UUID] = ()
-) -> Check | None:
-    """The check to show this annotator now instead of a comparison, if one is due.
+def are_used(experiment: Experiment) -> bool:
+    """Whether annotators of this experiment are shown any checks."""
+    return bool(experiment.practice or experiment.gold_rate or experiment.repeat_rate)
 
-    Practice comes first, all of it. After that a coin that depends on the experiment's seed, the annotator and how
-    much they were shown decides, at the rates the experiment sets.
+
+def unanswered_checks(*, experiment: Experiment, annotator: User) -> list[Check]:
+    """The checks that this annotator was shown and has not answered, the first one first."""
+    return list(
+        Check.objects.filter(experiment=experiment, annotator=annotator, choice="")
+        .select_related(
+            "gold",
+            "repeated__comparison__task",
+            "repeated__comparison__response_i",
+            "repeated__comparison__response_j",
+        )
+        .order_by("shown_at", "pk")
+    )
+
+
+def is_held(check: Check) -> bool:
+    """Whether the annotator is looking at it, as far as their page has said."""
+    return check.expires_at > timezone.now()
+
+
+def is_lost(check: Check) -> bool:
+    """Whether a comparison in its place would be somebody else's by now.
+
+    A comparison that an annotator leaves is the next one to be shown to somebody else. Practice waits for its annotator.
     """
-    if not (experiment.practice or experiment.gold_rate or experiment.repeat_rate):
-        return None
-    return _due_check(experiment, annotator, besides)
+    if check.kind == Check.Kind.PRACTICE or is_held(check):
+        return False
+    return (
+        Lease.objects.filter(comparison__experiment_id=check.experiment_id, granted_at__gte=check.expires_at)
+        .exclude(annotator=check.annotator_id)
+        .exists()
+    )
 
 
-@transaction.atomic
-def _due_check(experiment: Experiment, annotator: User, besides: Collection[uuid.UUID]) -> Check | None:
-    mine = Check.objects.filter(experiment=experiment, annotator=annotator)
-    unanswered = list(mine.filter(choice="").select_related("gold").order_by("pk"))
-    if (open_check := next((each for each in unanswered if each.token not in besides), None)) is not None:
-        return open_check
-    if unanswered:
-        # One check at a time on a screen.
+def hold(check: Check) -> Check:
+    """Reserve a check anew for as long as a comparison is reserved."""
+    check.expires_at = _end()
+    check.save(update_fields=["expires_at"])
+    return check
+
+
+def give_up(check: Check) -> None:
+    """End a check that is lost; it counts as neither passed nor failed."""
+    Check.objects.filter(pk=check.pk, choice="").update(choice=Check.LOST, judged_at=timezone.now())
+
+
+def renew_checks(*, annotator: User, tokens: Collection[uuid.UUID]) -> None:
+    """Keep checks reserved while their page is open."""
+    now = timezone.now()
+    Check.objects.filter(annotator=annotator, token__in=tokens, choice="", expires_at__gt=now).update(
+        expires_at=_end()
+    )
+
+
+def return_checks(*, annotator: User, tokens: Collection[uuid.UUID] | None = None) -> None:
+    """End the reservation of checks whose page was closed: these, or all of the annotator's."""
+    now = timezone.now()
+    held = Check.objects.filter(annotator=annotator, choice="", expires_at__gt=now)
+    if tokens is not None:
+        held = held.filter(token__in=tokens)
+    held.update(expires_at=now)
+
+
+@dataclass(frozen=True)
+class Seen:
+    """How many pairs an annotator was shown: practice, checks of any kind, and all with the comparisons."""
+
+    practice: int
+    checks: int
+    pairs: int
+
+
+def seen_by(*, experiment: Experiment, annotator: User) -> Seen:
+    """How far this annotator is."""
+    leases = Lease.objects.filter(annotator=annotator, comparison__experiment=experiment)
+    counted = (
+        User.objects.filter(pk=annotator.pk)
+        .annotate(
+            practice=Count(
+                "checks", filter=Q(checks__experiment=experiment, checks__kind=Check.Kind.PRACTICE)
+            ),
+            seen=Count("checks", filter=Q(checks__experiment=experiment)),
+            leased=Coalesce(
+                Subquery(leases.order_by().values("annotator").annotate(n=Count("pk")).values("n")), 0
+            ),
+        )
+        .values_list("practice", "seen", "leased")
+    )
+    practice, checks, leased = counted.get()
+    return Seen(practice=practice, checks=checks, pairs=checks + leased)
+
+
+def practice_due(*, experiment: Experiment, annotator: User, seen: Seen) -> Check | None:
+    """The next practice pair, where this annotator has not been through all of them."""
+    if seen.practice >= experiment.practice:
         return None
-    seen = mine.aggregate(all=Count("pk"), practice=Count("pk", filter=Q(kind=Check.Kind.PRACTICE)))
-    if seen["practice"] < experiment.practice:
-        return _gold_check(experiment, annotator, Check.Kind.PRACTICE)
-    shown = Lease.objects.filter(annotator=annotator, comparison__experiment=experiment).count() + seen["all"]
-    rng = np.random.default_rng([experiment.seed, annotator.pk, shown, 3])
-    draw = rng.random()
+    return _gold_check(experiment, annotator, Check.Kind.PRACTICE, seen.pairs)
+
+
+def check_due(*, experiment: Experiment, annotator: User, seen: Seen) -> Check | None:
+    """The check that is to be shown instead of a comparison, where the annotator's next pair is one.
+
+    That depends on the experiment's secret, the annotator, and how many pairs they were shown; at the rates that the
+    experiment sets.
+    """
+    draw = blinding.check_draw(experiment.secret, annotator.pk, seen.pairs)
     if draw < experiment.gold_rate:
-        return _gold_check(experiment, annotator, Check.Kind.GOLD)
+        return _gold_check(experiment, annotator, Check.Kind.GOLD, seen.pairs)
     if draw < experiment.gold_rate + experiment.repeat_rate:
-        return _repeat_check(experiment, annotator, rng)
+        return _repeat_check(experiment, annotator, seen.pairs)
     return None
 
 
-def _gold_check(experiment: Experiment, annotator: User, kind: str) -> Check | None:
+def _gold_check(experiment: Experiment, annotator: User, kind: str, number: int) -> Check | None:
     unseen = (
         GoldItem.objects.filter(experiment=experiment).exclude(checks__annotator=annotator).order_by("pk")
     )
     gold = unseen.first()
     if gold is None:
         return None
-    coin = np.random.default_rng([experiment.seed, annotator.pk, gold.pk, 4])
     return Check.objects.create(
         experiment=experiment,
         annotator=annotator,
         kind=kind,
         gold=gold,
-        better_on_left=bool(coin.integers(2)),
+        better_on_left=blinding.better_on_left(experiment.secret, annotator.pk, gold.pk),
+        number=number,
+        period=len(experiment.past_secrets),
+        expires_at=_end(),
     )
 
 
-def _repeat_check(experiment: Experiment, annotator: User, rng: np.random.Generator) -> Check | None:
+def _repeat_check(experiment: Experiment, annotator: User, number: int) -> Check | None:
     earlier = selectors.standing_judgments(experiment.pk).filter(annotator=annotator).order_by("-pk")
-    candidates = list(
-        earlier.filter(repeats__isnull=True, choice__in=[Judgment.Choice.LEFT, Judgment.Choice.RIGHT])
-        .exclude(pk__in=list(earlier.values_list("pk", flat=True)[:_REPEAT_DISTANCE]))
-        .values_list("pk", flat=True)
-    )
+    rows = list(earlier.values_list("pk", "choice", "repeats"))
+    candidates = [
+        pk
+        for pk, choice, repeat in rows[selectors.REPEAT_DISTANCE :]
+        if repeat is None and choice in {Judgment.Choice.LEFT, Judgment.Choice.RIGHT}
+    ]
     if not candidates:
         return None
+    chosen = blinding.repeat_choice(experiment.secret, annotator.pk, number, candidates)
+    with_texts = earlier.select_related(
+        "comparison__task", "comparison__response_i", "comparison__response_j"
+    )
     return Check.objects.create(
         experiment=experiment,
         annotator=annotator,
         kind=Check.Kind.REPEAT,
-        repeated_id=int(rng.choice(candidates)),
+        repeated=with_texts.get(pk=chosen),
+        number=number,
+        period=len(experiment.past_secrets),
+        expires_at=_end(),
     )
 
 
 @transaction.atomic
-def answer_check(*, experiment_id: int, token: uuid.UUID, annotator: User, choice: str) -> Checked | None:
+def answer_check(
+    *, experiment_id: int, token: uuid.UUID, annotator: User, choice: str, comment: str = ""
+) -> Checked | None:
     """Record the answer to a check exactly once; ``None`` where the token names no check of this annotator.
 
     Raises
     ------
+    LeaseLostError
+        It was left for so long that a comparison would have gone to somebody else.
     WrongStateError
         The experiment does not offer this choice.
     """
@@ -114,15 +213,57 @@ def answer_check(*, experiment_id: int, token: uuid.UUID, annotator: User, choic
     )
     if check is None:
         return None
-    if check.choice:
+    skipped = choice == Check.SKIPPED
+    if check.choice == Check.LOST or (not check.choice and is_lost(check)):
+        if skipped:
+            return Checked(check=check, created=False)
+        raise LeaseLostError(
+            "You were away for a while and this pair went to somebody else, so it was not counted."
+        )
+    # A pair that was handed back is not skipped: it may be shown to its annotator again.
+    if check.choice or (skipped and not is_held(check)):
         return Checked(check=check, created=False)
     if choice not in [*selectors.choices(check.experiment), Check.SKIPPED]:
         raise WrongStateError(_("This experiment does not offer that choice."))
     check.choice = choice
-    check.passed = None if choice == Check.SKIPPED else choice == expected_choice(check)
+    check.passed = None if skipped else choice == expected_choice(check)
+    check.comment = comment
     check.judged_at = timezone.now()
-    check.save(update_fields=["choice", "passed", "judged_at"])
+    check.save(update_fields=["choice", "passed", "comment", "judged_at"])
     return Checked(check=check, created=True)
+
+
+@transaction.atomic
+def take_back_check(*, check_id: int) -> Check:
+    """Void the answer to a check and show its pair again, as a judgment that is taken back is.
+
+    Raises
+    ------
+    WrongStateError
+        The experiment has concluded, or the answer was taken back already.
+    """
+    check = (
+        Check.objects.select_for_update(no_key=True, of=("self",))
+        .select_related("experiment", "gold", "repeated__comparison")
+        .get(pk=check_id)
+    )
+    if check.experiment.state == Experiment.State.CONCLUDED:
+        raise WrongStateError(_("The experiment has concluded; its judgments are final."))
+    if check.voided_at is not None:
+        raise WrongStateError(_("This judgment was taken back already."))
+    check.voided_at = timezone.now()
+    check.save(update_fields=["voided_at"])
+    return Check.objects.create(
+        experiment=check.experiment,
+        annotator_id=check.annotator_id,
+        kind=check.kind,
+        gold=check.gold,
+        better_on_left=check.better_on_left,
+        repeated=check.repeated,
+        number=check.number,
+        period=check.period,
+        expires_at=_end(),
+    )
 
 
 def expected_choice(check: Check) -> str:
@@ -131,3 +272,7 @@ def expected_choice(check: Check) -> str:
         first = check.repeated.choice
         return str(Judgment.Choice.RIGHT if first == Judgment.Choice.LEFT else Judgment.Choice.LEFT)
     return str(Judgment.Choice.LEFT if check.better_on_left else Judgment.Choice.RIGHT)
+
+
+def _end() -> datetime:
+    return timezone.now() + timedelta(seconds=settings.LEASE_SECONDS)

@@ -11,11 +11,12 @@ from django.db import transaction
 from django.utils import timezone
 
 from engine import selectors
+from engine.blinding import new_seed
 from engine.errors import SpecError, WrongStateError
 from engine.models import AuditEntry, Experiment, User
 from engine.services.audit import record
 from engine.services.examining import outdate
-from engine.services.experiments import create_experiment, locked
+from engine.services.experiments import create_experiment, locked, renew_secret
 from engine.services.snapshots import write_snapshot
 
 CONSEQUENCES = {
@@ -96,6 +97,7 @@ def reopen(
     experiment.conclusion = ""
     experiment.winner = experiment.concluded_at = None
     experiment.save(update_fields=["state", "conclusion", "winner", "concluded_at"])
+    renew_secret(experiment=experiment)
     write_snapshot(experiment=experiment, design=design)
     return experiment
 
@@ -182,14 +184,16 @@ def unarchive(*, experiment_id: int, by: User | None) -> Experiment:
 
 @transaction.atomic
 def clone(*, experiment: Experiment, by: User, name: str) -> Experiment:
-    """A new draft with the same description, which belongs to whoever made it.
+    """A new draft with the same description but for its random seed, which belongs to whoever made it.
 
     Raises
     ------
     SpecError
         The name is taken or unusable.
     """
-    spec = replace(selectors.experiment_spec(experiment), name=name)
+    described = selectors.experiment_spec(experiment)
+    # With the seed of the first one, whoever knows its pairs could predict those of the second.
+    spec = replace(described, name=name, settings={**described.settings, "seed": new_seed()})
     cloned = create_experiment(spec=spec, by=by)
     record(
         experiment=cloned,

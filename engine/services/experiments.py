@@ -12,6 +12,7 @@ from django.db.models import Model
 from django.utils import timezone
 
 from engine import selectors
+from engine.blinding import new_secret
 from engine.core import Design
 from engine.errors import SpecError, WrongStateError
 from engine.levels import parse_level
@@ -250,6 +251,17 @@ def conclude(
         details={"comparisons": comparisons, "conclusion": experiment.get_conclusion_display()},
     )
     announce_conclusion(experiment=experiment, comparisons=comparisons)
+
+
+def renew_secret(*, experiment: Experiment) -> None:
+    """Plan from now on under a new secret, as the one so far may have been published. It stays in the record."""
+    experiment.past_secrets = [
+        *experiment.past_secrets,
+        {"first": experiment.secret_from, "secret": experiment.secret},
+    ]
+    experiment.secret = new_secret()
+    experiment.secret_from = experiment.planned_count
+    experiment.save(update_fields=["past_secrets", "secret", "secret_from"])
 
 
 @transaction.atomic

@@ -15,7 +15,17 @@ from django.utils.translation import gettext as _
 
 from engine import selectors
 from engine.errors import LeaseLostError, UnknownTokenError, WrongStateError
-from engine.models import Comparison, Experiment, Judgment, JudgmentVoid, Lease, PairCount, User
+from engine.models import (
+    Check,
+    Comparison,
+    Experiment,
+    Judgment,
+    JudgmentVoid,
+    Lease,
+    Membership,
+    PairCount,
+    User,
+)
 from engine.outcomes import joint_outcome
 from engine.services.snapshots import write_snapshot
 
@@ -25,34 +35,48 @@ from engine.services.snapshots import write_snapshot
 _RESUMABLE = (Lease.State.RETURNED, Lease.State.EXPIRED)
 
 
-@transaction.atomic
 def lease_next(*, experiment_id: int, annotator: User, besides: Collection[uuid.UUID] = ()) -> Lease | None:
     """The pair this annotator should look at now, reserved for them; ``None`` where none is ready.
 
     A pair already shown to them and still open is shown again (a reload, or the back button), unless it is
     among those on their screen already (``besides``).
     """
+    held = held_lease(experiment_id=experiment_id, annotator=annotator, besides=besides)
+    return held or new_lease(experiment_id=experiment_id, annotator=annotator)
+
+
+def held_lease(*, experiment_id: int, annotator: User, besides: Collection[uuid.UUID] = ()) -> Lease | None:
+    """The pair that this annotator holds and that is not on their screen, held for longer from now on."""
     held = (
         Lease.objects.filter(
             annotator=annotator, comparison__experiment_id=experiment_id, state=Lease.State.ACTIVE
         )
+        .select_related("comparison__task", "comparison__response_i", "comparison__response_j")
         .exclude(token__in=besides)
         .order_by("pk")
         .first()
     )
-    if held is not None and _renew(held):
-        return held
+    return held if held is not None and _renew(held) else None
+
+
+@transaction.atomic
+def new_lease(
+    *, experiment_id: int, annotator: User, instead: Callable[[], Check | None] | None = None
+) -> Lease | Check | None:
+    """A ready pair, reserved for this annotator; ``None`` where none is ready.
+
+    ``instead``: asked where a pair is ready that the annotator never had; the check that it returns takes its place.
+    """
     mine = Lease.objects.filter(annotator=annotator, comparison=OuterRef("pk"))
+    ready = Comparison.objects.filter(
+        ~Exists(mine.filter(state__in=[Lease.State.SKIPPED, Lease.State.JUDGED])),
+        experiment_id=experiment_id,
+        experiment__state=Experiment.State.RUNNING,
+        experiment__judge=Experiment.Judge.HUMAN,
+        state=Comparison.State.READY,
+    ).annotate(held_before=Exists(mine.filter(state__in=_RESUMABLE)))
     comparison = (
-        Comparison.objects.filter(
-            ~Exists(mine.filter(state__in=[Lease.State.SKIPPED, Lease.State.JUDGED])),
-            experiment_id=experiment_id,
-            experiment__state=Experiment.State.RUNNING,
-            experiment__judge=Experiment.Judge.HUMAN,
-            state=Comparison.State.READY,
-        )
-        .annotate(held_before=Exists(mine.filter(state__in=_RESUMABLE)))
-        .order_by("pk")
+        ready.order_by(*(("-held_before", "pk") if instead else ("pk",)))
         .select_related("task", "response_i", "response_j")
         .only("state", "i_on_left", "task__prompt", "response_i__text", "response_j__text")
         .select_for_update(skip_locked=True, no_key=True, of=("self",))
@@ -60,6 +84,8 @@ def lease_next(*, experiment_id: int, annotator: User, besides: Collection[uuid.
     )
     if comparison is None:
         return None
+    if instead and not comparison.held_before and (check := instead()) is not None:
+        return check
     comparison.state = Comparison.State.LEASED
     comparison.save(update_fields=["state"])
     resumed = _resumed(comparison, annotator) if comparison.held_before else None
@@ -188,9 +214,13 @@ def _reopen(comparison: Comparison) -> None:
 
 
 def _locked_lease(experiment_id: int, token: uuid.UUID, annotator: User) -> tuple[Lease, Comparison]:
+    watching = Membership.objects.filter(
+        experiment=OuterRef("experiment"), user=annotator, role__in=Membership.WATCHING
+    )
     try:
         comparison = (
             Comparison.objects.select_related("experiment")
+            .annotate(annotator_watches=Exists(watching))
             .select_for_update(no_key=True, of=("self",))
             .get(experiment_id=experiment_id, leases__token=token, leases__annotator=annotator)
         )
@@ -257,6 +287,7 @@ def judge_leased(
         token=token,
         shown_at=lease.granted_at,
         comment=comment,
+        could_see_policies=annotator.is_superuser or comparison.annotator_watches,
     )
     return Recorded(judgment=judgment, created=True)
 
@@ -298,6 +329,7 @@ def record_judgment(
     comment: str = "",
     shown_at: datetime | None = None,
     restores: Judgment | None = None,
+    could_see_policies: bool = False,
 ) -> Judgment:
     """Write a judgment of a locked comparison, in the caller's transaction.
 
@@ -316,6 +348,7 @@ def record_judgment(
         comment=comment,
         shown_at=shown_at,
         restores=restores,
+        annotator_could_see_policies=could_see_policies,
     )
     experiment = comparison.experiment
     needed = experiment.overlap if experiment.judge == Experiment.Judge.HUMAN else 1

@@ -8,7 +8,7 @@ import numpy as np
 from django.db import transaction
 from django.utils import timezone
 
-from engine import selectors
+from engine import blinding, selectors
 from engine.core import Design
 from engine.models import Comparison, Experiment, Policy, Response
 from engine.services.drawing import drawer
@@ -17,7 +17,7 @@ from engine.services.generation import settle_shared
 from engine.services.snapshots import write_snapshot
 
 # Raised whenever the same counts and seed would give other pairs, so that a replay knows what it replays.
-RULES_VERSION = 1
+RULES_VERSION = 2
 
 
 @dataclass(frozen=True)
@@ -98,8 +98,9 @@ def _top_up(experiment: Experiment, design: Design, policies: list[Policy]) -> l
         propensities = design.propensities()
         i, j = sorted(design.ask())
         policy_i, policy_j = policies[i], policies[j]
-        # Everything random about a comparison follows from the experiment's seed and its own number.
-        rng = np.random.default_rng([experiment.seed, number, 1])
+        # All else that is random about a comparison follows from the experiment's secret and its own number: whoever
+        # could draw it too would know a response by its seed.
+        rng = np.random.default_rng(blinding.draw_seed(experiment.secret, number))
         response_i, response_j = draw(rng, policy_i, policy_j)
         ready = response_i.state == response_j.state == Response.State.DONE
         comparisons.append(
@@ -112,7 +113,7 @@ def _top_up(experiment: Experiment, design: Design, policies: list[Policy]) -> l
                 response_j=response_j,
                 state=Comparison.State.READY if ready else Comparison.State.PLANNED,
                 ready_at=timezone.now() if ready else None,
-                i_on_left=bool(rng.integers(2)),
+                i_on_left=blinding.i_on_left(experiment.secret, number),
                 plan={
                     "rules": RULES_VERSION,
                     "number": number,

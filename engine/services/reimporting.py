@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import islice
 from typing import Any
@@ -12,6 +12,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from engine import selectors
+from engine.blinding import Period
 from engine.errors import SpecError
 from engine.models import (
     Comparison,
@@ -53,11 +54,15 @@ def import_experiment(
     rows: Iterable[Row],
     planned_count: int = 0,
     people: Mapping[str, User] | None = None,
+    secrets: Sequence[Period] = (),
 ) -> Experiment:
     """Make the experiment of ``spec`` and give it the judgments of an export, in their order.
 
     It concludes if they decide it, and is paused otherwise, to go on from there. ``people``: accounts by their names
     in the export, which are pseudonyms or user names; everybody else is made anew as a user who cannot log in.
+
+    ``secrets``: those that were published of the exported experiment. They stay with the record, so that its sides
+    can still be verified; what is planned from here on has a secret of its own.
 
     Raises
     ------
@@ -72,7 +77,9 @@ def import_experiment(
     experiment.planned_count = max(planned_count, importing.planned_count)
     experiment.state = Experiment.State.PAUSED
     experiment.started_at = timezone.now()
-    experiment.save(update_fields=["planned_count", "state", "started_at"])
+    experiment.past_secrets = [{"first": period.first, "secret": period.secret} for period in secrets]
+    experiment.secret_from = experiment.planned_count
+    experiment.save(update_fields=["planned_count", "state", "started_at", "past_secrets", "secret_from"])
     _settle(experiment)
     design = selectors.replayed_design(experiment)
     write_snapshot(experiment=experiment, design=design)
@@ -169,6 +176,7 @@ class _Import:
                 outcome=row["outcome"],
                 reason=row["reason"],
                 comment=row["comment"],
+                annotator_could_see_policies=bool(row.get("annotator_could_see_policies")),
                 shown_at=_time(row["shown_at"]),
                 created_at=_time(row["judged_at"]),
             )

@@ -76,6 +76,7 @@ def restore_judgment(*, judgment_id: int, by: User | None = None) -> Judgment:
         comment=voided.comment,
         shown_at=voided.shown_at,
         restores=voided,
+        could_see_policies=voided.annotator_could_see_policies,
     )
     if comparison.state == Comparison.State.JUDGED:
         write_snapshot(experiment=experiment, design=selectors.replayed_design(experiment))

@@ -13,6 +13,15 @@ from engine.errors import UnknownTokenError
 from engine.models import Check, Experiment, Flag, Judgment, Lease, User
 from engine.services import checks, judging
 from engine.services.checks import expected_choice
+from engine.services.costs import same_cost
+
+# Statements that each of these takes at most, a comparison or a check: both are filled up to it.
+_SHOWING = 10
+_ANSWERING = 9
+_SKIPPING = 12
+_RETURNING = 5
+_RETURNING_EACH = 3
+_SCREEN = 4  # a page holds no more pairs than that
 
 
 @dataclass(frozen=True)
@@ -31,7 +40,6 @@ class Answered:
     """What became of an answer."""
 
     created: bool
-    counts: bool
     feedback: str = ""
 
 
@@ -39,12 +47,44 @@ def show_next(
     *, experiment: Experiment, annotator: User, besides: Collection[uuid.UUID] = ()
 ) -> ShownPair | None:
     """The next pair for this annotator, other than those on their screen already; ``None`` where none is ready."""
-    if experiment.state == Experiment.State.RUNNING:
-        check = checks.next_check(experiment=experiment, annotator=annotator, besides=besides)
-        if check is not None:
-            return _of_check(check)
-    lease = judging.lease_next(experiment_id=experiment.pk, annotator=annotator, besides=besides)
-    return None if lease is None else _of_comparison(lease)
+    if not checks.are_used(experiment):
+        lease = judging.lease_next(experiment_id=experiment.pk, annotator=annotator, besides=besides)
+        return None if lease is None else _of_comparison(lease)
+    with same_cost(_SHOWING):
+        unanswered = checks.unanswered_checks(experiment=experiment, annotator=annotator)
+        waiting = [check for check in unanswered if check.token not in besides]
+        lease = judging.held_lease(experiment_id=experiment.pk, annotator=annotator, besides=besides)
+        check = next(filter(checks.is_held, waiting), None)
+        found: Lease | Check | None = lease
+        if check is not None and (lease is None or check.shown_at < lease.granted_at):
+            found = checks.hold(check)
+        elif lease is None and experiment.state == Experiment.State.RUNNING:
+            found = _next(experiment, annotator, waiting, on_screen=len(waiting) < len(unanswered))
+        return None if found is None else _shown(found)
+
+
+def _next(
+    experiment: Experiment, annotator: User, waiting: list[Check], *, on_screen: bool
+) -> Lease | Check | None:
+    """A pair that the annotator does not hold: one that they handed back before a new one.
+
+    ``on_screen``: a check is on the annotator's screen, so that there is no second one.
+    """
+    for check in waiting:
+        if not checks.is_lost(check):
+            return checks.hold(check)
+        checks.give_up(check)
+    seen = checks.seen_by(experiment=experiment, annotator=annotator)
+    if not on_screen:
+        practice = checks.practice_due(experiment=experiment, annotator=annotator, seen=seen)
+        if practice is not None:
+            return practice
+
+    def instead() -> Check | None:
+        # Asked where a comparison is ready only: else a pair that had to be waited for would be no check.
+        return None if on_screen else checks.check_due(experiment=experiment, annotator=annotator, seen=seen)
+
+    return judging.new_lease(experiment_id=experiment.pk, annotator=annotator, instead=instead)
 
 
 def answer(
@@ -65,23 +105,26 @@ def answer(
     LeaseLostError, UnknownTokenError, WrongStateError
         See :func:`engine.services.judging.judge_leased`.
     """
-    try:
-        recorded = judging.judge_leased(
-            experiment_id=experiment_id,
-            token=token,
-            annotator=annotator,
-            choice=choice,
-            comment=comment,
-            via=via,
-        )
-    except UnknownTokenError:
-        checked = checks.answer_check(
-            experiment_id=experiment_id, token=token, annotator=annotator, choice=choice
-        )
-        if checked is None:
-            raise
-        return Answered(created=checked.created, counts=False, feedback=_feedback(checked.check))
-    return Answered(created=recorded.created, counts=True)
+    with same_cost(_ANSWERING) as cost:
+        try:
+            recorded = judging.judge_leased(
+                experiment_id=experiment_id,
+                token=token,
+                annotator=annotator,
+                choice=choice,
+                comment=comment,
+                via=via,
+            )
+        except UnknownTokenError:
+            checked = checks.answer_check(
+                experiment_id=experiment_id, token=token, annotator=annotator, choice=choice, comment=comment
+            )
+            if checked is None:
+                raise
+            return Answered(created=checked.created, feedback=_feedback(checked.check))
+        if recorded.created and not checks.are_used(recorded.judgment.comparison.experiment):
+            cost.statements = 0
+        return Answered(created=recorded.created)
 
 
 @transaction.atomic
@@ -101,11 +144,35 @@ def flag(*, experiment_id: int, token: uuid.UUID, annotator: User, reason: str, 
 
 def skip(*, experiment_id: int, token: uuid.UUID, annotator: User) -> None:
     """Hand a pair back for somebody else. A check that is skipped is over."""
-    checked = checks.answer_check(
-        experiment_id=experiment_id, token=token, annotator=annotator, choice=Check.SKIPPED
-    )
-    if checked is None:
-        judging.skip(experiment_id=experiment_id, token=token, annotator=annotator)
+    with same_cost(_SKIPPING):
+        checked = checks.answer_check(
+            experiment_id=experiment_id, token=token, annotator=annotator, choice=Check.SKIPPED
+        )
+        if checked is None:
+            judging.skip(experiment_id=experiment_id, token=token, annotator=annotator)
+
+
+def renew(*, annotator: User, tokens: Collection[uuid.UUID]) -> None:
+    """Keep the pairs of an open page reserved. Says nothing of how many are: a check must not differ."""
+    judging.renew_leases(annotator=annotator, tokens=tokens)
+    checks.renew_checks(annotator=annotator, tokens=tokens)
+
+
+def hand_back(*, annotator: User, tokens: Collection[uuid.UUID] | None = None) -> None:
+    """End the reservations of a page that was closed, or all of the annotator's."""
+    with same_cost(_RETURNING + _RETURNING_EACH * min(len(tokens or ()), _SCREEN)):
+        judging.return_leases(annotator=annotator, tokens=tokens)
+        checks.return_checks(annotator=annotator, tokens=tokens)
+
+
+def take_back_answer(*, answer: Judgment | Check, annotator: User) -> ShownPair | None:
+    """Void one of the annotator's own answers, to a comparison or to a check, and show its pair again.
+
+    ``None`` where a colleague is looking at the pair now; the answer is void all the same.
+    """
+    if isinstance(answer, Check):
+        return _shown(checks.take_back_check(check_id=answer.pk))
+    return take_back(judgment_id=answer.pk, annotator=annotator)
 
 
 @transaction.atomic
@@ -119,6 +186,10 @@ def take_back(*, judgment_id: int, annotator: User) -> ShownPair | None:
     return None if lease is None else _of_comparison(lease)
 
 
+def _shown(found: Lease | Check) -> ShownPair:
+    return _of_check(found) if isinstance(found, Check) else _of_comparison(found)
+
+
 def _of_comparison(lease: Lease) -> ShownPair:
     comparison = lease.comparison
     return ShownPair(
@@ -130,21 +201,12 @@ def _of_comparison(lease: Lease) -> ShownPair:
 
 
 def _of_check(check: Check) -> ShownPair:
-    if check.repeated is not None:
-        comparison = check.repeated.comparison
-        return ShownPair(
-            token=check.token,
-            prompt=comparison.task.prompt,
-            left=comparison.right.text,
-            right=comparison.left.text,
-        )
-    gold = check.gold
-    texts = (gold.better, gold.worse) if check.better_on_left else (gold.worse, gold.better)
+    prompt, left, right = check.texts
     return ShownPair(
         token=check.token,
-        prompt=gold.prompt,
-        left=texts[0],
-        right=texts[1],
+        prompt=prompt,
+        left=left,
+        right=right,
         practice=check.kind == Check.Kind.PRACTICE,
     )
 

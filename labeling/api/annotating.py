@@ -41,7 +41,7 @@ def judge(request: HttpRequest, experiment_id: Id, payload: JudgmentIn) -> dict[
         comment=payload.comment,
         via=Judgment.Via.API,
     )
-    if answered.created and answered.counts:
+    if answered.created:
         wake(advance, experiment.pk)
     return {"created": answered.created, "feedback": answered.feedback}
 
@@ -74,10 +74,10 @@ def flag(request: HttpRequest, experiment_id: Id, payload: FlagIn) -> Status:
 def undo(request: HttpRequest, experiment_id: Id) -> dict[str, Any]:
     """Take back one's newest answer that stands; its pair comes with the reply, where nobody else holds it."""
     experiment = access.to_label(request, experiment_id)
-    newest = selectors.own_judgments(experiment, request.user).first()
+    newest = selectors.newest_answer(experiment, request.user)
     if newest is None:
         raise HttpError(409, "There is nothing to take back.")
-    return _shown(experiment, showing.take_back(judgment_id=newest.pk, annotator=request.user))
+    return _shown(experiment, showing.take_back_answer(answer=newest, annotator=request.user))
 
 
 def _shown(experiment: Experiment, shown: ShownPair | None) -> dict[str, Any]:

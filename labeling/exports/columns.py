@@ -87,6 +87,7 @@ COLUMNS: dict[str, str] = {
     "leak_i": TEXT,
     "leak_j": TEXT,
     "via": TEXT,
+    "annotator_could_see_policies": TRUTH,
 }
 
 _OF_RESPONSE = {
@@ -121,6 +122,7 @@ FIELDS = {
     "prompt": "comparison__task__prompt",
     "reference": "comparison__task__reference",
     "position": "comparison__task__position",
+    "annotator_could_see_policies": "annotator_could_see_policies",
 } | {
     f"{name}_{side}" + ("_id" if name == "response" else ""): f"comparison__response_{side}__{field}"
     for side in "ij"
@@ -186,7 +188,7 @@ def _row(
         comment, restores_id, voided_at, voided_by, void_reason,
         policy_i, policy_j, i_on_left, state,
         joint, skips, planned_at, plan,
-        prompt, reference, position,
+        prompt, reference, position, could_see,
         text_i, id_i, model_i, seed_i, prompt_tokens_i, tokens_i, finish_i, guardrail_i, leak_i,
         text_j, id_j, model_j, seed_j, prompt_tokens_j, tokens_j, finish_j, guardrail_j, leak_j,
         via,
@@ -216,4 +218,5 @@ def _row(
         id_i, id_j, model_i, model_j, seed_i, seed_j, prompt_tokens_i, prompt_tokens_j, tokens_i, tokens_j,
         finish_i, finish_j, guardrail_i, guardrail_j, leak_i, leak_j,
         via,
+        could_see,
     )  # fmt: skip

@@ -147,6 +147,7 @@ class Export:
             "conversational": self.conversational,
             "people": "usernames" if self.usernames else "pseudonyms",
             "filter": self._filter(),
+            "unfinished_left_out": self.selection.finished,
             "exported_at": timezone.now().isoformat(),
             "versions": {
                 "schema": SCHEMA_VERSION,
@@ -165,6 +166,11 @@ class Export:
                 "comparisons": selectors.comparison_count(experiment.pk),
                 "evidence": None if snapshot is None else snapshot.evidence,
                 "confidence": None if snapshot is None else snapshot.confidence,
+                # Nothing before the conclusion: whoever has them knows the sides. docs/blinding.md shows their use.
+                "secrets": [
+                    {"first_comparison": period.first, "secret": period.secret}
+                    for period in selectors.published_secrets(experiment)
+                ],
                 "spec": asdict(selectors.experiment_spec(experiment)),
             },
         }

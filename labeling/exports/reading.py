@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from engine.blinding import Period, is_secret
 from engine.errors import SpecError
 from engine.specs import ExperimentSpec, FactorSpec, GoldSpec, TaskSpec
 from labeling.exports.columns import COLUMNS, INTEGER, NUMBER, TEXT, TIME, TRUTH
@@ -57,6 +58,27 @@ def spec_of(manifest: dict[str, Any], *, name: str) -> ExperimentSpec:
         gold=[GoldSpec(**gold) for gold in said["gold"]],
     )
     return replace(spec, name=name)
+
+
+def secrets_of(manifest: dict[str, Any]) -> list[Period]:
+    """The secrets that the manifest publishes; none where the experiment had not concluded.
+
+    Raises
+    ------
+    SpecError
+        They are no secrets.
+    """
+    try:
+        periods = [
+            Period(first=each["first_comparison"], secret=each["secret"])
+            for each in manifest["experiment"].get("secrets", [])
+        ]
+    except (AttributeError, KeyError, TypeError) as error:
+        raise SpecError("The manifest's `secrets` cannot be read. Export again with its manifest.") from error
+    for period in periods:
+        if not (is_secret(period.secret) and isinstance(period.first, int) and 0 <= period.first < 2**31):
+            raise SpecError("The manifest's `secrets` cannot be read. Export again with its manifest.")
+    return periods
 
 
 def read_file(file: Path, kind: str, *, raw: bool) -> Iterator[dict[str, Any]]:

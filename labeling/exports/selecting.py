@@ -51,12 +51,12 @@ class SelectionForm(forms.Form):
         names |= set(_judging_names(experiment))
         self.fields["annotator"].choices = [_ANY, *((name, name) for name in sorted(names))]
 
-    def selection(self) -> Selection:
-        """What a valid form selects."""
+    def selection(self, *, finished: bool = False) -> Selection:
+        """What a valid form selects; with ``finished``, of the finished comparisons only."""
         data = dict(self.cleaned_data)
         for field in ("policy", "against", "winner"):
             data[field] = int(data[field].removeprefix("P")) - 1 if data[field] else None
-        return Selection(**data)
+        return Selection(**data, finished=finished)
 
     def said(self) -> dict[str, str]:
         """The filled fields of a valid form, as they stand in an address and in a manifest."""

@@ -8,6 +8,7 @@ from typing import Any
 from django import forms
 from django.http import QueryDict
 
+from engine.blinding import new_seed
 from engine.core.ledger import STOPPING_RULES
 from engine.core.samplers import SAMPLERS
 from engine.models import Experiment
@@ -73,7 +74,7 @@ _HELP = {
     "llm_budget": "It is asked twice about each, in both orders.",
     "sampler": "Balanced goes where evidence is lacking most. The others are there to be compared with; they need more comparisons.",
     "stopping": "Certified: the risk holds however often you look. Heuristic: earlier, but δ bounds nothing. Theory: much later.",
-    "seed": "Fixes everything random about what is shown. Any number will do.",
+    "seed": "Seeds the choice of pairs. Leave it empty for a random one. What annotators see does not follow from it.",
 }
 _SAMPLERS = {
     "balanced": "Balanced (recommended)",
@@ -129,12 +130,18 @@ class SettingsForm(forms.ModelForm):
             choice for choice in Experiment.LLMJudge.choices if choice[0] != Experiment.LLMJudge.VOTES
         ]
         self.fields["backend"].choices = [("", "Whatever worker is there"), *Experiment.Backend.choices]
+        self.fields["seed"].required = self.fields["seed"].show_hidden_initial = False
+        self.fields["seed"].initial = None
         for field in self.fields.values():
             if isinstance(field, forms.FloatField):
                 field.widget.attrs["step"] = "any"
         if imported:
             for name in (*GROUPS["generation"], "space"):
                 del self.fields[name]
+
+    def clean_seed(self) -> int:
+        seed = self.cleaned_data["seed"]
+        return new_seed() if seed is None else int(seed)
 
     def group(self, name: str) -> list[forms.BoundField]:
         """The fields of one group that this experiment has."""

@@ -16,7 +16,7 @@ from django.views.decorators.http import require_POST, require_safe
 
 from engine import selectors
 from engine.errors import WrongStateError
-from engine.models import Experiment, Judgment, User
+from engine.models import Comparison, Experiment, Judgment, User
 from engine.services import review
 from engine.tasks import advance, wake
 from labeling import access
@@ -47,10 +47,11 @@ def comparisons(request: HttpRequest, experiment_id: int) -> HttpResponse:
     """The comparisons that a filter leaves, newest first, a page at a time."""
     experiment = access.to_watch(request, experiment_id)
     form, place = SelectionForm(request.GET, experiment=experiment), PlaceForm(request.GET)
-    context: dict[str, Any] = {"experiment": experiment, "form": form}
+    withheld = access.withholds_unfinished(request, experiment)
+    context: dict[str, Any] = {"experiment": experiment, "form": form, "withheld": withheld}
     if not (form.is_valid() and place.is_valid()):
         return render(request, "comparisons/comparisons.html", context, status=400)
-    rows = selectors.selected_comparisons(experiment, form.selection())
+    rows = selectors.selected_comparisons(experiment, form.selection(finished=withheld))
     said = form.said()
     context |= {
         "page": selectors.page_of(rows, **place.cleaned_data),
@@ -71,6 +72,10 @@ def comparison(request: HttpRequest, experiment_id: int, comparison_id: int) -> 
     row = selectors.comparison_in_full(experiment, comparison_id)
     if row is None:
         raise Http404
+    withheld = access.withholds_unfinished(request, experiment)
+    if withheld and row.state in Comparison.PENDING:
+        context = {"experiment": experiment, "number": row.pk}
+        return render(request, "comparisons/withheld.html", context, status=403)
     names = policy_names(experiment)
     sides = [
         {"side": side, "policy": policy, "name": names[policy.index], "response": response}
@@ -85,6 +90,7 @@ def comparison(request: HttpRequest, experiment_id: int, comparison_id: int) -> 
         {
             "experiment": experiment,
             "comparison": row,
+            "withheld": withheld,
             "sides": sides,
             "explanation": explain(row),
             "may_void": _may_void(request, experiment),

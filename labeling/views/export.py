@@ -44,10 +44,16 @@ def export(request: HttpRequest, experiment_id: int) -> HttpResponse:
     experiment = access.to_watch(request, experiment_id)
     form = SelectionForm(_with_default(request), experiment=experiment)
     options = OptionsForm(request.GET, may_own=access.may_own(request, experiment))
-    context: dict[str, Any] = {"experiment": experiment, "form": form, "options": options}
+    withheld = access.withholds_unfinished(request, experiment)
+    context: dict[str, Any] = {
+        "experiment": experiment,
+        "form": form,
+        "options": options,
+        "withheld": withheld,
+    }
     valid = form.is_valid()
     if valid:
-        selection = form.selection()
+        selection = form.selection(finished=withheld)
         context |= {
             "judgments": selectors.selected_judgments(experiment, selection).count(),
             "preferences": files.preferred_comparisons(experiment, selection).count(),
@@ -106,7 +112,7 @@ def _download(request: HttpRequest, experiment_id: int, kind: str) -> HttpRespon
     download = Export(
         experiment=experiment,
         format=kind,
-        selection=form.selection(),
+        selection=form.selection(finished=access.withholds_unfinished(request, experiment)),
         filter=form.said(),
         raw=chosen["raw"],
         conversational=chosen["conversational"],

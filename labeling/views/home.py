@@ -25,7 +25,7 @@ def home(request: HttpRequest) -> HttpResponse:
         request,
         "labeling/home.html",
         {
-            "to_label": selectors.with_own_judgments(
+            "to_label": selectors.with_own_answers(
                 selectors.experiments_to_label(request.user).filter(archived_at__isnull=True), request.user
             ),
             "to_watch": [

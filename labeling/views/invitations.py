@@ -12,6 +12,7 @@ from django.urls import reverse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
+from engine import selectors
 from engine.errors import InvitationError, MembershipError
 from engine.models import Membership
 from engine.services import people
@@ -61,7 +62,13 @@ def accept_invitation(request: HttpRequest) -> HttpResponse:
     except InvitationError as refused:
         return render(request, "labeling/invitation_refused.html", {"message": str(refused)}, status=410)
     status = 400 if request.method == "POST" else 200
-    context = {"invitation": invitation, "form": form, "oidc": settings.OIDC_ISSUER and settings.OIDC_NAME}
+    context = {
+        "invitation": invitation,
+        "form": form,
+        "oidc": settings.OIDC_ISSUER and settings.OIDC_NAME,
+        "unblinds": user is not None
+        and selectors.would_unblind(invitation.experiment, user, invitation.role),
+    }
     return render(request, "labeling/join.html", context, status=status)
 
 

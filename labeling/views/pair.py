@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from typing import Any
 
 from django import forms
@@ -10,14 +11,15 @@ from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
+from django.utils.crypto import salted_hmac
 from django.utils.translation import gettext as _
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
 from engine import selectors
 from engine.errors import LeaseLostError, UnknownTokenError, WrongStateError
-from engine.models import Experiment, Flag, Judgment
-from engine.services import judging, showing
+from engine.models import Check, Experiment, Flag, Judgment
+from engine.services import showing
 from engine.services.showing import Answered, ShownPair
 from engine.tasks import advance, wake
 from labeling import access
@@ -93,7 +95,7 @@ def judge(request: HttpRequest, experiment_id: int) -> HttpResponse:
         return _show_next(request, experiment, besides=data["besides"], notice=notice)
     except (UnknownTokenError, WrongStateError) as refused:
         return _bad_request(request, experiment, str(refused))
-    if answered.created and answered.counts:
+    if answered.created:
         wake(advance, experiment.pk)
     return _show_next(request, experiment, besides=data["besides"], answered=answered)
 
@@ -144,7 +146,7 @@ def undo(request: HttpRequest, experiment_id: int) -> HttpResponse:
     form = ScreenForm(request.POST)
     if not form.is_valid():
         return _bad_request(request, experiment, _("This page is out of date; open the experiment again."))
-    newest = selectors.own_judgments(experiment, request.user).first()
+    newest = selectors.newest_answer(experiment, request.user)
     if newest is None:
         return _show_next(
             request,
@@ -152,26 +154,25 @@ def undo(request: HttpRequest, experiment_id: int) -> HttpResponse:
             besides=form.cleaned_data["besides"],
             notice=_("There is nothing to take back."),
         )
-    return _reopen(request, experiment, newest.pk, besides=form.cleaned_data["besides"])
+    return _reopen(request, experiment, newest, besides=form.cleaned_data["besides"])
 
 
 @access.annotator_action
-def reopen(request: HttpRequest, experiment_id: int, judgment_id: int) -> HttpResponse:
+def reopen(request: HttpRequest, experiment_id: int, token: uuid.UUID) -> HttpResponse:
     """Take back one of one's own answers and show that pair again."""
     experiment = access.to_label(request, experiment_id)
-    judgment = access.own_judgment(request, experiment, judgment_id)
-    return _reopen(request, experiment, judgment.pk)
+    return _reopen(request, experiment, access.own_answer(request, experiment, token))
 
 
 def _reopen(
     request: HttpRequest,
     experiment: Experiment,
-    judgment_id: int,
+    answer: Judgment | Check,
     *,
     besides: list[Any] | tuple[()] = (),
 ) -> HttpResponse:
     try:
-        shown = showing.take_back(judgment_id=judgment_id, annotator=request.user)
+        shown = showing.take_back_answer(answer=answer, annotator=request.user)
     except WrongStateError as refused:
         return _show_next(request, experiment, besides=besides, notice=str(refused))
     if shown is None:
@@ -186,13 +187,13 @@ def _reopen(
 
 @access.annotator_action
 def beat(request: HttpRequest, experiment_id: int) -> HttpResponse:
-    """Keep the pairs of an open page reserved; answers with how many still are."""
+    """Keep the pairs of an open page reserved. The reply is the same whatever they are."""
     access.to_label(request, experiment_id)
     form = LeasesForm(request.POST)
     if not form.is_valid():
         return HttpResponse(status=400)
-    kept = judging.renew_leases(annotator=request.user, tokens=form.cleaned_data["token"])
-    return HttpResponse(str(kept), content_type="text/plain")
+    showing.renew(annotator=request.user, tokens=form.cleaned_data["token"])
+    return HttpResponse(status=204)
 
 
 @access.annotator_action
@@ -202,7 +203,7 @@ def leave(request: HttpRequest, experiment_id: int) -> HttpResponse:
     form = LeasesForm(request.POST)
     if not form.is_valid():
         return HttpResponse(status=400)
-    judging.return_leases(annotator=request.user, tokens=form.cleaned_data["token"])
+    showing.hand_back(annotator=request.user, tokens=form.cleaned_data["token"])
     return HttpResponse(status=204)
 
 
@@ -215,7 +216,7 @@ def history(request: HttpRequest, experiment_id: int) -> HttpResponse:
     return render(
         request,
         "labeling/history.html",
-        {"experiment": experiment, "judgments": selectors.own_judgments(experiment, request.user)[:50]},
+        {"experiment": experiment, "answers": selectors.own_answers(experiment, request.user)},
     )
 
 
@@ -252,11 +253,18 @@ def _render(
         "snapshot": snapshot,
         "to_go": selectors.to_go(experiment, snapshot),
         "today": selectors.judged_today(experiment.pk, request.user),
+        "store": _store(request, experiment),
         "beat_seconds": max(5, settings.LEASE_SECONDS // 3),
         "notice": notice or (answered.feedback if answered else ""),
     }
     template = "labeling/_stage.html" if request.htmx else "labeling/pair.html"  # type: ignore[attr-defined]
     return render(request, template, context)
+
+
+def _store(request: HttpRequest, experiment: Experiment) -> str:
+    """Where this user's browser keeps an answer to this experiment that is not saved yet. Does not tell who they are."""
+    place = salted_hmac("labeling.pair.store", f"{request.user.pk}/{experiment.pk}")
+    return f"llmpo-unsent-{place.hexdigest()[:16]}"
 
 
 def _bad_request(request: HttpRequest, experiment: Experiment, message: str) -> HttpResponse:

@@ -14,7 +14,7 @@ from django.views.decorators.http import require_POST, require_safe
 
 from engine import selectors
 from engine.errors import MembershipError
-from engine.models import Experiment, Invitation, Membership
+from engine.models import Experiment, Invitation, Membership, User
 from engine.services import people as services
 from labeling import access
 
@@ -77,6 +77,7 @@ def people_page(
         "may_own": access.may_own(request, experiment),
         "made": made,
         "link": link,
+        "unblinded": selectors.unblinded_annotators(experiment),
     }
     return render(request, "dashboard/people.html", context, status=status)
 
@@ -93,6 +94,7 @@ def change_role(request: HttpRequest, experiment_id: int, membership_id: int) ->
         return HttpResponseBadRequest("The role must be annotator, viewer, editor or owner.")
     try:
         ended = services.change_role(membership_id=member.pk, by=request.user, role=form.cleaned_data["role"])
+        _warn_of_both_roles(request, experiment, member.user)
     except MembershipError as refused:
         messages.error(request, str(refused))
     else:
@@ -122,6 +124,15 @@ def _tell_ended(request: HttpRequest, member: Membership, ended: int) -> None:
         messages.info(
             request,
             f"{links} that {member.user} had made or used ended, too. Make new ones for those who still need them.",
+        )
+
+
+def _warn_of_both_roles(request: HttpRequest, experiment: Experiment, user: User) -> None:
+    if user.pk in selectors.unblinded_annotators(experiment):
+        messages.warning(
+            request,
+            f"{user} now annotates and may see which policy wrote what. Pairs that {user} may still be shown stay "
+            f"hidden from them, and their judgments are marked in exports.",
         )
 
 

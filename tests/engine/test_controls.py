@@ -244,7 +244,7 @@ class TestClone:
         assert (ours.factors, ours.tasks, ours.settings, ours.gold) == (
             theirs.factors,
             theirs.tasks,
-            theirs.settings,
+            theirs.settings | {"seed": copy.seed},
             theirs.gold,
         )
         assert selectors.comparison_count(copy.pk) == 0

@@ -14,7 +14,7 @@ from engine.services.experiments import create_experiment, start
 from engine.services.generation import Failed, claim_responses, store_outcomes
 from engine.services.planning import advance
 from engine.specs import ExperimentSpec, FactorSpec, ReadyMade, TaskSpec
-from tests.factories import add_member, click_on, make_experiment, make_user, write_responses
+from tests.factories import SECRET, add_member, click_on, make_experiment, make_user, write_responses
 
 pytestmark = pytest.mark.django_db
 
@@ -62,10 +62,11 @@ class TestImported:
         assert all(c.task_id == c.response_i.task_id == c.response_j.task_id for c in comparisons)
         assert Response.objects.count() == 6
 
-    def test_the_same_seed_draws_the_same(self):
+    def test_the_same_seed_and_secret_draw_the_same(self):
         drawn = []
         for name in ("First", "Second"):
             experiment = started(replace(imported_spec(judge="rule", seed=5), name=name))
+            Experiment.objects.filter(pk=experiment.pk).update(secret=SECRET)
             advance(experiment_id=experiment.pk)
             rows = experiment.comparisons.order_by("pk").values_list("response_i__text", "response_j__text")
             drawn.append(list(rows))

@@ -150,17 +150,25 @@ class TestWhatIsPlanned:
         seeds = list(Response.objects.values_list("seed", flat=True))
         assert len(set(seeds)) == len(seeds)
 
-    def test_the_same_seed_plans_the_same_comparisons_and_another_one_does_not(self):
-        def planned(seed: int) -> list[tuple[object, ...]]:
+    def test_the_same_seed_picks_the_same_pairs_and_another_one_does_not(self):
+        def picked(seed: int) -> list[tuple[int, int]]:
             rows = make_experiment(n_policies=5, seed=seed).comparisons.order_by("pk")
-            return list(
-                rows.values_list(
-                    "policy_i__index", "policy_j__index", "task__position", "i_on_left", "response_i__seed"
-                )
-            )
+            return list(rows.values_list("policy_i__index", "policy_j__index"))
 
-        assert planned(1) == planned(1)
-        assert planned(1) != planned(2)
+        assert picked(1) == picked(1)
+        assert picked(1) != picked(2)
+
+    @pytest.mark.parametrize("field", ["i_on_left", "task__position", "response_i__seed"])
+    def test_what_an_annotator_sees_of_a_pair_follows_from_the_secret_alone(self, field):
+        """Issue 11.1: from the seed, which anybody may know, they could be computed."""
+
+        def drawn(secret: str, seed: int) -> list[object]:
+            experiment = make_experiment(n_policies=5, n_tasks=20, secret=secret, seed=seed)
+            return list(experiment.comparisons.order_by("pk").values_list(field, flat=True))
+
+        one, other = "1b" * 32, "2c" * 32
+        assert drawn(one, seed=1) == drawn(one, seed=2)
+        assert drawn(one, seed=1) != drawn(other, seed=1)
 
     @pytest.mark.parametrize("sampler", ["balanced", "round_robin"])
     def test_every_pick_is_replayed_from_the_counts_of_its_time_and_its_record(self, annotator, sampler):

@@ -227,7 +227,7 @@ class TestPeople:
         click(experiment, other)
 
         def own_count(user) -> int:
-            mine = selectors.with_own_judgments(selectors.experiments_to_label(user), user)
+            mine = selectors.with_own_answers(selectors.experiments_to_label(user), user)
             return mine.get().mine
 
         assert own_count(annotator) == 2

@@ -27,6 +27,10 @@ def _of_judgment(experiment: Experiment) -> list[Any]:
     return [experiment.pk, judged(experiment).pk]
 
 
+def _of_answer(experiment: Experiment) -> list[Any]:
+    return [experiment.pk, judged(experiment).token]
+
+
 def _of_comparison(experiment: Experiment) -> list[Any]:
     return [experiment.pk, judged(experiment).comparison_id]
 
@@ -77,6 +81,7 @@ class Endpoint:
     @property
     def of_experiment(self) -> bool:
         return self.arguments in {
+            _of_answer,
             _of_comparison,
             _of_experiment,
             _of_judgment,
@@ -144,7 +149,7 @@ LADDER = (
     Endpoint("beat", POST, {"annotator": 400}),
     Endpoint("leave", POST, {"annotator": 400}),
     Endpoint("history", GET, {"annotator": 200}),
-    Endpoint("reopen", POST, {"annotator": 302}, arguments=_of_judgment),
+    Endpoint("reopen", POST, {"annotator": 302}, arguments=_of_answer),
     Endpoint("welcome", GET, {"annotator": 200}),
     Endpoint("join", GET, _everybody(302), arguments=_of_invitation, public=True),
     # In a session that followed no link there is nothing to accept.

@@ -163,7 +163,7 @@ class TestHistory:
         addresses = [
             e.attributes["action"] for e in Markup(page.content.decode()).elements if e.tag == "form"
         ]
-        reopen = [reverse("reopen", args=[experiment.pk, each.pk]) for each in reversed(mine)]
+        reopen = [reverse("reopen", args=[experiment.pk, each.token]) for each in reversed(mine)]
         assert [address for address in addresses if "reopen" in address] == reopen
         assert words(page).index("B is better") < words(page).index("A is better")
         assert theirs.comparison.task.prompt not in words(page) or theirs.comparison.task_id in {
@@ -205,7 +205,9 @@ class TestHistory:
 class TestReopen:
     def test_an_older_answer_is_taken_back_and_its_pair_shown(self, experiment, annotator, client_for):
         older, newer = click(experiment, annotator), click(experiment, annotator)
-        response = client_for(annotator).post(reverse("reopen", args=[experiment.pk, older.pk]), follow=True)
+        response = client_for(annotator).post(
+            reverse("reopen", args=[experiment.pk, older.token]), follow=True
+        )
         assert list(selectors.own_judgments(experiment, annotator)) == [newer]
         assert Lease.objects.get(token=stage(response)["token"]).comparison == older.comparison
 
@@ -214,14 +216,14 @@ class TestReopen:
     ):
         theirs = click(experiment, other)
         elsewhere = click(make_experiment(ready=True, annotators=(annotator,)), annotator)
-        for judgment_id in (theirs.pk, elsewhere.pk, 0, 987654321):
-            url = reverse("reopen", args=[experiment.pk, judgment_id])
+        for token in (theirs.token, elsewhere.token, uuid.uuid4()):
+            url = reverse("reopen", args=[experiment.pk, token])
             assert client_for(annotator).post(url).status_code == 404
         assert not JudgmentVoid.objects.exists()
 
     def test_twice_is_once(self, experiment, annotator, client_for):
         judgment = click(experiment, annotator)
-        url = reverse("reopen", args=[experiment.pk, judgment.pk])
+        url = reverse("reopen", args=[experiment.pk, judgment.token])
         statuses = [client_for(annotator).post(url).status_code for _ in range(2)]
         assert statuses == [302, 404]
         assert JudgmentVoid.objects.count() == 1
@@ -233,17 +235,18 @@ class TestBeatAndLeave:
         ahead = lease_next(experiment_id=experiment.pk, annotator=annotator, besides=[first.token])
         return [first.token, ahead.token]
 
-    def test_a_beat_keeps_the_pairs_of_a_page_reserved_and_says_how_many(
+    def test_a_beat_keeps_the_pairs_of_a_page_reserved_and_says_nothing(
         self, experiment, annotator, other, client_for
     ):
         tokens = self.two_on_screen(experiment, annotator)
         before = list(Lease.objects.order_by("pk").values_list("expires_at", flat=True))
         url = reverse("beat", args=[experiment.pk])
         reply = client_for(annotator).post(url, {"token": tokens})
-        assert (reply.status_code, reply.content) == (200, b"2")
+        assert (reply.status_code, reply.content) == (204, b"")
         after = list(Lease.objects.order_by("pk").values_list("expires_at", flat=True))
         assert all(late > early for early, late in zip(before, after, strict=True))
-        assert client_for(other).post(url, {"token": tokens}).content == b"0"
+        assert client_for(other).post(url, {"token": tokens}).status_code == 204
+        assert list(Lease.objects.order_by("pk").values_list("expires_at", flat=True)) == after
 
     def test_who_leaves_hands_the_pairs_of_that_page_back(self, experiment, annotator, other, client_for):
         tokens = self.two_on_screen(experiment, annotator)

@@ -13,13 +13,16 @@ from engine.models import Comparison, Experiment, Judgment, Response
 from engine.services.experiments import create_experiment, start
 from engine.services.judging import rebuild_counts
 from labeling.demo import rule_spec
+from tests.factories import SECRET
 from tests.generation.chat_server import MODEL, Reply, embedded_model, error, serve
 from tests.workers import Workers, wait_until
 
 pytestmark = pytest.mark.slow
 
 # One task that no server would ever answer.
-POISON = 17  # the seed draws this task for comparisons 1, 4, 16 and 21: early enough to come whatever the end
+POISON = (
+    11  # the secret draws this task for comparisons 6, 19, 20 and 25: early enough to come whatever the end
+)
 
 
 class FaultyServer:
@@ -49,7 +52,7 @@ class FaultyServer:
 def test_every_comparison_ends_and_the_experiment_reaches_its_decision(workers: Workers):
     experiment = create_experiment(spec=rule_spec())
     experiment.tasks.filter(position__gte=40).delete()
-    Experiment.objects.filter(pk=experiment.pk).update(budget=250)
+    Experiment.objects.filter(pk=experiment.pk).update(budget=250, secret=SECRET)
     poison = experiment.tasks.get(position=POISON).prompt
     faulty = FaultyServer(poison)
     with serve(faulty.respond) as server:

@@ -14,7 +14,7 @@ from engine.errors import EngineError
 from engine.models import User
 from engine.services.reimporting import import_experiment
 from labeling.exports.files import manifest_name
-from labeling.exports.reading import read_file, read_manifest, spec_of
+from labeling.exports.reading import read_file, read_manifest, secrets_of, spec_of
 from labeling.status import status_of
 
 
@@ -49,6 +49,7 @@ class Command(BaseCommand):
                 rows=rows,
                 planned_count=said["experiment"]["planned_count"],
                 people=_accounts(options["person"]),
+                secrets=secrets_of(said),
             )
         except EngineError as error:
             raise CommandError(str(error)) from error

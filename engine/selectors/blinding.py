@@ -1,0 +1,106 @@
+"""What a blinded experiment hides, from whom, and what is published once it is over."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+
+from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
+
+from engine import blinding
+from engine.blinding import Period
+from engine.models import Check, Comparison, Experiment, Membership
+
+
+def secret_periods(experiment: Experiment) -> list[Period]:
+    """All secrets that the experiment has had, the current one last. Not for anybody's eyes before the conclusion."""
+    past = [Period(int(each["first"]), str(each["secret"])) for each in experiment.past_secrets]
+    return [*past, Period(experiment.secret_from, experiment.secret)]
+
+
+def published_secrets(experiment: Experiment) -> list[Period]:
+    """The secrets that may be told: all of them once the experiment has concluded, before that none.
+
+    An annotator may finish the pair on their screen after the conclusion; until then the secrets stay secret.
+    """
+    if experiment.state != Experiment.State.CONCLUDED:
+        return []
+    if experiment.comparisons.filter(state=Comparison.State.LEASED).exists():
+        return []
+    return secret_periods(experiment)
+
+
+@dataclass
+class Verified:
+    """How many values were derived again, and where the record says something else."""
+
+    verified: int = 0
+    differences: list[str] = field(default_factory=list)
+
+    def compare(self, name: str, *, recorded: object, derived: object) -> None:
+        self.verified += 1
+        if recorded != derived:
+            self.differences.append(f"{name}: the record says {recorded}, the secret says {derived}.")
+
+
+def verify_blinding(experiment: Experiment) -> Verified:
+    """Derive the sides of comparisons and gold pairs and the schedule of checks from the secrets, and compare.
+
+    Comparisons whose secret is unknown are left out: those of an import from an experiment that had not concluded.
+    """
+    found = Verified()
+    periods = secret_periods(experiment)
+    planned = experiment.comparisons.order_by("pk").values_list("pk", "plan__number", "i_on_left")
+    for pk, number, on_left in planned.iterator():
+        if number is None or number < periods[0].first:
+            continue
+        derived = blinding.i_on_left(blinding.secret_of(periods, number), number)
+        found.compare(f"Comparison {pk}, policy i on the left", recorded=on_left, derived=derived)
+    for check in Check.objects.filter(experiment=experiment).order_by("pk").iterator():
+        _verify_check(found, check, periods[check.period].secret, experiment)
+    return found
+
+
+def _verify_check(found: Verified, check: Check, secret: str, experiment: Experiment) -> None:
+    if check.gold_id is not None:
+        derived = blinding.better_on_left(secret, check.annotator_id, check.gold_id)
+        found.compare(f"Check {check.pk}, better on the left", recorded=check.better_on_left, derived=derived)
+    if check.kind != Check.Kind.PRACTICE:
+        draw = blinding.check_draw(secret, check.annotator_id, check.number)
+        due = Check.Kind.GOLD if draw < experiment.gold_rate else Check.Kind.REPEAT
+        if draw >= experiment.gold_rate + experiment.repeat_rate:
+            due = "comparison"
+        found.compare(f"Check {check.pk}, what was due", recorded=str(check.kind), derived=str(due))
+
+
+def withholds_unfinished(experiment: Experiment, user: AbstractBaseUser | AnonymousUser) -> bool:
+    """Whether this user must not see the policies of comparisons that are not finished.
+
+    Whoever annotates may be looking at any of them, or be shown it yet.
+    """
+    return (
+        experiment.judge == Experiment.Judge.HUMAN
+        and Membership.objects.filter(
+            experiment=experiment, user=user, role=Membership.Role.ANNOTATOR
+        ).exists()
+    )
+
+
+def would_unblind(experiment: Experiment, user: AbstractBaseUser | AnonymousUser, role: str) -> bool:
+    """Whether this user, given ``role``, both judges pairs and may see which policy wrote what."""
+    roles = set(Membership.objects.filter(experiment=experiment, user=user).values_list("role", flat=True))
+    return _unblinds({*roles, role}, getattr(user, "is_superuser", False))
+
+
+def unblinded_annotators(experiment: Experiment) -> set[int]:
+    """The accounts that judge pairs of the experiment and may see which policy wrote what."""
+    roles: defaultdict[tuple[int, bool], set[str]] = defaultdict(set)
+    rows = Membership.objects.filter(experiment=experiment)
+    for user_id, is_superuser, role in rows.values_list("user_id", "user__is_superuser", "role"):
+        roles[user_id, is_superuser].add(role)
+    return {user_id for (user_id, superuser), theirs in roles.items() if _unblinds(theirs, superuser)}
+
+
+def _unblinds(roles: set[str], is_superuser: bool) -> bool:
+    watches = is_superuser or not roles.isdisjoint(Membership.WATCHING)
+    return watches and Membership.Role.ANNOTATOR in roles

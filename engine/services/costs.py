@@ -1,0 +1,41 @@
+"""The same number of statements, whatever was done.
+
+How long a page takes depends above all on how often it asks the database. Where that number tells a check from a
+comparison, so does a stopwatch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from django.db import connection
+
+
+@dataclass
+class Cost:
+    """How many statements something takes in the end, and how many it has taken so far."""
+
+    statements: int
+    taken: int = 0
+
+    def count(self, execute: Callable[..., Any], *statement: Any) -> Any:
+        """Count a statement that goes to the database."""
+        self.taken += 1
+        return execute(*statement)
+
+
+@contextmanager
+def same_cost(statements: int) -> Iterator[Cost]:
+    """Fill up what happens within to so many statements. The body may lower ``statements`` where nothing is to hide."""
+    cost = Cost(statements)
+    with connection.execute_wrapper(cost.count):
+        try:
+            yield cost
+        finally:
+            if not connection.needs_rollback:
+                with connection.cursor() as cursor:
+                    while cost.taken < cost.statements:
+                        cursor.execute("SELECT 1")

@@ -1,0 +1,151 @@
+"""Issue 11.1, 11.3 and 11.4: attackers who know the source, their page and other experiments guess no better than chance.
+
+Each attacker says for every pair which policy is on the left, or whether it is a check. Their hits are held against
+a fair coin. With 2 × 25 tests at this level, a product that gives nothing away fails one time in two million runs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import uuid
+from collections import Counter
+from collections.abc import Callable, Hashable
+
+import numpy as np
+import pytest
+from scipy.stats import binomtest
+
+from engine import blinding
+from tests.blinding.session import GOLD_RATE, PAIRS, Pair, Reply, Session
+
+# The session is played outside of the tests; the mark has the database made.
+pytestmark = pytest.mark.django_db
+
+LEVEL = 1e-8
+
+Guess = Callable[[Session, Pair], bool]
+
+
+def assert_no_better_than_chance(guesses: list[bool], truth: list[bool]) -> None:
+    assert len(guesses) == len(truth) >= PAIRS
+    hits = sum(guess == true for guess, true in zip(guesses, truth, strict=True))
+    # Who is always wrong knows as much as who is always right.
+    assert binomtest(hits, len(truth)).pvalue > LEVEL, f"{hits} of {len(truth)} right"
+
+
+def bit(text: str) -> bool:
+    return bool(hashlib.sha256(text.encode()).digest()[0] & 1)
+
+
+# ---------------------------------------------------------------- sides
+
+
+def drawn_from(*key: int) -> Callable[[int, int], bool]:
+    """The derivation of sides before this suite: numpy's generator, seeded with what anybody could know."""
+
+    def side(number: int, n_tasks: int) -> bool:
+        rng = np.random.default_rng([*key, number, 1])
+        rng.integers(n_tasks)
+        rng.integers(2**31, size=2)
+        return bool(rng.integers(2))
+
+    return side
+
+
+SIDES: dict[str, Guess] = {
+    "the old derivation, seed 0": lambda s, p: drawn_from(0)(p.comparison, s.n_tasks),
+    "the old derivation, the seed of the setup file": lambda s, p: drawn_from(s.seed)(
+        p.comparison, s.n_tasks
+    ),
+    "the old derivation, the experiment's number": lambda s, p: drawn_from(s.experiment_id)(
+        p.comparison, s.n_tasks
+    ),
+    "the old derivation, the annotator's number": lambda s, p: drawn_from(s.user_id)(p.comparison, s.n_tasks),
+    "the derivation, keyed with the seed": lambda s, p: blinding.i_on_left(f"{s.seed:064x}", p.comparison),
+    "the derivation, keyed with the experiment's number": lambda s, p: blinding.i_on_left(
+        f"{s.experiment_id:064x}", p.comparison
+    ),
+    "the derivation, keyed with a clone's published secret": lambda s, p: blinding.i_on_left(
+        s.clone_secret, p.comparison
+    ),
+    "the sides in a clone's export": lambda s, p: s.clone_sides.get(p.comparison, True),
+    "the token's last bit": lambda s, p: bool(uuid.UUID(p.token).int & 1),
+    "the token's hash": lambda s, p: bit(p.token),
+    "the order": lambda s, p: bool(p.comparison % 2),
+    "always the left": lambda s, p: True,
+    "the size of the page": lambda s, p: bool(p.shown.size % 2),
+    "the queries of the page": lambda s, p: bool(p.shown.queries % 2),
+}
+
+
+@pytest.mark.parametrize("attack", SIDES)
+def test_nobody_guesses_the_sides(attack: str, session: Session):
+    pairs = session.comparisons
+    assert_no_better_than_chance(
+        [SIDES[attack](session, pair) for pair in pairs], [bool(pair.lower_on_left) for pair in pairs]
+    )
+
+
+# ---------------------------------------------------------------- checks
+
+
+def odd_ones(values: list[Hashable]) -> list[bool]:
+    """Whether each value is another than the most frequent one."""
+    [(usual, _)] = Counter(values).most_common(1)
+    return [value != usual for value in values]
+
+
+def old_check(seed: int, annotator: int, shown: int) -> bool:
+    return bool(np.random.default_rng([seed, annotator, shown, 3]).random() < GOLD_RATE)
+
+
+def measured(what: str, of: Callable[[Reply], Hashable]) -> Callable[[Session, list[Pair]], list[bool]]:
+    """Take the pairs for checks of which a reply differs from the usual one."""
+    return lambda session, pairs: odd_ones([of(getattr(pair, what)) for pair in pairs])
+
+
+CHECKS: dict[str, Callable[[Session, list[Pair]], list[bool]]] = {
+    "the old derivation, seed 0": lambda s, pairs: [old_check(0, s.user_id, p.number) for p in pairs],
+    "the old derivation, the seed of the setup file": lambda s, pairs: [
+        old_check(s.seed, s.user_id, p.number) for p in pairs
+    ],
+    "the derivation, keyed with the seed": lambda s, pairs: [
+        blinding.check_draw(f"{s.seed:064x}", s.user_id, p.number) < GOLD_RATE for p in pairs
+    ],
+    "the derivation, keyed with a clone's published secret": lambda s, pairs: [
+        blinding.check_draw(s.clone_secret, s.user_id, p.number) < GOLD_RATE for p in pairs
+    ],
+    "the token's last bit": lambda s, pairs: [bool(uuid.UUID(p.token).int & 1) for p in pairs],
+    "the token's version": lambda s, pairs: odd_ones([uuid.UUID(p.token).version for p in pairs]),
+    "the order": lambda s, pairs: [bool(p.number % 2) for p in pairs],
+    "the beat's reply": measured("beat", lambda reply: (reply.status, reply.headers, reply.body)),
+    "the beat's queries": measured("beat", lambda reply: reply.queries),
+    "the queries of showing it": measured("shown", lambda reply: reply.queries),
+    "the queries of answering it": lambda s, pairs: above_the_middle([p.answered.queries for p in pairs]),
+    "the queries of showing it again": measured("reloaded", lambda reply: reply.queries),
+    "the queries of leaving it": measured("returned", lambda reply: reply.queries),
+    "the size of the page": measured("reloaded", lambda reply: reply.size),
+    "the headers of the page": measured("reloaded", lambda reply: (reply.status, reply.headers)),
+    "the headers of the answer": measured("answered", lambda reply: (reply.status, reply.headers)),
+    "a reload that shows another pair": lambda s, pairs: [bool(p.same_after_reload) for p in pairs],
+    "leaving it, and another pair comes": lambda s, pairs: [bool(p.same_after_return) for p in pairs],
+}
+
+
+def above_the_middle(values: list[int]) -> list[bool]:
+    middle = sorted(values)[len(values) // 2]
+    return [value >= middle for value in values]
+
+
+@pytest.mark.parametrize("attack", CHECKS)
+def test_nobody_tells_checks_from_comparisons(attack: str, session: Session):
+    pairs = session.pairs[:PAIRS]
+    assert_no_better_than_chance(CHECKS[attack](session, pairs), [pair.is_check for pair in pairs])
+
+
+def test_a_page_says_nothing_that_is_not_the_annotators(session: Session):
+    """Neither the account's number, the seed nor a row's number is in any reply."""
+    for pair in session.pairs[:PAIRS]:
+        for reply in (pair.shown, pair.beat, pair.reloaded, pair.returned, pair.answered):
+            assert str(session.seed).encode() not in reply.body
+            assert b"data-id" not in reply.body

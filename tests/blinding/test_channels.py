@@ -1,0 +1,269 @@
+"""Issue 11.1 and 11.3: whatever an annotator does to a pair, a check answers as a comparison does.
+
+The same script is played against a comparison and against a gold pair, on the page and through the API. Their
+transcripts are equal but for the texts of the pairs and their tokens.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.http import HttpResponse
+from django.test import Client
+from django.urls import reverse
+from django.utils import timezone
+
+from engine import blinding
+from engine.models import Check, Comparison, Experiment, Lease, User
+from engine.services import showing
+from engine.services.costs import same_cost
+from engine.services.experiments import pause, stop
+from engine.services.judging import expire_leases
+from engine.services.planning import advance
+from engine.services.tokens import make_token
+from tests.factories import add_member, make_experiment, make_user, write_responses
+
+pytestmark = pytest.mark.django_db
+
+_UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+_TEXTS = re.compile(
+    r'<p class="task-text".*?</p>|<div class="text".*?</div>|<dd dir="auto">.*?</dd>|<p dir="auto">.*?</p>'
+    r'|"(prompt|left|right)": "[^"]*"|<time.*?</time>|<h2 id="answer.*?</h2>|csrfmiddlewaretoken" value="\w+"'
+    r'|X-CSRFToken": "\w+"',
+    flags=re.DOTALL,
+)
+
+Step = Callable[["World"], Any]
+
+
+class World:
+    """An annotator, a colleague, and a pair on the annotator's screen of which the attacker wants to know the kind."""
+
+    def __init__(self, kind: str, api: bool) -> None:
+        self.ann, self.colleague = make_user(), make_user()
+        self.experiment = make_experiment(
+            ready=True, n_tasks=40, n_gold=40, gold_rate=0.5, annotators=(self.ann, self.colleague)
+        )
+        self.api = api
+        self.client = Client()
+        if api:
+            secret = make_token(user=self.ann, name="t", valid_days=1)[1]
+            self.headers = {"Authorization": f"Bearer {secret}"}
+        else:
+            self.client.force_login(self.ann)
+            self.headers = {"HX-Request": "true"}
+        self.heard: list[object] = []
+        self.token = self._until(kind)
+
+    def _until(self, kind: str) -> str:
+        """Answer pairs until one of this kind comes, with two of either kind before it."""
+        seen = {"check": 0, "comparison": 0}
+        while True:
+            shown = showing.show_next(experiment=self.experiment, annotator=self.ann)
+            is_check = Check.objects.filter(token=shown.token).exists()
+            if is_check == (kind == "check") and min(seen.values()) > 1:
+                return str(shown.token)
+            seen["check" if is_check else "comparison"] += 1
+            showing.answer(
+                experiment_id=self.experiment.pk, token=shown.token, annotator=self.ann, choice="left"
+            )
+            advance(experiment_id=self.experiment.pk)
+            write_responses()
+
+    def call(self, name: str, **fields: Any) -> HttpResponse:
+        with same_cost(0) as cost:
+            if self.api:
+                address = {"judge": "judgments", "pair": "next"}.get(name, name)
+                response = self.client.post(
+                    f"/api/label/{self.experiment.pk}/{address}",
+                    data=fields,
+                    content_type="application/json",
+                    headers=self.headers,
+                )
+            else:
+                method = self.client.get if name in {"pair", "history"} else self.client.post
+                response = method(reverse(name, args=[self.experiment.pk]), data=fields, headers=self.headers)
+        text = response.content.decode()
+        self.heard.append(
+            (name, response.status_code, _UUID.sub("T", _TEXTS.sub("", text)), self.token in text)
+        )
+        if name not in {"undo", "history"}:  # the cost of taking a judgment back depends on its evidence
+            self.heard.append(cost.taken)
+        return response
+
+    def colleague_works(self) -> None:
+        showing.show_next(experiment=self.experiment, annotator=self.colleague)
+
+    def time_passes(self) -> None:
+        past = timezone.now() - timedelta(seconds=1)
+        Lease.objects.filter(state="active", annotator=self.ann).update(expires_at=past)
+        Check.objects.filter(choice="", annotator=self.ann).update(expires_at=past)
+        expire_leases()
+
+
+def judge(world: World) -> None:
+    world.call("judge", token=world.token, choice="right", comment="Because.")
+
+
+def skip(world: World) -> None:
+    world.call("skip", token=world.token)
+
+
+def flag(world: World) -> None:
+    world.call("flag", token=world.token, reason="task")
+
+
+def look(world: World) -> None:
+    world.call("pair")
+
+
+def undo(world: World) -> None:
+    world.call("undo")
+
+
+def history(world: World) -> None:
+    world.call("history")
+
+
+def beat(world: World) -> None:
+    world.call("beat", token=world.token)
+
+
+def leave(world: World) -> None:
+    world.call("leave", token=world.token)
+
+
+def wait(world: World) -> None:
+    world.time_passes()
+
+
+def colleague(world: World) -> None:
+    world.colleague_works()
+
+
+def wrong(world: World) -> None:
+    world.call("judge", token=world.token, choice="tie")
+
+
+def the_end(world: World) -> None:
+    stop(experiment_id=world.experiment.pk)
+
+
+def a_pause(world: World) -> None:
+    pause(experiment_id=world.experiment.pk)
+
+
+SCRIPTS: dict[str, tuple[Step, ...]] = {
+    "look at it again": (look, look),
+    "answer": (judge,),
+    "answer twice": (judge, judge),
+    "skip twice": (skip, skip),
+    "report": (flag,),
+    "a choice that is not offered": (wrong, look),
+    "beat": (beat, beat, look),
+    "leave and come back": (leave, look, judge),
+    "leave, skip and come back": (leave, skip, look),
+    "leave, and a colleague takes the next pair": (leave, colleague, judge),
+    "stay away": (wait, look, judge),
+    "stay away, and beat": (wait, beat, look),
+    "stay away, and a colleague takes the next pair": (wait, colleague, judge, beat),
+    "look it up": (judge, history),
+    "take it back": (judge, undo),
+    "take it back, and answer the old page": (judge, undo, judge),
+    "take it back and look it up": (judge, undo, history),
+    "the end": (the_end, look, judge, undo, history),
+    "the end, and stay away": (the_end, wait, look),
+    "a pause": (a_pause, look, judge, undo),
+    "a pause, and leave": (a_pause, leave, look),
+}
+# What the API does not offer.
+_PAGE_ONLY = {history, beat, leave}
+
+
+def transcript(kind: str, script: tuple[Step, ...], *, api: bool) -> list[object]:
+    world = World(kind, api)
+    for step in script:
+        step(world)
+    return world.heard
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_the_page_answers_the_same_for_a_check_and_a_comparison(name: str):
+    script = SCRIPTS[name]
+    assert transcript("check", script, api=False) == transcript("comparison", script, api=False)
+
+
+@pytest.mark.parametrize("name", [name for name, steps in SCRIPTS.items() if not _PAGE_ONLY & set(steps)])
+def test_the_api_answers_the_same_for_a_check_and_a_comparison(name: str):
+    script = SCRIPTS[name]
+    assert transcript("check", script, api=True) == transcript("comparison", script, api=True)
+
+
+def test_a_pair_that_was_left_comes_before_a_new_one():
+    """Else a reload would tell: a check is shown again, and a comparison might be passed over for a check."""
+    ann = make_user()
+    experiment = make_experiment(
+        ready=True, n_tasks=40, n_gold=40, gold_rate=0.5, secret=blinding.new_secret(), annotators=(ann,)
+    )
+    for _ in range(12):
+        shown = showing.show_next(experiment=experiment, annotator=ann)
+        assert showing.show_next(experiment=experiment, annotator=ann) == shown
+        showing.hand_back(annotator=ann, tokens=[shown.token])
+        assert showing.show_next(experiment=experiment, annotator=ann) == shown
+        showing.answer(experiment_id=experiment.pk, token=shown.token, annotator=ann, choice="left")
+        advance(experiment_id=experiment.pk)
+        write_responses()
+
+
+def test_a_check_waits_where_no_comparison_is_ready():
+    """Else whoever had to wait for a pair would know that it is none."""
+    ann = make_user()
+    experiment = make_experiment(planned=False, n_gold=40, gold_rate=0.5, repeat_rate=0.5, annotators=(ann,))
+    assert showing.show_next(experiment=experiment, annotator=ann) is None
+    assert not Check.objects.exists()
+
+
+def test_answers_on_the_first_page_count_checks_too(client: Client):
+    world = World("check", api=False)
+    answered = Check.objects.exclude(choice="").count() + Comparison.objects.filter(state="judged").count()
+    page = world.client.get(reverse("home")).content.decode()
+    assert f"{answered} judged by you" in page
+
+
+def test_the_list_of_answers_holds_none_that_is_shown_again(annotator: User):
+    """A repeat is of a judgment before the newest ten; the page must not help to recognise it."""
+    experiment = make_experiment(
+        ready=True, n_tasks=40, n_policies=2, repeat_rate=0.5, annotators=(annotator,)
+    )
+    client = Client()
+    client.force_login(annotator)
+    repeats = 0
+    for _ in range(60):
+        shown = showing.show_next(experiment=experiment, annotator=annotator)
+        check = Check.objects.filter(token=shown.token).first()
+        if check is not None:
+            repeats += 1
+            page = client.get(reverse("history", args=[experiment.pk])).content.decode()
+            assert str(check.repeated.token) not in page
+            assert page.count("/reopen/") == 10
+        showing.answer(experiment_id=experiment.pk, token=shown.token, annotator=annotator, choice="left")
+        advance(experiment_id=experiment.pk)
+        write_responses()
+    assert repeats > 5
+
+
+def test_numbers_of_rows_and_accounts_are_in_no_address_and_no_attribute(annotator: User):
+    make_user()  # so that the numbers differ from each other
+    Experiment.objects.bulk_create([])
+    experiment = make_experiment(ready=True, n_gold=9, gold_rate=0.5, annotators=(annotator,), seed=987654321)
+    client = Client()
+    client.force_login(annotator)
+    User.objects.filter(pk=annotator.pk).update(pk=77_777)
+    add_member(experiment, make_user(), "viewer")
+    page = client.get(reverse("pair", args=[experiment.pk])).content.decode()
+    assert "987654321" not in page
+    assert "77777" not in page

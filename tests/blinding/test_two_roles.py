@@ -1,0 +1,226 @@
+"""Issue 11.5: whoever annotates and may see policies learns nothing of pairs that they may still be shown."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+
+import pytest
+from django.http import HttpResponse
+from django.test import Client
+from django.urls import reverse
+
+from engine import selectors
+from engine.models import Comparison, Experiment, Judgment, User
+from engine.services.judging import judge_leased, void_judgment
+from engine.services.people import create_invitation
+from engine.services.review import restore_judgment
+from engine.services.tokens import make_token
+from tests.factories import add_member, click, lease, make_experiment, make_user
+from tests.markup import words
+
+pytestmark = pytest.mark.django_db
+
+WATCHING = ["viewer", "editor", "owner"]
+REASON = "You also annotate this experiment."
+
+
+@pytest.fixture
+def experiment(annotator: User) -> Experiment:
+    return make_experiment(name="Both", ready=True, annotators=(annotator,))
+
+
+def browser(user: User) -> Client:
+    client = Client()
+    client.force_login(user)
+    return client
+
+
+def get(client: Client, name: str, *args: int, **query: str) -> HttpResponse:
+    return client.get(reverse(name, args=args), query)
+
+
+def content(response: HttpResponse) -> str:
+    body = b"".join(response.streaming_content) if response.streaming else response.content
+    return body.decode()
+
+
+class TestUnfinishedPairsAreHidden:
+    @pytest.fixture(params=[*WATCHING, "superuser"])
+    def both(self, request: pytest.FixtureRequest, experiment: Experiment, annotator: User) -> User:
+        if request.param == "superuser":
+            User.objects.filter(pk=annotator.pk).update(is_superuser=True, is_staff=True)
+            annotator.refresh_from_db()
+        else:
+            add_member(experiment, annotator, request.param)
+        return annotator
+
+    def test_the_list_leaves_them_out_and_says_why(self, both, experiment):
+        judged = click(experiment, both).comparison_id
+        held = lease(experiment, both).comparison_id
+        page = get(browser(both), "comparisons", experiment.pk)
+        listed = content(page)
+        assert reverse("comparison", args=[experiment.pk, judged]) in listed
+        for hidden in experiment.comparisons.exclude(pk=judged):
+            assert reverse("comparison", args=[experiment.pk, hidden.pk]) not in listed
+        assert experiment.comparisons.get(pk=held).state == "leased"
+        assert REASON in words(page)
+
+    @pytest.mark.parametrize("state", ["planned", "ready", "leased"])
+    def test_the_page_of_one_shows_nothing_of_it(self, both, experiment, state):
+        comparison = lease(experiment, both).comparison
+        Comparison.objects.filter(pk=comparison.pk).update(state=state)
+        page = get(browser(both), "comparison", experiment.pk, comparison.pk)
+        assert page.status_code == 403
+        assert REASON in words(page)
+        for secret in (comparison.policy_i.label, comparison.left.text, comparison.task.prompt, "Prompt 0"):
+            assert secret not in words(page)
+
+    def test_they_appear_once_they_are_finished(self, both, experiment):
+        comparison = click(experiment, both).comparison
+        page = get(browser(both), "comparison", experiment.pk, comparison.pk)
+        assert page.status_code == 200
+        assert comparison.policy_i.label in words(page)
+
+    @pytest.mark.parametrize("name", ["judgments_csv", "judgments_jsonl", "judgments_parquet", "dpo_jsonl"])
+    def test_exports_leave_them_out(self, both, experiment, admin, name):
+        """A judgment that was taken back leaves its pair open, to be shown again."""
+        open_again, finished = click(experiment, both), click(experiment, both)
+        void_judgment(judgment_id=open_again.pk, by=admin, reason="A slip.")
+        watcher = make_user()
+        add_member(experiment, watcher, "viewer")
+        ours, theirs = (get(browser(user), name, experiment.pk, judgments="") for user in (both, watcher))
+        if name == "judgments_csv":
+            rows = [list(csv.DictReader(io.StringIO(content(reply)))) for reply in (ours, theirs)]
+            assert [row["judgment_id"] for row in rows[0]] == [str(finished.pk)]
+            assert len(rows[1]) == 2
+        elif name == "judgments_jsonl":
+            rows = [[json.loads(line) for line in content(reply).splitlines()] for reply in (ours, theirs)]
+            assert [row["judgment_id"] for row in rows[0]] == [finished.pk]
+            assert len(rows[1]) == 2
+        elif name == "judgments_parquet" and ours.status_code == 200:
+            assert b"".join(ours.streaming_content) != b"".join(theirs.streaming_content)
+
+    def test_the_page_of_exports_says_so_and_counts_so(self, both, experiment, admin):
+        void_judgment(judgment_id=click(experiment, both).pk, by=admin, reason="A slip.")
+        page = get(browser(both), "export", experiment.pk, judgments="")
+        assert REASON in words(page)
+        assert '<dd id="judgments">0</dd>' in content(page)
+
+    def test_the_api_leaves_them_out(self, both, experiment, admin):
+        void_judgment(judgment_id=click(experiment, both).pk, by=admin, reason="A slip.")
+        key = make_token(user=both, name="t", valid_days=1)[1]
+        reply = Client().get(
+            f"/api/experiments/{experiment.pk}/judgments.jsonl?judgments=",
+            headers={"Authorization": f"Bearer {key}"},
+        )
+        assert (reply.status_code, content(reply)) == (200, "")
+
+    def test_an_unanswered_repeat_is_not_told(self, both, experiment):
+        judgment = click(experiment, both)
+        judgment.repeats.create(experiment=experiment, annotator=both, kind="repeat")
+        page = get(browser(both), "comparison", experiment.pk, judgment.comparison_id)
+        assert "again with sides swapped" not in words(page)
+
+
+@pytest.mark.parametrize("role", WATCHING)
+def test_who_only_watches_sees_all(role, experiment, annotator):
+    watcher = make_user()
+    add_member(experiment, watcher, role)
+    comparison = lease(experiment, annotator).comparison
+    client = browser(watcher)
+    assert REASON not in words(get(client, "comparisons", experiment.pk))
+    page = get(client, "comparison", experiment.pk, comparison.pk)
+    assert page.status_code == 200
+    assert comparison.policy_i.label in words(page)
+
+
+def test_of_another_experiment_everything_is_seen(annotator, experiment):
+    other = make_experiment(ready=True)
+    add_member(other, annotator, "viewer")
+    comparison = other.comparisons.first()
+    assert get(browser(annotator), "comparison", other.pk, comparison.pk).status_code == 200
+
+
+class TestJudgmentsAreMarked:
+    def marks(self, experiment: Experiment) -> list[bool]:
+        owner = make_user()
+        add_member(experiment, owner, "owner")
+        reply = get(browser(owner), "judgments_jsonl", experiment.pk)
+        return [json.loads(line)["annotator_could_see_policies"] for line in content(reply).splitlines()]
+
+    @pytest.mark.parametrize("role", WATCHING)
+    def test_by_the_roles_of_their_time(self, role, experiment, annotator):
+        click(experiment, annotator)
+        second = add_member(experiment, annotator, role)
+        click(experiment, annotator)
+        second.delete()
+        click(experiment, annotator)
+        assert self.marks(experiment) == [False, True, False]
+
+    def test_a_role_elsewhere_does_not_matter(self, experiment, annotator):
+        add_member(make_experiment(), annotator, "owner")
+        click(experiment, annotator)
+        assert self.marks(experiment) == [False]
+
+    def test_superusers_see_everything(self, experiment, annotator):
+        User.objects.filter(pk=annotator.pk).update(is_superuser=True)
+        annotator.refresh_from_db()
+        click(experiment, annotator)
+        assert self.marks(experiment) == [True]
+
+    def test_a_judgment_that_is_restored_keeps_its_mark(self, experiment, annotator, admin):
+        add_member(experiment, annotator, "viewer")
+        judgment = click(experiment, annotator)
+        void_judgment(judgment_id=judgment.pk, by=admin, reason="A slip.")
+        restore_judgment(judgment_id=judgment.pk)
+        assert self.marks(experiment) == [True]
+
+    def test_a_judge_that_is_no_person_is_never_marked(self, experiment, annotator):
+        held = lease(experiment, annotator)
+        judge_leased(experiment_id=experiment.pk, token=held.token, annotator=annotator, choice="left")
+        Judgment.objects.update(judge="rule", annotator=None)
+        assert self.marks(experiment) == [False]
+
+
+class TestWarnings:
+    @pytest.mark.parametrize(("has", "gets"), [("annotator", "viewer"), ("owner", "annotator")])
+    def test_the_invitation_warns_who_has_the_other_role(self, has, gets, experiment):
+        user, owner = make_user(), make_user()
+        add_member(experiment, user, has)
+        add_member(experiment, owner, "owner")
+        link = invitation_link(experiment, owner, gets)
+        assert "your judgments are marked in exports" in words(browser(user).get(link, follow=True))
+        assert "your judgments are marked" not in words(browser(make_user()).get(link, follow=True))
+
+    def test_a_change_of_role_warns_the_owner(self, experiment, annotator):
+        owner = make_user()
+        add_member(experiment, owner, "owner")
+        second = add_member(experiment, annotator, "viewer")
+        address = reverse("change_role", args=[experiment.pk, second.pk])
+        page = browser(owner).post(address, {"role": "editor"}, follow=True)
+        assert f"{annotator} now annotates and may see which policy wrote what." in words(page)
+
+    def test_the_people_page_marks_them(self, experiment, annotator):
+        owner = make_user()
+        add_member(experiment, owner, "owner")
+        client = browser(owner)
+        assert "Sees policies and annotates" not in words(get(client, "people", experiment.pk))
+        add_member(experiment, annotator, "viewer")
+        page = words(get(client, "people", experiment.pk))
+        assert page.count("Sees policies and annotates") == 2  # once for each of their roles
+        assert "let other people annotate" in page
+
+    def test_who_is_one_of_them(self, experiment, annotator):
+        superuser, both, viewer = make_user(is_superuser=True), make_user(), make_user()
+        for user, role in (
+            (superuser, "annotator"), (both, "annotator"), (both, "owner"), (viewer, "viewer"),
+        ):  # fmt: skip
+            add_member(experiment, user, role)
+        assert selectors.unblinded_annotators(experiment) == {superuser.pk, both.pk}
+
+
+def invitation_link(experiment: Experiment, by: User, role: str) -> str:
+    invitation = create_invitation(experiment=experiment, by=by, role=role, most_uses=1, valid_days=1)
+    return reverse("join", args=[invitation.token])
