@@ -97,7 +97,6 @@ from engine.selectors.people import (
     roles_to_give,
     with_a_role,
     with_own_answers,
-    with_own_judgments,
 )
 from engine.selectors.serving import Need, Offer, is_recent, live_offers, needs, unserved_needs
 from engine.selectors.specs import experiment_spec
@@ -197,7 +196,6 @@ __all__ = [
     "wins_matrix",
     "with_a_role",
     "with_own_answers",
-    "with_own_judgments",
     "withholds_unfinished",
     "without_opinion",
     "would_unblind",
