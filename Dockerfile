@@ -1,12 +1,14 @@
 # LLM-PO in a container: the web server and the control worker; `--target gpu` also has vLLM. compose.yaml uses both.
-FROM python:3.11-slim AS base
-ENV PYTHONUNBUFFERED=1 PIP_NO_CACHE_DIR=1 VAR_DIR=/var/lib/llm-po
+# For a build that is the same every time, name the image by its digest: PYTHON_IMAGE=python:3.11-slim@sha256:...
+ARG PYTHON_IMAGE=python:3.11-slim
+FROM ${PYTHON_IMAGE} AS base
+ENV PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 PIP_NO_CACHE_DIR=1 VAR_DIR=/var/lib/llm-po
 WORKDIR /app
 COPY requirements.txt .
-RUN pip install -r requirements.txt
+RUN pip install --require-hashes -r requirements.txt
 RUN useradd --system --create-home --home-dir /var/lib/llm-po llmpo \
   && install --directory --owner llmpo /var/lib/llm-po/.cache /var/lib/llm-po/.cache/huggingface
-COPY manage.py ./
+COPY LICENSE THIRD_PARTY_LICENSES.txt manage.py ./
 COPY llmpo_site llmpo_site
 COPY engine engine
 COPY labeling labeling
@@ -19,7 +21,12 @@ COPY requirements-gpu.txt .
 RUN apt-get update \
   && apt-get install --yes --no-install-recommends build-essential \
   && rm -rf /var/lib/apt/lists/* \
-  && pip install -r requirements-gpu.txt
+  && pip freeze > /tmp/pins.txt \
+  && pip install --constraint /tmp/pins.txt -r requirements-gpu.txt \
+  && rm /tmp/pins.txt
+# The file system is read-only but for /tmp and the models: compiled kernels go to /tmp.
+ENV HF_HOME=/var/lib/llm-po/.cache/huggingface XDG_CACHE_HOME=/tmp/cache XDG_CONFIG_HOME=/tmp/config \
+  VLLM_CACHE_ROOT=/tmp/cache/vllm TRITON_CACHE_DIR=/tmp/cache/triton TORCHINDUCTOR_CACHE_DIR=/tmp/cache/inductor
 USER llmpo
 
 FROM base AS app

@@ -1,6 +1,8 @@
 # make demo   everything on this machine, until Ctrl-C
 # make test   everything that the project promises, tested here
 # make lint   style, types, contracts
+# make supply-chain   known vulnerabilities and licences of what is shipped; make sbom lists it in var/sbom.cdx.json
+# make requirements   pin the dependencies anew, after a change of their ranges in pyproject.toml
 # make reproduce   the paper's figures, into var/reproduction
 
 PYTHON ?= python3
@@ -10,9 +12,9 @@ HOST ?= 127.0.0.1
 PORT ?= 8000
 PYTEST_WORKERS ?= 2
 PIP_COMPILE := $(BIN)/pip-compile --quiet --no-emit-index-url --no-emit-find-links --no-emit-trusted-host \
-	--strip-extras --no-annotate --allow-unsafe
+	--strip-extras --no-annotate --allow-unsafe --generate-hashes
 
-.PHONY: demo test reproduce lint format contracts requirements clean
+.PHONY: demo test reproduce lint format requirements licences sbom supply-chain clean
 
 demo: $(VENV)/.installed .env
 	@$(BIN)/python manage.py demo --host $(HOST) --port $(PORT)
@@ -37,9 +39,29 @@ format: $(VENV)/.installed-dev
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-requirements: $(VENV)/.installed-dev
-	$(PIP_COMPILE) -o requirements.txt pyproject.toml
-	$(PIP_COMPILE) --extra dev -c requirements.txt -o requirements-dev.txt pyproject.toml
+# Keeps the versions that are pinned already and fit; PIP_COMPILE_ARGS=--upgrade takes the newest. Needs nothing but
+# pip-tools, so that it also works where the pins do not fit the ranges. It writes both files or neither; the licences
+# follow from what is then installed.
+requirements: export CUSTOM_COMPILE_COMMAND = make requirements
+requirements: | $(BIN)/python
+	@$(BIN)/python -c 'import piptools' 2>/dev/null || $(BIN)/pip install --quiet 'pip-tools>=7.6,<8'
+	@mkdir -p $(VENV)/pins
+	cp requirements.txt requirements-dev.txt $(VENV)/pins
+	$(PIP_COMPILE) $(PIP_COMPILE_ARGS) -o $(VENV)/pins/requirements.txt pyproject.toml
+	$(PIP_COMPILE) $(PIP_COMPILE_ARGS) --extra dev -c $(VENV)/pins/requirements.txt \
+		-o $(VENV)/pins/requirements-dev.txt pyproject.toml
+	cp $(VENV)/pins/requirements.txt $(VENV)/pins/requirements-dev.txt .
+	$(MAKE) licences
+
+licences: $(VENV)/.installed-dev
+	$(BIN)/python .ci/supply_chain.py licences
+
+sbom: $(VENV)/.installed-dev
+	$(BIN)/python .ci/supply_chain.py sbom var/sbom.cdx.json
+
+supply-chain: $(VENV)/.installed-dev sbom
+	$(BIN)/python .ci/supply_chain.py audit
+	$(BIN)/python .ci/supply_chain.py licences --check
 
 clean:
 	rm -rf $(VENV) var
@@ -49,11 +71,11 @@ $(BIN)/python:
 	@$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV);  echo "Python cannot make virtual environments; on Debian and Ubuntu: apt install python3-venv"; exit 1; }
 
 $(VENV)/.installed: requirements.txt | $(BIN)/python
-	$(BIN)/pip install --quiet --disable-pip-version-check -r requirements.txt
+	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements.txt
 	@touch $@
 
 $(VENV)/.installed-dev: requirements-dev.txt | $(BIN)/python
-	$(BIN)/pip install --quiet --disable-pip-version-check -r requirements-dev.txt
+	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.txt
 	@touch $@ $(VENV)/.installed
 
 .env:

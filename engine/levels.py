@@ -6,12 +6,17 @@ or says what is wrong. Nothing in this module touches the database.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
 import re2
+
+from engine.limits import shown
+
+_HOTTEST = 100
+_MOST_TOP_K = 2**31 - 1
+_MOST_TOKENS = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,14 +34,20 @@ class SamplingParams:
     stop: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        if not 0 <= self.temperature < math.inf:
-            raise ValueError(f"temperature must be at least 0 and finite, not {self.temperature}")
+        # Upper ends too: the workers' engines take 64-bit floats and 32-bit integers, and one number that they cannot
+        # take fails a batch of many experiments.
+        if not 0 <= self.temperature <= _HOTTEST:
+            raise ValueError(
+                f"temperature must be at least 0 and at most {_HOTTEST}, not {shown(self.temperature)}"
+            )
         if not 0 < self.top_p <= 1:
-            raise ValueError(f"top_p must lie in (0, 1], not {self.top_p}")
-        if self.top_k < 0:
-            raise ValueError(f"top_k must be 0 (off) or positive, not {self.top_k}")
-        if self.max_tokens < 1:
-            raise ValueError(f"max_tokens must be at least 1, not {self.max_tokens}")
+            raise ValueError(f"top_p must lie in (0, 1], not {shown(self.top_p)}")
+        if not 0 <= self.top_k <= _MOST_TOP_K:
+            raise ValueError(f"top_k must be 0 (off) or at most {_MOST_TOP_K:,}, not {shown(self.top_k)}")
+        if not 1 <= self.max_tokens <= _MOST_TOKENS:
+            raise ValueError(
+                f"max_tokens must be at least 1 and at most {_MOST_TOKENS:,}, not {shown(self.max_tokens)}"
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +166,7 @@ def parse_level(kind: str, value: Mapping[str, Any]) -> LevelValue:
     if kind not in _KINDS:
         raise ValueError(f"{kind!r} is not a kind of factor; use one of {', '.join(_KINDS)}.")
     if not isinstance(value, Mapping):
-        raise ValueError(f"A level's value is an object of named settings, not {value!r}.")
+        raise ValueError(f"A level's value is an object of named settings, not {shown(value)}.")
     shape = _KINDS[kind]
     known = {field.name: str(field.type) for field in fields(shape)}
     if unknown := set(value) - set(known):
@@ -165,10 +176,10 @@ def parse_level(kind: str, value: Mapping[str, Any]) -> LevelValue:
     arguments: dict[str, Any] = {}
     for name, given in value.items():
         if not isinstance(given, _TYPES[known[name]]) or isinstance(given, bool):
-            raise ValueError(f"{name} of a {kind} level must be of type {known[name]}, not {given!r}.")
+            raise ValueError(f"{name} of a {kind} level must be of type {known[name]}, not {shown(given)}.")
         if isinstance(given, (list, tuple)):
             if not all(isinstance(entry, str) for entry in given):
-                raise ValueError(f"{name} of a {kind} level must be a list of texts, not {given!r}.")
+                raise ValueError(f"{name} of a {kind} level must be a list of texts, not {shown(given)}.")
             arguments[name] = tuple(given)
         else:
             arguments[name] = given

@@ -37,12 +37,14 @@ def combinations(
                     f"An exclusion names the level {level!r} of {factor!r}; "
                     f"it has {', '.join(map(repr, levels[factor]))}."
                 )
+    left_out = [
+        [(factors.index(factor), level) for factor, level in exclusion.items()] for exclusion in excluded
+    ]
     return [
         combination
         for combination in itertools.product(*levels.values())
         if not any(
-            all(combination[factors.index(factor)] == level for factor, level in exclusion.items())
-            for exclusion in excluded
+            all(combination[position] == level for position, level in exclusion) for exclusion in left_out
         )
     ]
 

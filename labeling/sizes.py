@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from engine import limits
 from engine.core.problem import BradleyTerry
+from engine.errors import SpecError
 from engine.models import Estimate, Experiment
 from engine.policy_space import combinations, policy_space
 from engine.services import estimates
@@ -19,7 +21,6 @@ SPREADS = {
     "0.4": "somewhat apart: 58 of 100",
     "0.8": "far apart: 65 of 100",
 }
-_MOST_POLICIES = 2000
 
 
 @dataclass(frozen=True)
@@ -65,15 +66,17 @@ def size_of(editor: DraftEditor) -> Size:
     if question is None:
         return Size(fault="Give every factor a level, and fill in the risk and the budget, to see the size.")
     levels = {str(f): [str(level) for level in range(n)] for f, n in enumerate(question.levels)}
-    product = 1
-    for n in question.levels:
-        product *= n
-    if product > _MOST_POLICIES:
-        return Size(
-            fault=f"{product:,} combinations are more than can be compared; {_MOST_POLICIES:,} is the most."
-        )
     excluded = [{str(f): str(level) for f, level in each.items()} for each in question.excluded]
-    policies = combinations(levels, excluded)
+    try:
+        limits.check_counts(question.levels, len(excluded))
+        policies = combinations(levels, excluded)
+        limits.check_space(
+            question.levels,
+            policies=len(policies),
+            factorial=question.space == Experiment.Space.FACTORIAL,
+        )
+    except SpecError as error:
+        return Size(fault=str(error))
     try:
         space = policy_space(question.space, levels, policies)
     except ValueError as error:

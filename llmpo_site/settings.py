@@ -11,6 +11,8 @@ from csp.constants import NONE, SELF
 from django.core.exceptions import ImproperlyConfigured
 from environs import Env, ValidationError, validate
 
+from engine import limits
+
 BASE_DIR = Path(__file__).resolve().parent.parent
 
 env = Env()
@@ -67,6 +69,7 @@ MIDDLEWARE = [
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "labeling.privacy.NothingIsStored",
     "django.middleware.gzip.GZipMiddleware",
+    "labeling.failures.Failures",
     "csp.middleware.CSPMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.locale.LocaleMiddleware",
@@ -235,6 +238,21 @@ SECURE_HSTS_SECONDS = 31_536_000 if HTTPS else 0
 SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if env.bool("BEHIND_TLS_PROXY", False) else None
 SECURE_REFERRER_POLICY = "same-origin"
 X_FRAME_OPTIONS = "DENY"
+
+# ---------------------------------------------------------------- limits
+
+# Empty: the default of engine/limits.py. docs/limits.md has all of them.
+MOST_POLICIES = env.int("MOST_POLICIES", None, validate=validate.Range(min=2))
+MOST_TASKS = env.int("MOST_TASKS", None, validate=validate.Range(min=1))
+MOST_RESPONSES = env.int("MOST_RESPONSES", None, validate=validate.Range(min=1))
+MOST_JUDGMENTS = env.int("MOST_JUDGMENTS", None, validate=validate.Range(min=1))
+MOST_FILE_BYTES = env.int("MOST_FILE_BYTES", None, validate=validate.Range(min=1))
+# Django's own limits on a request. labeling.failures refuses by the declared length before anything is read.
+DATA_UPLOAD_MAX_MEMORY_SIZE = limits.REQUEST_BYTES.default
+DATA_UPLOAD_MAX_NUMBER_FIELDS = limits.FORM_FIELDS.default
+DATA_UPLOAD_MAX_NUMBER_FILES = 4
+# A larger upload waits on the disk and not in memory.
+FILE_UPLOAD_MAX_MEMORY_SIZE = 1_000_000
 
 # ---------------------------------------------------------------- API, notifications
 

@@ -36,6 +36,11 @@ def celery_options(command: str) -> dict[str, Any]:
     return options
 
 
+def copied_into_the_image() -> list[str]:
+    lines = re.findall(r"^COPY (.+) \S+$", DOCKERFILE, re.MULTILINE)
+    return [name for line in lines for name in line.split()]
+
+
 def test_every_process_of_an_installation_is_there():
     assert set(SERVICES) == {
         "postgres", "redis", "migrate", "web", "control", "generation", "generation-gpu",
@@ -60,7 +65,7 @@ def test_what_the_dockerfile_copies_is_there_and_not_ignored():
         for line in (ROOT / ".dockerignore").read_text().splitlines()
         if line.startswith("!")
     }
-    copied = re.findall(r"^COPY (\S+) ", DOCKERFILE, re.MULTILINE)
+    copied = copied_into_the_image()
     assert {"manage.py", "engine", "labeling", "llmpo_site", "templates", "static"} <= set(copied)
     for name in copied:
         assert (ROOT / name).exists()
@@ -106,3 +111,35 @@ def test_the_addresses_of_database_and_broker_name_services():
     environment = OURS["web"]["environment"]
     assert re.search(r"@(\w+):5432/", environment["DATABASE_URL"])[1] in SERVICES
     assert re.match(r"redis://(\w+):6379/", environment["CELERY_BROKER_URL"])[1] in SERVICES
+
+
+@pytest.mark.parametrize("name", [*OURS, "redis"])
+def test_containers_run_read_only_and_without_privileges(name):
+    """Item 19: what breaks into a container finds no root, no capability and nothing to write to but /tmp."""
+    service = SERVICES[name]
+    assert service["user"] not in {"root", "0"}
+    assert service["read_only"] is True
+    assert service["cap_drop"] == ["ALL"]
+    assert "cap_add" not in service
+    assert service["security_opt"] == ["no-new-privileges:true"]
+    assert any(each.startswith("/tmp") for each in service["tmpfs"])  # noqa: S108 - in the container
+    assert not service.get("privileged")
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_the_image_itself_ends_with_a_user_without_rights(name):
+    """Item 19: `docker run` without compose.yaml is not root either."""
+    stages = re.split(r"^FROM ", DOCKERFILE, flags=re.MULTILINE)[1:]
+    target = OURS[name]["build"]["target"]
+    [stage] = [stage for stage in stages if stage.splitlines()[0].endswith(f" AS {target}")]
+    assert re.findall(r"^USER (\S+)$", stage, re.MULTILINE) == [OURS[name]["user"]]
+
+
+def test_the_web_server_keeps_no_socket_in_a_home_that_cannot_be_written():
+    """gunicorn would put its control socket into the home folder, which is read-only."""
+    assert "--no-control-socket" in SERVICES["web"]["command"]
+
+
+def test_packages_are_installed_by_their_hashes():
+    """Item 19: an index that was broken into cannot slip in another file."""
+    assert "pip install --require-hashes -r requirements.txt" in DOCKERFILE

@@ -14,14 +14,15 @@ from typing import Any
 
 import yaml
 
+from engine import limits
 from engine.importing.rows import Fault, ImportingError, storable
+from engine.importing.strict_json import JSONLimitError, finite, integer, loads
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _QUOTED = {"'", '"', "|", ">"}
 _INTEGER = re.compile(r"[-+]?[0-9]+")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
 _WORDS = {"": None, "~": None, "null": None, "true": True, "false": False}
-_DEEPEST = 50
 
 
 @dataclass(frozen=True)
@@ -90,11 +91,11 @@ def parse(text: str) -> Entry:
     text = text.lstrip("\ufeff")
     if text.lstrip()[:1] in {"{", "["}:
         try:
-            return _of_json(json.loads(text, object_pairs_hook=_pairs), ())
+            return _of_json(loads(text, pairs=_pairs), ())
         except json.JSONDecodeError:
             pass  # YAML in braces, or a fault that YAML's parser finds the line of
-        except RecursionError:
-            raise ImportingError.at("", "This is nested too deeply to be read.") from None
+        except JSONLimitError as error:
+            raise ImportingError.at("", str(error)) from error
     events = yaml.parse(text, Loader=_LOADER)
     try:
         next(events)  # the stream begins
@@ -138,8 +139,8 @@ def _of_events(event: yaml.Event, events: Iterator[yaml.Event], path: tuple[Hash
     here = Entry(None, path, line)
     if isinstance(event, yaml.AliasEvent) or event.anchor is not None:
         raise here.fault("Aliases (* and &) are not read here; write the value out.")
-    if len(path) > _DEEPEST:
-        raise Entry(None, path[:2], line).fault("This is nested too deeply to be read.")
+    if message := limits.DEPTH.refusal(len(path)):
+        raise Entry(None, path[:2], line).fault(f"This is nested too deeply to be read: {message}")
     if event.tag not in {None, "!"}:
         raise here.fault(f"The tag {event.tag} is not read here; leave it out.")
     if isinstance(event, yaml.MappingStartEvent):
@@ -169,9 +170,13 @@ def _named(events: Iterator[yaml.Event], path: tuple[Hashable, ...]) -> dict[str
 def _resolved(written: str) -> Any:
     if written in _WORDS:
         return _WORDS[written]
-    if _INTEGER.fullmatch(written) and len(written) < 20:
-        return int(written)
-    return float(written) if _FLOAT.fullmatch(written) else written
+    try:
+        if _INTEGER.fullmatch(written):
+            return integer(written)
+        return finite(written) if _FLOAT.fullmatch(written) else written
+    except JSONLimitError:
+        # No number that can be stored. As a text it may still be a task or an answer; a setting refuses texts.
+        return written
 
 
 # Line breaks of other alphabets, which only survive as escapes.

@@ -9,12 +9,20 @@ import re
 import sys
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
+
+from engine import limits
+from engine.importing.strict_json import JSONLimitError, loads
 
 # Enough to see a pattern in; a page of thousands of them would help nobody.
 _MOST_FAULTS = 20
-_UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 _DELIMITERS = ",;\t"
+
+
+class BinaryFile(Protocol):
+    """An open file, or one that was uploaded."""
+
+    def read(self, size: int, /) -> bytes: ...
 
 
 @dataclass(frozen=True)
@@ -48,18 +56,18 @@ class Row:
     fields: Mapping[str, Any]
 
 
-def decoded(data: bytes, *, most_bytes: int) -> str:
-    """The text of an uploaded file.
+def decoded(file: BinaryFile, most: limits.Limit) -> str:
+    """The text of a file of bytes. No more of it is read than the limit, and a byte.
 
     Raises
     ------
     ImportingError
         It is too large, or not UTF-8.
     """
-    if len(data) > most_bytes:
+    data = file.read(most.most + 1)
+    if len(data) > most.most:
         raise ImportingError.at(
-            "",
-            f"The file is larger than {most_bytes / 1e6:g} MB. Split it, or load it by manage.py load_experiment.",
+            "", f"The file is larger than {most.most / 1e6:g} MB, which is the limit. {most.advice}"
         )
     try:
         return data.decode("utf-8-sig")
@@ -86,9 +94,12 @@ def rows_of(text: str, *, plain: str | None = None) -> Iterator[Row | Fault]:
         )
         return
     try:
-        document = json.loads(text)
-    except (json.JSONDecodeError, RecursionError):
-        yield from _json_lines(text, plain)
+        document = loads(text)
+    except json.JSONDecodeError as error:
+        yield from _json_lines(text, plain, error)
+        return
+    except JSONLimitError as error:
+        yield Fault("", str(error))
         return
     yield from _document_rows(document, plain)
 
@@ -133,32 +144,29 @@ def _table_rows(text: str) -> Iterator[Row | Fault]:
         yield Fault(f"line {reader.line_num}", f"This is not CSV that can be read: {error}.")
 
 
-def _json_lines(text: str, plain: str | None) -> Iterator[Row | Fault]:
+def _json_lines(text: str, plain: str | None, whole: json.JSONDecodeError) -> Iterator[Row | Fault]:
     lines = [
         (number, line) for number, line in enumerate(text.lstrip("\ufeff").split("\n"), 1) if line.strip()
     ]
     try:
-        json.loads(lines[0][1])
-    except (json.JSONDecodeError, RecursionError):
+        loads(lines[0][1])
+    except JSONLimitError:
+        pass  # the loop below says so, with its line
+    except json.JSONDecodeError:
         # Not one document and not one on each line: then the fault is where the document breaks.
-        yield _json_fault(text)
+        yield _json_fault(whole)
         return
     for number, line in lines:
         try:
-            yield _json_row(f"line {number}", json.loads(line), plain)
-        except (json.JSONDecodeError, RecursionError):
-            fault = _json_fault(line)
-            yield Fault(f"line {number}", fault.message)
+            yield _json_row(f"line {number}", loads(line), plain)
+        except json.JSONDecodeError as error:
+            yield Fault(f"line {number}", _json_fault(error).message)
+        except JSONLimitError as error:
+            yield Fault(f"line {number}", str(error))
 
 
-def _json_fault(text: str) -> Fault:
-    try:
-        json.loads(text)
-    except json.JSONDecodeError as error:
-        return Fault(f"line {error.lineno}", f"This is not JSON: {error.msg} (column {error.colno}).")
-    except RecursionError:
-        pass
-    return Fault("", "This is nested too deeply to be read.")
+def _json_fault(error: json.JSONDecodeError) -> Fault:
+    return Fault(f"line {error.lineno}", f"This is not JSON: {error.msg} (column {error.colno}).")
 
 
 def _document_rows(document: Any, plain: str | None) -> Iterator[Row | Fault]:
@@ -242,10 +250,12 @@ def text_of(row: Row, names: Collection[str], *, required: bool = True) -> str:
 
 def storable(text: str, place: str, name: str) -> str:
     """The text itself, unless no database could hold it."""
-    if _UNSTORABLE.search(text):
+    if limits.UNSTORABLE.search(text):
         raise ImportingError.at(
             place, f"{name} holds a character that cannot be stored (NUL or half of a pair)."
         )
+    if message := limits.TEXT_CHARACTERS.refusal(len(text)):
+        raise ImportingError.at(place, f"{name}: {message}")
     return text
 
 

@@ -36,6 +36,7 @@ from engine.selectors.counts import (
     choices,
     comparison_count,
     completed,
+    completions,
     counts_from_judgments,
     in_flight_matrix,
     outcomes,
@@ -57,6 +58,7 @@ from engine.selectors.designs import (
     replayed_design,
     space,
     to_go,
+    told_design,
 )
 from engine.selectors.health import GuardrailCount, QueueHealth, WorkerHealth, queue_health
 from engine.selectors.judges import (
@@ -131,6 +133,7 @@ __all__ = [
     "comparison_count",
     "comparison_in_full",
     "completed",
+    "completions",
     "cost",
     "counts_from_judgments",
     "delta_consequence",
@@ -185,6 +188,7 @@ __all__ = [
     "standing_judgments",
     "subscriptions",
     "to_go",
+    "told_design",
     "unblinded_annotators",
     "unserved_needs",
     "verify_blinding",

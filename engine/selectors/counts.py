@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 import numpy.typing as npt
@@ -65,17 +65,24 @@ def outcomes(experiment: Experiment) -> Iterator[tuple[int, int, float]]:
 
 def completed(experiment: Experiment) -> Iterator[tuple[int, int, int, float]]:
     """The same with the comparison's number in front: ``(comparison, i, j, D)``."""
-    needed = experiment.overlap if experiment.judge == Experiment.Judge.HUMAN else 1
-    heard: defaultdict[int, list[float]] = defaultdict(list)
     rows = (
         standing_judgments(experiment.pk)
         .order_by("pk")
         .values_list("comparison_id", "comparison__policy_i__index", "comparison__policy_j__index", "outcome")
     )
-    for comparison_id, i, j, outcome in rows.iterator():
-        heard[comparison_id].append(outcome)
-        if len(heard[comparison_id]) == needed:
-            yield comparison_id, i, j, joint_outcome(heard.pop(comparison_id), experiment.overlap_rule)
+    return completions(experiment, rows.iterator())
+
+
+def completions(
+    experiment: Experiment, standing: Iterable[tuple[int, int, int, float]]
+) -> Iterator[tuple[int, int, int, float]]:
+    """The comparisons that these standing judgments, in their order, complete. Reads nothing from the database."""
+    needed = experiment.overlap if experiment.judge == Experiment.Judge.HUMAN else 1
+    heard: defaultdict[int, list[float]] = defaultdict(list)
+    for comparison, i, j, outcome in standing:
+        heard[comparison].append(outcome)
+        if len(heard[comparison]) == needed:
+            yield comparison, i, j, joint_outcome(heard.pop(comparison), experiment.overlap_rule)
 
 
 def wins_and_ties(experiment: Experiment) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -73,11 +74,13 @@ def design(experiment: Experiment) -> Design:
 
 def replayed_design(experiment: Experiment) -> Design:
     """The experiment's design told every standing judgment in order, from nothing."""
-    replay = Design(
-        space=space(experiment),
-        **_design_settings(experiment),
-    )
-    for i, j, outcome in outcomes(experiment):
+    return told_design(experiment, space(experiment), outcomes(experiment))
+
+
+def told_design(experiment: Experiment, of: Space, told: Iterable[tuple[int, int, float]]) -> Design:
+    """A design with the experiment's settings told these outcomes. Reads nothing from the database."""
+    replay = Design(space=of, **_design_settings(experiment))
+    for i, j, outcome in told:
         replay.tell(i, j, outcome)
     return replay
 

@@ -10,12 +10,11 @@ from engine import selectors
 from engine.errors import WrongStateError
 from engine.models import AuditEntry, Experiment, PairCount, Response, User
 from engine.services.audit import record
-from engine.services.experiments import write_description
+from engine.services.experiments import Description, check_description, write_description
 from engine.services.tokens import end_tokens_without_rights
 from engine.specs import ExperimentSpec
 
 
-@transaction.atomic
 def replace_draft(*, experiment_id: int, spec: ExperimentSpec, by: User | None = None) -> Experiment:
     """Make a draft what ``spec`` describes; its people and invitations stay.
 
@@ -26,10 +25,15 @@ def replace_draft(*, experiment_id: int, spec: ExperimentSpec, by: User | None =
     WrongStateError
         It has been started.
     """
+    return _replace_draft(experiment_id=experiment_id, description=check_description(spec), by=by)
+
+
+@transaction.atomic
+def _replace_draft(*, experiment_id: int, description: Description, by: User | None) -> Experiment:
     experiment = _locked_draft(experiment_id)
     before = selectors.experiment_spec(experiment)
     _empty(experiment)
-    experiment = write_description(experiment=experiment, spec=spec)
+    experiment = write_description(experiment=experiment, description=description)
     if changed := _differences(before, selectors.experiment_spec(experiment)):
         record(
             experiment=experiment,

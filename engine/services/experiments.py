@@ -5,13 +5,14 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Collection, Hashable, Sequence
+from dataclasses import dataclass
 
 from django.core.exceptions import ValidationError
 from django.db import transaction
 from django.db.models import Model
 from django.utils import timezone
 
-from engine import selectors
+from engine import limits, selectors
 from engine.blinding import new_secret
 from engine.core import Design
 from engine.errors import SpecError, WrongStateError
@@ -37,7 +38,14 @@ from engine.services.ready_made import check_ready_made, store_ready_made
 from engine.specs import SETTINGS, ExperimentSpec, FactorSpec
 
 
-@transaction.atomic
+@dataclass(frozen=True)
+class Description:
+    """A description that was checked, and the policies that it amounts to."""
+
+    spec: ExperimentSpec
+    policies: Sequence[Combination]
+
+
 def create_experiment(*, spec: ExperimentSpec, by: User | None = None) -> Experiment:
     """Store a draft experiment with its factors, levels, policies, tasks, gold items and ready-made responses.
 
@@ -48,7 +56,13 @@ def create_experiment(*, spec: ExperimentSpec, by: User | None = None) -> Experi
     SpecError
         Says which part is unusable and what it should be.
     """
-    experiment = write_description(experiment=Experiment(), spec=spec)
+    return store_experiment(description=check_description(spec), by=by)
+
+
+@transaction.atomic
+def store_experiment(*, description: Description, by: User | None = None) -> Experiment:
+    """Store a description that was checked before the transaction: SQLite has one writer at a time."""
+    experiment = write_description(experiment=Experiment(), description=description)
     if by is not None:
         Membership.objects.create(
             experiment=experiment, user=by, role=Membership.Role.OWNER, origin=Membership.Origin.FOUNDER
@@ -57,8 +71,15 @@ def create_experiment(*, spec: ExperimentSpec, by: User | None = None) -> Experi
     return experiment
 
 
-def write_description(*, experiment: Experiment, spec: ExperimentSpec) -> Experiment:
-    """Fill an experiment that has no rows yet with what its description says."""
+def check_description(spec: ExperimentSpec) -> Description:
+    """Find everything that is wrong with a description but a name that is taken. Writes nothing.
+
+    Raises
+    ------
+    SpecError
+        Says which part is unusable and what it should be.
+    """
+    limits.check_spec(spec)
     if not spec.factors or any(not factor.levels for factor in spec.factors):
         raise SpecError("Give at least one factor, and at least one level for each factor.")
     names = Counter(factor.name for factor in spec.factors)
@@ -74,9 +95,7 @@ def write_description(*, experiment: Experiment, spec: ExperimentSpec) -> Experi
 
     _check_llm_judge(judge, spec.settings.get("llm_judge", Experiment.LLMJudge.OFF))
 
-    described = Experiment(name=spec.name, **spec.settings)
-    for name in ("name", *SETTINGS):
-        setattr(experiment, name, getattr(described, name))
+    experiment = Experiment(name=spec.name, **spec.settings)
     _check(experiment)
     if len(spec.gold) < experiment.practice:
         raise SpecError("Practice pairs are gold items: give at least as many of those.", ("practice",))
@@ -86,8 +105,25 @@ def write_description(*, experiment: Experiment, spec: ExperimentSpec) -> Experi
                 f"Factor {factor_spec.name!r}: {factor_spec.kind!r} is not a kind of factor; use one of {', '.join(Factor.Kind)}.",
                 ("factors", position, "kind"),
             )
+        factor = Factor(name=factor_spec.name, kind=factor_spec.kind, position=position)
+        where = f"Factor {factor.name!r}: "
+        _check(factor, where, exclude={"kind", "experiment"}, path=("factors", position))
+        _check_levels(position, factor_spec)
+    policies = _checked_policies(experiment, spec.factors)
     check_ready_made(spec)
-    policies_of_levels = _checked_policies(experiment, spec.factors)
+    return Description(spec, policies)
+
+
+def write_description(*, experiment: Experiment, description: Description) -> Experiment:
+    """Fill an experiment that has no rows yet with what its checked description says."""
+    spec, policies_of_levels = description.spec, description.policies
+    described = Experiment(name=spec.name, **spec.settings)
+    for name in ("name", *SETTINGS):
+        setattr(experiment, name, getattr(described, name))
+    try:
+        experiment.validate_unique()
+    except ValidationError as error:
+        raise SpecError(f"name: {' '.join(error.messages)}", ("name",)) from error
     experiment.save()
 
     level_rows: list[dict[str, Level]] = []
@@ -95,7 +131,6 @@ def write_description(*, experiment: Experiment, spec: ExperimentSpec) -> Experi
         factor = Factor(
             experiment=experiment, name=factor_spec.name, kind=factor_spec.kind, position=position
         )
-        _check(factor, f"Factor {factor.name!r}: ", exclude={"kind"}, path=("factors", position))
         factor.save()
         level_rows.append({level.name: level for level in _create_levels(factor, factor_spec)})
 
@@ -144,26 +179,29 @@ def _check_llm_judge(judge: str, stage: str) -> None:
         raise SpecError("llm_judge: a language model judges beside people only.", ("llm_judge",))
 
 
-def _create_levels(factor: Factor, spec: FactorSpec) -> list[Level]:
-    levels = []
+def _check_levels(factor: int, spec: FactorSpec) -> None:
     for position, (name, value) in enumerate(spec.levels.items()):
-        path = ("factors", factor.position, "levels", name)
+        path = ("factors", factor, "levels", name)
         where = f"Factor {spec.name!r}, level {name!r}: "
         try:
             parse_level(spec.kind, value)
         except ValueError as error:
             raise SpecError(f"{where}{error}", path) from error
-        level = Level(factor=factor, name=name, value=dict(value), position=position)
-        _check(level, where, exclude={"value"}, path=path)
-        levels.append(level)
-    return Level.objects.bulk_create(levels)
+        _check(Level(name=name, position=position), where, exclude={"value", "factor"}, path=path)
+
+
+def _create_levels(factor: Factor, spec: FactorSpec) -> list[Level]:
+    return Level.objects.bulk_create(
+        Level(factor=factor, name=name, value=dict(value), position=position)
+        for position, (name, value) in enumerate(spec.levels.items())
+    )
 
 
 def _check(
     row: Model, where: str = "", exclude: Collection[str] = (), path: tuple[Hashable, ...] = ()
 ) -> None:
     try:
-        row.full_clean(exclude=exclude)
+        row.full_clean(exclude=exclude, validate_unique=False)
     except ValidationError as error:
         faults = "; ".join(f"{key}: {' '.join(texts)}" for key, texts in error.message_dict.items())
         raise SpecError(where + faults, (*path, next(iter(error.message_dict)))) from error
@@ -172,10 +210,14 @@ def _check(
 def _checked_policies(experiment: Experiment, factors: Sequence[FactorSpec]) -> list[Combination]:
     """The policies of an experiment, which the engine has seen and not refused."""
     levels = {factor.name: list(factor.levels) for factor in factors}
+    sizes = [len(factor.levels) for factor in factors]
     try:
         policies = combinations(levels, experiment.excluded)
         if len(policies) < 2:
             raise SpecError("There is only one policy. Give some factor a second level, or exclude less.")
+        limits.check_space(
+            sizes, policies=len(policies), factorial=experiment.space == Experiment.Space.FACTORIAL
+        )
         Design(
             policy_space(experiment.space, levels, policies),
             delta=experiment.delta,

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from itertools import islice
 from typing import Any
 
 from django.db import transaction
@@ -13,7 +13,7 @@ from django.utils import timezone
 
 from engine import selectors
 from engine.blinding import Period
-from engine.errors import SpecError
+from engine.core import Design
 from engine.models import (
     Comparison,
     Experiment,
@@ -25,7 +25,10 @@ from engine.models import (
     Task,
     User,
 )
-from engine.services.experiments import conclude, create_experiment
+from engine.policy_space import policy_space
+from engine.services.experiments import Description, check_description, conclude, store_experiment
+from engine.services.imported_rows import Row, check_rows, standing
+from engine.services.imported_rows import time_of as _time
 from engine.services.snapshots import write_snapshot
 from engine.specs import ExperimentSpec
 
@@ -43,11 +46,10 @@ _PLAN = {
     "propensity": "propensity",
 }
 
-# One exported row by column name, its values as JSON has them.
-Row = Mapping[str, Any]
+# A comparison by its number in the file, its policies by index, its outcome.
+Completion = tuple[int, int, int, float]
 
 
-@transaction.atomic
 def import_experiment(
     *,
     spec: ExperimentSpec,
@@ -64,15 +66,39 @@ def import_experiment(
     ``secrets``: those that were published of the exported experiment. They stay with the record, so that its sides
     can still be verified; what is planned from here on has a secret of its own.
 
+    Reading, checking and replaying take nearly all of the time and come before the transaction: SQLite has one
+    writer, and clicks wait for it.
+
     Raises
     ------
     SpecError
         A row does not fit the experiment; nothing is made then.
     """
-    importing = _Import(create_experiment(spec=spec), people or {})
-    iterator = iter(rows)
-    while batch := list(islice(iterator, _BATCH)):
-        importing.add(batch)
+    description = check_description(spec)
+    checked = check_rows(rows, description)
+    unsaved = Experiment(**spec.settings, planned_count=planned_count)
+    completions = list(selectors.completions(unsaved, standing(checked)))
+    levels = {factor.name: list(factor.levels) for factor in spec.factors}
+    space = policy_space(unsaved.space, levels, description.policies)
+    design = selectors.told_design(unsaved, space, (told for _, *told in completions))
+    return _store(description, checked, completions, design, planned_count, people or {}, secrets)
+
+
+@transaction.atomic
+def _store(  # noqa: PLR0917 - what was checked, in the order in which it is stored
+    description: Description,
+    rows: Sequence[Row],
+    completions: Sequence[Completion],
+    design: Design,
+    planned_count: int,
+    people: Mapping[str, User],
+    secrets: Sequence[Period],
+) -> Experiment:
+    judged_at = {row["comparison_id"]: _time(row["judged_at"]) for row in rows if not row["voided"]}
+    outcomes = {number: (outcome, judged_at[number]) for number, _, _, outcome in completions}
+    importing = _Import(store_experiment(description=description), outcomes, people)
+    for start in range(0, len(rows), _BATCH):
+        importing.add(rows[start : start + _BATCH])
     experiment = importing.experiment
     experiment.planned_count = max(planned_count, importing.planned_count)
     experiment.state = Experiment.State.PAUSED
@@ -80,8 +106,7 @@ def import_experiment(
     experiment.past_secrets = [{"first": period.first, "secret": period.secret} for period in secrets]
     experiment.secret_from = experiment.planned_count
     experiment.save(update_fields=["planned_count", "state", "started_at", "past_secrets", "secret_from"])
-    _settle(experiment)
-    design = selectors.replayed_design(experiment)
+    _count(experiment, completions)
     write_snapshot(experiment=experiment, design=design)
     decision = design.decision
     if decision.stopped:
@@ -94,8 +119,14 @@ def import_experiment(
 class _Import:
     """What has been made so far, by its number in the file."""
 
-    def __init__(self, experiment: Experiment, people: Mapping[str, User]) -> None:
+    def __init__(
+        self,
+        experiment: Experiment,
+        outcomes: Mapping[int, tuple[float, datetime | None]],
+        people: Mapping[str, User],
+    ) -> None:
         self.experiment = experiment
+        self._outcomes = outcomes
         self.planned_count = 0
         self._policies: dict[str, Policy] = {policy.label: policy for policy in experiment.policies.all()}
         self._tasks: dict[int, Task] = {task.position + 1: task for task in experiment.tasks.all()}
@@ -104,17 +135,12 @@ class _Import:
         self._comparisons: dict[int, int] = {}
         self._judgments: dict[int, int] = {}
 
-    def add(self, rows: list[Row]) -> None:
-        try:
-            self._add_responses(rows)
-            self._add_comparisons(rows)
-            self._add_judgments(rows)
-        except KeyError as error:
-            raise SpecError(
-                f"The rows do not fit the experiment: there is no {error}. Is this the manifest of this file?"
-            ) from error
+    def add(self, rows: Sequence[Row]) -> None:
+        self._add_responses(rows)
+        self._add_comparisons(rows)
+        self._add_judgments(rows)
 
-    def _add_responses(self, rows: list[Row]) -> None:
+    def _add_responses(self, rows: Sequence[Row]) -> None:
         new = {
             row[f"response_{side}_id"]: self._response(row, side)
             for row in rows
@@ -139,7 +165,7 @@ class _Import:
             },
         )  # fmt: skip
 
-    def _add_comparisons(self, rows: list[Row]) -> None:
+    def _add_comparisons(self, rows: Sequence[Row]) -> None:
         new = {}
         for row in rows:
             if row["comparison_id"] not in self._comparisons and row["comparison_id"] not in new:
@@ -158,12 +184,18 @@ class _Import:
             response_j_id=self._responses[row["response_j_id"]],
             i_on_left=row["left_policy"] == row["policy_i"],
             plan=_plan(row),
-            state=Comparison.State.READY,
+            **self._settled(row),
             skips=row["skips"],
             created_at=_time(row["planned_at"]),
         )
 
-    def _add_judgments(self, rows: list[Row]) -> None:
+    def _settled(self, row: Row) -> dict[str, Any]:
+        if row["comparison_id"] not in self._outcomes:
+            return {"state": Comparison.State.READY}
+        outcome, judged_at = self._outcomes[row["comparison_id"]]
+        return {"state": Comparison.State.JUDGED, "outcome": outcome, "judged_at": judged_at}
+
+    def _add_judgments(self, rows: Sequence[Row]) -> None:
         judgments = [
             Judgment(
                 comparison_id=self._comparisons[row["comparison_id"]],
@@ -212,35 +244,19 @@ class _Import:
         return self._people[name]
 
 
-def _settle(experiment: Experiment) -> None:
-    """Give every comparison with enough judgments its outcome, and count it."""
-    for batch in _batches(selectors.completed(experiment)):
-        judged_at = dict(
-            selectors.standing_judgments(experiment.pk)
-            .filter(comparison__in=[comparison_id for comparison_id, *_ in batch])
-            .order_by("pk")
-            .values_list("comparison_id", "created_at")
-        )
-        Comparison.objects.bulk_update(
-            [
-                Comparison(
-                    pk=pk, state=Comparison.State.JUDGED, outcome=outcome, judged_at=judged_at[pk]
-                )
-                for pk, _, _, outcome in batch
-            ],
-            ["state", "outcome", "judged_at"],
-            batch_size=250,
-        )  # fmt: skip
-    true = selectors.counts_from_judgments(experiment)
+def _count(experiment: Experiment, completions: Sequence[Completion]) -> None:
+    wins: defaultdict[tuple[int, int], float] = defaultdict(float)
+    comparisons: Counter[tuple[int, int]] = Counter()
+    for _, i, j, outcome in completions:
+        wins[i, j] += outcome
+        comparisons[i, j] += 1
+    rows = []
     for row in PairCount.objects.filter(experiment=experiment).select_related("policy_i", "policy_j"):
-        row.wins_i, row.comparisons = true.get((row.policy_i.index, row.policy_j.index), (0.0, 0))
-        row.save(update_fields=["wins_i", "comparisons"])
-
-
-def _batches(items: Iterable[Any]) -> Iterator[list[Any]]:
-    iterator = iter(items)
-    while batch := list(islice(iterator, _BATCH)):
-        yield batch
+        pair = (row.policy_i.index, row.policy_j.index)
+        if pair in comparisons:
+            row.wins_i, row.comparisons = wins[pair], comparisons[pair]
+            rows.append(row)
+    PairCount.objects.bulk_update(rows, ["wins_i", "comparisons"], batch_size=250)
 
 
 def _plan(row: Row) -> dict[str, Any]:
@@ -249,7 +265,3 @@ def _plan(row: Row) -> dict[str, Any]:
     if row["plan_evidence_i"] is not None:
         plan["evidence"] = [row["plan_evidence_i"], row["plan_evidence_j"]]
     return plan
-
-
-def _time(said: str | None) -> datetime | None:
-    return datetime.fromisoformat(said) if said else None

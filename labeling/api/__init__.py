@@ -3,45 +3,41 @@
 from __future__ import annotations
 
 import json
+from math import ceil
 from typing import Any, NoReturn
 
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from ninja import NinjaAPI
-from ninja.errors import ValidationError
+from ninja.errors import HttpError, Throttled, ValidationError
 from ninja.openapi.docs import DocsBase
 from ninja.parser import Parser
 
+from engine import limits
 from engine.errors import EngineError, SpecError, UnknownTokenError
+from engine.importing.strict_json import JSONLimitError, loads
 from labeling.api import annotating, experiments
 from labeling.api.auth import TokenAuth, TokenThrottle
 from labeling.api.reference import sections
+from labeling.failures import TOO_LARGE, UNAVAILABLE
 
 
 class StrictParser(Parser):
-    """JSON as the standard has it, without texts that no database stores."""
+    """JSON as the standard has it, without texts and numbers that no database stores."""
 
     def parse_body(self, request: HttpRequest) -> Any:
-        def refuse(constant: str) -> NoReturn:
-            raise ValueError(f"{constant} is not JSON")
-
-        body = json.loads(request.body, parse_constant=refuse)
-        # Half of a surrogate pair cannot be encoded, and PostgreSQL takes no zero byte.
-        if "\0" in _texts(body):
-            raise ValueError("a text holds a zero byte")
+        body = loads(request.body)
+        if fault := _fault(body):
+            raise JSONLimitError(fault)
         return body
 
 
-def _texts(value: Any) -> str:
-    """Every text in a JSON value, names included. Raises ValueError where one cannot be encoded."""
+def _fault(value: Any) -> str:
+    """What is wrong with the first text in a JSON value, names included, that cannot be stored."""
     if isinstance(value, str):
-        value.encode()
-        return value
-    if isinstance(value, dict):
-        return "".join(_texts(key) + _texts(each) for key, each in value.items())
-    if isinstance(value, list):
-        return "".join(map(_texts, value))
-    return ""
+        return limits.text_fault(value, f"The text {limits.shown(value[:40])}")
+    parts = [*value, *value.values()] if isinstance(value, dict) else value if isinstance(value, list) else []
+    return next(filter(None, map(_fault, parts)), "")
 
 
 class Reference(DocsBase):
@@ -80,3 +76,35 @@ def _refused(request: HttpRequest, refused: EngineError) -> HttpResponse:
 def _invalid(request: HttpRequest, invalid: ValidationError) -> HttpResponse:
     faults = "; ".join(f"{'.'.join(map(str, fault['loc'][1:]))}: {fault['msg']}" for fault in invalid.errors)
     return api.create_response(request, {"detail": faults}, status=422)
+
+
+@api.exception_handler(HttpError)
+def _failed(request: HttpRequest, failed: HttpError) -> HttpResponse:
+    """Say what is wrong with a body that cannot be read, which ninja keeps to itself."""
+    cause = failed.__cause__
+    if isinstance(cause, JSONLimitError):
+        return api.create_response(request, {"detail": str(cause)}, status=422)
+    if isinstance(cause, json.JSONDecodeError):
+        place = f"line {cause.lineno}, column {cause.colno}"
+        return api.create_response(
+            request, {"detail": f"The body is not JSON ({place}): {cause.msg}."}, status=400
+        )
+    return api.create_response(request, {"detail": str(failed)}, status=failed.status_code)
+
+
+@api.exception_handler(Throttled)
+def _throttled(request: HttpRequest, throttled: Throttled) -> HttpResponse:
+    seconds = ceil(throttled.wait or 1)
+    detail = f"Too many requests of this token. Send the same request again in {seconds} seconds."
+    response = api.create_response(request, {"detail": detail}, status=429)
+    response["Retry-After"] = str(seconds)
+    return response
+
+
+def _passed_on(request: HttpRequest, error: Exception) -> NoReturn:
+    """Leave the answer to the middleware, which has one for pages too."""
+    raise error
+
+
+for _error in (*TOO_LARGE, *UNAVAILABLE):
+    api.add_exception_handler(_error, _passed_on)

@@ -33,8 +33,8 @@ from labeling.views.dashboard import ACTIONS
 router = Router()
 
 Id = Annotated[int, Path(ge=1, le=2**63 - 1)]
-PROBLEMS = dict.fromkeys((401, 403, 404, 422, 429), Problem)
-WRITE_PROBLEMS = PROBLEMS | {400: Problem, 409: Problem}
+PROBLEMS = dict.fromkeys((401, 403, 404, 422, 429, 503), Problem)
+WRITE_PROBLEMS = PROBLEMS | dict.fromkeys((400, 409, 413), Problem)
 
 
 @router.get("", auth=READ, response={200: ExperimentsOut} | PROBLEMS)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import tomllib
 import zipfile
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field
@@ -12,14 +11,13 @@ from datetime import datetime
 from functools import cache
 from typing import Any
 
-from django.conf import settings
 from django.db import connection
 from django.db.migrations.loader import MigrationLoader
 from django.utils import timezone
 from django.utils.text import slugify
 from zipstream import ZipStream
 
-from engine import selectors
+from engine import __version__, selectors
 from engine.models import Comparison, Experiment, User
 from engine.selectors import Selection
 from engine.services.planning import RULES_VERSION
@@ -151,7 +149,7 @@ class Export:
             "exported_at": timezone.now().isoformat(),
             "versions": {
                 "schema": SCHEMA_VERSION,
-                "application": _application_version(),
+                "application": __version__,
                 "database": _last_migration(),
                 "rules": RULES_VERSION,
             },
@@ -220,12 +218,6 @@ def _as_it_is(time: datetime) -> datetime:
 
 def _iso(time: datetime | None) -> str | None:
     return None if time is None else time.isoformat()
-
-
-@cache
-def _application_version() -> str:
-    project = tomllib.loads((settings.BASE_DIR / "pyproject.toml").read_text())
-    return str(project["project"]["version"])
 
 
 @cache

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import csv
 import hashlib
-import json
 import sys
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from engine import limits
 from engine.blinding import Period, is_secret
 from engine.errors import SpecError
+from engine.importing import decoded
+from engine.importing.strict_json import finite, integer, loads
 from engine.specs import ExperimentSpec, FactorSpec, GoldSpec, TaskSpec
 from labeling.exports.columns import COLUMNS, INTEGER, NUMBER, TEXT, TIME, TRUTH
 from labeling.exports.defusing import as_it_was
@@ -28,7 +29,8 @@ def read_manifest(manifest: Path, file: Path) -> dict[str, Any]:
         There is none, or it is another file's, or of a format that cannot be read back.
     """
     try:
-        said: dict[str, Any] = json.loads(manifest.read_text())
+        with manifest.open("rb") as opened:
+            said: dict[str, Any] = loads(decoded(opened, limits.MANIFEST_BYTES))
         with file.open("rb") as opened:
             digest = hashlib.file_digest(opened, "sha256").hexdigest()
     except (OSError, ValueError) as error:
@@ -42,22 +44,42 @@ def read_manifest(manifest: Path, file: Path) -> dict[str, Any]:
             raise SpecError("Only CSV and JSON lines can be imported; export as JSON lines.")
         if said["sha256"] != digest:
             raise SpecError(f"{file.name} is not the file that {manifest.name} describes, or it was changed.")
+        _check_counts(said)
     except (KeyError, TypeError) as error:
         raise SpecError(f"{manifest.name} is no manifest of an export: {error} is missing.") from error
     return said
 
 
+def _check_counts(manifest: dict[str, Any]) -> None:
+    """The numbers that the import goes by, before it reads a row. The rows are counted again as they are read."""
+    experiment = manifest["experiment"]
+    for name, number in (("rows", manifest["rows"]), ("planned_count", experiment["planned_count"])):
+        if not isinstance(number, int) or isinstance(number, bool) or not 0 <= number < 2**31:
+            raise SpecError(f"The manifest's {name} is {limits.shown(number)}, not a number of things.")
+    limits.JUDGMENTS.check(manifest["rows"])
+    if not isinstance(manifest["filter"], dict) or not isinstance(experiment["spec"], dict):
+        raise SpecError("The manifest's filter and spec must be objects.")
+
+
 def spec_of(manifest: dict[str, Any], *, name: str) -> ExperimentSpec:
-    """The description of the exported experiment, under another name."""
+    """The description of the exported experiment, under another name.
+
+    Raises
+    ------
+    SpecError
+        The manifest holds no description of an experiment.
+    """
     said = manifest["experiment"]["spec"]
-    spec = ExperimentSpec(
-        name=said["name"],
-        factors=[FactorSpec(**factor) for factor in said["factors"]],
-        tasks=[TaskSpec(**task) for task in said["tasks"]],
-        settings=said["settings"],
-        gold=[GoldSpec(**gold) for gold in said["gold"]],
-    )
-    return replace(spec, name=name)
+    try:
+        return ExperimentSpec(
+            name=name,
+            factors=[FactorSpec(**factor) for factor in said["factors"]],
+            tasks=[TaskSpec(**task) for task in said["tasks"]],
+            settings=dict(said["settings"]),
+            gold=[GoldSpec(**gold) for gold in said["gold"]],
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise SpecError(f"The manifest's description of the experiment cannot be read: {error}.") from error
 
 
 def secrets_of(manifest: dict[str, Any]) -> list[Period]:
@@ -82,15 +104,38 @@ def secrets_of(manifest: dict[str, Any]) -> list[Period]:
 
 
 def read_file(file: Path, kind: str, *, raw: bool) -> Iterator[dict[str, Any]]:
-    """The rows of a file. ``raw``: its cells were not defused, so they are taken as they are."""
-    parse = _PARSE | {TEXT: str if raw else as_it_was}
+    """The rows of a file. ``raw``: its cells were not defused, so they are taken as they are.
+
+    Raises
+    ------
+    SpecError
+        Names the row that cannot be read.
+    """
+    limits.FILE_BYTES.check(file.stat().st_size, file.name)
+    number = 0
     with file.open(newline="", encoding="utf-8") as lines:
-        if kind == JSONL:
-            yield from map(json.loads, lines)
-            return
-        csv.field_size_limit(sys.maxsize)
-        for row in csv.DictReader(lines):
-            yield {name: parse[COLUMNS.get(name, TEXT)](cell) for name, cell in row.items()}
+        read = _json_rows(lines) if kind == JSONL else _csv_rows(lines, raw=raw)
+        try:
+            for row in read:
+                number += 1
+                yield row
+        except (ValueError, csv.Error) as error:
+            raise SpecError(f"Row {number + 1} of {file.name} cannot be read: {error}") from error
+
+
+def _json_rows(lines: Iterable[str]) -> Iterator[dict[str, Any]]:
+    for line in lines:
+        row = loads(line)
+        if not isinstance(row, dict):
+            raise ValueError("it is no object of named values.")
+        yield row
+
+
+def _csv_rows(lines: Iterable[str], *, raw: bool) -> Iterator[dict[str, Any]]:
+    parse = _PARSE | {TEXT: str if raw else as_it_was}
+    csv.field_size_limit(sys.maxsize)
+    for row in csv.DictReader(lines, restval=""):
+        yield {name: parse[COLUMNS.get(name, TEXT)](cell) for name, cell in row.items() if name is not None}
 
 
 def _or_none(parse: Callable[[str], Any]) -> Callable[[str], Any]:
@@ -98,8 +143,8 @@ def _or_none(parse: Callable[[str], Any]) -> Callable[[str], Any]:
 
 
 _PARSE: dict[str, Callable[[str], Any]] = {
-    INTEGER: _or_none(int),
-    NUMBER: _or_none(float),
+    INTEGER: _or_none(integer),
+    NUMBER: _or_none(finite),
     TIME: _or_none(str),
     TRUTH: lambda cell: cell == "True",
 }

@@ -13,14 +13,13 @@ from django.http import QueryDict
 from engine import selectors
 from engine.errors import SpecError
 from engine.importing import ImportingError, decoded, read_gold, read_tasks, write_gold, write_tasks
+from engine.limits import DESCRIPTION_BYTES
 from engine.models import Experiment
 from engine.services.estimates import Question
 from engine.specs import SETTINGS, ExperimentSpec, GoldSpec, TaskSpec
 from labeling.forms.factors import FactorRow, exclusion_rows, factor_rows, factor_specs, write_rows
 from labeling.forms.settings import GROUPS, SettingsForm
 
-# What goes through a form field. More comes by load_experiment.
-MOST_TYPED_BYTES = 1_000_000
 _PREVIEWED = 5
 _READERS = {"tasks": read_tasks, "gold": read_gold}
 
@@ -112,11 +111,7 @@ class DraftEditor:
             if (file := files.get(f"{kind}_file")) is None:
                 continue
             try:
-                if file.size > MOST_TYPED_BYTES:
-                    raise ImportingError.at(
-                        "", "The file is larger than 1 MB. Use manage.py load_experiment for that many."
-                    )
-                self.data[kind] = decoded(file.read(), most_bytes=MOST_TYPED_BYTES).replace("\r\n", "\n")
+                self.data[kind] = decoded(file, DESCRIPTION_BYTES).replace("\r\n", "\n")
             except ImportingError as error:
                 shown = Items(kind, self.data.get(kind, ""), [], [f"{file.name}: {error}"])
                 self.__dict__[kind] = shown
@@ -209,7 +204,7 @@ def data_of(spec: ExperimentSpec) -> QueryDict:
     if spec.settings.get("responses") != Experiment.Responses.IMPORTED:
         write_rows(data, spec.factors, spec.settings.get("excluded", ()))
     for kind, text in (("tasks", write_tasks(spec.tasks)), ("gold", write_gold(spec.gold))):
-        if len(text.encode()) > MOST_TYPED_BYTES / 2:
+        if len(text.encode()) > DESCRIPTION_BYTES.most / 2:
             data[f"{kind}_kept"] = "1"
         else:
             data[kind] = text

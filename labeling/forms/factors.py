@@ -10,17 +10,19 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from django import forms
 from django.http import QueryDict
 
+from engine.limits import EXCLUSIONS, FACTORS, LEVELS
 from engine.models import Factor
 from engine.specs import FactorSpec
 from labeling.forms.levels import LEVEL_FORMS, NEW_LEVEL, LevelForm
 
+_MOST_ROWS = {"factor": FACTORS, "exclusion": EXCLUSIONS}
 _ID = re.compile(r"[flx][0-9]{1,6}")
-_MOST_ROWS = 100
 _KINDS = [(value, label) for value, label in Factor.Kind.choices if value != Factor.Kind.IMPORTED]
 
 
@@ -67,7 +69,9 @@ class ExclusionRow:
 
 
 def _ids(data: QueryDict, name: str) -> list[str]:
-    return [id_ for id_ in dict.fromkeys(data.getlist(name)) if _ID.fullmatch(id_)][:_MOST_ROWS]
+    # One more than is allowed, so that the check of the limit sees it; the rest would only cost time.
+    ids = (id_ for id_ in dict.fromkeys(data.getlist(name)) if _ID.fullmatch(id_))
+    return list(islice(ids, _MOST_ROWS.get(name, LEVELS).most + 1))
 
 
 def factor_rows(data: QueryDict) -> list[FactorRow]:

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 from django import forms
 
+from engine.importing.strict_json import JSONLimitError, loads
 from engine.levels import parse_level
 
 
@@ -30,9 +31,9 @@ class LevelForm(forms.Form):
     def clean_extra(self) -> str:
         extra = self.cleaned_data["extra"]
         try:
-            if not isinstance(json.loads(extra or "{}"), dict):
+            if not isinstance(loads(extra or "{}"), dict):
                 raise forms.ValidationError("This must be an object.")
-        except (json.JSONDecodeError, RecursionError):
+        except (json.JSONDecodeError, JSONLimitError):
             raise forms.ValidationError("This must be an object.") from None
         return extra
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
@@ -18,6 +17,7 @@ from django_htmx.http import trigger_client_event
 from engine import selectors
 from engine.errors import SpecError, WrongStateError
 from engine.importing import ImportingError, decoded, read_experiment, read_responses, write_experiment
+from engine.limits import DESCRIPTION_BYTES, RESPONSES_BYTES
 from engine.models import Experiment
 from engine.services import drafts, experiments
 from engine.specs import ExperimentSpec, FactorSpec
@@ -26,9 +26,6 @@ from labeling import access, sizes
 from labeling.forms.draft import DraftEditor, data_of, data_sent
 from labeling.forms.factors import apply_change
 from labeling.starts import STARTS, start_named
-
-_MOST_FILE_BYTES = 1_000_000
-_MOST_RESPONSES_BYTES = 10_000_000
 
 read_or_write = require_http_methods(["GET", "HEAD", "POST"])
 
@@ -54,7 +51,7 @@ def new(request: HttpRequest) -> HttpResponse:
 
 def _uploaded(request: HttpRequest) -> ExperimentSpec:
     if (file := request.FILES.get("responses")) is not None:
-        answers = read_responses(_text(file, _MOST_RESPONSES_BYTES))
+        answers = read_responses(decoded(file, RESPONSES_BYTES))
         return ExperimentSpec(
             name=request.POST.get("name", "").strip(),
             factors=[FactorSpec("Policy", "imported", {name: {} for name in answers.policies})],
@@ -64,13 +61,8 @@ def _uploaded(request: HttpRequest) -> ExperimentSpec:
         )
     if (file := request.FILES.get("description")) is None:
         raise ImportingError.at("", "Choose a file first.")
-    described = read_experiment(_text(file, _MOST_FILE_BYTES))
+    described = read_experiment(decoded(file, DESCRIPTION_BYTES))
     return described.spec
-
-
-def _text(file: Any, most_bytes: int) -> str:
-    # A byte more than is allowed is enough to know, and a file of any size is never held in memory.
-    return decoded(file.read(most_bytes + 1), most_bytes=most_bytes)
 
 
 @login_required

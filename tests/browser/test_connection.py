@@ -124,6 +124,29 @@ def test_an_answer_that_could_not_be_sent_is_sent_after_a_reload(page: Page, pro
     problems.clear()
 
 
+def test_an_answer_to_a_busy_database_is_sent_again(page: Page, problems, experiment, people):
+    """Item 14: 503 is a reason to wait and send again, and the answer counts once."""
+    open_pair(page, experiment, people[0])
+    refused = []
+
+    def busy_once(route: Route) -> None:
+        if refused:
+            route.continue_()
+            return
+        refused.append(route.request.post_data)
+        route.fulfill(status=503, headers={"Retry-After": "2"}, body="One moment, please")
+
+    page.route("**/judge/", busy_once)
+    token = shown_token(page)
+    press(page, "1")
+    saved(page, 1)
+    assert len(refused) == 1
+    assert given_by(people[0]) == {token: "left"}
+    assert_counted_once(experiment, 1)
+    assert all("503" in problem for problem in problems)
+    problems.clear()
+
+
 def test_a_reply_that_is_lost_leaves_one_judgment(page: Page, problems, experiment, people):
     open_pair(page, experiment, people[0])
     lost = []

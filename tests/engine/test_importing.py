@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
+from io import BytesIO
 
 import pytest
 from hypothesis import given
@@ -18,6 +19,7 @@ from engine.importing import (
     write_gold,
     write_tasks,
 )
+from engine.limits import Limit
 from engine.specs import GoldSpec, ReadyMade, TaskSpec
 
 storable = st.characters(exclude_categories=["Cs"], exclude_characters="\x00")
@@ -168,17 +170,21 @@ class TestResponses:
         assert faults_of(read_responses, text)[0].startswith(fault)
 
 
+def of_bytes(most: int) -> Limit:
+    return Limit("bytes", most, "A test.", "Send less.")
+
+
 class TestDecoded:
     def test_the_mark_that_some_programs_begin_with_is_no_text(self):
-        assert decoded("\ufeffä".encode(), most_bytes=10) == "ä"
+        assert decoded(BytesIO("\ufeffä".encode()), of_bytes(10)) == "ä"
 
     @pytest.mark.parametrize(
         "data", ["ä".encode("latin-1"), "a\nb\nä".encode("latin-1"), "x".encode("utf-16")]
     )
     def test_another_encoding_is_refused_with_its_line(self, data):
         with pytest.raises(ImportingError, match=rf"line {data.count(10) + 1}: This is not UTF-8"):
-            decoded(data, most_bytes=100)
+            decoded(BytesIO(data), of_bytes(100))
 
     def test_more_than_is_allowed_is_refused(self):
         with pytest.raises(ImportingError, match=r"larger than 0\.001 MB"):
-            decoded(b"x" * 1001, most_bytes=1000)
+            decoded(BytesIO(b"x" * 1001), of_bytes(1000))

@@ -2,29 +2,37 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
+from threading import Thread
 
 import numpy as np
 import pytest
 from django.core.management import CommandError, call_command
+from django.db import connection
 
 from engine import selectors
+from engine.importing import write_experiment
 from engine.judges.worker import judge_comparisons
 from engine.models import Experiment, Judgment, User
+from engine.services.drafts import replace_draft
 from engine.services.experiments import start
 from engine.services.judging import rebuild_counts, void_judgment
 from engine.services.planning import advance
 from engine.services.review import restore_judgment
 from labeling.exports.columns import COLUMNS, read_rows
 from labeling.exports.people import pseudonym
+from labeling.exports.reading import read_file
 from tests.factories import (
     add_member,
     click,
     click_for,
     click_on,
     make_experiment,
+    make_spec,
     make_user,
     write_responses,
 )
@@ -271,6 +279,162 @@ class TestRefused:
         file = export(judged, tmp_path)
         file.with_name("export.jsonl.manifest.json").write_text('{"a": 1}')
         self.refused(file, "no manifest")
+
+
+class TestHostileRows:
+    """Item 14: an export that somebody wrote by hand. Each row is checked before anything is stored."""
+
+    @pytest.mark.parametrize(
+        ("column", "value", "words"),
+        [
+            ("task_number", 10**18, "task_number is about 10\\^18"),
+            ("task_number", 0, "task_number is 0"),
+            ("task_number", "1", "task_number must be a whole number"),
+            ("policy_i", "P9", "policy_i is 'P9'"),
+            ("policy_i", None, "policy_i must be a text"),
+            ("policy_j", "P1", "policy_i must come before policy_j"),
+            ("response_i", "a\0b", "response_i: a character cannot be stored"),
+            ("response_i", "x" * 200_001, "200,001 characters"),
+            ("comment", "x" * 1001, "comment has 1,001 characters; the limit is 1,000"),
+            ("outcome", 0.3, "outcome is 0.3; it must be 0, 0.5 or 1"),
+            ("outcome", None, "outcome must be a number"),
+            ("choice", "up", "judge or choice"),
+            ("judged_at", "yesterday", "judged_at must be a time"),
+            ("judged_at", "2026-01-01T00:00:00", "judged_at must be a time with its zone"),
+            ("skips", 70_000, "skips is 70,000"),
+            ("seed_i", 2**63, "seed_i is about 10\\^18"),
+            ("sampling_seed", "1 x", "sampling_seed must be a whole number"),
+            ("voided", "no", "voided must be true or false"),
+            ("judgment_id", -1, "judgment_id is -1"),
+        ],
+    )
+    def test_a_value_that_does_not_fit(self, column, value, words, judged, tmp_path):
+        self.refused(judged, tmp_path, lambda rows: rows[1].update({column: value}), f"Row 2: .*{words}")
+
+    def test_a_column_that_is_missing(self, judged, tmp_path):
+        self.refused(judged, tmp_path, lambda rows: rows[2].pop("choice"), "Row 3 has no column 'choice'")
+
+    def test_a_judgment_that_comes_twice(self, judged, tmp_path):
+        self.refused(
+            judged, tmp_path, lambda rows: rows.append(rows[0]), "judgment_id is that of an earlier row"
+        )
+
+    def test_a_number_of_5000_digits(self, judged, tmp_path):
+        def change(rows):
+            rows[0]["seed_i"] = "HUGE"
+
+        self.refused(judged, tmp_path, change, "Row 1 .*5,000 digits", replace=('"HUGE"', "9" * 5000))
+
+    def test_more_rows_than_allowed(self, judged, tmp_path, settings):
+        settings.MOST_JUDGMENTS = 3
+        self.refused(judged, tmp_path, lambda rows: None, "rows of judgments; the limit is 3")
+
+    def test_more_rows_than_the_manifest_declares(self, judged, tmp_path, settings):
+        settings.MOST_JUDGMENTS = 3
+        self.refused(judged, tmp_path, lambda rows: None, "4 rows of judgments; the limit is 3", declared=1)
+
+    def refused(self, judged, tmp_path, change, words, *, replace=("", ""), declared=None):
+        file = export(judged, tmp_path, "--all")
+        rows = [json.loads(line) for line in file.read_text().splitlines()]
+        change(rows)
+        text = "".join(f"{json.dumps(row)}\n" for row in rows)
+        file.write_text(text.replace(*replace) if replace[0] else text)
+        beside = file.with_name("export.jsonl.manifest.json")
+        manifest = json.loads(beside.read_text())
+        manifest["sha256"] = hashlib.sha256(file.read_bytes()).hexdigest()
+        manifest["rows"] = manifest["rows"] if declared is None else declared
+        beside.write_text(json.dumps(manifest))
+        with pytest.raises(CommandError, match=words):
+            import_again(file)
+        assert Experiment.objects.count() == 1
+
+
+class TestAnswersMeanwhile:
+    """Item 14: one import held SQLite's lock for two minutes, and clients got errors."""
+
+    @pytest.fixture
+    def open_transactions(self, monkeypatch) -> list[str]:
+        """What was done while a transaction that writes was open."""
+        seen: list[str] = []
+
+        def watch(target: str) -> None:
+            module, name = target.rsplit(".", 1)
+            function = getattr(import_module(module), name)
+
+            def watched(*args, **kwargs):
+                if connection.in_atomic_block:
+                    seen.append(name)
+                return function(*args, **kwargs)
+
+            monkeypatch.setattr(target, watched)
+
+        watch("engine.services.reimporting.check_rows")
+        watch("engine.services.reimporting.check_description")
+        watch("engine.management.commands.load_experiment.check_description")
+        watch("engine.management.commands.load_experiment.read_experiment")
+        watch("engine.services.drafts.check_description")
+        watch("engine.services.experiments.check_description")
+        watch("engine.services.experiments.check_ready_made")
+        watch("engine.services.experiments.combinations")
+        watch("engine.selectors.told_design")
+        return seen
+
+    @pytest.mark.django_db(transaction=True)
+    def test_reading_checking_and_replaying_come_before_the_transaction(self, open_transactions, tmp_path):
+        ann = make_user("ann")
+        experiment = make_experiment(name="First", ready=True, annotators=(ann,))
+        for _ in range(3):
+            click(experiment, ann)
+        import_again(export(experiment, tmp_path))
+        file = tmp_path / "experiment.yaml"
+        file.write_text(write_experiment(make_spec(name="From a file")))
+        call_command("load_experiment", str(file), verbosity=0)
+        made = Experiment.objects.get(name="From a file")
+        replace_draft(experiment_id=made.pk, spec=make_spec(name="Changed"))
+        assert open_transactions == []
+
+    @pytest.mark.django_db(transaction=True)
+    def test_another_connection_writes_while_rows_are_read(self, tmp_path, monkeypatch):
+        ann = make_user("ann")
+        experiment = make_experiment(name="First", ready=True, annotators=(ann,))
+        click(experiment, ann)
+        file = export(experiment, tmp_path)
+        written: list[str] = []
+
+        def write() -> None:
+            try:
+                written.append(make_user(f"other{len(written)}").username)
+            finally:
+                connection.close()
+
+        def slow_rows(*args):
+            for row in read_file(*args):
+                thread = Thread(target=write)
+                thread.start()
+                # SQLite's own patience is 30 s: a lock would show as a thread that is still waiting.
+                thread.join(timeout=20)
+                assert not thread.is_alive()
+                yield row
+
+        monkeypatch.setattr("labeling.management.commands.import_judgments.read_file", slow_rows)
+        import_again(file)
+        assert written == ["other0"]
+
+    @pytest.mark.django_db(transaction=True)
+    def test_nothing_half_imported_is_left_by_a_failure_while_storing(self, tmp_path, monkeypatch):
+        ann = make_user("ann")
+        experiment = make_experiment(name="First", ready=True, annotators=(ann,))
+        click(experiment, ann)
+        file = export(experiment, tmp_path)
+
+        def fail(**_given):
+            raise RuntimeError("The disk is full.")
+
+        monkeypatch.setattr("engine.services.reimporting.write_snapshot", fail)
+        with pytest.raises(RuntimeError):
+            import_again(file)
+        assert list(Experiment.objects.values_list("name", flat=True)) == ["First"]
+        assert not User.objects.filter(username__contains="@import-").exists()
 
 
 class TestExportCommand:

@@ -9,10 +9,9 @@ from django.db import transaction
 
 from engine.errors import SpecError
 from engine.importing import ExperimentFile, ImportingError, decoded, read_experiment
-from engine.models import User
-from engine.services.experiments import create_experiment, start
-
-_MOST_BYTES = 500_000_000
+from engine.limits import FILE_BYTES
+from engine.models import Experiment, User
+from engine.services.experiments import Description, check_description, start, store_experiment
 
 
 class Command(BaseCommand):
@@ -23,25 +22,31 @@ class Command(BaseCommand):
         parser.add_argument("--start", action="store_true", help="start it at once")
         parser.add_argument("--owner", metavar="NAME", help="the user who is to own it")
 
-    @transaction.atomic
     def handle(self, *args: Any, file: Path, owner: str | None, **options: Any) -> None:
         user = None
         if owner is not None and (user := User.objects.filter(username=owner).first()) is None:
             raise CommandError(f"There is no user {owner!r}; manage.py createsuperuser makes one.")
         described = self._read(file)
         try:
-            experiment = create_experiment(spec=described.spec, by=user)
+            # Reading and checking take the time; the database is locked only while it stores.
+            experiment = self._store(check_description(described.spec), user, begin=options["start"])
         except SpecError as error:
             place = described.place(error.path)
             raise CommandError(f"{file}{f', {place}' if place else ''}: {error}") from error
-        if options["start"]:
-            start(experiment_id=experiment.pk)
         state = "started" if options["start"] else "a draft"
         self.stdout.write(f"Experiment {experiment.pk} ({experiment.name}) is {state}.")
 
+    @transaction.atomic
+    def _store(self, description: Description, owner: User | None, *, begin: bool) -> Experiment:
+        experiment = store_experiment(description=description, by=owner)
+        if begin:
+            start(experiment_id=experiment.pk)
+        return experiment
+
     def _read(self, file: Path) -> ExperimentFile:
         def read_file(name: str) -> str:
-            return decoded((file.parent / name).read_bytes(), most_bytes=_MOST_BYTES)
+            with (file.parent / name).open("rb") as opened:
+                return decoded(opened, FILE_BYTES)
 
         try:
             return read_experiment(read_file(file.name), read_file=read_file)

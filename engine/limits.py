@@ -1,0 +1,307 @@
+"""Every limit on what people may hand in, with its unit and its reason, and the checks that all doors share.
+
+Pages, API, files and commands refuse through this module, before the work starts. docs/limits.md has the same table; a
+test compares the two.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from django.conf import settings
+
+from engine.errors import SpecError
+from engine.specs import ExperimentSpec
+
+# NUL is refused by PostgreSQL, half of a surrogate pair by UTF-8.
+UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """The largest number of something that is accepted.
+
+    Attributes
+    ----------
+    thing
+        The noun, in the plural, as it stands in the message and in docs/limits.md.
+    default
+        The limit unless ``setting`` says otherwise.
+    reason
+        Why it is where it is.
+    advice
+        What somebody who meets it can do.
+    setting
+        The environment variable that overrides the default; empty where none does.
+    """
+
+    thing: str
+    default: int
+    reason: str
+    advice: str
+    setting: str = ""
+
+    @property
+    def most(self) -> int:
+        """The limit in force."""
+        override = getattr(settings, self.setting) if self.setting else None
+        return self.default if override is None else override
+
+    def refusal(self, found: int, where: str = "") -> str:
+        """The message for ``found`` of them; empty where that is allowed."""
+        if found <= self.most:
+            return ""
+        start = f"{where}: " if where else ""
+        return f"{start}{number(found)} {self.thing}; the limit is {self.most:,}. {self.advice}"
+
+    def check(self, found: int, where: str = "", path: tuple[Hashable, ...] = ()) -> None:
+        """Raise :class:`SpecError` where ``found`` is too many."""
+        if message := self.refusal(found, where):
+            raise SpecError(message, path)
+
+
+# ---------------------------------------------------------------- the limits
+
+POLICIES = Limit(
+    "policies",
+    300,
+    "The pairs grow with the square. 300 policies are 44,850 pairs: on two busy cores a dashboard took 6 s and "
+    "0.6 GB; 500 policies took 12 s and 2.2 GB, 1,000 took 15 GB.",
+    "Give fewer levels or factors, or exclude combinations.",
+    "MOST_POLICIES",
+)
+FEATURES = Limit(
+    "free parameters of the factorial model",
+    60,
+    "Each policy has a fit of its own. 52 parameters took 0.5 s for each plan; 150 took 12 s, 299 took 16 s and 1.4 GB.",
+    "Give fewer levels, or assume nothing about how the factors act together.",
+)
+COMBINATIONS = Limit(
+    "combinations of levels before exclusions",
+    10_000,
+    "Each is compared with every exclusion.",
+    "Give fewer levels or factors; exclusions do not help here.",
+)
+FACTORS = Limit("factors", 20, "The setup page stays readable.", "Join factors that belong together.")
+LEVELS = Limit("levels of one factor", 300, "A level is at least one policy.", "Give fewer levels.")
+EXCLUSIONS = Limit(
+    "exclusions", 100, "Each is compared with every combination.", "Name fewer levels in each."
+)
+TASKS = Limit(
+    "tasks",
+    20_000,
+    "A description is read and written as a whole: 20,000 tasks take seconds.",
+    "Draw a sample of the tasks.",
+    "MOST_TASKS",
+)
+GOLD_ITEMS = Limit("gold items", 2_000, "Nobody meets more of them.", "Keep the clearest ones.")
+RESPONSES = Limit(
+    "ready-made responses",
+    100_000,
+    "They are stored in one transaction, which takes seconds.",
+    "Leave out tasks or policies.",
+    "MOST_RESPONSES",
+)
+JUDGMENTS = Limit(
+    "rows of judgments",
+    200_000,
+    "They are stored in one transaction, which holds SQLite's lock.",
+    "Export with a filter, or use PostgreSQL and raise MOST_JUDGMENTS.",
+    "MOST_JUDGMENTS",
+)
+TEXT_CHARACTERS = Limit(
+    "characters in one text",
+    200_000,
+    "Tasks, prompts and responses are sent to models and annotators whole; this is about 50,000 tokens.",
+    "Shorten the text.",
+)
+LIST_ENTRIES = Limit(
+    "entries in one list of a level",
+    100,
+    "Patterns and stop texts are tried on every response.",
+    "Join patterns with |.",
+)
+DEPTH = Limit(
+    "levels of nesting",
+    50,
+    "Nothing here nests deeper than five, and parsers recurse.",
+    "Write the values flatter.",
+)
+DIGITS = Limit(
+    "digits in one number", 300, "Longer ones are no floating-point number.", "Write a smaller number."
+)
+DESCRIPTION_BYTES = Limit(
+    "bytes in an uploaded description, list of tasks or list of gold items",
+    1_000_000,
+    "The browser and the page hold it as one text.",
+    "Load it with manage.py load_experiment.",
+)
+RESPONSES_BYTES = Limit(
+    "bytes in an uploaded file of responses",
+    10_000_000,
+    "A web process reads it in one request.",
+    "Load it with manage.py load_experiment.",
+)
+REQUEST_BYTES = Limit(
+    "bytes in one request without its files",
+    5_000_000,
+    "Twice 1 MB of tasks and gold items as a form encodes them; and what the API holds in memory.",
+    "Send less, or load it with manage.py load_experiment.",
+)
+UPLOAD_BYTES = Limit(
+    "bytes in one request with its files",
+    16_000_000,
+    "The largest upload and the largest form together; refused before it is read.",
+    "Send less, or load it with manage.py load_experiment.",
+)
+FORM_FIELDS = Limit(
+    "fields in one form",
+    5_000,
+    "300 levels with all their fields and some room.",
+    "Load the experiment from a file.",
+)
+FILE_BYTES = Limit(
+    "bytes in a file that a command reads",
+    200_000_000,
+    "Parsing holds several times as much in memory.",
+    "Split the file, or raise MOST_FILE_BYTES.",
+    "MOST_FILE_BYTES",
+)
+MANIFEST_BYTES = Limit(
+    "bytes in a manifest",
+    50_000_000,
+    "It is JSON that is parsed as a whole.",
+    "Check that it is the manifest of an export.",
+)
+
+LIMITS: dict[str, Limit] = {
+    name: value for name, value in list(globals().items()) if isinstance(value, Limit)
+}
+
+
+# ---------------------------------------------------------------- checks
+
+
+def check_counts(levels: Sequence[int], exclusions: int) -> None:
+    """Refuse a policy space by the numbers of its factors' levels alone: nothing is enumerated here.
+
+    Raises
+    ------
+    SpecError
+        Names the limit, the figure and the factor.
+    """
+    FACTORS.check(len(levels), path=("factors",))
+    for position, n in enumerate(levels):
+        LEVELS.check(n, f"Factor {position + 1}", ("factors", position, "levels"))
+    EXCLUSIONS.check(exclusions, path=("excluded",))
+    combinations = math.prod(levels)
+    if not exclusions:
+        POLICIES.check(combinations, path=("factors",))
+    COMBINATIONS.check(combinations, path=("factors",))
+
+
+def check_space(levels: Sequence[int], *, policies: int, factorial: bool) -> None:
+    """Refuse a policy space by how many policies the exclusions leave, before its table of features is made."""
+    POLICIES.check(policies, path=("factors",))
+    if factorial:
+        FEATURES.check(sum(n - 1 for n in levels if n), path=("factors",))
+
+
+def check_spec(spec: ExperimentSpec) -> None:
+    """Refuse a description that is too large, or that holds a text or a number that cannot be stored.
+
+    Costs one look at each text. Nothing is multiplied out and nothing asked of the database.
+
+    Raises
+    ------
+    SpecError
+        Says which part, the limit, what was found and what to do.
+    """
+    excluded = spec.settings.get("excluded") or ()
+    if not isinstance(excluded, (list, tuple)):
+        raise SpecError("excluded: this must be a list of {factor: level}.", ("excluded",))
+    check_counts([len(factor.levels) for factor in spec.factors], len(excluded))
+    TASKS.check(len(spec.tasks), path=("tasks",))
+    GOLD_ITEMS.check(len(spec.gold), path=("gold",))
+    RESPONSES.check(len(spec.ready_made), path=("ready_made",))
+    _check_value(spec.name, "name", ("name",))
+    for name, value in spec.settings.items():
+        _check_value(value, name, (name,))
+    for f, factor in enumerate(spec.factors):
+        _check_value(factor.name, f"Factor {f + 1}, name", ("factors", f, "name"))
+        for name, value in factor.levels.items():
+            path = ("factors", f, "levels", name)
+            _check_value(name, f"Factor {f + 1}, name of a level", path)
+            _check_value(value, f"Factor {factor.name!r}, level {name!r}", path)
+    for n, task in enumerate(spec.tasks):
+        _check_texts(f"Task {n + 1}", ("tasks", n), task.prompt, task.reference)
+    for n, gold in enumerate(spec.gold):
+        _check_texts(
+            f"Gold item {n + 1}", ("gold", n), gold.prompt, gold.better, gold.worse, gold.explanation
+        )
+    for n, answer in enumerate(spec.ready_made):
+        _check_texts(f"Response {n + 1}", ("ready_made", n), answer.policy, answer.response)
+
+
+def _check_texts(where: str, path: tuple[Hashable, ...], *texts: str) -> None:
+    for text in texts:
+        if message := text_fault(text, where):
+            raise SpecError(message, path)
+
+
+def _check_value(value: Any, where: str, path: tuple[Hashable, ...], depth: int = 0) -> None:
+    DEPTH.check(depth, where, path)
+    if isinstance(value, str):
+        message = text_fault(value, where)
+    elif isinstance(value, (int, float)) and not isinstance(value, bool):
+        message = number_fault(value, where)
+    else:
+        message = ""
+    if message:
+        raise SpecError(message, path)
+    if isinstance(value, Mapping):
+        for name, each in value.items():
+            _check_value(name, where, path, depth + 1)
+            _check_value(each, f"{where}, {name}", path, depth + 1)
+    elif isinstance(value, (list, tuple)):
+        if path[0] == "factors":
+            LIST_ENTRIES.check(len(value), where, path)
+        for each in value:
+            _check_value(each, where, path, depth + 1)
+
+
+def text_fault(text: str, where: str) -> str:
+    """What keeps this text from being stored; empty where nothing does."""
+    if UNSTORABLE.search(text):
+        return f"{where}: a character cannot be stored (NUL or half of a surrogate pair). Remove it."
+    return TEXT_CHARACTERS.refusal(len(text), where)
+
+
+def number_fault(value: float, where: str) -> str:
+    """What is wrong with this number; empty where it is finite and a database can hold it."""
+    if isinstance(value, int):
+        if abs(value) >= 2**63:
+            return f"{where}: {number(value)} is too large; the limit is 2^63 - 1. Write a smaller number."
+    elif not math.isfinite(value):
+        return f"{where}: {value} is not a finite number. Write one between -1e308 and 1e308."
+    return ""
+
+
+def number(n: int) -> str:
+    """``n`` for people. Python writes no integer of more than 4,300 digits, and nobody reads one of 20."""
+    return f"{n:,}" if abs(n) < 10**15 else f"{'-' if n < 0 else ''}about 10^{int(math.log10(abs(n)))}"
+
+
+def shown(value: Any) -> str:
+    """A value that somebody gave, short enough for a message."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return number(value)
+    try:
+        written = repr(value)
+    except ValueError:  # a list that holds an integer of thousands of digits
+        written = type(value).__name__
+    return written if len(written) <= 80 else f"{written[:77]}..."

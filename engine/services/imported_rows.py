@@ -1,0 +1,209 @@
+"""Exported judgments on their way back in: every row is checked before the transaction that stores them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from engine import limits
+from engine.errors import SpecError
+from engine.models import Judgment, JudgmentVoid, Response
+from engine.services.experiments import Description
+
+# One exported row by column name, its values as JSON has them.
+Row = Mapping[str, Any]
+
+_IDS = ("judgment_id", "comparison_id", "response_i_id", "response_j_id")
+_WHOLE = ("task_number", "skips", "seed_i", "seed_j")
+_WHOLE_OR_NOTHING = (
+    "restores", "sampling_draw", "plan_number", "plan_rules", "plan_comparisons", "plan_in_flight",
+    "prompt_tokens_i", "prompt_tokens_j", "completion_tokens_i", "completion_tokens_j",
+)  # fmt: skip
+_NUMBERS_OR_NOTHING = ("plan_delta", "plan_epsilon", "plan_evidence_i", "plan_evidence_j", "propensity")
+_TIMES = ("planned_at", "judged_at")
+_TEXTS = (
+    "judge", "annotator", "policy_i", "policy_j", "left_policy", "response_i", "response_j", "choice", "reason",
+    "comment", "void_reason", "sampler", "sampling_seed", "plan_stopping",
+    *(f"{name}_{side}" for name in ("model", "finish_reason", "guardrail", "leak") for side in "ij"),
+)  # fmt: skip
+_LONGEST = {
+    column: model._meta.get_field(name).max_length
+    for model, name, columns in (
+        (Judgment, "judge", ["judge"]),
+        (Judgment, "choice", ["choice"]),
+        (Judgment, "reason", ["reason"]),
+        (Judgment, "comment", ["comment"]),
+        (JudgmentVoid, "reason", ["void_reason"]),
+        *(
+            (Response, name, [f"{name}_i", f"{name}_j"])
+            for name in ("model", "finish_reason", "guardrail", "leak")
+        ),
+    )
+    for column in columns
+}
+_SMALL = {"skips": 32_767, "plan_number": 2**31 - 2} | {
+    f"{name}_tokens_{side}": 2**31 - 1 for name in ("prompt", "completion") for side in "ij"
+}
+
+
+def check_rows(rows: Iterable[Row], description: Description) -> list[Row]:
+    """The rows, all of which fit the experiment. Writes nothing.
+
+    Raises
+    ------
+    SpecError
+        Names the first row and column that does not fit, and what to do.
+    """
+    checker = _Checker(description)
+    checked: list[Row] = []
+    for number, row in enumerate(rows, 1):
+        limits.JUDGMENTS.check(number)
+        try:
+            checker.check(row)
+        except KeyError as error:
+            raise SpecError(
+                f"Row {number} has no column {error}. Export the file again as JSON lines."
+            ) from error
+        except ValueError as error:
+            raise SpecError(f"Row {number}: {error}") from error
+        checked.append(row)
+    return checked
+
+
+def standing(rows: Sequence[Row]) -> Iterator[tuple[int, int, int, float]]:
+    """``(comparison, i, j, outcome)`` of the judgments that were not taken back."""
+    return (
+        (row["comparison_id"], index_of(row["policy_i"]), index_of(row["policy_j"]), row["outcome"])
+        for row in rows
+        if not row["voided"]
+    )
+
+
+def index_of(label: str) -> int:
+    """The index of the policy that is labelled P1, P2 and so on."""
+    return int(label[1:]) - 1
+
+
+def time_of(said: str | None) -> datetime | None:
+    return datetime.fromisoformat(said) if said else None
+
+
+class _Checker:
+    """What the rows so far have said of each comparison and response."""
+
+    def __init__(self, description: Description) -> None:
+        self._labels = {f"P{number}" for number in range(1, len(description.policies) + 1)}
+        self._n_tasks = len(description.spec.tasks)
+        self._judgments: set[int] = set()
+        self._restored: set[int] = set()
+        self._pairs: dict[int, tuple[Any, ...]] = {}
+        self._responses: dict[int, tuple[Any, ...]] = {}
+
+    def check(self, row: Row) -> None:
+        """Raise KeyError for a column that is missing, and ValueError for a value that does not fit."""
+        _check_types(row)
+        for name in ("policy_i", "policy_j", "left_policy"):
+            if row[name] not in self._labels:
+                raise ValueError(
+                    f"{name} is {limits.shown(row[name])}: the rows do not fit the experiment. Is this the "
+                    "manifest of this file?"
+                )
+        i, j = row["policy_i"], row["policy_j"]
+        if index_of(i) >= index_of(j) or row["left_policy"] not in {i, j}:
+            raise ValueError("policy_i must come before policy_j, and left_policy must be one of the two.")
+        if not 1 <= row["task_number"] <= self._n_tasks:
+            raise ValueError(
+                f"task_number is {limits.shown(row['task_number'])}: the rows do not fit the experiment, which has "
+                f"{self._n_tasks:,} tasks. Is this the manifest of this file?"
+            )
+        if row["judge"] not in Judgment.Judge or row["choice"] not in Judgment.Choice:
+            raise ValueError("judge or choice is none that there is.")
+        self._check_identity(row)
+
+    def _check_identity(self, row: Row) -> None:
+        """The same number must mean the same comparison or response in every row."""
+        pair = (
+            row["policy_i"],
+            row["policy_j"],
+            row["task_number"],
+            row["response_i_id"],
+            row["response_j_id"],
+        )
+        if self._pairs.setdefault(row["comparison_id"], pair) != pair:
+            raise ValueError("comparison_id is that of an earlier row with another pair or task.")
+        for side in "ij":
+            written = (row[f"policy_{side}"], row["task_number"])
+            if self._responses.setdefault(row[f"response_{side}_id"], written) != written:
+                raise ValueError(f"response_{side}_id is that of an earlier row with another policy or task.")
+        if row["judgment_id"] in self._judgments:
+            raise ValueError("judgment_id is that of an earlier row.")
+        if row["restores"] in self._judgments:
+            if row["restores"] in self._restored:
+                raise ValueError("restores names a judgment that an earlier row restores.")
+            self._restored.add(row["restores"])
+        self._judgments.add(row["judgment_id"])
+
+
+def _check_types(row: Row) -> None:
+    for name in (*_IDS, *_WHOLE, *(each for each in _WHOLE_OR_NOTHING if row[each] is not None)):
+        _check_whole(name, row[name])
+    for name in ("outcome", *(each for each in _NUMBERS_OR_NOTHING if row[each] is not None)):
+        _check_number(name, row[name])
+    if row["outcome"] not in {0.0, 0.5, 1.0}:
+        raise ValueError(f"outcome is {limits.shown(row['outcome'])}; it must be 0, 0.5 or 1.")
+    for name in _TEXTS:
+        _check_text(name, row[name])
+    for part in row["sampling_seed"].split():
+        _check_whole("sampling_seed", int(part) if part.isdecimal() and len(part) < 20 else part)
+    _check_events(row)
+
+
+def _check_events(row: Row) -> None:
+    """When it was shown and judged, and who took it back."""
+    if not isinstance(row["voided"], bool):
+        raise ValueError("voided must be true or false.")
+    _check_time("shown_at", row["shown_at"], required=False)
+    for name in (*_TIMES, *(["voided_at"] if row["voided"] else [])):
+        _check_time(name, row[name], required=True)
+    if row["voided"]:
+        _check_text("voided_by", row["voided_by"])
+        if not row["voided_by"]:
+            raise ValueError("voided_by is empty, although the judgment is voided.")
+
+
+def _check_whole(name: str, value: Any) -> None:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise ValueError(f"{name} must be a whole number, not {limits.shown(value)}.")
+    if not 0 <= value <= _SMALL.get(name, 2**63 - 1):
+        raise ValueError(
+            f"{name} is {limits.shown(value)}; it must lie between 0 and {_SMALL.get(name, 2**63 - 1):,}."
+        )
+
+
+def _check_number(name: str, value: Any) -> None:
+    if not isinstance(value, (int, float)) or isinstance(value, bool):
+        raise ValueError(f"{name} must be a number, not {limits.shown(value)}.")
+    if fault := limits.number_fault(value, name):
+        raise ValueError(fault)
+
+
+def _check_text(name: str, value: Any) -> None:
+    if not isinstance(value, str):
+        raise ValueError(f"{name} must be a text, not {limits.shown(value)}.")
+    if fault := limits.text_fault(value, name):
+        raise ValueError(fault)
+    longest = _LONGEST.get(name)
+    if longest is not None and len(value) > longest:
+        raise ValueError(f"{name} has {len(value):,} characters; the limit is {longest:,}. Shorten it.")
+
+
+def _check_time(name: str, value: Any, *, required: bool) -> None:
+    if not value and not required:
+        return
+    try:
+        aware = datetime.fromisoformat(value).tzinfo is not None
+    except (TypeError, ValueError):
+        aware = False
+    if not aware:
+        raise ValueError(f"{name} must be a time with its zone in ISO 8601, not {limits.shown(value)}.")

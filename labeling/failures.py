@@ -1,0 +1,134 @@
+"""Requests that cannot be answered: too large (413), or the database is busy or away (503). The API's errors are JSON.
+
+503 carries Retry-After. Clients and static/js/pair.js send the same request again then; every write is safe to repeat.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import sys
+from collections.abc import Callable
+from http import HTTPStatus
+from typing import Any
+
+from django.core.exceptions import RequestDataTooBig, TooManyFieldsSent, TooManyFilesSent
+from django.db import Error, InterfaceError, OperationalError
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.template.loader import render_to_string
+from django.views import defaults
+
+from engine import limits
+
+TOO_LARGE = (RequestDataTooBig, TooManyFieldsSent, TooManyFilesSent)
+UNAVAILABLE = (OperationalError, InterfaceError)
+# Longer than nearly every transaction here, and short enough for somebody who waits.
+_RETRY_SECONDS = 2
+_SQLITE_CODES = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_CANTOPEN}
+# PostgreSQL: connection lost, rolled back (serialization, deadlock), out of resources, shut down, lock not available.
+_SQL_STATES = ("08", "40", "53", "57P", "55P03")
+_DETAILS = {
+    400: "The request cannot be read. See /api/docs for what it must look like.",
+    403: "This is not allowed. See /api/docs.",
+    404: "There is nothing here, or it is not yours to see. See /api/docs for the addresses.",
+    405: "This address does not take this method. See the header Allow.",
+    500: "Something went wrong on the server. It was logged; what was saved before is safe.",
+}
+
+
+class Failures:
+    """Middleware. Inside of compression, and outside of whatever may fail."""
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
+        self._get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        # By the declared length, before any of it is read: no server here reads more than that.
+        declared = request.META.get("CONTENT_LENGTH") or "0"
+        if message := limits.UPLOAD_BYTES.refusal(int(declared) if declared.isdigit() else 0):
+            return _too_large(request, message)
+        response = self._get_response(request)
+        if _is_api(request) and response.status_code >= 400 and not _is_json(response):
+            return _as_json(response)
+        return response
+
+    def process_exception(self, request: HttpRequest, error: Exception) -> HttpResponse | None:
+        return _refusal(request, error)
+
+
+def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
+    """Answer what was refused outside of a view, such as a form that the CSRF check could not read."""
+    return _refusal(request, exception) or defaults.bad_request(request, exception)
+
+
+def server_error(request: HttpRequest) -> HttpResponse:
+    """Answer what failed outside of a view, such as storing the session."""
+    error = sys.exc_info()[1]
+    return (_refusal(request, error) if error else None) or defaults.server_error(request)
+
+
+def is_temporary(error: BaseException) -> bool:
+    """Whether the database is busy or away, so that the same request may succeed a little later."""
+    if not isinstance(error, UNAVAILABLE):
+        return False
+    cause = error.__cause__
+    if isinstance(cause, sqlite3.Error):
+        # The low byte; the others say more of the same kind.
+        return getattr(cause, "sqlite_errorcode", 0) & 0xFF in _SQLITE_CODES
+    state = getattr(cause, "sqlstate", None)
+    return state is None or state.startswith(_SQL_STATES)
+
+
+def _refusal(request: HttpRequest, error: BaseException) -> HttpResponse | None:
+    if isinstance(error, TOO_LARGE):
+        # What was sent cannot be read again, and must not be.
+        request._mark_post_parse_error()  # type: ignore[attr-defined]
+        limit = limits.REQUEST_BYTES if isinstance(error, RequestDataTooBig) else limits.FORM_FIELDS
+        return _too_large(
+            request, f"More than {limit.most:,} {limit.thing}, which is the limit. {limit.advice}"
+        )
+    if isinstance(error, Error) and is_temporary(error):
+        return _busy(request)
+    return None
+
+
+def _too_large(request: HttpRequest, message: str) -> HttpResponse:
+    return _answer(request, HTTPStatus.REQUEST_ENTITY_TOO_LARGE, message, "413.html")
+
+
+def _busy(request: HttpRequest) -> HttpResponse:
+    message = (
+        f"The database is busy or cannot be reached. Send the same request again in {_RETRY_SECONDS} seconds."
+    )
+    response = _answer(request, HTTPStatus.SERVICE_UNAVAILABLE, message, "503.html")
+    response["Retry-After"] = str(_RETRY_SECONDS)
+    return response
+
+
+def _answer(request: HttpRequest, status: int, message: str, template: str) -> HttpResponse:
+    # Without the request: a page's context processors would ask the database.
+    response: HttpResponse = (
+        JsonResponse({"detail": message}, status=status)
+        if _is_api(request)
+        else HttpResponse(render_to_string(template, {"words": message}), status=status)
+    )
+    response["Cache-Control"] = "no-store"
+    return response
+
+
+def _is_api(request: HttpRequest) -> bool:
+    return request.path_info.startswith("/api/")
+
+
+def _is_json(response: HttpResponse) -> bool:
+    return "json" in response.get("Content-Type", "")
+
+
+def _as_json(response: HttpResponse) -> HttpResponse:
+    status = response.status_code
+    known: dict[str, Any] = {name: value for name, value in response.items() if name != "Content-Type"}
+    known.pop("Content-Length", None)
+    answer = JsonResponse({"detail": _DETAILS.get(status, HTTPStatus(status).phrase)}, status=status)
+    for name, value in known.items():
+        answer[name] = value
+    answer.cookies = response.cookies
+    return answer

@@ -1,0 +1,271 @@
+"""Item 14: what is too large is 413, a database that is busy is 503, and the API's errors are JSON."""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import ClassVar
+
+import psycopg
+import pytest
+from django.core.files.uploadedfile import SimpleUploadedFile
+from django.db import OperationalError
+from django.test import Client
+from django.urls import reverse
+
+from engine.models import Experiment
+from engine.services.tokens import make_token
+from labeling.failures import is_temporary
+from tests.factories import make_experiment, make_user
+
+pytestmark = pytest.mark.django_db
+
+
+def locked() -> OperationalError:
+    """What Django raises where SQLite's lock could not be had, made by SQLite itself."""
+    cause = sqlite3.OperationalError("database is locked")
+    cause.sqlite_errorcode = sqlite3.SQLITE_BUSY
+    error = OperationalError(*cause.args)
+    error.__cause__ = cause
+    return error
+
+
+def of_postgresql(state: str | None) -> OperationalError:
+    cause = (
+        psycopg.errors.lookup(state)("Said by the server.") if state else psycopg.OperationalError("Gone.")
+    )
+    error = OperationalError(*cause.args)
+    error.__cause__ = cause
+    return error
+
+
+@pytest.fixture
+def client() -> Client:
+    client = Client(raise_request_exception=False)
+    client.force_login(make_user("root", is_superuser=True))
+    return client
+
+
+@pytest.fixture
+def headers() -> dict[str, str]:
+    _, secret = make_token(user=make_user("program", is_superuser=True), name="n", valid_days=1)
+    return {"Authorization": f"Bearer {secret}"}
+
+
+def break_with(monkeypatch, error: Exception) -> None:
+    def fail(*_args: object, **_more: object) -> None:
+        raise error
+
+    monkeypatch.setattr("engine.selectors.experiments_to_watch", fail)
+    monkeypatch.setattr("labeling.access.to_watch", fail)
+
+
+def detail(response) -> str:
+    assert response["Content-Type"].startswith("application/json")
+    return response.json()["detail"]
+
+
+class TestBusyDatabase:
+    def test_the_api_answers_503_in_json_and_says_when_to_come_back(self, client, headers, monkeypatch):
+        """Twelve clients got error pages in HTML, with status 500, while an import held the lock."""
+        break_with(monkeypatch, locked())
+        response = client.get("/api/experiments", headers=headers)
+        assert response.status_code == 503
+        assert response["Retry-After"] == "2"
+        assert "Send the same request again in 2 seconds" in detail(response)
+
+    def test_a_page_says_so_in_words(self, client, monkeypatch):
+        experiment = make_experiment()
+        break_with(monkeypatch, locked())
+        response = client.get(reverse("dashboard", args=[experiment.pk]))
+        assert response.status_code == 503
+        assert response["Retry-After"] == "2"
+        assert "One moment, please" in response.content.decode()
+        assert response["Cache-Control"] == "no-store"
+
+    def test_also_where_the_session_could_not_be_stored(self, client, monkeypatch):
+        """That fails in a middleware, outside of any view."""
+
+        def fail(*_args: object, **_more: object) -> None:
+            raise locked()
+
+        monkeypatch.setattr("django.contrib.sessions.backends.db.SessionStore.save", fail)
+        response = Client(raise_request_exception=False).post(
+            reverse("login"), {"username": "root", "password": "a long password"}
+        )
+        assert response.status_code == 503
+        assert "One moment, please" in response.content.decode()
+
+    def test_in_development_too(self, client, headers, monkeypatch, settings):
+        settings.DEBUG = True
+        break_with(monkeypatch, locked())
+        assert client.get("/api/experiments", headers=headers).status_code == 503
+
+    def test_another_error_stays_one_of_ours(self, client, headers, monkeypatch):
+        break_with(monkeypatch, RuntimeError("A secret of the server's."))
+        response = client.get("/api/experiments", headers=headers)
+        assert response.status_code == 500
+        assert "secret" not in detail(response)
+        page = client.get(reverse("dashboard", args=[make_experiment().pk]))
+        assert (page.status_code, "Our fault" in page.content.decode()) == (500, True)
+
+    @pytest.mark.parametrize("state", [None, "40001", "40P01", "53300", "57P01", "08006", "55P03"])
+    def test_of_postgresql_lost_connections_and_rolled_back_transactions_are_temporary(self, state):
+        assert is_temporary(of_postgresql(state))
+
+    @pytest.mark.parametrize("state", ["42P01", "57014"])
+    def test_of_postgresql_errors_of_our_own_are_not(self, state):
+        assert not is_temporary(of_postgresql(state))
+
+    def test_of_sqlite_a_missing_table_is_not(self):
+        with pytest.raises(sqlite3.OperationalError) as missing:
+            sqlite3.connect(":memory:").execute("SELECT * FROM nothing")
+        error = OperationalError("no such table: nothing")
+        error.__cause__ = missing.value
+        assert not is_temporary(error)
+
+
+class TestTheAPIsErrorsAreJSON:
+    @pytest.mark.parametrize(
+        ("method", "path", "status"),
+        [
+            ("get", "/api/nothing/here", 404),
+            ("get", "/api/experiments/one", 404),
+            ("put", "/api/experiments", 405),
+            ("get", "/api/experiments/99999", 404),
+            ("post", "/api/experiments", 400),
+        ],
+    )
+    @pytest.mark.parametrize("debug", [False, True])
+    def test_whatever_goes_wrong(self, method, path, status, debug, client, headers, settings):
+        settings.DEBUG = debug
+        response = client.generic(method.upper(), path, "{", "application/json", headers=headers)
+        assert response.status_code in {status, 422}
+        assert detail(response)
+        if status == 405:
+            assert "GET" in response["Allow"]
+
+    def test_pages_keep_theirs(self, client):
+        response = client.get("/nothing/here/")
+        assert response.status_code == 404
+        assert response["Content-Type"].startswith("text/html")
+
+    def test_too_many_requests_say_when_to_come_back(self, client, headers, settings):
+        settings.API_REQUESTS_PER_MINUTE = 1
+        client.get("/api/experiments", headers=headers)
+        response = client.get("/api/experiments", headers=headers)
+        assert response.status_code == 429
+        assert 1 <= int(response["Retry-After"]) <= 60
+        assert "Too many requests" in detail(response)
+
+
+class TestTooLarge:
+    def test_a_declared_length_is_refused_before_a_byte_is_read(self, client, headers):
+        response = client.post(
+            "/api/experiments",
+            b"{}",
+            content_type="application/json",
+            headers=headers,
+            CONTENT_LENGTH="16000001",
+        )
+        assert response.status_code == 413
+        assert "16,000,001 bytes in one request with its files; the limit is 16,000,000" in detail(response)
+
+    def test_a_body_of_the_api(self, client, headers):
+        body = b'{"name": "' + b"x" * 5_000_001 + b'"}'
+        response = client.post("/api/experiments", body, content_type="application/json", headers=headers)
+        assert response.status_code == 413
+        assert "5,000,000 bytes in one request" in detail(response)
+
+    @pytest.mark.parametrize("enforce_csrf_checks", [False, True])
+    def test_a_form(self, enforce_csrf_checks):
+        client = Client(raise_request_exception=False, enforce_csrf_checks=enforce_csrf_checks)
+        client.force_login(make_user(is_superuser=True))
+        # With the cookie the CSRF check reads the form, in a middleware.
+        client.cookies["csrftoken"] = "x" * 32
+        response = client.post(reverse("new_from", args=["prompts"]), {"tasks": "x" * 5_000_001})
+        assert response.status_code == 413
+        assert "5,000,000 bytes in one request" in response.content.decode()
+
+    def test_a_form_of_too_many_fields(self, client):
+        fields = {f"f{n}": "" for n in range(5_001)}
+        response = client.post(reverse("new_experiment"), fields)
+        assert response.status_code == 413
+        assert "5,000 fields in one form" in response.content.decode()
+
+
+class TestDoors:
+    """The same limits whichever way an experiment comes in."""
+
+    SPEC: ClassVar = {
+        "name": "Large",
+        "factors": [
+            {"name": f"F{f}", "kind": "prompt", "levels": {f"L{n}": {"text": f"{n}"} for n in range(20)}}
+            for f in range(6)
+        ],
+        "tasks": [{"prompt": "x"}],
+    }
+
+    def test_the_api_refuses_six_factors_of_twenty_levels(self, client, headers):
+        """They asked for 29 PiB and took 192 s."""
+        response = client.post(
+            "/api/experiments", self.SPEC, content_type="application/json", headers=headers
+        )
+        assert response.status_code == 422
+        assert "64,000,000 policies; the limit is 300" in detail(response)
+        assert not Experiment.objects.exists()
+
+    @pytest.mark.parametrize(
+        ("number", "words"),
+        [
+            ("1" + "0" * 400, "401 digits"),
+            ("1e999", "too large"),
+            ("NaN", "not JSON"),
+            ("9" * 5000, "5,000 digits"),
+        ],
+    )
+    def test_the_api_refuses_numbers_that_nothing_can_hold(self, number, words, client, headers):
+        body = (
+            '{"name": "A", "tasks": [{"prompt": "x"}], "factors": [{"name": "S", "kind": "sampling", '
+            f'"levels": {{"a": {{}}, "b": {{"temperature": {number}}}}}}}]}}'
+        )
+        response = client.post("/api/experiments", body, content_type="application/json", headers=headers)
+        assert response.status_code == 422
+        assert words in detail(response)
+
+    def test_a_file_of_3000_policies_is_refused_on_the_page(self, client):
+        """It ran for minutes in one transaction."""
+        rows = "task,policy,response\n" + "".join(f"x,P{n},r\n" for n in range(3_000))
+        response = client.post(
+            reverse("new_experiment"), {"name": "A", "responses": SimpleUploadedFile("r.csv", rows.encode())}
+        )
+        assert response.status_code == 400
+        assert "3,000 levels of one factor; the limit is 300" in response.content.decode()
+        assert not Experiment.objects.exists()
+
+    @pytest.mark.parametrize(
+        "content",
+        [b"PK\x03\x04" + b"\xff" * 100, b"PAR1\x15\x04\xff\xfe" * 10],
+        ids=["ZIP", "Parquet"],
+    )
+    @pytest.mark.parametrize("field", ["description", "responses"])
+    def test_compressed_files_are_not_unpacked(self, field, content, client):
+        """No door reads an archive, so a small file cannot become a large one."""
+        response = client.post(
+            reverse("new_experiment"), {"name": "A", field: SimpleUploadedFile("f", content)}
+        )
+        assert response.status_code == 400
+        assert "This is not UTF-8 text" in response.content.decode()
+
+    def test_more_levels_than_allowed_are_refused_and_not_dropped(self, client):
+        """The page dropped what came after the hundredth row."""
+        sent = {"name": "A", "tasks": "x", "factor": "f1", "f1-name": "F", "f1-kind": "prompt"}
+        sent |= {f"f1-l{n}-name": f"L{n}" for n in range(1, 302)}
+        sent |= {
+            "f1-level": [f"l{n}" for n in range(1, 302)],
+            "part": "size",
+            "budget": "10",
+            "delta": "0.05",
+        }
+        sent |= {"epsilon": "0", "sampler": "balanced", "stopping": "certified", "space": "unstructured"}
+        response = client.post(reverse("new_from", args=["prompts"]), sent, headers={"HX-Request": "true"})
+        assert "301 levels of one factor; the limit is 300" in response.content.decode()

@@ -1,0 +1,94 @@
+"""Item 19: what is shipped is pinned by hash, listed, licensed and audited."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+from django.conf import settings
+
+ROOT = Path(settings.BASE_DIR)
+_spec = importlib.util.spec_from_file_location("supply_chain", ROOT / ".ci" / "supply_chain.py")
+supply_chain = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(supply_chain)
+
+
+@pytest.mark.parametrize("name", ["requirements.txt", "requirements-dev.txt"])
+def test_every_package_is_pinned_with_its_hashes(name):
+    text = (ROOT / name).read_text()
+    entries = re.findall(r"^[A-Za-z0-9][^\n]*(?:\n    [^\n]*)*", text, re.MULTILINE)
+    assert len(entries) == len(supply_chain.pins(text)) > 50
+    for entry in entries:
+        assert re.match(r"\S+==\S+ \\\n    --hash=sha256:[0-9a-f]{64}", entry), entry
+
+
+def test_both_files_pin_the_same_versions():
+    ours, with_tools = (
+        supply_chain.pins((ROOT / name).read_text()) for name in ("requirements.txt", "requirements-dev.txt")
+    )
+    assert ours.items() <= with_tools.items()
+
+
+def test_the_licences_are_those_of_the_pinned_packages():
+    text = supply_chain.LICENCES.read_text()
+    listed = dict(re.findall(r"^={100}\n(\S+)==(\S+)$", text, re.MULTILINE))
+    pinned = supply_chain.pins(supply_chain.REQUIREMENTS.read_text())
+    assert listed == {supply_chain.normalized(name): version for name, version in pinned.items()}
+
+
+def test_the_list_of_parts_names_every_pinned_package_with_its_hashes(tmp_path):
+    file = tmp_path / "sbom.json"
+    assert supply_chain.sbom(file) == 0
+    text = file.read_text()
+    pinned = supply_chain.pins(supply_chain.REQUIREMENTS.read_text())
+    document = json.loads(text)
+    assert {each["name"] for each in document["components"]} == set(pinned)
+    document["components"].pop()
+    document["components"][0]["version"] = "0"
+    assert len(supply_chain.missing_from(json.dumps(document), supply_chain.REQUIREMENTS.read_text())) == 2
+
+
+def report(*packages: dict) -> str:
+    return json.dumps({"dependencies": packages, "fixes": []})
+
+
+CLEAN = {"name": "a", "version": "1", "vulns": []}
+VULNERABLE = {"name": "b", "version": "2", "vulns": [{"id": "PYSEC-1", "fix_versions": ["3"]}]}
+UNKNOWN = {"name": "c", "skip_reason": "Dependency not found on PyPI"}
+
+
+@pytest.mark.parametrize(
+    ("code", "out", "err", "status", "words"),
+    [
+        (0, report(CLEAN), "", 0, "1 packages, no known vulnerability"),
+        (1, report(CLEAN, VULNERABLE), "", 1, "b 2: PYSEC-1, mended in 3"),
+        (1, report(VULNERABLE, UNKNOWN), "", 1, "PYSEC-1"),
+        (0, report(UNKNOWN), "", 0, "NOT AUDITED"),
+        (0, report(CLEAN, UNKNOWN), "", 1, "Not audited: c"),
+        (1, "", "requests.exceptions.ConnectionError: Max retries exceeded", 0, "NOT AUDITED"),
+        (1, "", "ERROR: requirements.txt has no such line", 1, "pip-audit failed with status 1"),
+        (0, report(), "", 1, "pip-audit failed"),
+        (2, "Traceback", "KeyError: 'x'", 1, "pip-audit failed with status 2"),
+    ],
+)
+def test_an_audit_that_could_not_be_made_is_told_from_one_that_failed(code, out, err, status, words):
+    """Where the advisory database cannot be reached the step passes loudly; a known vulnerability always fails it."""
+    said = supply_chain.verdict(code, out, err)
+    assert said[0] == status
+    assert words in said[1]
+
+
+def test_the_vllm_tests_take_the_versions_without_the_hashes():
+    """pip wants hashes for all packages or for none, and vLLM's own are not ours."""
+    [script] = re.findall(
+        r"^  (sed -nE .*requirements\.txt) \|", (ROOT / ".ci" / "vllm-tests").read_text(), re.MULTILINE
+    )
+    lines = subprocess.run(
+        ["bash", "-c", script], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout
+    pinned = supply_chain.pins(supply_chain.REQUIREMENTS.read_text())
+    assert lines.split() == [f"{name}=={version}" for name, version in pinned.items()]
