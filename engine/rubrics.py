@@ -21,6 +21,16 @@ def rubric_of(experiment: Experiment) -> str:
     return experiment.rubric.strip() or experiment.guidelines.strip() or DEFAULT_RUBRIC
 
 
+def why_no_judge() -> str:
+    """Why there is no language model that can judge here, and what to do; empty where there is one."""
+    if settings.JUDGE_BACKEND in {"", "embedded"}:
+        return (
+            "No language model that can judge is set up here. The embedded model cannot: "
+            "set JUDGE_BACKEND to vllm or openai, and JUDGE_MODEL."
+        )
+    return ""
+
+
 def may_tie(experiment: Experiment) -> bool:
     """Whether a tie is offered: where people may say that neither is better."""
     return experiment.allow_tie or experiment.allow_both_bad

@@ -165,9 +165,10 @@ def give_opinions(self: Task) -> None:
         asked = llm_worker.give_opinions(
             worker=worker, backend=registry.judge_backend(), stopping=_is_stopping
         )
-    except BackendError:
+    except BackendError as error:
         # The next sweep tries again; trying at once would only fill the log.
         logger.exception("The backend of the language model that judges is out of order")
+        _pulse("judging", worker, registry.judge_details(trouble=str(error)))
         asked = 0
     for experiment_id in wanted:
         opinions.cast_votes(experiment_id=experiment_id)

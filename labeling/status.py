@@ -61,7 +61,10 @@ def status_of(
     What the caller knows already is not asked for again.
     """
     status = _status_of(experiment, snapshot or selectors.latest_snapshot(experiment), health)
-    return replace(status, sentence=" ".join([status.sentence, *selectors.caveats(experiment)]))
+    sentences = [status.sentence, *selectors.caveats(experiment)]
+    if experiment.archived_at is not None:
+        sentences.append(f"In the archive since {experiment.archived_at:%Y-%m-%d}.")
+    return replace(status, sentence=" ".join(sentences))
 
 
 def _status_of(
@@ -149,7 +152,11 @@ def _conclusion(experiment: Experiment, snapshot: Snapshot | None) -> Status:
             return Status(
                 "budget", "Budget spent", f"{comparisons} comparisons were not enough. {_standing(snapshot)}"
             )
-    return Status("stopped", "Stopped by hand", f"After {comparisons} comparisons. {_standing(snapshot)}")
+    return Status(
+        "stopped",
+        "Stopped by hand",
+        f"Stopped after {comparisons} comparisons, before it was decided. {_standing(snapshot)}",
+    )
 
 
 def _standing(snapshot: Snapshot | None) -> str:

@@ -396,9 +396,15 @@ OPENAI_TOKEN_LIMIT_FIELD = env.str(
     "max_tokens",
     validate=validate.OneOf(["max_tokens", "max_completion_tokens"]),
 )
-# The language model that judges, where an experiment lets it: by default the one that writes.
+# The language model that judges, where an experiment lets it: by default the one that writes. Empty: none. The embedded
+# model does four toy tasks and cannot judge, so naming it here is a mistake that no process starts with.
 JUDGE_BACKEND = env.str(
-    "JUDGE_BACKEND", GENERATION_BACKEND, validate=validate.OneOf(["embedded", "vllm", "openai"])
+    "JUDGE_BACKEND",
+    "" if GENERATION_BACKEND == "embedded" else GENERATION_BACKEND,
+    validate=validate.OneOf(
+        ["", "vllm", "openai"],
+        error="{input} cannot judge. Use vllm or openai, or leave JUDGE_BACKEND empty for no language model as a judge.",
+    ),
 )
 JUDGE_MODEL = env.str("JUDGE_MODEL", GENERATION_MODEL)
 JUDGE_BASE_URL = env.str("JUDGE_BASE_URL", OPENAI_BASE_URL)

@@ -8,9 +8,11 @@ from typing import Any
 
 from engine.generation.base import Backend
 from engine.generation.worker import write_batch
-from engine.models import Experiment, Judgment, Lease, Membership, User
+from engine.models import Experiment, Invitation, Judgment, Lease, Membership, Subscription, User
 from engine.services.experiments import create_experiment, start
 from engine.services.judging import judge_leased, lease_next
+from engine.services.notifications import subscribe
+from engine.services.people import create_invitation
 from engine.services.planning import advance
 from engine.specs import ExperimentSpec, FactorSpec, GoldSpec, TaskSpec
 from tests.backends import SkilledBackend
@@ -115,3 +117,27 @@ def click_on(experiment: Experiment, user: User, n_clicks: int, choice: str = "l
         click(experiment, user, choice)
         advance(experiment_id=experiment.pk)
         write_responses()
+
+
+def invited(experiment: Experiment, role: str = "annotator", most_uses: int = 1, **fields: Any) -> Invitation:
+    """An invitation that nobody has used, by somebody who may do everything; ``token`` is its link's secret."""
+    by = User.objects.filter(username="inviter").first() or make_user("inviter", is_superuser=True)
+    invitation, secret = create_invitation(
+        experiment=experiment, by=by, role=role, most_uses=most_uses, valid_days=1
+    )
+    if fields:
+        Invitation.objects.filter(pk=invitation.pk).update(**fields)
+        invitation.refresh_from_db()
+    invitation.token = secret
+    return invitation
+
+
+def subscribed(
+    experiment: Experiment,
+    kind: str = "email",
+    target: str = "ann@example.org",
+    events: tuple[str, ...] = ("concluded", "stalled", "unhealthy"),
+) -> Subscription:
+    """Somebody who is told of the experiment's news."""
+    by = User.objects.filter(username="subscriber").first() or make_user("subscriber")
+    return subscribe(experiment=experiment, by=by, kind=kind, target=target, events=events)

@@ -10,6 +10,7 @@ from django.conf import settings
 from engine.generation.base import Backend, BackendError
 from engine.generation.batch_size import BatchSize
 from engine.generation.tinylm import MODEL_NAME
+from engine.rubrics import why_no_judge
 from engine.selectors import Offer
 
 
@@ -28,6 +29,8 @@ def backend() -> Backend:
 @cache
 def judge_backend() -> Backend:
     """The backend named by ``JUDGE_BACKEND``, for the language model that judges; else as :func:`backend`."""
+    if reason := why_no_judge():
+        raise BackendError(reason)
     return _load("JUDGE", base_url=settings.JUDGE_BASE_URL, api_key=settings.JUDGE_API_KEY)
 
 
@@ -109,9 +112,9 @@ def details(running: Backend | None = None, *, trouble: str = "") -> dict[str, A
     }
 
 
-def judge_details() -> dict[str, Any]:
-    """What judges on this worker, for its pulse; loads nothing."""
-    return {"backend": settings.JUDGE_BACKEND, "model": settings.JUDGE_MODEL}
+def judge_details(*, trouble: str = "") -> dict[str, Any]:
+    """What judges on this worker, for its pulse; loads nothing. ``trouble``: why its backend is out of order."""
+    return {"backend": settings.JUDGE_BACKEND, "model": settings.JUDGE_MODEL, "trouble": trouble}
 
 
 def _model(purpose: str, what: str) -> str:

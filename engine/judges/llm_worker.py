@@ -24,7 +24,15 @@ from engine.judges.llm import UnreadableVerdictError, messages, read_verdict
 from engine.levels import SamplingParams
 from engine.models import Judgment, Opinion
 from engine.rubrics import identity, may_tie, rubric_of
-from engine.services.opinions import Asked, Claim, claim_opinions, release_claim, renew_claim, store_opinion
+from engine.services.opinions import (
+    Asked,
+    Claim,
+    claim_opinions,
+    is_halted,
+    release_claim,
+    renew_claim,
+    store_opinion,
+)
 from engine.texts import storable
 
 logger = logging.getLogger(__name__)
@@ -34,6 +42,10 @@ _LONGEST_REASON = 1000
 
 class _StoppedError(Exception):
     """The worker was told to stop."""
+
+
+class _HaltedError(Exception):
+    """The language model was halted in one of the batch's experiments."""
 
 
 def give_opinions(*, worker: str, backend: Backend, stopping: Callable[[], bool] = lambda: False) -> int:
@@ -51,6 +63,8 @@ def give_opinions(*, worker: str, backend: Backend, stopping: Callable[[], bool]
         release(reason="The backend did not answer.", blameless=False)
     except _StoppedError:
         release(reason="The worker was stopped.", blameless=True)
+    except _HaltedError:
+        release(reason="", blameless=True)
     except Exception as error:
         # A backend may well break down of the very signal that stops the worker.
         out_of_order = isinstance(error, BackendError) or stopping()
@@ -73,6 +87,7 @@ def _ask(claim: Claim, backend: Backend, stopping: Callable[[], bool]) -> None:
                 opinion.pk,
                 failure="The rubric, the question or the model changed before it was asked.",
                 retryable=False,
+                outdated=True,
             ),
             model="",
         )
@@ -96,6 +111,8 @@ def _ask(claim: Claim, backend: Backend, stopping: Callable[[], bool]) -> None:
             if len(both) == 2:
                 asked = _asked(opinions[opinion_id], both[False], both[True])
                 store_opinion(claim=claim.token, asked=asked, model=backend.model)
+                if asked.failure and is_halted(opinion_id=opinion_id):
+                    raise _HaltedError
             tick()
 
 

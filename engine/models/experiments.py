@@ -85,6 +85,12 @@ class Experiment(models.Model):
         blank=True,
         help_text="Identity of the language model and words whose agreement with people was accepted.",
     )
+    llm_failures = models.PositiveIntegerField(
+        default=0, help_text="Opinions that failed since the last one that was given."
+    )
+    llm_halted = models.TextField(
+        blank=True, help_text="Why the language model was halted; empty where it was not."
+    )
 
     delta = models.FloatField(
         default=0.05,

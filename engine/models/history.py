@@ -50,6 +50,7 @@ class AuditEntry(models.Model):
         LLM_JUDGE = "llm_judge", "Language model as a judge changed"
         DELETE = "delete", "Draft deleted"
         FORGET = "forget", "Person forgotten"
+        LLM_HALTED = "llm_halted", "Language model as a judge halted"
         SUBSCRIBE = "subscribe", "Notification added"
         UNSUBSCRIBE = "unsubscribe", "Notification removed"
 

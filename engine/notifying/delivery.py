@@ -10,6 +10,7 @@ from django.conf import settings
 from django.core.mail import EmailMessage
 from django.urls import reverse
 
+from engine.mail import why_no_mail
 from engine.models import Notification, Subscription
 from engine.notifying.webhook import WebhookError, call
 from engine.services.notifications import claim_due, mark_sent, mark_unsent
@@ -50,7 +51,11 @@ def _deliver(notification: Notification) -> None:
         logger.warning("Notification %s was not sent: %s", notification.pk, said)
         mark_unsent(notification=notification, error=f"The mail server: {said}")
     else:
-        mark_sent(notification=notification)
+        # console:// wrote it into this worker's log, which is nobody's inbox.
+        if subscription.kind == Subscription.Kind.EMAIL and (reason := why_no_mail()):
+            mark_unsent(notification=notification, error=reason, final=True)
+        else:
+            mark_sent(notification=notification)
 
 
 def webhook_body(notification: Notification) -> bytes:

@@ -12,7 +12,7 @@ from django.db.models import Count, Exists, F, OuterRef, Q, QuerySet, Sum
 from engine.core.agreement import Agreement, Rate, agreement, rate
 from engine.models import Comparison, Experiment, Flag, Judgment, Opinion
 from engine.outcomes import joint_outcome
-from engine.rubrics import identity
+from engine.rubrics import identity, why_no_judge
 from engine.selectors.counts import standing
 
 _ANSWERS = (Judgment.Choice.LEFT, Judgment.Choice.RIGHT, Judgment.Choice.TIE)
@@ -30,6 +30,8 @@ class OpinionReport:
         Opinions whose two verdicts, one in either order, are the same.
     first_twice, second_twice : int
         Opinions in which it preferred whatever it read first, or second, both times.
+    spent : int
+        Opinions that count against the budget: every one that was asked for and did not fail.
     votes : int
         Its votes that stand.
     """
@@ -40,7 +42,7 @@ class OpinionReport:
     first_twice: int
     second_twice: int
     states: dict[str, int]
-    asked: int
+    spent: int
     votes: int
     prompt_tokens: int
     completion_tokens: int
@@ -82,7 +84,7 @@ def opinion_report(experiment: Experiment) -> OpinionReport | None:
         first_twice=orders[left, right],
         second_twice=orders[right, left],
         states=dict(states),
-        asked=spent["n"],
+        spent=opinions_spent(experiment),
         votes=standing(Judgment.objects.filter(opinion__in=every)).count(),
         prompt_tokens=spent["prompt"],
         completion_tokens=spent["completion"],
@@ -135,10 +137,20 @@ def _cost(prompt_tokens: int, completion_tokens: int) -> float:
 
 
 def experiments_with_opinions() -> QuerySet[Experiment]:
-    """Experiments in which a language model may be asked now."""
+    """Experiments in which a language model may be asked now: none where no model that can judge is set up."""
+    if why_no_judge():
+        return Experiment.objects.none()
     return Experiment.objects.filter(
-        judge=Experiment.Judge.HUMAN, state__in=[Experiment.State.RUNNING, Experiment.State.PAUSED]
+        judge=Experiment.Judge.HUMAN,
+        state__in=[Experiment.State.RUNNING, Experiment.State.PAUSED],
+        llm_halted="",
     ).exclude(llm_judge=Experiment.LLMJudge.OFF)
+
+
+def opinions_spent(experiment: Experiment) -> int:
+    """Opinions that count against the experiment's budget. Those that failed said nothing, so they do not."""
+    opinions = Opinion.objects.filter(comparison__experiment=experiment)
+    return opinions.exclude(state=Opinion.State.FAILED).count()
 
 
 def without_opinion(experiment: Experiment) -> list[QuerySet[Comparison]]:
@@ -171,7 +183,9 @@ def votes_to_cast(experiment: Experiment) -> QuerySet[Opinion]:
 def votes_now(experiment: Experiment) -> bool:
     """Whether the language model may vote: an admin let it, and it still is the one that was let."""
     return (
-        experiment.state == Experiment.State.RUNNING
+        not why_no_judge()
+        and not experiment.llm_halted
+        and experiment.state == Experiment.State.RUNNING
         and experiment.judge == Experiment.Judge.HUMAN
         and experiment.llm_judge == Experiment.LLMJudge.VOTES
         and experiment.llm_calibrated == identity(experiment)

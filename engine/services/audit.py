@@ -38,6 +38,7 @@ SENTENCES: dict[str, str] = {
     _Action.SIGN_OUT: "Ended all sessions and {tokens} API tokens.",
     _Action.RESET_LINK: "Made a link with which {person} may set a new password.{also}",
     _Action.LLM_JUDGE: "Language model as a judge: {before} → {after}; asked about {budget} comparisons at most. {agreement}",
+    _Action.LLM_HALTED: "Halted the language model that judges. {reason}",
     _Action.EXPORT: "Exported {what}.",
     _Action.DELETE: "Deleted the draft “{name}”, number {number}.",
     _Action.FORGET: "{what}",

@@ -14,6 +14,7 @@ from engine import selectors
 from engine.blinding import new_seed
 from engine.errors import SpecError, WrongStateError
 from engine.models import AuditEntry, Experiment, User
+from engine.rubrics import why_no_judge
 from engine.services.audit import record
 from engine.services.examining import outdate
 from engine.services.experiments import create_experiment, locked, renew_secret
@@ -186,6 +187,8 @@ def unarchive(*, experiment_id: int, by: User | None) -> Experiment:
 def clone(*, experiment: Experiment, by: User, name: str) -> Experiment:
     """A new draft with the same description but for its random seed, which belongs to whoever made it.
 
+    A language model as a judge is left out where none is set up any more.
+
     Raises
     ------
     SpecError
@@ -193,7 +196,10 @@ def clone(*, experiment: Experiment, by: User, name: str) -> Experiment:
     """
     described = selectors.experiment_spec(experiment)
     # With the seed of the first one, whoever knows its pairs could predict those of the second.
-    spec = replace(described, name=name, settings={**described.settings, "seed": new_seed()})
+    settings = {**described.settings, "seed": new_seed()}
+    if why_no_judge():
+        settings["llm_judge"] = Experiment.LLMJudge.OFF
+    spec = replace(described, name=name, settings=settings)
     cloned = create_experiment(spec=spec, by=by)
     record(
         experiment=cloned,

@@ -32,6 +32,7 @@ from engine.models import (
     User,
 )
 from engine.policy_space import Combination, combinations, policy_space
+from engine.rubrics import why_no_judge
 from engine.services.audit import record
 from engine.services.notifications import announce_conclusion
 from engine.services.ready_made import check_ready_made, store_ready_made
@@ -177,6 +178,8 @@ def _check_llm_judge(judge: str, stage: str) -> None:
         )
     if judge != Experiment.Judge.HUMAN:
         raise SpecError("llm_judge: a language model judges beside people only.", ("llm_judge",))
+    if reason := why_no_judge():
+        raise SpecError(f"llm_judge: {reason}", ("llm_judge",))
 
 
 def _check_levels(factor: int, spec: FactorSpec) -> None:

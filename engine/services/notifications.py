@@ -18,6 +18,7 @@ from django.db.models import F
 from django.utils import timezone
 
 from engine.errors import SubscriptionError
+from engine.mail import why_no_mail
 from engine.models import Alarm, AuditEntry, Experiment, Notification, Subscription, User
 from engine.selectors.alarms import stall, trouble
 from engine.services.audit import record
@@ -128,7 +129,15 @@ def announce_conclusion(*, experiment: Experiment, comparisons: int) -> None:
 
 @transaction.atomic
 def send_test(*, subscription: Subscription) -> Notification:
-    """A message that only says that messages arrive."""
+    """A message that only says that messages arrive.
+
+    Raises
+    ------
+    SubscriptionError
+        It would arrive nowhere: mail is not configured.
+    """
+    if subscription.kind == Subscription.Kind.EMAIL and (reason := why_no_mail()):
+        raise SubscriptionError(reason)
     return Notification.objects.create(
         subscription=subscription,
         event=TEST,

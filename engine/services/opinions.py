@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import secrets
 import uuid
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -15,12 +17,17 @@ from django.utils import timezone
 
 from engine import selectors
 from engine.errors import WrongStateError
-from engine.models import AuditEntry, Comparison, Experiment, Judgment, Opinion, User
-from engine.rubrics import identity
+from engine.models import AuditEntry, Comparison, Experiment, Judgment, Opinion, Subscription, User
+from engine.rubrics import identity, why_no_judge
 from engine.services import audit
 from engine.services.judging import record_judgment
+from engine.services.notifications import announce
+
+logger = logging.getLogger(__name__)
 
 Stage = Experiment.LLMJudge
+# A model that fails this often in a row is of no use: it is halted until somebody has looked at it.
+MOST_FAILURES = 5
 
 
 @transaction.atomic
@@ -31,6 +38,7 @@ def change_llm_judge(
 
     It may vote once people and this very judge (this model, with this rubric) have judged enough of the same comparisons.
     Whatever changes the judge afterwards ends its votes, until its agreement was measured and accepted anew.
+    A model that was halted is asked again: this is the only way to resume it.
 
     Raises
     ------
@@ -44,7 +52,9 @@ def change_llm_judge(
         raise WrongStateError(
             "A language model judges beside people only; this experiment is judged by rule."
         )
-    before = experiment.get_llm_judge_display()
+    if stage != Stage.OFF and (reason := why_no_judge()):
+        raise WrongStateError(reason)
+    before = experiment.get_llm_judge_display() + (" (halted)" if experiment.llm_halted else "")
     experiment.rubric, experiment.llm_budget = rubric, budget
     agreed = ""
     if stage == Stage.VOTES:
@@ -59,7 +69,15 @@ def change_llm_judge(
         same = sum(table[answer][answer] for answer in range(3))
         agreed = f"It had given the same answer as people to {same} of {known}."
     experiment.llm_judge = stage
-    experiment.save(update_fields=["llm_judge", "rubric", "llm_budget", "llm_calibrated"])
+    if experiment.llm_halted:
+        # Attempts that were spent while it was out of order say nothing about these comparisons.
+        Opinion.objects.filter(comparison__experiment=experiment, state=Opinion.State.WAITING).update(
+            attempts=0
+        )
+    experiment.llm_failures, experiment.llm_halted = 0, ""
+    experiment.save(
+        update_fields=["llm_judge", "rubric", "llm_budget", "llm_calibrated", "llm_failures", "llm_halted"]
+    )
     audit.record(
         experiment=experiment,
         by=by,
@@ -80,7 +98,7 @@ def change_llm_judge(
 def ask_opinions(*, experiment_id: int, most: int) -> int:
     """Put up to ``most`` comparisons on the list of what the language model is to be asked; returns how many.
 
-    Never beyond the experiment's budget, whoever else asks at the same time.
+    Never beyond the experiment's budget, whoever else asks at the same time. Opinions that failed do not count against it.
     """
     experiment = (
         selectors.experiments_with_opinions()
@@ -90,8 +108,7 @@ def ask_opinions(*, experiment_id: int, most: int) -> int:
     )
     if experiment is None:
         return 0
-    asked = Opinion.objects.filter(comparison__experiment=experiment).count()
-    room = min(most, experiment.llm_budget - asked)
+    room = min(most, experiment.llm_budget - selectors.opinions_spent(experiment))
     comparison_ids: list[int] = []
     for comparisons in selectors.without_opinion(experiment):
         if room > len(comparison_ids):
@@ -114,7 +131,10 @@ class Claim:
 
 @dataclass(frozen=True)
 class Asked:
-    """What came of asking twice: both verdicts and their reasons; or why not, and whether to ask again."""
+    """What came of asking twice: both verdicts and their reasons; or why not, and whether to ask again.
+
+    ``outdated``: it was not asked at all, since the judge has changed; no failure of the model.
+    """
 
     opinion_id: int
     left_first: str = ""
@@ -122,6 +142,7 @@ class Asked:
     reason: str = ""
     failure: str = ""
     retryable: bool = True
+    outdated: bool = False
     prompt_tokens: int = 0
     completion_tokens: int = 0
 
@@ -159,8 +180,12 @@ def renew_claim(*, claim: uuid.UUID) -> None:
 
 @transaction.atomic
 def store_opinion(*, claim: uuid.UUID, asked: Asked, model: str) -> bool:
-    """Store what came of one opinion; ``False`` where its claim was lost meanwhile, and it is dropped."""
-    opinion = _of_claim(claim).select_for_update().filter(pk=asked.opinion_id).first()
+    """Store what came of one opinion; ``False`` where its claim was lost meanwhile, and it is dropped.
+
+    A run of failed opinions halts the language model in the experiment.
+    """
+    opinions = _of_claim(claim).select_for_update(of=("self",)).select_related("comparison")
+    opinion = opinions.filter(pk=asked.opinion_id).first()
     if opinion is None:
         return False
     opinion.claim = None
@@ -180,6 +205,11 @@ def store_opinion(*, claim: uuid.UUID, asked: Asked, model: str) -> bool:
     else:
         opinion.state = Opinion.State.FAILED
     opinion.save()
+    experiment_id = opinion.comparison.experiment_id
+    if opinion.state == Opinion.State.DONE:
+        Experiment.objects.filter(pk=experiment_id, llm_failures__gt=0).update(llm_failures=0)
+    elif opinion.state == Opinion.State.FAILED and not asked.outdated:
+        _count_failures(experiment_id, 1, opinion.failure_reason)
     return True
 
 
@@ -208,10 +238,42 @@ def _of_claim(claim: uuid.UUID) -> QuerySet[Opinion]:
 
 
 def _give_back(lost: QuerySet[Opinion], reason: str) -> None:
-    lost.filter(attempts__gte=settings.JUDGE_ATTEMPTS).update(
-        state=Opinion.State.FAILED, claim=None, failure_reason=reason
+    spent = dict(
+        lost.filter(attempts__gte=settings.JUDGE_ATTEMPTS)
+        .select_for_update(of=("self",))
+        .values_list("pk", "comparison__experiment")
     )
+    Opinion.objects.filter(pk__in=spent).update(state=Opinion.State.FAILED, claim=None, failure_reason=reason)
     lost.update(state=Opinion.State.WAITING, claim=None, failure_reason=reason)
+    for experiment_id, failures in sorted(Counter(spent.values()).items()):
+        _count_failures(experiment_id, failures, reason)
+
+
+def is_halted(*, opinion_id: int) -> bool:
+    """Whether the language model was halted in the experiment of this opinion."""
+    return Experiment.objects.filter(comparisons__opinions=opinion_id).exclude(llm_halted="").exists()
+
+
+def _count_failures(experiment_id: int, failures: int, reason: str) -> None:
+    experiment = Experiment.objects.select_for_update(no_key=True).get(pk=experiment_id)
+    experiment.llm_failures += failures
+    if experiment.llm_failures >= MOST_FAILURES and not experiment.llm_halted:
+        experiment.llm_halted = f"{experiment.llm_failures} opinions in a row failed. The last one: {reason}"
+        entry = audit.record(
+            experiment=experiment,
+            by=None,
+            action=AuditEntry.Action.LLM_HALTED,
+            details={"reason": experiment.llm_halted},
+        )
+        announce(
+            experiment=experiment,
+            event=Subscription.Event.UNHEALTHY,
+            key=f"llm halted {entry.pk}",
+            subject=f"{experiment.name}: the language model that judges was halted",
+            text=f"{experiment.llm_halted}\nIt is asked nothing more until somebody resumes it on the dashboard.",
+        )
+        logger.error("Halted the language model that judges in %s: %s", experiment, experiment.llm_halted)
+    experiment.save(update_fields=["llm_failures", "llm_halted"])
 
 
 def cast_votes(*, experiment_id: int) -> int:

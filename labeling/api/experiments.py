@@ -171,6 +171,7 @@ def _status(experiment: Experiment) -> dict[str, Any]:
         "best": snapshot.best.label if snapshot and snapshot.best else None,
         "winner": experiment.winner.label if experiment.winner else None,
         "caveats": selectors.caveats(experiment),
+        "llm_halted": experiment.llm_halted,
         "policies": [
             {
                 "label": name.short,

@@ -125,6 +125,9 @@ class StatusOut(ExperimentOut):
     best: str | None = Field(description="Who leads.")
     winner: str | None = Field(description="Who has won.")
     caveats: list[str]
+    llm_halted: str = Field(
+        description="Why the language model that judges was halted; empty where it was not. It is resumed on the dashboard."
+    )
     policies: list[PolicyOut]
     pairs: list[PairOut]
     queue: dict[str, int] = Field(description="Comparisons by state.")

@@ -12,6 +12,7 @@ from engine.blinding import new_seed
 from engine.core.ledger import STOPPING_RULES
 from engine.core.samplers import SAMPLERS
 from engine.models import Experiment
+from engine.rubrics import why_no_judge
 
 # A new setting of an experiment comes onto the page by its name here; label and help are the model's unless given below.
 GROUPS: dict[str, tuple[str, ...]] = {
@@ -126,9 +127,12 @@ class SettingsForm(forms.ModelForm):
             choice for choice in Experiment.Responses.choices if choice[0] != Experiment.Responses.IMPORTED
         ]
         # Votes are allowed on the dashboard, once its agreement with people is known.
-        self.fields["llm_judge"].choices = [
-            choice for choice in Experiment.LLMJudge.choices if choice[0] != Experiment.LLMJudge.VOTES
-        ]
+        stages = [Experiment.LLMJudge.OFF, Experiment.LLMJudge.SHADOW]
+        if reason := why_no_judge():
+            stages.remove(Experiment.LLMJudge.SHADOW)
+            self.fields["llm_judge"].help_text = reason
+            self.fields["llm_judge"].error_messages["invalid_choice"] = reason
+        self.fields["llm_judge"].choices = [(stage.value, stage.label) for stage in stages]
         self.fields["backend"].choices = [("", "Whatever worker is there"), *Experiment.Backend.choices]
         self.fields["seed"].required = self.fields["seed"].show_hidden_initial = False
         self.fields["seed"].initial = None

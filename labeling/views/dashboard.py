@@ -20,6 +20,7 @@ from engine.services import controls, examining, experiments
 from engine.tasks import advance, examine, wake
 from labeling import access, figures
 from labeling.examination import without_each_annotator
+from labeling.status import status_of
 from labeling.views import llm_judge
 
 ACTIONS = {
@@ -33,6 +34,7 @@ ACTIONS = {
 
 class StateForm(forms.Form):
     action = forms.ChoiceField(choices=[(action, action) for action in ACTIONS])
+    confirmed = forms.BooleanField(required=False)
 
 
 @login_required
@@ -87,19 +89,33 @@ def without(request: HttpRequest, experiment_id: int) -> HttpResponse:
 
 
 @login_required
+@never_cache
 @require_POST
 def change_state(request: HttpRequest, experiment_id: int) -> HttpResponse:
-    """Start, pause, stop, archive, or take out of the archive."""
+    """Start, pause, stop, archive, or take out of the archive. Says first what stopping means; ``confirmed`` does it."""
     experiment = access.to_run(request, experiment_id)
     form = StateForm(request.POST)
     if not form.is_valid():
         return HttpResponseBadRequest(f"The action must be one of {', '.join(ACTIONS)}.")
+    action = form.cleaned_data["action"]
+    may_stop = experiment.state in {Experiment.State.RUNNING, Experiment.State.PAUSED}
+    if action == "stop" and may_stop and not form.cleaned_data["confirmed"]:
+        return _ask_to_stop(request, experiment)
     try:
-        ACTIONS[form.cleaned_data["action"]](experiment_id=experiment.pk, by=request.user)
+        ACTIONS[action](experiment_id=experiment.pk, by=request.user)
     except WrongStateError as wrong:
         messages.error(request, str(wrong))
     wake(advance, experiment.pk)
     return redirect("dashboard", experiment_id=experiment.pk)
+
+
+def _ask_to_stop(request: HttpRequest, experiment: Experiment) -> HttpResponse:
+    context = {
+        "experiment": experiment,
+        "status": status_of(experiment),
+        "comparisons": selectors.comparison_count(experiment.pk),
+    }
+    return render(request, "dashboard/stop_confirm.html", context)
 
 
 def _live(request: HttpRequest, experiment: Experiment) -> dict[str, Any]:

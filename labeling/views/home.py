@@ -9,6 +9,7 @@ from engine import selectors
 from labeling import access
 from labeling.accounts.client_address import untrusted_proxy
 from labeling.cards import card
+from labeling.endings import ending
 from labeling.language import in_english
 
 
@@ -25,9 +26,13 @@ def home(request: HttpRequest) -> HttpResponse:
         request,
         "labeling/home.html",
         {
-            "to_label": selectors.with_own_answers(
-                selectors.experiments_to_label(request.user).filter(archived_at__isnull=True), request.user
-            ),
+            "to_label": [
+                (experiment, ending(experiment))
+                for experiment in selectors.with_own_answers(
+                    selectors.experiments_to_label(request.user).filter(archived_at__isnull=True),
+                    request.user,
+                )
+            ],
             "to_watch": [
                 card(experiment)
                 for experiment in watched.filter(archived_at__isnull=not archive).select_related("winner")

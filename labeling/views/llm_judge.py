@@ -8,7 +8,6 @@ from django import forms
 from django.conf import settings
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
-from django.db.models import Max
 from django.http import HttpRequest, HttpResponse, HttpResponseBadRequest
 from django.shortcuts import redirect
 from django.utils import timezone
@@ -17,7 +16,7 @@ from django.views.decorators.http import require_POST
 from engine import selectors
 from engine.errors import WrongStateError
 from engine.models import Experiment, Opinion, WorkerPulse
-from engine.rubrics import DEFAULT_RUBRIC
+from engine.rubrics import DEFAULT_RUBRIC, why_no_judge
 from engine.selectors import OpinionReport
 from engine.services import opinions
 from engine.tasks import give_opinions, wake
@@ -39,7 +38,19 @@ class LLMJudgeForm(forms.Form):
 
 @dataclass(frozen=True)
 class Panel:
-    """What the dashboard's section on the language model shows. ``report`` is ``None`` before it was ever asked."""
+    """What the dashboard's section on the language model shows.
+
+    Attributes
+    ----------
+    report : OpinionReport or None
+        ``None`` before it was ever asked.
+    trouble : str
+        Why the judging worker's backend is out of order.
+    why_none : str
+        Why no language model can be asked at all.
+    offered : bool
+        Whether there is anything to change: a model that can judge, or one to switch off.
+    """
 
     report: OpinionReport | None
     needed: int
@@ -47,6 +58,9 @@ class Panel:
     default_rubric: str
     votes_now: bool
     worker_alive: bool
+    trouble: str
+    why_none: str
+    offered: bool
     answers: tuple[str, ...] = _ANSWERS
 
     @property
@@ -67,19 +81,26 @@ def panel(experiment: Experiment) -> Panel | None:
     """The section's contents; ``None`` where a language model has no part in an experiment."""
     if experiment.judge != Experiment.Judge.HUMAN:
         return None
+    worker_alive, trouble = _worker() if experiment.llm_judge != Experiment.LLMJudge.OFF else (False, "")
     return Panel(
         report=selectors.opinion_report(experiment),
         needed=settings.JUDGE_CALIBRATION,
         model=settings.JUDGE_MODEL or settings.JUDGE_BACKEND,
         default_rubric=DEFAULT_RUBRIC,
         votes_now=selectors.votes_now(experiment),
-        worker_alive=experiment.llm_judge != Experiment.LLMJudge.OFF and _worker_alive(),
+        worker_alive=worker_alive,
+        trouble=trouble,
+        why_none=why_no_judge(),
+        offered=not why_no_judge() or experiment.llm_judge != Experiment.LLMJudge.OFF,
     )
 
 
-def _worker_alive() -> bool:
-    seen_at = WorkerPulse.objects.filter(queue="judging").aggregate(latest=Max("seen_at"))["latest"]
-    return seen_at is not None and selectors.is_recent((timezone.now() - seen_at).total_seconds())
+def _worker() -> tuple[bool, str]:
+    """Whether a judging worker was seen lately, and what is wrong with its backend."""
+    pulse = WorkerPulse.objects.filter(queue="judging").order_by("-seen_at").first()
+    if pulse is None or not selectors.is_recent((timezone.now() - pulse.seen_at).total_seconds()):
+        return False, ""
+    return True, pulse.details.get("trouble", "")
 
 
 @login_required

@@ -10,6 +10,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST
 
 from engine.errors import SubscriptionError
+from engine.mail import why_no_mail
 from engine.models import Subscription
 from engine.services import notifications
 from engine.tasks import deliver, wake
@@ -33,7 +34,10 @@ def subscribe(request: HttpRequest, experiment_id: int) -> HttpResponse:
         return settings_page(request, experiment, status=400, subscription_form=form)
     if subscription.secret:
         return settings_page(request, experiment, new_webhook=subscription)
-    messages.success(request, "Added. Send a test to see that messages arrive.")
+    if reason := why_no_mail():
+        messages.warning(request, f"Added, but nothing will arrive yet. {reason}")
+    else:
+        messages.success(request, "Added. Send a test to see that messages arrive.")
     return redirect("experiment_settings", experiment_id=experiment.pk)
 
 
@@ -53,7 +57,11 @@ def send_test(request: HttpRequest, experiment_id: int, subscription_id: int) ->
     """Send a message that only says that messages arrive."""
     experiment = access.to_run(request, experiment_id)
     subscription: Subscription = get_object_or_404(experiment.subscriptions, pk=subscription_id)
-    notifications.send_test(subscription=subscription)
-    wake(deliver)
-    messages.success(request, "A test is on its way; reload this page to see whether it arrived.")
+    try:
+        notifications.send_test(subscription=subscription)
+    except SubscriptionError as refused:
+        messages.error(request, f"No test was sent. {refused}")
+    else:
+        wake(deliver)
+        messages.success(request, "A test is on its way; reload this page to see whether it arrived.")
     return redirect("experiment_settings", experiment_id=experiment.pk)

@@ -23,6 +23,10 @@ from engine.services import showing
 from engine.services.showing import Answered, ShownPair
 from engine.tasks import advance, wake
 from labeling import access
+from labeling.endings import ending
+
+# A page that waits for a paused experiment may stay open overnight: it looks again after twice as long each time.
+_FIRST_LOOK_SECONDS, _LONGEST_LOOK_SECONDS = 5, 60
 
 
 class TokensField(forms.Field):
@@ -39,6 +43,12 @@ class ScreenForm(forms.Form):
     """What the page already holds, so that it is not handed out to it again."""
 
     besides = TokensField(required=False)
+
+
+class LookForm(ScreenForm):
+    """``waited``: the seconds for which a page that waits for an experiment to go on has waited since its last look."""
+
+    waited = forms.IntegerField(required=False, min_value=0)
 
 
 class SkipForm(ScreenForm):
@@ -68,10 +78,11 @@ def pair(request: HttpRequest, experiment_id: int) -> HttpResponse:
     if request.method == "HEAD":
         # Nobody is shown anything, so nothing is leased.
         return HttpResponse()
-    form = ScreenForm(request.GET)
+    form = LookForm(request.GET)
     if not form.is_valid():
         return _bad_request(request, experiment, _("This page is out of date; open the experiment again."))
-    return _show_next(request, experiment, besides=form.cleaned_data["besides"])
+    data = form.cleaned_data
+    return _show_next(request, experiment, besides=data["besides"], waited=data["waited"] or 0)
 
 
 @access.annotator_action
@@ -216,7 +227,11 @@ def history(request: HttpRequest, experiment_id: int) -> HttpResponse:
     return render(
         request,
         "labeling/history.html",
-        {"experiment": experiment, "answers": selectors.own_answers(experiment, request.user)},
+        {
+            "experiment": experiment,
+            "ending": ending(experiment),
+            "answers": selectors.own_answers(experiment, request.user),
+        },
     )
 
 
@@ -227,13 +242,14 @@ def _show_next(
     besides: list[Any] | tuple[()] = (),
     answered: Answered | None = None,
     notice: str = "",
+    waited: int = 0,
 ) -> HttpResponse:
     if request.method == "POST" and not request.htmx:  # type: ignore[attr-defined]
         if notice or (answered and answered.feedback):
             messages.info(request, notice or answered.feedback)  # type: ignore[union-attr]
         return redirect("pair", experiment_id=experiment.pk)
     shown = showing.show_next(experiment=experiment, annotator=request.user, besides=besides)
-    return _render(request, experiment, shown, answered=answered, notice=notice)
+    return _render(request, experiment, shown, answered=answered, notice=notice, waited=waited)
 
 
 def _render(
@@ -243,11 +259,14 @@ def _render(
     *,
     answered: Answered | None = None,
     notice: str = "",
+    waited: int = 0,
 ) -> HttpResponse:
     snapshot = selectors.latest_snapshot(experiment)
     context = {
         "experiment": experiment,
         "shown": shown,
+        "ending": ending(experiment),
+        "look_again_seconds": min(max(_FIRST_LOOK_SECONDS, 2 * waited), _LONGEST_LOOK_SECONDS),
         "choices": selectors.choices(experiment),
         "flag_reasons": Flag.Reason.choices,
         "snapshot": snapshot,

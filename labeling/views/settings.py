@@ -12,6 +12,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
 from engine import selectors
+from engine.mail import why_no_mail
 from engine.models import Experiment, Subscription
 from labeling import access
 from labeling.status import status_of
@@ -76,6 +77,7 @@ def settings_page(
         "clone_form": CloneForm(initial={"name": f"{experiment.name} (copy)"[:200]}),
         "subscription_form": SubscriptionForm(),
         "subscriptions": selectors.subscriptions(experiment),
+        "why_no_mail": why_no_mail(),
         "may_create": access.may_create(request),
     }
     return render(request, "dashboard/settings.html", defaults | context, status=status)

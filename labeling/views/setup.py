@@ -159,7 +159,14 @@ def _saved(request: HttpRequest, editor: DraftEditor, url: str) -> HttpResponse:
 def _rendered(
     request: HttpRequest, editor: DraftEditor, url: str, template: str, status: int = 200
 ) -> HttpResponse:
-    context = {"editor": editor, "url": url, "spreads": sizes.SPREADS, "experiment": editor.experiment}
+    experiment = editor.experiment
+    context = {
+        "editor": editor,
+        "url": url,
+        "spreads": sizes.SPREADS,
+        "experiment": experiment,
+        "may_own": experiment is not None and access.may_own(request, experiment),
+    }
     return render(request, template, context, status=status)
 
 

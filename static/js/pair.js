@@ -258,6 +258,14 @@
     if (event.persisted) location.reload();
   });
 
+  document.addEventListener("htmx:beforeSwap", (event) => {
+    // Logged out while the page waited: the login page is no pair, and leads back here.
+    const { xhr } = event.detail;
+    if (new URL(xhr.responseURL).pathname === new URL(words().pair, location.href).pathname) return;
+    event.detail.shouldSwap = false;
+    location.reload();
+  });
+
   document.addEventListener("htmx:afterSwap", () => {
     readProgress(byId("stage"));
     settle(true);

@@ -78,6 +78,14 @@ class TestCreate:
         assert words in response.json()["detail"]
         assert not Experiment.objects.exists()
 
+    def test_a_model_that_cannot_judge_is_refused_with_a_reason(self, admin_call, settings):
+        """Issue 11, item 17."""
+        settings.JUDGE_BACKEND = "embedded"
+        response = admin_call("post", "/experiments", SPEC | {"settings": {"llm_judge": "shadow"}})
+        assert response.status_code == 422
+        assert "No language model that can judge is set up here" in response.json()["detail"]
+        assert not Experiment.objects.exists()
+
     @pytest.mark.parametrize(
         "body", ["", "{", "[]", '{"name": NaN}', '{"name": "\\ud800"}', '{"name": "\\u0000"}', b"\xff"]
     )
@@ -92,6 +100,13 @@ class TestCreate:
 
 
 class TestWatch:
+    def test_a_judge_that_was_halted_says_why(self, experiment, people, caller_for):
+        """Issue 11, item 17."""
+        path = f"/experiments/{experiment.pk}"
+        assert caller_for(people["viewer"])("get", path).json()["llm_halted"] == ""
+        Experiment.objects.update(llm_halted="5 opinions in a row failed.")
+        assert caller_for(people["viewer"])("get", path).json()["llm_halted"] == "5 opinions in a row failed."
+
     def test_only_what_one_may_watch_is_listed(self, experiment, people, caller_for):
         make_experiment()
         listed = caller_for(people["viewer"])("get", "/experiments").json()

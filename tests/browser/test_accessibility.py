@@ -14,8 +14,7 @@ from engine.services.experiments import pause, stop
 from engine.services.tokens import make_token
 from tests.browser.annotating import write_everything
 from tests.browser.conftest import log_in, watch
-from tests.factories import click_on, make_experiment, make_user
-from tests.labeling.ladder import invited, subscribed
+from tests.factories import click_on, invited, make_experiment, make_user, subscribed
 from tests.opinions import opine, shadow
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]

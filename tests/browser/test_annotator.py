@@ -9,6 +9,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from engine.models import Judgment
+from engine.services.experiments import pause, start
 from tests.browser.annotating import press, saved, write_everything
 from tests.browser.conftest import log_in
 from tests.factories import make_experiment, make_user
@@ -120,3 +121,36 @@ def test_without_javascript_the_page_works_all_the_same(browser, live_server):
     expect(page.locator("#today")).to_have_text("1")
     context.close()
     assert Judgment.objects.get().choice == "left"
+
+
+def test_a_paused_tab_goes_on_by_itself(page: Page, settings):
+    """Issue 11, item 16: it said "Paused" until somebody reloaded it."""
+    settings.BUFFER_MIN = 8
+    annotator = make_user("ann")
+    experiment = make_experiment(n_policies=4, annotators=(annotator,))
+    write_everything(experiment)
+    pause(experiment_id=experiment.pk)
+    log_in(page, annotator)
+    page.goto(f"/label/{experiment.pk}/")
+    expect(page.get_by_role("heading", name="Paused")).to_be_visible()
+    with page.expect_response(lambda reply: "waited=5" in reply.url, timeout=15_000):
+        pass
+    expect(page.locator("#stage")).to_have_attribute("hx-trigger", "every 10s, focus from:window")
+    start(experiment_id=experiment.pk)
+    expect(page.get_by_role("heading", name="Response A")).to_be_visible(timeout=20_000)
+    press(page, "1")
+    saved(page, 1)
+
+
+def test_a_paused_tab_that_was_logged_out_leads_to_the_login_and_back(page: Page, settings):
+    settings.BUFFER_MIN = 8
+    annotator = make_user("ann")
+    experiment = make_experiment(n_policies=4, annotators=(annotator,))
+    write_everything(experiment)
+    pause(experiment_id=experiment.pk)
+    log_in(page, annotator)
+    page.goto(f"/label/{experiment.pk}/")
+    page.context.clear_cookies()
+    page.evaluate("window.dispatchEvent(new Event('focus'))")
+    page.wait_for_url(f"**/accounts/login/?next=/label/{experiment.pk}/")
+    expect(page.get_by_label("Password")).to_be_visible()

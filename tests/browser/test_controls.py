@@ -12,8 +12,7 @@ from playwright.sync_api import Page, expect
 from engine.models import Experiment
 from engine.services.tokens import token_of
 from tests.browser.conftest import log_in
-from tests.factories import add_member, click_on, make_experiment, make_user
-from tests.labeling.ladder import invited
+from tests.factories import add_member, click_on, invited, make_experiment, make_user
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 

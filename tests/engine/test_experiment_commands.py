@@ -98,3 +98,12 @@ def test_what_is_not_there_is_said_to_be(file):
         run("load_experiment", str(file), "--owner", "nobody")
     with pytest.raises(CommandError, match="no experiment 'x'; there are: none"):
         run("dump_experiment", "x")
+
+
+def test_a_file_that_asks_for_a_model_that_cannot_judge_is_refused(file, settings):
+    """Issue 11, item 17."""
+    settings.JUDGE_BACKEND = "embedded"
+    file.write_text(write_experiment(make_spec(llm_judge="shadow")), encoding="utf-8")
+    with pytest.raises(CommandError, match="No language model that can judge is set up here"):
+        run("load_experiment", str(file))
+    assert not Experiment.objects.exists()

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from datetime import timedelta
 
 import pytest
@@ -9,18 +12,21 @@ from django.db.models import F
 from django.utils import timezone
 
 from engine import selectors, tasks
-from engine.errors import LeaseLostError, WrongStateError
+from engine.errors import LeaseLostError, SpecError, WrongStateError
 from engine.generation import registry
 from engine.generation.base import BackendError, GenerationFailure
 from engine.judges import llm_worker
-from engine.models import Experiment, Flag, Judgment, Opinion, WorkerPulse
+from engine.models import Experiment, Flag, Judgment, Notification, Opinion, WorkerPulse
 from engine.rubrics import DEFAULT_RUBRIC, identity
+from engine.services.controls import clone
 from engine.services.experiments import pause, stop
 from engine.services.judging import judge_leased, rebuild_counts, void_judgment
+from engine.services.notifications import subscribe
 from engine.services.opinions import (
     Asked,
     ask_opinions,
     cast_votes,
+    change_llm_judge,
     claim_opinions,
     expire_opinions,
     store_opinion,
@@ -222,7 +228,7 @@ class TestAgreement:
         assert selectors.opinion_report(calibrated).agreement.exact.n == 0
         opine(calibrated)
         assert selectors.opinion_report(calibrated).agreement.exact.n == 10
-        assert selectors.opinion_report(calibrated).asked == 20
+        assert selectors.opinion_report(calibrated).spent == 20
 
 
 class TestVotes:
@@ -454,6 +460,171 @@ class TestWhatGoesWrong:
         assert Opinion.objects.filter(identity=identity(asked), state="done").count() == 3
 
 
+def unreadable(first: str, second: str) -> str:
+    return "I would rather not say."
+
+
+class TestHalting:
+    """Issue 11, item 17: 108 of 108 opinions failed quietly and used up 108 of the budget."""
+
+    @pytest.fixture
+    def judged(self, experiment, annotator):
+        for _ in range(8):
+            click(experiment, annotator)
+        shadow(experiment, budget=8)
+        return experiment
+
+    def test_five_failures_in_a_row_halt_it_for_a_reason_that_is_kept_told_and_logged(self, judged, caplog):
+        subscribe(experiment=judged, by=make_user(), kind="email", target="a@b.org", events=["unhealthy"])
+        backend = opine(judged, unreadable)
+        judged.refresh_from_db()
+        assert judged.llm_halted.startswith("5 opinions in a row failed. The last one: ")
+        assert "names no verdict" in judged.llm_halted
+        assert selectors.audit_entries(judged)[0].action == "llm_halted"
+        assert "names no verdict" in selectors.audit_entries(judged)[0].sentence
+        assert "names no verdict" in Notification.objects.get().text
+        assert "Halted the language model" in caplog.text
+        # The rest was not asked about for the last time, and nothing more is asked.
+        assert sum(o.state == "failed" for o in opinions_of(judged)) == 5
+        assert sum(o.state == "waiting" for o in opinions_of(judged)) == 3
+        asked = len(backend.requests)
+        assert opine(judged).requests == []
+        assert len(backend.requests) == asked
+
+    def test_failed_opinions_do_not_use_up_the_budget(self, judged):
+        opine(judged, unreadable)
+        assert selectors.opinion_report(judged).spent == 3
+        shadow(judged, budget=3)
+        opine(judged)
+        assert sum(o.state == "done" for o in opinions_of(judged)) == 3
+
+    def test_a_success_in_between_ends_the_row(self, judged):
+        answers = iter([unreadable] * 4 + [prefers_first] + [unreadable] * 3)
+        for _ in range(8):
+            reads = next(answers)
+            ask_opinions(experiment_id=judged.pk, most=1)
+            for _ in range(3):
+                llm_worker.give_opinions(worker="j", backend=judge_that(reads))
+        judged.refresh_from_db()
+        assert (judged.llm_halted, judged.llm_failures) == ("", 3)
+
+    def test_it_resumes_when_somebody_says_so_and_only_then(self, judged):
+        opine(judged, unreadable)
+        tasks.give_opinions.apply()
+        tasks.sweep.apply()
+        judged.refresh_from_db()
+        assert judged.llm_halted
+        shadow(judged, budget=8)
+        judged.refresh_from_db()
+        assert judged.llm_halted == ""
+        assert "(halted)" in selectors.audit_entries(judged)[0].sentence
+        assert {o.attempts for o in opinions_of(judged) if o.state == "waiting"} == {0}
+        opine(judged)
+        assert sum(o.state == "done" for o in opinions_of(judged)) == 3
+
+    def test_halted_it_does_not_vote_either(self, calibrated):
+        vote(calibrated)
+        calibrated.refresh_from_db()
+        assert selectors.votes_now(calibrated)
+        opine(calibrated, unreadable)
+        calibrated.refresh_from_db()
+        assert not selectors.votes_now(calibrated)
+        assert not selectors.votes_to_cast(calibrated).exists()
+
+    def test_workers_that_die_of_it_halt_it_too(self, judged, settings):
+        ask_opinions(experiment_id=judged.pk, most=8)
+        for _ in range(settings.JUDGE_ATTEMPTS):
+            claim = claim_opinions(worker="dead", limit=8)
+            Opinion.objects.filter(claim=claim.token).update(claimed_at=timezone.now() - timedelta(hours=1))
+            expire_opinions()
+        judged.refresh_from_db()
+        assert "8 opinions in a row failed" in judged.llm_halted
+
+    def test_what_is_outdated_is_no_failure_of_the_model(self, judged):
+        ask_opinions(experiment_id=judged.pk, most=8)
+        shadow(judged, rubric="Shorter wins.")
+        llm_worker.give_opinions(worker="j", backend=judge_that(prefers_first))
+        judged.refresh_from_db()
+        assert {o.state for o in opinions_of(judged)} == {"failed"}
+        assert (judged.llm_failures, judged.llm_halted) == (0, "")
+
+    def test_another_experiment_in_the_same_batch_goes_on(self, judged, annotator):
+        other = make_experiment(ready=True, annotators=(annotator,), question="Which is kinder?")
+        click(other, annotator)
+        shadow(other)
+        for experiment in (judged, other):
+            ask_opinions(experiment_id=experiment.pk, most=8)
+        backend = ScriptedBackend(
+            lambda request: verdict("A") if "kinder" in request.user else "I would rather not say."
+        )
+        while llm_worker.give_opinions(worker="j", backend=backend):
+            pass
+        judged.refresh_from_db()
+        assert judged.llm_halted
+        assert [o.state for o in opinions_of(other)] == ["done"]
+
+
+class TestNoModelThatCanJudge:
+    """Issue 11, item 17: the embedded model was offered as a judge, which it cannot be."""
+
+    @pytest.fixture(autouse=True, params=["", "embedded"])
+    def none(self, settings, request):
+        settings.JUDGE_BACKEND = request.param
+        registry.judge_backend.cache_clear()
+
+    def test_it_cannot_be_switched_on_but_off(self, experiment):
+        with pytest.raises(WrongStateError, match="JUDGE_BACKEND"):
+            shadow(experiment)
+        change_llm_judge(experiment_id=experiment.pk, stage="off", rubric="", budget=1)
+
+    def test_no_description_may_ask_for_it(self):
+        with pytest.raises(SpecError, match="llm_judge: No language model that can judge"):
+            make_experiment(llm_judge="shadow")
+
+    def test_nothing_is_asked_where_it_was_on(self, experiment, annotator):
+        click(experiment, annotator)
+        Experiment.objects.update(llm_judge="shadow")
+        assert ask_opinions(experiment_id=experiment.pk, most=8) == 0
+        assert tasks.give_opinions.apply().successful()
+        assert not Opinion.objects.exists()
+
+    def test_no_worker_loads_it(self):
+        with pytest.raises(BackendError, match="The embedded model cannot"):
+            registry.judge_backend()
+
+    def test_a_copy_is_made_without_it(self, experiment):
+        Experiment.objects.update(llm_judge="shadow")
+        experiment.refresh_from_db()
+        assert clone(experiment=experiment, by=make_user(), name="Copy").llm_judge == "off"
+
+
+@pytest.mark.parametrize(
+    ("environment", "judge"),
+    [
+        ({}, ""),
+        ({"GENERATION_BACKEND": "openai"}, "openai"),
+        ({"GENERATION_BACKEND": "vllm", "JUDGE_BACKEND": ""}, ""),
+        ({"JUDGE_BACKEND": "vllm"}, "vllm"),
+        ({"JUDGE_BACKEND": "embedded"}, None),
+    ],
+)
+def test_no_process_starts_with_the_embedded_model_as_a_judge(environment, judge):
+    """And by default there is a judge only where the model that writes can be one (issue 11, item 17)."""
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("JUDGE_")}
+    started = subprocess.run(
+        [sys.executable, "-c", "from llmpo_site import settings; print(repr(settings.JUDGE_BACKEND))"],
+        env={"GENERATION_BACKEND": "embedded"} | inherited | environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if judge is None:
+        assert started.returncode != 0
+        assert "embedded cannot judge. Use vllm or openai" in started.stderr
+    else:
+        assert started.stdout.strip() == repr(judge), started.stderr
+
+
 class TestThroughTheTask:
     @pytest.fixture
     def sent(self, monkeypatch):
@@ -496,7 +667,11 @@ class TestThroughTheTask:
                 tasks.give_opinions.apply()
         registry.judge_backend().close()
         assert Judgment.objects.filter(judge="llm").count() == 10
-        assert WorkerPulse.objects.get(queue="judging").details == {"backend": "openai", "model": "judge-1"}
+        assert WorkerPulse.objects.get(queue="judging").details == {
+            "backend": "openai",
+            "model": "judge-1",
+            "trouble": "",
+        }
         assert ("engine.tasks.advance", (experiment.pk,)) in sent
         assert rebuild_counts(experiment_id=experiment.pk) == {}
 
@@ -519,6 +694,8 @@ class TestThroughTheTask:
         assert opinion.state == "waiting"
         assert opinion.attempts == (0 if fault in {"away", "refused"} else 1)
         assert opinion.failure_reason
+        trouble = WorkerPulse.objects.get(queue="judging").details["trouble"]
+        assert bool(trouble) == (fault in {"away", "refused"}), "an admin can read why nothing happens"
 
     def test_the_sweep_wakes_it_where_an_experiment_wants_it_only(
         self, experiment, sent, django_capture_on_commit_callbacks

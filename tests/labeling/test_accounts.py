@@ -18,8 +18,7 @@ from django.urls import reverse
 from engine.models import AuditEntry, Membership, Token, User
 from engine.services.tokens import make_token
 from tests.accounts import PASSWORD, sign_in_recently
-from tests.factories import add_member, make_experiment, make_user
-from tests.labeling.ladder import invited
+from tests.factories import add_member, invited, make_experiment, make_user
 
 pytestmark = pytest.mark.django_db
 

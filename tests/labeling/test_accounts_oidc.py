@@ -21,8 +21,7 @@ from django.utils import timezone
 
 from engine.models import Token, User
 from tests.accounts import PASSWORD, sign_in_recently
-from tests.factories import make_user
-from tests.labeling.ladder import invited
+from tests.factories import invited, make_user
 from tests.labeling.test_accounts import code_of, is_signed_in, sign_in, turn_on_two_steps
 from tests.oidc_provider import Provider, a_provider, settings_for
 

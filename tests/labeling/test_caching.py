@@ -143,7 +143,7 @@ class TestPolls:
         client = client_for(admin)
         charts = reverse("dashboard_charts", args=[experiment.pk])
         seen = client.get(charts).content.decode().split("seen=")[1].split('"')[0]
-        client.post(reverse("change_state", args=[experiment.pk]), {"action": "stop"})
+        client.post(reverse("change_state", args=[experiment.pk]), {"action": "stop", "confirmed": "1"})
         for url in (charts, reverse("dashboard_live", args=[experiment.pk])):
             reply = client.get(url, {"seen": seen})
             assert reply.status_code == 200

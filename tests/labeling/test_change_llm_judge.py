@@ -10,6 +10,7 @@ from engine import tasks
 from engine.models import WorkerPulse
 from engine.services.experiments import stop
 from tests.factories import click_on, make_experiment
+from tests.markup import words
 from tests.opinions import opine, prefers_first, shadow, vote
 
 pytestmark = pytest.mark.django_db
@@ -39,6 +40,56 @@ def calibrated(experiment, annotator):
     click_on(experiment, annotator, 10)
     opine(experiment)
     return experiment
+
+
+def test_one_that_was_halted_says_why_and_resumes_by_a_button(experiment, annotator, editor, client_for):
+    """Issue 11, item 17: 108 of 108 opinions failed and nothing on the dashboard looked wrong."""
+    shadow(experiment)
+    click_on(experiment, annotator, 6)
+    opine(experiment, lambda first, second: "I would rather not say.")
+    client = client_for(editor)
+    assert "Halted." in section(client, experiment)
+    assert "5 opinions in a row failed. The last one: " in section(client, experiment)
+    assert "1 of 500" in section(client, experiment)
+    live = client.get(reverse("dashboard_live", args=[experiment.pk])).content.decode()
+    assert "The language model that judges was halted." in live
+    assert "Resume: let it give opinions, uncounted" in section(client, experiment)
+    change(client, experiment, "shadow")
+    assert "Halted." not in section(client, experiment)
+
+
+def test_a_worker_whose_backend_is_out_of_order_says_so(experiment, editor, client_for):
+    shadow(experiment)
+    WorkerPulse.objects.create(
+        queue="judging", worker="w", details={"trouble": "The server refused the key."}
+    )
+    assert "out of order:</strong> The server refused the key." in section(client_for(editor), experiment)
+
+
+def test_where_no_model_can_judge_none_is_offered(experiment, editor, client_for, settings):
+    """Issue 11, item 17: the embedded model was offered, and can do four toy tasks only."""
+    settings.JUDGE_BACKEND = ""
+    client = client_for(editor)
+    assert "No language model that can judge is set up here." in section(client, experiment)
+    assert "<button" not in section(client, experiment)
+    page = words(change(client, experiment, "shadow", follow=True))
+    assert "The embedded model cannot: set JUDGE_BACKEND" in page
+    experiment.refresh_from_db()
+    assert experiment.llm_judge == "off"
+
+
+def test_one_that_was_on_when_its_model_went_away_can_be_switched_off(
+    experiment, editor, client_for, settings
+):
+    shadow(experiment)
+    settings.JUDGE_BACKEND = "embedded"
+    client = client_for(editor)
+    assert "So it is not asked, although this experiment lets it judge." in section(client, experiment)
+    assert 'value="off"' in section(client, experiment)
+    assert 'value="shadow"' not in section(client, experiment)
+    change(client, experiment, "off")
+    experiment.refresh_from_db()
+    assert experiment.llm_judge == "off"
 
 
 def test_from_off_to_votes_and_back(
@@ -109,7 +160,7 @@ def test_the_figures_are_those_of_the_opinions(experiment, annotator, viewer, cl
     assert "<dt>Cohen’s κ</dt><dd>0.00" in html
     assert "<dt>Same verdict in both orders</dt><dd>0% of 4 (0% to 49%)</dd>" in html
     assert "<dt>Preferred whatever came first, second</dt><dd>4, 0</dd>" in html
-    assert "<dt>Opinions asked for</dt><dd>4 of 500</dd>" in html
+    assert "<dt>Budget used</dt><dd>4 of 500</dd>" in html
     assert "<dt>Cost</dt><dd>48.00</dd>" in html  # six words for each of eight answers
     assert "<form" not in html
 

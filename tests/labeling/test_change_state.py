@@ -7,6 +7,7 @@ from django.urls import reverse
 
 from engine.services.experiments import pause, stop
 from tests.factories import add_member, make_experiment
+from tests.markup import Markup, words
 
 pytestmark = pytest.mark.django_db
 
@@ -18,8 +19,8 @@ def draft(editor):
     return experiment
 
 
-def change(client, experiment, action: str | None, **options):
-    form = {} if action is None else {"action": action}
+def change(client, experiment, action: str | None, confirmed: str = "", **options):
+    form = {"confirmed": confirmed} | ({} if action is None else {"action": action})
     return client.post(reverse("change_state", args=[experiment.pk]), form, **options)
 
 
@@ -38,7 +39,7 @@ def test_a_draft_is_started_and_its_first_comparisons_are_planned_right_away(
 def test_pause_resume_and_stop(experiment, owner, client_for):
     client = client_for(owner)
     for action, state in (("pause", "paused"), ("start", "running"), ("stop", "concluded")):
-        assert change(client, experiment, action).status_code == 302
+        assert change(client, experiment, action, confirmed="1").status_code == 302
         experiment.refresh_from_db()
         assert experiment.state == state
     assert experiment.conclusion == "stopped"
@@ -64,6 +65,31 @@ def test_what_its_state_does_not_allow_is_explained_on_the_dashboard(
     assert words in response.content.decode()
     experiment.refresh_from_db()
     assert experiment.state == before
+
+
+@pytest.mark.parametrize("before", ["running", "paused"])
+def test_stop_asks_first_and_says_what_it_means(before, experiment, owner, client_for):
+    """Issue 11, item 16: one click on the wrong button ended an experiment for good. Works without JavaScript."""
+    if before == "paused":
+        pause(experiment_id=experiment.pk)
+    client = client_for(owner)
+    asked = change(client, experiment, "stop")
+    assert asked.status_code == 200
+    text = words(asked)
+    assert "Stop this experiment for good?" in text
+    assert "ends without a certified winner" in text
+    assert "You can reopen the experiment later" in text
+    assert ("Pause instead" in text) == (before == "running")
+    experiment.refresh_from_db()
+    assert experiment.state == before
+    form = {
+        e.attributes["name"]: e.attributes["value"]
+        for e in Markup(asked.content.decode()).elements
+        if e.attributes.get("name") in {"confirmed", "action"} and e.attributes["value"] != "pause"
+    }
+    assert client.post(reverse("change_state", args=[experiment.pk]), form).status_code == 302
+    experiment.refresh_from_db()
+    assert (experiment.state, experiment.conclusion) == ("concluded", "stopped")
 
 
 @pytest.mark.parametrize("action", [None, "", "delete", "START"])

@@ -39,7 +39,7 @@ class TestDemoStatus:
             "   3 judged, 4 ready, 0 planned; 14 responses written (14 tokens), 0 failed"
         )
         assert lines[3] == f"{ended.pk}. Ended one"
-        assert lines[4].startswith("   [Stopped by hand] After 0 comparisons.")
+        assert lines[4].startswith("   [Stopped by hand] Stopped after 0 comparisons")
 
     def test_without_experiments_it_has_nothing_to_say(self):
         assert run("demo_status") == ""

@@ -32,8 +32,9 @@ def test_an_annotator_finds_what_there_is_to_label_and_how_much_they_did(experim
 def test_what_does_not_run_cannot_be_entered(change, experiment, annotator, client_for):
     change(experiment_id=experiment.pk)
     html = page(client_for(annotator))
-    assert "Nothing to do here now." in html
-    assert reverse("pair", args=[experiment.pk]) not in html
+    assert {"pause": "has paused it", "stop": "stopped it before it was decided"}[change.__name__] in html
+    assert f'href="{reverse("pair", args=[experiment.pk])}"' not in html
+    assert reverse("history", args=[experiment.pk]) in html
 
 
 def test_a_viewer_finds_the_dashboards_with_their_badges(experiment, viewer, client_for):

@@ -17,8 +17,7 @@ from django.utils import timezone
 
 from engine.models import Experiment, Invitation, User
 from engine.services import people
-from tests.factories import add_member, make_experiment, make_user
-from tests.labeling.ladder import invited
+from tests.factories import add_member, invited, make_experiment, make_user
 from tests.markup import Markup, words
 
 pytestmark = pytest.mark.django_db

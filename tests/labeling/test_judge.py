@@ -219,7 +219,7 @@ def test_who_was_away_for_too_long_is_told_so_and_shown_another_pair(
     ).created
 
 
-@pytest.mark.parametrize(("change", "reason"), [(pause, "Paused"), (stop, "Finished. Thank you!")])
+@pytest.mark.parametrize(("change", "reason"), [(pause, "Paused"), (stop, "Stopped. Thank you!")])
 def test_the_last_click_before_the_end_still_counts(change, reason, experiment, annotator, client_for, url):
     held = lease(experiment, annotator)
     change(experiment_id=experiment.pk)

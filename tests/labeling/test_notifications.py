@@ -7,8 +7,7 @@ from django.urls import reverse
 
 from engine.models import Notification, Subscription
 from engine.services.notifications import claim_due, mark_unsent
-from tests.factories import make_experiment
-from tests.labeling.ladder import subscribed
+from tests.factories import make_experiment, subscribed
 from tests.markup import words
 
 pytestmark = pytest.mark.django_db
@@ -62,6 +61,40 @@ def test_a_test_is_written_and_what_became_of_it_is_shown(experiment, editor, cl
     assert Notification.objects.get().event == "test"
     mark_unsent(notification=claim_due(), error="It answered 500.")
     assert "It answered 500." in settings_of(client, experiment)
+
+
+@pytest.fixture(params=["console", "dummy"])
+def no_mail(settings, request) -> None:
+    settings.EMAIL_BACKEND = f"django.core.mail.backends.{request.param}.EmailBackend"
+
+
+def test_without_mail_no_test_pretends_to_be_sent(no_mail, experiment, editor, client_for):
+    """Issue 11, item 16: under console:// the page said that a test e-mail was on its way."""
+    subscription = subscribed(experiment)
+    client = client_for(editor)
+    page = client.post(reverse("send_test", args=[experiment.pk, subscription.pk]), follow=True)
+    assert "No test was sent. Mail is not configured here" in words(page)
+    assert "on its way" not in words(page)
+    assert not Notification.objects.exists()
+
+
+def test_without_mail_the_page_says_so_where_it_offers_it(no_mail, experiment, editor, client_for):
+    client = client_for(editor)
+    assert "Mail is not configured here, so no e-mail is sent. Set EMAIL_URL" in settings_of(
+        client, experiment
+    )
+    add(client, experiment)
+    assert "Added, but nothing will arrive yet." in settings_of(client, experiment)
+
+
+def test_without_mail_webhooks_are_tested_all_the_same(no_mail, experiment, editor, client_for):
+    hook = subscribed(experiment, kind="webhook", target="https://example.org/hook")
+    client_for(editor).post(reverse("send_test", args=[experiment.pk, hook.pk]))
+    assert Notification.objects.get().event == "test"
+
+
+def test_with_mail_nothing_is_said_of_it(experiment, editor, client_for):
+    assert "Mail is not configured" not in settings_of(client_for(editor), experiment)
 
 
 def test_removed_is_removed(experiment, editor, client_for):

@@ -7,8 +7,9 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
-from engine.models import Lease
-from engine.services.experiments import pause, stop
+from engine.models import Experiment, Lease
+from engine.services.controls import archive
+from engine.services.experiments import pause, start, stop
 from tests.backends import ScriptedBackend
 from tests.factories import click, click_on, lease, make_experiment, make_user, write_responses
 from tests.markup import Markup, stage, words
@@ -80,13 +81,61 @@ def test_while_a_pair_is_shown_nothing_replaces_it_behind_its_back(annotator, cl
     assert "hx-trigger" not in client_for(annotator).get(url).content.decode()
 
 
-@pytest.mark.parametrize(("change", "words"), [(pause, "Paused"), (stop, "Finished. Thank you!")])
-def test_an_experiment_that_does_not_run_says_why(change, words, experiment, annotator, client_for, url):
-    change(experiment_id=experiment.pk)
-    html = client_for(annotator).get(url).content.decode()
-    assert words in html
-    assert "hx-trigger" not in html
+ENDINGS = {
+    "certified": "Finished. Thank you! This experiment has its answer",
+    "no_single_best": "Finished. Thank you! The answers show that no single alternative is the best",
+    "budget": "Finished. Thank you! All planned comparisons were judged. They were not enough to decide",
+    "stopped": "Stopped. Thank you! Whoever runs this experiment stopped it before it was decided",
+    "archived": "Archived This experiment is in the archive",
+    "paused": "Paused Whoever runs this experiment has paused it",
+}
+
+
+@pytest.mark.parametrize("page", ["pair", "history", "home"])
+@pytest.mark.parametrize("how", ENDINGS)
+def test_every_ending_is_told_as_what_it_is(how, page, experiment, annotator, client_for):
+    """Issue 11, item 16: an annotator of an experiment stopped at 2% read “This experiment has its answer”."""
+    if how == "paused":
+        pause(experiment_id=experiment.pk)
+    else:
+        stop(experiment_id=experiment.pk)
+        conclusion = "stopped" if how == "archived" else how
+        Experiment.objects.update(conclusion=conclusion)
+        if how == "archived":
+            archive(experiment_id=experiment.pk, by=None)
+    told = words(client_for(annotator).get(reverse(page, args=[] if page == "home" else [experiment.pk])))
+    if (how, page) == ("archived", "home"):
+        assert experiment.name not in told
+        return
+    assert ENDINGS[how] in told
+    assert not any(text in told for other, text in ENDINGS.items() if other != how)
     assert not Lease.objects.exists()
+
+
+def test_a_paused_page_looks_again_by_itself_and_ever_less_often(experiment, annotator, client_for, url):
+    """Issue 11, item 16: a tab that was open when the experiment was paused stayed paused."""
+    pause(experiment_id=experiment.pk)
+    client = client_for(annotator)
+    page, looks = client.get(url), []
+    for _ in range(6):
+        attributes = Markup(page.content.decode()).by_id("stage").attributes
+        looks.append(attributes["hx-trigger"])
+        page = client.get(attributes["hx-get"], headers={"HX-Request": "true"})
+    assert looks == [f"every {seconds}s, focus from:window" for seconds in (5, 10, 20, 40, 60, 60)]
+    start(experiment_id=experiment.pk)
+    page = client.get(attributes["hx-get"], headers={"HX-Request": "true"})
+    assert stage(page)["token"]
+    assert "hx-trigger" not in page.content.decode()
+
+
+def test_what_is_over_is_not_looked_at_again(experiment, annotator, client_for, url):
+    stop(experiment_id=experiment.pk)
+    assert "hx-trigger" not in client_for(annotator).get(url).content.decode()
+
+
+@pytest.mark.parametrize("waited", ["x", "-1"])
+def test_a_wait_that_is_no_time_is_refused(waited, annotator, client_for, url):
+    assert client_for(annotator).get(url, {"waited": waited}).status_code == 400
 
 
 @pytest.mark.parametrize("change", [pause, stop])

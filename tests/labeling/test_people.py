@@ -11,8 +11,7 @@ from django.utils.formats import date_format
 from engine.models import Invitation, Membership
 from engine.services import people
 from engine.services.experiments import create_experiment
-from tests.factories import add_member, make_experiment, make_spec, make_user
-from tests.labeling.ladder import invited
+from tests.factories import add_member, invited, make_experiment, make_spec, make_user
 from tests.markup import words
 
 pytestmark = pytest.mark.django_db

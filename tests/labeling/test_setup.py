@@ -480,3 +480,18 @@ class TestDelete:
         for response in (page.get(url), page.post(url)):
             assert response["Location"] == reverse("dashboard", args=[running.pk])
         assert Experiment.objects.filter(pk=running.pk).exists()
+
+
+def test_a_model_that_cannot_judge_is_not_offered_and_not_accepted(page, settings):
+    """Issue 11, item 17."""
+    settings.JUDGE_BACKEND = "embedded"
+    html = page.get(NEW).content.decode()
+    assert 'value="shadow"' not in html
+    assert "No language model that can judge is set up here." in html
+    refused = page.post(NEW, sent(filled(llm_judge="shadow")))
+    assert "No language model that can judge is set up here." in refused.content.decode()
+    assert not Experiment.objects.exists()
+
+
+def test_where_one_can_judge_it_is_offered(page):
+    assert 'value="shadow"' in page.get(NEW).content.decode()

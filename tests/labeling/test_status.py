@@ -9,6 +9,7 @@ import pytest
 from django.utils import timezone
 
 from engine.models import Experiment, Response, Snapshot, WorkerPulse
+from engine.services.controls import archive
 from engine.services.experiments import pause, stop
 from labeling.status import policy_names, status_of
 from labeling.templatetags.llmpo import about
@@ -167,7 +168,7 @@ class TestConcluded:
                 "stopped",
                 None,
                 "Stopped by hand",
-                "After 40 comparisons. P2 leads, 87% certain; P1 is the hardest to rule out.",
+                "Stopped after 40 comparisons, before it was decided. P2 leads, 87% certain; P1 is the hardest to rule out.",
             ),
         ],
     )
@@ -181,7 +182,17 @@ class TestConcluded:
     def test_without_a_single_snapshot_it_does_not_fail(self):
         experiment = running()
         conclude(experiment, "stopped")
-        assert status_of(experiment).sentence == "After 0 comparisons. No comparison has been judged yet."
+        assert status_of(experiment).sentence == (
+            "Stopped after 0 comparisons, before it was decided. No comparison has been judged yet."
+        )
+
+    def test_one_in_the_archive_says_so_on_every_page(self):
+        """Issue 11, item 16: only the buttons beside it told the archive from the rest."""
+        experiment = running()
+        conclude(experiment, "stopped")
+        archive(experiment_id=experiment.pk, by=None)
+        experiment.refresh_from_db()
+        assert status_of(experiment).sentence.endswith(f"In the archive since {timezone.now():%Y-%m-%d}.")
 
 
 def test_policies_are_named_after_their_levels_in_the_order_of_the_factors(django_assert_max_num_queries):

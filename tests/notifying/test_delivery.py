@@ -249,6 +249,17 @@ class TestMail:
         assert (the_message().state, the_message().error) == ("waiting", "The mail server: away")
 
 
+def test_what_only_goes_to_the_log_is_not_called_sent(experiment, settings, capsys):
+    """Issue 11, item 16: under console:// a message that nobody could receive was listed as sent."""
+    TestMail().mail_to(experiment)
+    settings.EMAIL_BACKEND = "django.core.mail.backends.console.EmailBackend"
+    stop(experiment_id=experiment.pk)
+    deliver_due()
+    assert "Which is best?: Stopped by hand" in capsys.readouterr().out
+    assert the_message().state == "failed"
+    assert the_message().error.startswith("Mail is not configured here")
+
+
 def test_one_address_that_fails_does_not_hold_up_the_others(experiment, receiver):
     receiver.status = 500
     hook(experiment, receiver.url)

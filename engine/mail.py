@@ -1,0 +1,21 @@
+"""Whether e-mail leaves this installation."""
+
+from __future__ import annotations
+
+from django.conf import settings
+
+# console:// and dummy:// of EMAIL_URL.
+_SENDS_NOTHING = {
+    "django.core.mail.backends.console.EmailBackend",
+    "django.core.mail.backends.dummy.EmailBackend",
+}
+
+
+def why_no_mail() -> str:
+    """Why an e-mail would reach nobody, and what to do; empty where e-mail is sent."""
+    if settings.EMAIL_BACKEND in _SENDS_NOTHING:
+        return (
+            "Mail is not configured here, so no e-mail is sent. "
+            "Set EMAIL_URL, such as submission://user:password@host:587, or use a webhook."
+        )
+    return ""

@@ -1,0 +1,61 @@
+"""Why an experiment has nothing to judge, in an annotator's words. Nothing here says which policy did well."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from django.utils.translation import gettext as _
+
+from engine.models import Experiment
+
+
+@dataclass(frozen=True)
+class Ending:
+    """A heading and a sentence. ``may_go_on``: pairs come back when somebody resumes the experiment."""
+
+    title: str
+    text: str
+    may_go_on: bool = False
+
+
+def ending(experiment: Experiment) -> Ending | None:
+    """Why nothing is judged here now; ``None`` while the experiment runs."""
+    if experiment.state == Experiment.State.RUNNING:
+        return None
+    if experiment.archived_at is not None:
+        return Ending(
+            _("Archived"),
+            _(
+                "This experiment is in the archive: there is nothing to judge. Everything you judged is saved."
+            ),
+        )
+    if experiment.state == Experiment.State.PAUSED:
+        return Ending(
+            _("Paused"),
+            _("Whoever runs this experiment has paused it. Everything you judged is saved."),
+            may_go_on=True,
+        )
+    return _concluded(experiment.conclusion)
+
+
+def _concluded(conclusion: str) -> Ending:
+    thanks = _("Finished. Thank you!")
+    match conclusion:
+        case Experiment.Conclusion.CERTIFIED:
+            return Ending(thanks, _("This experiment has its answer; no more comparisons are needed."))
+        case Experiment.Conclusion.NO_SINGLE_BEST:
+            return Ending(
+                thanks,
+                _("The answers show that no single alternative is the best; no more comparisons are needed."),
+            )
+        case Experiment.Conclusion.BUDGET:
+            return Ending(
+                thanks,
+                _(
+                    "All planned comparisons were judged. They were not enough to decide which alternative is best."
+                ),
+            )
+    return Ending(
+        _("Stopped. Thank you!"),
+        _("Whoever runs this experiment stopped it before it was decided. Everything you judged is saved."),
+    )

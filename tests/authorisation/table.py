@@ -1,0 +1,224 @@
+"""Who may do what at every address of the URLconf, one row each; test_matrix.py tries every cell.
+
+A new address needs a row in ``TABLE`` under its route, as ``urls.py`` has it but without converters. A row names, for each
+method that the address takes, the status that each role gets in its own experiment from a request with the row's body, or
+with none. An empty POST that a role may make is answered with 400, or, where it makes sense empty or leads back to a page
+that says what is wrong, with 302. What a row does not name follows from ``expected``. A new parameter in a route needs a
+value in ``World.arguments``, and a new role an entry in ``ROLES`` and in ``World``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+# Nobody is logged in, or the account was deactivated afterwards.
+OUTSIDERS = ("anonymous", "deactivated")
+# ``stranger`` belongs to no experiment; ``removed`` was owner and annotator of this one.
+ROLES = (*OUTSIDERS, "stranger", "removed", "annotator", "viewer", "editor", "owner", "superuser")
+METHODS = ("get", "head", "post", "put", "patch", "delete", "options")
+# In the role's experiment; in another one; in the role's own, with the ids of things in another one.
+PLACES = ("own", "other", "mixed")
+
+Statuses = Mapping[str, int]
+Expectation = frozenset[int]
+
+
+@dataclass(frozen=True)
+class Row:
+    """What each method is answered with, by role.
+
+    ``elsewhere``: the same where the experiment, or the thing itself, is somebody else's; by default nobody but a superuser
+    finds it. ``back_to_pair``: after logging in, an annotator whose click came too late is back at the pair, not at the click.
+    """
+
+    methods: Mapping[str, Statuses]
+    bodies: Mapping[str, Any] = field(default_factory=dict)
+    elsewhere: Mapping[str, Statuses] | None = None
+    back_to_pair: bool = False
+
+
+def page(
+    *,
+    get: Statuses | None = None,
+    post: Statuses | None = None,
+    elsewhere: Mapping[str, Statuses] | None = None,
+) -> Row:
+    methods = {"get": get, "head": get, "post": post}
+    return Row({name: statuses for name, statuses in methods.items() if statuses}, elsewhere=elsewhere)
+
+
+def click(status: int) -> Row:
+    """An action of the annotator's page."""
+    return Row({"post": {"annotator": status}}, back_to_pair=True)
+
+
+def operation(
+    *,
+    get: Statuses | None = None,
+    post: Statuses | None = None,
+    patch: Statuses | None = None,
+    body: Any = None,
+) -> Row:
+    """An operation of the API. ``body`` goes with POST and PATCH."""
+    methods = {"get": get, "post": post, "patch": patch}
+    return Row(
+        {name: statuses for name, statuses in methods.items() if statuses}, {"post": body, "patch": body}
+    )
+
+
+def everybody(status: int) -> Statuses:
+    """All who are logged in."""
+    return {role: status for role in ROLES if role not in OUTSIDERS}
+
+
+def the_world(status: int) -> Statuses:
+    return dict.fromkeys(ROLES, status)
+
+
+def watchers(status: int) -> Statuses:
+    return dict.fromkeys(("viewer", "editor", "owner", "superuser"), status)
+
+
+def runners(status: int) -> Statuses:
+    return dict.fromkeys(("editor", "owner", "superuser"), status)
+
+
+def owners(status: int) -> Statuses:
+    return dict.fromkeys(("owner", "superuser"), status)
+
+
+def all_methods(status: int) -> Row:
+    return Row(dict.fromkeys(METHODS, the_world(status)))
+
+
+_EXPERIMENT = "experiments/<experiment_id>"
+_LABEL = "label/<experiment_id>"
+_API = "api/experiments/<experiment_id>"
+_API_LABEL = "api/label/<experiment_id>"
+_NO_PAIR = {"token": "00000000-0000-4000-8000-000000000000"}
+
+TABLE: dict[str, Row] = {
+    # Accounts and everybody's pages
+    "accounts/login/": Row(
+        dict.fromkeys(("get", "head"), everybody(302) | {"anonymous": 200, "deactivated": 200})
+        | dict.fromkeys(("post", "put"), everybody(302) | {"anonymous": 200, "deactivated": 200})
+        | {"options": everybody(302) | {"anonymous": 200, "deactivated": 200}}
+        | dict.fromkeys(("patch", "delete"), everybody(302) | {"anonymous": 405, "deactivated": 405})
+    ),
+    "accounts/logout/": Row({"post": the_world(302), "options": the_world(200)}),
+    "language/": all_methods(302),
+    "": page(get=everybody(200)),
+    # Who has the link may join. Without a name and a password, a new account is not made.
+    "join/<token>/": page(
+        get=the_world(200) | {"annotator": 302},
+        post=everybody(302) | dict.fromkeys(OUTSIDERS, 400),
+        elsewhere={
+            "get": the_world(200),
+            "head": the_world(200),
+            "post": everybody(302) | dict.fromkeys(OUTSIDERS, 400),
+        },
+    ),
+    "tokens/": page(get=everybody(200), post=everybody(400)),
+    "tokens/<token_id>/revoke/": page(post=everybody(302), elsewhere={}),
+    # Annotating
+    f"{_LABEL}/": page(get={"annotator": 200}),
+    f"{_LABEL}/judge/": click(400),
+    f"{_LABEL}/skip/": click(400),
+    f"{_LABEL}/flag/": click(400),
+    f"{_LABEL}/undo/": click(302),
+    f"{_LABEL}/beat/": click(400),
+    f"{_LABEL}/leave/": click(400),
+    f"{_LABEL}/history/": page(get={"annotator": 200}),
+    f"{_LABEL}/history/<judgment_id>/reopen/": click(302),
+    f"{_LABEL}/welcome/": page(get={"annotator": 200}),
+    # Making experiments
+    "experiments/new/": page(get={"superuser": 200}, post={"superuser": 400}),
+    "experiments/new/<start>/": page(get={"superuser": 200}, post={"superuser": 400}),
+    # Of one that runs the setup is fixed: the dashboard says so.
+    f"{_EXPERIMENT}/setup/": page(get=runners(302), post=runners(302)),
+    f"{_EXPERIMENT}/setup.yaml": page(get=watchers(200)),
+    f"{_EXPERIMENT}/delete/": page(get=owners(302), post=owners(302)),
+    # Watching
+    f"{_EXPERIMENT}/": page(get=watchers(200)),
+    f"{_EXPERIMENT}/live/": page(get=watchers(200)),
+    f"{_EXPERIMENT}/charts/": page(get=watchers(200)),
+    f"{_EXPERIMENT}/without/": page(get=watchers(200), post=watchers(302)),
+    f"{_EXPERIMENT}/log/": page(get=watchers(200)),
+    f"{_EXPERIMENT}/comparisons/": page(get=watchers(200)),
+    f"{_EXPERIMENT}/comparisons/<comparison_id>/": page(get=watchers(200)),
+    f"{_EXPERIMENT}/export/": page(get=watchers(200)),
+    f"{_EXPERIMENT}/judgments.csv": page(get=watchers(200)),
+    f"{_EXPERIMENT}/judgments.jsonl": page(get=watchers(200)),
+    f"{_EXPERIMENT}/judgments.parquet": page(get=watchers(200)),
+    f"{_EXPERIMENT}/dpo.jsonl": page(get=watchers(200)),
+    # Running
+    f"{_EXPERIMENT}/state/": page(post=runners(400)),
+    f"{_EXPERIMENT}/settings/": page(get=runners(200)),
+    f"{_EXPERIMENT}/settings/change/": page(post=runners(400)),
+    f"{_EXPERIMENT}/clone/": page(post={"editor": 403, "owner": 403, "superuser": 400}),
+    f"{_EXPERIMENT}/llm-judge/": page(post=runners(400)),
+    f"{_EXPERIMENT}/judgments/<judgment_id>/void/": page(post=runners(302)),
+    f"{_EXPERIMENT}/judgments/<judgment_id>/restore/": page(post=runners(302)),
+    f"{_EXPERIMENT}/judgments/void/": page(post=runners(302)),
+    f"{_EXPERIMENT}/notifications/": page(post=runners(400)),
+    f"{_EXPERIMENT}/notifications/<subscription_id>/remove/": page(post=runners(302)),
+    f"{_EXPERIMENT}/notifications/<subscription_id>/test/": page(post=runners(302)),
+    # People
+    f"{_EXPERIMENT}/people/": page(get=runners(200)),
+    f"{_EXPERIMENT}/people/<membership_id>/role/": page(post=owners(400)),
+    f"{_EXPERIMENT}/people/<membership_id>/remove/": page(post=owners(302)),
+    f"{_EXPERIMENT}/invitations/": page(post=runners(302)),
+    f"{_EXPERIMENT}/invitations/<invitation_id>/end/": page(post=runners(302)),
+    # The API
+    "api/": all_methods(404),
+    "api/docs": all_methods(200),
+    "api/openapi.json": all_methods(200),
+    "api/experiments": operation(
+        get=everybody(200),
+        post=everybody(403) | {"superuser": 422},
+        body={"name": "x", "factors": [], "tasks": []},
+    ),
+    _API: operation(get=watchers(200), patch=runners(200), body={"budget": 3000}),
+    f"{_API}/reopen": operation(post=runners(409), body={}),
+    f"{_API}/actions/<action>": operation(post=runners(200)),
+    f"{_API}/clone": operation(post={"editor": 403, "owner": 403, "superuser": 201}, body={"name": "A copy"}),
+    f"{_API}/log": operation(get=watchers(200)),
+    f"{_API}/judgments.csv": operation(get=watchers(200)),
+    f"{_API}/judgments.jsonl": operation(get=watchers(200)),
+    f"{_API_LABEL}/next": operation(post={"annotator": 200}, body={}),
+    f"{_API_LABEL}/judgments": operation(post={"annotator": 404}, body=_NO_PAIR | {"choice": "left"}),
+    f"{_API_LABEL}/skip": operation(post={"annotator": 404}, body=_NO_PAIR),
+    f"{_API_LABEL}/flag": operation(post={"annotator": 404}, body=_NO_PAIR | {"reason": "broken"}),
+    f"{_API_LABEL}/undo": operation(post={"annotator": 200}),
+}
+
+# Django's own pages, which tests/labeling/test_admin_site.py looks at: here, that nobody else gets in.
+ADMIN_SITE = "admin/"
+ADMIN_LOGIN = "admin/login/"
+
+
+def is_api(route: str) -> bool:
+    return route.startswith("api/")
+
+
+def is_listed(route: str) -> bool:
+    return route in TABLE or route.startswith(ADMIN_SITE)
+
+
+def expected(route: str, role: str, method: str, place: str) -> Expectation:
+    """The statuses with which this request may be answered."""
+    if route.startswith(ADMIN_SITE):
+        return frozenset({200} if route == ADMIN_LOGIN else {302})
+    row = TABLE[route]
+    if method not in row.methods:
+        # Who is not logged in may be told so first.
+        return frozenset({405, 302} if role in OUTSIDERS and not is_api(route) else {405})
+    statuses = row.methods[method]
+    if place != "own" and row.elsewhere is not None:
+        statuses = row.elsewhere.get(method, {})
+    elif place == "mixed" or (place == "other" and role != "superuser"):
+        statuses = {outsider: statuses[outsider] for outsider in OUTSIDERS if outsider in statuses}
+    not_there = 404 if role not in OUTSIDERS else 401 if is_api(route) else 302
+    return frozenset({statuses.get(role, not_there)})

@@ -1,0 +1,132 @@
+"""What the pages lead to and say: every link and button works for whoever sees it, and nobody reads above their role."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urljoin, urlsplit
+
+import pytest
+from django.http import HttpResponse
+from django.urls import resolve, reverse
+from lxml import html
+
+from tests.authorisation.table import ADMIN_SITE, TABLE, is_api
+from tests.authorisation.world import World, people_inside
+
+pytestmark = pytest.mark.django_db
+
+# A button answers with 400 or 409 where a form is not filled in, which says that it may be pressed.
+REFUSED = {401, 403, 404, 405}
+
+
+@dataclass(frozen=True)
+class Step:
+    """What a click on a page sends."""
+
+    method: str
+    path: str
+    fields: tuple[tuple[str, str], ...] = ()
+
+
+def steps(page: str, response: HttpResponse) -> Iterator[Step]:
+    """Every link, form (once for each of its buttons) and request of htmx on a page."""
+    if not response["Content-Type"].startswith("text/html") or not response.text_read.strip():
+        return
+    document = html.fromstring(response.text_read)
+    document.make_links_absolute(f"http://testserver{page}")
+    for link in document.iterfind(".//a[@href]"):
+        yield from _step("get", link.get("href"))
+    for element in document.iter():
+        for method in ("get", "post", "put", "patch", "delete"):
+            if target := element.get(f"hx-{method}") if isinstance(element.tag, str) else None:
+                yield from _step(method, urljoin(f"http://testserver{page}", target))
+    for form in document.forms:
+        if form.method == "DIALOG":
+            continue
+        buttons = [b for b in form.iter("button") if b.get("type") != "button" and not b.get("disabled")]
+        for button in buttons:
+            fields = [
+                *form.form_values(),
+                *([(button.get("name"), button.get("value", ""))] if button.get("name") else []),
+            ]
+            yield from _step(form.method.lower(), button.get("formaction") or form.action or page, fields)
+
+
+def _step(method: str, target: str, fields: list[tuple[str, str]] | None = None) -> Iterator[Step]:
+    url = urlsplit(urljoin("http://testserver", target))
+    if url.netloc == "testserver" and not url.path.startswith(("/static/", f"/{ADMIN_SITE}")):
+        query = f"?{url.query}" if url.query and method == "get" else ""
+        yield Step(method, url.path + query, tuple(fields or ()))
+
+
+def kind_of(step: Step) -> tuple[Any, ...]:
+    """Steps of one kind lead alike: the same address of the same experiment, with the same fields and the same button."""
+    match = resolve(urlsplit(step.path).path)
+    names = tuple(sorted({name for name, _ in step.fields}))
+    return step.method, match.route, match.kwargs.get("experiment_id"), names, step.fields[-1:]
+
+
+def take(world: World, role: str, step: Step) -> HttpResponse:
+    if step.method == "get" and step.fields:
+        return world.call(role, "get", step.path, dict(step.fields))
+    body: dict[str, Any] = {}
+    for name, value in step.fields:
+        body.setdefault(name, []).append(value)
+    return world.call(role, step.method, step.path, body or None)
+
+
+@pytest.mark.parametrize("role", ["anonymous", *people_inside()])
+def test_every_link_and_button_is_for_whoever_sees_it_and_nobody_reads_above_their_role(role, world: World):
+    """From every page that the role may open, in every state of an experiment, and on to what those lead to."""
+    waiting = [Step("get", path) for path in start_pages(world, role)]
+    seen, wrong = set(map(kind_of, waiting)), []
+    origins = dict.fromkeys(waiting, "the table")
+    while waiting:
+        step = waiting.pop()
+        response = take(world, role, step)
+        to_login = response.status_code == 302 and response["Location"].startswith(reverse("login"))
+        logged_out = to_login and role != "anonymous" and step.path != reverse("logout")
+        if response.status_code in REFUSED or response.status_code >= 500 or logged_out:
+            wrong.append(f"{origins[step]} leads to {step.method} {step.path}: {response.status_code}")
+        wrong += [f"{step.method} {step.path} shows {leak}" for leak in world.leaks(role, response)]
+        if response.status_code != 200 or step.method != "get":
+            continue
+        for following in steps(step.path, response):
+            if (kind := kind_of(following)) not in seen:
+                seen.add(kind)
+                origins[following] = step.path
+                waiting.append(following)
+    assert not wrong, f"As {role}:\n" + "\n".join(dict.fromkeys(wrong))
+    assert len(seen) > 3
+
+
+def start_pages(world: World, role: str) -> Iterator[str]:
+    for route, row in TABLE.items():
+        if is_api(route) or row.methods.get("get", {}).get(role) != 200:
+            continue
+        yield world.path(route, role, "own")
+        if route.count("<") == 1 and "<experiment_id>" in route:
+            for experiment in world.by_state.values():
+                path = world.path(route.replace("<experiment_id>", str(experiment.pk)), role, "own")
+                if world.call(role, "get", path).status_code == 200:
+                    yield path
+
+
+@pytest.mark.parametrize("role", people_inside())
+def test_a_canary_is_where_it_may_be_read(role, world: World):
+    """A canary that nobody ever meets would guard nothing."""
+    readers = {
+        "the names of the policies": "",
+        "a prompt": "setup.yaml",
+        "a reference answer": "setup.yaml",
+        "the rubric": "setup.yaml",
+        "the seed": "setup.yaml",
+        "another annotator's comment": "judgments.csv",
+        "a subscriber's e-mail address": "log/",
+        "an annotator's invitation": "people/",
+    }
+    for name, page in readers.items():
+        text = world.call(role, "get", f"/experiments/{world.own.experiment.pk}/{page}").text_read
+        assert (world.own.canaries[name].encode() in text) == world.may_read(role, name), (name, page)

@@ -1,0 +1,158 @@
+"""Every address × every role × every method × own, another's and mixed: who may do what, as table.py has it."""
+
+from __future__ import annotations
+
+import pytest
+from django.test import Client
+from django.urls import reverse
+
+from tests.authorisation.table import (
+    METHODS,
+    OUTSIDERS,
+    PLACES,
+    ROLES,
+    TABLE,
+    expected,
+    is_api,
+    is_listed,
+)
+from tests.authorisation.world import World, routes
+
+pytestmark = pytest.mark.django_db
+
+EVERY_ROUTE = list(dict.fromkeys(routes()))
+OF_AN_EXPERIMENT = [route for route in TABLE if "<experiment_id>" in route]
+PAGES = [route for route in TABLE if not is_api(route)]
+
+
+def places(route: str) -> list[str]:
+    """Where it can be tried: ``mixed`` needs a thing of an experiment in the route, and ``other`` any thing at all."""
+    parameters = route.count("<")
+    if "<experiment_id>" in route:
+        return list(PLACES) if parameters > 1 and "<action>" not in route else ["own", "other"]
+    return ["own", "other"] if "<token" in route else ["own"]
+
+
+def methods(route: str, place: str) -> list[str]:
+    """Those to try. One that an address does not take is refused before anything is looked up, so once is enough."""
+    if route not in TABLE:
+        return ["get", "post"]
+    return [method for method in METHODS if place == "own" or method in TABLE[route].methods]
+
+
+def test_every_address_is_in_the_table_and_the_table_has_no_other():
+    missing = [route for route in EVERY_ROUTE if not is_listed(route)]
+    assert not missing, (
+        f"New addresses without a row: {missing}. Say in TABLE of tests/authorisation/table.py who may do what there."
+    )
+    gone = [route for route in TABLE if route not in EVERY_ROUTE]
+    assert not gone, (
+        f"Rows of addresses that there are not: {gone}. Remove them from tests/authorisation/table.py."
+    )
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_every_cell(role, world: World):
+    """Each answer has the status that the table names, and holds nothing that the role may not read."""
+    wrong = []
+    for route in EVERY_ROUTE:
+        row = TABLE.get(route)
+        if row is None and role == "superuser":
+            continue  # Django's own pages: tests/labeling/test_admin_site.py
+        for place in places(route):
+            path = world.path(route, role, place)
+            for method in methods(route, place):
+                response = world.call(role, method, path, row and row.bodies.get(method))
+                wanted = expected(route, role, method, place)
+                if response.status_code not in wanted:
+                    wrong.append(f"{method} {path} ({place}): {response.status_code}, not {sorted(wanted)}")
+                wrong += [f"{method} {path} ({place}) shows {leak}" for leak in world.leaks(role, response)]
+    assert not wrong, f"As {role}:\n" + "\n".join(wrong)
+
+
+@pytest.mark.parametrize("role", OUTSIDERS)
+@pytest.mark.parametrize("htmx", [False, True], ids=["plain", "htmx"])
+def test_who_is_not_logged_in_is_led_to_the_login_and_back(role, htmx, world: World):
+    headers = {"HX-Request": "true"} if htmx else {}
+    wrong = []
+    for route in PAGES:
+        row = TABLE[route]
+        for method, statuses in row.methods.items():
+            if role in statuses:
+                continue
+            path = world.path(route, role, "own")
+            # An annotator whose click came too late is back at the pair, and not at the click.
+            back = reverse("pair", args=[world.own.experiment.pk]) if row.back_to_pair else path
+            location = world.call(role, method, path, headers=headers).get("Location")
+            if location != f"{reverse('login')}?next={back}":
+                wrong.append(f"{method} {path}: {location}")
+    assert not wrong, "\n".join(wrong)
+
+
+def allowed(route: str) -> tuple[str, str]:
+    """A role that may do something at this address, the least one, and by which method."""
+    method, statuses = next(iter(TABLE[route].methods.items()))
+    return method, next(role for role in ROLES if role in statuses)
+
+
+@pytest.mark.parametrize(
+    ("bad_id", "of_api"),
+    [
+        ("0", 422),
+        ("987654321", 404),
+        ("9" * 30, 422),
+        ("x", 422),
+        ("-1", 422),
+        ("1.5", 422),
+        ("1%20or%201=1", 422),
+    ],
+)
+def test_an_experiment_that_there_is_not(bad_id, of_api, world: World):
+    wrong = []
+    for route in OF_AN_EXPERIMENT:
+        method, role = allowed(route)
+        path = world.path(route.replace("<experiment_id>", bad_id), role, "own")
+        status = world.call(role, method, path, TABLE[route].bodies.get(method)).status_code
+        if status != (of_api if is_api(route) else 404):
+            wrong.append(f"{method} {path}: {status}")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_a_request_from_another_site_changes_nothing(world: World):
+    """A form elsewhere has no CSRF token; and a session is no token of the API."""
+    wrong = []
+    for route, row in TABLE.items():
+        for method in set(row.methods) & {"post", "put", "patch"}:
+            if is_api(route) and "anonymous" in row.methods[method]:
+                continue
+            role = next(role for role in reversed(ROLES) if role in row.methods[method])
+            forger = Client(enforce_csrf_checks=True, raise_request_exception=False)
+            path = world.path(route, role, "own")
+            if is_api(route):
+                forger.cookies = world.session_of(role)
+                status, wanted = getattr(forger, method)(path).status_code, 401
+            else:
+                status, wanted = world.call(role, method, path, client=forger).status_code, 403
+            if status != wanted:
+                wrong.append(f"{method} {path} as {role}: {status}, not {wanted}")
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize("state", ["draft", "by rule"])
+def test_what_people_do_not_judge_is_not_there_for_annotators(state, world: World):
+    wrong = []
+    for route in OF_AN_EXPERIMENT:
+        if "label/" not in route or "<judgment_id>" in route:
+            continue
+        method, role = allowed(route)
+        path = world.path(route.replace("<experiment_id>", str(world.by_state[state].pk)), role, "own")
+        status = world.call(role, method, path, TABLE[route].bodies.get(method)).status_code
+        if status != 404:
+            wrong.append(f"{method} {path}: {status}")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_one_person_may_have_several_roles(world: World):
+    """The account that is an annotator and a viewer may do what either may."""
+    for route in (f"/label/{world.own.experiment.pk}/", f"/experiments/{world.own.experiment.pk}/"):
+        assert world.call("both", "get", route).status_code == 200

@@ -1,0 +1,294 @@
+"""Everybody and everything that the matrix needs, made once, and canaries: texts that only some roles may ever read."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from copy import deepcopy
+from dataclasses import dataclass
+from datetime import timedelta
+from http.cookies import SimpleCookie
+from typing import Any
+
+from django.db import transaction
+from django.http import HttpResponse
+from django.test import Client
+from django.urls import URLPattern, URLResolver, get_resolver
+from django.utils import timezone
+
+from engine.models import Experiment, Invitation, Membership, Subscription, User
+from engine.services.experiments import create_experiment, pause, start, stop
+from engine.services.judging import judge_leased
+from engine.services.notifications import subscribe
+from engine.services.planning import advance
+from engine.services.tokens import make_token
+from engine.specs import ExperimentSpec, FactorSpec, GoldSpec, TaskSpec
+from tests.authorisation.table import OUTSIDERS, ROLES, is_api
+from tests.backends import ScriptedBackend
+from tests.factories import add_member, lease, write_responses
+
+_WATCHERS = frozenset({"viewer", "editor", "owner", "superuser"})
+_RUNNERS = frozenset({"editor", "owner", "superuser"})
+_NOBODY: frozenset[str] = frozenset()
+
+# No shorter one is told from chance.
+_SHORTEST_CANARY = 8
+
+# Who may read what of their own experiment; of another one only a superuser may read any of it.
+MAY_READ = {
+    "the names of the policies": _WATCHERS,
+    "a prompt": _WATCHERS,
+    "a reference answer": _WATCHERS,
+    "the rubric": _WATCHERS,
+    "the seed": _WATCHERS,
+    "another annotator's name": _WATCHERS,
+    "another annotator's comment": _WATCHERS,
+    "another annotator's e-mail address": frozenset({"superuser"}),
+    "a webhook's address": _WATCHERS,
+    "a subscriber's e-mail address": _WATCHERS,
+    "a webhook's secret": _NOBODY,
+    "an annotator's invitation": _RUNNERS,
+    "an owner's invitation": _RUNNERS,
+    "an API token's secret": _NOBODY,
+    "a response": _WATCHERS | {"annotator"},
+    "the guidelines": _WATCHERS | {"annotator"},
+}
+
+
+def routes(patterns: list[URLPattern | URLResolver] | None = None, before: str = "") -> Iterator[str]:
+    """Every route of the URLconf, without converters."""
+    for pattern in get_resolver().url_patterns if patterns is None else patterns:
+        route = before + re.sub(r"<\w+:(\w+)>", r"<\1>", str(pattern.pattern))
+        if isinstance(pattern, URLResolver):
+            yield from routes(pattern.url_patterns, route)
+        else:
+            yield route
+
+
+@dataclass(frozen=True)
+class Place:
+    """One experiment, its things by the parameter that names them, and its canaries."""
+
+    experiment: Experiment
+    things: dict[str, Any]
+    canaries: dict[str, str]
+
+
+class World:
+    """An experiment with one person per role, another one without them, and callers for all."""
+
+    def __init__(self) -> None:
+        names = [*(role for role in ROLES if role != "anonymous"), "both"]
+        self.users = {name: User.objects.create(username=f"the-{name}") for name in names}
+        self.users["superuser"].is_staff = self.users["superuser"].is_superuser = True
+        self.users["superuser"].save()
+        self.own = self._place("own")
+        self.other = self._place("foreign")
+        self.by_state = {"running": self.own.experiment} | {
+            state: self._bare(state) for state in ("draft", "paused", "concluded")
+        }
+        self.by_state["by rule"] = self._bare("by rule", judge="rule")
+        for role in ("annotator", "viewer"):
+            add_member(self.own.experiment, self.users["both"], role)
+        secrets = {}
+        self.tokens = {}
+        for role, user in self.users.items():
+            self.tokens[role], secrets[role] = make_token(user=user, name=f"of {role}", valid_days=1)
+        self.own.canaries["an API token's secret"] = secrets["owner"]
+        self.other.canaries["an API token's secret"] = secrets["stranger"]
+        self._headers = {role: {"Authorization": f"Bearer {secret}"} for role, secret in secrets.items()}
+        # One for all: each new one loads all middleware anew, which takes longer than most requests.
+        self._client = Client(raise_request_exception=False)
+        self._cookies = {}
+        for role, user in self.users.items():
+            client = Client()
+            client.force_login(user)
+            self._cookies[role] = client.cookies
+        User.objects.filter(pk=self.users["deactivated"].pk).update(is_active=False)
+
+    def session_of(self, role: str) -> SimpleCookie[str]:
+        return deepcopy(self._cookies[role])
+
+    # ------------------------------------------------------------ requests
+
+    def arguments(self, role: str, place: str) -> dict[str, Any]:
+        """A value for every parameter of a route."""
+        somewhere = self.own if place == "own" else self.other
+        values = somewhere.things | {
+            "experiment_id": (self.other if place == "other" else self.own).experiment.pk,
+            "token_id": self.tokens[role if place == "own" and role in self.tokens else "deactivated"].pk,
+            "start": "blank",
+            "action": "pause",
+            # Of Django's admin site
+            "object_id": 1,
+            "content_type_id": 1,
+            "id": 1,
+            "app_label": "engine",
+            "url": "nothing",
+        }
+        if place == "own" and role != "annotator":
+            values["judgment_id"] = somewhere.things["judgment_of_another"]
+        return values
+
+    def path(self, route: str, role: str, place: str) -> str:
+        arguments = self.arguments(role, place)
+        route = re.sub(r"\(\?P(<\w+>)[^)]*\)\$?", r"\1", route)
+        return "/" + re.sub(r"<(\w+)>", lambda parameter: str(arguments[parameter[1]]), route)
+
+    def call(
+        self,
+        role: str,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        headers: dict[str, str] | None = None,
+        client: Client | None = None,
+    ) -> HttpResponse:
+        """One request, after which everything is as it was before. The answer is read to its end."""
+        client = client or self._client
+        options: dict[str, Any] = {"headers": dict(headers or {})}
+        if is_api(path[1:]):
+            options["headers"] |= self._headers.get(role, {})
+            if body is not None and method in {"post", "patch"}:
+                options |= {"data": body, "content_type": "application/json"}
+        elif body is not None:
+            options["data"] = body
+        client.cookies = (
+            self.session_of(role) if role in self._cookies and not is_api(path[1:]) else SimpleCookie()
+        )
+        with transaction.atomic():
+            response = getattr(client, method)(path, **options)
+            response.said = [path, *(str(value) for values in _fields(body).values() for value in values)]
+            response.text_read = b"".join(response) if response.streaming else response.content
+            transaction.set_rollback(True)
+        return response
+
+    def may_read(self, role: str, name: str) -> bool:
+        """Whether this canary of their own experiment is for people in this role."""
+        return role in MAY_READ[name]
+
+    def leaks(self, role: str, response: HttpResponse) -> list[str]:
+        """The canaries in an answer that this role may not read."""
+        content = response.text_read + str(dict(response.headers)).encode()
+        # What the request itself names is no secret: a link to join is known to whoever opens it.
+        for said in response.said:
+            content = content.replace(said.encode(), b"") if len(said) >= _SHORTEST_CANARY else content
+        found = [
+            name
+            for name, canary in self.own.canaries.items()
+            if not self.may_read(role, name) and canary.encode() in content
+        ]
+        return found + [
+            f"{name}, of another experiment"
+            for name, canary in self.other.canaries.items()
+            if (role != "superuser" or not MAY_READ[name]) and canary.encode() in content
+        ]
+
+    # ------------------------------------------------------------ things
+
+    def _add_people(self, experiment: Experiment) -> None:
+        for role in Membership.Role.values:
+            add_member(experiment, self.users[role], role)
+
+    def _bare(self, state: str, **settings: Any) -> Experiment:
+        experiment = create_experiment(spec=_spec(state, seed=1, **settings))
+        self._add_people(experiment)
+        if state != "draft":
+            start(experiment_id=experiment.pk)
+            advance(experiment_id=experiment.pk)
+        if state in {"paused", "concluded"}:
+            {"paused": pause, "concluded": stop}[state](experiment_id=experiment.pk)
+        return experiment
+
+    def _place(self, mark: str) -> Place:
+        seed = {"own": 7_316_542_398_116_423, "foreign": 7_316_542_398_116_427}[mark]
+        experiment = create_experiment(spec=_spec(mark, seed))
+        zoe = User.objects.create(username=f"{mark}-zoe", email=f"{mark}-zoe@home.example")
+        member = add_member(experiment, zoe)
+        if mark == "own":
+            self._add_people(experiment)
+        start(experiment_id=experiment.pk)
+        advance(experiment_id=experiment.pk)
+        write_responses(ScriptedBackend(lambda request: f"{mark}-response {request.seed}"))
+        annotators = [zoe, self.users["annotator"]] if mark == "own" else [zoe]
+        judgments = [
+            _judge(experiment, annotator, f"{mark}-comment by {annotator}") for annotator in annotators
+        ]
+        by = self.users["owner"] if mark == "own" else zoe
+        hook, _ = (
+            subscribe(experiment=experiment, by=by, kind=kind, target=target, events=list(Subscription.Event))
+            for kind, target in (
+                ("webhook", f"https://hooks.example.org/{mark}-hook"),
+                ("email", f"{mark}-news@example.org"),
+            )
+        )
+        invitations = {
+            role: Invitation.objects.create(
+                experiment=experiment, role=role, created_by=by, expires_at=timezone.now() + timedelta(days=1)
+            )
+            for role in ("annotator", "owner")
+        }
+        things = {
+            "judgment_id": judgments[-1].pk,
+            "judgment_of_another": judgments[0].pk,
+            "comparison_id": judgments[-1].comparison_id,
+            "membership_id": member.pk,
+            "subscription_id": hook.pk,
+            "invitation_id": invitations["annotator"].pk,
+            "token": invitations["annotator"].token,
+        }
+        canaries = {
+            "the names of the policies": f"{mark}-terse",
+            "a prompt": f"{mark}-prompt",
+            "a reference answer": f"{mark}-reference",
+            "the rubric": f"{mark}-rubric",
+            "the seed": str(seed),
+            "another annotator's name": zoe.username,
+            "another annotator's comment": f"{mark}-comment by {zoe}",
+            "another annotator's e-mail address": zoe.email,
+            "a webhook's address": f"{mark}-hook",
+            "a subscriber's e-mail address": f"{mark}-news@example.org",
+            "a webhook's secret": hook.secret,
+            "an annotator's invitation": str(invitations["annotator"].token),
+            "an owner's invitation": str(invitations["owner"].token),
+            "a response": f"{mark}-response",
+            "the guidelines": f"{mark}-guidelines",
+        }
+        return Place(experiment, things, canaries)
+
+
+def _fields(body: Any) -> dict[str, list[Any]]:
+    """The values of a form; a body of the API's JSON has no fields."""
+    if not isinstance(body, dict):
+        return {}
+    return {name: values if isinstance(values, list) else [values] for name, values in body.items()}
+
+
+def people_inside() -> list[str]:
+    """The roles that are logged in."""
+    return [role for role in ROLES if role not in OUTSIDERS]
+
+
+def _spec(mark: str, seed: int, **settings: Any) -> ExperimentSpec:
+    levels = {f"{mark}-{name}": {"text": f"{mark}-prompt: be {name}"} for name in ("terse", "warm", "plain")}
+    return ExperimentSpec(
+        name=f"The {mark} experiment",
+        factors=[FactorSpec("Prompt", "prompt", levels)],
+        tasks=[TaskSpec(f"{mark}-task {number}", f"{mark}-reference {number}") for number in range(4)],
+        settings={
+            "seed": seed,
+            "guidelines": f"{mark}-guidelines",
+            "rubric": f"{mark}-rubric",
+            "allow_tie": True,
+        }
+        | settings,
+        gold=[GoldSpec(f"{mark}-gold", "right", "wrong", "Reason.")],
+    )
+
+
+def _judge(experiment: Experiment, annotator: User, comment: str) -> Any:
+    token = lease(experiment, annotator).token
+    return judge_leased(
+        experiment_id=experiment.pk, token=token, annotator=annotator, choice="left", comment=comment
+    ).judgment
