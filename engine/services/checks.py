@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 
 from django.conf import settings
 from django.db import transaction
-from django.db.models import Count, Q, Subquery
+from django.db.models import Count, Exists, Q, Subquery
 from django.db.models.functions import Coalesce
 from django.utils import timezone
 from django.utils.translation import gettext as _
@@ -55,18 +55,17 @@ def is_held(check: Check) -> bool:
     return check.expires_at > timezone.now()
 
 
-def is_lost(check: Check) -> bool:
-    """Whether a comparison in its place would be somebody else's by now.
+def _is_lost(check: Check) -> Exists | Q:
+    """Whether a comparison in its place would be somebody else's by now, as a condition.
 
     A comparison that an annotator leaves is the next one to be shown to somebody else. Practice waits for its annotator.
     """
     if check.kind == Check.Kind.PRACTICE or is_held(check):
-        return False
-    return (
-        Lease.objects.filter(comparison__experiment_id=check.experiment_id, granted_at__gte=check.expires_at)
-        .exclude(annotator=check.annotator_id)
-        .exists()
+        return Q(pk__in=[])
+    shown_since = Lease.objects.filter(
+        comparison__experiment_id=check.experiment_id, granted_at__gte=check.expires_at
     )
+    return Exists(shown_since.exclude(annotator=check.annotator_id))
 
 
 def hold(check: Check) -> Check:
@@ -76,9 +75,10 @@ def hold(check: Check) -> Check:
     return check
 
 
-def give_up(check: Check) -> None:
-    """End a check that is lost; it counts as neither passed nor failed."""
-    Check.objects.filter(pk=check.pk, choice="").update(choice=Check.LOST, judged_at=timezone.now())
+def give_up_if_lost(check: Check) -> bool:
+    """End a check that is somebody else's by now: it counts as neither passed nor failed. Says whether it is one."""
+    lost = Check.objects.filter(_is_lost(check), pk=check.pk, choice="")
+    return bool(lost.update(choice=Check.LOST, judged_at=timezone.now()))
 
 
 def renew_checks(*, annotator: User, tokens: Collection[uuid.UUID]) -> None:
@@ -214,7 +214,7 @@ def answer_check(
     if check is None:
         return None
     skipped = choice == Check.SKIPPED
-    if check.choice == Check.LOST or (not check.choice and is_lost(check)):
+    if check.choice == Check.LOST or (not check.choice and give_up_if_lost(check)):
         if skipped:
             return Checked(check=check, created=False)
         raise LeaseLostError(

@@ -16,9 +16,10 @@ from engine.services.checks import expected_choice
 from engine.services.costs import same_cost
 
 # Statements that each of these takes at most, a comparison or a check: both are filled up to it.
-_SHOWING = 10
-_ANSWERING = 9
+_SHOWING = 9
+_ANSWERING = 10
 _SKIPPING = 12
+_FLAGGING = 21
 _RETURNING = 5
 _RETURNING_EACH = 3
 _SCREEN = 4  # a page holds no more pairs than that
@@ -71,9 +72,8 @@ def _next(
     ``on_screen``: a check is on the annotator's screen, so that there is no second one.
     """
     for check in waiting:
-        if not checks.is_lost(check):
+        if not checks.give_up_if_lost(check):
             return checks.hold(check)
-        checks.give_up(check)
     seen = checks.seen_by(experiment=experiment, annotator=annotator)
     if not on_screen:
         practice = checks.practice_due(experiment=experiment, annotator=annotator, seen=seen)
@@ -127,19 +127,19 @@ def answer(
         return Answered(created=recorded.created)
 
 
-@transaction.atomic
 def flag(*, experiment_id: int, token: uuid.UUID, annotator: User, reason: str, comment: str = "") -> None:
     """Hand a pair back with a word about what is wrong with it. A check that is flagged is just skipped."""
-    lease = Lease.objects.filter(
-        token=token, annotator=annotator, comparison__experiment_id=experiment_id
-    ).first()
-    if lease is not None:
-        Flag.objects.update_or_create(
-            comparison_id=lease.comparison_id,
-            annotator=annotator,
-            defaults={"reason": reason, "comment": comment},
-        )
-    skip(experiment_id=experiment_id, token=token, annotator=annotator)
+    with same_cost(_FLAGGING), transaction.atomic():
+        lease = Lease.objects.filter(
+            token=token, annotator=annotator, comparison__experiment_id=experiment_id
+        ).first()
+        if lease is not None:
+            Flag.objects.update_or_create(
+                comparison_id=lease.comparison_id,
+                annotator=annotator,
+                defaults={"reason": reason, "comment": comment},
+            )
+        skip(experiment_id=experiment_id, token=token, annotator=annotator)
 
 
 def skip(*, experiment_id: int, token: uuid.UUID, annotator: User) -> None:

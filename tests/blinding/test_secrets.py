@@ -217,12 +217,12 @@ class TestAudit:
         monkeypatch.chdir(tmp_path)
         call_command("export", "Blind", "--format", "jsonl", "--out", "judgments.jsonl", verbosity=0)
         [program] = re.findall(r"```python\n(.*?)```", DOCS.read_text(), flags=re.DOTALL)
-        exec(program, {})  # noqa: S102 - the program of our own documentation
+        exec(program, {})  # noqa: S102 - ours
         rows = [json.loads(line) for line in Path("judgments.jsonl").read_text().splitlines()]
         rows[5]["left_policy"] = rows[5]["right_policy"]
         Path("judgments.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
         with pytest.raises(AssertionError):
-            exec(program, {})  # noqa: S102 - the program of our own documentation
+            exec(program, {})  # noqa: S102 - ours
 
     def test_the_record_of_a_concluded_experiment_comes_with_its_secrets_when_imported(
         self, experiment, annotator, tmp_path
