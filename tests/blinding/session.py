@@ -53,7 +53,6 @@ class Pair:
     answered: Reply | None = None
     beat: Reply | None = None
     reloaded: Reply | None = None
-    same_after_reload: bool | None = None
     returned: Reply | None = None
     same_after_return: bool | None = None
 
@@ -126,10 +125,8 @@ class _Player:
     def probe(self, pair: Pair) -> None:
         """All that an annotator may do to a pair before they answer, and its answer stays possible."""
         _, pair.beat = self.measured("post", "beat", {"token": pair.token})
-        _, pair.reloaded, token = self.show()
-        pair.same_after_reload = token == pair.token
         _, pair.returned = self.measured("post", "leave", {"token": pair.token})
-        _, _, token = self.show()
+        _, pair.reloaded, token = self.show()
         pair.same_after_return = token == pair.token
 
     def show(self) -> tuple[HttpResponse, Reply, str | None]:
