@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 
 from django.conf import settings
 from django.db import transaction
-from django.db.models import Count, Exists, Q, Subquery
+from django.db.models import Count, Exists, Q, QuerySet, Subquery
 from django.db.models.functions import Coalesce
 from django.utils import timezone
 from django.utils.translation import gettext as _
@@ -38,16 +38,8 @@ def are_used(experiment: Experiment) -> bool:
 
 def unanswered_checks(*, experiment: Experiment, annotator: User) -> list[Check]:
     """The checks that this annotator was shown and has not answered, the first one first."""
-    return list(
-        Check.objects.filter(experiment=experiment, annotator=annotator, choice="")
-        .select_related(
-            "gold",
-            "repeated__comparison__task",
-            "repeated__comparison__response_i",
-            "repeated__comparison__response_j",
-        )
-        .order_by("shown_at", "pk")
-    )
+    mine = Check.objects.filter(experiment=experiment, annotator=annotator, choice="")
+    return list(mine.order_by("shown_at", "pk"))
 
 
 def is_held(check: Check) -> bool:
@@ -69,10 +61,18 @@ def _is_lost(check: Check) -> Exists | Q:
 
 
 def hold(check: Check) -> Check:
-    """Reserve a check anew for as long as a comparison is reserved."""
-    check.expires_at = _end()
-    check.save(update_fields=["expires_at"])
-    return check
+    """Reserve a check anew for as long as a comparison is reserved; it comes back with its texts."""
+    Check.objects.filter(pk=check.pk).update(expires_at=_end())
+    return _with_texts().get(pk=check.pk)
+
+
+def _with_texts() -> QuerySet[Check]:
+    return Check.objects.select_related(
+        "gold",
+        "repeated__comparison__task",
+        "repeated__comparison__response_i",
+        "repeated__comparison__response_j",
+    )
 
 
 def give_up_if_lost(check: Check) -> bool:
@@ -243,8 +243,9 @@ def take_back_check(*, check_id: int) -> Check:
         The experiment has concluded, or the answer was taken back already.
     """
     check = (
-        Check.objects.select_for_update(no_key=True, of=("self",))
-        .select_related("experiment", "gold", "repeated__comparison")
+        _with_texts()
+        .select_related("experiment")
+        .select_for_update(no_key=True, of=("self",))
         .get(pk=check_id)
     )
     if check.experiment.state == Experiment.State.CONCLUDED:

@@ -23,7 +23,15 @@ from engine.services.experiments import create_experiment, pause, start, stop
 from engine.services.planning import advance
 from engine.services.tokens import make_token
 from labeling.exports.files import Export, Tally, manifest_name
-from tests.factories import add_member, click_on, lease, make_experiment, make_spec, make_user
+from tests.factories import (
+    add_member,
+    click_on,
+    lease,
+    make_experiment,
+    make_spec,
+    make_user,
+    write_responses,
+)
 from tests.labeling.ladder import LADDER, address
 
 pytestmark = pytest.mark.django_db
@@ -260,6 +268,8 @@ class TestAudit:
         for _ in range(25):
             shown = showing.show_next(experiment=experiment, annotator=annotator)
             showing.answer(experiment_id=experiment.pk, token=shown.token, annotator=annotator, choice="left")
+            advance(experiment_id=experiment.pk)
+            write_responses()
         assert set(Check.objects.values_list("kind", flat=True)) >= {"practice", "gold"}
         call_command("verify_blinding", "Checked")
         said = capsys.readouterr().out
