@@ -21,10 +21,11 @@ _WHOLE_OR_NOTHING = (
     "prompt_tokens_i", "prompt_tokens_j", "completion_tokens_i", "completion_tokens_j",
 )  # fmt: skip
 _NUMBERS_OR_NOTHING = ("plan_delta", "plan_epsilon", "plan_evidence_i", "plan_evidence_j", "propensity")
+_TRUTHS = ("voided", "annotator_could_see_policies")
 _TIMES = ("planned_at", "judged_at")
 _TEXTS = (
     "judge", "annotator", "policy_i", "policy_j", "left_policy", "response_i", "response_j", "choice", "reason",
-    "comment", "void_reason", "sampler", "sampling_seed", "plan_stopping",
+    "comment", "void_reason", "sampler", "sampling_seed", "plan_stopping", "via",
     *(f"{name}_{side}" for name in ("model", "finish_reason", "guardrail", "leak") for side in "ij"),
 )  # fmt: skip
 _LONGEST = {
@@ -160,9 +161,10 @@ def _check_types(row: Row) -> None:
 
 
 def _check_events(row: Row) -> None:
-    """When it was shown and judged, and who took it back."""
-    if not isinstance(row["voided"], bool):
-        raise ValueError("voided must be true or false.")
+    """When it was shown and judged, what the annotator could see, and who took it back."""
+    for name in _TRUTHS:
+        if not isinstance(row[name], bool):
+            raise ValueError(f"{name} must be true or false, not {limits.shown(row[name])}.")
     _check_time("shown_at", row["shown_at"], required=False)
     for name in (*_TIMES, *(["voided_at"] if row["voided"] else [])):
         _check_time(name, row[name], required=True)

@@ -208,7 +208,7 @@ class _Import:
                 outcome=row["outcome"],
                 reason=row["reason"],
                 comment=row["comment"],
-                annotator_could_see_policies=bool(row.get("annotator_could_see_policies")),
+                annotator_could_see_policies=row["annotator_could_see_policies"],
                 shown_at=_time(row["shown_at"]),
                 created_at=_time(row["judged_at"]),
             )

@@ -305,6 +305,8 @@ class TestHostileRows:
             ("seed_i", 2**63, "seed_i is about 10\\^18"),
             ("sampling_seed", "1 x", "sampling_seed must be a whole number"),
             ("voided", "no", "voided must be true or false"),
+            ("annotator_could_see_policies", "no", "annotator_could_see_policies must be true or false"),
+            ("via", None, "via must be a text"),
             ("judgment_id", -1, "judgment_id is -1"),
         ],
     )
