@@ -28,9 +28,9 @@ from qrcode.image.svg import SvgPathImage
 from qrcode.main import make as make_qr_code
 
 from engine.errors import InvitationError
+from engine.mail import mail_is_sent
 from engine.models import User
 from engine.services import people
-from labeling.accounts.mail import mail_is_sent
 from labeling.accounts.throttling import count_attempt, remember_browser, take_back
 
 logger = logging.getLogger(__name__)

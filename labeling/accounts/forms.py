@@ -5,8 +5,8 @@ from __future__ import annotations
 from allauth.account.forms import LoginForm
 from django.contrib.auth.forms import UserCreationForm
 
+from engine.mail import mail_is_sent
 from engine.models import User
-from labeling.accounts.mail import mail_is_sent
 
 
 class SignInForm(LoginForm):

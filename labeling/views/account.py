@@ -23,8 +23,8 @@ from django.utils.translation import gettext as _
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
+from engine.mail import mail_is_sent
 from engine.services import accounts
-from labeling.accounts.mail import mail_is_sent
 
 logger = logging.getLogger(__name__)
 
