@@ -232,6 +232,7 @@ def seed_history(experiment: Any, n_judgments: int, annotators: list[Any]) -> No
                 "outcome",
                 "reason",
                 "comment",
+                "standing",
                 "shown_at",
                 "created_at",
             ),
@@ -245,6 +246,7 @@ def seed_history(experiment: Any, n_judgments: int, annotators: list[Any]) -> No
                     float(i_wins[n]),
                     "",
                     "",
+                    True,
                     f"2026-01-01 00:00:{n % 59:02d}",
                     "2026-01-01 00:01:00",
                 )

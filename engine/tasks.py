@@ -41,6 +41,8 @@ logger = logging.getLogger(__name__)
 
 # A worker under way says at most so often that it is alive.
 _PULSE_SECONDS = 2.0
+# Longer replays are done in slices, so that other experiments need not wait for one.
+_REPLAY_SECONDS = 2.0
 
 
 def wake(task: Task, *args: Any, worker: str | None = None) -> None:
@@ -72,7 +74,9 @@ def _wake_writers() -> None:
 @shared_task
 def advance(experiment_id: int) -> None:
     """Bring one experiment up to date and have what it planned written."""
-    done = planning.advance(experiment_id=experiment_id)
+    done = planning.advance(experiment_id=experiment_id, replay_seconds=_REPLAY_SECONDS)
+    if done is not None and done.behind:
+        wake(advance, experiment_id)
     if done is not None and done.planned:
         _wake_writers()
     if done is not None and done.ready:
@@ -213,6 +217,9 @@ def sweep(self: Task) -> None:
         "pk", flat=True
     ):
         wake(judge, experiment_id)
+    paused = Experiment.objects.filter(state=Experiment.State.PAUSED, evidence_stale=True)
+    for experiment_id in paused.values_list("pk", flat=True):
+        wake(advance, experiment_id)
     for experiment_id in examining.to_examine():
         wake(examine, experiment_id)
     _wake_writers()

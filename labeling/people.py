@@ -11,6 +11,8 @@ from engine.models import Check, Experiment
 
 # Low, as it is looked at again and again and for everybody at once.
 _SIDE_BIAS_P = 0.001
+# Fewer happen to anybody who begins.
+_MANY_SKIPS = 10
 
 
 @dataclass(frozen=True)
@@ -56,12 +58,19 @@ class AnnotatorRow:
     repeats: tuple[int, int]
     gold: tuple[int, int]
     flags: int
+    skips: int
+
+    @property
+    def skips_much(self) -> bool:
+        """Whether they chose the pairs that they judge: what they leave out may differ from the rest."""
+        return self.skips >= _MANY_SKIPS and self.skips > self.judged
 
 
 def annotator_rows(experiment: Experiment) -> list[AnnotatorRow]:
     """Everybody who judged, with counts, median time, the left-bias test, and how their checks went."""
     checks = selectors.check_results(experiment)
     flags = selectors.flags_by_annotator(experiment)
+    skips = selectors.skips_by_annotator(experiment)
     return [
         AnnotatorRow(
             name=name,
@@ -71,6 +80,7 @@ def annotator_rows(experiment: Experiment) -> list[AnnotatorRow]:
             repeats=checks.get((name, Check.Kind.REPEAT), (0, 0)),
             gold=checks.get((name, Check.Kind.GOLD), (0, 0)),
             flags=flags.get(name, 0),
+            skips=skips.get(name, 0),
         )
         for name, judged in selectors.judged_by_annotator(experiment).items()
     ]

@@ -61,7 +61,10 @@ def status_of(
     What the caller knows already is not asked for again.
     """
     status = _status_of(experiment, snapshot or selectors.latest_snapshot(experiment), health)
-    sentences = [status.sentence, *selectors.caveats(experiment)]
+    sentences = [status.sentence]
+    if experiment.evidence_stale:
+        sentences.append("The evidence is being recomputed.")
+    sentences += selectors.caveats(experiment)
     if experiment.archived_at is not None:
         sentences.append(f"In the archive since {experiment.archived_at:%Y-%m-%d}.")
     return replace(status, sentence=" ".join(sentences))

@@ -13,11 +13,11 @@ messages only wake the code that looks for work here.
 
 from engine.models.checks import Check, GoldItem
 from engine.models.comparisons import Comparison, Flag, Lease
-from engine.models.evidence import Estimate, Examination, Snapshot
+from engine.models.evidence import Estimate, Examination, ReplayPoint, Snapshot
 from engine.models.experiments import Experiment
 from engine.models.generation import Response, WorkerPulse
 from engine.models.history import AuditEntry
-from engine.models.judgments import Judgment, JudgmentVoid, PairCount
+from engine.models.judgments import Allowance, Judgment, JudgmentVoid, PairCount
 from engine.models.notifications import Alarm, Notification, Subscription
 from engine.models.opinions import Opinion
 from engine.models.people import Invitation, InvitationUse, Membership, RoleLoss, Token, User
@@ -25,6 +25,7 @@ from engine.models.policies import Factor, Level, Policy, Task
 
 __all__ = [
     "Alarm",
+    "Allowance",
     "AuditEntry",
     "Check",
     "Comparison",
@@ -45,6 +46,7 @@ __all__ = [
     "Opinion",
     "PairCount",
     "Policy",
+    "ReplayPoint",
     "Response",
     "RoleLoss",
     "Snapshot",

@@ -103,6 +103,7 @@ class Lease(models.Model):
     state = models.CharField(max_length=10, choices=State, default=State.ACTIVE)
     granted_at = models.DateTimeField(default=timezone.now)
     expires_at = models.DateTimeField()
+    held_until = models.DateTimeField(help_text="No renewal goes beyond this; then others have their turn.")
 
     class Meta:
         constraints = (

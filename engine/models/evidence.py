@@ -33,6 +33,26 @@ class Snapshot(models.Model):
         return f"{self.experiment} after {self.comparisons}"
 
 
+class ReplayPoint(models.Model):
+    """The peaks that a replay of an experiment's outcomes reached, so that the next one need not begin from nothing.
+
+    A cache: ``digest`` names the rules and the outcomes up to here, so a point that no longer fits is never used.
+    """
+
+    experiment = models.ForeignKey(Experiment, models.CASCADE, related_name="replay_points")
+    comparisons = models.PositiveIntegerField()
+    digest = models.CharField(max_length=64)
+    peak_evidence = models.JSONField(help_text="The largest log E_k so far, per policy.")
+
+    class Meta:
+        constraints = (
+            models.UniqueConstraint(fields=["experiment", "comparisons"], name="replay_point_once"),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.experiment} after {self.comparisons}"
+
+
 class Examination(models.Model):
     """What takes too long to compute for a page: the forecast, and replays without each annotator.
 

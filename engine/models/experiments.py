@@ -194,6 +194,10 @@ class Experiment(models.Model):
     planned_count = models.PositiveIntegerField(
         default=0, help_text="Comparisons planned so far; seeds the next pick."
     )
+    evidence_stale = models.BooleanField(
+        default=False,
+        help_text="Judgments were taken back or rules changed: the evidence is replayed before the next decision.",
+    )
     created_at = models.DateTimeField(default=timezone.now)
     started_at = models.DateTimeField(null=True, blank=True)
     concluded_at = models.DateTimeField(null=True, blank=True)

@@ -10,8 +10,9 @@ from engine.models.experiments import Experiment
 
 
 class AuditEntry(models.Model):
-    """Who did what to an experiment, and when. Append-only: written by ``engine.services.audit`` alone.
+    """Who did what to an experiment, and when. Written by ``engine.services.audit`` alone.
 
+    Append-only, and the database sees to it (:mod:`engine.append_only`). The entries of a draft that is deleted stay.
     People are in ``by`` and ``about`` and never in the text, since an entry is never changed and a person may be
     forgotten: ``text`` has their name as it is when it is read.
     """
@@ -56,11 +57,11 @@ class AuditEntry(models.Model):
 
     experiment = models.ForeignKey(
         Experiment,
-        models.CASCADE,
+        models.SET_NULL,
         null=True,
         blank=True,
         related_name="audit_entries",
-        help_text="Empty where it is about an account, such as a token.",
+        help_text="Empty where it is about an account, such as a token, or about a draft that was deleted.",
     )
     by = models.ForeignKey(
         settings.AUTH_USER_MODEL,

@@ -6,7 +6,7 @@ import uuid
 
 from django.conf import settings
 from django.db import models
-from django.db.models import Q
+from django.db.models import F, Q
 from django.utils import timezone
 
 from engine.models.comparisons import Comparison
@@ -15,7 +15,11 @@ from engine.models.policies import Policy
 
 
 class Judgment(models.Model):
-    """One outcome D(i, j). Append-only; ``token`` makes a repeated request the same judgment."""
+    """One outcome D(i, j). ``token`` makes a repeated request the same judgment.
+
+    Append-only, and the database sees to it (:mod:`engine.append_only`): ``standing`` may end, and a comment may be
+    emptied for its writer's privacy.
+    """
 
     class Judge(models.TextChoices):
         HUMAN = "human", "People"
@@ -62,12 +66,20 @@ class Judgment(models.Model):
         default=False,
         help_text="The annotator had a role then that shows which policy wrote what of finished pairs.",
     )
+    standing = models.BooleanField(
+        default=True, help_text="Not voided. A copy of what JudgmentVoid says, for the constraint below."
+    )
     shown_at = models.DateTimeField(null=True, blank=True)
     created_at = models.DateTimeField(default=timezone.now)
 
     class Meta:
         indexes = (models.Index(fields=["created_at"], name="judgment_created"),)
         constraints = (
+            models.UniqueConstraint(
+                fields=["comparison", "annotator"],
+                name="judgment_standing_once_per_annotator",
+                condition=Q(standing=True),
+            ),
             models.CheckConstraint(
                 name="judgment_outcome_in_unit_interval", condition=Q(outcome__gte=0, outcome__lte=1)
             ),
@@ -97,7 +109,7 @@ class Judgment(models.Model):
 
 
 class JudgmentVoid(models.Model):
-    """The event that takes one judgment back."""
+    """The event that takes one judgment back. Append-only; ends the judgment's ``standing`` in the same transaction."""
 
     judgment = models.OneToOneField(Judgment, models.PROTECT, related_name="void")
     by = models.ForeignKey(settings.AUTH_USER_MODEL, models.PROTECT, related_name="+")
@@ -120,7 +132,32 @@ class PairCount(models.Model):
     class Meta:
         constraints = (
             models.UniqueConstraint(fields=["experiment", "policy_i", "policy_j"], name="pair_count_once"),
+            models.CheckConstraint(
+                name="pair_count_wins_in_range", condition=Q(wins_i__gte=0, wins_i__lte=F("comparisons"))
+            ),
         )
 
     def __str__(self) -> str:
         return f"{self.wins_i}/{self.comparisons}"
+
+
+class Allowance(models.Model):
+    """What one annotator has left of their undos in one experiment; :mod:`engine.services.allowances` has the rules.
+
+    The row is also the lock that puts an annotator's own requests in order, whatever number of tabs they come from.
+    """
+
+    experiment = models.ForeignKey(Experiment, models.CASCADE, related_name="allowances")
+    annotator = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="allowances")
+    undo_credit = models.PositiveSmallIntegerField(
+        help_text="After the latest undo, in answers: an undo costs several, each answer earns one."
+    )
+    answers = models.PositiveIntegerField(
+        default=0, help_text="Answers given by the time of the latest undo."
+    )
+
+    class Meta:
+        constraints = (models.UniqueConstraint(fields=["experiment", "annotator"], name="allowance_once"),)
+
+    def __str__(self) -> str:
+        return f"{self.annotator} in {self.experiment}"

@@ -70,7 +70,7 @@ def selected_judgments(experiment: Experiment, selection: Selection) -> QuerySet
 def _of_judgment(selection: Selection) -> Q:
     conditions = Q()
     if selection.judgments:
-        conditions &= Q(void__isnull=selection.judgments == STANDING)
+        conditions &= Q(standing=selection.judgments == STANDING)
     if selection.judge:
         conditions &= Q(judge=selection.judge)
     if selection.annotator:

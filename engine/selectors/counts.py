@@ -22,7 +22,7 @@ Pair = tuple[int, int]
 
 def standing(judgments: QuerySet[Judgment]) -> QuerySet[Judgment]:
     """Those that were not taken back."""
-    return judgments.filter(void__isnull=True)
+    return judgments.filter(standing=True)
 
 
 def standing_judgments(experiment_id: int) -> QuerySet[Judgment]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from django.db.models import Window
 from django.db.models.functions import RowNumber
 
@@ -48,7 +49,8 @@ def design_seed(experiment: Experiment) -> list[int]:
     return [experiment.seed, experiment.planned_count]
 
 
-def _design_settings(experiment: Experiment) -> dict[str, Any]:
+def design_settings(experiment: Experiment) -> dict[str, Any]:
+    """The settings of the experiment as its design takes them."""
     return {
         "delta": experiment.delta,
         "epsilon": experiment.epsilon,
@@ -59,16 +61,23 @@ def _design_settings(experiment: Experiment) -> dict[str, Any]:
     }
 
 
-def design(experiment: Experiment) -> Design:
-    """The experiment's design as its counts stand now."""
-    latest = latest_snapshot(experiment)
+def design(experiment: Experiment, peaks: npt.NDArray[np.float64] | None = None) -> Design:
+    """The experiment's design as its counts stand now.
+
+    ``peaks``: the running maximum to go on from, where the caller has it; else the latest snapshot's, or a
+    replay's where that snapshot is stale.
+    """
+    if peaks is None and experiment.evidence_stale:
+        peaks = replayed_design(experiment).peak_evidence
+    elif peaks is None and (latest := latest_snapshot(experiment)) is not None:
+        peaks = np.array(latest.peak_evidence)
     wins = wins_matrix(experiment)
     return Design.from_counts(
         space(experiment),
         wins,
         in_flight=in_flight_matrix(experiment),
-        peak_evidence=None if latest is None else np.array(latest.peak_evidence),
-        **_design_settings(experiment),
+        peak_evidence=peaks,
+        **design_settings(experiment),
     )
 
 
@@ -79,7 +88,7 @@ def replayed_design(experiment: Experiment) -> Design:
 
 def told_design(experiment: Experiment, of: Space, told: Iterable[tuple[int, int, float]]) -> Design:
     """A design with the experiment's settings told these outcomes. Reads nothing from the database."""
-    replay = Design(space=of, **_design_settings(experiment))
+    replay = Design(space=of, **design_settings(experiment))
     for i, j, outcome in told:
         replay.tell(i, j, outcome)
     return replay

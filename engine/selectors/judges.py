@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from django.db.models import Count, F, Q, QuerySet, Window
 from django.db.models.functions import RowNumber
 
-from engine.models import Check, Experiment, Flag, Judgment
+from engine.models import Check, Experiment, Flag, Judgment, Lease
 from engine.outcomes import joint_outcome
 from engine.selectors.counts import standing_judgments
 
@@ -83,6 +83,12 @@ def flags_by_annotator(experiment: Experiment) -> dict[str, int]:
     """How many pairs each annotator said something is wrong with."""
     rows = Flag.objects.filter(comparison__experiment=experiment).values_list("annotator__username")
     return dict(rows.annotate(n=Count("pk")).order_by())
+
+
+def skips_by_annotator(experiment: Experiment) -> dict[str, int]:
+    """How many pairs each annotator handed back for somebody else."""
+    rows = Lease.objects.filter(comparison__experiment=experiment, state=Lease.State.SKIPPED)
+    return dict(rows.values_list("annotator__username").annotate(n=Count("pk")).order_by())
 
 
 def outcomes_without(

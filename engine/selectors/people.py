@@ -97,7 +97,7 @@ def with_own_answers(
 
     Checks count too: one that did not would give itself away.
     """
-    judged = Judgment.objects.filter(comparison__experiment=OuterRef("pk"), annotator=user, void__isnull=True)
+    judged = Judgment.objects.filter(comparison__experiment=OuterRef("pk"), annotator=user, standing=True)
     checked = _answered_checks(user).filter(experiment=OuterRef("pk"))
     return experiments.annotate(mine=_count_of(judged) + _count_of(checked))
 
@@ -234,6 +234,35 @@ def newest_answer(experiment: Experiment, user: AbstractBaseUser | AnonymousUser
     if judgment is None or check is None:
         return judgment or check
     return check if check.judged_at > judgment.created_at else judgment
+
+
+def answers_given(experiment_id: int, user: AbstractBaseUser | AnonymousUser) -> int:
+    """How many answers this user ever gave here, those they took back included. Checks are answers too."""
+    judged = Judgment.objects.filter(
+        comparison__experiment_id=experiment_id, annotator=user, restores__isnull=True
+    )
+    return judged.count() + _checks_answered(experiment_id).filter(annotator=user).count()
+
+
+def answers_before(experiment_id: int, moment: datetime) -> int:
+    """How many answers people had given here at a moment, whatever became of them. Checks are answers too.
+
+    Taking an answer back changes nothing about it, and neither does which side was chosen.
+    """
+    judged = Judgment.objects.filter(
+        comparison__experiment_id=experiment_id,
+        judge=Judgment.Judge.HUMAN,
+        restores__isnull=True,
+        created_at__lt=moment,
+    )
+    checks = _checks_answered(experiment_id).filter(judged_at__lt=moment)
+    return judged.values("pk").union(checks.values("pk"), all=True).count()
+
+
+def _checks_answered(experiment_id: int) -> QuerySet[Check]:
+    """Answers to checks, practice aside, those taken back included."""
+    answered = Check.objects.filter(experiment_id=experiment_id, passed__isnull=False)
+    return answered.exclude(kind=Check.Kind.PRACTICE)
 
 
 def judged_today(experiment_id: int, user: AbstractBaseUser | AnonymousUser) -> int:

@@ -21,6 +21,7 @@ from django.utils.translation import gettext as _
 from engine import blinding, selectors
 from engine.errors import LeaseLostError, WrongStateError
 from engine.models import Check, Experiment, GoldItem, Judgment, Lease, User
+from engine.services import allowances
 
 
 @dataclass(frozen=True)
@@ -82,11 +83,10 @@ def give_up_if_lost(check: Check) -> bool:
 
 
 def renew_checks(*, annotator: User, tokens: Collection[uuid.UUID]) -> None:
-    """Keep checks reserved while their page is open."""
+    """Keep checks reserved while their page is open, for no longer than a comparison can be held."""
     now = timezone.now()
-    Check.objects.filter(annotator=annotator, token__in=tokens, choice="", expires_at__gt=now).update(
-        expires_at=_end()
-    )
+    held = Check.objects.filter(annotator=annotator, token__in=tokens, choice="", expires_at__gt=now)
+    held.filter(shown_at__gt=now - allowances.hold()).update(expires_at=_end())
 
 
 def return_checks(*, annotator: User, tokens: Collection[uuid.UUID] | None = None) -> None:
@@ -201,7 +201,7 @@ def answer_check(
     Raises
     ------
     LeaseLostError
-        It was left for so long that a comparison would have gone to somebody else.
+        It was skipped, or left for so long that a comparison would have gone to somebody else.
     WrongStateError
         The experiment does not offer this choice.
     """
@@ -218,8 +218,11 @@ def answer_check(
         if skipped:
             return Checked(check=check, created=False)
         raise LeaseLostError(
-            "You were away for a while and this pair went to somebody else, so it was not counted."
+            _("That pair was open for a long time and went to somebody else, so your answer was not counted.")
         )
+    if check.choice == Check.SKIPPED and not skipped:
+        # As for a comparison, so that nobody can tell them apart.
+        raise LeaseLostError(_("You skipped that pair, so your answer to it was not counted."))
     # A pair that was handed back is not skipped: it may be shown to its annotator again.
     if check.choice or (skipped and not is_held(check)):
         return Checked(check=check, created=False)

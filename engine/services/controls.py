@@ -18,6 +18,7 @@ from engine.rubrics import why_no_judge
 from engine.services.audit import record
 from engine.services.examining import outdate
 from engine.services.experiments import create_experiment, locked, renew_secret
+from engine.services.replaying import mark_stale, replayed_peaks
 from engine.services.snapshots import write_snapshot
 
 CONSEQUENCES = {
@@ -38,7 +39,7 @@ def change_settings(
 ) -> Experiment:
     """Change what is given of an experiment that has not concluded.
 
-    The evidence is replayed, so that the next decision rests on the new settings alone.
+    The evidence counts as stale, so that the next decision rests on the new settings alone.
 
     Raises
     ------
@@ -87,7 +88,7 @@ def reopen(
         },
     )
     _change(experiment, by, budget=budget, delta=delta, epsilon=epsilon)
-    design = selectors.replayed_design(experiment)
+    design = selectors.design(experiment, peaks=replayed_peaks(experiment=experiment))
     if design.decision.stopped:
         remedy = {
             Experiment.Conclusion.BUDGET: "Give it a larger budget.",
@@ -139,7 +140,7 @@ def _change(
         outdate(experiment=experiment, replays=changes.keys() != {"budget"})
     if seen and changes.keys() & {"delta", "epsilon"}:
         # Peaks that were reached under other settings say nothing about these.
-        write_snapshot(experiment=experiment, design=selectors.replayed_design(experiment))
+        mark_stale(experiment=experiment)
 
 
 def _check(experiment: Experiment, changes: Mapping[str, float]) -> None:

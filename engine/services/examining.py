@@ -93,8 +93,11 @@ def _replays_wanted(examination: Examination | None) -> bool:
 
 
 def forecast_is_due(experiment: Experiment, examination: Examination | None) -> bool:
-    """Whether a running experiment has no forecast, or a tenth more comparisons than at its last one."""
-    if experiment.state != Experiment.State.RUNNING:
+    """Whether a running experiment has no forecast, or a tenth more comparisons than at its last one.
+
+    Not while its evidence is stale: a forecast goes on from the peaks.
+    """
+    if experiment.state != Experiment.State.RUNNING or experiment.evidence_stale:
         return False
     if examination is None or not examination.forecast:
         return True

@@ -36,6 +36,7 @@ from engine.rubrics import why_no_judge
 from engine.services.audit import record
 from engine.services.notifications import announce_conclusion
 from engine.services.ready_made import check_ready_made, store_ready_made
+from engine.services.replaying import settle
 from engine.specs import SETTINGS, ExperimentSpec, FactorSpec
 
 
@@ -273,6 +274,8 @@ def stop(*, experiment_id: int, by: User | None = None) -> Experiment:
         raise WrongStateError(
             f"Only a running or paused experiment can be stopped; this one is {experiment.state}."
         )
+    # Nothing is replayed after the conclusion.
+    settle(experiment=experiment)
     conclude(experiment=experiment, conclusion=Experiment.Conclusion.STOPPED, winner=None, by=by)
     return experiment
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from django.conf import settings
 from django.db import transaction
-from django.db.models import Exists, F, OuterRef, QuerySet
+from django.db.models import Exists, F, OuterRef, Q, QuerySet, Value
+from django.db.models.functions import Least
 from django.utils import timezone
 from django.utils.translation import gettext as _
 
@@ -27,54 +28,71 @@ from engine.models import (
     User,
 )
 from engine.outcomes import joint_outcome
-from engine.services.snapshots import write_snapshot
+from engine.services import allowances
+from engine.services.replaying import mark_stale
 
 # ---------------------------------------------------------------- leases
 
 
-_RESUMABLE = (Lease.State.RETURNED, Lease.State.EXPIRED)
+RESUMABLE = (Lease.State.RETURNED, Lease.State.EXPIRED)
 
 
+@transaction.atomic(savepoint=False)
 def lease_next(*, experiment_id: int, annotator: User, besides: Collection[uuid.UUID] = ()) -> Lease | None:
     """The pair this annotator should look at now, reserved for them; ``None`` where none is ready.
 
     A pair already shown to them and still open is shown again (a reload, or the back button), unless it is
-    among those on their screen already (``besides``).
+    among those on their screen already (``besides``). Nobody holds more than ``allowances.MOST_HELD`` pairs, checks
+    among them, and nobody holds one for longer than ``allowances.hold()``.
     """
-    held = held_lease(experiment_id=experiment_id, annotator=annotator, besides=besides)
-    return held or new_lease(experiment_id=experiment_id, annotator=annotator)
+    room = allowances.locked_room(experiment_id=experiment_id, annotator=annotator)
+    held = held_leases(experiment_id=experiment_id, annotator=annotator)
+    if (lease := renewed(held, besides=besides)) is not None:
+        return lease
+    if len(held) >= room:
+        return None
+    return new_lease(experiment_id=experiment_id, annotator=annotator)
 
 
-def held_lease(*, experiment_id: int, annotator: User, besides: Collection[uuid.UUID] = ()) -> Lease | None:
-    """The pair that this annotator holds and that is not on their screen, held for longer from now on."""
-    held = (
-        Lease.objects.filter(
-            annotator=annotator, comparison__experiment_id=experiment_id, state=Lease.State.ACTIVE
+def held_leases(*, experiment_id: int, annotator: User) -> list[Lease]:
+    """The pairs that this annotator holds, the first one first. Those held for too long are handed back before."""
+    held = list(
+        _held(experiment_id, annotator).select_related(
+            "comparison__task", "comparison__response_i", "comparison__response_j"
         )
-        .select_related("comparison__task", "comparison__response_i", "comparison__response_j")
-        .exclude(token__in=besides)
-        .order_by("pk")
-        .first()
     )
-    return held if held is not None and _renew(held) else None
+    now = timezone.now()
+    worn_out = [lease.pk for lease in held if lease.held_until <= now]
+    if worn_out:
+        _end_leases(_held(experiment_id, annotator).filter(pk__in=worn_out), Lease.State.EXPIRED)
+    return [lease for lease in held if lease.held_until > now]
 
 
-@transaction.atomic
+def renewed(held: Iterable[Lease], *, besides: Collection[uuid.UUID]) -> Lease | None:
+    """The first of these that is not on the annotator's screen (``besides``), held for longer from now on."""
+    return next((lease for lease in held if lease.token not in besides and _renew(lease)), None)
+
+
+@transaction.atomic(savepoint=False)
 def new_lease(
     *, experiment_id: int, annotator: User, instead: Callable[[], Check | None] | None = None
 ) -> Lease | Check | None:
     """A ready pair, reserved for this annotator; ``None`` where none is ready.
 
-    ``instead``: asked where a pair is ready that the annotator never had; the check that it returns takes its place.
+    Whoever calls this has seen to it that the annotator may hold another pair. ``instead``: asked where a pair is
+    ready that the annotator never had; the check that it returns takes its place.
     """
     mine = Lease.objects.filter(annotator=annotator, comparison=OuterRef("pk"))
+    # Others have their turn, for as long as this annotator had theirs.
+    now = timezone.now()
+    turn_over = Q(state__in=RESUMABLE, held_until__lte=now, held_until__gt=now - allowances.hold())
     ready = Comparison.objects.filter(
-        ~Exists(mine.filter(state__in=[Lease.State.SKIPPED, Lease.State.JUDGED])),
+        ~Exists(mine.filter(turn_over | Q(state__in=[Lease.State.SKIPPED, Lease.State.JUDGED]))),
         experiment_id=experiment_id,
         experiment__state=Experiment.State.RUNNING,
         experiment__judge=Experiment.Judge.HUMAN,
         state=Comparison.State.READY,
-    ).annotate(held_before=Exists(mine.filter(state__in=_RESUMABLE)))
+    ).annotate(held_before=Exists(mine.filter(state__in=RESUMABLE)))
     comparison = (
         ready.order_by(*(("-held_before", "pk") if instead else ("pk",)))
         .select_related("task", "response_i", "response_j")
@@ -89,28 +107,46 @@ def new_lease(
     comparison.state = Comparison.State.LEASED
     comparison.save(update_fields=["state"])
     resumed = _resumed(comparison, annotator) if comparison.held_before else None
-    return resumed or Lease.objects.create(
-        comparison=comparison, annotator=annotator, expires_at=_lease_end()
+    return resumed or _granted(comparison, annotator)
+
+
+def _held(experiment_id: int, annotator: User) -> QuerySet[Lease]:
+    return Lease.objects.filter(
+        annotator=annotator, comparison__experiment_id=experiment_id, state=Lease.State.ACTIVE
+    ).order_by("pk")
+
+
+def _granted(comparison: Comparison, annotator: User) -> Lease:
+    now = timezone.now()
+    return Lease.objects.create(
+        comparison=comparison,
+        annotator=annotator,
+        granted_at=now,
+        expires_at=_lease_end(),
+        held_until=now + allowances.hold(),
     )
 
 
 def _resumed(comparison: Comparison, annotator: User) -> Lease | None:
     """The lease that this annotator had of the pair before, so that an answer still on its way to us finds it."""
     earlier = (
-        comparison.leases.filter(annotator=annotator, state__in=_RESUMABLE)
+        comparison.leases.filter(annotator=annotator, state__in=RESUMABLE)
         .exclude(token__in=comparison.judgments.values("token"))
         .order_by("-pk")
         .first()
     )
     if earlier is not None:
-        earlier.state = Lease.State.ACTIVE
-        earlier.granted_at, earlier.expires_at = timezone.now(), _lease_end()
-        earlier.save(update_fields=["state", "granted_at", "expires_at"])
+        now = timezone.now()
+        earlier.state, earlier.granted_at = Lease.State.ACTIVE, now
+        if earlier.held_until <= now:
+            earlier.held_until = now + allowances.hold()
+        earlier.expires_at = min(_lease_end(), earlier.held_until)
+        earlier.save(update_fields=["state", "granted_at", "expires_at", "held_until"])
     return earlier
 
 
 @transaction.atomic
-def lease_again(*, comparison_id: int, annotator: User) -> Lease | None:
+def lease_again(*, comparison_id: int, annotator: User, besides: Collection[uuid.UUID] = ()) -> Lease | None:
     """Reserve a comparison for the annotator who took it back; ``None`` where somebody else holds it now."""
     comparison = (
         Comparison.objects.select_related("task", "response_i", "response_j")
@@ -119,9 +155,23 @@ def lease_again(*, comparison_id: int, annotator: User) -> Lease | None:
     )
     if comparison.state != Comparison.State.READY:
         return None
+    make_room(experiment_id=comparison.experiment_id, annotator=annotator, besides=besides)
     comparison.state = Comparison.State.LEASED
     comparison.save(update_fields=["state"])
-    return Lease.objects.create(comparison=comparison, annotator=annotator, expires_at=_lease_end())
+    return _granted(comparison, annotator)
+
+
+@transaction.atomic(savepoint=False)
+def make_room(*, experiment_id: int, annotator: User, besides: Collection[uuid.UUID] = ()) -> None:
+    """Hand pairs back until the annotator may hold another one.
+
+    Those that wait on the screen (``besides``) go before the one on show, the last before the first.
+    """
+    room = allowances.locked_room(experiment_id=experiment_id, annotator=annotator)
+    places = {token: place for place, token in enumerate(besides, 1)}
+    held = sorted(_held(experiment_id, annotator), key=lambda lease: (places.get(lease.token, 0), lease.pk))
+    if over := held[max(0, room - 1) :]:
+        _end_leases(Lease.objects.filter(pk__in=[lease.pk for lease in over]), Lease.State.RETURNED)
 
 
 @transaction.atomic
@@ -141,16 +191,18 @@ def return_leases(*, annotator: User, tokens: Collection[uuid.UUID] | None = Non
 
 def renew_leases(*, annotator: User, tokens: Collection[uuid.UUID]) -> int:
     """Keep pairs reserved while their page is open; returns how many still are this annotator's."""
-    return Lease.objects.filter(annotator=annotator, token__in=tokens, state=Lease.State.ACTIVE).update(
-        expires_at=_lease_end()
-    )
+    return _renewed(Lease.objects.filter(annotator=annotator, token__in=tokens))
 
 
 def _renew(lease: Lease) -> bool:
-    lease.expires_at = _lease_end()
-    return bool(
-        Lease.objects.filter(pk=lease.pk, state=Lease.State.ACTIVE).update(expires_at=lease.expires_at)
-    )
+    lease.expires_at = min(_lease_end(), lease.held_until)
+    return bool(_renewed(Lease.objects.filter(pk=lease.pk)))
+
+
+def _renewed(leases: QuerySet[Lease]) -> int:
+    """Renew those that are active and may still be held; returns how many."""
+    ours = leases.filter(state=Lease.State.ACTIVE, held_until__gt=timezone.now())
+    return ours.update(expires_at=Least(Value(_lease_end()), F("held_until")))
 
 
 def _lease_end() -> datetime:
@@ -256,7 +308,7 @@ def judge_leased(
     """Record an annotator's click on the pair shown under ``token``, exactly once.
 
     A repeated request returns the judgment of the first. A click after the lease ran out still counts as
-    long as nobody else holds or has judged the pair.
+    long as nobody else holds or has judged the pair. A click after a skip does not: the skip stands.
 
     Raises
     ------
@@ -269,10 +321,15 @@ def judge_leased(
     active = lease.state == Lease.State.ACTIVE
     if not active and (earlier := Judgment.objects.filter(token=token).first()) is not None:
         return Recorded(judgment=earlier, created=False)
+    if lease.state == Lease.State.SKIPPED:
+        raise LeaseLostError(_("You skipped that pair, so your answer to it was not counted."))
+    # Brought back by an editor: one person's judgment of a comparison counts once.
+    if not active and selectors.standing(comparison.judgments.filter(annotator=annotator)).exists():
+        raise LeaseLostError(_("Your earlier answer to that pair stands, so this one was not counted."))
     held_by_other = not active and comparison.leases.filter(state=Lease.State.ACTIVE).exists()
     if held_by_other or comparison.state not in {Comparison.State.READY, Comparison.State.LEASED}:
         raise LeaseLostError(
-            "You were away for a while and this pair went to somebody else, so it was not counted."
+            _("That pair was open for a long time and went to somebody else, so your answer was not counted.")
         )
     if choice not in selectors.choices(comparison.experiment):
         raise WrongStateError(_("This experiment does not offer that choice."))
@@ -384,7 +441,7 @@ def _count(comparison: Comparison, *, outcome: float, comparisons: int) -> None:
 
 @transaction.atomic
 def void_judgment(*, judgment_id: int, by: User, reason: str) -> JudgmentVoid:
-    """Take a judgment back while its experiment runs: the pair is judged anew, the evidence recomputed.
+    """Take a judgment back while its experiment runs: the pair is judged anew, the evidence marked as stale.
 
     Raises
     ------
@@ -398,10 +455,10 @@ def void_judgment(*, judgment_id: int, by: User, reason: str) -> JudgmentVoid:
         raise WrongStateError(_("The experiment has concluded; its judgments are final."))
     if JudgmentVoid.objects.filter(judgment=judgment).exists():
         raise WrongStateError(_("This judgment was taken back already."))
-    void = JudgmentVoid.objects.create(judgment=judgment, by=by, reason=reason)
+    [void] = write_voids(judgments=[judgment], by=by, reason=reason)
     # Whoever took it back may be shown the pair again.
     comparison.leases.filter(annotator=judgment.annotator, state=Lease.State.JUDGED).update(
-        state=Lease.State.RETURNED
+        state=Lease.State.RETURNED, held_until=timezone.now() + allowances.hold()
     )
     if comparison.outcome is None:
         return void
@@ -409,10 +466,18 @@ def void_judgment(*, judgment_id: int, by: User, reason: str) -> JudgmentVoid:
     comparison.state = Comparison.State.READY
     comparison.outcome = comparison.judged_at = None
     comparison.save(update_fields=["state", "outcome", "judged_at"])
-
-    # The voided outcome may have carried a peak of the evidence, so the peaks are replayed without it.
-    write_snapshot(experiment=experiment, design=selectors.replayed_design(experiment))
+    # The voided outcome may have carried a peak of the evidence.
+    mark_stale(experiment=experiment)
     return void
+
+
+def write_voids(*, judgments: Sequence[Judgment], by: User, reason: str) -> list[JudgmentVoid]:
+    """Write that judgments are void, in the caller's transaction, which corrects the counts too."""
+    voids = JudgmentVoid.objects.bulk_create(
+        JudgmentVoid(judgment=judgment, by=by, reason=reason) for judgment in judgments
+    )
+    Judgment.objects.filter(pk__in=[judgment.pk for judgment in judgments]).update(standing=False)
+    return voids
 
 
 @transaction.atomic

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 from django.db import transaction
+from django.db.models import Q
 from django.utils import timezone
 
 from engine import blinding, selectors
 from engine.core import Design
 from engine.models import Comparison, Experiment, Policy, Response
+from engine.services import replaying
 from engine.services.drawing import drawer
 from engine.services.experiments import conclude
 from engine.services.generation import settle_shared
@@ -22,21 +25,25 @@ RULES_VERSION = 2
 
 @dataclass(frozen=True)
 class Advance:
-    """What one call did."""
+    """What one call did. ``behind``: it ran out of time to replay stale evidence, and wants to be called again."""
 
     comparisons: int
     planned: int
     concluded: bool
     ready: int = 0
+    behind: bool = False
 
 
-def advance(*, experiment_id: int) -> Advance | None:
-    """Bring a running experiment up to date with its judgments.
+def advance(*, experiment_id: int, replay_seconds: float = math.inf) -> Advance | None:
+    """Bring a running experiment up to date with its judgments, and a paused one's evidence where it is stale.
 
     One at a time per experiment: while another caller holds the row, this one returns ``None`` at once,
-    and the holder looks again after its commit, so that no judgment is left unseen.
+    and the holder looks again after its commit, so that no judgment is left unseen. Stale evidence is replayed
+    before the row is taken, for about ``replay_seconds`` at most.
     """
     while True:
+        if not replaying.catch_up(experiment_id=experiment_id, seconds=replay_seconds):
+            return Advance(comparisons=0, planned=0, concluded=False, behind=True)
         done = _advance_once(experiment_id)
         if done is None or done.concluded or selectors.comparison_count(experiment_id) == done.comparisons:
             return done
@@ -46,18 +53,26 @@ def advance(*, experiment_id: int) -> Advance | None:
 def _advance_once(experiment_id: int) -> Advance | None:
     experiment = (
         Experiment.objects.select_for_update(no_key=True, skip_locked=True)
-        .filter(pk=experiment_id, state=Experiment.State.RUNNING)
+        .filter(
+            Q(state=Experiment.State.RUNNING) | Q(state=Experiment.State.PAUSED, evidence_stale=True),
+            pk=experiment_id,
+        )
         .first()
     )
     if experiment is None:
         return None
+    if experiment.state == Experiment.State.PAUSED:
+        replaying.settle(experiment=experiment)
+        return None
     if experiment.responses == Experiment.Responses.REUSE:
         settle_shared(experiment_id=experiment.pk)
-    design = selectors.design(experiment)
+    stale = experiment.evidence_stale
+    peaks = replaying.replayed_peaks(experiment=experiment) if stale else None
+    design = selectors.design(experiment, peaks=peaks)
     decision = design.decision
     policies = list(experiment.policies.all())
     latest = selectors.latest_snapshot(experiment)
-    if latest is None or latest.comparisons != decision.n_comparisons or decision.stopped:
+    if stale or latest is None or latest.comparisons != decision.n_comparisons or decision.stopped:
         write_snapshot(experiment=experiment, design=design)
     if decision.stopped:
         certified = decision.reason == Experiment.Conclusion.CERTIFIED

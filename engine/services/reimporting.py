@@ -134,6 +134,8 @@ class _Import:
         self._responses: dict[int, int] = {}
         self._comparisons: dict[int, int] = {}
         self._judgments: dict[int, int] = {}
+        # Comparison and person of each judgment that stands.
+        self._judged_by: set[tuple[int, str]] = set()
 
     def add(self, rows: Sequence[Row]) -> None:
         self._add_responses(rows)
@@ -196,6 +198,16 @@ class _Import:
         return {"state": Comparison.State.JUDGED, "outcome": outcome, "judged_at": judged_at}
 
     def _add_judgments(self, rows: Sequence[Row]) -> None:
+        # A judgment is written once for all: one that restores another waits until that one has its number.
+        batch: dict[int, Row] = {}
+        for row in rows:
+            if row["restores"] in batch:
+                self._write_judgments(list(batch.values()))
+                batch = {}
+            batch[row["judgment_id"]] = row
+        self._write_judgments(list(batch.values()))
+
+    def _write_judgments(self, rows: Sequence[Row]) -> None:
         judgments = [
             Judgment(
                 comparison_id=self._comparisons[row["comparison_id"]],
@@ -209,6 +221,8 @@ class _Import:
                 reason=row["reason"],
                 comment=row["comment"],
                 annotator_could_see_policies=row["annotator_could_see_policies"],
+                standing=self._stands(row),
+                restores_id=self._judgments.get(row["restores"]),
                 shown_at=_time(row["shown_at"]),
                 created_at=_time(row["judged_at"]),
             )
@@ -216,12 +230,6 @@ class _Import:
         ]
         Judgment.objects.bulk_create(judgments)
         self._judgments |= {row["judgment_id"]: j.pk for row, j in zip(rows, judgments, strict=True)}
-        restored = []
-        for row, judgment in zip(rows, judgments, strict=True):
-            if row["restores"] in self._judgments:
-                judgment.restores_id = self._judgments[row["restores"]]
-                restored.append(judgment)
-        Judgment.objects.bulk_update(restored, ["restores"])
         JudgmentVoid.objects.bulk_create(
             JudgmentVoid(
                 judgment=judgment,
@@ -232,6 +240,19 @@ class _Import:
             for row, judgment in zip(rows, judgments, strict=True)
             if row["voided"]
         )
+
+    def _stands(self, row: Row) -> bool:
+        if row["voided"]:
+            return False
+        if row["annotator"]:
+            who = (row["comparison_id"], row["annotator"])
+            if who in self._judged_by:
+                raise SpecError(
+                    f"{row['annotator']} has two judgments of comparison {row['comparison_id']} that both stand; "
+                    "one person's judgment of a comparison counts once."
+                )
+            self._judged_by.add(who)
+        return True
 
     def _person(self, name: str) -> User | None:
         """Somebody of that name as they are known here: they cannot log in, and are nobody else's namesake."""

@@ -7,14 +7,16 @@ from collections import defaultdict
 
 from django.db import transaction
 from django.db.models import F
+from django.utils import timezone
 
 from engine import selectors
 from engine.errors import WrongStateError
 from engine.models import AuditEntry, Comparison, Experiment, Judgment, JudgmentVoid, Lease, PairCount, User
+from engine.services.allowances import hold
 from engine.services.audit import record
 from engine.services.examining import outdate
-from engine.services.judging import record_judgment, void_judgment
-from engine.services.snapshots import write_snapshot
+from engine.services.judging import RESUMABLE, record_judgment, void_judgment, write_voids
+from engine.services.replaying import mark_stale
 
 # Of comparisons that want no judgment now.
 _WHY_NOT = {
@@ -64,7 +66,10 @@ def restore_judgment(*, judgment_id: int, by: User | None = None) -> Judgment:
     if refusal := _refusal(experiment, comparison, voided):
         raise WrongStateError(refusal)
     # As if the annotator had just clicked: the pair is not shown to them again.
-    comparison.leases.filter(token__in=_tokens(voided)).update(state=Lease.State.JUDGED)
+    if voided.annotator is not None:
+        comparison.leases.filter(annotator=voided.annotator, state__in=RESUMABLE).update(
+            state=Lease.State.JUDGED
+        )
     restored = record_judgment(
         comparison=comparison,
         choice=voided.choice,
@@ -79,7 +84,7 @@ def restore_judgment(*, judgment_id: int, by: User | None = None) -> Judgment:
         could_see_policies=voided.annotator_could_see_policies,
     )
     if comparison.state == Comparison.State.JUDGED:
-        write_snapshot(experiment=experiment, design=selectors.replayed_design(experiment))
+        mark_stale(experiment=experiment)
     record(
         experiment=experiment,
         by=by,
@@ -106,15 +111,6 @@ def _refusal(experiment: Experiment, comparison: Comparison, voided: Judgment) -
     return _WHY_NOT.get(comparison.state, "")
 
 
-def _tokens(voided: Judgment) -> list[uuid.UUID]:
-    """The tokens of a judgment and of those it restores: the first is that of the lease."""
-    tokens = [voided.token]
-    while voided.restores is not None:
-        voided = voided.restores
-        tokens.append(voided.token)
-    return tokens
-
-
 @transaction.atomic
 def void_annotator(*, experiment_id: int, annotator: User, by: User, reason: str) -> int:
     """Take back everything that an annotator has judged in an experiment, all of it or none; returns how many.
@@ -136,18 +132,16 @@ def void_annotator(*, experiment_id: int, annotator: User, by: User, reason: str
     )
     # Looked at again under the locks: the annotator may have taken one back meanwhile.
     judgments = list(theirs.filter(comparison__in=comparisons))
-    JudgmentVoid.objects.bulk_create(
-        JudgmentVoid(judgment=judgment, by=by, reason=reason) for judgment in judgments
-    )
+    write_voids(judgments=judgments, by=by, reason=reason)
     voided_in = {judgment.comparison_id for judgment in judgments}
     Lease.objects.filter(comparison__in=voided_in, annotator=annotator, state=Lease.State.JUDGED).update(
-        state=Lease.State.RETURNED
+        state=Lease.State.RETURNED, held_until=timezone.now() + hold()
     )
     counted = [c for c in comparisons if c.pk in voided_in and c.outcome is not None]
     if counted:
         _uncount(counted)
         outdate(experiment=experiment)
-        write_snapshot(experiment=experiment, design=selectors.replayed_design(experiment))
+        mark_stale(experiment=experiment)
     if judgments:
         record(
             experiment=experiment,

@@ -11,7 +11,7 @@ from django.utils.translation import gettext
 
 from engine.errors import UnknownTokenError
 from engine.models import Check, Experiment, Flag, Judgment, Lease, User
-from engine.services import checks, judging
+from engine.services import allowances, checks, judging
 from engine.services.checks import expected_choice
 from engine.services.costs import same_cost
 
@@ -44,6 +44,7 @@ class Answered:
     feedback: str = ""
 
 
+@transaction.atomic
 def show_next(
     *, experiment: Experiment, annotator: User, besides: Collection[uuid.UUID] = ()
 ) -> ShownPair | None:
@@ -51,15 +52,17 @@ def show_next(
     if not checks.are_used(experiment):
         lease = judging.lease_next(experiment_id=experiment.pk, annotator=annotator, besides=besides)
         return None if lease is None else _of_comparison(lease)
-    with same_cost(_SHOWING):
+    with same_cost(_SHOWING), transaction.atomic(savepoint=False):
+        room = allowances.locked_room(experiment_id=experiment.pk, annotator=annotator)
         unanswered = checks.unanswered_checks(experiment=experiment, annotator=annotator)
         waiting = [check for check in unanswered if check.token not in besides]
-        lease = judging.held_lease(experiment_id=experiment.pk, annotator=annotator, besides=besides)
+        held = judging.held_leases(experiment_id=experiment.pk, annotator=annotator)
+        lease = judging.renewed(held, besides=besides)
         check = next(filter(checks.is_held, waiting), None)
         found: Lease | Check | None = lease
         if check is not None and (lease is None or check.shown_at < lease.granted_at):
             found = checks.hold(check)
-        elif lease is None and experiment.state == Experiment.State.RUNNING:
+        elif lease is None and experiment.state == Experiment.State.RUNNING and (waiting or len(held) < room):
             found = _next(experiment, annotator, waiting, on_screen=len(waiting) < len(unanswered))
         return None if found is None else _shown(found)
 
@@ -165,24 +168,28 @@ def hand_back(*, annotator: User, tokens: Collection[uuid.UUID] | None = None) -
         checks.return_checks(annotator=annotator, tokens=tokens)
 
 
-def take_back_answer(*, answer: Judgment | Check, annotator: User) -> ShownPair | None:
+@transaction.atomic
+def take_back(
+    *, experiment: Experiment, answer: Judgment | Check, annotator: User, besides: Collection[uuid.UUID] = ()
+) -> ShownPair | None:
     """Void one of the annotator's own answers, to a comparison or to a check, and show its pair again.
 
-    ``None`` where a colleague is looking at the pair now; the answer is void all the same.
+    ``None`` where a colleague is looking at the pair now; the answer is void all the same. ``besides``: the pairs
+    that wait behind the one on the screen.
+
+    Raises
+    ------
+    WrongStateError
+        The annotator has no undo left now, or see :func:`engine.services.judging.void_judgment`.
     """
+    allowances.spend_undo(experiment_id=experiment.pk, annotator=annotator)
     if isinstance(answer, Check):
-        return _shown(checks.take_back_check(check_id=answer.pk))
-    return take_back(judgment_id=answer.pk, annotator=annotator)
-
-
-@transaction.atomic
-def take_back(*, judgment_id: int, annotator: User) -> ShownPair | None:
-    """Void one of the annotator's own judgments and reserve its pair for them again.
-
-    ``None`` where a colleague is looking at the pair now; the judgment is void all the same.
-    """
-    void = judging.void_judgment(judgment_id=judgment_id, by=annotator, reason="Taken back by the annotator")
-    lease = judging.lease_again(comparison_id=void.judgment.comparison_id, annotator=annotator)
+        judging.make_room(experiment_id=experiment.pk, annotator=annotator, besides=besides)
+        return _of_check(checks.take_back_check(check_id=answer.pk))
+    void = judging.void_judgment(judgment_id=answer.pk, by=annotator, reason="Taken back by the annotator")
+    lease = judging.lease_again(
+        comparison_id=void.judgment.comparison_id, annotator=annotator, besides=besides
+    )
     return None if lease is None else _of_comparison(lease)
 
 

@@ -7,7 +7,10 @@ from engine.models import Experiment, Snapshot
 
 
 def write_snapshot(*, experiment: Experiment, design: Design) -> Snapshot:
-    """Add a point to the evidence race, in the caller's transaction."""
+    """Add a point to the evidence race, in the caller's transaction; the evidence is not stale any more."""
+    if experiment.evidence_stale:
+        experiment.evidence_stale = False
+        experiment.save(update_fields=["evidence_stale"])
     decision = design.decision
     policy_ids = list(experiment.policies.values_list("pk", flat=True))
     return Snapshot.objects.create(

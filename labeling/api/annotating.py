@@ -23,7 +23,7 @@ router = Router()
 
 @router.post("/{experiment_id}/next", auth=ANNOTATE, response={200: NextOut} | WRITE_PROBLEMS)
 def next_pair(request: HttpRequest, experiment_id: Id, payload: NextIn) -> dict[str, Any]:
-    """Reserve the next pair for a while. Nothing says which policy wrote what."""
+    """Reserve the next pair for a while, three at a time at most. Nothing says which policy wrote what."""
     experiment = access.to_label(request, experiment_id)
     shown = showing.show_next(experiment=experiment, annotator=request.user, besides=payload.besides)
     return _shown(experiment, shown)
@@ -48,7 +48,7 @@ def judge(request: HttpRequest, experiment_id: Id, payload: JudgmentIn) -> dict[
 
 @router.post("/{experiment_id}/skip", auth=ANNOTATE, response={204: None} | WRITE_PROBLEMS)
 def skip(request: HttpRequest, experiment_id: Id, payload: TokenIn) -> Status:
-    """Hand a pair back for somebody else."""
+    """Hand a pair back for somebody else, for good: an answer to it is refused afterwards."""
     experiment = access.to_label(request, experiment_id)
     showing.skip(experiment_id=experiment.pk, token=payload.token, annotator=request.user)
     wake(advance, experiment.pk)
@@ -72,12 +72,17 @@ def flag(request: HttpRequest, experiment_id: Id, payload: FlagIn) -> Status:
 
 @router.post("/{experiment_id}/undo", auth=ANNOTATE, response={200: NextOut} | WRITE_PROBLEMS)
 def undo(request: HttpRequest, experiment_id: Id) -> dict[str, Any]:
-    """Take back one's newest answer that stands; its pair comes with the reply, where nobody else holds it."""
+    """Take back one's newest answer that stands; its pair comes with the reply, where nobody else holds it.
+
+    Ten times in a row, and once more for every five answers. Where one holds three pairs, one of them goes back.
+    """
     experiment = access.to_label(request, experiment_id)
     newest = selectors.newest_answer(experiment, request.user)
     if newest is None:
         raise HttpError(409, "There is nothing to take back.")
-    return _shown(experiment, showing.take_back_answer(answer=newest, annotator=request.user))
+    shown = showing.take_back(experiment=experiment, answer=newest, annotator=request.user)
+    wake(advance, experiment.pk)
+    return _shown(experiment, shown)
 
 
 def _shown(experiment: Experiment, shown: ShownPair | None) -> dict[str, Any]:

@@ -165,6 +165,7 @@ def _status(experiment: Experiment) -> dict[str, Any]:
     threshold = snapshot.threshold if snapshot else float("inf")
     return _summary(experiment) | {
         "comparisons": selectors.comparison_count(experiment.pk),
+        "recomputing": experiment.evidence_stale,
         "confidence": snapshot.confidence if snapshot else None,
         "threshold": snapshot.threshold if snapshot else None,
         "expected_left": None if to_go is None or to_go.over_budget else to_go.comparisons,

@@ -11,6 +11,7 @@ from ninja.orm import create_schema
 from pydantic import ConfigDict
 
 from engine.models import Experiment, Factor, Flag, Judgment
+from engine.services.allowances import MOST_HELD
 from engine.specs import SETTINGS, ExperimentSpec, FactorSpec, GoldSpec, TaskSpec
 
 
@@ -117,6 +118,9 @@ class StatusOut(ExperimentOut):
     """An experiment with the dashboard's figures."""
 
     comparisons: int
+    recomputing: bool = Field(
+        description="Judgments were taken back or rules changed: the figures below are older, and computed anew now."
+    )
     confidence: float | None
     threshold: float | None
     expected_left: float | None = Field(
@@ -159,7 +163,9 @@ Action = Literal["start", "pause", "stop", "archive", "unarchive"]
 
 
 class NextIn(Payload):
-    besides: list[uuid.UUID] = Field([], description="Tokens of pairs that are held already.")
+    besides: list[uuid.UUID] = Field(
+        [], max_length=MOST_HELD, description="Tokens of pairs that are held already."
+    )
 
 
 class ShownOut(Schema):
@@ -173,7 +179,9 @@ class ShownOut(Schema):
 class NextOut(Schema):
     question: str
     choices: list[str]
-    pair: ShownOut | None = Field(description="Nothing where none is ready: ask again in a few seconds.")
+    pair: ShownOut | None = Field(
+        description=f"Nothing where none is ready (ask again in a few seconds), or where {MOST_HELD} are held already."
+    )
 
 
 class JudgmentIn(Payload):

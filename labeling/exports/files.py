@@ -134,7 +134,8 @@ class Export:
         """What the file is, once all its pieces have gone through ``tally``."""
         experiment = Experiment.objects.get(pk=self.experiment.pk)
         winner = experiment.winner
-        snapshot = selectors.latest_snapshot(experiment)
+        # Stale evidence is not that of the rows in this file.
+        snapshot = None if experiment.evidence_stale else selectors.latest_snapshot(experiment)
         return {
             "file": self.filename,
             "sha256": tally.sha256,

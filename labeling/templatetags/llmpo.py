@@ -59,7 +59,6 @@ def share(rate: Rate) -> str:
     return f"{round(100 * rate.share)}% of {rate.n:,} ({low}% to {high}%)"
 
 
-@register.filter
 def two_digits(expected: float) -> int:
     """An estimated number, rounded so that it does not look like a count: 1234.5 → 1200."""
     return int(round(expected, -max(0, len(str(int(expected))) - 2)))
@@ -87,12 +86,6 @@ def working_time(hours: tuple[float, float, float | None]) -> str:
         None if value is None else f"{60 * value:.0f}" if in_minutes else f"{value:.1f}" for value in hours
     )
     return f"more than {low} {unit}" if high is None else f"{expected} {unit} ({low} to {high})"
-
-
-@register.filter
-def percent_number(value: float) -> int:
-    """0.956 → 95, for a progress bar."""
-    return int(value * 100)
 
 
 @register.filter

@@ -111,7 +111,7 @@ def void(request: HttpRequest, experiment_id: int, judgment_id: int) -> HttpResp
     try:
         review.void_one(judgment_id=judgment.pk, by=request.user, reason=form.cleaned_data["reason"])
         messages.success(
-            request, "Voided. The pair is judged anew, and the evidence was computed without it."
+            request, "Voided. The pair is judged anew, and the evidence is being computed without it."
         )
     except WrongStateError as wrong:
         messages.error(request, str(wrong))

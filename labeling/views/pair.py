@@ -20,21 +20,25 @@ from engine import selectors
 from engine.errors import LeaseLostError, UnknownTokenError, WrongStateError
 from engine.models import Check, Experiment, Flag, Judgment
 from engine.services import showing
+from engine.services.allowances import MOST_HELD
 from engine.services.showing import Answered, ShownPair
 from engine.tasks import advance, wake
 from labeling import access
 from labeling.endings import ending
+from labeling.progress import answers_together
 
 # A page that waits for a paused experiment may stay open overnight: it looks again after twice as long each time.
 _FIRST_LOOK_SECONDS, _LONGEST_LOOK_SECONDS = 5, 60
 
 
 class TokensField(forms.Field):
-    """Any number of tokens of pairs that are on the annotator's screen."""
+    """Tokens of pairs that are on the annotator's screen: no more than one person may hold."""
 
     widget = forms.MultipleHiddenInput
 
     def to_python(self, value: list[str] | None) -> list[Any]:
+        if len(value or []) > MOST_HELD:
+            raise forms.ValidationError("Too many tokens.")
         token = forms.UUIDField()
         return [token.clean(each) for each in value or []]
 
@@ -101,9 +105,8 @@ def judge(request: HttpRequest, experiment_id: int) -> HttpResponse:
             choice=data["choice"],
             comment=data["comment"],
         )
-    except LeaseLostError:
-        notice = _("You were away for a while and that pair went to somebody else, so it was not counted.")
-        return _show_next(request, experiment, besides=data["besides"], notice=notice)
+    except LeaseLostError as lost:
+        return _show_next(request, experiment, besides=data["besides"], notice=str(lost))
     except (UnknownTokenError, WrongStateError) as refused:
         return _bad_request(request, experiment, str(refused))
     if answered.created:
@@ -183,9 +186,12 @@ def _reopen(
     besides: list[Any] | tuple[()] = (),
 ) -> HttpResponse:
     try:
-        shown = showing.take_back_answer(answer=answer, annotator=request.user)
+        shown = showing.take_back(
+            experiment=experiment, answer=answer, annotator=request.user, besides=besides
+        )
     except WrongStateError as refused:
         return _show_next(request, experiment, besides=besides, notice=str(refused))
+    wake(advance, experiment.pk)
     if shown is None:
         notice = _("Taken back. Somebody else is looking at that pair now.")
         return _show_next(request, experiment, besides=besides, notice=notice)
@@ -261,7 +267,6 @@ def _render(
     notice: str = "",
     waited: int = 0,
 ) -> HttpResponse:
-    snapshot = selectors.latest_snapshot(experiment)
     context = {
         "experiment": experiment,
         "shown": shown,
@@ -269,9 +274,9 @@ def _render(
         "look_again_seconds": min(max(_FIRST_LOOK_SECONDS, 2 * waited), _LONGEST_LOOK_SECONDS),
         "choices": selectors.choices(experiment),
         "flag_reasons": Flag.Reason.choices,
-        "snapshot": snapshot,
-        "to_go": selectors.to_go(experiment, snapshot),
         "today": selectors.judged_today(experiment.pk, request.user),
+        "everybody": answers_together(experiment),
+        "most_held": MOST_HELD,
         "store": _store(request, experiment),
         "beat_seconds": max(5, settings.LEASE_SECONDS // 3),
         "notice": notice or (answered.feedback if answered else ""),

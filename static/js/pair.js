@@ -39,8 +39,7 @@
 
   function readProgress(stage) {
     byId("today").textContent = stage.dataset.today;
-    byId("confidence").value = Number(stage.dataset.confidence);
-    byId("left").textContent = stage.dataset.left;
+    byId("everybody").textContent = stage.dataset.everybody;
   }
 
   function show(stage) {
@@ -166,7 +165,8 @@
     readProgress(stage);
     if (token(stage) && token(stage) !== token(current)) {
       show(stage);
-      if (token(current)) held.unshift(current);
+      // Nobody holds more; the server handed the others back.
+      if (token(current)) held = [current, ...held].slice(0, Number(words().mostHeld) - 1);
     }
   }
 

@@ -223,6 +223,30 @@ class TestAnnotate:
         assert Flag.objects.get().comment == "Ugh."
         assert not Comparison.objects.filter(state="leased").exists()
 
+    def test_the_limits_of_the_page_hold_here_too(self, experiment, call):
+        """Issue 11, items 2, 12 and 13: three pairs at a time, ten undos in a row, a skip is a skip."""
+        path, held = f"/label/{experiment.pk}", []
+        while (pair := call("post", f"{path}/next", {"besides": held}).json()["pair"]) is not None:
+            held.append(pair["token"])
+        assert len(held) == 3
+        assert call("post", f"{path}/next", {"besides": [*held, held[0]]}).status_code == 422
+        call("post", f"{path}/skip", {"token": held[0]})
+        refused = call("post", f"{path}/judgments", {"token": held[0], "choice": "left"})
+        assert (refused.status_code, refused.json()["detail"]) == (
+            409,
+            "You skipped that pair, so your answer to it was not counted.",
+        )
+        for token in held[1:]:
+            call("post", f"{path}/judgments", {"token": token, "choice": "left"})
+        undone = 0
+        while (reply := call("post", f"{path}/undo")).status_code == 200:
+            undone += 1
+            answer = {"token": reply.json()["pair"]["token"], "choice": "right"}
+            call("post", f"{path}/judgments", answer)
+        # Ten, and the two that these answers have earned.
+        assert (undone, reply.status_code) == (12, 409)
+        assert "more answer" in reply.json()["detail"]
+
     def test_none_ready_is_said(self, experiment, call):
         stop(experiment_id=experiment.pk)
         assert call("post", f"/label/{experiment.pk}/next", {}).json()["pair"] is None

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import csv
 import io
+import os
+from datetime import timedelta
 
 import pytest
+from django.utils import timezone
 from playwright.sync_api import Page, expect
 
-from engine.models import Judgment
+from engine.append_only import lifted
+from engine.models import Judgment, Lease
 from engine.services.experiments import pause, start
-from tests.browser.annotating import press, saved, write_everything
+from tests.browser.annotating import open_pair, press, saved, shown_token, write_everything
 from tests.browser.conftest import log_in
-from tests.factories import make_experiment, make_user
+from tests.factories import click, make_experiment, make_user
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
@@ -70,6 +74,41 @@ def test_skip_then_caught_up_then_the_next_pair_comes_by_itself(page: Page, sett
     expect(page.get_by_role("heading", name="All caught up")).to_be_visible()
     write_everything(experiment)
     expect(page.get_by_role("heading", name="Response A")).to_be_visible(timeout=10_000)
+
+
+def test_progress_is_a_count_and_the_eleventh_undo_in_a_row_is_refused(page: Page, settings):
+    """Issue 11, items 2 and 13, on a desktop and on a phone."""
+    settings.BUFFER_MIN = settings.BUFFER_MAX = 40
+    annotator = make_user("ann")
+    experiment = make_experiment(annotators=(annotator, make_user()))
+    write_everything(experiment)
+    for _ in range(26):
+        click(experiment, annotator)
+    with lifted():
+        Judgment.objects.update(created_at=timezone.now() - timedelta(hours=1))
+
+    open_pair(page, experiment, annotator)
+    expect(page.locator("#everybody")).to_have_text("25+ by everybody")
+    assert page.locator("progress, [data-confidence]").count() == 0
+    for number in range(10):
+        press(page, "u")
+        expect(page.locator("#today")).to_have_text(str(25 - number))
+        expect(page.locator("#said")).to_have_text("Taken back. Choose again.")
+        assert Lease.objects.filter(state="active").count() <= 3
+    shown = shown_token(page)
+    press(page, "u")
+    refusal = "You have taken back many answers. After 5 more answers you can take back another one."
+    expect(page.locator("#said")).to_have_text(refusal)
+    assert shown_token(page) == shown
+    expect(page.locator("#everybody")).to_have_text("25+ by everybody")
+    if folder := os.environ.get("PICTURES"):
+        for width, scheme in ((1280, "light"), (1280, "dark"), (390, "light"), (390, "dark")):
+            page.set_viewport_size({"width": width, "height": 844})
+            page.emulate_media(color_scheme=scheme)
+            page.screenshot(path=f"{folder}/undo-{width}-{scheme}.png")
+    press(page, "ArrowLeft")
+    saved(page, 17)
+    assert Lease.objects.filter(state="active").count() <= 3
 
 
 def test_help_opens_and_closes_with_a_key_and_keeps_keys_from_judging(page: Page):

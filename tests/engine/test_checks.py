@@ -7,6 +7,7 @@ import uuid
 import pytest
 
 from engine import blinding, selectors
+from engine.append_only import lifted
 from engine.errors import SpecError, UnknownTokenError
 from engine.models import Check, Experiment, Flag, GoldItem, Judgment
 from engine.services import showing
@@ -159,7 +160,8 @@ class TestRepeats:
 
     @pytest.mark.parametrize(("first", "agrees"), [("left", "right"), ("right", "left")])
     def test_who_prefers_the_same_response_again_agrees(self, first, agrees, experiment, annotator):
-        Judgment.objects.update(choice=first)
+        with lifted():
+            Judgment.objects.update(choice=first)
         check, shown = self.a_repeat(experiment, annotator)
         assert expected_choice(check) == agrees
         answer(experiment, annotator, shown.token, agrees)
@@ -178,7 +180,8 @@ class TestRepeats:
     ):
         taken_back, tied = Judgment.objects.order_by("pk")[:2]
         void_judgment(judgment_id=taken_back.pk, by=admin, reason="A slip.")
-        Judgment.objects.filter(pk=tied.pk).update(choice="tie")
+        with lifted():
+            Judgment.objects.filter(pk=tied.pk).update(choice="tie")
         kinds = work(experiment, annotator, 30)
         repeated = list(Check.objects.values_list("repeated", flat=True))
         assert kinds.count("repeat") == len(repeated) > 3

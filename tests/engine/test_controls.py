@@ -63,6 +63,7 @@ class TestChange:
 
     def test_a_smaller_delta_breaks_nothing_and_moves_the_line(self, judged, admin):
         change_settings(experiment_id=judged.pk, by=admin, delta=0.001)
+        advance(experiment_id=judged.pk)
         judged.refresh_from_db()
         assert selectors.caveats(judged) == []
         assert selectors.latest_snapshot(judged).threshold == pytest.approx(np.log(1000))
@@ -100,6 +101,7 @@ class TestChange:
     def test_another_epsilon_recomputes_all_evidence_and_is_marked(self, judged, admin):
         before = selectors.latest_snapshot(judged)
         change_settings(experiment_id=judged.pk, by=admin, epsilon=0.1)
+        advance(experiment_id=judged.pk)
         judged.refresh_from_db()
         snapshot = selectors.latest_snapshot(judged)
         replayed = selectors.replayed_design(judged)

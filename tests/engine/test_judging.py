@@ -317,6 +317,7 @@ class TestVoid:
         extra = click_for(experiment, annotator, lambda i, j: i < j)
         advance(experiment_id=experiment.pk)
         void_judgment(judgment_id=extra.pk, by=admin, reason="A slip.")
+        advance(experiment_id=experiment.pk)
 
         assert np.array_equal(selectors.wins_matrix(experiment), before)
         assert selectors.comparison_count(experiment.pk) == 8
@@ -337,6 +338,7 @@ class TestVoid:
         peak = selectors.latest_snapshot(experiment).peak_evidence[1]
         before_last = experiment.snapshots.get(comparisons=3).peak_evidence[1]
         void_judgment(judgment_id=clicks[-1].pk, by=admin, reason="A slip.")
+        advance(experiment_id=experiment.pk)
         assert selectors.latest_snapshot(experiment).peak_evidence[1] == before_last < peak
         advance(experiment_id=experiment.pk)
         assert selectors.latest_snapshot(experiment).peak_evidence[1] == before_last

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from engine import selectors
+from engine.append_only import lifted
 from engine.core import Design
 from engine.errors import WrongStateError
 from engine.models import Experiment, Judgment, JudgmentVoid, User
@@ -30,6 +31,7 @@ def void(judgment: Judgment, by: User) -> Judgment:
 
 def assert_counts_are_those_of_the_judgments(experiment: Experiment) -> None:
     assert rebuild_counts(experiment_id=experiment.pk) == {}
+    advance(experiment_id=experiment.pk)
     snapshot = selectors.latest_snapshot(experiment)
     replayed = selectors.replayed_design(experiment)
     assert snapshot.comparisons == replayed.n_comparisons
@@ -40,7 +42,8 @@ def assert_counts_are_those_of_the_judgments(experiment: Experiment) -> None:
 class TestRestore:
     def test_it_is_a_new_judgment_that_copies_and_names_the_old_one(self, experiment, annotator, admin):
         old = void(click(experiment, annotator, "right"), admin)
-        Judgment.objects.filter(pk=old.pk).update(comment="Hm.", reason="Because.")
+        with lifted():
+            Judgment.objects.filter(pk=old.pk).update(comment="Hm.", reason="Because.")
         new = restore_judgment(judgment_id=old.pk)
         old.refresh_from_db()
         assert new.pk != old.pk
@@ -200,6 +203,8 @@ class TestVoidAnnotator:
         click_on(experiment, annotator, 9)
         before = experiment.snapshots.count()
         void_annotator(experiment_id=experiment.pk, annotator=annotator, by=admin, reason="Spam")
+        assert experiment.snapshots.count() == before
+        advance(experiment_id=experiment.pk)
         assert experiment.snapshots.count() == before + 1
 
     def test_with_several_judges_a_pair_loses_its_outcome_and_keeps_the_others(self, annotator, admin):

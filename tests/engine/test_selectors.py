@@ -9,6 +9,7 @@ import pytest
 from django.utils import timezone
 
 from engine import selectors
+from engine.append_only import lifted
 from engine.models import Comparison, Judgment, Lease, Membership, Response, Snapshot, WorkerPulse
 from engine.services.experiments import pause, stop
 from engine.services.generation import claim_responses
@@ -122,6 +123,7 @@ class TestBufferTarget:
                 state=Lease.State.JUDGED,
                 granted_at=then - timedelta(seconds=seconds),
                 expires_at=then,
+                held_until=then,
             )
 
     def generation_took(self, experiment, seconds: float) -> None:
@@ -259,8 +261,10 @@ class TestPeople:
         experiment = make_experiment(ready=True, annotators=(annotator,))
         old, void, new = (click(experiment, annotator) for _ in range(3))
         midnight = timezone.localtime().replace(hour=0, minute=0, second=0, microsecond=0)
-        Judgment.objects.filter(pk=old.pk).update(created_at=midnight - timedelta(microseconds=1))
-        Judgment.objects.filter(pk=new.pk).update(created_at=midnight)
+        with lifted():
+            Judgment.objects.filter(pk=old.pk).update(created_at=midnight - timedelta(microseconds=1))
+        with lifted():
+            Judgment.objects.filter(pk=new.pk).update(created_at=midnight)
         void_judgment(judgment_id=void.pk, by=admin, reason="A slip.")
         assert selectors.judged_today(experiment.pk, annotator) == 1
         assert selectors.judged_today(experiment.pk, admin) == 0

@@ -9,6 +9,7 @@ from django.contrib.messages import get_messages
 from django.urls import reverse
 
 from engine import selectors
+from engine.append_only import lifted
 from engine.models import Check, Comparison, Experiment, Flag, Judgment, JudgmentVoid, Response
 from engine.services.experiments import stop
 from engine.services.judging import void_judgment
@@ -122,7 +123,8 @@ class TestList:
 class TestOne:
     def test_texts_sides_people_and_the_reason_of_the_pick(self, experiment, annotator, viewer, client_for):
         judgment = click(experiment, annotator)
-        Judgment.objects.filter(pk=judgment.pk).update(comment="Nicer.")
+        with lifted():
+            Judgment.objects.filter(pk=judgment.pk).update(comment="Nicer.")
         comparison = judgment.comparison
         Response.objects.filter(pk=comparison.left.pk).update(
             text="LEFT-TEXT", leak="I am P1", guardrail="output"

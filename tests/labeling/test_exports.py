@@ -16,9 +16,11 @@ from django.db import connection
 from django.urls import reverse
 
 from engine import selectors
+from engine.append_only import lifted
 from engine.models import Experiment, Flag, Judgment, Response, User
 from engine.selectors import Selection
 from engine.services.judging import void_judgment
+from engine.services.replaying import settle
 from engine.services.review import restore_judgment
 from labeling.exports import copying
 from labeling.exports.columns import COLUMNS, read_rows
@@ -124,9 +126,12 @@ def rich(annotator, admin) -> Experiment:
     for reason in ("broken", "other"):
         user = annotator if reason == "broken" else other
         Flag.objects.create(comparison=judgments[5].comparison, annotator=user, reason=reason)
-    Judgment.objects.filter(pk=judgments[6].pk).update(
-        comment="-Hm", reason="|", shown_at=None, annotator=None
-    )
+    with lifted():
+        Judgment.objects.filter(pk=judgments[6].pk).update(
+            comment="-Hm", reason="|", shown_at=None, annotator=None
+        )
+    experiment.refresh_from_db()
+    settle(experiment=experiment)
     return experiment
 
 

@@ -12,8 +12,10 @@ from django.urls import reverse
 from django.utils import timezone
 
 from engine import selectors
+from engine.append_only import lifted
 from engine.core import Factorial, Unstructured
 from engine.models import Examination, Experiment, Judgment, Response, Snapshot, WorkerPulse
+from engine.services.judging import skip
 from engine.services.planning import advance
 from labeling import charts
 from labeling.cards import card, sparkline
@@ -23,7 +25,8 @@ from labeling.figures import live_figures
 from labeling.people import Sides, annotator_rows, judge_rows
 from labeling.status import PolicyName, status_of
 from labeling.templatetags.llmpo import spread, working_time
-from tests.factories import click, click_on, make_experiment, make_user, write_responses
+from tests.factories import add_member, click, click_on, lease, make_experiment, make_user, write_responses
+from tests.markup import words
 
 pytestmark = pytest.mark.django_db
 
@@ -183,7 +186,8 @@ class TestJudges:
         people = tuple(make_user(name) for name in ("anna", "bert"))
         experiment = make_experiment(ready=True, annotators=people, allow_tie=True)
         unseen = click(experiment, people[1], "tie")
-        Judgment.objects.filter(pk=unseen.pk).update(shown_at=None)
+        with lifted():
+            Judgment.objects.filter(pk=unseen.pk).update(shown_at=None)
         for user, seconds, choices in (
             (people[0], (1, 9, 3), ("left", "left", "tie")),
             (people[1], (2, 4), ("right", "left")),
@@ -192,9 +196,10 @@ class TestJudges:
             write_responses()
             for taken, choice in zip(seconds, choices, strict=True):
                 made = click(experiment, user, choice)
-                Judgment.objects.filter(pk=made.pk).update(
-                    shown_at=made.created_at - timedelta(seconds=taken)
-                )
+                with lifted():
+                    Judgment.objects.filter(pk=made.pk).update(
+                        shown_at=made.created_at - timedelta(seconds=taken)
+                    )
         rows = annotator_rows(experiment)
         assert [(r.name, r.judged, r.sides, r.median_seconds) for r in rows] == [
             ("anna", 3, Sides(2, 2), 3.0),
@@ -203,12 +208,29 @@ class TestJudges:
         (kind,) = judge_rows(experiment)
         assert (kind.name, kind.judged, kind.sides, kind.median_seconds) == ("People", 6, Sides(3, 4), 3.0)
 
+    def test_who_skips_more_than_they_judge_is_marked(self, annotator, client_for):
+        """Issue 11, item 13: whoever leaves out all but the pairs they like was not to be seen."""
+        other = make_user()
+        experiment = make_experiment(ready=True, annotators=(annotator, other, make_user()), max_skips=9)
+        add_member(experiment, other, "viewer")
+        click(experiment, annotator)
+        for _ in range(11):
+            advance(experiment_id=experiment.pk)
+            write_responses()
+            held = lease(experiment, annotator)
+            skip(experiment_id=experiment.pk, token=held.token, annotator=annotator)
+        [row] = annotator_rows(experiment)
+        assert (row.skips, row.judged, row.skips_much) == (11, 1, True)
+        page = client_for(other).get(reverse("dashboard", args=[experiment.pk]))
+        assert "11 more than judged" in words(page)
+
     def test_several_kinds_are_added_up(self):
         person = make_user()
         experiment = make_experiment(ready=True, annotators=(person,))
         first = click(experiment, person)
         click(experiment, person, "right")
-        Judgment.objects.filter(pk=first.pk).update(judge="rule", annotator=None, shown_at=None)
+        with lifted():
+            Judgment.objects.filter(pk=first.pk).update(judge="rule", annotator=None, shown_at=None)
         rows = judge_rows(experiment)
         assert [(r.name, r.judged, r.sides) for r in rows] == [
             ("People", 1, Sides(0, 1)),

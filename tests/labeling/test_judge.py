@@ -211,7 +211,7 @@ def test_who_was_away_for_too_long_is_told_so_and_shown_another_pair(
     )
     assert response.status_code == 200
     told = words(response) + stage(response)["said"]
-    assert "that pair went to somebody else, so it was not counted" in told
+    assert "went to somebody else, so your answer was not counted" in told
     assert Judgment.objects.count() == 0
     assert Lease.objects.filter(annotator=annotator, state="active").count() == 1
     assert judge_leased(

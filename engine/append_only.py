@@ -1,0 +1,145 @@
+"""Triggers that keep judgments, voids and the log append-only, whoever writes to the database.
+
+They are installed after every ``migrate`` and not by one migration: SQLite rebuilds a table that a migration alters,
+and the old table takes its triggers with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from django.apps import apps
+from django.db import DEFAULT_DB_ALIAS, connections, transaction
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Which updates of a model's rows are fine; a DELETE never is.
+
+    ``may``: for each column that may change, the SQL condition under which it may. The other columns may not.
+    """
+
+    model: str
+    may: dict[str, str]
+
+
+RULES = (
+    Rule(
+        "Judgment",
+        {
+            "standing": "OLD.standing AND NOT NEW.standing "
+            "AND EXISTS (SELECT 1 FROM engine_judgmentvoid v WHERE v.judgment_id = OLD.id)",
+            # A free text may tell more of a person than they want kept.
+            "comment": "NEW.comment = ''",
+        },
+    ),
+    Rule("JudgmentVoid", {}),
+    Rule(
+        "AuditEntry",
+        # The draft is about to be deleted. Entries of an experiment that was started stay with it.
+        {
+            "experiment_id": "NEW.experiment_id IS NULL AND EXISTS "
+            "(SELECT 1 FROM engine_experiment e WHERE e.id = OLD.experiment_id AND e.state = 'draft')"
+        },
+    ),
+)
+
+
+def install(using: str = DEFAULT_DB_ALIAS) -> None:
+    """Make the triggers, anew where there are some."""
+    _execute(connections[using], install_sql(connections[using]))
+
+
+def install_sql(connection: BaseDatabaseWrapper) -> list[str]:
+    """The statements that make the triggers of all tables that are there."""
+    there = set(connection.introspection.table_names())
+    make = _postgresql if connection.vendor == "postgresql" else _sqlite
+    made = []
+    for rule in RULES:
+        if (table := _table(rule)) in there:
+            made += [*_remove(connection, table), *make(rule, table)]
+    return made
+
+
+def remove_sql(connection: BaseDatabaseWrapper) -> list[str]:
+    """The statements that drop the triggers."""
+    there = set(connection.introspection.table_names())
+    tables = [table for rule in RULES if (table := _table(rule)) in there]
+    return [statement for table in tables for statement in _remove(connection, table)]
+
+
+@contextmanager
+def lifted(using: str = DEFAULT_DB_ALIAS) -> Iterator[None]:
+    """A transaction in which history may be rewritten: to erase what a law says must go, or to set up a test."""
+    connection = connections[using]
+    with transaction.atomic(using=using):
+        _execute(connection, remove_sql(connection))
+        yield
+        _execute(connection, install_sql(connection))
+
+
+def install_after_migrate(using: str, **_: Any) -> None:
+    """Receiver of Django's ``post_migrate``."""
+    install(using)
+
+
+def _execute(connection: BaseDatabaseWrapper, statements: list[str]) -> None:
+    with transaction.atomic(using=connection.alias), connection.cursor() as cursor:
+        if connection.vendor == "postgresql":
+            # A table cannot be altered while foreign keys to it wait to be checked.
+            statements = ["SET CONSTRAINTS ALL IMMEDIATE", *statements, "SET CONSTRAINTS ALL DEFERRED"]
+        for statement in statements:
+            cursor.execute(statement)
+
+
+def _table(rule: Rule) -> str:
+    return str(apps.get_model("engine", rule.model)._meta.db_table)
+
+
+def _columns(rule: Rule) -> list[str]:
+    return [field.column for field in apps.get_model("engine", rule.model)._meta.concrete_fields]
+
+
+def _allowed(rule: Rule, same: str) -> str:
+    conditions = []
+    for column in _columns(rule):
+        unchanged = f'NEW."{column}" {same} OLD."{column}"'
+        conditions.append(f"({unchanged} OR ({rule.may[column]}))" if column in rule.may else unchanged)
+    return " AND ".join(conditions)
+
+
+def _remove(connection: BaseDatabaseWrapper, table: str) -> list[str]:
+    place = f' ON "{table}"' if connection.vendor == "postgresql" else ""
+    return [f'DROP TRIGGER IF EXISTS "{table}_keeps_{event}"{place}' for event in ("updated", "deleted")]
+
+
+def _postgresql(rule: Rule, table: str) -> list[str]:
+    refuse = f"RAISE EXCEPTION '{_message(table)}' USING ERRCODE = 'restrict_violation'"
+    allowed = _allowed(rule, "IS NOT DISTINCT FROM")
+    return [
+        f'CREATE OR REPLACE FUNCTION "{table}_keep_updated"() RETURNS trigger LANGUAGE plpgsql AS $$ '
+        f"BEGIN IF {allowed} THEN RETURN NEW; END IF; {refuse}; END $$",
+        f'CREATE OR REPLACE FUNCTION "{table}_keep_deleted"() RETURNS trigger LANGUAGE plpgsql AS $$ '
+        f"BEGIN {refuse}; END $$",
+        f'CREATE TRIGGER "{table}_keeps_updated" BEFORE UPDATE ON "{table}" '
+        f'FOR EACH ROW EXECUTE FUNCTION "{table}_keep_updated"()',
+        f'CREATE TRIGGER "{table}_keeps_deleted" BEFORE DELETE ON "{table}" '
+        f'FOR EACH ROW EXECUTE FUNCTION "{table}_keep_deleted"()',
+    ]
+
+
+def _sqlite(rule: Rule, table: str) -> list[str]:
+    refuse = f"BEGIN SELECT RAISE(ABORT, '{_message(table)}'); END"
+    return [
+        f'CREATE TRIGGER "{table}_keeps_updated" BEFORE UPDATE ON "{table}" '
+        f"FOR EACH ROW WHEN NOT ({_allowed(rule, 'IS')}) {refuse}",
+        f'CREATE TRIGGER "{table}_keeps_deleted" BEFORE DELETE ON "{table}" FOR EACH ROW {refuse}',
+    ]
+
+
+def _message(table: str) -> str:
+    return f"rows of {table} are kept as they are"

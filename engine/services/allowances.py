@@ -1,0 +1,82 @@
+"""What one annotator may do in one experiment: pairs to hold at a time, and answers to take back."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from django.conf import settings
+from django.db.models import Count, OuterRef, Subquery
+from django.utils.translation import ngettext
+
+from engine import selectors
+from engine.errors import WrongStateError
+from engine.models import Allowance, Check, User
+
+# The pair on show, the one fetched ahead, and one that came back by an undo. More would keep pairs from others, or
+# let somebody choose among them.
+MOST_HELD = 3
+
+# A token bucket. A slip is noticed within a few answers, so ten undos in a row are plenty, and one in five answers
+# later. Without a limit, somebody could answer both ways and watch what follows from each.
+UNDOS_IN_A_ROW = 10
+ANSWERS_PER_UNDO = 5
+
+# A lease may be renewed for twelve times its own length (an hour by default): long enough for a lunch with the page
+# open. Then the pair is somebody else's for as long again.
+_LEASES_IN_A_HOLD = 12
+
+
+def hold() -> timedelta:
+    """How long one annotator may keep a pair."""
+    return timedelta(seconds=_LEASES_IN_A_HOLD * settings.LEASE_SECONDS)
+
+
+def locked(*, experiment_id: int, annotator: User) -> Allowance:
+    """The annotator's row, which orders their own requests until the caller's transaction ends."""
+    allowance, _ = Allowance.objects.select_for_update(no_key=True).get_or_create(
+        experiment_id=experiment_id,
+        annotator=annotator,
+        defaults={"undo_credit": UNDOS_IN_A_ROW * ANSWERS_PER_UNDO},
+    )
+    return allowance
+
+
+def locked_room(*, experiment_id: int, annotator: User) -> int:
+    """How many comparisons the annotator may hold at a time, less the checks on their screen; orders requests too."""
+    checks = Check.objects.filter(
+        experiment=OuterRef("experiment"), annotator=OuterRef("annotator"), choice=""
+    ).order_by()
+    n_open = Subquery(checks.values("experiment").annotate(n=Count("pk")).values("n"))
+    rows = Allowance.objects.filter(experiment=experiment_id, annotator=annotator).annotate(open=n_open)
+    row = rows.select_for_update(no_key=True, of=("self",)).first()
+    if row is None:
+        locked(experiment_id=experiment_id, annotator=annotator)
+        row = rows.get()
+    return max(0, MOST_HELD - (row.open or 0))
+
+
+def spend_undo(*, experiment_id: int, annotator: User) -> None:
+    """Take one undo off the annotator's allowance, in the caller's transaction.
+
+    The allowance starts with `UNDOS_IN_A_ROW` undos and never holds more. An undo costs one, and
+    `ANSWERS_PER_UNDO` answers earn one. Checks are answers too, as they must not stand out.
+
+    Raises
+    ------
+    WrongStateError
+        None is left; the message says after how many answers there is one.
+    """
+    allowance = locked(experiment_id=experiment_id, annotator=annotator)
+    answers = selectors.answers_given(experiment_id, annotator)
+    earned = allowance.undo_credit + answers - allowance.answers
+    credit = min(earned, UNDOS_IN_A_ROW * ANSWERS_PER_UNDO)
+    if credit < ANSWERS_PER_UNDO:
+        missing = ANSWERS_PER_UNDO - credit
+        message = ngettext(
+            "You have taken back many answers. After %(n)d more answer you can take back another one.",
+            "You have taken back many answers. After %(n)d more answers you can take back another one.",
+            missing,
+        )
+        raise WrongStateError(message % {"n": missing})
+    allowance.undo_credit, allowance.answers = credit - ANSWERS_PER_UNDO, answers
+    allowance.save(update_fields=["undo_credit", "answers"])

@@ -1,0 +1,40 @@
+"""What annotators may know of how far an experiment has come."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from django.utils import timezone
+
+from engine import selectors
+from engine.models import Experiment
+from labeling.caching import shared
+
+_STEP = 25
+_DELAY = timedelta(minutes=10)
+_PERIOD = timedelta(minutes=15)
+
+
+def answers_together(experiment: Experiment) -> int:
+    """How many answers everybody gave together, in steps of 25, as of the last quarter of an hour or so.
+
+    A function of the clock and of when answers were first given: no choice of a side and no undo can move it. A
+    figure that depends on outcomes, such as how much is decided or left, would tell somebody who answers one way,
+    undoes and answers the other way which side leads.
+    """
+    moment = _last_moment(timezone.now())
+    answers = shared(
+        f"together:{experiment.pk}",
+        moment,
+        lambda: selectors.answers_before(experiment.pk, moment),
+        ages=(0.0, 720.0),
+    )
+    return answers - answers % _STEP
+
+
+def _last_moment(now: datetime) -> datetime:
+    """The last full quarter of an hour that is at least ten minutes ago."""
+    late = now - _DELAY
+    return late - timedelta(
+        minutes=late.minute % (_PERIOD.seconds // 60), seconds=late.second, microseconds=late.microsecond
+    )

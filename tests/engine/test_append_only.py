@@ -1,0 +1,176 @@
+"""What the database itself refuses. Issue 11, item 12."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from django.db import IntegrityError, connection, transaction
+from django.db.models import F
+
+from engine import append_only, selectors
+from engine.append_only import lifted
+from engine.errors import LeaseLostError, SpecError
+from engine.models import AuditEntry, Experiment, Judgment, JudgmentVoid, PairCount
+from engine.services.drafts import delete_draft
+from engine.services.judging import (
+    judge_leased,
+    lease_next,
+    rebuild_counts,
+    return_leases,
+    void_judgment,
+)
+from engine.services.reimporting import import_experiment
+from engine.services.review import restore_judgment, void_annotator
+from labeling.exports.columns import COLUMNS, read_rows
+from tests.factories import click, lease, make_experiment, make_user
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def experiment(annotator) -> Experiment:
+    return make_experiment(ready=True, annotators=(annotator, make_user("bob")), overlap=2)
+
+
+def refused(call) -> None:
+    with pytest.raises(IntegrityError), transaction.atomic():
+        call()
+
+
+class TestOnePersonCountsOnce:
+    def test_void_shown_again_restored_and_a_late_answer_are_one_judgment(self, experiment, annotator, admin):
+        """The way in which one person was counted as two."""
+        old = click(experiment, annotator)
+        void_judgment(judgment_id=old.pk, by=admin, reason="A slip.")
+        second = lease(experiment, annotator)
+        assert second.comparison == old.comparison
+        return_leases(annotator=annotator)
+        restore_judgment(judgment_id=old.pk, by=admin)
+        with pytest.raises(LeaseLostError, match="earlier answer to that pair stands"):
+            judge_leased(experiment_id=experiment.pk, token=second.token, annotator=annotator, choice="left")
+        assert selectors.standing(old.comparison.judgments.all()).count() == 1
+        assert selectors.comparison_count(experiment.pk) == 0
+        assert lease(experiment, annotator).comparison != old.comparison
+
+    def test_the_database_takes_no_second_standing_judgment(self, experiment, annotator):
+        first = click(experiment, annotator)
+        again = {"comparison": first.comparison, "annotator": annotator, "judge": "human"}
+        refused(lambda: Judgment.objects.create(**again, choice="left", outcome=1.0))
+
+    def test_standing_says_what_the_voids_say(self, experiment, annotator, admin):
+        bob = experiment.memberships.get(user__username="bob").user
+        for user in (annotator, bob, annotator):
+            click(experiment, user)
+        void_judgment(judgment_id=Judgment.objects.first().pk, by=admin, reason="A slip.")
+        void_annotator(experiment_id=experiment.pk, annotator=bob, by=admin, reason="Spam")
+        restore_judgment(judgment_id=Judgment.objects.first().pk)
+        standing = set(Judgment.objects.filter(standing=True).values_list("pk", flat=True))
+        assert standing == set(Judgment.objects.filter(void__isnull=True).values_list("pk", flat=True))
+        assert 0 < len(standing) < Judgment.objects.count()
+
+    def test_an_import_with_two_of_one_person_is_refused_in_words(self, experiment, annotator):
+        click(experiment, annotator)
+        [row] = [dict(zip(COLUMNS, row, strict=True)) for row in read_rows(experiment, selectors.Selection())]
+        rows = [row, row | {"judgment_id": row["judgment_id"] + 1}]
+        spec = replace(selectors.experiment_spec(experiment), name="Imported")
+        with pytest.raises(SpecError, match="two judgments of comparison"):
+            import_experiment(spec=spec, rows=rows)
+        assert not Experiment.objects.filter(name="Imported").exists()
+
+
+class TestCounts:
+    @pytest.mark.parametrize("wrong", [{"wins_i": -0.5}, {"wins_i": F("comparisons") + 1}], ids=str)
+    def test_wins_lie_between_none_and_all(self, wrong, experiment):
+        refused(lambda: PairCount.objects.filter(experiment=experiment).update(**wrong))
+        assert rebuild_counts(experiment_id=experiment.pk) == {}
+
+
+class TestHistory:
+    @pytest.fixture
+    def judgment(self, experiment, annotator, admin) -> Judgment:
+        judgment = click(experiment, annotator)
+        with lifted():
+            Judgment.objects.filter(pk=judgment.pk).update(comment="I am Ann.")
+        voided = click(experiment, annotator)
+        void_judgment(judgment_id=voided.pk, by=admin, reason="A slip.")
+        return judgment
+
+    @pytest.mark.parametrize(
+        ("model", "change"),
+        [
+            (Judgment, {"outcome": 0.5}),
+            (Judgment, {"choice": "tie"}),
+            (Judgment, {"annotator": None}),
+            (Judgment, {"comment": "Other words."}),
+            (Judgment, {"created_at": F("comparison__created_at")}),
+            (JudgmentVoid, {"reason": ""}),
+            (JudgmentVoid, {"by": 1}),
+            (AuditEntry, {"sentence": "Nothing happened."}),
+            (AuditEntry, {"details": {"count": 3}}),
+            (AuditEntry, {"experiment": None}),
+        ],
+        ids=str,
+    )
+    def test_rows_are_not_rewritten(self, model, change, judgment):
+        if "created_at" in change:
+            change = {"created_at": judgment.comparison.created_at}
+        before = list(model.objects.order_by("pk").values())
+        assert before
+        refused(lambda: model.objects.update(**change))
+        assert list(model.objects.order_by("pk").values()) == before
+
+    @pytest.mark.parametrize("table", ["engine_judgment", "engine_judgmentvoid", "engine_auditentry"])
+    def test_rows_are_not_deleted_by_plain_sql_either(self, table, judgment):
+        def delete() -> None:
+            with connection.cursor() as cursor:
+                cursor.execute(f"DELETE FROM {table}")  # noqa: S608
+
+        refused(delete)
+
+    def test_a_judgment_neither_stands_again_nor_falls_without_a_void(self, judgment):
+        voided = Judgment.objects.get(standing=False)
+        refused(lambda: Judgment.objects.filter(pk=voided.pk).update(standing=True))
+        refused(lambda: Judgment.objects.filter(pk=judgment.pk).update(standing=False))
+
+    def test_a_comment_may_be_emptied(self, judgment):
+        Judgment.objects.filter(pk=judgment.pk).update(comment="")
+        judgment.refresh_from_db()
+        assert judgment.comment == ""
+
+    def test_the_log_of_a_deleted_draft_stays(self, admin):
+        draft = make_experiment(running=False)
+        entries = list(draft.audit_entries.values_list("pk", flat=True))
+        delete_draft(experiment_id=draft.pk)
+        kept = AuditEntry.objects.filter(pk__in=entries)
+        assert [entry.experiment for entry in kept] == [None] * len(entries) != []
+
+    def test_after_it_was_lifted_it_holds_again(self, judgment):
+        with lifted():
+            Judgment.objects.filter(pk=judgment.pk).update(reason="Mended.")
+        refused(lambda: Judgment.objects.filter(pk=judgment.pk).update(reason="Mended again."))
+
+    def test_an_error_while_it_was_lifted_brings_it_back(self, judgment):
+        with pytest.raises(ZeroDivisionError), lifted():
+            raise ZeroDivisionError
+        refused(lambda: Judgment.objects.filter(pk=judgment.pk).update(reason="Mended."))
+
+    def test_every_migrate_makes_them_anew(self, judgment):
+        """SQLite drops a table's triggers with the table that a migration rebuilds."""
+        with connection.cursor() as cursor:
+            for statement in append_only.remove_sql(connection):
+                if connection.vendor == "sqlite":
+                    cursor.execute(statement)
+        append_only.install_after_migrate(using="default")
+        refused(lambda: Judgment.objects.filter(pk=judgment.pk).update(reason="Mended."))
+
+
+def test_nobody_is_shown_the_pair_of_a_judgment_that_was_restored(experiment, annotator, admin):
+    old = click(experiment, annotator)
+    void_judgment(judgment_id=old.pk, by=admin, reason="A slip.")
+    restore_judgment(judgment_id=old.pk)
+    shown = []
+    while (held := lease_next(experiment_id=experiment.pk, annotator=annotator, besides=[])) is not None:
+        judge_leased(experiment_id=experiment.pk, token=held.token, annotator=annotator, choice="left")
+        shown.append(held.comparison_id)
+    assert old.comparison_id not in shown

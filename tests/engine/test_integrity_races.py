@@ -1,0 +1,146 @@
+"""One annotator from many tabs at once, and an answer against a restore. Issue 11, items 2, 12 and 13."""
+
+from __future__ import annotations
+
+import pytest
+from django.db import transaction
+
+from engine import selectors
+from engine.errors import LeaseLostError, WrongStateError
+from engine.models import Judgment, JudgmentVoid, Lease
+from engine.services.allowances import MOST_HELD, UNDOS_IN_A_ROW
+from engine.services.judging import (
+    judge_leased,
+    lease_next,
+    rebuild_counts,
+    return_leases,
+    skip,
+    void_judgment,
+)
+from engine.services.planning import advance
+from engine.services.review import restore_judgment
+from engine.services.showing import take_back
+from tests.engine.test_races import at_once, blocked
+from tests.factories import click, lease, make_experiment, make_user
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def test_many_tabs_at_once_hold_three_pairs_together(settings, annotator):
+    settings.BUFFER_MIN = settings.BUFFER_MAX = 20
+    experiment = make_experiment(ready=True, annotators=(annotator, make_user()))
+
+    def grab() -> None:
+        mine: list = []
+        for _ in range(4):
+            held = lease_next(experiment_id=experiment.pk, annotator=annotator, besides=mine)
+            if held is not None:
+                mine.append(held.token)
+
+    at_once([grab] * 6)
+    assert Lease.objects.filter(state="active").count() == MOST_HELD
+
+
+def test_many_tabs_at_once_spend_one_allowance(settings, annotator):
+    settings.BUFFER_MIN = settings.BUFFER_MAX = 20
+    experiment = make_experiment(ready=True, annotators=(annotator, make_user()))
+    judgments = [click(experiment, annotator) for _ in range(UNDOS_IN_A_ROW + 5)]
+
+    def undo(judgment: Judgment) -> bool:
+        try:
+            take_back(experiment=experiment, answer=judgment, annotator=annotator)
+        except WrongStateError:
+            return False
+        return True
+
+    undone = at_once([lambda each=each: undo(each) for each in judgments])
+    assert sum(undone) == JudgmentVoid.objects.count() == UNDOS_IN_A_ROW
+    assert Lease.objects.filter(state="active").count() <= MOST_HELD
+    assert rebuild_counts(experiment_id=experiment.pk) == {}
+
+
+def test_a_restore_and_a_late_answer_of_the_same_person_are_one_judgment(annotator, admin):
+    experiment = make_experiment(ready=True, annotators=(annotator, make_user()), overlap=2)
+    old = click(experiment, annotator)
+    void_judgment(judgment_id=old.pk, by=admin, reason="A slip.")
+    second = lease(experiment, annotator)
+    return_leases(annotator=annotator)
+
+    def late() -> bool:
+        try:
+            return judge_leased(
+                experiment_id=experiment.pk, token=second.token, annotator=annotator, choice="left"
+            ).created
+        except LeaseLostError:
+            return False
+
+    def restore() -> bool:
+        try:
+            restore_judgment(judgment_id=old.pk)
+        except WrongStateError:
+            return False
+        return True
+
+    assert sorted(at_once([late, restore])) == [False, True]
+    assert selectors.standing(old.comparison.judgments.all()).count() == 1
+
+
+def test_undos_and_clicks_while_the_planner_replays_leave_the_evidence_of_a_replay(
+    settings, annotator, admin
+):
+    settings.BUFFER_MIN = settings.BUFFER_MAX = 40
+    other = make_user()
+    experiment = make_experiment(ready=True, annotators=(annotator, other), delta=1e-9)
+    for _ in range(8):
+        click(experiment, annotator)
+
+    def undo_on() -> None:
+        for _ in range(4):
+            newest = selectors.own_judgments(experiment, annotator).first()
+            take_back(experiment=experiment, answer=newest, annotator=annotator)
+
+    def click_on() -> None:
+        for _ in range(6):
+            click(experiment, other, "right")
+
+    def plan_on() -> None:
+        for _ in range(6):
+            advance(experiment_id=experiment.pk)
+
+    at_once([undo_on, click_on, plan_on, plan_on])
+    advance(experiment_id=experiment.pk)
+    experiment.refresh_from_db()
+    assert not experiment.evidence_stale
+    snapshot, replay = selectors.latest_snapshot(experiment), selectors.replayed_design(experiment)
+    assert (snapshot.comparisons, snapshot.evidence) == (10, replay.evidence.tolist())
+    assert rebuild_counts(experiment_id=experiment.pk) == {}
+
+
+@pytest.mark.postgres
+def test_a_click_that_waits_for_a_skip_is_refused(annotator):
+    experiment = make_experiment(ready=True, annotators=(annotator, make_user()))
+    held = lease(experiment, annotator)
+    with transaction.atomic():
+        skip(experiment_id=experiment.pk, token=held.token, annotator=annotator)
+        judging = blocked(
+            lambda: judge_leased(
+                experiment_id=experiment.pk, token=held.token, annotator=annotator, choice="left"
+            )
+        )
+    with pytest.raises(LeaseLostError, match="You skipped"):
+        judging.result(timeout=60)
+    assert not Judgment.objects.exists()
+
+
+@pytest.mark.postgres
+def test_a_second_tab_waits_for_the_first_and_finds_no_room(annotator):
+    experiment = make_experiment(ready=True, annotators=(annotator, make_user()))
+    mine = [lease(experiment, annotator).token]
+    mine.append(lease_next(experiment_id=experiment.pk, annotator=annotator, besides=mine).token)
+    with transaction.atomic():
+        third = lease_next(experiment_id=experiment.pk, annotator=annotator, besides=mine)
+        assert third is not None
+        waiting = blocked(
+            lambda: lease_next(experiment_id=experiment.pk, annotator=annotator, besides=[*mine, third.token])
+        )
+    assert waiting.result(timeout=60) is None

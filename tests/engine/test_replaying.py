@@ -1,0 +1,187 @@
+"""Taking a judgment back costs no replay, and the evidence still is that of the judgments that stand.
+
+Issue 11, item 2: an undo replayed every judgment under the experiment's lock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from engine import selectors
+from engine.core import Design
+from engine.models import Experiment, Judgment, ReplayPoint, User
+from engine.services import replaying
+from engine.services.controls import change_settings
+from engine.services.experiments import pause, start, stop
+from engine.services.judging import void_judgment
+from engine.services.planning import advance
+from engine.services.review import restore_judgment, void_annotator
+from engine.services.showing import take_back
+from tests.factories import click, click_for, make_experiment, write_responses
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def every_four(monkeypatch):
+    monkeypatch.setattr(replaying, "POINT_EVERY", 4)
+
+
+@contextmanager
+def counted_tells() -> Iterator[list[int]]:
+    """One entry for each outcome that a design is told."""
+    told: list[int] = []
+    tell = Design.tell
+
+    def counting(self: Design, i: int, j: int, outcome: float) -> None:
+        told.append(1)
+        tell(self, i, j, outcome)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Design, "tell", counting)
+        yield told
+
+
+def judged(annotator: User, n_clicks: int, **settings: object) -> Experiment:
+    """An experiment with this many comparisons, of which every fourth goes against the better policy."""
+    experiment = make_experiment(ready=True, annotators=(annotator,), delta=1e-6, **settings)
+    for number in range(n_clicks):
+        click_for(experiment, annotator, lambda i, j, number=number: (i < j) == bool(number % 4))
+        advance(experiment_id=experiment.pk)
+        write_responses()
+    return experiment
+
+
+def nth(experiment: Experiment, place: int) -> Judgment:
+    return list(selectors.standing_judgments(experiment.pk).order_by("pk"))[place]
+
+
+def assert_evidence_is_that_of_a_replay(experiment: Experiment) -> None:
+    experiment.refresh_from_db()
+    assert not experiment.evidence_stale
+    snapshot, replay = selectors.latest_snapshot(experiment), selectors.replayed_design(experiment)
+    assert snapshot.comparisons == replay.n_comparisons
+    assert snapshot.evidence == replay.evidence.tolist()
+    assert snapshot.peak_evidence == replay.peak_evidence.tolist()
+
+
+def test_an_undo_tells_no_outcome_and_its_queries_do_not_grow_with_the_judgments(annotator):
+    experiment = judged(annotator, 6)
+    costs = []
+    for more in (0, 14):
+        for _ in range(more):
+            click(experiment, annotator)
+            advance(experiment_id=experiment.pk)
+            write_responses()
+        newest = nth(experiment, -1)
+        with counted_tells() as told, CaptureQueriesContext(connection) as queries:
+            take_back(experiment=experiment, answer=newest, annotator=annotator)
+        assert told == []
+        costs.append(len(queries))
+        advance(experiment_id=experiment.pk)
+    # The first one makes the row of the annotator's allowance.
+    assert costs[1] <= costs[0] <= 35
+
+
+@pytest.mark.parametrize("space", ["unstructured", "factorial"])
+def test_only_what_follows_the_last_point_that_fits_is_told_again(space, annotator, admin, every_four):
+    experiment = judged(annotator, 14, space=space)
+    for place, most in ((-1, 13), (-1, 0), (-5, 7), (2, 10)):
+        void_judgment(judgment_id=nth(experiment, place).pk, by=admin, reason="A slip.")
+        with counted_tells() as told:
+            advance(experiment_id=experiment.pk)
+        assert len(told) <= most
+        assert_evidence_is_that_of_a_replay(experiment)
+    assert list(ReplayPoint.objects.values_list("comparisons", flat=True).order_by("comparisons"))[:2] == [
+        4,
+        8,
+    ]
+
+
+def test_every_way_to_change_the_judgments_that_stand_leads_to_the_evidence_of_a_replay(
+    annotator, admin, every_four
+):
+    experiment = judged(annotator, 11)
+    voided = nth(experiment, 5)
+    for change in (
+        lambda: void_judgment(judgment_id=voided.pk, by=admin, reason="A slip."),
+        lambda: restore_judgment(judgment_id=voided.pk),
+        lambda: take_back(experiment=experiment, answer=nth(experiment, 3), annotator=annotator),
+        lambda: change_settings(experiment_id=experiment.pk, by=admin, epsilon=0.1),
+        lambda: change_settings(experiment_id=experiment.pk, by=admin, delta=1e-5),
+        lambda: void_annotator(experiment_id=experiment.pk, annotator=annotator, by=admin, reason="Spam"),
+    ):
+        change()
+        experiment.refresh_from_db()
+        assert experiment.evidence_stale
+        advance(experiment_id=experiment.pk)
+        assert_evidence_is_that_of_a_replay(experiment)
+
+
+def test_no_decision_rests_on_a_peak_that_was_taken_back(annotator, admin):
+    """The evidence crossed the line with the last judgment alone, which is void before the planner looks again."""
+    experiment = make_experiment(ready=True, annotators=(annotator,), n_policies=2, delta=0.2)
+    clicks = []
+    while True:
+        clicks.append(click_for(experiment, annotator, lambda i, j: i < j))
+        if selectors.replayed_design(experiment).decision.stopped:
+            break
+        advance(experiment_id=experiment.pk)
+        write_responses()
+    # What the planner would have written in the moment between the click and its undo.
+    replaying.write_snapshot(experiment=experiment, design=selectors.design(experiment))
+    void_judgment(judgment_id=clicks[-1].pk, by=admin, reason="A slip.")
+    experiment.refresh_from_db()
+    assert not selectors.design(experiment).decision.stopped
+    done = advance(experiment_id=experiment.pk)
+    assert not done.concluded
+    assert_evidence_is_that_of_a_replay(experiment)
+
+
+def test_a_paused_experiment_is_brought_up_to_date_too_and_plans_nothing(annotator, admin):
+    experiment = judged(annotator, 5)
+    pause(experiment_id=experiment.pk)
+    void_judgment(judgment_id=nth(experiment, 1).pk, by=admin, reason="A slip.")
+    planned = experiment.comparisons.count()
+    assert advance(experiment_id=experiment.pk) is None
+    assert experiment.comparisons.count() == planned
+    assert_evidence_is_that_of_a_replay(experiment)
+    start(experiment_id=experiment.pk)
+
+
+def test_stopping_by_hand_leaves_no_stale_evidence_behind(annotator, admin):
+    experiment = judged(annotator, 5)
+    void_judgment(judgment_id=nth(experiment, 1).pk, by=admin, reason="A slip.")
+    stop(experiment_id=experiment.pk)
+    assert_evidence_is_that_of_a_replay(experiment)
+
+
+def test_a_long_replay_is_done_in_slices(annotator, admin, every_four):
+    experiment = judged(annotator, 14)
+    void_judgment(judgment_id=nth(experiment, -1).pk, by=admin, reason="A slip.")
+    slices = 0
+    while advance(experiment_id=experiment.pk, replay_seconds=0.0).behind:
+        slices += 1
+        experiment.refresh_from_db()
+        assert experiment.evidence_stale
+    assert slices == 3
+    assert_evidence_is_that_of_a_replay(experiment)
+
+
+def test_points_that_do_not_fit_are_not_used(annotator, admin, every_four):
+    experiment = judged(annotator, 9)
+    void_judgment(judgment_id=nth(experiment, 0).pk, by=admin, reason="A slip.")
+    ReplayPoint.objects.create(
+        experiment=experiment,
+        comparisons=4,
+        digest="of other outcomes",
+        peak_evidence=np.full(3, 99.0).tolist(),
+    )
+    advance(experiment_id=experiment.pk)
+    assert_evidence_is_that_of_a_replay(experiment)

@@ -1,0 +1,138 @@
+"""What annotators see of the progress, and what it does not tell. Issue 11, item 2."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from django.urls import reverse
+
+from engine.append_only import lifted
+from engine.models import Judgment
+from labeling import progress
+from labeling.progress import answers_together
+from tests.factories import add_member, click, click_on, lease, make_experiment, make_user
+from tests.markup import Markup, stage, words
+
+pytestmark = pytest.mark.django_db
+
+HTMX = {"HX-Request": "true"}
+
+
+@pytest.fixture
+def at(monkeypatch):
+    """Set the clock of the progress."""
+
+    def set_to(moment: datetime) -> None:
+        monkeypatch.setattr(progress.timezone, "now", lambda: moment)
+
+    return set_to
+
+
+def give(experiment, user, n: int, at: datetime) -> None:
+    newest = Judgment.objects.order_by("-pk").values_list("pk", flat=True).first() or 0
+    click_on(experiment, user, n)
+    with lifted():
+        Judgment.objects.filter(pk__gt=newest).update(created_at=at)
+
+
+NOON = datetime(2026, 11, 3, 12, 0, tzinfo=UTC)
+
+
+def test_it_is_a_number_of_answers_in_steps_of_25_and_late(annotator, monkeypatch):
+    experiment = make_experiment(ready=True, annotators=(annotator,))
+    give(experiment, annotator, 26, NOON)
+    seen = {}
+    for minutes in (0, 9, 14, 24, 25, 60):
+        moment = NOON + timedelta(minutes=minutes)
+        monkeypatch.setattr(progress.timezone, "now", lambda moment=moment: moment)
+        seen[minutes] = answers_together(experiment)
+    assert seen == {0: 0, 9: 0, 14: 0, 24: 0, 25: 25, 60: 25}
+
+
+@pytest.mark.parametrize("choice", ["left", "right"])
+def test_the_page_says_the_same_whichever_side_is_chosen_and_taken_back(choice, annotator, client_for):
+    """The attack of the audit: with one annotator alone, and the planner at work in between."""
+    experiment = make_experiment(ready=True, annotators=(annotator,), seed=5)
+    click_on(experiment, annotator, 24)
+    client, undo = client_for(annotator), reverse("undo", args=[experiment.pk])
+    told = []
+    for answer in (choice, "left"):
+        form = {"token": lease(experiment, annotator).token, "choice": answer}
+        seen = stage(client.post(reverse("judge", args=[experiment.pk]), form, headers=HTMX))
+        told.append({name: value for name, value in seen.items() if name != "token"})
+        page = Markup(client.get(reverse("pair", args=[experiment.pk])).content.decode())
+        told.append({e.attributes.get("id") for e in page.elements} & {"confidence", "left"})
+        client.post(undo, headers=HTMX)
+    expected = {"id": "stage", "today": "25", "everybody": "", "said": ""}
+    assert told == [expected, set(), expected, set()]
+
+
+def test_an_undo_does_not_move_it_at_the_very_edge(annotator, client_for, at):
+    experiment = make_experiment(ready=True, annotators=(annotator,))
+    give(experiment, annotator, 25, NOON)
+    at(NOON + timedelta(hours=1))
+    client, pair = client_for(annotator), reverse("pair", args=[experiment.pk])
+    assert "25+ by everybody" in words(client.get(pair))
+    client.post(reverse("undo", args=[experiment.pk]), headers=HTMX)
+    assert "25+ by everybody" in words(client.get(pair))
+    assert stage(client.get(pair))["today"] in {"0", "24"}
+
+
+def test_it_is_told_in_german(annotator, client_for, at):
+    experiment = make_experiment(ready=True, annotators=(annotator,))
+    give(experiment, annotator, 25, NOON)
+    at(NOON + timedelta(hours=1))
+    page = client_for(annotator).get(reverse("pair", args=[experiment.pk]), headers={"Accept-Language": "de"})
+    assert "25+ von allen" in words(page)
+
+
+class TestLimitsOnThePage:
+    def test_the_eleventh_undo_in_a_row_is_refused_in_words_and_the_page_stays(self, annotator, client_for):
+        experiment = make_experiment(ready=True, annotators=(annotator,))
+        click_on(experiment, annotator, 12)
+        client, undo = client_for(annotator), reverse("undo", args=[experiment.pk])
+        for _ in range(10):
+            assert stage(client.post(undo, headers=HTMX))["said"] == "Taken back. Choose again."
+        shown = stage(client.get(reverse("pair", args=[experiment.pk]), headers=HTMX))["token"]
+        refused = client.post(undo, headers=HTMX)
+        assert refused.status_code == 200
+        assert "After 5 more answers you can take back another one." in stage(refused)["said"]
+        assert stage(refused)["token"] == shown
+
+    def test_so_is_an_answer_opened_again_from_the_history(self, annotator, client_for):
+        experiment = make_experiment(ready=True, annotators=(annotator,))
+        click_on(experiment, annotator, 11)
+        client = client_for(annotator)
+        for judgment in Judgment.objects.order_by("-pk"):
+            page = client.post(reverse("reopen", args=[experiment.pk, judgment.pk]), follow=True)
+        assert "After 5 more answers" in words(page)
+        assert Judgment.objects.filter(standing=True).count() == 1
+
+    def test_an_undo_wakes_the_planner_which_replays(
+        self, experiment, annotator, client_for, sent, django_capture_on_commit_callbacks
+    ):
+        click(experiment, annotator)
+        with django_capture_on_commit_callbacks(execute=True):
+            client_for(annotator).post(reverse("undo", args=[experiment.pk]), headers=HTMX)
+        assert sent == [(experiment.pk,)]
+
+    @pytest.mark.parametrize("name", ["pair", "judge", "skip", "undo", "beat", "leave"])
+    def test_more_tokens_than_anybody_holds_are_refused(self, name, experiment, annotator, client_for):
+        held = lease(experiment, annotator)
+        many = [str(held.token)] * 4
+        form = {"token": many if name in {"beat", "leave"} else held.token, "choice": "left", "besides": many}
+        client, url = client_for(annotator), reverse(name, args=[experiment.pk])
+        response = client.get(url, form) if name == "pair" else client.post(url, form)
+        assert response.status_code == 400
+        assert not Judgment.objects.exists()
+
+    def test_an_answer_after_a_skip_is_told_so(self, experiment, annotator, client_for):
+        add_member(experiment, make_user())
+        held = lease(experiment, annotator)
+        client = client_for(annotator)
+        client.post(reverse("skip", args=[experiment.pk]), {"token": held.token}, headers=HTMX)
+        form = {"token": held.token, "choice": "left"}
+        page = client.post(reverse("judge", args=[experiment.pk]), form, headers=HTMX)
+        assert stage(page)["said"] == "You skipped that pair, so your answer to it was not counted."
+        assert not Judgment.objects.exists()
