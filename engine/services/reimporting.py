@@ -14,6 +14,7 @@ from django.utils import timezone
 from engine import selectors
 from engine.blinding import Period
 from engine.core import Design
+from engine.errors import SpecError
 from engine.models import (
     Comparison,
     Experiment,
