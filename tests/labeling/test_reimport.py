@@ -182,7 +182,15 @@ def test_texts_survive_a_csv_exactly(options, annotator, tmp_path):
     experiment = make_experiment(ready=True, annotators=(annotator,), n_tasks=1)
     comparison = click(experiment, annotator).comparison
     Judgment.objects.bulk_create(
-        Judgment(comparison=comparison, judge="rule", choice="left", outcome=1.0, comment=text, reason=text)
+        Judgment(
+            comparison=comparison,
+            judge="rule",
+            via=Judgment.Via.RULE,
+            choice="left",
+            outcome=1.0,
+            comment=text,
+            reason=text,
+        )
         for text in texts
     )
     again = import_again(export(experiment, tmp_path, *options, kind="csv"))
@@ -409,8 +417,8 @@ class TestAnswersMeanwhile:
             finally:
                 connection.close()
 
-        def slow_rows(*args):
-            for row in read_file(*args):
+        def slow_rows(*args, **kwargs):
+            for row in read_file(*args, **kwargs):
                 thread = Thread(target=write)
                 thread.start()
                 # SQLite's own patience is 30 s: a lock would show as a thread that is still waiting.
