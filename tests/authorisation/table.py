@@ -166,7 +166,9 @@ TABLE: dict[str, Row] = {
     "accounts/signup/": all_methods(404),
     "accounts/inactive/": methods_for_the_world(get=200, head=200, options=200),
     "accounts/everywhere/": page(post=everybody(302)),
-    "accounts/email/": form_page(200, 302, recent=True),
+    "accounts/email/": form_page(
+        200, 302, recent=True, bodies={"post": {"email": "new@example.org", "action_add": ""}}
+    ),
     "accounts/email/confirm/<key>/": methods_for_the_world(get=200, head=200, post=404, options=200),
     "accounts/password/change/": form_page(200, 200),
     # Who has a password is sent to the page that changes it.
@@ -293,7 +295,7 @@ def is_listed(route: str) -> bool:
 def expected(route: str, role: str, method: str, place: str) -> Expectation:
     """The statuses with which this request may be answered."""
     if route.startswith(ADMIN_SITE):
-        return frozenset({200} if route == ADMIN_LOGIN else {302})
+        return frozenset({403} if route == ADMIN_LOGIN and role not in OUTSIDERS else {302})
     row = TABLE[route]
     if method not in row.methods:
         # Who is not logged in may be told so first.
@@ -324,6 +326,6 @@ def _of_token(route: str, row: Row, token: TokenKind, method: str, place: str) -
         return 403
     if "<experiment_id>" in route and token.bound not in {"", place}:
         return 404
-    if row.makes and token.bound:
+    if row.makes and method == "post" and token.bound:
         return 403
     return row.methods[method][token.acts_as(scope)]

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from copy import deepcopy
 from dataclasses import dataclass
 from http.cookies import SimpleCookie
 from typing import Any
 
+from django.conf import settings
 from django.db import transaction
 from django.http import HttpResponse
 from django.test import Client
@@ -119,7 +119,7 @@ class World:
                 client = Client()
                 client.force_login(user)
                 sign_in_recently(client, user, seconds_ago)
-                cookies[role] = client.cookies
+                cookies[role] = client.cookies[settings.SESSION_COOKIE_NAME].value
         User.objects.filter(pk=self.users["deactivated"].pk).update(is_active=False)
 
     def _make_tokens(self) -> None:
@@ -141,7 +141,8 @@ class World:
 
     def session_of(self, role: str, *, recent: bool = True) -> SimpleCookie[str]:
         """The cookies of somebody who signed in a moment ago, or some days ago."""
-        return deepcopy((self._cookies if recent else self._stale_cookies)[role])
+        keys = self._cookies if recent else self._stale_cookies
+        return SimpleCookie({settings.SESSION_COOKIE_NAME: keys[role]})
 
     # ------------------------------------------------------------ requests
 
