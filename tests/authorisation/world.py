@@ -278,7 +278,7 @@ class World:
         add_member(experiment, holder)
         annotators = [zoe, holder, self.users["annotator"]] if mark == "own" else [holder, zoe]
         judgments = [
-            _judge(experiment, annotator, f"{mark}-comment by {annotator}") for annotator in annotators
+            _judge(experiment, annotator, f"{mark}-comment number {annotator.pk}") for annotator in annotators
         ]
         by = self.users["owner"] if mark == "own" else User.objects.create(username="foreign-owner")
         if mark != "own":
@@ -318,7 +318,7 @@ class World:
             "the seed": str(seed),
             "the secret behind sides and checks": experiment.secret,
             "another annotator's name": zoe.username,
-            "another annotator's comment": f"{mark}-comment by {zoe}",
+            "another annotator's comment": f"{mark}-comment number {zoe.pk}",
             "another annotator's e-mail address": zoe.email,
             "a webhook's path": f"{mark}-path",
             "a webhook's host": f"{mark}-hooks.example.org",
