@@ -121,7 +121,7 @@ class TestEachExperimentHasItsOwn:
         with pytest.raises(Exception, match="There is no setting secret"):
             create_experiment(spec=make_spec(secret=SECRET))
         client = Client()
-        key = make_token(user=admin, name="t", valid_days=1)[1]
+        key = make_token(user=admin, name="t", valid_days=1, scopes=["manage"])[1]
         reply = client.patch(
             f"/api/experiments/{experiment.pk}",
             data={"secret": "0" * 64},
