@@ -55,6 +55,7 @@ def persons(request: HttpRequest) -> HttpResponse:
 
 @login_required
 @require_http_methods(["GET", "HEAD", "POST"])
+@access.recent_sign_in_required
 def person(request: HttpRequest, user_id: int) -> HttpResponse:
     """What is stored about somebody, in numbers; a POST forgets them."""
     access.to_administer(request)

@@ -17,6 +17,33 @@ from typing import Any
 OUTSIDERS = ("anonymous", "deactivated")
 # ``stranger`` belongs to no experiment; ``removed`` was owner and annotator of this one.
 ROLES = (*OUTSIDERS, "stranger", "removed", "annotator", "viewer", "editor", "owner", "superuser")
+
+
+@dataclass(frozen=True)
+class TokenKind:
+    """A token of the API, of somebody who is superuser and annotator: it can do less than its holder.
+
+    ``bound``: the only experiment that it reaches, the "own" one or one "elsewhere", or none.
+    """
+
+    scopes: tuple[str, ...]
+    bound: str = ""
+
+    def acts_as(self, scope: str) -> str:
+        """The role whose statuses an operation with this scope has."""
+        return "annotator" if scope == "annotate" else "superuser"
+
+    @property
+    def reads_as(self) -> tuple[str, ...]:
+        return () if self.bound == "elsewhere" else tuple(map(self.acts_as, self.scopes))
+
+
+# Callers of the API besides the people in ROLES, whose tokens have every scope and reach everything.
+_EVERY_SCOPE = ("read", "annotate", "manage")
+TOKENS = {f"{scope} token": TokenKind((scope,)) for scope in _EVERY_SCOPE} | {
+    "bound token": TokenKind(_EVERY_SCOPE, "own"),
+    "token bound elsewhere": TokenKind(_EVERY_SCOPE, "elsewhere"),
+}
 METHODS = ("get", "head", "post", "put", "patch", "delete", "options")
 # In the role's experiment; in another one; in the role's own, with the ids of things in another one.
 PLACES = ("own", "other", "mixed")
@@ -31,12 +58,17 @@ class Row:
 
     ``elsewhere``: the same where the experiment, or the thing itself, is somebody else's; by default nobody but a superuser
     finds it. ``back_to_pair``: after logging in, an annotator whose click came too late is back at the pair, not at the click.
+    ``recent``: a POST needs a recent sign-in. ``scopes``: what a token needs for each method of the API. ``makes``: an experiment,
+    which a token that is bound to one may not.
     """
 
     methods: Mapping[str, Statuses]
     bodies: Mapping[str, Any] = field(default_factory=dict)
     elsewhere: Mapping[str, Statuses] | None = None
     back_to_pair: bool = False
+    recent: bool = False
+    scopes: Mapping[str, str] = field(default_factory=dict)
+    makes: bool = False
 
 
 def page(
@@ -44,9 +76,11 @@ def page(
     get: Statuses | None = None,
     post: Statuses | None = None,
     elsewhere: Mapping[str, Statuses] | None = None,
+    recent: bool = False,
 ) -> Row:
     methods = {"get": get, "head": get, "post": post}
-    return Row({name: statuses for name, statuses in methods.items() if statuses}, elsewhere=elsewhere)
+    named = {name: statuses for name, statuses in methods.items() if statuses}
+    return Row(named, elsewhere=elsewhere, recent=recent)
 
 
 def click(status: int) -> Row:
@@ -60,12 +94,22 @@ def operation(
     post: Statuses | None = None,
     patch: Statuses | None = None,
     body: Any = None,
+    changes: str = "manage",
+    makes: bool = False,
 ) -> Row:
-    """An operation of the API. ``body`` goes with POST and PATCH."""
+    """An operation of the API. ``body`` goes with POST and PATCH, which need the scope ``changes``."""
     methods = {"get": get, "post": post, "patch": patch}
     return Row(
-        {name: statuses for name, statuses in methods.items() if statuses}, {"post": body, "patch": body}
+        {name: statuses for name, statuses in methods.items() if statuses},
+        {"post": body, "patch": body},
+        scopes={"get": "read", "post": changes, "patch": changes},
+        makes=makes,
     )
+
+
+def annotating(status: int, body: Any = None) -> Row:
+    """An operation of the API for annotators."""
+    return operation(post={"annotator": status}, body=body, changes="annotate")
 
 
 def everybody(status: int) -> Statuses:
@@ -93,6 +137,16 @@ def all_methods(status: int) -> Row:
     return Row(dict.fromkeys(METHODS, the_world(status)))
 
 
+def form_page(get: int, post: int, **more: Any) -> Row:
+    """A page of allauth's for all who are logged in: PUT does there what POST does."""
+    methods = {"get": get, "head": get, "post": post, "put": post, "options": 200}
+    return Row({method: everybody(status) for method, status in methods.items()}, **more)
+
+
+def methods_for_the_world(**statuses: int) -> Row:
+    return Row({method: the_world(status) for method, status in statuses.items()})
+
+
 _EXPERIMENT = "experiments/<experiment_id>"
 _LABEL = "label/<experiment_id>"
 _API = "api/experiments/<experiment_id>"
@@ -107,21 +161,49 @@ TABLE: dict[str, Row] = {
         | {"options": everybody(302) | {"anonymous": 200, "deactivated": 200}}
         | dict.fromkeys(("patch", "delete"), everybody(302) | {"anonymous": 405, "deactivated": 405})
     ),
-    "accounts/logout/": Row({"post": the_world(302), "options": the_world(200)}),
+    "accounts/logout/": methods_for_the_world(post=302, options=200),
+    "accounts/": page(get=everybody(200)),
+    "accounts/signup/": all_methods(404),
+    "accounts/inactive/": methods_for_the_world(get=200, head=200, options=200),
+    "accounts/everywhere/": page(post=everybody(302)),
+    "accounts/email/": form_page(
+        200, 302, recent=True, bodies={"post": {"email": "new@example.org", "action_add": ""}}
+    ),
+    "accounts/email/confirm/<key>/": methods_for_the_world(get=200, head=200, post=404, options=200),
+    "accounts/password/change/": form_page(200, 200),
+    # Who has a password is sent to the page that changes it.
+    "accounts/password/set/": Row(dict.fromkeys(METHODS, everybody(302)), recent=True),
+    "accounts/password/reset/": page(get=the_world(200), post=the_world(200)),
+    "accounts/password/reset/sent/": methods_for_the_world(get=200, head=200, options=200),
+    "accounts/password/reset/<uidb36>-<key>/": all_methods(200),
+    "accounts/confirm/": form_page(200, 200),
+    # Without a second step there is no code to give, and nothing to turn off.
+    "accounts/confirm/code/": Row(dict.fromkeys(METHODS, everybody(302))),
+    "accounts/confirm/sso/": page(get=everybody(404)),
+    "accounts/two-step/code/": all_methods(302),
+    "accounts/two-step/on/": form_page(200, 200, recent=True),
+    "accounts/two-step/off/": Row(dict.fromkeys(METHODS, everybody(404))),
+    "accounts/two-step/recovery/": Row(
+        {"get": everybody(404), "head": everybody(404), "options": everybody(200)}
+    ),
+    "accounts/two-step/recovery/new/": form_page(200, 200, recent=True),
+    "accounts/linked/": form_page(200, 200),
+    "accounts/linked/cancelled/": page(get=the_world(302)),
+    # No provider is set up.
+    "accounts/oidc/<provider_id>/login/": page(get=the_world(404), post=the_world(404)),
+    "accounts/oidc/<provider_id>/login/callback/": page(get=the_world(404)),
     "language/": all_methods(302),
     "": page(get=everybody(200)),
-    # Who has the link may join. Without a name and a password, a new account is not made.
-    "join/<token>/": page(
-        get=the_world(200) | {"annotator": 302},
-        post=everybody(302) | dict.fromkeys(OUTSIDERS, 400),
-        elsewhere={
-            "get": the_world(200),
-            "head": the_world(200),
-            "post": everybody(302) | dict.fromkeys(OUTSIDERS, 400),
-        },
-    ),
-    "tokens/": page(get=everybody(200), post=everybody(400)),
-    "tokens/<token_id>/revoke/": page(post=everybody(302), elsewhere={}),
+    # A link leads to a page whose address is no secret; in a session without a link that page refuses.
+    "join/<token>/": page(get=the_world(302), elsewhere={"get": the_world(302), "head": the_world(302)}),
+    "join/": page(get=the_world(410), post=the_world(410)),
+    "tokens/": page(get=everybody(200), post=everybody(400), recent=True),
+    "tokens/<token_id>/revoke/": page(post=everybody(302), elsewhere={}, recent=True),
+    "my-data.json": page(get=everybody(200)),
+    # Of those who run the site
+    "persons/": page(get={"superuser": 200}),
+    "persons/<user_id>/": page(get={"superuser": 200}, post={"superuser": 400}, recent=True),
+    "persons/<user_id>/data.json": page(get={"superuser": 200}),
     # Annotating
     f"{_LABEL}/": page(get={"annotator": 200}),
     f"{_LABEL}/judge/": click(400),
@@ -131,7 +213,7 @@ TABLE: dict[str, Row] = {
     f"{_LABEL}/beat/": click(400),
     f"{_LABEL}/leave/": click(400),
     f"{_LABEL}/history/": page(get={"annotator": 200}),
-    f"{_LABEL}/history/<judgment_id>/reopen/": click(302),
+    f"{_LABEL}/history/<token>/reopen/": click(302),
     f"{_LABEL}/welcome/": page(get={"annotator": 200}),
     # Making experiments
     "experiments/new/": page(get={"superuser": 200}, post={"superuser": 400}),
@@ -139,7 +221,7 @@ TABLE: dict[str, Row] = {
     # Of one that runs the setup is fixed: the dashboard says so.
     f"{_EXPERIMENT}/setup/": page(get=runners(302), post=runners(302)),
     f"{_EXPERIMENT}/setup.yaml": page(get=watchers(200)),
-    f"{_EXPERIMENT}/delete/": page(get=owners(302), post=owners(302)),
+    f"{_EXPERIMENT}/delete/": page(get=owners(302), post=owners(302), recent=True),
     # Watching
     f"{_EXPERIMENT}/": page(get=watchers(200)),
     f"{_EXPERIMENT}/live/": page(get=watchers(200)),
@@ -167,9 +249,9 @@ TABLE: dict[str, Row] = {
     f"{_EXPERIMENT}/notifications/<subscription_id>/test/": page(post=runners(302)),
     # People
     f"{_EXPERIMENT}/people/": page(get=runners(200)),
-    f"{_EXPERIMENT}/people/<membership_id>/role/": page(post=owners(400)),
-    f"{_EXPERIMENT}/people/<membership_id>/remove/": page(post=owners(302)),
-    f"{_EXPERIMENT}/invitations/": page(post=runners(302)),
+    f"{_EXPERIMENT}/people/<membership_id>/role/": page(post=owners(400), recent=True),
+    f"{_EXPERIMENT}/people/<membership_id>/remove/": page(post=owners(302), recent=True),
+    f"{_EXPERIMENT}/invitations/": page(post=runners(400)),
     f"{_EXPERIMENT}/invitations/<invitation_id>/end/": page(post=runners(302)),
     # The API
     "api/": all_methods(404),
@@ -179,19 +261,22 @@ TABLE: dict[str, Row] = {
         get=everybody(200),
         post=everybody(403) | {"superuser": 422},
         body={"name": "x", "factors": [], "tasks": []},
+        makes=True,
     ),
     _API: operation(get=watchers(200), patch=runners(200), body={"budget": 3000}),
     f"{_API}/reopen": operation(post=runners(409), body={}),
     f"{_API}/actions/<action>": operation(post=runners(200)),
-    f"{_API}/clone": operation(post={"editor": 403, "owner": 403, "superuser": 201}, body={"name": "A copy"}),
+    f"{_API}/clone": operation(
+        post={"editor": 403, "owner": 403, "superuser": 201}, body={"name": "A copy"}, makes=True
+    ),
     f"{_API}/log": operation(get=watchers(200)),
     f"{_API}/judgments.csv": operation(get=watchers(200)),
     f"{_API}/judgments.jsonl": operation(get=watchers(200)),
-    f"{_API_LABEL}/next": operation(post={"annotator": 200}, body={}),
-    f"{_API_LABEL}/judgments": operation(post={"annotator": 404}, body=_NO_PAIR | {"choice": "left"}),
-    f"{_API_LABEL}/skip": operation(post={"annotator": 404}, body=_NO_PAIR),
-    f"{_API_LABEL}/flag": operation(post={"annotator": 404}, body=_NO_PAIR | {"reason": "broken"}),
-    f"{_API_LABEL}/undo": operation(post={"annotator": 200}),
+    f"{_API_LABEL}/next": annotating(200, {}),
+    f"{_API_LABEL}/judgments": annotating(404, _NO_PAIR | {"choice": "left"}),
+    f"{_API_LABEL}/skip": annotating(404, _NO_PAIR),
+    f"{_API_LABEL}/flag": annotating(404, _NO_PAIR | {"reason": "broken"}),
+    f"{_API_LABEL}/undo": annotating(200),
 }
 
 # Django's own pages, which tests/labeling/test_admin_site.py looks at: here, that nobody else gets in.
@@ -210,15 +295,37 @@ def is_listed(route: str) -> bool:
 def expected(route: str, role: str, method: str, place: str) -> Expectation:
     """The statuses with which this request may be answered."""
     if route.startswith(ADMIN_SITE):
-        return frozenset({200} if route == ADMIN_LOGIN else {302})
+        return frozenset({403} if route == ADMIN_LOGIN and role not in OUTSIDERS else {302})
     row = TABLE[route]
     if method not in row.methods:
         # Who is not logged in may be told so first.
         return frozenset({405, 302} if role in OUTSIDERS and not is_api(route) else {405})
+    if role in TOKENS and method in row.scopes:
+        return frozenset({_of_token(route, row, TOKENS[role], method, place)})
+    statuses = row.methods[method]
+    if role in TOKENS:
+        return frozenset({statuses["anonymous"]})
+    not_there = 404 if role not in OUTSIDERS else 401 if is_api(route) else 302
+    return frozenset({_there(row, method, place, role).get(role, not_there)})
+
+
+def _there(row: Row, method: str, place: str, role: str) -> Statuses:
+    """Who gets what in this place; a role that is missing finds nothing."""
     statuses = row.methods[method]
     if place != "own" and row.elsewhere is not None:
-        statuses = row.elsewhere.get(method, {})
-    elif place == "mixed" or (place == "other" and role != "superuser"):
-        statuses = {outsider: statuses[outsider] for outsider in OUTSIDERS if outsider in statuses}
-    not_there = 404 if role not in OUTSIDERS else 401 if is_api(route) else 302
-    return frozenset({statuses.get(role, not_there)})
+        return row.elsewhere.get(method, {})
+    if place == "mixed" or (place == "other" and role != "superuser"):
+        return {outsider: statuses[outsider] for outsider in OUTSIDERS if outsider in statuses}
+    return statuses
+
+
+def _of_token(route: str, row: Row, token: TokenKind, method: str, place: str) -> int:
+    """The token's holder is superuser, and annotator in both experiments: what is refused is refused to the token."""
+    scope = row.scopes[method]
+    if scope not in token.scopes:
+        return 403
+    if "<experiment_id>" in route and token.bound not in {"", place}:
+        return 404
+    if row.makes and method == "post" and token.bound:
+        return 403
+    return row.methods[method][token.acts_as(scope)]

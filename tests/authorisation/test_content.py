@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +21,8 @@ pytestmark = pytest.mark.django_db
 
 # A button answers with 400 or 409 where a form is not filled in, which says that it may be pressed.
 REFUSED = {401, 403, 404, 405}
+# They lead to the login on purpose.
+SIGN_OUT = {"/accounts/logout/", "/accounts/everywhere/"}
 
 
 @dataclass(frozen=True)
@@ -87,7 +91,7 @@ def test_every_link_and_button_is_for_whoever_sees_it_and_nobody_reads_above_the
         step = waiting.pop()
         response = take(world, role, step)
         to_login = response.status_code == 302 and response["Location"].startswith(reverse("login"))
-        logged_out = to_login and role != "anonymous" and step.path != reverse("logout")
+        logged_out = to_login and role != "anonymous" and step.path not in SIGN_OUT
         if response.status_code in REFUSED or response.status_code >= 500 or logged_out:
             wrong.append(f"{origins[step]} leads to {step.method} {step.path}: {response.status_code}")
         wrong += [f"{step.method} {step.path} shows {leak}" for leak in world.leaks(role, response)]
@@ -124,9 +128,43 @@ def test_a_canary_is_where_it_may_be_read(role, world: World):
         "the rubric": "setup.yaml",
         "the seed": "setup.yaml",
         "another annotator's comment": "judgments.csv",
-        "a subscriber's e-mail address": "log/",
-        "an annotator's invitation": "people/",
+        "another annotator's name": "comparisons/",
+        "a subscriber's e-mail address": "settings/",
+        "a webhook's host": "log/",
+        "the hint of an annotator's invitation": "people/",
+        "the hint of an owner's invitation": "people/",
     }
     for name, page in readers.items():
         text = world.call(role, "get", f"/experiments/{world.own.experiment.pk}/{page}").text_read
         assert (world.own.canaries[name].encode() in text) == world.may_read(role, name), (name, page)
+
+
+FILES = ("judgments.csv", "judgments.jsonl", "dpo.jsonl")
+
+
+@pytest.mark.parametrize("role", ["viewer", "editor", "owner", "superuser"])
+def test_exports_name_nobody_unless_an_owner_asks(role, world: World):
+    """docs/privacy.md."""
+    name, own = world.own.canaries["another annotator's name"].encode(), world.own.experiment.pk
+    for file in FILES[:2]:
+        path = f"/experiments/{own}/{file}"
+        assert name not in world.call(role, "get", path).text_read
+        asked = world.call(role, "get", f"{path}?usernames=on")
+        assert asked.status_code == (200 if role in {"owner", "superuser"} else 403)
+        assert (name in asked.text_read) == (role in {"owner", "superuser"})
+
+
+@pytest.mark.parametrize("state", ["running", "paused", "concluded"])
+@pytest.mark.parametrize("role", people_inside())
+def test_the_secret_is_published_with_exports_after_the_conclusion(role, state, world: World):
+    """docs/blinding.md: until then nobody could know a side by it, owners and superusers included."""
+    experiment = world.by_state[state]
+    secret = experiment.secret.encode()
+    for file in FILES:
+        answer = world.call(role, "get", f"/experiments/{experiment.pk}/{file}?zip=on")
+        pieces = [answer.text_read]
+        if answer.status_code == 200:
+            archive = zipfile.ZipFile(io.BytesIO(answer.text_read))
+            pieces = [archive.read(name) for name in archive.namelist()]
+        published = state == "concluded" and role in {"viewer", "editor", "owner", "superuser"}
+        assert any(secret in piece for piece in pieces) == published, file

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from urllib.parse import unquote
+
 import pytest
 from django.test import Client
 from django.urls import reverse
@@ -12,6 +14,7 @@ from tests.authorisation.table import (
     PLACES,
     ROLES,
     TABLE,
+    TOKENS,
     expected,
     is_api,
     is_listed,
@@ -30,14 +33,19 @@ def places(route: str) -> list[str]:
     parameters = route.count("<")
     if "<experiment_id>" in route:
         return list(PLACES) if parameters > 1 and "<action>" not in route else ["own", "other"]
-    return ["own", "other"] if "<token" in route else ["own"]
+    return ["own", "other"] if route.startswith("join/<") or "<token_id>" in route else ["own"]
 
 
-def methods(route: str, place: str) -> list[str]:
-    """Those to try. One that an address does not take is refused before anything is looked up, so once is enough."""
+def methods(route: str, role: str, place: str) -> list[str]:
+    """Those to try. HEAD is answered as GET is, and a method that an address does not take is refused before anything is
+    looked up: each is tried once, and by the two who differ most.
+    """
     if route not in TABLE:
-        return ["get", "post"]
-    return [method for method in METHODS if place == "own" or method in TABLE[route].methods]
+        return ["get", "post"] if role in {"anonymous", "owner"} else []
+    taken = TABLE[route].methods
+    if place == "own" and role in {"anonymous", "superuser", "read token"}:
+        return list(METHODS)
+    return [method for method in METHODS if method in taken and (place == "own" or method != "head")]
 
 
 def test_every_address_is_in_the_table_and_the_table_has_no_other():
@@ -51,17 +59,17 @@ def test_every_address_is_in_the_table_and_the_table_has_no_other():
     )
 
 
-@pytest.mark.parametrize("role", ROLES)
+@pytest.mark.parametrize("role", [*ROLES, *TOKENS])
 def test_every_cell(role, world: World):
     """Each answer has the status that the table names, and holds nothing that the role may not read."""
     wrong = []
     for route in EVERY_ROUTE:
         row = TABLE.get(route)
-        if row is None and role == "superuser":
-            continue  # Django's own pages: tests/labeling/test_admin_site.py
+        if role in TOKENS and not is_api(route):
+            continue
         for place in places(route):
             path = world.path(route, role, place)
-            for method in methods(route, place):
+            for method in methods(route, role, place):
                 response = world.call(role, method, path, row and row.bodies.get(method))
                 wanted = expected(route, role, method, place)
                 if response.status_code not in wanted:
@@ -83,8 +91,8 @@ def test_who_is_not_logged_in_is_led_to_the_login_and_back(role, htmx, world: Wo
             path = world.path(route, role, "own")
             # An annotator whose click came too late is back at the pair, and not at the click.
             back = reverse("pair", args=[world.own.experiment.pk]) if row.back_to_pair else path
-            location = world.call(role, method, path, headers=headers).get("Location")
-            if location != f"{reverse('login')}?next={back}":
+            location = world.call(role, method, path, headers=headers).get("Location", "")
+            if unquote(location) != f"{reverse('login')}?next={back}":
                 wrong.append(f"{method} {path}: {location}")
     assert not wrong, "\n".join(wrong)
 
@@ -138,11 +146,82 @@ def test_a_request_from_another_site_changes_nothing(world: World):
     assert not wrong, "\n".join(wrong)
 
 
+def test_what_cannot_be_undone_needs_a_recent_sign_in(world: World):
+    """A browser that was left open, or a stolen cookie, makes no tokens and no owners, and deletes nothing."""
+    wrong = []
+    for route, row in TABLE.items():
+        if is_api(route) or "post" not in row.methods:
+            continue
+        role = next(role for role in reversed(ROLES) if role in row.methods["post"])
+        path = world.path(route, role, "own")
+        asked = [
+            world.call(role, "post", path, row.bodies.get("post"), recent=recent)
+            .get("Location", "")
+            .startswith(reverse("account_reauthenticate"))
+            for recent in (True, False)
+        ]
+        if (asked == [False, True]) != row.recent:
+            wrong.append(f"post {path} as {role}: asks for the password {asked}")
+    invitation = {"role": "owner", "most_uses": 1, "valid_days": 1}
+    path = f"/experiments/{world.own.experiment.pk}/invitations/"
+    assert world.call("owner", "post", path, invitation).status_code == 200
+    assert world.call("owner", "post", path, invitation, recent=False)["Location"].startswith(
+        reverse("account_reauthenticate")
+    )
+    assert world.call("owner", "post", path, invitation | {"role": "viewer"}, recent=False).status_code == 200
+    assert not wrong, "\n".join(wrong)
+
+
+# Who opened the link for an annotator: what the page that follows answers to GET and to an empty POST. Outsiders need
+# an account first; the role of ``removed`` was taken after the link was made.
+AT_THE_LINK = dict.fromkeys(ROLES, (200, 302)) | {
+    "anonymous": (200, 400),
+    "deactivated": (200, 400),
+    "annotator": (302, 302),
+    "removed": (410, 410),
+}
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_a_link_lets_in_whoever_opened_it(role, world: World):
+    seen = []
+    for method in ("get", "post"):
+        with world.visit(role) as client:
+            assert client.get(world.path("join/<token>/", role, "own")).status_code == 302
+            response = getattr(client, method)("/join/")
+            seen.append(response.status_code)
+            response.text_read, response.said = response.content, []
+            assert not world.leaks(role, response)
+    assert tuple(seen) == AT_THE_LINK[role]
+
+
+def test_nobody_answers_for_somebody_else(world: World):
+    """A pair that another annotator is shown, and an answer of theirs, are as if they were not there."""
+    experiment = world.own.experiment.pk
+    theirs, made_up = world.own.things["token_on_show_of_another"], "00000000-0000-4000-8000-000000000000"
+    for action, form in (
+        ("judge", {"choice": "left"}),
+        ("skip", {}),
+        ("flag", {"reason": "broken"}),
+        ("beat", {}),
+    ):
+        path = f"/label/{experiment}/{action}/"
+        asked = [
+            world.call("annotator", "post", path, form | {"token": token}) for token in (theirs, made_up)
+        ]
+        assert len({(each.status_code, each.get("Location")) for each in asked}) == 1, path
+    for action, form in (("judgments", {"choice": "left"}), ("skip", {}), ("flag", {"reason": "broken"})):
+        path = f"/api/label/{experiment}/{action}"
+        assert world.call("annotator", "post", path, form | {"token": str(theirs)}).status_code == 404, path
+    path = f"/label/{experiment}/history/{world.own.things['token_of_another']}/reopen/"
+    assert world.call("annotator", "post", path).status_code == 404
+
+
 @pytest.mark.parametrize("state", ["draft", "by rule"])
 def test_what_people_do_not_judge_is_not_there_for_annotators(state, world: World):
     wrong = []
     for route in OF_AN_EXPERIMENT:
-        if "label/" not in route or "<judgment_id>" in route:
+        if "label/" not in route or "<token>" in route:
             continue
         method, role = allowed(route)
         path = world.path(route.replace("<experiment_id>", str(world.by_state[state].pk)), role, "own")

@@ -4,51 +4,63 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from copy import deepcopy
+from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import timedelta
 from http.cookies import SimpleCookie
 from typing import Any
 
+from django.conf import settings
 from django.db import transaction
 from django.http import HttpResponse
 from django.test import Client
 from django.urls import URLPattern, URLResolver, get_resolver
-from django.utils import timezone
 
-from engine.models import Experiment, Invitation, Membership, Subscription, User
+from engine.models import Experiment, Invitation, Membership, Subscription, Token, User
 from engine.services.experiments import create_experiment, pause, start, stop
 from engine.services.judging import judge_leased
 from engine.services.notifications import subscribe
+from engine.services.people import create_invitation, remove_member
 from engine.services.planning import advance
 from engine.services.tokens import make_token
 from engine.specs import ExperimentSpec, FactorSpec, GoldSpec, TaskSpec
-from tests.authorisation.table import OUTSIDERS, ROLES, is_api
+from tests.accounts import sign_in_recently
+from tests.authorisation.table import OUTSIDERS, ROLES, TOKENS, is_api
 from tests.backends import ScriptedBackend
 from tests.factories import add_member, lease, write_responses
 
-_WATCHERS = frozenset({"viewer", "editor", "owner", "superuser"})
-_RUNNERS = frozenset({"editor", "owner", "superuser"})
+_SUPERUSER = frozenset({"superuser"})
+_OWNERS = frozenset({"owner", "superuser"})
+_RUNNERS = _OWNERS | {"editor"}
+_WATCHERS = _RUNNERS | {"viewer"}
 _NOBODY: frozenset[str] = frozenset()
 
 # No shorter one is told from chance.
 _SHORTEST_CANARY = 8
 
-# Who may read what of their own experiment; of another one only a superuser may read any of it.
+# Who may read what of their own experiment, which runs; of another one only a superuser may read any of it. A token
+# reads what the role does in whose place it acts.
 MAY_READ = {
     "the names of the policies": _WATCHERS,
     "a prompt": _WATCHERS,
     "a reference answer": _WATCHERS,
     "the rubric": _WATCHERS,
+    # docs/blinding.md: it seeds the choice of pairs only, and says nothing of sides and checks.
     "the seed": _WATCHERS,
+    "the secret behind sides and checks": _NOBODY,
+    # docs/privacy.md: pages name people; exports do where an owner asks.
     "another annotator's name": _WATCHERS,
     "another annotator's comment": _WATCHERS,
-    "another annotator's e-mail address": frozenset({"superuser"}),
-    "a webhook's address": _WATCHERS,
-    "a subscriber's e-mail address": _WATCHERS,
+    "another annotator's e-mail address": _SUPERUSER,
+    # The URL of many a webhook is a password: its path is told to nobody, and its host is in the log.
+    "a webhook's path": _NOBODY,
+    "a webhook's host": _WATCHERS,
     "a webhook's secret": _NOBODY,
-    "an annotator's invitation": _RUNNERS,
-    "an owner's invitation": _RUNNERS,
+    "a subscriber's e-mail address": _RUNNERS,
+    "the link that invites an annotator": _NOBODY,
+    "the link that invites an owner": _NOBODY,
+    # By its hint a link is recognised, and its row leads to the button that ends it.
+    "the hint of an annotator's invitation": _RUNNERS,
+    "the hint of an owner's invitation": _OWNERS,
     "an API token's secret": _NOBODY,
     "a response": _WATCHERS | {"annotator"},
     "the guidelines": _WATCHERS | {"annotator"},
@@ -56,9 +68,10 @@ MAY_READ = {
 
 
 def routes(patterns: list[URLPattern | URLResolver] | None = None, before: str = "") -> Iterator[str]:
-    """Every route of the URLconf, without converters."""
+    """Every route of the URLconf, without converters, and without what is special to regular expressions."""
     for pattern in get_resolver().url_patterns if patterns is None else patterns:
-        route = before + re.sub(r"<\w+:(\w+)>", r"<\1>", str(pattern.pattern))
+        part = re.sub(r"\(\?P(<\w+>)[^)]*\)", r"\1", str(pattern.pattern)).removeprefix("^").removesuffix("$")
+        route = before + re.sub(r"<\w+:(\w+)>", r"<\1>", part)
         if isinstance(pattern, URLResolver):
             yield from routes(pattern.url_patterns, route)
         else:
@@ -78,10 +91,13 @@ class World:
     """An experiment with one person per role, another one without them, and callers for all."""
 
     def __init__(self) -> None:
-        names = [*(role for role in ROLES if role != "anonymous"), "both"]
-        self.users = {name: User.objects.create(username=f"the-{name}") for name in names}
-        self.users["superuser"].is_staff = self.users["superuser"].is_superuser = True
-        self.users["superuser"].save()
+        names = [*(role for role in ROLES if role != "anonymous"), "both", "token holder"]
+        self.users = {name: User.objects.create(username=f"the-{name.replace(' ', '-')}") for name in names}
+        User.objects.filter(username__in=("the-superuser", "the-token-holder")).update(
+            is_staff=True, is_superuser=True
+        )
+        for user in self.users.values():
+            user.refresh_from_db()
         self.own = self._place("own")
         self.other = self._place("foreign")
         self.by_state = {"running": self.own.experiment} | {
@@ -90,28 +106,47 @@ class World:
         self.by_state["by rule"] = self._bare("by rule", judge="rule")
         for role in ("annotator", "viewer"):
             add_member(self.own.experiment, self.users["both"], role)
-        secrets = {}
-        self.tokens = {}
+        for role in ("annotator", "owner"):
+            add_member(self.own.experiment, self.users["deactivated"], role)
+            member = add_member(self.own.experiment, self.users["removed"], role)
+            remove_member(membership_id=member.pk, by=self.users["owner"])
+        self._make_tokens()
+        # One for all: each new one loads all middleware anew, which takes longer than most requests.
+        self._client = Client(raise_request_exception=False)
+        self._cookies, self._stale_cookies = {}, {}
+        for cookies, seconds_ago in ((self._cookies, 0), (self._stale_cookies, 10**6)):
+            for role, user in self.users.items():
+                client = Client()
+                client.force_login(user)
+                sign_in_recently(client, user, seconds_ago)
+                cookies[role] = client.cookies[settings.SESSION_COOKIE_NAME].value
+        User.objects.filter(pk=self.users["deactivated"].pk).update(is_active=False)
+
+    def _make_tokens(self) -> None:
+        """One with every scope for each person, and those of ``TOKENS``, which can do less than their owner."""
+        bound = {"": None, "own": self.own.experiment, "elsewhere": self.by_state["paused"]}
+        holder = self.users["token holder"]
+        self.tokens, secrets = {}, {}
         for role, user in self.users.items():
-            self.tokens[role], secrets[role] = make_token(user=user, name=f"of {role}", valid_days=1)
+            self.tokens[role], secrets[role] = make_token(
+                user=user, name=f"of {role}", valid_days=1, scopes=Token.Scope.values
+            )
+        for role, kind in TOKENS.items():
+            self.tokens[role], secrets[role] = make_token(
+                user=holder, name=role, valid_days=1, scopes=kind.scopes, experiment=bound[kind.bound]
+            )
         self.own.canaries["an API token's secret"] = secrets["owner"]
         self.other.canaries["an API token's secret"] = secrets["stranger"]
         self._headers = {role: {"Authorization": f"Bearer {secret}"} for role, secret in secrets.items()}
-        # One for all: each new one loads all middleware anew, which takes longer than most requests.
-        self._client = Client(raise_request_exception=False)
-        self._cookies = {}
-        for role, user in self.users.items():
-            client = Client()
-            client.force_login(user)
-            self._cookies[role] = client.cookies
-        User.objects.filter(pk=self.users["deactivated"].pk).update(is_active=False)
 
-    def session_of(self, role: str) -> SimpleCookie[str]:
-        return deepcopy(self._cookies[role])
+    def session_of(self, role: str, *, recent: bool = True) -> SimpleCookie[str]:
+        """The cookies of somebody who signed in a moment ago, or some days ago."""
+        keys = self._cookies if recent else self._stale_cookies
+        return SimpleCookie({settings.SESSION_COOKIE_NAME: keys[role]})
 
     # ------------------------------------------------------------ requests
 
-    def arguments(self, role: str, place: str) -> dict[str, Any]:
+    def arguments(self, route: str, role: str, place: str) -> dict[str, Any]:
         """A value for every parameter of a route."""
         somewhere = self.own if place == "own" else self.other
         values = somewhere.things | {
@@ -119,6 +154,10 @@ class World:
             "token_id": self.tokens[role if place == "own" and role in self.tokens else "deactivated"].pk,
             "start": "blank",
             "action": "pause",
+            # Of accounts: what nobody was sent
+            "uidb36": "1",
+            "key": "no-key",
+            "provider_id": "sso",
             # Of Django's admin site
             "object_id": 1,
             "content_type_id": 1,
@@ -128,11 +167,12 @@ class World:
         }
         if place == "own" and role != "annotator":
             values["judgment_id"] = somewhere.things["judgment_of_another"]
+        if route.startswith("join/"):
+            values["token"] = somewhere.things["link"]
         return values
 
     def path(self, route: str, role: str, place: str) -> str:
-        arguments = self.arguments(role, place)
-        route = re.sub(r"\(\?P(<\w+>)[^)]*\)\$?", r"\1", route)
+        arguments = self.arguments(route, role, place)
         return "/" + re.sub(r"<(\w+)>", lambda parameter: str(arguments[parameter[1]]), route)
 
     def call(
@@ -144,8 +184,12 @@ class World:
         *,
         headers: dict[str, str] | None = None,
         client: Client | None = None,
+        recent: bool = True,
     ) -> HttpResponse:
-        """One request, after which everything is as it was before. The answer is read to its end."""
+        """One request, after which everything is as it was before. The answer is read to its end.
+
+        ``recent``: of a browser in which the person signed in a moment ago.
+        """
         client = client or self._client
         options: dict[str, Any] = {"headers": dict(headers or {})}
         if is_api(path[1:]):
@@ -155,7 +199,9 @@ class World:
         elif body is not None:
             options["data"] = body
         client.cookies = (
-            self.session_of(role) if role in self._cookies and not is_api(path[1:]) else SimpleCookie()
+            self.session_of(role, recent=recent)
+            if role in self._cookies and not is_api(path[1:])
+            else SimpleCookie()
         )
         with transaction.atomic():
             response = getattr(client, method)(path, **options)
@@ -164,9 +210,26 @@ class World:
             transaction.set_rollback(True)
         return response
 
+    @contextmanager
+    def visit(self, role: str) -> Iterator[Client]:
+        """A browser for several requests, after which everything is as it was before."""
+        client = Client(raise_request_exception=False)
+        if role in self._cookies:
+            client.cookies = self.session_of(role)
+        with transaction.atomic():
+            yield client
+            transaction.set_rollback(True)
+
     def may_read(self, role: str, name: str) -> bool:
         """Whether this canary of their own experiment is for people in this role."""
+        if role in TOKENS:
+            return bool(set(TOKENS[role].reads_as) & MAY_READ[name])
         return role in MAY_READ[name]
+
+    def may_read_of_others(self, role: str, name: str) -> bool:
+        """Whether this canary of an experiment is for people in this role of another one."""
+        everywhere = role == "superuser" or (role in TOKENS and not TOKENS[role].bound)
+        return everywhere and self.may_read(role, name)
 
     def leaks(self, role: str, response: HttpResponse) -> list[str]:
         """The canaries in an answer that this role may not read."""
@@ -182,7 +245,7 @@ class World:
         return found + [
             f"{name}, of another experiment"
             for name, canary in self.other.canaries.items()
-            if (role != "superuser" or not MAY_READ[name]) and canary.encode() in content
+            if not self.may_read_of_others(role, name) and canary.encode() in content
         ]
 
     # ------------------------------------------------------------ things
@@ -211,32 +274,41 @@ class World:
         start(experiment_id=experiment.pk)
         advance(experiment_id=experiment.pk)
         write_responses(ScriptedBackend(lambda request: f"{mark}-response {request.seed}"))
-        annotators = [zoe, self.users["annotator"]] if mark == "own" else [zoe]
+        holder = self.users["token holder"]
+        add_member(experiment, holder)
+        annotators = [zoe, holder, self.users["annotator"]] if mark == "own" else [holder, zoe]
         judgments = [
-            _judge(experiment, annotator, f"{mark}-comment by {annotator}") for annotator in annotators
+            _judge(experiment, annotator, f"{mark}-comment number {annotator.pk}") for annotator in annotators
         ]
-        by = self.users["owner"] if mark == "own" else zoe
+        by = self.users["owner"] if mark == "own" else User.objects.create(username="foreign-owner")
+        if mark != "own":
+            add_member(experiment, by, Membership.Role.OWNER)
         hook, _ = (
             subscribe(experiment=experiment, by=by, kind=kind, target=target, events=list(Subscription.Event))
             for kind, target in (
-                ("webhook", f"https://hooks.example.org/{mark}-hook"),
+                ("webhook", f"https://{mark}-hooks.example.org/{mark}-path"),
                 ("email", f"{mark}-news@example.org"),
             )
         )
-        invitations = {
-            role: Invitation.objects.create(
-                experiment=experiment, role=role, created_by=by, expires_at=timezone.now() + timedelta(days=1)
+        invitations, links = {}, {}
+        for role in (Membership.Role.ANNOTATOR, Membership.Role.OWNER):
+            invitations[role], links[role] = create_invitation(
+                experiment=experiment, by=by, role=role, most_uses=1, valid_days=1
             )
-            for role in ("annotator", "owner")
-        }
+            # A hint of its own: the first characters of the link would be found by chance now and then.
+            Invitation.objects.filter(pk=invitations[role].pk).update(hint=f"{mark[:4]}~{role[:6]}")
         things = {
             "judgment_id": judgments[-1].pk,
             "judgment_of_another": judgments[0].pk,
+            "token": judgments[-1].token,
+            "token_of_another": judgments[0].token,
+            "token_on_show_of_another": lease(experiment, zoe).token,
             "comparison_id": judgments[-1].comparison_id,
             "membership_id": member.pk,
+            "user_id": zoe.pk,
             "subscription_id": hook.pk,
             "invitation_id": invitations["annotator"].pk,
-            "token": invitations["annotator"].token,
+            "link": links["annotator"],
         }
         canaries = {
             "the names of the policies": f"{mark}-terse",
@@ -244,14 +316,18 @@ class World:
             "a reference answer": f"{mark}-reference",
             "the rubric": f"{mark}-rubric",
             "the seed": str(seed),
+            "the secret behind sides and checks": experiment.secret,
             "another annotator's name": zoe.username,
-            "another annotator's comment": f"{mark}-comment by {zoe}",
+            "another annotator's comment": f"{mark}-comment number {zoe.pk}",
             "another annotator's e-mail address": zoe.email,
-            "a webhook's address": f"{mark}-hook",
+            "a webhook's path": f"{mark}-path",
+            "a webhook's host": f"{mark}-hooks.example.org",
             "a subscriber's e-mail address": f"{mark}-news@example.org",
             "a webhook's secret": hook.secret,
-            "an annotator's invitation": str(invitations["annotator"].token),
-            "an owner's invitation": str(invitations["owner"].token),
+            "the link that invites an annotator": links["annotator"],
+            "the link that invites an owner": links["owner"],
+            "the hint of an annotator's invitation": f"{mark[:4]}~annota",
+            "the hint of an owner's invitation": f"{mark[:4]}~owner",
             "a response": f"{mark}-response",
             "the guidelines": f"{mark}-guidelines",
         }

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 from django.test import Client
-from django.urls import URLPattern, URLResolver, get_resolver, reverse
+from django.urls import reverse
 
 from engine.services.tokens import make_token
-from tests.labeling.ladder import LADDER, address
+from tests.authorisation.table import TABLE
+from tests.authorisation.world import World, routes
 
 pytestmark = pytest.mark.django_db
 
@@ -17,46 +18,20 @@ def is_kept_by_nobody(response) -> bool:
     return {"private", "no-store"} <= words and "public" not in words
 
 
-@pytest.mark.parametrize("endpoint", LADDER, ids=lambda endpoint: endpoint.name)
-def test_every_page(endpoint, experiment, annotator, admin, client_for):
-    """Exports and setup files could be kept by proxies and in the browser's cache."""
-    role = annotator if endpoint.statuses.get("admin") is None else admin
-    url = address(endpoint, experiment)
-    for client in (client_for(role), Client()):
-        assert is_kept_by_nobody(getattr(client, endpoint.method)(url)), endpoint.name
-
-
-def every_path(patterns, prefix: str = "") -> list[str]:
-    """Every address of the URLconf, each of its parts that varies filled with something."""
-    paths = []
-    for pattern in patterns:
-        if isinstance(pattern, URLResolver):
-            paths += every_path(pattern.url_patterns, prefix + _filled(pattern))
-        elif isinstance(pattern, URLPattern):
-            paths.append(prefix + _filled(pattern))
-    return paths
-
-
-def _filled(pattern: URLPattern | URLResolver) -> str:
-    route = str(pattern.pattern)
-    for name, converter in pattern.pattern.converters.items():
-        kind = type(converter).__name__.removesuffix("Converter").lower()
-        value = "1" if kind in {"int", "string", "slug", "path"} else "0b7ee1ee-0000-4000-8000-000000000000"
-        route = (
-            route.replace(f"<{kind}:{name}>", value)
-            .replace(f"<str:{name}>", value)
-            .replace(f"<{name}>", value)
-        )
-    return route.removeprefix("^").removesuffix("$")
-
-
-def test_every_address_of_the_urlconf(admin, client_for):
-    """Also the admin site's and whatever is added later, whether it is found or not."""
-    paths = every_path(get_resolver().url_patterns)
-    assert len(paths) > 100
-    client = client_for(admin)
-    for path in paths:
-        assert is_kept_by_nobody(client.get(f"/{path}")), path
+def test_every_answer_of_every_address():
+    """Exports and setup files could be kept by proxies and in the browser's cache. Also whatever is added later, whether
+    it is found or not.
+    """
+    world, kept = World(), []
+    for route in dict.fromkeys(routes()):
+        for role in ("anonymous", "annotator", "owner", "superuser"):
+            path = world.path(route, role, "own")
+            if not is_kept_by_nobody(world.call(role, "get", path)):
+                kept.append(f"get {path} as {role}")
+        posts = route in TABLE and "post" in TABLE[route].methods
+        if posts and not is_kept_by_nobody(world.call("superuser", "post", path)):
+            kept.append(f"post {path}")
+    assert not kept
 
 
 def test_the_api_and_its_errors(experiment, admin):
