@@ -83,7 +83,8 @@ def person_data(user: User, *, complete: bool) -> Row:
         ),
         "api_tokens": _rows(
             Token.objects.filter(user=user).order_by("pk"),
-            name="name", created_at="created_at", until="expires_at", revoked_at="revoked_at", used_at="used_at",
+            name="name", scopes="scopes", experiment="experiment__name", created_at="created_at",
+            until="expires_at", revoked_at="revoked_at", used_at="used_at",
         ),
         "judgments": _rows(
             judgments.order_by("pk"),

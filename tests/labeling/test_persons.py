@@ -70,4 +70,4 @@ def test_ones_own_file_is_ones_own(experiment, annotator, stranger, client_for):
     assert mine["answers_until_the_experiment_concludes"] == [{"experiment": "Which is best?", "answers": 1}]
     assert client_for(stranger).get(reverse("own_data")).json()["memberships"] == []
     link = f'href="{reverse("own_data")}"'
-    assert link in client_for(annotator).get(reverse("tokens")).content.decode()
+    assert link in client_for(annotator).get(reverse("account")).content.decode()
