@@ -180,7 +180,7 @@ class TestJudgmentsAreMarked:
     def test_a_judge_that_is_no_person_is_never_marked(self, experiment, annotator):
         held = lease(experiment, annotator)
         judge_leased(experiment_id=experiment.pk, token=held.token, annotator=annotator, choice="left")
-        Judgment.objects.update(judge="rule", annotator=None)
+        Judgment.objects.update(judge="rule", via="rule", annotator=None)
         assert self.marks(experiment) == [False]
 
 

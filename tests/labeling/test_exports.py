@@ -111,7 +111,9 @@ def rich(annotator, admin) -> Experiment:
     )
     for number in range(14):
         click_on(experiment, (annotator, other)[number % 2], 1, ("left", "right", "tie")[number % 3])
-    for number, task in enumerate(experiment.tasks.all()):
+    # The tasks that were drawn follow from a secret. One with an answer that stands comes first, to get a formula.
+    last = Judgment.objects.latest("pk").comparison.task
+    for number, task in enumerate([last, *experiment.tasks.exclude(pk=last.pk)]):
         task.prompt, task.reference = HOSTILE[number] or "x", HOSTILE[-number]
         task.save()
     for number, response in enumerate(Response.objects.order_by("pk")):
@@ -231,7 +233,7 @@ class TestAttacks:
         task.save()
         comparison = click(experiment, annotator).comparison
         Judgment.objects.bulk_create(
-            Judgment(comparison=comparison, judge="rule", choice="left", outcome=1.0, comment=text)
+            Judgment(comparison=comparison, judge="rule", via="rule", choice="left", outcome=1.0, comment=text)
             for text in ATTACKS
         )
         return experiment

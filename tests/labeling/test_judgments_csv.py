@@ -171,5 +171,5 @@ def test_a_thousand_rows_cost_no_more_queries_than_one(
         for _ in range(2500)
     )
     client = client_for(viewer)
-    with django_assert_max_num_queries(17):
+    with django_assert_max_num_queries(18):
         assert len(download(client, experiment)) == 2500
