@@ -409,8 +409,8 @@ class TestAnswersMeanwhile:
             finally:
                 connection.close()
 
-        def slow_rows(*args):
-            for row in read_file(*args):
+        def slow_rows(*args, **options):
+            for row in read_file(*args, **options):
                 thread = Thread(target=write)
                 thread.start()
                 # SQLite's own patience is 30 s: a lock would show as a thread that is still waiting.
