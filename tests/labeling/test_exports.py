@@ -233,7 +233,9 @@ class TestAttacks:
         task.save()
         comparison = click(experiment, annotator).comparison
         Judgment.objects.bulk_create(
-            Judgment(comparison=comparison, judge="rule", via="rule", choice="left", outcome=1.0, comment=text)
+            Judgment(
+                comparison=comparison, judge="rule", via="rule", choice="left", outcome=1.0, comment=text
+            )
             for text in ATTACKS
         )
         return experiment

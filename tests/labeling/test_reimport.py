@@ -182,7 +182,15 @@ def test_texts_survive_a_csv_exactly(options, annotator, tmp_path):
     experiment = make_experiment(ready=True, annotators=(annotator,), n_tasks=1)
     comparison = click(experiment, annotator).comparison
     Judgment.objects.bulk_create(
-        Judgment(comparison=comparison, judge="rule", via="rule", choice="left", outcome=1.0, comment=text, reason=text)
+        Judgment(
+            comparison=comparison,
+            judge="rule",
+            via="rule",
+            choice="left",
+            outcome=1.0,
+            comment=text,
+            reason=text,
+        )
         for text in texts
     )
     again = import_again(export(experiment, tmp_path, *options, kind="csv"))
