@@ -30,6 +30,7 @@ from engine.models import (
     User,
 )
 from engine.policy_space import Combination, combinations, policy_space
+from engine.selectors.designs import STOPS_ON
 from engine.services.audit import record
 from engine.services.notifications import announce_conclusion
 from engine.services.ready_made import check_ready_made, store_ready_made
@@ -175,6 +176,7 @@ def _checked_policies(experiment: Experiment, factors: Sequence[FactorSpec]) -> 
             raise SpecError("There is only one policy. Give some factor a second level, or exclude less.")
         Design(
             policy_space(experiment.space, levels, policies),
+            claim=STOPS_ON,
             delta=experiment.delta,
             epsilon=experiment.epsilon,
             sampler=experiment.sampler,
