@@ -103,6 +103,8 @@ def measure(cell: Cell, options: argparse.Namespace) -> dict[str, object]:
         space=space,
         sampler=options.sampler,
         delta=cell.delta,
+        claim="best_if_any",
+        streams=options.streams,
         epsilon=kind.epsilon,
         budget=kind.horizon,
         pending=cell.in_flight,
@@ -132,6 +134,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--kinds", nargs="+", default=["edge", "close"])
     parser.add_argument("--sizes", type=int, nargs="+", default=list(SIZES))
     parser.add_argument("--sampler", default="balanced")
+    parser.add_argument("--streams", action="store_true", help="pool opponents in the evidence")
     parser.add_argument("--seed", type=int, default=2026)
     options = parser.parse_args(arguments)
     cells = [

@@ -76,6 +76,8 @@ def run(job: Job) -> Summary:
         sampler=job.sampler,
         stopping=job.stopping,
         delta=job.delta,
+        claim="best_if_any",
+        streams=False,
         budget=job.cap,
         marks=job.marks,
         observe_every=20,

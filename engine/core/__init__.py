@@ -6,15 +6,25 @@ Pure numpy and scipy: nothing here knows of the web application, of queues or of
 from engine.core.design import Design
 from engine.core.planner import Forecast, Plan, forecast, forecast_rest
 from engine.core.problem import BradleyTerry, Factorial, Unstructured
-from engine.core.types import Decision, StopReason
+from engine.core.ranking import Place, Rate, Standing
+from engine.core.sampling import Sampler, Situation, Stateless
+from engine.core.types import Claim, ClaimState, Decision, StopReason
 
 __all__ = [
     "BradleyTerry",
+    "Claim",
+    "ClaimState",
     "Decision",
     "Design",
     "Factorial",
     "Forecast",
+    "Place",
     "Plan",
+    "Rate",
+    "Sampler",
+    "Situation",
+    "Standing",
+    "Stateless",
     "StopReason",
     "Unstructured",
     "forecast",

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any, Self
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Self, overload
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from engine.core.beliefs import Beliefs
+from engine.core.claims import NOBODY, describe, describe_no_best
 from engine.core.ledger import Ledger
-from engine.core.planner import extrapolate, extrapolate_separation
-from engine.core.problem import Space
+from engine.core.planner import extrapolate, extrapolate_proof, extrapolate_separation
+from engine.core.problem import Factorial, Space, Unstructured
+from engine.core.ranking import Place, Rate, Standing, field, order_of, rates
 from engine.core.samplers import build_sampler
 from engine.core.types import (
+    Claim,
+    ClaimState,
     Decision,
     FloatArray,
     IntArray,
@@ -25,6 +31,9 @@ from engine.core.types import (
     check_whole,
 )
 
+# K × K arrays of eight bytes that a design holds.
+_MATRICES = 8
+
 
 class Design:
     """An adaptive experiment that finds the best of K policies from pairwise comparisons.
@@ -34,16 +43,29 @@ class Design:
     space
         What is assumed about the preference probabilities.
     delta
-        Risk level δ in (0, ½): a certified answer is wrong with probability at most δ.
+        Risk level δ in (0, ½): each claim is made wrongly with probability at most δ.
+    claim
+        The claim to stop on, see `Claim`: "best", "best_if_any" or "good_enough". The others are watched.
     epsilon
-        Indifference margin ε in [0, ½): a policy counts as the best only if it beats each other with
-        probability at least ½ + ε. With ε = 0, near-ties are fought out to the end.
+        Margin ε in [0, ½), needed by "good_enough": the policy named loses to no other by more than ε. With
+        "best_if_any" a policy counts as the best only if it beats each other with probability at least ½ + ε.
+        The claim "best" has no margin; with ε > 0 the claim "good_enough" is watched beside it.
     sampler
         Sampling rule: "balanced"; "tracking", the paper's; or one of the baselines "round_robin", "random",
         "eps_greedy", "thompson" and "rucb".
     stopping
         Stopping rule: "certified"; "heuristic", the threshold of the paper's experiments, or "theory", its
         proven one.
+    streams
+        Average the evidence against being the best with streams that pool opponents, and steer by beliefs. They
+        depend on the order of the outcomes, so that `progress` must be stored beside the counts. Without them
+        the evidence is a function of the counts.
+    prior_strengths
+        Shape (K,): strengths expected beforehand, in log-odds, from an earlier experiment or a model's
+        opinions. With the streams they steer sampling, bets and guesses. No claim rests on them.
+    labels
+        Names of the K policies, for messages and tables; by default "policy 0" and so on, and the levels in a
+        `Factorial` space.
     seed
         Anything `numpy.random.default_rng` takes; it breaks ties between equally good pairs.
     budget
@@ -69,19 +91,28 @@ class Design:
         space: Space,
         *,
         delta: float = 0.05,
+        claim: Claim | str = Claim.BEST,
         epsilon: float = 0.0,
         sampler: str = "balanced",
         stopping: str = "certified",
+        streams: bool = True,
+        prior_strengths: ArrayLike | None = None,
+        labels: Sequence[str] | None = None,
         seed: Seed = 0,
         budget: int | None = None,
     ) -> None:
+        _check_memory(space.n_policies)
         self.space = space
+        self.claim = _checked_claim(claim, epsilon)
         self.delta, self.epsilon, self.budget = _checked_settings(delta, epsilon, budget)
         self.sampler = sampler
         self.stopping = stopping
+        self.streams = streams
+        self.labels = _checked_labels(labels, space)
+        self._prior = _checked_prior(prior_strengths, space.n_policies)
         self._sampler = build_sampler(sampler)
         self._rng = np.random.default_rng(seed)
-        self._load(Tally.empty(space.n_policies), None)
+        self._load(Tally.empty(space.n_policies), {})
 
     @classmethod
     def from_counts(
@@ -91,17 +122,22 @@ class Design:
         *,
         in_flight: ArrayLike | None = None,
         peak_evidence: ArrayLike | None = None,
+        progress: Mapping[str, Any] | None = None,
         delta: float = 0.05,
+        claim: Claim | str = Claim.BEST,
         epsilon: float = 0.0,
         sampler: str = "balanced",
         stopping: str = "certified",
+        streams: bool = True,
+        prior_strengths: ArrayLike | None = None,
+        labels: Sequence[str] | None = None,
         seed: Seed = 0,
         budget: int | None = None,
     ) -> Self:
         """Rebuild a design from stored counts.
 
-        Its evidence equals, bit by bit, that of a design told the same outcomes in any order, as long as
-        outcomes are 0, ½ and 1.
+        Without streams its evidence equals, bit by bit, that of a design told the same outcomes in any order, as long
+        as outcomes are 0, ½ and 1. With them it does so given `progress`.
 
         Parameters
         ----------
@@ -113,6 +149,10 @@ class Design:
         peak_evidence
             Shape (K,): `Design.peak_evidence` as it was stored. Without it a policy that was refuted
             earlier, and whose evidence has fallen back since, counts as open again.
+        progress
+            `Design.progress` as it was stored: peaks, streams, and what claims have named. In place of
+            `peak_evidence`. Without it the streams begin anew, and a claim that held earlier, and does not by the
+            present counts, counts as open again.
 
         Raises
         ------
@@ -122,16 +162,24 @@ class Design:
         design = cls(
             space,
             delta=delta,
+            claim=claim,
             epsilon=epsilon,
             sampler=sampler,
             stopping=stopping,
+            streams=streams,
+            prior_strengths=prior_strengths,
+            labels=labels,
             seed=seed,
             budget=budget,
         )
-        design._load(check_tally(wins, in_flight, space.n_policies), peak_evidence)
+        progress = dict(progress or {})
+        if peak_evidence is not None:
+            progress["peak_evidence"] = peak_evidence
+        design._load(check_tally(wins, in_flight, space.n_policies), progress)
         return design
 
-    def _load(self, tally: Tally, peak_evidence: ArrayLike | None) -> None:
+    def _load(self, tally: Tally, progress: Mapping[str, Any]) -> None:
+        peak_evidence = progress.get("peak_evidence")
         peak = None if peak_evidence is None else np.asarray(peak_evidence, dtype=np.float64)[None]
         self._tally = tally
         self._ledger = Ledger(
@@ -140,7 +188,12 @@ class Design:
             delta=self.delta,
             epsilon=self.epsilon,
             stopping=self.stopping,
+            claim=self.claim,
             peak_evidence=peak,
+            named=_checked_names(progress.get("named") or {}, self.n_policies),
+            streams=self.streams,
+            prior=self._prior,
+            memory=progress.get("streams"),
         )
         self._rule = self._ledger.rule
 
@@ -165,11 +218,15 @@ class Design:
         return {
             "wins": self.wins.tolist(),
             "in_flight": self.in_flight.tolist(),
-            "peak_evidence": self.peak_evidence.tolist(),
+            "progress": self.progress,
             "delta": self.delta,
+            "claim": self.claim.value,
             "epsilon": self.epsilon,
             "sampler": self.sampler,
             "stopping": self.stopping,
+            "streams": self.streams,
+            "prior_strengths": None if self._prior is None else self._prior.tolist(),
+            "labels": list(self.labels),
             "budget": self.budget,
             "rng": self._rng.bit_generator.state,
             "memory": self._sampler.memory(),
@@ -184,13 +241,76 @@ class Design:
         design._sampler.recall(state["memory"])
         return design
 
-    def ask(self) -> Pair:
-        """Choose the next pair to compare, and count it as under way.
+    @classmethod
+    def from_dataframe(
+        cls,
+        frame: Any,
+        space: Space | None = None,
+        *,
+        first: str = "policy_a",
+        second: str = "policy_b",
+        outcome: str = "outcome",
+        **settings: Any,
+    ) -> Self:
+        """Tell a design the judgments in a table with a row for each, in their order.
+
+        Parameters
+        ----------
+        frame
+            A pandas or polars data frame, or a mapping of columns.
+        space
+            What is assumed; by default nothing, of the policies that the table names.
+        first, second
+            Columns with the names of the two policies. With `labels` they must be among these.
+        outcome
+            Column with 1 where the first was preferred, 0 where the second was, 0.5 for a tie.
+        settings
+            As for the constructor.
+
+        Raises
+        ------
+        ValueError
+            If a column is missing, a policy has no label, or an outcome is out of range; the row is named.
+        """
+        columns = []
+        for name in (first, second, outcome):
+            try:
+                columns.append(list(frame[name]))
+            except (KeyError, LookupError) as error:
+                raise ValueError(
+                    f"the table has no column {name!r}; name the columns by first=…, second=… and outcome=…"
+                ) from error
+        labels = settings.pop("labels", None)
+        if labels is None and space is None:
+            labels = sorted({str(name) for column in columns[:2] for name in column})
+        design = cls(space or Unstructured(len(labels or ())), labels=labels, **settings)
+        index = {label: policy for policy, label in enumerate(design.labels)}
+        for row, (a, b, preferred) in enumerate(zip(*columns, strict=True)):
+            try:
+                design.tell(index[str(a)], index[str(b)], preferred)
+            except KeyError as error:
+                raise ValueError(
+                    f"row {row}: there is no policy {error}; labels are {design.labels}"
+                ) from error
+            except ValueError as error:
+                raise ValueError(f"row {row}: {error}") from error
+        return design
+
+    @overload
+    def ask(self) -> Pair: ...
+
+    @overload
+    def ask(self, n: int) -> list[Pair]: ...
+
+    def ask(self, n: int | None = None) -> Pair | list[Pair]:
+        """Choose the next pair to compare, or the next n, and count them as under way.
 
         Any number of pairs may be under way at a time. The pair comes as the sampler picked it: for
         "balanced" the policy under test and its challenger. The order says nothing about which is better,
         nor about which response to show on which side. A design that has stopped still answers.
         """
+        if n is not None:
+            return [self.ask() for _ in range(check_whole("the number of pairs", n))]
         i, j = self._sampler.pick(self._ledger.situation(), self._rng)
         self._tally.begin(i, j)
         return int(i[0]), int(j[0])
@@ -222,15 +342,118 @@ class Design:
             If the pair or the outcome is out of range or no number; nothing is recorded then.
         """
         i, j = self._checked_pair(i, j)
-        outcome = check_real("outcome", outcome)
-        if not 0.0 <= outcome <= 1.0:
-            raise ValueError(
-                f"outcome must lie in [0, 1] (1: i preferred, 0: j preferred, 0.5: a tie), got {outcome}"
-            )
+        outcome = self._checked_outcome(outcome)
         first, second = np.array([i]), np.array([j])
         if self._tally.in_flight[0, i, j] > 0:
             self._tally.release(first, second)
         self._ledger.record(first, second, np.array([outcome], dtype=np.float64))
+
+    def tell_many(self, judgments: Iterable[tuple[int, int, float]]) -> None:
+        """Record several outcomes (i, j, outcome) in their order; all of them, or none where one is refused.
+
+        Raises
+        ------
+        ValueError
+            If a pair or an outcome is out of range or no number; the message counts from judgment 0.
+        """
+        checked = []
+        for place, (i, j, outcome) in enumerate(judgments):
+            try:
+                checked.append((*self._checked_pair(i, j), self._checked_outcome(outcome)))
+            except ValueError as error:
+                raise ValueError(f"judgment {place}: {error}") from error
+        for judgment in checked:
+            self.tell(*judgment)
+
+    def optimize(self, ask_human: Callable[[int, int], float], n: int | None = None) -> Decision:
+        """Ask and tell until the design stops, or for at most n comparisons.
+
+        Parameters
+        ----------
+        ask_human
+            Called with the two policies; returns the outcome as for `tell`.
+        """
+        left = None if n is None else check_whole("the number of comparisons", n)
+        while not (decision := self.decision).stopped and left != 0:
+            i, j = self.ask()
+            try:
+                self.tell(i, j, ask_human(i, j))
+            except BaseException:
+                self.cancel(i, j)
+                raise
+            left = None if left is None else left - 1
+        return decision
+
+    def ranking(self) -> list[Standing]:
+        """Every policy's strength, win rates with intervals, and place, the leader first.
+
+        All intervals together hold at any time with probability at least 1 - δ; in a Bradley-Terry space, if the model
+        holds. A place is no estimate: a policy is ruled out by the evidence, at risk δ.
+        """
+        streams = self._ledger.streams
+        beliefs = Beliefs(self._tally, self._prior) if streams is None else streams.beliefs
+        expected, low, high = rates(self.space, self._tally, beliefs, self.delta)
+        standing = (beliefs.standing() if streams is None else streams.standing())[0]
+        leader = int(self._ledger.best()[0]) if self.n_comparisons else int(standing.argmax())
+        ruled_out = self._rule.refuted[0]
+        order = order_of(standing, ruled_out.astype(np.float64), leader)
+        strength = beliefs.theta[0] - beliefs.theta[0].mean()
+        means = [field(values) for values in (expected, low, high)]
+        ranking = []
+        for k in order.tolist():
+            other = int(order[1]) if k == leader else leader
+            place = Place.LEADS if k == leader else Place.RULED_OUT if ruled_out[k] else Place.OPEN
+            ranking.append(
+                Standing(
+                    policy=k,
+                    label=self.labels[k],
+                    strength=float(strength[k]),
+                    field=Rate(*(float(mean[k]) for mean in means)),
+                    leader=Rate(*(float(values[k, other]) for values in (expected, low, high))),
+                    place=place,
+                )
+            )
+        return ranking
+
+    def plot(self, axes: Any = None) -> Any:
+        """Draw the ranking: each policy's win rate against the field with its interval. Needs matplotlib.
+
+        Parameters
+        ----------
+        axes
+            Matplotlib axes to draw on; new ones by default.
+
+        Returns
+        -------
+        The axes.
+        """
+        if axes is None:
+            try:
+                from matplotlib import pyplot as plt  # noqa: PLC0415
+            except ImportError as error:
+                raise ImportError("plotting needs matplotlib: pip install llm-po[plot]") from error
+            axes = plt.figure().add_subplot()
+        ranking = self.ranking()[::-1]
+        for height, row in enumerate(ranking):
+            below, above = row.field.estimate - row.field.low, row.field.high - row.field.estimate
+            faint = 0.4 if row.place is Place.RULED_OUT else 1.0
+            axes.errorbar(
+                row.field.estimate, height, xerr=[[below], [above]], fmt="o", color="tab:blue", alpha=faint
+            )
+        axes.axvline(0.5, color="grey", linewidth=0.8)
+        axes.set_yticks(range(len(ranking)), [row.label for row in ranking])
+        axes.set_xlabel("win rate against the other policies")
+        axes.set_title(self.decision.claim_text, fontsize="small", wrap=True)
+        return axes
+
+    def __repr__(self) -> str:
+        decision = self.decision
+        state = f"stopped: {decision.reason}" if decision.stopped else f"{len(decision.open)} rivals open"
+        best = "nobody" if decision.best is None else repr(self.labels[decision.best])
+        return (
+            f"<Design of {self.n_policies} policies, claim {self.claim.value!r} at δ={self.delta:g}: "
+            f"{self.n_comparisons} comparisons, {best} ahead, {state}>"
+        )
 
     def cancel(self, i: int, j: int) -> None:
         """Release one pending comparison of i and j that will never be judged.
@@ -288,6 +511,22 @@ class Design:
         return np.array(self._rule.peak_evidence[0])
 
     @property
+    def progress(self) -> dict[str, Any]:
+        """What the counts do not tell, as plain data that JSON can hold: store it beside them, see `from_counts`.
+
+        The largest evidence so far, the state of the streams, and the policies that claims have named.
+        """
+        return {
+            "peak_evidence": self.peak_evidence.tolist(),
+            "named": {
+                claim.value: int(proof.named[0])
+                for claim, proof in self._ledger.proofs.items()
+                if proof.named[0] != NOBODY
+            },
+            "streams": self._ledger.memory(),
+        }
+
+    @property
     def decision(self) -> Decision:
         """What the comparisons so far allow one to say."""
         established, none_best = (bool(answer[0]) for answer in self._ledger.settled())
@@ -295,17 +534,87 @@ class Design:
         best = None if none_best or self.n_comparisons == 0 else int(self._ledger.best()[0])
         others = np.arange(self.n_policies) != (-1 if best is None else best)
         peak = self._rule.peak_evidence[0]
+        claims = self._claim_states()
+        risk = float(self._rule.risk[0, others].max())
+        if claims:
+            none_risk = float(np.exp(-max(0.0, self._ledger.none_peak()[0].min())))
+            risk = none_risk if none_best else claims[0].risk
         return Decision(
             stopped=reason is not None,
             reason=reason,
             best=best,
-            confidence=float(1.0 - self._rule.risk[0, others].max()),
+            confidence=1.0 - risk,
             evidence=tuple(peak.tolist()),
             threshold=float(self._rule.threshold[0]),
             runner_up=None if best is None else int(np.argmin(np.where(others, peak, np.inf))),
             n_comparisons=self.n_comparisons,
             expected_left=self._expected_left(best, stopped=reason is not None),
+            claim=self._ledger.claim,
+            claims=claims,
+            joint_risk=min(1.0, self.delta * max(len(claims), 1)),
+            claim_text=self._claim_text(claims, none_best=none_best),
+            open=claims[0].open
+            if claims
+            else tuple(np.flatnonzero(others & ~self._rule.refuted[0]).tolist()),
         )
+
+    def _claim_states(self) -> tuple[ClaimState, ...]:
+        """All claims that are watched, the one that stops the experiment first."""
+        if self._ledger.claim is None:
+            return ()
+        states = [self._best_if_any()]
+        for claim, proof in self._ledger.proofs.items():
+            holds = bool(proof.named[0] != NOBODY)
+            policy = proof.candidate(0, int(self._ledger.guess()[0])) if self.n_comparisons else None
+            rivals = () if holds or policy is None else tuple(proof.rivals(0, policy).tolist())
+            risk = 1.0 if policy is None else proof.risk(0, policy)
+            states.append(self._state(claim, policy, rivals, min(risk, self.delta) if holds else risk))
+        return tuple(sorted(states, key=lambda state: state.claim is not self._ledger.claim))
+
+    def _best_if_any(self) -> ClaimState:
+        refuted = self._rule.refuted[0]
+        if self.n_comparisons == 0 or refuted.all():
+            return self._state(Claim.BEST_IF_ANY, None, (), 1.0)
+        policy = int(self._ledger.guess()[0])
+        established = bool(self._ledger.last_standing()[0][0])
+        others = np.arange(self.n_policies) != policy
+        rivals = () if established else tuple(np.flatnonzero(others & ~refuted).tolist())
+        risk = float(self._rule.risk[0, others].max())
+        if not established and not rivals:
+            # The last one standing has still to meet those that it was not compared with.
+            behind = ~self._ledger.evidence.ahead()[0, policy] if self._ledger.model is None else others
+            rivals = tuple(np.flatnonzero(behind & others).tolist())
+        return self._state(Claim.BEST_IF_ANY, policy, rivals, risk)
+
+    def _state(self, claim: Claim, policy: int | None, rivals: tuple[int, ...], risk: float) -> ClaimState:
+        margin = self._ledger.margin_of(claim)
+        if policy is None:
+            none = self.n_comparisons > 0
+            text = (
+                "No policy is left that could beat every other." if none else "Nothing has been compared yet."
+            )
+            return ClaimState(claim, holds=False, policy=None, open=(), risk=1.0, text=text)
+        text = describe(
+            claim,
+            self._name(policy),
+            [self._name(rival) for rival in rivals],
+            delta=self.delta,
+            margin=margin,
+            model=self._ledger.model is not None,
+        )
+        return ClaimState(claim, holds=not rivals, policy=policy, open=rivals, risk=risk, text=text)
+
+    def _claim_text(self, claims: tuple[ClaimState, ...], *, none_best: bool) -> str:
+        if not claims:
+            return f"The stopping rule {self.stopping!r} makes no claim that holds at any time."
+        if none_best:
+            return describe_no_best(
+                delta=self.delta, margin=self._ledger.margin, model=self._ledger.model is not None
+            )
+        return claims[0].text
+
+    def _name(self, policy: int) -> str:
+        return self.labels[policy]
 
     def _reason(self, *, established: bool, none_best: bool) -> StopReason | None:
         if none_best:
@@ -330,6 +639,18 @@ class Design:
                 best=best,
                 threshold=float(self._rule.threshold[0]),
             )
+        if (proof := self._ledger.head_to_head()) is not None:
+            b = proof.candidate(0, int(self._ledger.guess()[0]))
+            k = proof.rivals(0, b)
+            return extrapolate_proof(
+                self._tally.wins[0, k, b],
+                self._tally.counts[0, k, b],
+                missing=proof.threshold - proof.evidence.log_e[0, k, b],
+                null_mean=proof.evidence.null_mean,
+            )
+        open_others = ~self._rule.refuted[0] & (np.arange(self.n_policies) != best)
+        if not self._tally.judged[0, open_others].all():
+            return None
         return extrapolate(
             self._tally.wins[0],
             self._tally.counts[0],
@@ -340,6 +661,14 @@ class Design:
             null_mean=self._ledger.evidence.null_mean,
         )
 
+    def _checked_outcome(self, outcome: float) -> float:
+        checked = check_real("outcome", outcome)
+        if not 0.0 <= checked <= 1.0:
+            raise ValueError(
+                f"outcome must lie in [0, 1] (1: i preferred, 0: j preferred, 0.5: a tie), got {outcome}"
+            )
+        return checked
+
     def _checked_pair(self, i: int, j: int) -> Pair:
         K = self.n_policies
         i, j = check_whole("policy i", i), check_whole("policy j", j)
@@ -348,6 +677,70 @@ class Design:
         if i == j:
             raise ValueError(f"a policy is not compared with itself, got the pair ({i}, {j})")
         return i, j
+
+
+def _checked_labels(labels: Sequence[str] | None, space: Space) -> tuple[str, ...]:
+    if labels is None:
+        if isinstance(space, Factorial):
+            return tuple(", ".join(map(str, policy)) for policy in space.policies)
+        return tuple(f"policy {k}" for k in range(space.n_policies))
+    checked = tuple(str(label) for label in labels)
+    if len(checked) != space.n_policies or len(set(checked)) != len(checked):
+        raise ValueError(
+            f"labels must name each of the {space.n_policies} policies, no two the same; got {len(checked)} of "
+            f"which {len(set(checked))} differ"
+        )
+    return checked
+
+
+def _check_memory(n_policies: int) -> None:
+    """Refuse what would not fit into half of the machine's memory."""
+    needed = _MATRICES * 8 * n_policies**2
+    try:
+        there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (ValueError, OSError, AttributeError):
+        return
+    if needed > there / 2:
+        most = int(np.sqrt(there / 2 / (_MATRICES * 8)))
+        raise ValueError(
+            f"{n_policies} policies need about {needed / 2**30:.1f} GiB of memory, a matrix entry for each two of them; "
+            f"here there is room for about {most}"
+        )
+
+
+def _checked_prior(strengths: ArrayLike | None, n_policies: int) -> FloatArray | None:
+    if strengths is None:
+        return None
+    prior = np.asarray(strengths, dtype=np.float64)
+    if prior.shape != (n_policies,) or not np.isfinite(prior).all():
+        raise ValueError(f"prior_strengths must hold one finite number for each of the {n_policies} policies")
+    centred: FloatArray = prior - prior.mean()
+    return centred
+
+
+def _checked_claim(claim: Claim | str, epsilon: float) -> Claim:
+    try:
+        checked = Claim(claim)
+    except ValueError:
+        names = ", ".join(f'"{known}"' for known in Claim)
+        raise ValueError(f"claim must be one of {names}; got {claim!r}") from None
+    if checked is Claim.GOOD_ENOUGH and epsilon == 0.0:
+        raise ValueError(
+            'the claim "good_enough" needs a margin: epsilon=0.05 names a policy that loses to no other by more than '
+            '5 points; without a margin, ask for "best"'
+        )
+    return checked
+
+
+def _checked_names(named: Mapping[str, int], n_policies: int) -> dict[Claim, IntArray]:
+    checked = {}
+    for claim, policy in named.items():
+        if claim not in set(Claim) or not 0 <= check_whole("a policy in named", policy) < n_policies:
+            raise ValueError(
+                f"named must hold policies by claim as `Design.progress` gave them; got {dict(named)}"
+            )
+        checked[Claim(claim)] = np.array([policy])
+    return checked
 
 
 def _checked_settings(delta: float, epsilon: float, budget: int | None) -> tuple[float, float, int | None]:

@@ -94,10 +94,13 @@ class PairwiseEvidence:
         Where some policy is the best, refuting the others is proof enough. Where none is, as in a cycle,
         the last one standing loses to one of the refuted: a few comparisons with each usually show it.
         """
+        return np.asarray(self.ahead().all(axis=2), dtype=np.bool_)
+
+    def ahead(self) -> BoolArray:
+        """Shape (R, K, K): whether the row has met the column a few times and won at ½ + ε or more; true for itself."""
         counts, wins = self._tally.counts, self._tally.wins
-        ahead = (counts >= MIN_HEAD_TO_HEAD) & (wins >= self.null_mean * counts)
-        leads: BoolArray = np.all(ahead | np.eye(self._tally.n_policies, dtype=np.bool_), axis=2)
-        return leads
+        ahead: BoolArray = (counts >= MIN_HEAD_TO_HEAD) & (wins >= self.null_mean * counts)
+        return ahead | np.eye(self._tally.n_policies, dtype=np.bool_)
 
     def keep(self, runs: BoolArray) -> None:
         """Drop the other runs, after the tally has."""

@@ -90,3 +90,11 @@ def effect_intervals(
     spread = np.sqrt(np.sum(combinations * np.linalg.solve(hessian, combinations.T).T, axis=1))
     estimate = combinations @ theta[0]
     return estimate, estimate - radius * spread, estimate + radius * spread
+
+
+def contrast_intervals(space: BradleyTerry, tally: Tally, delta: float) -> tuple[FloatArray, FloatArray]:
+    """Lower and upper ends of the log-odds of every two policies, shapes (K, K), from `effect_intervals`."""
+    K = space.n_policies
+    contrasts = (space.features[:, None] - space.features[None]).reshape(K * K, -1)
+    _, low, high = effect_intervals(space, tally, delta, contrasts)
+    return low.reshape(K, K), high.reshape(K, K)

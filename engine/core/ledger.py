@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 from numpy.typing import ArrayLike
 
+from engine.core.claims import NOBODY, HeadToHead, InModel, Proof
 from engine.core.evidence import EliminationCost, EvidenceModel, PairwiseEvidence
 from engine.core.problem import BradleyTerry, Space
 from engine.core.sampling import Situation
-from engine.core.stopping import Certified, StoppingRule, Thresholded
+from engine.core.stopping import Certified, StoppingRule, Thresholded, raised
+from engine.core.streams import StreamedEvidence
 from engine.core.structured import (
     BradleyTerryEvidence,
     BradleyTerryModel,
@@ -22,7 +27,7 @@ from engine.core.thresholds import (
     ProvenPairwiseThreshold,
     Threshold,
 )
-from engine.core.types import BoolArray, FloatArray, IntArray, Tally
+from engine.core.types import BoolArray, Claim, FloatArray, IntArray, Tally
 
 # Standard deviation of the log-odds between two policies that sampling reckons with before there are data.
 _TYPICAL_LOG_ODDS = 0.4
@@ -31,7 +36,7 @@ STOPPING_RULES = ("certified", "heuristic", "theory")
 
 
 class Ledger:
-    """Runs side by side, their evidence and their stopping rule, kept in step with each outcome.
+    """Runs side by side, their evidence and their claims, kept in step with each outcome.
 
     Parameters
     ----------
@@ -40,13 +45,40 @@ class Ledger:
     tally
         The comparisons so far.
     delta, epsilon
-        Risk level and indifference margin.
+        Risk level and margin.
     stopping
         One of `STOPPING_RULES`.
+    claim
+        The claim to stop on, under the stopping rule "certified".
+    watch_all
+        Watch the other claims as well; a simulation that only asks when it stops can do without.
     peak_evidence
         Shape (R, K): running maximum of the evidence to go on from.
+    named
+        The policies that claims named earlier, shape (R,) each, `claims.NOBODY` where none was.
+    streams
+        Average the evidence against being the best with the streams, under the stopping rule "certified".
+    prior
+        Shape (K,): strengths expected beforehand, in log-odds; they steer and prove nothing.
+    memory
+        State of the streams to go on from, the same for every run.
     exact_from
         Evidence (nats) below which certified evidence in a Bradley-Terry space may be approximate.
+
+    Attributes
+    ----------
+    evidence
+        E-processes of the pairs, at the margin of the claim "best if any".
+    streams
+        The same averaged with the streams; None without them.
+    plain_peak
+        Shape (R, K): the largest evidence so far that owes nothing to the streams.
+    proofs
+        Progress of the claims "best" and, with a margin, "good enough", as far as they are watched.
+    margin
+        Margin of the claim "best if any", and of the finding that there is no best policy.
+    rule
+        What rules policies out as the best.
 
     Raises
     ------
@@ -62,11 +94,31 @@ class Ledger:
         delta: float,
         epsilon: float,
         stopping: str,
+        claim: Claim,
+        watch_all: bool = True,
         peak_evidence: ArrayLike | None = None,
+        named: Mapping[Claim, IntArray] | None = None,
+        streams: bool = False,
+        prior: FloatArray | None = None,
+        memory: Mapping[str, Any] | None = None,
         exact_from: float = 0.0,
     ) -> None:
+        if stopping not in STOPPING_RULES:
+            raise ValueError(f"stopping must be one of {', '.join(STOPPING_RULES)}; got {stopping!r}")
         self.tally = tally
-        self.evidence = PairwiseEvidence(tally, epsilon)
+        self._log_inverse_delta = -np.log(delta)
+        self.claim = claim if stopping == "certified" else None
+        # The margin belongs to the claim that stops the experiment. Unless that is "best if any", the finding that
+        # a policy is ruled out as the best is about any lead, however small.
+        self.margin = epsilon if self.claim in (None, Claim.BEST_IF_ANY) else 0.0
+        self._proof_margins = self._watched_margins(epsilon, watch_all=watch_all)
+        self._pairs = {
+            margin: PairwiseEvidence(tally, margin) for margin in {self.margin, *self._proof_margins.values()}
+        }
+        self.evidence = self._pairs[self.margin]
+        self.streams: StreamedEvidence | None = None
+        if streams and self.claim is not None:
+            self.streams = StreamedEvidence(tally, self.evidence, prior, memory)
         self.model = self._posterior = None
         if isinstance(space, BradleyTerry):
             # Only the proven threshold is about the projected estimate.
@@ -77,6 +129,11 @@ class Ledger:
             )
         self._watched = self._watch(space, epsilon, stopping, exact_from)
         self.rule = self._build_rule(space, delta, stopping, peak_evidence)
+        self.plain_peak = raised(self._plain(), peak_evidence if self.streams is None else None)
+        if self.streams is not None and memory is not None:
+            self.plain_peak = np.maximum(self.plain_peak, self.streams.checked(memory)["plain_peak"])
+        self._in_model: dict[float, BradleyTerryEvidence] = {}
+        self.proofs = self._build_proofs(space, delta, exact_from, named or {})
 
     def record(self, i: IntArray, j: IntArray, outcome: FloatArray, *, observe: bool = True) -> None:
         """Add one judged comparison to every run and bring the evidence up to date.
@@ -84,50 +141,125 @@ class Ledger:
         With observe=False a simulation puts off what takes long (the estimate, and evidence that builds on
         it) until the next comparison that it does observe.
         """
+        if self.streams is not None:
+            self.streams.bet(i, j, outcome)
         self.tally.record(i, j, outcome)
-        self.evidence.update(i, j)
+        for pairs in self._pairs.values():
+            pairs.update(i, j)
+        if self.streams is not None:
+            self.streams.update(i, j)
         if self.model is not None and self._posterior is not None:
             if not observe:
                 return
             self.model.refresh()
             self._posterior.refresh()
-        if self._watched is not self.evidence:
+        if self._watched not in (self.evidence, self.streams):
             self._watched.update(i, j)
+        for evidence in self._in_model.values():
+            if evidence is not self._watched:
+                evidence.update(i, j)
         self.rule.observe()
+        np.maximum(self.plain_peak, self._plain(), out=self.plain_peak)
+        for proof in self.proofs.values():
+            proof.update(i, j)
+            proof.observe()
 
     def keep(self, runs: BoolArray) -> None:
         """Drop the other runs."""
         self.tally.keep(runs)
-        self.evidence.keep(runs)
+        for pairs in self._pairs.values():
+            pairs.keep(runs)
         if self.model is not None and self._posterior is not None:
             self.model.keep(runs)
             self._posterior.keep(runs)
-        if self._watched is not self.evidence:
+        if self.streams is not None:
+            self.streams.keep(runs)
+        if self._watched not in (self.evidence, self.streams):
             self._watched.keep(runs)
+        self.plain_peak = self.plain_peak[runs]
+        for evidence in self._in_model.values():
+            if evidence is not self._watched:
+                evidence.keep(runs)
         self.rule.keep(runs)
+        for proof in self.proofs.values():
+            proof.keep(runs)
 
     def situation(self) -> Situation:
         """What a sampling rule may look at."""
         return Situation(
-            self.tally, self.evidence, self.rule.refuted, self.rule.threshold, self.model, self._posterior
+            self.tally,
+            self.evidence,
+            self.rule.refuted,
+            self.rule.threshold,
+            self.model,
+            self._posterior,
+            self.head_to_head(),
+            self.streams,
         )
 
+    def memory(self) -> dict[str, Any] | None:
+        """State of the streams of the first run, as plain data that JSON can hold; None without them."""
+        if self.streams is None:
+            return None
+        return self.streams.memory() | {"plain_peak": self.plain_peak[0].tolist()}
+
+    def head_to_head(self) -> HeadToHead | None:
+        """The proof that stops the run, where it assumes nothing about μ."""
+        proof = self._stopping_proof()
+        return proof if isinstance(proof, HeadToHead) else None
+
     def best(self) -> IntArray:
+        """Shape (R,): the policy named by the claim that stops the run, or the best guess."""
+        guess = self.guess()
+        if (proof := self._stopping_proof()) is not None:
+            return np.where(proof.named == NOBODY, guess, proof.named)
+        return guess
+
+    def guess(self) -> IntArray:
         """Shape (R,): the best guess, among the policies not refuted if there are any.
 
-        It is the policy with the least evidence against it; where that does not tell, the one that the
-        estimate or else the e-processes favour.
+        With the streams it is the policy that the beliefs favour, which weigh strengths against head-to-head
+        results. Without, it is the policy with the least evidence against it; where that does not tell, the one that
+        the estimate or else the e-processes favour.
         """
         refuted = self.rule.refuted
         out = refuted & ~refuted.all(axis=1, keepdims=True)
         evidence = np.where(out, np.inf, self.rule.evidence)
         favour = self.evidence.per_policy if self.model is None else -self.model.scores
+        if self.streams is not None and self.model is None:
+            standing = np.where(out, -np.inf, self.streams.standing())
+            return np.asarray(standing.argmax(axis=1), dtype=np.int64)
         order = np.lexsort((favour, evidence), axis=-1)
         best: IntArray = order[:, 0]
         return best
 
+    def margin_of(self, claim: Claim) -> float:
+        """ε of a claim."""
+        return self._proof_margins.get(claim, self.margin)
+
     def settled(self) -> tuple[BoolArray, BoolArray]:
-        """Whether a best policy is established, and whether it is that there is none: shapes (R,)."""
+        """Whether a policy may be named, and whether it is that none is the single best: shapes (R,)."""
+        if (proof := self._stopping_proof()) is not None:
+            established = proof.named != NOBODY
+            if self.claim is Claim.GOOD_ENOUGH:
+                return established, np.zeros_like(established)
+            # Without the streams, so that a wrong name and a wrong "none" have one e-process and one δ together.
+            refuted = (
+                self.rule.refuted if self.streams is None else self.plain_peak >= self._log_inverse_delta
+            )
+            return established, ~established & refuted.all(axis=1)
+        return self.last_standing()
+
+    def none_peak(self) -> FloatArray:
+        """Shape (R, K): the largest evidence that counts for there being no single best policy.
+
+        Under the claim "best" it owes nothing to the streams, so that a wrong name and a wrong "none" have one e-process
+        and one δ together.
+        """
+        return self.rule.peak_evidence if self._stopping_proof() is None else self.plain_peak
+
+    def last_standing(self) -> tuple[BoolArray, BoolArray]:
+        """Whether all policies are refuted but one that leads the others, and whether all are: shapes (R,)."""
         refuted = self.rule.refuted
         n_open = np.sum(~refuted, axis=1)
         established = n_open == 1
@@ -135,14 +267,53 @@ class Ledger:
             established &= np.any(~refuted & self.rule.leads(), axis=1)
         return established, n_open == 0
 
+    def _plain(self) -> FloatArray:
+        """Shape (R, K): evidence against each policy that owes nothing to the streams."""
+        if isinstance(self._watched, BradleyTerryEvidence):
+            return self._watched.plain
+        return self._watched.per_policy if self.streams is None else self.evidence.per_policy
+
+    def _stopping_proof(self) -> Proof | None:
+        return None if self.claim is None else self.proofs.get(self.claim)
+
+    def _watched_margins(self, epsilon: float, *, watch_all: bool) -> dict[Claim, float]:
+        """The claims that are proved head to head or in the model, and their margins."""
+        if self.claim is None:
+            return {}
+        margins = {Claim.BEST: 0.0}
+        if epsilon > 0.0:
+            margins[Claim.GOOD_ENOUGH] = epsilon
+        return {claim: margin for claim, margin in margins.items() if watch_all or claim is self.claim}
+
     def _watch(self, space: Space, epsilon: float, stopping: str, exact_from: float) -> EvidenceModel:
-        if stopping not in STOPPING_RULES:
-            raise ValueError(f"stopping must be one of {', '.join(STOPPING_RULES)}; got {stopping!r}")
         if self.model is not None and isinstance(space, BradleyTerry):
             if stopping == "certified":
-                return BradleyTerryEvidence(space, self.model, self.tally, self.evidence, exact_from)
+                return BradleyTerryEvidence(
+                    space, self.model, self.tally, self.evidence, exact_from=exact_from, streams=self.streams
+                )
             return SeparationStatistic(self.model, self.tally)
-        return self.evidence if stopping == "certified" else EliminationCost(self.tally, epsilon)
+        if stopping != "certified":
+            return EliminationCost(self.tally, epsilon)
+        return self.evidence if self.streams is None else self.streams
+
+    def _build_proofs(
+        self, space: Space, delta: float, exact_from: float, named: Mapping[Claim, IntArray]
+    ) -> dict[Claim, Proof]:
+        proofs: dict[Claim, Proof] = {}
+        for claim, margin in self._proof_margins.items():
+            pairs = self._pairs[margin]
+            if self.model is None or not isinstance(space, BradleyTerry):
+                proofs[claim] = HeadToHead(pairs, self.tally, delta, named.get(claim))
+            else:
+                if margin == self.margin and isinstance(self._watched, BradleyTerryEvidence):
+                    self._in_model[margin] = self._watched
+                else:
+                    self._in_model[margin] = BradleyTerryEvidence(
+                        space, self.model, self.tally, pairs, exact_from=exact_from
+                    )
+                proofs[claim] = InModel(self._in_model[margin], pairs, delta, named.get(claim))
+            proofs[claim].observe()
+        return proofs
 
     def _build_rule(self, space: Space, delta: float, stopping: str, peak: ArrayLike | None) -> StoppingRule:
         if stopping == "certified":

@@ -15,7 +15,7 @@ from engine.core.likelihood import bernoulli_kl
 from engine.core.problem import BradleyTerry, Space
 from engine.core.simulate import SimulatedRuns, simulate
 from engine.core.structured import prior_precision
-from engine.core.types import BoolArray, FloatArray, Tally
+from engine.core.types import BoolArray, Claim, FloatArray, Tally
 
 # Weight, in comparisons, of the Bradley-Terry fit against a pair's own win rate when runs are projected.
 _FIT_WEIGHT = 20.0
@@ -51,7 +51,9 @@ class Plan:
 
     space: Space
     delta: float = 0.05
+    claim: Claim | str = Claim.BEST
     epsilon: float = 0.0
+    streams: bool = True
     sampler: str = "balanced"
     stopping: str = "certified"
     budget: int = 20_000
@@ -188,7 +190,9 @@ def _simulate_part(
         sampler=plan.sampler,
         stopping=plan.stopping,
         delta=plan.delta,
+        claim=plan.claim,
         epsilon=plan.epsilon,
+        streams=plan.streams,
         budget=plan.budget,
         pending=plan.pending,
         observe_every=20,
@@ -218,16 +222,41 @@ def extrapolate(
     The number of comparisons, or None while some policy is not yet beaten by any other on the face of it,
     or the only policy left is.
     """
-    # A few ties' worth of both outcomes keep lucky first comparisons from promising too much.
-    mean = (wins + _SHRINKAGE) / (counts + 2.0 * _SHRINKAGE)
-    gain = bernoulli_kl(np.minimum(mean, null_mean), null_mean)
-    gain[counts == 0] = 0.0
-    speed = gain.max(axis=1)
     needed = ~refuted
     needed[best] = False
-    if not needed.any() or np.any(speed[needed] <= 0.0):
+    if not needed.any():
         return None
-    return float(np.sum(np.maximum(threshold - evidence[needed], 0.0) / speed[needed]))
+    # A few ties' worth of both outcomes keep lucky first comparisons from promising too much.
+    met = np.nonzero(counts[needed])
+    mean = (wins[needed][met] + _SHRINKAGE) / (counts[needed][met] + 2.0 * _SHRINKAGE)
+    speed = np.zeros(int(needed.sum()))
+    np.maximum.at(speed, met[0], bernoulli_kl(np.minimum(mean, null_mean), null_mean))
+    if np.any(speed <= 0.0):
+        return None
+    return float(np.sum(np.maximum(threshold - evidence[needed], 0.0) / speed))
+
+
+def extrapolate_proof(
+    wins: FloatArray, counts: FloatArray, *, missing: FloatArray, null_mean: float
+) -> float | None:
+    """Comparisons still needed to prove one policy head to head if the win rates stay as they are.
+
+    Parameters
+    ----------
+    wins, counts
+        Shape (m,): outcomes of its m open rivals against it.
+    missing
+        Shape (m,): evidence (nats) that is still missing against each.
+
+    Returns
+    -------
+    The number of comparisons, or None while some rival is not beaten on the face of it.
+    """
+    mean = (wins + _SHRINKAGE) / (counts + 2.0 * _SHRINKAGE)
+    speed = bernoulli_kl(np.minimum(mean, null_mean), null_mean)
+    if np.any(speed <= 0.0):
+        return None
+    return float(np.sum(missing / speed))
 
 
 def extrapolate_separation(

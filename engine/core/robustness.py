@@ -15,7 +15,7 @@ from engine.core.evidence import CONCENTRATION
 from engine.core.ledger import Ledger
 from engine.core.likelihood import log_e_value
 from engine.core.problem import Space
-from engine.core.types import FloatArray, Tally
+from engine.core.types import Claim, FloatArray, Tally
 
 # Evidence this close (nats) is the same but for rounding.
 _EVEN = 1e-9
@@ -221,6 +221,8 @@ def replay(
         delta=delta,
         epsilon=epsilon,
         stopping=stopping,
+        claim=Claim.BEST_IF_ANY,
+        watch_all=False,
         peak_evidence=None if start is None else start.peak_evidence,
     )
     peak = ledger.rule.peak_evidence.copy()

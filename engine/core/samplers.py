@@ -1,8 +1,16 @@
-"""Sampling rules by name."""
+"""Sampling rules by name: our own, and those that other packages register.
+
+A package adds one by an entry point in the group "llm_po.samplers", whose name is the rule's and whose object is
+called without arguments and returns a `Sampler`:
+
+    [project.entry-points."llm_po.samplers"]
+    mine = "my_package:MySampler"
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib.metadata import entry_points
 
 from engine.core.baselines import RUCB, EpsGreedy, RandomPair, RoundRobin, ThompsonSampling
 from engine.core.sampling import Balanced, Sampler
@@ -19,14 +27,27 @@ SAMPLERS: dict[str, Callable[[], Sampler]] = {
 }
 
 
+ENTRY_POINTS = "llm_po.samplers"
+
+
 def build_sampler(name: str) -> Sampler:
-    """Sampling rule of that name, with its default settings.
+    """Sampling rule of that name, with its default settings. Our own names come first.
 
     Raises
     ------
     ValueError
         If there is none.
     """
-    if name not in SAMPLERS:
-        raise ValueError(f"sampler must be one of {', '.join(SAMPLERS)}; got {name!r}")
-    return SAMPLERS[name]()
+    if name in SAMPLERS:
+        return SAMPLERS[name]()
+    others = entry_points(group=ENTRY_POINTS)
+    if name not in others.names:
+        raise ValueError(
+            f"sampler must be one of {', '.join([*SAMPLERS, *sorted(others.names)])}; got {name!r}"
+        )
+    sampler = others[name].load()()
+    if not isinstance(sampler, Sampler):
+        raise ValueError(
+            f"the sampler {name!r} of {others[name].value} lacks a method of engine.core.Sampler"
+        )
+    return sampler

@@ -4,17 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from scipy import special
 
+from engine.core.claims import HeadToHead
 from engine.core.evidence import PairwiseEvidence
 from engine.core.likelihood import bernoulli_kl
+from engine.core.streams import SHARES, StreamedEvidence
 from engine.core.structured import BradleyTerryModel
 from engine.core.types import BoolArray, FloatArray, IntArray, Tally
 
 Picks = tuple[IntArray, IntArray]
+# A bet that has still to find out the odds grows at about this share of the best one's rate.
+_BET_EFFICIENCY = 0.7
+# Before its own comparisons say more, a pair counts as level, with this weight. Expecting what the strengths say
+# instead holds on to a wrong candidate for too long: it took half as many comparisons again on the paper's instance.
+_PROOF_PRIOR = 20.0
+# Rivals are taken to trail by so much at least, so that the comparisons needed stay finite.
+_LEAST_LEAD = 1e-3
+_MANY = 64
+_MOST_CANDIDATES = 16
+# From so many policies on it is quicker to rule the others out before the last one is proved the best.
+_TWO_PHASES_FROM = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +48,10 @@ class Situation:
         The paper's estimate in a linear Bradley-Terry space; None where nothing is assumed about μ.
     posterior
         The same with a prior that does not vanish, which early data cannot throw far off.
+    proof
+        What the claim that stops the run has proved head to head; None where it is not proved that way.
+    streams
+        Evidence that pools opponents, and what is expected of each pair; None without it.
     """
 
     tally: Tally
@@ -43,6 +60,8 @@ class Situation:
     threshold: FloatArray
     model: BradleyTerryModel | None = None
     posterior: BradleyTerryModel | None = None
+    proof: HeadToHead | None = None
+    streams: StreamedEvidence | None = None
 
     @property
     def load(self) -> FloatArray:
@@ -52,12 +71,17 @@ class Situation:
     @property
     def n_asked(self) -> FloatArray:
         """Shape (R,): comparisons judged and pending."""
-        asked: FloatArray = self.tally.n_comparisons + self.tally.in_flight.sum(axis=(1, 2)) / 2.0
+        asked: FloatArray = self.tally.n_comparisons + self.tally.pending.sum(axis=1) / 2.0
         return asked
 
 
+@runtime_checkable
 class Sampler(Protocol):
-    """A sampling rule."""
+    """A sampling rule. It works on R runs side by side; a live design is one run.
+
+    It may look at whatever a `Situation` shows. Claims hold for any rule that does not know outcomes beforehand.
+    `Stateless` fills in all but `pick`.
+    """
 
     def pick(self, situation: Situation, rng: np.random.Generator) -> Picks:
         """Return the next pair of every run: two arrays of shape (R,), different from each other in each run."""
@@ -133,10 +157,27 @@ class Balanced(Stateless):
         """Return the policies under test and their challengers; in a Bradley-Terry space, pairs with i < j."""
         if situation.posterior is not None:
             return _most_telling_pair(situation, situation.posterior, rng)
-        tally, evidence = situation.tally, situation.evidence
+        if situation.proof is None:
+            return self._refute(situation, rng)
+        directly = _is_to_prove(situation, situation.proof)
+        if directly.all():
+            return self._prove(situation, situation.proof, rng)
+        i, j = self._refute(situation, rng)
+        if directly.any():
+            b, k = self._prove(situation, situation.proof, rng)
+            i, j = np.where(directly, b, i), np.where(directly, k, j)
+        return i, j
+
+    def _refute(self, situation: Situation, rng: np.random.Generator) -> Picks:
+        """The policy least refuted so far and the opponent that promises to refute it soonest."""
+        tally, evidence, streams = situation.tally, situation.evidence, situation.streams
         runs = np.arange(tally.n_runs)
         log_e, per_policy = expected_evidence(situation)
-        tested = policy_under_test(per_policy, situation.refuted, rng)
+        tested = (
+            policy_under_test(per_policy, situation.refuted, rng)
+            if streams is None
+            else _tested_with_leader(streams.standing(), per_policy, situation.refuted, rng)
+        )
 
         pending = tally.in_flight[runs, tested]
         count = tally.counts[runs, tested] + pending
@@ -147,12 +188,85 @@ class Balanced(Stateless):
         width = np.sqrt(self.optimism * np.log(situation.n_asked + 2.0)[:, None] / weight)
         speed = bernoulli_kl(np.clip(mean - width, 0.0, evidence.null_mean), evidence.null_mean)
         # Opponents share the evidence evenly, so one of them alone needs log(K - 1) more, and a nat for the
-        # mixture. The floor keeps a finished opponent from looking infinitely quick.
+        # mixture.
         goal = situation.threshold + np.log(tally.n_policies - 1) + 1.0
-        missing = np.maximum(goal[:, None] - log_e[runs, tested], 0.1 * goal[:, None])
-        promise = speed / missing
+        if streams is None:
+            promise = speed / _missing(goal[:, None], log_e[runs, tested])
+        else:
+            promise = self._promise_with_streams(situation, streams, tested, speed, log_e[runs, tested])
         promise[runs, tested] = -np.inf
         return tested, argmax_random(promise, rng)
+
+    def _promise_with_streams(
+        self,
+        situation: Situation,
+        streams: StreamedEvidence,
+        tested: IntArray,
+        speed: FloatArray,
+        log_e: FloatArray,
+    ) -> FloatArray:
+        """Shape (R, K): share of the missing evidence that a comparison promises, in the quickest of the streams."""
+        runs = np.arange(tested.size)
+        head_to_head, favourite, bets = (situation.threshold - np.log(share) for share in SHARES)
+        alone = head_to_head + np.log(situation.tally.n_policies - 1) + 1.0
+        promise = speed / _missing(alone[:, None], log_e)
+        by_bets = speed / _missing(bets, streams.log_bets[runs, tested])[:, None]
+        np.maximum(promise, _BET_EFFICIENCY * by_bets, out=promise)
+        means = streams.beliefs.row(tested)[0].copy()
+        means[runs, tested] = np.inf
+        liked = means.argmin(axis=1)
+        by_favourite = speed[runs, liked] / _missing(favourite + 1.0, streams.log_favourite[runs, tested])
+        promise[runs, liked] = np.maximum(promise[runs, liked], by_favourite)
+        last = np.flatnonzero(np.sum(~situation.refuted, axis=1) == 1)
+        if last.size:
+            # The last one standing has only to be shown ahead of those that it has hardly met.
+            ahead = situation.evidence.ahead()[last, tested[last]]
+            promise[last] = np.where(ahead, 0.0, 1.0 / (1.0 + situation.load[last, tested[last]]))
+        return promise
+
+    def _prove(self, situation: Situation, proof: HeadToHead, rng: np.random.Generator) -> Picks:
+        """The policy whose proof promises to take the fewest comparisons, and the rival that needs most of them."""
+        tally, null = situation.tally, proof.evidence.null_mean
+        runs = np.arange(tally.n_runs)
+        candidates = _candidates(situation, rng)
+
+        def against(matrix: FloatArray | IntArray) -> FloatArray:
+            # [r, k, c]: of policy k against candidate c.
+            part = np.take_along_axis(matrix, candidates[:, None, :], axis=2)
+            return np.asarray(part, dtype=np.float64)
+
+        pending = against(tally.in_flight)
+        weight = against(tally.counts) + pending + _PROOF_PRIOR
+        mean = (against(tally.wins) + 0.5 * (pending + _PROOF_PRIOR)) / weight
+        width = np.sqrt(self.optimism * np.log(situation.n_asked + 2.0)[:, None, None] / weight)
+        speed = bernoulli_kl(np.clip(mean - width, 0.0, null - _LEAST_LEAD), null)
+        awaited = pending * bernoulli_kl(np.minimum(mean, null), null)
+        need = np.maximum(proof.threshold - against(proof.evidence.log_e) - awaited, 0.0) / speed
+        np.put_along_axis(need, candidates[:, None, :], 0.0, axis=1)
+        choice = argmax_random(-need.sum(axis=1), rng)
+        b = candidates[runs, choice]
+        rivals = need[runs, :, choice]
+        rivals[runs, b] = -1.0
+        return b, argmax_random(rivals, rng)
+
+
+def _is_to_prove(situation: Situation, proof: HeadToHead) -> BoolArray:
+    """Shape (R,): whether to prove one policy now, and not to rule out others first."""
+    few = situation.tally.n_policies < _TWO_PHASES_FROM or proof.evidence.null_mean > 0.5
+    one_left: BoolArray = np.sum(~situation.refuted, axis=1) <= 1
+    return one_left | few
+
+
+def _candidates(situation: Situation, rng: np.random.Generator) -> IntArray:
+    """Policies that a proof may be worth while for: all, or among many those of the best standing; shape (R, C)."""
+    tally, streams = situation.tally, situation.streams
+    if streams is None or tally.n_policies <= _MANY:
+        return np.tile(np.arange(tally.n_policies), (tally.n_runs, 1))
+    standing = streams.standing()
+    # Among equals, as in the beginning, those to look at are drawn.
+    order = np.lexsort((rng.random(standing.shape), -standing), axis=-1)
+    candidates: IntArray = order[:, :_MOST_CANDIDATES]
+    return candidates
 
 
 def _most_telling_pair(situation: Situation, model: BradleyTerryModel, rng: np.random.Generator) -> Picks:
@@ -192,14 +306,19 @@ def expected_evidence(situation: Situation) -> tuple[FloatArray, FloatArray]:
     Log e-values, shape (R, K, K), and log evidence per policy, shape (R, K), in nats.
     """
     tally, evidence = situation.tally, situation.evidence
-    waiting = np.nonzero(tally.in_flight.any(axis=2))
+    waiting = np.nonzero(tally.pending)
+    current = evidence.per_policy if situation.streams is None else situation.streams.per_policy
     if waiting[0].size == 0:
-        return evidence.log_e, evidence.per_policy
+        return evidence.log_e, current
     mean = (tally.wins[waiting] + 0.5) / (tally.counts[waiting] + 1.0)
     gain = bernoulli_kl(np.minimum(mean, evidence.null_mean), evidence.null_mean)
-    log_e, per_policy = evidence.log_e.copy(), evidence.per_policy.copy()
-    log_e[waiting] += tally.in_flight[waiting] * gain
-    per_policy[waiting] = evidence.combine(log_e[waiting])
+    log_e, per_policy = evidence.log_e.copy(), current.copy()
+    expected = tally.in_flight[waiting] * gain
+    log_e[waiting] += expected
+    if situation.streams is None:
+        per_policy[waiting] = evidence.combine(log_e[waiting])
+    else:
+        per_policy[waiting] += expected.sum(axis=1)
     return log_e, per_policy
 
 
@@ -223,6 +342,26 @@ def policy_under_test(evidence: FloatArray, refuted: BoolArray, rng: np.random.G
     masked = np.where(refuted & (n_open > 0)[:, None], np.inf, evidence)
     order = np.lexsort((rng.random(masked.shape), masked), axis=-1)
     return np.where(n_open == 1, order[:, 0], order[:, 1])
+
+
+def _tested_with_leader(
+    standing: FloatArray, evidence: FloatArray, refuted: BoolArray, rng: np.random.Generator
+) -> IntArray:
+    """The same with the policy of the best standing as the best guess: shape (R,)."""
+    runs = np.arange(standing.shape[0])
+    n_open = np.sum(~refuted, axis=1)
+    out = refuted & (n_open > 0)[:, None]
+    leader = np.where(out, -np.inf, standing).argmax(axis=1)
+    masked = np.where(out, np.inf, evidence)
+    masked[runs, leader] = np.where(n_open == 1, masked[runs, leader], np.inf)
+    tested: IntArray = np.lexsort((rng.random(masked.shape), masked), axis=-1)[:, 0]
+    return tested
+
+
+def _missing(goal: FloatArray, evidence: FloatArray) -> FloatArray:
+    """Evidence (nats) missing to a goal. The floor keeps a finished opponent from looking infinitely quick."""
+    missing: FloatArray = np.maximum(goal - evidence, 0.1 * goal)
+    return missing
 
 
 def argmax_random(values: FloatArray, rng: np.random.Generator) -> IntArray:

@@ -10,7 +10,7 @@ import numpy as np
 from engine.core.ledger import Ledger
 from engine.core.problem import Space, Unstructured
 from engine.core.samplers import build_sampler
-from engine.core.types import BoolArray, FloatArray, IntArray, Seed, Tally
+from engine.core.types import BoolArray, Claim, FloatArray, IntArray, Seed, Tally
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,10 @@ def simulate(
     sampler: str = "balanced",
     stopping: str = "certified",
     delta: float = 0.05,
+    claim: Claim | str = Claim.BEST,
     epsilon: float = 0.0,
+    streams: bool = True,
+    prior_strengths: FloatArray | None = None,
     budget: int = 30_000,
     pending: int = 0,
     marks: Sequence[int] = (),
@@ -65,6 +68,12 @@ def simulate(
         Shape (R, K, K): preference probabilities of each run.
     space
         What the design assumes; nothing by default.
+    claim
+        The claim to stop on.
+    streams
+        Whether the evidence pools opponents, and beliefs steer.
+    prior_strengths
+        Shape (K,): strengths expected beforehand, in log-odds.
     budget
         Comparisons after which a run ends regardless.
     pending
@@ -86,6 +95,10 @@ def simulate(
         delta=delta,
         epsilon=epsilon,
         stopping=stopping,
+        claim=Claim(claim),
+        watch_all=False,
+        streams=streams,
+        prior=prior_strengths,
         peak_evidence=None if peak_evidence is None else np.repeat(peak_evidence[None], n_runs, axis=0),
         exact_from=float(np.log(1.0 / delta)) - 2.0,
     )

@@ -8,6 +8,7 @@ from scipy import special
 from engine.core.estimation import PairData, fit, information, project, ridge, softplus
 from engine.core.evidence import PairwiseEvidence
 from engine.core.problem import BradleyTerry
+from engine.core.streams import StreamedEvidence
 from engine.core.types import BoolArray, FloatArray, IntArray, Tally
 
 # Standard deviations of a typical log-odds θᵀz under the prior, and their weights: a factor of 2.5 apart, so
@@ -221,6 +222,20 @@ class BradleyTerryEvidence:
         Evidence (nats) below which a second-order approximation of the null's likelihood will do. Below 0
         it takes no part in any claim; a simulation that only asks when a threshold is crossed can save most
         of its time by a larger value.
+    streams
+        Evidence to average with in place of `pairwise`, which it contains; updated by its owner.
+
+    Attributes
+    ----------
+    structured
+        Shape (R, K): log evidence (nats) of the model alone, as of the last update: against θᵀ(x_k - x_b) being at
+        least the margin, b being the leader, and for the leader itself the runner-up.
+    plain
+        Shape (R, K): log evidence (nats) without the streams.
+    leader
+        Shape (R,): the policy that the estimate puts first.
+    log_shares
+        Logarithms of the shares of the model's evidence and of that from head-to-head counts.
     """
 
     def __init__(
@@ -229,8 +244,11 @@ class BradleyTerryEvidence:
         model: BradleyTerryModel,
         tally: Tally,
         pairwise: PairwiseEvidence,
+        *,
         exact_from: float = 0.0,
+        streams: StreamedEvidence | None = None,
     ) -> None:
+        self._streams = streams
         self._model = model
         self._tally = tally
         self._pairwise = pairwise
@@ -241,7 +259,10 @@ class BradleyTerryEvidence:
         self._null_allowance = 0.5 * _NULL_RIDGE * _LARGEST_LOG_ODDS**2 * space.n_features
         # Pooling strength pays by how much fewer features there are than policies.
         pairwise_share = 0.5 * min(1.0, space.n_features / (space.n_policies - 1))
-        self._log_shares = (np.log1p(-pairwise_share), np.log(pairwise_share))
+        self.log_shares = (float(np.log1p(-pairwise_share)), float(np.log(pairwise_share)))
+        self.structured: FloatArray = np.zeros_like(pairwise.per_policy)
+        self.plain: FloatArray = self.structured
+        self.leader: IntArray = np.zeros(tally.n_runs, dtype=np.int64)
         self._per_policy = self._compute()
 
     @property
@@ -264,11 +285,14 @@ class BradleyTerryEvidence:
     def keep(self, runs: BoolArray) -> None:
         """Drop the other runs, after the tally and the model have."""
         self._per_policy = self._per_policy[runs]
+        self.structured = self.structured[runs]
+        self.plain = self.plain[runs]
+        self.leader = self.leader[runs]
 
     def _compute(self) -> FloatArray:
         data = self._model.data()
         if data.contrasts.shape[0] == 0:
-            return np.zeros_like(self._pairwise.per_policy)
+            return self.plain.copy()
         # All priors are fitted at once, as if each were a run of its own.
         n_runs, n_priors = self._tally.n_runs, len(_PRIOR_SCALES)
         repeated = np.repeat(np.arange(n_runs), n_priors)
@@ -276,10 +300,15 @@ class BradleyTerryEvidence:
             data.take(repeated), np.tile(self._priors, (n_runs, 1, 1)), self._model.theta[repeated]
         )
         mixture = np.logaddexp.reduce(bounds.reshape(n_runs, n_priors) + _PRIOR_LOG_WEIGHTS, axis=1)
-        structured = mixture[:, None] - self._null_log_likelihood(data, mixture)
-        share, pairwise_share = self._log_shares
-        evidence: FloatArray = np.logaddexp(structured + share, self._pairwise.per_policy + pairwise_share)
-        return evidence
+        self.structured = mixture[:, None] - self._null_log_likelihood(data, mixture)
+        share, pairwise_share = self.log_shares
+        structured = self.structured + share
+        self.plain = np.logaddexp(structured, self._pairwise.per_policy + pairwise_share)
+        if self._streams is None:
+            return self.plain
+        return np.asarray(
+            np.logaddexp(structured, self._streams.per_policy + pairwise_share), dtype=np.float64
+        )
 
     def _null_log_likelihood(self, data: PairData, mixture: FloatArray) -> FloatArray:
         """Shape (R, K): an upper bound on the log-likelihood of every θ under which policy k may be the best."""
@@ -288,6 +317,7 @@ class BradleyTerryEvidence:
         free = fit(data, self._null_precision, self._model.theta)
         scores = free @ features.T
         order = np.argsort(scores, axis=1)
+        self.leader = order[:, -1]
         rival = np.where(np.arange(n_policies) == order[:, -1:], order[:, -2:-1], order[:, -1:])
         contrast = features[None] - features[rival]
         missing = np.maximum(self._margin - np.sum(contrast * free[:, None], axis=2), 0.0)

@@ -17,15 +17,55 @@ Pair: TypeAlias = tuple[int, int]
 Seed: TypeAlias = int | list[int] | np.random.SeedSequence | np.random.Generator | None
 
 
+class Claim(StrEnum):
+    """What a stop states about the policy that it names. Each is wrong with probability at most δ."""
+
+    BEST = "best"
+    """It beats every other policy. Assumes nothing about the preference probabilities."""
+    BEST_IF_ANY = "best_if_any"
+    """If some policy beats every other, it is this one. Says nothing where none does."""
+    GOOD_ENOUGH = "good_enough"
+    """It loses to no other policy by more than ε. Assumes nothing about the preference probabilities."""
+
+
 class StopReason(StrEnum):
     """Why an experiment is over."""
 
     CERTIFIED = "certified"
-    """Every policy but one is refuted: the one left is the best, at confidence 1 - δ."""
+    """The claim that the experiment is to stop on holds, at risk δ."""
     NO_SINGLE_BEST = "no_single_best"
-    """Every policy is refuted: none beats all others (a cycle, or a tie within ε), at confidence 1 - δ."""
+    """Every policy is refuted: none beats all others (a cycle, or a tie within ε), at risk δ."""
     BUDGET = "budget"
     """The budget is spent: `best` is the best guess so far, and `confidence` what it has earned."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimState:
+    """How far one claim has come.
+
+    Attributes
+    ----------
+    claim
+        Which one.
+    holds
+        Whether it has been established at risk δ.
+    policy
+        The policy that it names; while it does not hold, the one it comes closest to naming. None before the
+        first comparison.
+    open
+        The rivals that are still to be excluded; empty where it holds.
+    risk
+        The risk, in [0, 1], at which it would just hold by the present evidence.
+    text
+        What is claimed and what that assumes, in one sentence; what is missing, where it does not hold.
+    """
+
+    claim: Claim
+    holds: bool
+    policy: int | None
+    open: tuple[int, ...]
+    risk: float
+    text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +79,22 @@ class Decision:
     reason
         Why it may end; None while it runs.
     best
-        The best policy: certified, or the best guess while running. None without any comparison, and
-        when there is no single best policy.
+        The policy named by the claim that stops the experiment, or the best guess while running. None without
+        any comparison, and when there is no single best policy.
     confidence
-        A lower bound, valid at any time, on how sure the answer is; in [0, 1]. When there is no single
-        best policy it is the confidence in that finding.
+        One minus the risk at which the claim would just hold, in [0, 1]: a bound that is valid at any time. When
+        there is no single best policy it is that of this finding.
+    claim
+        The claim that stops the experiment; None under a stopping rule other than "certified".
+    claims
+        Every claim that is watched, the one that stops the experiment first. Each errs with probability at most
+        δ; whoever looks at several and picks one errs with at most `joint_risk`.
+    joint_risk
+        δ times the number of claims watched, at most 1.
+    claim_text
+        What may be said now, in one sentence, with what it assumes.
+    open
+        The rivals that the claim which stops the experiment has still to exclude.
     evidence
         Per policy, the largest log-evidence so far (nats) against its being the best.
     threshold
@@ -66,6 +117,15 @@ class Decision:
     runner_up: int | None
     n_comparisons: int
     expected_left: float | None
+    claim: Claim | None = None
+    claims: tuple[ClaimState, ...] = ()
+    joint_risk: float = 1.0
+    claim_text: str = ""
+    open: tuple[int, ...] = ()
+
+    def holds(self, claim: Claim | str) -> bool:
+        """Whether a claim that is watched holds now."""
+        return any(state.claim == claim and state.holds for state in self.claims)
 
 
 class Tally:
@@ -87,6 +147,8 @@ class Tally:
         Shape (R, K, K): comparisons judged, per pair.
     n_comparisons
         Shape (R,): comparisons judged.
+    judged, pending
+        Shape (R, K): comparisons of each policy that are judged, and that are not yet.
     """
 
     def __init__(self, wins: FloatArray, in_flight: IntArray | None = None) -> None:
@@ -95,6 +157,8 @@ class Tally:
         self.counts = np.rint(wins + np.swapaxes(wins, -1, -2))
         self.in_flight = np.zeros(wins.shape, dtype=np.int64) if in_flight is None else in_flight.copy()
         self.n_comparisons: IntArray = np.rint(self.counts.sum(axis=(1, 2)) / 2).astype(np.int64)
+        self.judged: FloatArray = self.counts.sum(axis=2)
+        self.pending: IntArray = self.in_flight.sum(axis=2)
 
     @classmethod
     def empty(cls, n_policies: int, n_runs: int = 1) -> Self:
@@ -126,6 +190,8 @@ class Tally:
         self.wins[runs, j, i] += 1.0 - outcome
         self.counts[runs, i, j] += 1.0
         self.counts[runs, j, i] += 1.0
+        self.judged[runs, i] += 1.0
+        self.judged[runs, j] += 1.0
         self.n_comparisons += 1
 
     def keep(self, runs: BoolArray) -> None:
@@ -133,12 +199,15 @@ class Tally:
         self.wins = self.wins[runs]
         self.counts = self.counts[runs]
         self.in_flight = self.in_flight[runs]
+        self.judged, self.pending = self.judged[runs], self.pending[runs]
         self.n_comparisons = self.n_comparisons[runs]
 
     def _shift(self, i: IntArray, j: IntArray, change: int) -> None:
         runs = np.arange(self.n_runs)
         self.in_flight[runs, i, j] += change
         self.in_flight[runs, j, i] += change
+        self.pending[runs, i] += change
+        self.pending[runs, j] += change
 
 
 def check_whole(name: str, value: object) -> int:

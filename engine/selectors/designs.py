@@ -11,12 +11,14 @@ import numpy.typing as npt
 from django.db.models import Window
 from django.db.models.functions import RowNumber
 
-from engine.core import Design, Factorial
+from engine.core import Claim, Design, Factorial
 from engine.core.problem import Space
 from engine.models import Examination, Experiment, Snapshot
 from engine.policy_space import combinations, policy_space
 from engine.selectors.counts import comparison_count, in_flight_matrix, outcomes, wins_matrix
 
+# What an experiment stops on; its core would ask for the stronger "best".
+STOPS_ON = Claim.BEST_IF_ANY
 # Shares of simulated continuations that come to a decision: enough for a mean, and too few to trust in the budget.
 _MOSTLY = 0.9
 _HARDLY = 0.5
@@ -52,6 +54,8 @@ def design_seed(experiment: Experiment) -> list[int]:
 def design_settings(experiment: Experiment) -> dict[str, Any]:
     """The settings of the experiment as its design takes them."""
     return {
+        "claim": STOPS_ON,
+        "streams": False,
         "delta": experiment.delta,
         "epsilon": experiment.epsilon,
         "sampler": experiment.sampler,

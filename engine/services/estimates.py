@@ -15,6 +15,7 @@ from django.utils import timezone
 from engine.core import Plan, forecast
 from engine.models import Estimate
 from engine.policy_space import combinations, policy_space
+from engine.selectors.designs import STOPS_ON
 
 _KEPT = timedelta(days=30)
 # A page asks every second or two; whoever closed it wants no answer any more.
@@ -110,4 +111,4 @@ def _plan(question: dict[str, Any]) -> tuple[Plan, float]:
     excluded = [{f: str(level) for f, level in each.items()} for each in settings.pop("excluded")]
     space = policy_space(settings.pop("space"), levels, combinations(levels, excluded))
     log_odds = settings.pop("log_odds")
-    return Plan(space, **settings), log_odds
+    return Plan(space, claim=STOPS_ON, streams=False, **settings), log_odds

@@ -19,6 +19,7 @@ from engine.core import Design, Plan, forecast, forecast_rest
 from engine.core.robustness import Replays, replay, summed_wins
 from engine.core.types import FloatArray
 from engine.models import Examination, Experiment, Judgment
+from engine.selectors.designs import STOPS_ON
 
 SLICE_SECONDS = 2.0
 _CLAIM = timedelta(minutes=2)
@@ -113,6 +114,8 @@ def _forecast(experiment: Experiment) -> dict[str, Any]:
     horizon = min(experiment.budget, n + max(_LONGEST_FORECAST // wins.shape[0] ** 2, 200))
     plan = Plan(
         selectors.space(experiment),
+        claim=STOPS_ON,
+        streams=False,
         delta=experiment.delta,
         epsilon=experiment.epsilon,
         sampler=experiment.sampler,
@@ -192,6 +195,8 @@ def _finding(
         space,
         summed_wins(space.n_policies, sequence),
         peak_evidence=peak,
+        claim=STOPS_ON,
+        streams=False,
         delta=experiment.delta,
         epsilon=experiment.epsilon,
         stopping=experiment.stopping,

@@ -33,6 +33,7 @@ from engine.models import (
 )
 from engine.policy_space import Combination, combinations, policy_space
 from engine.rubrics import why_no_judge
+from engine.selectors.designs import STOPS_ON
 from engine.services.audit import record
 from engine.services.notifications import announce_conclusion
 from engine.services.ready_made import check_ready_made, store_ready_made
@@ -224,6 +225,7 @@ def _checked_policies(experiment: Experiment, factors: Sequence[FactorSpec]) -> 
         )
         Design(
             policy_space(experiment.space, levels, policies),
+            claim=STOPS_ON,
             delta=experiment.delta,
             epsilon=experiment.epsilon,
             sampler=experiment.sampler,

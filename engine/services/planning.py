@@ -134,6 +134,7 @@ def _top_up(experiment: Experiment, design: Design, policies: list[Policy]) -> l
                     "number": number,
                     "sampler": experiment.sampler,
                     "stopping": experiment.stopping,
+                    "claim": design.claim.value,
                     "delta": experiment.delta,
                     "epsilon": experiment.epsilon,
                     "seed": selectors.design_seed(experiment),

@@ -38,7 +38,7 @@ def test_a_cycle_has_no_single_best(run_to_the_end: Run) -> None:
 
 def test_with_a_margin_an_exact_tie_is_often_found_out(run_to_the_end: Run) -> None:
     tie = np.full((2, 2), 0.5)
-    designs = [Design(Unstructured(2), epsilon=0.1, seed=s) for s in range(40)]
+    designs = [Design(Unstructured(2), claim="best_if_any", epsilon=0.1, seed=s) for s in range(40)]
     reasons = [run_to_the_end(design, tie, seed=s).decision.reason for s, design in enumerate(designs)]
     assert reasons.count(StopReason.NO_SINGLE_BEST) >= 14
 
@@ -46,12 +46,13 @@ def test_with_a_margin_an_exact_tie_is_often_found_out(run_to_the_end: Run) -> N
 def test_the_last_policy_standing_must_lead_to_be_named() -> None:
     wins = np.array([[0, 40, 0], [0, 0, 40], [0, 0, 0.0]])
     wins[2, 0], wins[0, 2] = 12, 4
-    unsettled = Design.from_counts(Unstructured(3), wins, peak_evidence=[0.0, 9.0, 9.0])
+    settings = {"claim": "best_if_any", "streams": False, "peak_evidence": [0.0, 9.0, 9.0]}
+    unsettled = Design.from_counts(Unstructured(3), wins, **settings)
     assert not unsettled.decision.stopped
     assert unsettled.decision.best == 0
     assert set(unsettled.ask()) == {0, 2}
     wins[0, 2] = 16
-    settled = Design.from_counts(Unstructured(3), wins, peak_evidence=[0.0, 9.0, 9.0])
+    settled = Design.from_counts(Unstructured(3), wins, **settings)
     assert settled.decision.reason is StopReason.CERTIFIED
 
 
@@ -121,7 +122,12 @@ def test_pending_comparisons_turn_the_sampler_to_other_policies() -> None:
     for pending in (0, 60):
         in_flight = np.zeros((3, 3))
         in_flight[0, 1] = in_flight[1, 0] = pending
-        designs = (Design.from_counts(Unstructured(3), wins, in_flight=in_flight, seed=s) for s in range(20))
+        designs = (
+            Design.from_counts(
+                Unstructured(3), wins, claim="best_if_any", streams=False, in_flight=in_flight, seed=s
+            )
+            for s in range(20)
+        )
         picks.append({design.ask()[0] for design in designs})
     assert picks == [{1, 2}, {2}]
 
@@ -158,12 +164,18 @@ def test_each_pick_can_be_replayed_from_the_counts(sampler: str) -> None:
 
 def test_a_refuted_policy_stays_refuted_when_the_peak_is_handed_back(run_to_the_end: Run) -> None:
     mu = bradley_terry(np.array([1.0, 0.0, -1.0]))
-    design = run_to_the_end(Design(Unstructured(3)), mu, seed=8)
+    design = run_to_the_end(Design(Unstructured(3), claim="best_if_any", streams=False), mu, seed=8)
     for _ in range(200):
         design.tell(2, 0, 1.0)
         design.tell(2, 1, 1.0)
     assert design.evidence[2] < design.decision.threshold < design.peak_evidence[2]
-    stored = Design.from_counts(Unstructured(3), design.wins, peak_evidence=design.peak_evidence)
+    stored = Design.from_counts(
+        Unstructured(3),
+        design.wins,
+        claim="best_if_any",
+        streams=False,
+        peak_evidence=design.peak_evidence,
+    )
     assert stored.decision == design.decision
     assert stored.decision.reason is StopReason.NO_SINGLE_BEST
 
@@ -172,7 +184,14 @@ def test_a_refuted_policy_stays_refuted_when_the_peak_is_handed_back(run_to_the_
 def test_a_near_tie_is_decided_wrongly_less_often_than_delta(pending: int) -> None:
     mu = np.full((3, 3), 0.5)
     mu[0, 1:], mu[1:, 0] = 0.505, 0.495
-    runs = simulate(np.repeat(mu[None], 400, axis=0), delta=0.2, budget=600, pending=pending, seed=4)
+    runs = simulate(
+        np.repeat(mu[None], 400, axis=0),
+        claim="best_if_any",
+        delta=0.2,
+        budget=600,
+        pending=pending,
+        seed=4,
+    )
     # A true error rate of δ would show at most 60 wrong answers with probability 0.6%.
     assert np.sum(runs.stopped & (runs.best != 0)) <= 60
     assert runs.stopped.any()

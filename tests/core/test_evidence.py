@@ -16,7 +16,7 @@ outcomes = st.lists(told_outcomes, max_size=60)
 
 
 def replay(n_policies: int, told: Told, **settings: object) -> Design:
-    design = Design(Unstructured(n_policies), **settings)
+    design = Design(Unstructured(n_policies), claim="best_if_any", streams=False, **settings)
     for i, j, outcome in told:
         design.tell(i, j, outcome)
     return design
@@ -25,7 +25,9 @@ def replay(n_policies: int, told: Told, **settings: object) -> Design:
 @given(outcomes, st.sampled_from([0.0, 0.1]))
 def test_updates_equal_a_fresh_start_bit_by_bit(told: Told, epsilon: float) -> None:
     told_one_by_one = replay(4, told, epsilon=epsilon)
-    rebuilt = Design.from_counts(Unstructured(4), told_one_by_one.wins, epsilon=epsilon)
+    rebuilt = Design.from_counts(
+        Unstructured(4), told_one_by_one.wins, claim="best_if_any", streams=False, epsilon=epsilon
+    )
     assert rebuilt.evidence.tolist() == told_one_by_one.evidence.tolist()
     assert rebuilt.n_comparisons == len(told)
 
@@ -59,13 +61,14 @@ def test_losing_raises_the_evidence_and_leaves_the_others_alone(told: Told, lose
 
 @settings(deadline=None, max_examples=20)
 @given(
+    st.booleans(),
     st.sampled_from(["balanced", "round_robin"]),
     st.integers(0, 2),
     st.lists(st.floats(0.5, 1.0), min_size=2, max_size=2),
     st.sampled_from([0.0, 0.1]),
 )
 def test_evidence_against_the_best_is_a_supermartingale(
-    sampler: str, best: int, lead: list[float], epsilon: float
+    streams: bool, sampler: str, best: int, lead: list[float], epsilon: float
 ) -> None:
     """Every path of six comparisons, weighted by its probability: the mean e-value stays at most 1."""
     mu = np.full((3, 3), 0.5)
@@ -75,7 +78,7 @@ def test_evidence_against_the_best_is_a_supermartingale(
     horizon = 6
     mean_e_value = np.zeros(horizon)
     for path in product((0.0, 1.0), repeat=horizon):
-        design = Design(Unstructured(3), sampler=sampler, epsilon=epsilon, seed=3)
+        design = Design(Unstructured(3), claim="best_if_any", sampler=sampler, epsilon=epsilon, seed=3)
         probability = 1.0
         for t, outcome in enumerate(path):
             i, j = design.ask()

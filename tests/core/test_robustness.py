@@ -94,13 +94,15 @@ def test_replays_side_by_side_are_those_one_by_one(space, stopping) -> None:
     assert half_way.step == 30
     together = replay(space, sequences, start=half_way, **rules)
     for run, sequence in enumerate(sequences):
-        alone = Design.replay(space, sequence, **rules)
+        alone = Design.replay(space, sequence, claim="best_if_any", streams=False, **rules)
         # The evidence in a Bradley-Terry space is the end of an iteration that runs side by side.
         np.testing.assert_allclose(together.peak_evidence[run], alone.peak_evidence, rtol=1e-5, atol=1e-6)
     if isinstance(space, Unstructured):
         assert (
             together.peak_evidence[0].tolist()
-            == Design.replay(space, sequences[0], **rules).peak_evidence.tolist()
+            == Design.replay(
+                space, sequences[0], claim="best_if_any", streams=False, **rules
+            ).peak_evidence.tolist()
         )
 
 

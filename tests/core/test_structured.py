@@ -20,7 +20,7 @@ Told = list[tuple[int, int, float]]
 
 
 def told_design(features: np.ndarray, told: Told, **settings: object) -> Design:
-    return Design.replay(BradleyTerry(features), told, **settings)
+    return Design.replay(BradleyTerry(features), told, streams=False, **settings)
 
 
 @pytest.mark.parametrize("sampler", list(SAMPLERS))
@@ -58,7 +58,7 @@ def test_evidence_is_a_function_of_the_counts(told: Told, stopping: str, random:
     shuffled = [(j, i, 1 - d) if random.random() < 0.5 else (i, j, d) for i, j, d in told]
     random.shuffle(shuffled)
     assert told_design(FEATURES, shuffled, stopping=stopping).evidence.tolist() == live.evidence.tolist()
-    rebuilt = Design.from_counts(BradleyTerry(FEATURES), live.wins, stopping=stopping)
+    rebuilt = Design.from_counts(BradleyTerry(FEATURES), live.wins, streams=False, stopping=stopping)
     assert rebuilt.evidence.tolist() == live.evidence.tolist()
 
 
@@ -84,7 +84,7 @@ def test_evidence_against_the_best_is_bounded_by_a_martingale(sampler: str, epsi
     horizon = 6
     mean_e_value = np.zeros(horizon)
     for path in product((0.0, 1.0), repeat=horizon):
-        design = Design(BradleyTerry(features), sampler=sampler, epsilon=epsilon, seed=3)
+        design = Design(BradleyTerry(features), claim="best_if_any", sampler=sampler, epsilon=epsilon, seed=3)
         probability = 1.0
         for t, outcome in enumerate(path):
             i, j = design.ask()
@@ -99,7 +99,14 @@ def test_a_near_tie_is_decided_wrongly_less_often_than_delta() -> None:
     scores = features @ np.array([1.0, 0.0])
     mu = np.repeat(special.expit(scores[:, None] - scores)[None], 200, axis=0)
     runs = simulate(
-        mu, space=BradleyTerry(features), delta=0.2, budget=300, pending=5, observe_every=5, seed=2
+        mu,
+        space=BradleyTerry(features),
+        claim="best_if_any",
+        delta=0.2,
+        budget=300,
+        pending=5,
+        observe_every=5,
+        seed=2,
     )
     # A true error rate of δ would show at most 25 wrong answers with probability 0.4%.
     assert np.sum(runs.stopped & (runs.best != 0)) <= 25
@@ -108,7 +115,7 @@ def test_a_near_tie_is_decided_wrongly_less_often_than_delta() -> None:
 def test_the_margin_can_find_that_nobody_leads() -> None:
     space = BradleyTerry([[0.0], [1.0]])
     rng = np.random.default_rng(0)
-    design = Design(space, epsilon=0.15)
+    design = Design(space, claim="best_if_any", epsilon=0.15)
     while not design.decision.stopped:
         i, j = design.ask()
         design.tell(i, j, float(rng.random() < 0.5))

@@ -198,6 +198,8 @@ class TestWhatIsPlanned:
                         epsilon=plan["epsilon"],
                         sampler=plan["sampler"],
                         stopping=plan["stopping"],
+                        claim=plan["claim"],
+                        streams=False,
                         seed=plan["seed"],
                         budget=experiment.budget,
                     )

@@ -1,0 +1,227 @@
+"""What a stop may claim, and when: proofs head to head that assume nothing about μ.
+
+For policies k and b let E_kb be an e-process against "μ(k, b) ≥ ½ + ε", that is "k beats b by ε or more". Policy b is
+named once E_kb has reached K/δ for every other k. If the claim about b is false, the null of some j(b) is true.
+The mean of E_{j(b) b} over these b is then an e-process, and naming any of them makes it 1/δ or more, which has
+probability at most δ [Ville 1939].
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeAlias
+
+import numpy as np
+
+from engine.core.evidence import PairwiseEvidence
+from engine.core.structured import BradleyTerryEvidence
+from engine.core.types import BoolArray, Claim, FloatArray, IntArray, Tally
+
+NOBODY = -1
+# Comparing the evidence of more policies than this takes long.
+_FEW = 64
+
+
+class HeadToHead:
+    """Which policies are proved, head to head, to lose to no other by the margin or more, in R runs.
+
+    A policy once named stays named, whatever is told later.
+
+    Parameters
+    ----------
+    evidence
+        E-processes of the pairs, with the margin; updated by its owner.
+    tally
+        The data.
+    delta
+        Risk level δ.
+    named
+        Shape (R,): policies named earlier, `NOBODY` where none was.
+    """
+
+    def __init__(
+        self, evidence: PairwiseEvidence, tally: Tally, delta: float, named: IntArray | None = None
+    ) -> None:
+        self.evidence = evidence
+        self.threshold = float(np.log(tally.n_policies / delta))
+        self._n_policies = tally.n_policies
+        self._passed: BoolArray = evidence.log_e >= self.threshold
+        self._n_passed: IntArray = self._passed.sum(axis=1)
+        self.named: IntArray = np.full(tally.n_runs, NOBODY) if named is None else named.copy()
+
+    def update(self, i: IntArray, j: IntArray) -> None:
+        """Take in what has changed in the counts of the pair (i[r], j[r]) of every run r."""
+        runs = np.arange(i.size)
+        for k, b in ((i, j), (j, i)):
+            passed = self.evidence.log_e[runs, k, b] >= self.threshold
+            self._n_passed[runs, b] += passed.astype(np.int64) - self._passed[runs, k, b]
+            self._passed[runs, k, b] = passed
+
+    def observe(self) -> None:
+        """Name the policies that are proved by now, where none was before."""
+        proved = self.proved()
+        fresh = proved.any(axis=1) & (self.named == NOBODY)
+        for run in np.flatnonzero(fresh):
+            self.named[run] = self._strongest(run, np.flatnonzero(proved[run]))
+
+    def proved(self) -> BoolArray:
+        """Shape (R, K): policies that the present evidence proves."""
+        proved: BoolArray = self._n_passed == self._n_policies - 1
+        return proved
+
+    def candidate(self, run: int, guess: int) -> int:
+        """The policy named, or else the one that has fewest rivals left; where that does not tell, the guess."""
+        if self.named[run] != NOBODY:
+            return int(self.named[run])
+        fewest = np.flatnonzero(self._n_passed[run] == self._n_passed[run].max())
+        return guess if guess in fewest or fewest.size > _FEW else self._strongest(run, fewest)
+
+    def rivals(self, run: int, b: int) -> IntArray:
+        """The policies whose evidence against beating b is below the threshold."""
+        missing = ~self._passed[run, :, b]
+        missing[b] = False
+        return np.flatnonzero(missing)
+
+    def risk(self, run: int, b: int) -> float:
+        """The δ, at most 1, at which the present evidence would just name b."""
+        against = np.delete(self.evidence.log_e[run, :, b], b)
+        return float(np.exp(min(0.0, np.log(self._n_policies) - against.min())))
+
+    def keep(self, runs: BoolArray) -> None:
+        """Drop the other runs, after the tally and the evidence have."""
+        self._passed = self._passed[runs]
+        self._n_passed = self._n_passed[runs]
+        self.named = self.named[runs]
+
+    def _strongest(self, run: int, policies: IntArray) -> int:
+        columns = self.evidence.log_e[run][:, policies].copy()
+        columns[policies, np.arange(policies.size)] = np.inf
+        return int(policies[np.argmax(columns.min(axis=0))])
+
+
+class InModel:
+    """The same in a Bradley-Terry space, where the proof may also go through the model, in R runs.
+
+    Let LR_kb be the mixture likelihood over the largest likelihood with θᵀ(x_k - x_b) ≥ logit(½ + ε). Under the model
+    every LR_kb whose null is true lies below one and the same e-process: the mixture over the likelihood of the
+    true θ. So the model's part needs no factor K: b is named once s LR_kb + (1 - s) E_kb / K ≥ 1/δ for every other k.
+
+    Only the policy that the estimate puts first is considered.
+
+    Parameters
+    ----------
+    evidence
+        Evidence of the model, with the margin; updated by its owner.
+    pairwise
+        E-processes of the pairs, with the margin; updated by its owner.
+    delta
+        Risk level δ.
+    named
+        Shape (R,): policies named earlier, `NOBODY` where none was.
+    """
+
+    def __init__(
+        self,
+        evidence: BradleyTerryEvidence,
+        pairwise: PairwiseEvidence,
+        delta: float,
+        named: IntArray | None = None,
+    ) -> None:
+        self._evidence = evidence
+        self._pairwise = pairwise
+        self.threshold = float(-np.log(delta))
+        n_runs = pairwise.log_e.shape[0]
+        self.named: IntArray = np.full(n_runs, NOBODY) if named is None else named.copy()
+
+    def update(self, i: IntArray, j: IntArray) -> None:
+        """Nothing to take in: the evidence is read when it is asked for."""
+
+    def observe(self) -> None:
+        """Name the policies that are proved by now, where none was before."""
+        leader = self._evidence.leader
+        proved = self._against(leader).min(axis=1) >= self.threshold
+        self.named = np.where((self.named == NOBODY) & proved, leader, self.named)
+
+    def candidate(self, run: int, guess: int) -> int:
+        """The policy named, or else the one that the estimate puts first."""
+        return int(self.named[run] if self.named[run] != NOBODY else self._evidence.leader[run])
+
+    def rivals(self, run: int, b: int) -> IntArray:
+        """The policies whose evidence against beating b is below the threshold."""
+        if self._evidence.leader[run] != b:
+            return np.delete(np.arange(self._pairwise.log_e.shape[1]), b)
+        return np.flatnonzero(self._against(self._evidence.leader)[run] < self.threshold)
+
+    def risk(self, run: int, b: int) -> float:
+        """The δ, at most 1, at which the present evidence would just name b."""
+        if self._evidence.leader[run] != b:
+            return 1.0
+        return float(np.exp(min(0.0, -self._against(self._evidence.leader)[run].min())))
+
+    def keep(self, runs: BoolArray) -> None:
+        """Drop the other runs, after the evidence has."""
+        self.named = self.named[runs]
+
+    def _against(self, b: IntArray) -> FloatArray:
+        """Shape (R, K): evidence (nats) against each policy beating b; infinite for b itself."""
+        runs = np.arange(b.size)
+        share, pairwise_share = self._evidence.log_shares
+        head_to_head = self._pairwise.log_e[runs, :, b] - np.log(self._pairwise.log_e.shape[1])
+        against = np.logaddexp(self._evidence.structured + share, head_to_head + pairwise_share)
+        against[runs, b] = np.inf
+        return np.asarray(against, dtype=np.float64)
+
+
+Proof: TypeAlias = HeadToHead | InModel
+
+
+def describe(
+    claim: Claim, policy: str, open_rivals: Sequence[str], *, delta: float, margin: float, model: bool = False
+) -> str:
+    """One sentence: what is claimed of a policy and what that assumes, or what is still missing.
+
+    Parameters
+    ----------
+    policy
+        Its name.
+    open_rivals
+        Names of those still to be excluded; none where the claim holds.
+    margin
+        ε of the claim.
+    model
+        Whether a Bradley-Terry model is assumed.
+    """
+    statement = _statement(claim, policy, margin)
+    if open_rivals:
+        shown = ", ".join(open_rivals[:3]) + (", …" if len(open_rivals) > 3 else "")
+        rivals = "1 rival" if len(open_rivals) == 1 else f"{len(open_rivals)} rivals"
+        return f"Not established yet: {statement}; {rivals} still open ({shown})."
+    return f"{statement[0].upper()}{statement[1:]}; {_small_print(delta, model=model)}"
+
+
+def describe_no_best(*, delta: float, margin: float, model: bool = False) -> str:
+    """The same for the finding that there is no single best policy."""
+    by = f" with a win rate of at least {_percent(0.5 + margin)}" if margin > 0 else ""
+    return f"No policy beats every other{by}; {_small_print(delta, model=model)}"
+
+
+def _statement(claim: Claim, policy: str, margin: float) -> str:
+    if claim is Claim.GOOD_ENOUGH:
+        points = _percent(margin).removesuffix("%")
+        return f"{policy} loses to no other policy by more than {points} points"
+    if claim is Claim.BEST:
+        return f"{policy} beats every other policy"
+    by = f" with a win rate of at least {_percent(0.5 + margin)}" if margin > 0 else ""
+    return f"if some policy beats every other{by}, it is {policy}"
+
+
+def _small_print(delta: float, *, model: bool) -> str:
+    assumed = "strengths add up as the model says and " if model else ""
+    return (
+        f"the risk of ever saying so wrongly is at most {_percent(delta)}, if {assumed}each judgment is a fresh "
+        "draw with the win rate of its pair."
+    )
+
+
+def _percent(share: float) -> str:
+    return f"{100.0 * share:.4g}%"

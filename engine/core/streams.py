@@ -1,0 +1,187 @@
+"""Evidence against each policy being the best that pools its comparisons with different opponents.
+
+If policy k beats every other by ε, each of its comparisons has a conditional mean of at least ½ + ε, whoever is
+the opponent. So any bet against k that is fixed before the outcome is fair or worse, and wealth from such bets is an
+e-process against k's being the best. Averaging head-to-head evidence over K - 1 opponents costs log(K - 1) nats; these
+streams do not pay that.
+
+* Favourite: a Beta mixture over the comparisons of k with its favourite opponent, the one that is expected to beat it
+  most as the outcome is about to be told.
+* Bets: every comparison of k is bet on as it is expected to end, never in k's favour.
+
+Both depend on the order in which outcomes are told. Their state is a few numbers per policy, and replaying the
+outcomes in that order gives it again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from scipy import special
+
+from engine.core.beliefs import Beliefs
+from engine.core.evidence import CONCENTRATION, PairwiseEvidence
+from engine.core.likelihood import log_e_value
+from engine.core.types import BoolArray, FloatArray, IntArray, Tally
+
+# Shares of head-to-head evidence, of the favourite's stream and of the bets in the evidence against a policy.
+SHARES = (0.25, 0.5, 0.25)
+# How much a nat of evidence counts against a nat of belief when a policy is guessed.
+_EVIDENCE_WEIGHT = 1.0
+_FOR_POLICIES = ("won", "lost", "log_bets", "theta", "curvature", "plain_peak")
+_PER_RUN = ("n_told", "n_ties")
+
+
+class StreamedEvidence:
+    """E-process per policy: the average of head-to-head evidence and of two streams, in R runs.
+
+    Parameters
+    ----------
+    tally
+        The data; read again at each `update`.
+    pairwise
+        Head-to-head evidence; updated by its owner beforehand.
+    prior
+        Shape (K,): strengths expected beforehand, in log-odds.
+    memory
+        What `memory` gave, the same for every run; None starts the streams now.
+
+    Attributes
+    ----------
+    beliefs
+        What is expected of each pair.
+    won, lost
+        Shape (R, K): outcomes of each policy against its favourite opponent of the time.
+    log_favourite
+        Shape (R, K): log evidence (nats) of the favourite's stream.
+    log_bets
+        Shape (R, K): log wealth (nats) of the bets.
+    """
+
+    def __init__(
+        self,
+        tally: Tally,
+        pairwise: PairwiseEvidence,
+        prior: FloatArray | None = None,
+        memory: Mapping[str, Any] | None = None,
+    ) -> None:
+        shape = (tally.n_runs, tally.n_policies)
+        self._pairwise = pairwise
+        self.null_mean = pairwise.null_mean
+        self.won, self.lost, self.log_bets = np.zeros(shape), np.zeros(shape), np.zeros(shape)
+        self.n_told, self.n_ties = np.zeros(tally.n_runs), np.zeros(tally.n_runs)
+        theta = curvature = None
+        if memory is not None:
+            stored = self.checked(memory)
+            self.won, self.lost, self.log_bets, theta, curvature = (
+                np.tile(stored[name], (tally.n_runs, 1)) for name in _FOR_POLICIES[:-1]
+            )
+            self.n_told, self.n_ties = (np.full(tally.n_runs, float(stored[name])) for name in _PER_RUN)
+        self.beliefs = Beliefs(tally, prior, theta, curvature)
+        self.log_favourite = self._favourite_evidence(self.won, self.lost)
+        self._per_policy = self._combine()
+
+    @property
+    def log_e(self) -> FloatArray:
+        """Shape (R, K, K): head-to-head log e-values (nats)."""
+        return self._pairwise.log_e
+
+    @property
+    def per_policy(self) -> FloatArray:
+        """Shape (R, K): current log evidence (nats) against each policy."""
+        return self._per_policy
+
+    def standing(self) -> FloatArray:
+        """Shape (R, K): the larger, the likelier is the policy to be the best.
+
+        What the beliefs say, less the head-to-head evidence: the former is better where strengths explain the pairs, the
+        latter where they do not.
+        """
+        return self.beliefs.standing() - _EVIDENCE_WEIGHT * self._pairwise.per_policy
+
+    def bet(self, i: IntArray, j: IntArray, outcome: FloatArray) -> None:
+        """Settle the bets on an outcome; to be called while the tally and the beliefs do not know it yet."""
+        runs = np.arange(i.size)
+        null, null_logit = self.null_mean, float(special.logit(self.null_mean))
+        # Ties pull a win rate towards ½. What a bet can win is decided by the other outcomes.
+        decided = 1.0 - self.n_ties / (self.n_told + 4.0)
+        for k, other, won in ((i, j, outcome), (j, i, 1.0 - outcome)):
+            means, variances = self.beliefs.row(k)
+            deviation = np.sqrt(variances[runs, other]) / decided
+            mean = means[runs, other] / decided - null_logit
+            means = means.copy()
+            means[runs, k] = np.inf
+            counts = means.argmin(axis=1) == other
+            # Where the null is a fair coin, a bet on a tie returns the stake.
+            counts &= (won != 0.5) | (null != 0.5)
+            self.won[runs, k] += np.where(counts, won, 0.0)
+            self.lost[runs, k] += np.where(counts, 1.0 - won, 0.0)
+            self.log_favourite[runs, k] = self._favourite_evidence(self.won[runs, k], self.lost[runs, k])
+            # The expectation of min(log-odds, null's), so that the bet is small while the side is in doubt.
+            ahead = mean / deviation
+            below = mean * special.ndtr(-ahead) - deviation * np.exp(-0.5 * ahead**2) / np.sqrt(2.0 * np.pi)
+            expected = special.expit(null_logit + below)
+            stake = (null - expected) / (null * (1.0 - null))
+            self.log_bets[runs, k] += np.log1p(stake * (null - won))
+        self.n_told += 1.0
+        self.n_ties += 4.0 * outcome * (1.0 - outcome)
+
+    def update(self, i: IntArray, j: IntArray) -> None:
+        """Take in what has changed in the counts of the pair (i[r], j[r]) of every run r."""
+        self.beliefs.update(i, j)
+        self._per_policy = self._combine()
+
+    def leads(self) -> BoolArray:
+        """Shape (R, K): whether the policy has met every other a few times and won at ½ + ε or more each time."""
+        return self._pairwise.leads()
+
+    def keep(self, runs: BoolArray) -> None:
+        """Drop the other runs, after the tally and the head-to-head evidence have."""
+        self.beliefs.keep(runs)
+        self.won, self.lost, self.log_bets = self.won[runs], self.lost[runs], self.log_bets[runs]
+        self.log_favourite, self._per_policy = self.log_favourite[runs], self._per_policy[runs]
+        self.n_told, self.n_ties = self.n_told[runs], self.n_ties[runs]
+
+    def memory(self) -> dict[str, Any]:
+        """State of the first run beside its counts, as plain data that JSON can hold."""
+        return {
+            "won": self.won[0].tolist(),
+            "lost": self.lost[0].tolist(),
+            "log_bets": self.log_bets[0].tolist(),
+            "theta": self.beliefs.theta[0].tolist(),
+            "curvature": self.beliefs.curvature[0].tolist(),
+            "n_told": float(self.n_told[0]),
+            "n_ties": float(self.n_ties[0]),
+        }
+
+    def checked(self, memory: Mapping[str, Any]) -> dict[str, FloatArray]:
+        """The stored state as arrays.
+
+        Raises
+        ------
+        ValueError
+            If a part is missing, or is not a finite number per policy.
+        """
+        try:
+            stored = {
+                name: np.asarray(memory[name], dtype=np.float64) for name in (*_FOR_POLICIES, *_PER_RUN)
+            }
+        except (KeyError, TypeError, ValueError) as error:
+            raise ValueError(f"the stored streams are incomplete or hold no numbers: {error}") from error
+        for name, values in stored.items():
+            shape = () if name in _PER_RUN else self.won.shape[1:]
+            if values.shape != shape or not np.isfinite(values).all():
+                raise ValueError(f"the stored streams need one finite number per policy as {name!r}")
+        return stored
+
+    def _favourite_evidence(self, won: FloatArray, lost: FloatArray) -> FloatArray:
+        flat = log_e_value(won.ravel(), lost.ravel(), self.null_mean, CONCENTRATION)
+        return flat.reshape(won.shape)
+
+    def _combine(self) -> FloatArray:
+        head_to_head, favourite, bets = np.log(SHARES)
+        streams = np.logaddexp(self.log_favourite + favourite, self.log_bets + bets)
+        combined: FloatArray = np.logaddexp(self._pairwise.per_policy + head_to_head, streams)
+        return combined

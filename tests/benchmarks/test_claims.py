@@ -1,0 +1,31 @@
+"""The benchmark of claims: its instances are what they are called, and it counts false names."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from benchmarks.claims import INSTANCES, instances, main, true_claims
+from engine.core.types import Claim
+
+
+@pytest.mark.parametrize("name", INSTANCES)
+def test_an_instance_is_what_it_is_called(name: str) -> None:
+    mu = instances(name, 3, seed=1)
+    assert np.allclose(mu + np.swapaxes(mu, 1, 2), 1.0)
+    has_best = true_claims(mu, Claim.BEST, 0.0).any(axis=1)
+    assert has_best.all() == (not name.startswith(("cycle", "tie")))
+    assert true_claims(mu, Claim.BEST_IF_ANY, 0.0).any(axis=1).all()
+    if name.startswith("tie"):
+        assert np.all(true_claims(mu, Claim.GOOD_ENOUGH, 0.05).sum(axis=1) >= 2)
+    if name == "cycle0.6":
+        assert not true_claims(mu, Claim.GOOD_ENOUGH, 0.05).any()
+
+
+def test_it_runs_and_ends_with_json(capsys: pytest.CaptureFixture[str]) -> None:
+    main(["--instances", "random3", "--runs", "4", "--cap", "300", "--claims", "best", "good_enough"])
+    result = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert [row["claim"] for row in result["rows"]] == ["best", "good_enough"]
+    assert all(0 <= row["false"] <= 4 for row in result["rows"])

@@ -1,0 +1,188 @@
+"""The engine in a notebook: labels, tables, batches, a ranking, and samplers of other packages."""
+
+from __future__ import annotations
+
+import importlib.metadata
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from engine.core import Design, Factorial, Place, Stateless, Unstructured
+from engine.core.sampling import Picks, Situation
+
+from .conftest import bradley_terry
+
+NAMES = ["terse", "warm", "formal"]
+TABLE = {
+    "policy_a": ["warm", "terse", "warm", "formal"] * 30,
+    "policy_b": ["terse", "formal", "formal", "warm"] * 30,
+    "outcome": [1.0, 0.5, 1.0, 0.0] * 30,
+}
+
+
+class TestTables:
+    def test_a_table_of_judgments_becomes_a_design(self) -> None:
+        """Issue 13, item 7."""
+        design = Design.from_dataframe(TABLE, claim="best_if_any")
+        assert design.labels == ("formal", "terse", "warm")
+        assert design.n_comparisons == 120
+        assert design.wins[2, 1] == 30
+        assert design.decision.stopped
+        assert "it is warm" in design.decision.claim_text
+
+    def test_columns_labels_and_space_may_be_given(self) -> None:
+        renamed = {"a": TABLE["policy_a"], "b": TABLE["policy_b"], "won": TABLE["outcome"]}
+        design = Design.from_dataframe(
+            renamed, Unstructured(3), first="a", second="b", outcome="won", labels=NAMES
+        )
+        assert design.labels == tuple(NAMES)
+        assert design.wins[1, 0] == 30
+
+    @pytest.mark.parametrize(
+        ("table", "message"),
+        [
+            ({"policy_a": ["x"], "policy_b": ["y"]}, "no column 'outcome'"),
+            (TABLE | {"outcome": [2.0] * 120}, "row 0: outcome must lie"),
+            (TABLE | {"policy_b": ["warm"] * 120}, "row 0: a policy is not compared with itself"),
+        ],
+    )
+    def test_a_table_that_does_not_fit_is_refused_with_its_row(self, table: dict, message: str) -> None:
+        with pytest.raises(ValueError, match=message):
+            Design.from_dataframe(table)
+        with pytest.raises(ValueError, match="there is no policy 'formal'"):
+            Design.from_dataframe(TABLE, Unstructured(2), labels=["warm", "terse"])
+
+
+class TestBatches:
+    def test_several_pairs_are_asked_and_told_at_once(self) -> None:
+        design = Design(Unstructured(4), seed=1)
+        pairs = design.ask(5)
+        assert len(pairs) == 5
+        assert design.in_flight.sum() == 10
+        design.tell_many((i, j, 1.0) for i, j in pairs)
+        assert (design.n_comparisons, design.in_flight.sum()) == (5, 0)
+
+    def test_one_that_is_refused_leaves_all_untold(self) -> None:
+        design = Design(Unstructured(3))
+        with pytest.raises(ValueError, match="judgment 1: outcome"):
+            design.tell_many([(0, 1, 1.0), (0, 2, 3.0)])
+        assert design.n_comparisons == 0
+
+    def test_optimize_asks_until_it_stops_or_n_are_told(self) -> None:
+        design = Design(Unstructured(3), labels=NAMES, seed=1)
+        assert design.optimize(lambda i, j: float(i < j), n=4).n_comparisons == 4
+        decision = design.optimize(lambda i, j: float(i < j))
+        assert decision.stopped
+        assert decision.best == 0
+        assert decision.claim_text.startswith("Terse beats every other policy")
+
+    def test_a_comparison_that_fails_is_not_left_under_way(self) -> None:
+        def ask_human(i: int, j: int) -> float:
+            raise KeyboardInterrupt
+
+        design = Design(Unstructured(3))
+        with pytest.raises(KeyboardInterrupt):
+            design.optimize(ask_human)
+        assert design.in_flight.sum() == 0
+
+
+class TestLabels:
+    def test_a_factorial_space_names_its_policies_by_their_levels(self) -> None:
+        design = Design(Factorial({"prompt": ["a", "b"], "guardrail": ["off", "on"]}))
+        assert design.labels == ("a, off", "a, on", "b, off", "b, on")
+
+    @pytest.mark.parametrize("labels", [["a", "b"], ["a", "a", "b"]])
+    def test_labels_that_do_not_fit_are_refused(self, labels: list[str]) -> None:
+        with pytest.raises(ValueError, match="labels must name each of the 3"):
+            Design(Unstructured(3), labels=labels)
+
+    def test_the_representation_says_where_it_stands(self) -> None:
+        assert repr(Design(Unstructured(3))) == (
+            "<Design of 3 policies, claim 'best' at δ=0.05: 0 comparisons, nobody ahead, 0 rivals open>"
+        )
+        assert "'warm' ahead, stopped: certified" in repr(Design.from_dataframe(TABLE, claim="best_if_any"))
+
+
+class TestRanking:
+    @pytest.mark.parametrize("streams", [True, False])
+    def test_places_rates_and_intervals(self, streams: bool) -> None:
+        mu = bradley_terry(np.array([0.9, 0.1, -0.2, -0.8]))
+        rng = np.random.default_rng(1)
+        design = Design(Unstructured(4), claim="best_if_any", streams=streams, seed=1)
+        design.optimize(lambda i, j: float(rng.random() < mu[i, j]))
+        ranking = design.ranking()
+        assert ranking[0].policy == 0
+        assert [row.place for row in ranking] == [Place.LEADS, *[Place.RULED_OUT] * 3]
+        assert sum(row.strength for row in ranking) == pytest.approx(0.0, abs=1e-9)
+        for row in ranking:
+            others = np.delete(mu[row.policy], row.policy)
+            assert row.field.low <= row.field.estimate <= row.field.high
+            assert row.field.low <= others.mean() <= row.field.high
+            against = ranking[1].policy if row.policy == 0 else 0
+            assert row.leader.low <= mu[row.policy, against] <= row.leader.high
+
+    def test_in_a_model_the_intervals_rest_on_all_comparisons(self) -> None:
+        space = Factorial({"a": ["0", "1", "2"], "b": ["0", "1"]})
+        rng = np.random.default_rng(1)
+        design = Design(space, seed=1)
+        mu = bradley_terry(space.features @ np.array([0.8, -0.5, 0.6]))
+        for _ in range(300):
+            i, j = design.ask()
+            design.tell(i, j, float(rng.random() < mu[i, j]))
+        assert max(row.field.high - row.field.low for row in design.ranking()) < 0.6
+
+    def test_before_any_comparison_everybody_is_level(self) -> None:
+        ranking = Design(Unstructured(3), labels=NAMES).ranking()
+        assert {row.field.estimate for row in ranking} == {0.5}
+        assert {row.label for row in ranking} == set(NAMES)
+
+    def test_it_can_be_drawn(self) -> None:
+        figure = pytest.importorskip("matplotlib.figure").Figure()
+        axes = Design.from_dataframe(TABLE).plot(figure.add_subplot())
+        assert [label.get_text() for label in axes.get_yticklabels()][-1] == "warm"
+        assert len(axes.containers) == 3
+
+
+class FirstPair(Stateless):
+    """Always the first two policies."""
+
+    def pick(self, situation: Situation, rng: np.random.Generator) -> Picks:
+        zeros = np.zeros(situation.tally.n_runs, dtype=np.int64)
+        return zeros, zeros + 1
+
+
+def registered(monkeypatch: pytest.MonkeyPatch, factory: Callable[[], object]) -> None:
+    point = importlib.metadata.EntryPoint("first", f"{__name__}:FirstPair", "llm_po.samplers")
+    monkeypatch.setattr(importlib.metadata.EntryPoint, "load", lambda self: factory)
+    monkeypatch.setattr(
+        "engine.core.samplers.entry_points", lambda group: importlib.metadata.EntryPoints([point])
+    )
+
+
+class TestSamplersOfOthers:
+    def test_a_package_can_register_one(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        registered(monkeypatch, FirstPair)
+        design = Design(Unstructured(3), sampler="first")
+        assert design.ask(3) == [(0, 1)] * 3
+        with pytest.raises(ValueError, match="rucb, first; got 'second'"):
+            Design(Unstructured(3), sampler="second")
+
+    def test_one_that_lacks_a_method_is_refused(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        registered(monkeypatch, object)
+        with pytest.raises(ValueError, match="lacks a method"):
+            Design(Unstructured(3), sampler="first")
+
+
+def test_more_policies_than_memory_holds_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"GiB of memory.*room for about"):
+        Design(Unstructured(10_000_000))
+
+
+def test_many_policies_work() -> None:
+    """Two thousand policies: every part of a decision but the start is linear in their number."""
+    design = Design(Unstructured(500), seed=1)
+    for _ in range(5):
+        i, j = design.ask()
+        design.tell(i, j, 1.0)
+    assert design.decision.n_comparisons == 5
