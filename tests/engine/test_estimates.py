@@ -39,7 +39,7 @@ def test_the_answer_is_the_planners_and_is_kept():
     done = ask(question=QUESTION)
     assert (done.pk, done.state, done.progress) == (asked.pk, "done", 1.0)
     expected = forecast(
-        Plan(Unstructured(3), delta=0.1, budget=300),
+        Plan(Unstructured(3), claim="best_if_any", streams=False, delta=0.1, budget=300),
         log_odds=0.8,
         n_runs=60,
         progress=lambda done, total: None,

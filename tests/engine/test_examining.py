@@ -48,7 +48,13 @@ class TestForecast:
         experiment = judged(0)
         assert to_examine() == [experiment.pk]
         finish(experiment)
-        plan = Plan(selectors.space(experiment), delta=experiment.delta, budget=experiment.budget)
+        plan = Plan(
+            selectors.space(experiment),
+            claim="best_if_any",
+            streams=False,
+            delta=experiment.delta,
+            budget=experiment.budget,
+        )
         planned = forecast(plan, n_runs=40)
         left = selectors.forecast(experiment)
         assert (left.expected, left.low, left.decided) == (planned.expected, planned.low, planned.decided)
@@ -130,7 +136,9 @@ class TestReplays:
                 .exclude(annotator__username=row["annotator"])
                 .order_by("pk")
             ]
-            decision = Design.replay(Unstructured(3), others, delta=experiment.delta).decision
+            decision = Design.replay(
+                Unstructured(3), others, claim="best_if_any", streams=False, delta=experiment.delta
+            ).decision
             assert (row["best"], row["confidence"]) == (decision.best, decision.confidence)
 
     def test_of_a_comparison_that_several_judged_the_others_are_heard(self):

@@ -195,7 +195,7 @@ class TestVoidAnnotator:
         assert set(voided.values_list("comparison__state", "comparison__outcome")) == {("ready", None)}
         told = Design.replay(
             selectors.space(experiment), selectors.outcomes(experiment), delta=experiment.delta,
-            budget=experiment.budget,
+            claim="best_if_any", streams=False, budget=experiment.budget,
         )  # fmt: skip
         assert np.array_equal(told.evidence, selectors.design(experiment).evidence)
 
