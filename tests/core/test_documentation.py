@@ -1,4 +1,8 @@
-"""The numbers of the worked example in docs/algorithm.md."""
+"""The numbers of the worked example in docs/algorithm.md, and the program of the README."""
+
+import random
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -38,3 +42,15 @@ def test_allocation_of_the_worked_example() -> None:
     characteristic_time = pairwise_characteristic_time(mu)
     assert characteristic_time == pytest.approx(53.1, abs=0.05)
     assert lower_bound(characteristic_time, 0.05) == pytest.approx(140.7, abs=0.05)
+
+
+def test_the_readmes_program_runs_as_typed_to_a_decision(capsys: pytest.CaptureFixture[str]) -> None:
+    readme = (Path(__file__).resolve().parents[2] / "README.md").read_text(encoding="utf-8")
+    [program] = re.findall(r"```python\n(.*?)```", readme, flags=re.DOTALL)
+    random.seed(1)
+    names: dict[str, object] = {}
+    exec(program, names)  # noqa: S102 - our own documentation
+    design = names["design"]
+    assert isinstance(design, Design)
+    assert design.decision.best == 0
+    assert capsys.readouterr().out.startswith(f"{design.n_comparisons} ")
