@@ -62,13 +62,14 @@ def test_every_page_has_a_file_of_tests_of_its_own():
     shared = {
         "dashboard": {"dashboard_live", "dashboard_charts", "without"},
         "answers": {"flag", "undo", "beat", "leave", "history", "reopen"},
-        "invitations": {"welcome", "join", "invite", "end_invitation"},
+        "invitations": {"welcome", "join", "accept_invitation", "invite", "end_invitation"},
         "experiment_settings": {"change_settings", "clone"},
         "notifications": {"subscribe", "unsubscribe", "send_test"},
         "setup": {"new_experiment", "new_from", "setup_file", "delete_draft"},
         "exports": {"export", "judgments_jsonl", "judgments_parquet", "dpo_jsonl"},
         "comparisons": {"comparison", "void", "restore", "void_annotator"},
         "people": {"change_role", "remove_member"},
+        "persons": {"person", "data_of_person", "own_data"},
         "tokens": {"revoke_token"},
     }
     assert set(shared) <= tested
