@@ -241,7 +241,8 @@ def answers_given(experiment_id: int, user: AbstractBaseUser | AnonymousUser) ->
     judged = Judgment.objects.filter(
         comparison__experiment_id=experiment_id, annotator=user, restores__isnull=True
     )
-    return judged.count() + _checks_answered(experiment_id).filter(annotator=user).count()
+    checks = _checks_ever_answered(experiment_id).filter(annotator=user)
+    return judged.values("pk").union(checks.values("pk"), all=True).count()
 
 
 def answers_before(experiment_id: int, moment: datetime) -> int:
@@ -255,12 +256,11 @@ def answers_before(experiment_id: int, moment: datetime) -> int:
         restores__isnull=True,
         created_at__lt=moment,
     )
-    checks = _checks_answered(experiment_id).filter(judged_at__lt=moment)
+    checks = _checks_ever_answered(experiment_id).filter(judged_at__lt=moment)
     return judged.values("pk").union(checks.values("pk"), all=True).count()
 
 
-def _checks_answered(experiment_id: int) -> QuerySet[Check]:
-    """Answers to checks, practice aside, those taken back included."""
+def _checks_ever_answered(experiment_id: int) -> QuerySet[Check]:
     answered = Check.objects.filter(experiment_id=experiment_id, passed__isnull=False)
     return answered.exclude(kind=Check.Kind.PRACTICE)
 

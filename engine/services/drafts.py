@@ -58,7 +58,7 @@ def _differences(before: ExperimentSpec, after: ExperimentSpec) -> list[str]:
 def delete_draft(*, experiment_id: int, by: User | None) -> None:
     """Delete an experiment in which nothing has happened yet.
 
-    Its log goes with it. That it was there, and who deleted it, stays in the log of the site.
+    Its log stays, without it. That it was there, and who deleted it, is in the log of the site.
 
     Raises
     ------

@@ -98,6 +98,8 @@ class _Checker:
         self._n_tasks = len(description.spec.tasks)
         self._judgments: set[int] = set()
         self._restored: set[int] = set()
+        # Comparison and person of each judgment that stands.
+        self._standing: set[tuple[int, str]] = set()
         self._pairs: dict[int, tuple[Any, ...]] = {}
         self._responses: dict[int, tuple[Any, ...]] = {}
 
@@ -144,6 +146,16 @@ class _Checker:
                 raise ValueError("restores names a judgment that an earlier row restores.")
             self._restored.add(row["restores"])
         self._judgments.add(row["judgment_id"])
+        if row["annotator"] and not row["voided"]:
+            self._check_once(row["comparison_id"], row["annotator"])
+
+    def _check_once(self, comparison_id: int, annotator: str) -> None:
+        """One person's judgment of a comparison stands once."""
+        if (comparison_id, annotator) in self._standing:
+            raise ValueError(
+                f"{limits.shown(annotator)} has two judgments of comparison {comparison_id} that both stand."
+            )
+        self._standing.add((comparison_id, annotator))
 
 
 def _check_types(row: Row) -> None:

@@ -14,7 +14,6 @@ from django.utils import timezone
 from engine import selectors
 from engine.blinding import Period
 from engine.core import Design
-from engine.errors import SpecError
 from engine.models import (
     Comparison,
     Experiment,
@@ -135,8 +134,6 @@ class _Import:
         self._responses: dict[int, int] = {}
         self._comparisons: dict[int, int] = {}
         self._judgments: dict[int, int] = {}
-        # Comparison and person of each judgment that stands.
-        self._judged_by: set[tuple[int, str]] = set()
 
     def add(self, rows: Sequence[Row]) -> None:
         self._add_responses(rows)
@@ -221,9 +218,9 @@ class _Import:
                 outcome=row["outcome"],
                 reason=row["reason"],
                 comment=row["comment"],
-                annotator_could_see_policies=row["annotator_could_see_policies"],
-                standing=self._stands(row),
+                standing=not row["voided"],
                 restores_id=self._judgments.get(row["restores"]),
+                annotator_could_see_policies=row["annotator_could_see_policies"],
                 shown_at=_time(row["shown_at"]),
                 created_at=_time(row["judged_at"]),
             )
@@ -241,19 +238,6 @@ class _Import:
             for row, judgment in zip(rows, judgments, strict=True)
             if row["voided"]
         )
-
-    def _stands(self, row: Row) -> bool:
-        if row["voided"]:
-            return False
-        if row["annotator"]:
-            who = (row["comparison_id"], row["annotator"])
-            if who in self._judged_by:
-                raise SpecError(
-                    f"{row['annotator']} has two judgments of comparison {row['comparison_id']} that both stand; "
-                    "one person's judgment of a comparison counts once."
-                )
-            self._judged_by.add(who)
-        return True
 
     def _person(self, name: str) -> User | None:
         """Somebody of that name as they are known here: they cannot log in, and are nobody else's namesake."""

@@ -477,6 +477,14 @@ class TestManifest:
         assert manifest["experiment"]["spec"]["settings"]["delta"] == rich.delta
         assert manifest["experiment"]["evidence"] == selectors.latest_snapshot(rich).evidence
 
+    def test_evidence_that_is_being_recomputed_is_left_out(self, rich, admin, client_for):
+        """Issue 11, item 2: stale evidence is not that of the rows."""
+        standing = selectors.standing_judgments(rich.pk).filter(comparison__outcome__isnull=False).first()
+        void_judgment(judgment_id=standing.pk, by=admin, reason="A slip.")
+        archive = zipfile.ZipFile(io.BytesIO(content(get(client_for(admin), "judgments_csv", rich, zip="1"))))
+        manifest = json.loads(archive.read("rich-judgments.csv.manifest.json"))
+        assert manifest["experiment"]["evidence"] is manifest["experiment"]["confidence"] is None
+
     def test_the_rows_of_every_format_are_counted(self, rich):
         for kind, n in (("csv", 12), ("jsonl", 12), ("parquet", 12)):
             tally = Tally()

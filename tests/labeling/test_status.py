@@ -11,9 +11,11 @@ from django.utils import timezone
 from engine.models import Experiment, Response, Snapshot, WorkerPulse
 from engine.services.controls import archive
 from engine.services.experiments import pause, stop
+from engine.services.judging import void_judgment
+from engine.services.planning import advance
 from labeling.status import policy_names, status_of
 from labeling.templatetags.llmpo import about
-from tests.factories import make_experiment
+from tests.factories import click, make_experiment
 
 pytestmark = pytest.mark.django_db
 
@@ -215,3 +217,16 @@ def test_policies_are_named_after_their_levels_in_the_order_of_the_factors(djang
 )
 def test_an_estimate_does_not_look_like_a_count(expected, words):
     assert about(expected) == words
+
+
+def test_while_the_evidence_is_recomputed_it_says_so(annotator, admin):
+    """Issue 11, item 2."""
+    experiment = make_experiment(ready=True, annotators=(annotator,))
+    judgment = click(experiment, annotator)
+    assert "recomputed" not in status_of(experiment).sentence
+    void_judgment(judgment_id=judgment.pk, by=admin, reason="A slip.")
+    experiment.refresh_from_db()
+    assert "The evidence is being recomputed." in status_of(experiment).sentence
+    advance(experiment_id=experiment.pk)
+    experiment.refresh_from_db()
+    assert "recomputed" not in status_of(experiment).sentence

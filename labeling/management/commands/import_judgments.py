@@ -80,6 +80,8 @@ def _likeness(manifest: dict[str, Any], evidence: list[float]) -> str:
     if filters:
         said = ", ".join(f"{name}={value}" for name, value in filters.items())
         return f"The file holds only what a filter left ({said}), so the decision may be another one."
+    if manifest["experiment"]["evidence"] is None:
+        return "The manifest names no evidence: it was being recomputed during the export, or there was none."
     if evidence == manifest["experiment"]["evidence"]:
         return "The evidence is that of the exported experiment, bit by bit."
     return "The evidence differs from the manifest's: judgments came in while it was exported, or δ or ε was changed."
