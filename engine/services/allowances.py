@@ -5,12 +5,12 @@ from __future__ import annotations
 from datetime import timedelta
 
 from django.conf import settings
-from django.utils import timezone
+from django.db.models import Count, OuterRef, Subquery
 from django.utils.translation import ngettext
 
 from engine import selectors
 from engine.errors import WrongStateError
-from engine.models import Allowance, Check, Lease, User
+from engine.models import Allowance, Check, User
 
 # The pair on show, the one fetched ahead, and one that came back by an undo. More would keep pairs from others, or
 # let somebody choose among them.
@@ -41,25 +41,18 @@ def locked(*, experiment_id: int, annotator: User) -> Allowance:
     return allowance
 
 
-def free_places(*, experiment_id: int, annotator: User) -> int:
-    """How many pairs more the annotator may hold. Locks their row as `locked` does.
-
-    Checks take places like comparisons: a pair beyond the last place would be known for a check.
-    """
-    locked(experiment_id=experiment_id, annotator=annotator)
-    # A statement of its own: one that had waited for the lock would not see what was granted meanwhile.
-    now = timezone.now()
-    leases = Lease.objects.filter(
-        comparison__experiment=experiment_id,
-        annotator=annotator,
-        state=Lease.State.ACTIVE,
-        held_until__gt=now,
-    )
+def locked_room(*, experiment_id: int, annotator: User) -> int:
+    """How many comparisons the annotator may hold at a time, less the checks on their screen; orders requests too."""
     checks = Check.objects.filter(
-        experiment=experiment_id, annotator=annotator, choice="", expires_at__gt=now
-    )
-    held = leases.values("pk").union(checks.values("pk"), all=True).count()
-    return max(0, MOST_HELD - held)
+        experiment=OuterRef("experiment"), annotator=OuterRef("annotator"), choice=""
+    ).order_by()
+    n_open = Subquery(checks.values("experiment").annotate(n=Count("pk")).values("n"))
+    rows = Allowance.objects.filter(experiment=experiment_id, annotator=annotator).annotate(open=n_open)
+    row = rows.select_for_update(no_key=True, of=("self",)).first()
+    if row is None:
+        locked(experiment_id=experiment_id, annotator=annotator)
+        row = rows.get()
+    return max(0, MOST_HELD - (row.open or 0))
 
 
 def spend_undo(*, experiment_id: int, annotator: User) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -37,6 +37,7 @@ from engine.services.replaying import mark_stale
 RESUMABLE = (Lease.State.RETURNED, Lease.State.EXPIRED)
 
 
+@transaction.atomic(savepoint=False)
 def lease_next(*, experiment_id: int, annotator: User, besides: Collection[uuid.UUID] = ()) -> Lease | None:
     """The pair this annotator should look at now, reserved for them; ``None`` where none is ready.
 
@@ -44,24 +45,32 @@ def lease_next(*, experiment_id: int, annotator: User, besides: Collection[uuid.
     among those on their screen already (``besides``). Nobody holds more than ``allowances.MOST_HELD`` pairs, checks
     among them, and nobody holds one for longer than ``allowances.hold()``.
     """
-    held = held_lease(experiment_id=experiment_id, annotator=annotator, besides=besides)
-    if held is not None:
-        return held
-    with transaction.atomic():
-        if not allowances.free_places(experiment_id=experiment_id, annotator=annotator):
-            return None
-        return new_lease(experiment_id=experiment_id, annotator=annotator)
+    room = allowances.locked_room(experiment_id=experiment_id, annotator=annotator)
+    held = held_leases(experiment_id=experiment_id, annotator=annotator)
+    if (lease := renewed(held, besides=besides)) is not None:
+        return lease
+    if len(held) >= room:
+        return None
+    return new_lease(experiment_id=experiment_id, annotator=annotator)
 
 
-def held_lease(*, experiment_id: int, annotator: User, besides: Collection[uuid.UUID] = ()) -> Lease | None:
-    """The pair that this annotator holds and that is not on their screen, held for longer from now on."""
-    held = (
-        _held(experiment_id, annotator)
-        .select_related("comparison__task", "comparison__response_i", "comparison__response_j")
-        .exclude(token__in=besides)
-        .first()
+def held_leases(*, experiment_id: int, annotator: User) -> list[Lease]:
+    """The pairs that this annotator holds, the first one first. Those held for too long are handed back before."""
+    held = list(
+        _held(experiment_id, annotator).select_related(
+            "comparison__task", "comparison__response_i", "comparison__response_j"
+        )
     )
-    return held if held is not None and _renew(held) else None
+    now = timezone.now()
+    worn_out = [lease.pk for lease in held if lease.held_until <= now]
+    if worn_out:
+        _end_leases(_held(experiment_id, annotator).filter(pk__in=worn_out), Lease.State.EXPIRED)
+    return [lease for lease in held if lease.held_until > now]
+
+
+def renewed(held: Iterable[Lease], *, besides: Collection[uuid.UUID]) -> Lease | None:
+    """The first of these that is not on the annotator's screen (``besides``), held for longer from now on."""
+    return next((lease for lease in held if lease.token not in besides and _renew(lease)), None)
 
 
 @transaction.atomic(savepoint=False)
@@ -70,12 +79,12 @@ def new_lease(
 ) -> Lease | Check | None:
     """A ready pair, reserved for this annotator; ``None`` where none is ready.
 
-    The caller holds the annotator's allowance, and has found a free place in it. ``instead``: asked where a pair is
+    Whoever calls this has seen to it that the annotator may hold another pair. ``instead``: asked where a pair is
     ready that the annotator never had; the check that it returns takes its place.
     """
-    now = timezone.now()
     mine = Lease.objects.filter(annotator=annotator, comparison=OuterRef("pk"))
     # Others have their turn, for as long as this annotator had theirs.
+    now = timezone.now()
     turn_over = Q(state__in=RESUMABLE, held_until__lte=now, held_until__gt=now - allowances.hold())
     ready = Comparison.objects.filter(
         ~Exists(mine.filter(turn_over | Q(state__in=[Lease.State.SKIPPED, Lease.State.JUDGED]))),
@@ -103,10 +112,7 @@ def new_lease(
 
 def _held(experiment_id: int, annotator: User) -> QuerySet[Lease]:
     return Lease.objects.filter(
-        annotator=annotator,
-        comparison__experiment_id=experiment_id,
-        state=Lease.State.ACTIVE,
-        held_until__gt=timezone.now(),
+        annotator=annotator, comparison__experiment_id=experiment_id, state=Lease.State.ACTIVE
     ).order_by("pk")
 
 
@@ -140,21 +146,7 @@ def _resumed(comparison: Comparison, annotator: User) -> Lease | None:
 
 
 @transaction.atomic
-def make_room(*, experiment_id: int, annotator: User, besides: Collection[uuid.UUID] = ()) -> None:
-    """Hand pairs back where the annotator could not hold one more.
-
-    Those that wait on the screen (``besides``) go before the one on show, the last before the first.
-    """
-    free = allowances.free_places(experiment_id=experiment_id, annotator=annotator)
-    if free > 0:
-        return
-    places = {token: place for place, token in enumerate(besides, 1)}
-    held = sorted(_held(experiment_id, annotator), key=lambda lease: (places.get(lease.token, 0), lease.pk))
-    _end_leases(Lease.objects.filter(pk__in=[lease.pk for lease in held[-1:]]), Lease.State.RETURNED)
-
-
-@transaction.atomic
-def lease_again(*, comparison_id: int, annotator: User) -> Lease | None:
+def lease_again(*, comparison_id: int, annotator: User, besides: Collection[uuid.UUID] = ()) -> Lease | None:
     """Reserve a comparison for the annotator who took it back; ``None`` where somebody else holds it now."""
     comparison = (
         Comparison.objects.select_related("task", "response_i", "response_j")
@@ -163,9 +155,23 @@ def lease_again(*, comparison_id: int, annotator: User) -> Lease | None:
     )
     if comparison.state != Comparison.State.READY:
         return None
+    make_room(experiment_id=comparison.experiment_id, annotator=annotator, besides=besides)
     comparison.state = Comparison.State.LEASED
     comparison.save(update_fields=["state"])
     return _granted(comparison, annotator)
+
+
+@transaction.atomic(savepoint=False)
+def make_room(*, experiment_id: int, annotator: User, besides: Collection[uuid.UUID] = ()) -> None:
+    """Hand pairs back until the annotator may hold another one.
+
+    Those that wait on the screen (``besides``) go before the one on show, the last before the first.
+    """
+    room = allowances.locked_room(experiment_id=experiment_id, annotator=annotator)
+    places = {token: place for place, token in enumerate(besides, 1)}
+    held = sorted(_held(experiment_id, annotator), key=lambda lease: (places.get(lease.token, 0), lease.pk))
+    if over := held[max(0, room - 1) :]:
+        _end_leases(Lease.objects.filter(pk__in=[lease.pk for lease in over]), Lease.State.RETURNED)
 
 
 @transaction.atomic

@@ -20,7 +20,6 @@ _SHOWING = 9
 _ANSWERING = 10
 _SKIPPING = 12
 _FLAGGING = 21
-_TAKING_BACK = 30
 _RETURNING = 5
 _RETURNING_EACH = 3
 _SCREEN = 4  # a page holds no more pairs than that
@@ -45,6 +44,7 @@ class Answered:
     feedback: str = ""
 
 
+@transaction.atomic
 def show_next(
     *, experiment: Experiment, annotator: User, besides: Collection[uuid.UUID] = ()
 ) -> ShownPair | None:
@@ -52,20 +52,21 @@ def show_next(
     if not checks.are_used(experiment):
         lease = judging.lease_next(experiment_id=experiment.pk, annotator=annotator, besides=besides)
         return None if lease is None else _of_comparison(lease)
-    with same_cost(_SHOWING):
+    with same_cost(_SHOWING), transaction.atomic(savepoint=False):
+        room = allowances.locked_room(experiment_id=experiment.pk, annotator=annotator)
         unanswered = checks.unanswered_checks(experiment=experiment, annotator=annotator)
         waiting = [check for check in unanswered if check.token not in besides]
-        lease = judging.held_lease(experiment_id=experiment.pk, annotator=annotator, besides=besides)
+        held = judging.held_leases(experiment_id=experiment.pk, annotator=annotator)
+        lease = judging.renewed(held, besides=besides)
         check = next(filter(checks.is_held, waiting), None)
         found: Lease | Check | None = lease
         if check is not None and (lease is None or check.shown_at < lease.granted_at):
             found = checks.hold(check)
-        elif lease is None and experiment.state == Experiment.State.RUNNING:
+        elif lease is None and experiment.state == Experiment.State.RUNNING and (waiting or len(held) < room):
             found = _next(experiment, annotator, waiting, on_screen=len(waiting) < len(unanswered))
         return None if found is None else _shown(found)
 
 
-@transaction.atomic
 def _next(
     experiment: Experiment, annotator: User, waiting: list[Check], *, on_screen: bool
 ) -> Lease | Check | None:
@@ -73,9 +74,7 @@ def _next(
 
     ``on_screen``: a check is on the annotator's screen, so that there is no second one.
     """
-    if not allowances.free_places(experiment_id=experiment.pk, annotator=annotator):
-        return None
-    for check in filter(checks.has_rested, waiting):
+    for check in waiting:
         if not checks.give_up_if_lost(check):
             return checks.hold(check)
     seen = checks.seen_by(experiment=experiment, annotator=annotator)
@@ -169,12 +168,9 @@ def hand_back(*, annotator: User, tokens: Collection[uuid.UUID] | None = None) -
         checks.return_checks(annotator=annotator, tokens=tokens)
 
 
-def take_back_answer(
-    *,
-    experiment: Experiment,
-    answer: Judgment | Check,
-    annotator: User,
-    besides: Collection[uuid.UUID] = (),
+@transaction.atomic
+def take_back(
+    *, experiment: Experiment, answer: Judgment | Check, annotator: User, besides: Collection[uuid.UUID] = ()
 ) -> ShownPair | None:
     """Void one of the annotator's own answers, to a comparison or to a check, and show its pair again.
 
@@ -184,20 +180,17 @@ def take_back_answer(
     Raises
     ------
     WrongStateError
-        The annotator has no undo left now, or the experiment has concluded.
+        The annotator has no undo left now, or see :func:`engine.services.judging.void_judgment`.
     """
-    whose = {"experiment_id": experiment.pk, "annotator": annotator}
-    with same_cost(_TAKING_BACK), transaction.atomic():
-        allowances.spend_undo(**whose)
-        if isinstance(answer, Check):
-            judging.make_room(**whose, besides=besides)
-            return _shown(checks.take_back_check(check_id=answer.pk))
-        void = judging.void_judgment(
-            judgment_id=answer.pk, by=annotator, reason="Taken back by the annotator"
-        )
-        judging.make_room(**whose, besides=besides)
-        lease = judging.lease_again(comparison_id=void.judgment.comparison_id, annotator=annotator)
-        return None if lease is None else _of_comparison(lease)
+    allowances.spend_undo(experiment_id=experiment.pk, annotator=annotator)
+    if isinstance(answer, Check):
+        judging.make_room(experiment_id=experiment.pk, annotator=annotator, besides=besides)
+        return _of_check(checks.take_back_check(check_id=answer.pk))
+    void = judging.void_judgment(judgment_id=answer.pk, by=annotator, reason="Taken back by the annotator")
+    lease = judging.lease_again(
+        comparison_id=void.judgment.comparison_id, annotator=annotator, besides=besides
+    )
+    return None if lease is None else _of_comparison(lease)
 
 
 def _shown(found: Lease | Check) -> ShownPair:

@@ -80,7 +80,7 @@ def undo(request: HttpRequest, experiment_id: Id) -> dict[str, Any]:
     newest = selectors.newest_answer(experiment, request.user)
     if newest is None:
         raise HttpError(409, "There is nothing to take back.")
-    shown = showing.take_back_answer(experiment=experiment, answer=newest, annotator=request.user)
+    shown = showing.take_back(experiment=experiment, answer=newest, annotator=request.user)
     wake(advance, experiment.pk)
     return _shown(experiment, shown)
 

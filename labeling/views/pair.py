@@ -186,7 +186,7 @@ def _reopen(
     besides: list[Any] | tuple[()] = (),
 ) -> HttpResponse:
     try:
-        shown = showing.take_back_answer(
+        shown = showing.take_back(
             experiment=experiment, answer=answer, annotator=request.user, besides=besides
         )
     except WrongStateError as refused:

@@ -21,7 +21,7 @@ from engine.services.judging import (
     void_judgment,
 )
 from engine.services.planning import advance
-from engine.services.showing import answer, show_next, skip, take_back_answer
+from engine.services.showing import answer, show_next, skip, take_back
 from tests.factories import click, lease, make_experiment, make_user, write_responses
 
 pytestmark = pytest.mark.django_db
@@ -39,7 +39,7 @@ def experiment(annotator, bob) -> Experiment:
 
 def undo(experiment: Experiment, user: User) -> None:
     newest = selectors.own_judgments(experiment, user).first()
-    take_back_answer(experiment=experiment, answer=newest, annotator=user)
+    take_back(experiment=experiment, answer=newest, annotator=user)
 
 
 def answer_on(experiment: Experiment, user: User, n: int) -> None:
@@ -178,7 +178,7 @@ class TestHeldPairs:
     ):
         judgment = click(experiment, annotator)
         on_show, first, second = self.grab(experiment, annotator)
-        again = take_back_answer(
+        again = take_back(
             experiment=experiment,
             answer=judgment,
             annotator=annotator,

@@ -19,7 +19,7 @@ from engine.services.judging import (
 )
 from engine.services.planning import advance
 from engine.services.review import restore_judgment
-from engine.services.showing import take_back_answer
+from engine.services.showing import take_back
 from tests.engine.test_races import at_once, blocked
 from tests.factories import click, lease, make_experiment, make_user
 
@@ -48,7 +48,7 @@ def test_many_tabs_at_once_spend_one_allowance(settings, annotator):
 
     def undo(judgment: Judgment) -> bool:
         try:
-            take_back_answer(experiment=experiment, answer=judgment, annotator=annotator)
+            take_back(experiment=experiment, answer=judgment, annotator=annotator)
         except WrongStateError:
             return False
         return True
@@ -97,7 +97,7 @@ def test_undos_and_clicks_while_the_planner_replays_leave_the_evidence_of_a_repl
     def undo_on() -> None:
         for _ in range(4):
             newest = selectors.own_judgments(experiment, annotator).first()
-            take_back_answer(experiment=experiment, answer=newest, annotator=annotator)
+            take_back(experiment=experiment, answer=newest, annotator=annotator)
 
     def click_on() -> None:
         for _ in range(6):

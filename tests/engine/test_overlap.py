@@ -276,7 +276,7 @@ class TestTakeBack:
 
     def test_the_pair_is_shown_again_under_a_new_token(self, experiment, annotator):
         judgment = click(experiment, annotator)
-        shown = showing.take_back_answer(experiment=experiment, answer=judgment, annotator=annotator)
+        shown = showing.take_back(experiment=experiment, answer=judgment, annotator=annotator)
         comparison = judgment.comparison
         assert (shown.prompt, shown.left, shown.right) == (
             comparison.task.prompt,
@@ -293,7 +293,7 @@ class TestTakeBack:
 
     def test_the_answer_that_was_taken_back_cannot_be_sent_again(self, experiment, annotator):
         judgment = click(experiment, annotator)
-        showing.take_back_answer(experiment=experiment, answer=judgment, annotator=annotator)
+        showing.take_back(experiment=experiment, answer=judgment, annotator=annotator)
         late = judge_leased(
             experiment_id=experiment.pk, token=judgment.token, annotator=annotator, choice="left"
         )
@@ -302,7 +302,7 @@ class TestTakeBack:
 
     def test_a_pair_that_was_taken_back_left_and_come_upon_again_can_be_judged(self, experiment, annotator):
         judgment = click(experiment, annotator)
-        showing.take_back_answer(experiment=experiment, answer=judgment, annotator=annotator)
+        showing.take_back(experiment=experiment, answer=judgment, annotator=annotator)
         return_leases(annotator=annotator)
         again = click(experiment, annotator)
         assert again.comparison == judgment.comparison
@@ -314,7 +314,7 @@ class TestTakeBack:
         before = selectors.comparison_count(experiment.pk)
         for _ in range(3):
             newest = selectors.own_judgments(experiment, annotator).first()
-            showing.take_back_answer(experiment=experiment, answer=newest, annotator=annotator)
+            showing.take_back(experiment=experiment, answer=newest, annotator=annotator)
         assert selectors.comparison_count(experiment.pk) == before - 3
         for _ in range(3):
             click(experiment, annotator)
@@ -333,7 +333,7 @@ class TestTakeBack:
         judgment = judge_as(experiment, people[0], 1.0)
         theirs = lease(experiment, people[1])
         assert theirs.comparison == judgment.comparison
-        assert showing.take_back_answer(experiment=experiment, answer=judgment, annotator=people[0]) is None
+        assert showing.take_back(experiment=experiment, answer=judgment, annotator=people[0]) is None
         assert not selectors.own_judgments(experiment, people[0]).exists()
         assert judge_leased(
             experiment_id=experiment.pk, token=theirs.token, annotator=people[1], choice="left"

@@ -22,7 +22,7 @@ from engine.services.experiments import pause, start, stop
 from engine.services.judging import void_judgment
 from engine.services.planning import advance
 from engine.services.review import restore_judgment, void_annotator
-from engine.services.showing import take_back_answer
+from engine.services.showing import take_back
 from tests.factories import click, click_for, make_experiment, write_responses
 
 pytestmark = pytest.mark.django_db
@@ -81,7 +81,7 @@ def test_an_undo_tells_no_outcome_and_its_queries_do_not_grow_with_the_judgments
             write_responses()
         newest = nth(experiment, -1)
         with counted_tells() as told, CaptureQueriesContext(connection) as queries:
-            take_back_answer(experiment=experiment, answer=newest, annotator=annotator)
+            take_back(experiment=experiment, answer=newest, annotator=annotator)
         assert told == []
         costs.append(len(queries))
         advance(experiment_id=experiment.pk)
@@ -112,7 +112,7 @@ def test_every_way_to_change_the_judgments_that_stand_leads_to_the_evidence_of_a
     for change in (
         lambda: void_judgment(judgment_id=voided.pk, by=admin, reason="A slip."),
         lambda: restore_judgment(judgment_id=voided.pk),
-        lambda: take_back_answer(experiment=experiment, answer=nth(experiment, 3), annotator=annotator),
+        lambda: take_back(experiment=experiment, answer=nth(experiment, 3), annotator=annotator),
         lambda: change_settings(experiment_id=experiment.pk, by=admin, epsilon=0.1),
         lambda: change_settings(experiment_id=experiment.pk, by=admin, delta=1e-5),
         lambda: void_annotator(experiment_id=experiment.pk, annotator=annotator, by=admin, reason="Spam"),
