@@ -80,7 +80,7 @@ class World:
         self.api = api
         self.client = Client()
         if api:
-            secret = make_token(user=self.ann, name="t", valid_days=1)[1]
+            secret = make_token(user=self.ann, name="t", valid_days=1, scopes=["annotate"])[1]
             self.headers = {"Authorization": f"Bearer {secret}"}
         else:
             self.client.force_login(self.ann)
@@ -114,6 +114,7 @@ class World:
                 method = self.client.get if name in {"pair", "history"} else self.client.post
                 response = method(reverse(name, args=[self.experiment.pk]), data=fields, headers=self.headers)
         text = response.content.decode()
+        assert response.status_code not in {401, 403, 404, 405, 429}, text
         for name_of_ours in (self.ann.username, self.experiment.name):
             text = text.replace(name_of_ours, "NAME")
         words = _EXPERIMENT.sub("/label/N/", _UUID.sub("T", _TEXTS.sub("", text)))

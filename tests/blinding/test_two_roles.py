@@ -17,6 +17,7 @@ from engine.services.judging import judge_leased, void_judgment
 from engine.services.people import create_invitation
 from engine.services.review import restore_judgment
 from engine.services.tokens import make_token
+from tests.accounts import sign_in_recently
 from tests.factories import add_member, click, lease, make_experiment, make_user
 from tests.markup import words
 
@@ -34,6 +35,7 @@ def experiment(annotator: User) -> Experiment:
 def browser(user: User) -> Client:
     client = Client()
     client.force_login(user)
+    sign_in_recently(client, user)
     return client
 
 
@@ -222,5 +224,5 @@ class TestWarnings:
 
 
 def invitation_link(experiment: Experiment, by: User, role: str) -> str:
-    invitation = create_invitation(experiment=experiment, by=by, role=role, most_uses=1, valid_days=1)
-    return reverse("join", args=[invitation.token])
+    _, secret = create_invitation(experiment=experiment, by=by, role=role, most_uses=1, valid_days=1)
+    return reverse("join", args=[secret])
