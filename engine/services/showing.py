@@ -44,7 +44,6 @@ class Answered:
     feedback: str = ""
 
 
-@transaction.atomic
 def show_next(
     *, experiment: Experiment, annotator: User, besides: Collection[uuid.UUID] = ()
 ) -> ShownPair | None:

@@ -12,8 +12,9 @@ from django.test import Client
 from django.urls import reverse
 
 from engine import selectors
-from engine.models import Comparison, Experiment, Judgment, User
-from engine.services.judging import judge_leased, void_judgment
+from engine.judges.worker import judge_comparisons
+from engine.models import Comparison, Experiment, User
+from engine.services.judging import void_judgment
 from engine.services.people import create_invitation
 from engine.services.review import restore_judgment
 from engine.services.tokens import make_token
@@ -179,11 +180,10 @@ class TestJudgmentsAreMarked:
         restore_judgment(judgment_id=judgment.pk)
         assert self.marks(experiment) == [True]
 
-    def test_a_judge_that_is_no_person_is_never_marked(self, experiment, annotator):
-        held = lease(experiment, annotator)
-        judge_leased(experiment_id=experiment.pk, token=held.token, annotator=annotator, choice="left")
-        Judgment.objects.update(judge="rule", via="rule", annotator=None)
-        assert self.marks(experiment) == [False]
+    def test_a_judge_that_is_no_person_is_never_marked(self):
+        experiment = make_experiment(ready=True, judge="rule")
+        assert judge_comparisons(experiment.pk) > 0
+        assert set(self.marks(experiment)) == {False}
 
 
 class TestWarnings:
