@@ -20,6 +20,7 @@ _SHOWING = 9
 _ANSWERING = 10
 _SKIPPING = 12
 _FLAGGING = 21
+_TAKING_BACK = 30
 _RETURNING = 5
 _RETURNING_EACH = 3
 _SCREEN = 4  # a page holds no more pairs than that
@@ -181,15 +182,18 @@ def take_back(
     WrongStateError
         The annotator has no undo left now, or see :func:`engine.services.judging.void_judgment`.
     """
-    allowances.spend_undo(experiment_id=experiment.pk, annotator=annotator)
-    if isinstance(answer, Check):
-        judging.make_room(experiment_id=experiment.pk, annotator=annotator, besides=besides)
-        return _of_check(checks.take_back_check(check_id=answer.pk))
-    void = judging.void_judgment(judgment_id=answer.pk, by=annotator, reason="Taken back by the annotator")
-    lease = judging.lease_again(
-        comparison_id=void.judgment.comparison_id, annotator=annotator, besides=besides
-    )
-    return None if lease is None else _of_comparison(lease)
+    with same_cost(_TAKING_BACK):
+        allowances.spend_undo(experiment_id=experiment.pk, annotator=annotator)
+        if isinstance(answer, Check):
+            judging.make_room(experiment_id=experiment.pk, annotator=annotator, besides=besides)
+            return _of_check(checks.take_back_check(check_id=answer.pk))
+        void = judging.void_judgment(
+            judgment_id=answer.pk, by=annotator, reason="Taken back by the annotator"
+        )
+        lease = judging.lease_again(
+            comparison_id=void.judgment.comparison_id, annotator=annotator, besides=besides
+        )
+        return None if lease is None else _of_comparison(lease)
 
 
 def _shown(found: Lease | Check) -> ShownPair:
