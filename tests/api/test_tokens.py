@@ -58,8 +58,10 @@ def test_so_many_requests_a_minute_and_no_more(people, caller_for, settings, clo
     call = caller_for(people["admin"])
     assert [call("get", "/experiments").status_code for _ in range(5)] == [200, 200, 200, 429, 429]
     refused = call("get", "/experiments")
-    assert refused.json() == {"detail": "Too many requests."}
-    assert 0 < int(refused["Retry-After"]) <= 60
+    seconds = int(refused["Retry-After"])
+    assert 0 < seconds <= 60
+    detail = f"Too many requests of this token. Send the same request again in {seconds} seconds."
+    assert refused.json() == {"detail": detail}
     other = caller_for(people["viewer"])
     assert other("get", "/experiments").status_code == 200, "a token of its own, a count of its own"
     clock(60)

@@ -177,7 +177,7 @@ class TestRouting:
         }
 
     def test_the_sweep_comes_round_by_itself(self):
-        [entry] = app.conf.beat_schedule.values()
+        entry = app.conf.beat_schedule["sweep"]
         assert entry["task"] == tasks.sweep.name
         assert entry["schedule"] == django_settings.SWEEP_SECONDS
 
