@@ -141,7 +141,7 @@ class TestHistory:
     def test_the_log_of_a_deleted_draft_stays(self, admin):
         draft = make_experiment(running=False)
         entries = list(draft.audit_entries.values_list("pk", flat=True))
-        delete_draft(experiment_id=draft.pk)
+        delete_draft(experiment_id=draft.pk, by=admin)
         kept = AuditEntry.objects.filter(pk__in=entries)
         assert [entry.experiment for entry in kept] == [None] * len(entries) != []
 
