@@ -79,7 +79,7 @@ class TestAccept:
         use = invitation.used_by.get()
         assert use.user == user
         entry = experiment.audit_entries.filter(action="join").get()
-        assert entry.sentence == f"Joined as annotator, invited by {owner}."
+        assert entry.text == f"Joined as annotator, invited by {owner}."
 
     def test_a_link_for_n_people_lets_exactly_n_in(self, experiment):
         invitation = invite(experiment, most_uses=3)
@@ -196,7 +196,7 @@ class TestWhatEndsALink:
             with pytest.raises(InvitationError, match="has ended"):
                 accept_invitation(invitation_id=invitation.pk, user=user)
         entry = experiment.audit_entries.filter(action="end_invitation").get()
-        assert (entry.by, entry.sentence) == (
+        assert (entry.by, entry.text) == (
             owner,
             f"Ended an invitation: annotator, 0 of 9 used. {editor} had made it.",
         )
@@ -293,7 +293,7 @@ def test_a_member_is_added_by_an_administrator_once(experiment):
     admin, user = make_user("root", is_superuser=True), make_user("new")
     added = people.add_member(experiment=experiment, user=user, role="viewer", by=admin)
     assert (added.origin, added.invited_by) == ("administrator", admin)
-    assert experiment.audit_entries.first().sentence == "Added new as viewer."
+    assert experiment.audit_entries.first().text == "Added new as viewer."
     with pytest.raises(MembershipError, match="new is viewer already"):
         people.add_member(experiment=experiment, user=user, role="viewer", by=admin)
 

@@ -118,11 +118,11 @@ class TestLastRight:
         )
 
     def test_a_removal_from_the_last_experiment_ends_it(self, annotator, experiment):
-        _, secret = make_token(user=annotator, name="export", valid_days=1)
+        token, secret = make_token(user=annotator, name="export", valid_days=1)
         self.remove(experiment, annotator)
         assert token_of(secret=secret) is None
         entry = AuditEntry.objects.get(action="token_revoked")
-        assert entry.sentence == "Revoked the API token “export”. The last right behind it was taken away."
+        assert entry.text == f"Revoked the API token {token.hint}…. The last right behind it was taken away."
         add_member(experiment, annotator)
         assert token_of(secret=secret) is None
 
@@ -136,7 +136,7 @@ class TestLastRight:
 
     def test_the_deletion_of_the_last_experiment_ends_it(self, annotator, experiment):
         _, secret = make_token(user=annotator, name="export", valid_days=1)
-        delete_draft(experiment_id=experiment.pk)
+        delete_draft(experiment_id=experiment.pk, by=User.objects.get(username="owner"))
         assert token_of(secret=secret) is None
 
     def test_another_role_in_the_experiment_keeps_it(self, annotator, experiment):

@@ -163,7 +163,7 @@ def test_the_command_makes_a_link_that_works_once_and_is_in_the_log(annotator, n
     assert is_signed_in(client)
     assert "no longer works" in Client().get(path).content.decode()
     entry = AuditEntry.objects.get(action=AuditEntry.Action.RESET_LINK)
-    assert entry.sentence == "Made a link with which ann may set a new password."
+    assert entry.text == "Made a link with which ann may set a new password."
 
 
 def test_the_command_refuses_names_that_it_cannot_help(db):
@@ -190,8 +190,9 @@ def test_an_address_counts_once_its_link_was_opened(annotator, mail_works):
 
 
 def test_who_joins_may_give_an_address_where_mail_is_sent(experiment, client, mail_works):
-    path = reverse("join", args=[invited(experiment).token])
-    assert 'name="email"' in client.get(path).content.decode()
+    page = client.get(reverse("join", args=[invited(experiment).token]), follow=True)
+    assert 'name="email"' in page.content.decode()
+    path = reverse("accept_invitation")
     client.post(path, {"username": "new", "email": "new@example.org", "password1": NEW, "password2": NEW})
     assert is_signed_in(client)
     assert EmailAddress.objects.get(user__username="new").email == "new@example.org"
@@ -201,9 +202,9 @@ def test_who_joins_may_give_an_address_where_mail_is_sent(experiment, client, ma
 @pytest.mark.parametrize("backend", ["locmem", "console"])
 def test_who_joins_need_not_give_an_address(backend, experiment, client, settings):
     settings.EMAIL_BACKEND = f"django.core.mail.backends.{backend}.EmailBackend"
-    path = reverse("join", args=[invited(experiment).token])
-    assert ('name="email"' in client.get(path).content.decode()) is (backend == "locmem")
-    client.post(path, {"username": "new", "password1": NEW, "password2": NEW})
+    page = client.get(reverse("join", args=[invited(experiment).token]), follow=True)
+    assert ('name="email"' in page.content.decode()) is (backend == "locmem")
+    client.post(reverse("accept_invitation"), {"username": "new", "password1": NEW, "password2": NEW})
     assert is_signed_in(client)
     assert not mail.outbox
 
@@ -377,7 +378,7 @@ def confirm(client: Client, response: object, password: str = PASSWORD):
 
 
 def test_a_token_is_made_only_after_confirming_and_then_without_typing_again(left_open):
-    response = left_open.post(reverse("tokens"), {"name": "script", "valid_days": 5})
+    response = left_open.post(reverse("tokens"), {"name": "script", "valid_days": 5, "scopes": ["read"]})
     assert not Token.objects.exists()
     assert "This is not your password." in confirm(left_open, response, "wrong").content.decode()
     assert not Token.objects.exists()
@@ -388,7 +389,7 @@ def test_a_token_is_made_only_after_confirming_and_then_without_typing_again(lef
 
 def test_a_recent_sign_in_need_not_be_confirmed(owner):
     client = sign_in(owner)
-    client.post(reverse("tokens"), {"name": "script", "valid_days": 5})
+    client.post(reverse("tokens"), {"name": "script", "valid_days": 5, "scopes": ["read"]})
     assert Token.objects.count() == 1
 
 
