@@ -230,7 +230,9 @@ class TestJudges:
         first = click(experiment, person)
         click(experiment, person, "right")
         with lifted():
-            Judgment.objects.filter(pk=first.pk).update(judge="rule", annotator=None, shown_at=None)
+            Judgment.objects.filter(pk=first.pk).update(
+                judge="rule", via="rule", annotator=None, shown_at=None
+            )
         rows = judge_rows(experiment)
         assert [(r.name, r.judged, r.sides) for r in rows] == [
             ("People", 1, Sides(0, 1)),

@@ -105,7 +105,7 @@ class TestLimitsOnThePage:
         click_on(experiment, annotator, 11)
         client = client_for(annotator)
         for judgment in Judgment.objects.order_by("-pk"):
-            page = client.post(reverse("reopen", args=[experiment.pk, judgment.pk]), follow=True)
+            page = client.post(reverse("reopen", args=[experiment.pk, judgment.token]), follow=True)
         assert "After 5 more answers" in words(page)
         assert Judgment.objects.filter(standing=True).count() == 1
 

@@ -168,7 +168,7 @@ def test_clicks_that_come_after_the_conclusion_are_told_apart(admin, client_for)
     judge_leased(experiment_id=experiment.pk, token=held.token, annotator=late, choice="left")
     experiment.refresh_from_db()
     sentence = status_of(experiment).sentence
-    assert sentence.startswith(f"After {before} comparisons.")
+    assert sentence.startswith(f"Stopped after {before} comparisons, before it was decided.")
     assert sentence.endswith(
         "1 more comparison came in late: counted in the win rates, but not in this finding."
     )

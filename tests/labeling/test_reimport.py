@@ -85,6 +85,8 @@ def judged(annotator, admin) -> Experiment:
     for judgment in judgments[2:5]:
         void_judgment(judgment_id=judgment.pk, by=admin, reason="A slip.")
     restore_judgment(judgment_id=judgments[3].pk)
+    advance(experiment_id=experiment.pk)  # What was taken back is replayed by a worker.
+    experiment.refresh_from_db()
     return experiment
 
 
