@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from django.core.management import call_command
+from django.db import transaction
 
 from engine.models import Experiment, Membership, PairCount, User
 from engine.services.experiments import stop
@@ -129,17 +130,16 @@ class TestSeedDemo:
 
     def test_two_machines_seed_the_same_experiments(self):
         def seeded() -> list[tuple[object, ...]]:
-            run("seed_demo")
-            rows = [
-                *Experiment.objects.order_by("name").values_list("name", "seed", "delta", "budget"),
-                *Experiment.objects.order_by("name", "tasks__position").values_list(
-                    "name", "tasks__prompt", "tasks__reference"
-                ),
-            ]
-            Membership.objects.all().delete()
-            for experiment in Experiment.objects.all():
-                experiment.pair_counts.all().delete()
-                experiment.delete()
+            with transaction.atomic():
+                run("seed_demo")
+                rows = [
+                    *Experiment.objects.order_by("name").values_list("name", "seed", "delta", "budget"),
+                    *Experiment.objects.order_by("name", "tasks__position").values_list(
+                        "name", "tasks__prompt", "tasks__reference"
+                    ),
+                ]
+                transaction.set_rollback(True)  # The other machine has none of it.
+            assert not Experiment.objects.exists()
             return rows
 
         assert seeded() == seeded()

@@ -7,8 +7,6 @@ import re
 import pytest
 from django.urls import reverse
 
-from engine.models import Examination
-
 pytestmark = pytest.mark.django_db
 GERMAN = {"Accept-Language": "de"}
 
@@ -37,28 +35,6 @@ def test_an_admins_page_is_english_down_to_the_menu(page, experiment, admin, cli
     assert language_of(html) == answer["Content-Language"] == "en"
     assert "Log out" in html
     assert 'class="languages"' not in html
-
-
-@pytest.mark.parametrize(
-    ("decided", "expected", "words"),
-    [
-        (1.0, 1234, "noch etwa 1.200 Vergleiche"),
-        (1.0, 1, "noch etwa 1 Vergleich"),
-        (0.5, 1234, "noch mindestens 1.200 Vergleiche"),
-    ],
-)
-def test_what_is_left_is_said_in_german(decided, expected, words, experiment, annotator, client_for):
-    known = {
-        "comparisons": 0,
-        "horizon": 2000,
-        "expected": expected,
-        "low": 1,
-        "high": 2000,
-        "decided": decided,
-    }
-    Examination.objects.create(experiment=experiment, forecast=known)
-    html = client_for(annotator).get(reverse("pair", args=[experiment.pk]), headers=GERMAN).content.decode()
-    assert f'<span id="left">{words}' in html
 
 
 def test_the_first_page_is_german_for_who_only_labels_and_english_for_who_watches(
