@@ -223,7 +223,8 @@ class OidcAdapter(DefaultSocialAccountAdapter):
     def save_user(self, request: HttpRequest, sociallogin: SocialLogin, form: Any = None) -> User:
         user = super().save_user(request, sociallogin, form)
         try:
-            people.accept_invitation(invitation_id=request.session.pop(INVITATION), user=user)
+            # Kept in the session: the page to which they come back leads on by it.
+            people.accept_invitation(invitation_id=request.session[INVITATION], user=user)
         except InvitationError as refused:
             page = render(request, "labeling/invitation_refused.html", {"message": str(refused)}, status=410)
             raise ImmediateHttpResponse(page) from refused

@@ -110,9 +110,9 @@ def test_a_stranger_with_an_invitation_gets_an_account_and_uses_it(experiment, c
     invitation = invited(experiment)
     provider.claims = {"sub": "99", "email": "new@example.org", "email_verified": True}
     provider.claims |= {"preferred_username": "newcomer"}
-    path = reverse("join", args=[invitation.token])
-    assert "Join with Example SSO" in client.get(path).content.decode()
-    response = go_through(client, f"?next={path}")
+    page = client.get(reverse("join", args=[invitation.token]), follow=True)
+    assert "Join with Example SSO" in page.content.decode()
+    response = go_through(client, f"?next={reverse('accept_invitation')}")
     assert client.get(response["Location"])["Location"] == reverse("welcome", args=[experiment.pk])
     new = User.objects.get(username="newcomer")
     assert not new.has_usable_password()
@@ -201,7 +201,7 @@ def test_who_has_no_password_confirms_at_the_provider(experiment, client, provid
     client.get(path)
     go_through(client, f"?next={path}")
     user = SocialAccount.objects.get().user
-    form = {"name": "script", "valid_days": 5}
+    form = {"name": "script", "valid_days": 5, "scopes": ["read"]}
     sign_in_recently(client, user, seconds_ago=3600)
     asked = client.post(reverse("tokens"), form)
     assert asked["Location"].startswith(reverse("confirm_by_oidc"))

@@ -11,18 +11,20 @@ from pathlib import Path
 import pytest
 from django.test import Client
 from django.urls import reverse
+from django.utils import timezone
 
 import engine.services
 from engine.append_only import lifted
 from engine.models import AuditEntry, Experiment, Invitation, Judgment, Membership, Token, User
 from engine.services.drafts import delete_draft
+from engine.services.people import create_invitation
 from engine.services.tokens import make_token
 from tests.factories import add_member, click, make_experiment, make_user
 from tests.labeling.test_setup import filled, sent
 
 ROOT = Path(__file__).parents[2]
-# What LLM-PO does by itself.
-NOBODYS = {AuditEntry.Action.CONCLUDE}
+# What LLM-PO does by itself, and what is done at the command line.
+NOBODYS = {AuditEntry.Action.CONCLUDE, AuditEntry.Action.LLM_HALTED, AuditEntry.Action.RESET_LINK}
 
 
 def services_with_an_actor() -> set[str]:
@@ -100,10 +102,14 @@ def walked(admin, annotator, client_for) -> User:
     post("restore", experiment.pk, judgment.pk)
     post("void_annotator", experiment.pk, annotator="ann.of.kiel", reason="A robot.")
 
-    for action in ("pause", "start", "stop", "archive", "unarchive"):
-        post("change_state", experiment.pk, action=action)
-    post("change_settings", experiment.pk, budget=7, delta=0.2, epsilon=0.1, confirmed="1")
     post("change_llm_judge", experiment.pk, stage="shadow", rubric="", budget="40")
+    post("change_settings", experiment.pk, budget=7, delta=0.2, epsilon=0.1, confirmed="1")
+    Experiment.objects.filter(pk=experiment.pk).update(
+        state="concluded", conclusion="budget", concluded_at=timezone.now()
+    )
+    post("change_settings", experiment.pk, budget=9, delta=0.2, epsilon=0.1, confirmed="1")
+    for action in ("pause", "start", "stop", "archive", "unarchive"):
+        post("change_state", experiment.pk, action=action, confirmed="1")
     post("clone", experiment.pk, name="Another")
 
     post("invite", experiment.pk, role="annotator", most_uses=1, valid_days=1)
@@ -111,16 +117,18 @@ def walked(admin, annotator, client_for) -> User:
     member = Membership.objects.get(experiment=experiment, user=annotator)
     post("change_role", experiment.pk, member.pk, role="viewer")
     post("remove_member", experiment.pk, member.pk)
+    post("admin:engine_membership_add", experiment=experiment.pk, user=annotator.pk, role="viewer")
 
     target = "ann.of.kiel@example.org"
     post("subscribe", experiment.pk, kind="email", target=target, events=["concluded"])
     post("unsubscribe", experiment.pk, experiment.subscriptions.get().pk)
     client.get(reverse("judgments_csv", args=[experiment.pk]), {"annotator": "ann.of.kiel", "judgments": ""})
     client.get(reverse("own_data"))
-    post("tokens", name="nightly", valid_days=1)
+    post("tokens", name="nightly of kiel", scopes=["read"], valid_days=1)
     post("revoke_token", Token.objects.get(user=admin).pk)
     forgotten = make_user("somebody.of.kiel")
     post("person", forgotten.pk, name="somebody.of.kiel", delete="on")
+    post("sign_out_everywhere", tokens="on")
     return admin
 
 
@@ -149,12 +157,11 @@ def test_the_name_is_there_when_the_entry_is_read(walked):
 
 
 def test_who_joins_is_the_actor(experiment, owner, client_for):
-    client_for(owner).post(
-        reverse("invite", args=[experiment.pk]), {"role": "viewer", "most_uses": 1, "valid_days": 1}
-    )
-    invitation = Invitation.objects.get()
+    _, secret = create_invitation(experiment=experiment, by=owner, role="viewer", most_uses=1, valid_days=1)
     newcomer = make_user("newcomer.of.kiel")
-    client_for(newcomer).post(reverse("join", args=[invitation.token]))
+    client = client_for(newcomer)
+    client.get(reverse("join", args=[secret]))
+    client.post(reverse("accept_invitation"))
     entry = AuditEntry.objects.get(action="join")
     assert entry.by == newcomer
     assert "kiel" not in f"{entry.sentence} {entry.details}"
@@ -181,7 +188,7 @@ def test_the_api_says_who_did_it_too(annotator):
     owner = make_user()
     experiment = make_experiment(ready=True, annotators=(annotator,))
     add_member(experiment, owner, "owner")
-    _, secret = make_token(user=owner, name="a program", valid_days=1)
+    _, secret = make_token(user=owner, name="a program", valid_days=1, scopes=["read", "manage"])
     headers = {"Authorization": f"Bearer {secret}"}
     for action in ("pause", "start", "stop"):
         assert (
