@@ -6,6 +6,7 @@ from datetime import timedelta
 
 from django.conf import settings
 from django.db.models import Count, OuterRef, Subquery
+from django.utils import timezone
 from django.utils.translation import ngettext
 
 from engine import selectors
@@ -42,17 +43,20 @@ def locked(*, experiment_id: int, annotator: User) -> Allowance:
 
 
 def locked_room(*, experiment_id: int, annotator: User) -> int:
-    """How many comparisons the annotator may hold at a time, less the checks on their screen; orders requests too."""
-    checks = Check.objects.filter(
-        experiment=OuterRef("experiment"), annotator=OuterRef("annotator"), choice=""
+    """How many comparisons the annotator may hold at a time, less the checks that they hold; orders requests too."""
+    held = Check.objects.filter(
+        experiment=OuterRef("experiment"),
+        annotator=OuterRef("annotator"),
+        choice="",
+        expires_at__gt=timezone.now(),
     ).order_by()
-    n_open = Subquery(checks.values("experiment").annotate(n=Count("pk")).values("n"))
-    rows = Allowance.objects.filter(experiment=experiment_id, annotator=annotator).annotate(open=n_open)
+    n_held = Subquery(held.values("experiment").annotate(n=Count("pk")).values("n"))
+    rows = Allowance.objects.filter(experiment=experiment_id, annotator=annotator).annotate(checks=n_held)
     row = rows.select_for_update(no_key=True, of=("self",)).first()
     if row is None:
         locked(experiment_id=experiment_id, annotator=annotator)
         row = rows.get()
-    return max(0, MOST_HELD - (row.open or 0))
+    return max(0, MOST_HELD - (row.checks or 0))
 
 
 def spend_undo(*, experiment_id: int, annotator: User) -> None:

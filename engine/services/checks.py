@@ -13,8 +13,8 @@ from datetime import datetime, timedelta
 
 from django.conf import settings
 from django.db import transaction
-from django.db.models import Count, Exists, Q, QuerySet, Subquery
-from django.db.models.functions import Coalesce
+from django.db.models import Count, DateTimeField, Exists, ExpressionWrapper, F, Q, QuerySet, Subquery, Value
+from django.db.models.functions import Coalesce, Least
 from django.utils import timezone
 from django.utils.translation import gettext as _
 
@@ -63,8 +63,17 @@ def _is_lost(check: Check) -> Exists | Q:
 
 def hold(check: Check) -> Check:
     """Reserve a check anew for as long as a comparison is reserved; it comes back with its texts."""
-    Check.objects.filter(pk=check.pk).update(expires_at=_end())
+    now = timezone.now()
+    shown_at = now if check.shown_at + allowances.hold() <= now else check.shown_at
+    until = min(_end(), shown_at + allowances.hold())
+    Check.objects.filter(pk=check.pk).update(expires_at=until, shown_at=shown_at)
     return _with_texts().get(pk=check.pk)
+
+
+def has_rested(check: Check) -> bool:
+    """Whether it may be shown again: a comparison that was held for too long is others' for as long again."""
+    since = timezone.now() - check.shown_at
+    return check.kind == Check.Kind.PRACTICE or not allowances.hold() <= since < 2 * allowances.hold()
 
 
 def _with_texts() -> QuerySet[Check]:
@@ -86,7 +95,8 @@ def renew_checks(*, annotator: User, tokens: Collection[uuid.UUID]) -> None:
     """Keep checks reserved while their page is open, for no longer than a comparison can be held."""
     now = timezone.now()
     held = Check.objects.filter(annotator=annotator, token__in=tokens, choice="", expires_at__gt=now)
-    held.filter(shown_at__gt=now - allowances.hold()).update(expires_at=_end())
+    latest = ExpressionWrapper(F("shown_at") + allowances.hold(), output_field=DateTimeField())
+    held.filter(shown_at__gt=now - allowances.hold()).update(expires_at=Least(Value(_end()), latest))
 
 
 def return_checks(*, annotator: User, tokens: Collection[uuid.UUID] | None = None) -> None:

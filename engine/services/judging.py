@@ -51,21 +51,13 @@ def lease_next(*, experiment_id: int, annotator: User, besides: Collection[uuid.
         return lease
     if len(held) >= room:
         return None
-    return new_lease(experiment_id=experiment_id, annotator=annotator)
+    return new_lease(experiment_id=experiment_id, annotator=annotator, besides=besides)
 
 
 def held_leases(*, experiment_id: int, annotator: User) -> list[Lease]:
-    """The pairs that this annotator holds, the first one first. Those held for too long are handed back before."""
-    held = list(
-        _held(experiment_id, annotator).select_related(
-            "comparison__task", "comparison__response_i", "comparison__response_j"
-        )
-    )
-    now = timezone.now()
-    worn_out = [lease.pk for lease in held if lease.held_until <= now]
-    if worn_out:
-        _end_leases(_held(experiment_id, annotator).filter(pk__in=worn_out), Lease.State.EXPIRED)
-    return [lease for lease in held if lease.held_until > now]
+    """The pairs that this annotator holds, the first one first."""
+    held = _held(experiment_id, annotator)
+    return list(held.select_related("comparison__task", "comparison__response_i", "comparison__response_j"))
 
 
 def renewed(held: Iterable[Lease], *, besides: Collection[uuid.UUID]) -> Lease | None:
@@ -75,9 +67,13 @@ def renewed(held: Iterable[Lease], *, besides: Collection[uuid.UUID]) -> Lease |
 
 @transaction.atomic(savepoint=False)
 def new_lease(
-    *, experiment_id: int, annotator: User, instead: Callable[[], Check | None] | None = None
+    *,
+    experiment_id: int,
+    annotator: User,
+    besides: Collection[uuid.UUID] = (),
+    instead: Callable[[], Check | None] | None = None,
 ) -> Lease | Check | None:
-    """A ready pair, reserved for this annotator; ``None`` where none is ready.
+    """A ready pair other than ``besides``, reserved for this annotator; ``None`` where none is ready.
 
     Whoever calls this has seen to it that the annotator may hold another pair. ``instead``: asked where a pair is
     ready that the annotator never had; the check that it returns takes its place.
@@ -86,8 +82,9 @@ def new_lease(
     # Others have their turn, for as long as this annotator had theirs.
     now = timezone.now()
     turn_over = Q(state__in=RESUMABLE, held_until__lte=now, held_until__gt=now - allowances.hold())
+    over = Q(state__in=[Lease.State.SKIPPED, Lease.State.JUDGED])
     ready = Comparison.objects.filter(
-        ~Exists(mine.filter(turn_over | Q(state__in=[Lease.State.SKIPPED, Lease.State.JUDGED]))),
+        ~Exists(mine.filter(turn_over | over | Q(token__in=besides))),
         experiment_id=experiment_id,
         experiment__state=Experiment.State.RUNNING,
         experiment__judge=Experiment.Judge.HUMAN,
@@ -112,7 +109,11 @@ def new_lease(
 
 def _held(experiment_id: int, annotator: User) -> QuerySet[Lease]:
     return Lease.objects.filter(
-        annotator=annotator, comparison__experiment_id=experiment_id, state=Lease.State.ACTIVE
+        annotator=annotator,
+        comparison__experiment_id=experiment_id,
+        state=Lease.State.ACTIVE,
+        # What was held for too long is waiting for the sweep.
+        held_until__gt=timezone.now(),
     ).order_by("pk")
 
 

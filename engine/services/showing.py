@@ -17,7 +17,7 @@ from engine.services.costs import same_cost
 
 # Statements that each of these takes at most, a comparison or a check: both are filled up to it.
 _SHOWING = 9
-_ANSWERING = 10
+_ANSWERING = 11
 _SKIPPING = 12
 _FLAGGING = 21
 _TAKING_BACK = 30
@@ -62,19 +62,25 @@ def show_next(
         found: Lease | Check | None = lease
         if check is not None and (lease is None or check.shown_at < lease.granted_at):
             found = checks.hold(check)
-        elif lease is None and experiment.state == Experiment.State.RUNNING and (waiting or len(held) < room):
-            found = _next(experiment, annotator, waiting, on_screen=len(waiting) < len(unanswered))
+        elif lease is None and experiment.state == Experiment.State.RUNNING and len(held) < room:
+            on_screen = len(waiting) < len(unanswered)
+            found = _next(experiment, annotator, waiting, besides, on_screen=on_screen)
         return None if found is None else _shown(found)
 
 
 def _next(
-    experiment: Experiment, annotator: User, waiting: list[Check], *, on_screen: bool
+    experiment: Experiment,
+    annotator: User,
+    waiting: list[Check],
+    besides: Collection[uuid.UUID],
+    *,
+    on_screen: bool,
 ) -> Lease | Check | None:
     """A pair that the annotator does not hold: one that they handed back before a new one.
 
     ``on_screen``: a check is on the annotator's screen, so that there is no second one.
     """
-    for check in waiting:
+    for check in filter(checks.has_rested, waiting):
         if not checks.give_up_if_lost(check):
             return checks.hold(check)
     seen = checks.seen_by(experiment=experiment, annotator=annotator)
@@ -87,7 +93,9 @@ def _next(
         # Asked where a comparison is ready only: else a pair that had to be waited for would be no check.
         return None if on_screen else checks.check_due(experiment=experiment, annotator=annotator, seen=seen)
 
-    return judging.new_lease(experiment_id=experiment.pk, annotator=annotator, instead=instead)
+    return judging.new_lease(
+        experiment_id=experiment.pk, annotator=annotator, besides=besides, instead=instead
+    )
 
 
 def answer(

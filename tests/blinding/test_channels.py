@@ -16,12 +16,14 @@ from typing import Any
 import pytest
 from django.http import HttpResponse
 from django.test import Client
+from django.test.utils import override_settings
 from django.urls import reverse
 from django.utils import timezone
 
 from engine import blinding
 from engine.models import Check, Lease, User
 from engine.services import showing
+from engine.services.allowances import hold
 from engine.services.costs import same_cost
 from engine.services.experiments import pause, stop
 from engine.services.judging import expire_leases
@@ -72,7 +74,7 @@ class World:
             annotators=(self.ann, self.colleague),
             secret=secret_for(
                 {
-                    self.ann.pk: [False, True, True, False, kind == "check", False, False],
+                    self.ann.pk: [False, True, True, False, kind == "check", *[False] * 5],
                     self.colleague.pk: [False],
                 }
             ),
@@ -126,6 +128,21 @@ class World:
     def colleague_works(self) -> None:
         showing.show_next(experiment=self.experiment, annotator=self.colleague)
 
+    def call_beside(self, tokens: list[str]) -> HttpResponse:
+        return self.call("pair", besides=tokens if self.api else list(tokens))
+
+    def an_hour_passes(self) -> None:
+        """As long as one person may hold a pair, and a second."""
+        span = hold() + timedelta(seconds=1)
+        for lease in Lease.objects.filter(annotator=self.ann):
+            lease.granted_at, lease.held_until = lease.granted_at - span, lease.held_until - span
+            lease.expires_at -= span
+            lease.save()
+        for check in Check.objects.filter(annotator=self.ann, choice=""):
+            check.shown_at, check.expires_at = check.shown_at - span, check.expires_at - span
+            check.save()
+        expire_leases()
+
     def time_passes(self) -> None:
         past = timezone.now() - timedelta(seconds=1)
         Lease.objects.filter(state="active", annotator=self.ann).update(expires_at=past)
@@ -173,6 +190,26 @@ def colleague(world: World) -> None:
     world.colleague_works()
 
 
+def ahead(world: World) -> None:
+    world.call_beside([world.token])
+
+
+def grab(world: World) -> None:
+    """Ask for more and more pairs beside those that one has, until none comes."""
+    mine = [world.token]
+    for _ in range(3):
+        text = world.call_beside(mine).content.decode()
+        more = re.search(rf'data-token="({_UUID.pattern})"|"token": "({_UUID.pattern})"', text)
+        if more is None:
+            break
+        mine.append(more.group(1) or more.group(2))
+    world.heard.append(len(mine))
+
+
+def an_hour(world: World) -> None:
+    world.an_hour_passes()
+
+
 def wrong(world: World) -> None:
     world.call("judge", token=world.token, choice="tie")
 
@@ -191,6 +228,15 @@ SCRIPTS: dict[str, tuple[Step, ...]] = {
     "answer twice": (judge, judge),
     "skip twice": (skip, skip),
     "report": (flag,),
+    "skip and answer": (skip, judge),
+    "ask for more": (grab, look),
+    "leave, and ask for more": (leave, grab),
+    "leave, and look beside it": (leave, ahead, look),
+    "hold it for too long": (beat, an_hour, look, judge),
+    "hold it for too long, and beat": (an_hour, beat, look),
+    "hold it for too long, and a colleague takes the next pair": (an_hour, colleague, judge),
+    "leave it again and again": (leave, look, an_hour, leave, look),
+    "hold it for too long, twice": (an_hour, look, an_hour, look),
     "a choice that is not offered": (wrong, look),
     "beat": (beat, beat, look),
     "leave and come back": (leave, look, judge),
@@ -213,7 +259,9 @@ _PAGE_ONLY = {history, beat, leave}
 
 
 def transcript(kind: str, script: tuple[Step, ...], *, api: bool) -> list[object]:
-    world = World(kind, api)
+    # A comparison uses up a ready pair and a check does not: there must be enough for either.
+    with override_settings(BUFFER_MIN=12, BUFFER_MAX=12):
+        world = World(kind, api)
     for step in script:
         step(world)
     return world.heard
