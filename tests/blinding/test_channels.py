@@ -128,9 +128,6 @@ class World:
     def colleague_works(self) -> None:
         showing.show_next(experiment=self.experiment, annotator=self.colleague)
 
-    def call_beside(self, tokens: list[str]) -> HttpResponse:
-        return self.call("pair", besides=tokens if self.api else list(tokens))
-
     def an_hour_passes(self) -> None:
         """As long as one person may hold a pair, and a second."""
         span = hold() + timedelta(seconds=1)
@@ -191,14 +188,14 @@ def colleague(world: World) -> None:
 
 
 def ahead(world: World) -> None:
-    world.call_beside([world.token])
+    world.call("pair", besides=[world.token])
 
 
 def grab(world: World) -> None:
     """Ask for more and more pairs beside those that one has, until none comes."""
     mine = [world.token]
     for _ in range(3):
-        text = world.call_beside(mine).content.decode()
+        text = world.call("pair", besides=mine).content.decode()
         more = re.search(rf'data-token="({_UUID.pattern})"|"token": "({_UUID.pattern})"', text)
         if more is None:
             break

@@ -38,7 +38,7 @@ def experiment(annotator, bob) -> Experiment:
 
 
 def undo(experiment: Experiment, user: User) -> None:
-    newest = selectors.own_judgments(experiment, user).first()
+    newest = selectors.newest_answer(experiment, user)
     take_back(experiment=experiment, answer=newest, annotator=user)
 
 
@@ -207,6 +207,7 @@ class TestHeldPairs:
         held.refresh_from_db()
         assert held.expires_at == held.held_until
         self.go_by(timedelta(seconds=2))
+        expire_leases()
         assert renew_leases(annotator=annotator, tokens=[held.token]) == 0
         # Neither a reload nor handing it back and asking again starts another hour.
         assert lease(experiment, annotator).comparison_id != held.comparison_id
