@@ -96,7 +96,8 @@ def test_expected_left_is_the_right_size_once_the_win_rates_are_known(run_to_the
         forecasts.append(100 + forecast)
         lengths.append(run_to_the_end(design, mu, seed + 1000).n_comparisons)
     assert len(lengths) >= 10
-    assert np.mean(lengths) / 3 < np.mean(forecasts) < np.mean(lengths) * 3
+    # Medians: a forecast goes as one over the measured edge squared, so its mean is that of the closest calls.
+    assert np.median(lengths) / 2 < np.median(forecasts) < np.median(lengths) * 2
 
 
 @pytest.mark.parametrize("sampler", ["balanced", "round_robin"])
