@@ -284,12 +284,12 @@ def copied(experiment_id: int) -> tuple[float, float]:
     """Seconds and megabytes of COPY of the same query."""
     from django.db import connection
 
-    from engine import selectors
     from engine.models import Experiment
-    from engine.selectors import Selection
+    from engine.selectors import browsing
+    from engine.selectors.browsing import Selection
     from labeling.exports.columns import FIELDS
 
-    rows = selectors.selected_judgments(
+    rows = browsing.selected_judgments(
         Experiment.objects.get(pk=experiment_id), Selection(judgments="standing")
     ).values_list(*FIELDS.values())
     sql, parameters = rows.query.sql_with_params()

@@ -68,7 +68,8 @@ class Crowd:
 
     def run(self) -> dict[str, Any]:
         """Simulate one experiment from its start to its decision."""
-        from engine import selectors  # noqa: PLC0415 - needs Django
+        from engine.selectors import spending  # noqa: PLC0415
+        from engine.selectors.counts import comparison_count  # noqa: PLC0415
         from engine.services.experiments import start  # noqa: PLC0415
 
         self.rng = np.random.default_rng(self.seed)
@@ -82,11 +83,11 @@ class Crowd:
             while self._events and not self._over():
                 self.seconds, _, what = heapq.heappop(self._events)
                 what()
-            waste = selectors.waste(self.experiment)
+            waste = spending.waste(self.experiment)
             return {
                 "conclusion": self.experiment.conclusion,
                 "right": self.experiment.winner is not None and self.experiment.winner.index == 0,
-                "comparisons": selectors.comparison_count(self.experiment.pk),
+                "comparisons": comparison_count(self.experiment.pk),
                 "seconds": round(self.seconds),
                 "requests": self.requests,
                 "misses": len(self.waits),

@@ -17,7 +17,6 @@ from django.db import transaction
 from django.utils import timezone
 from kombu.exceptions import ChannelError, OperationalError
 
-from engine import selectors
 from engine.generation import registry
 from engine.generation.base import BackendError
 from engine.generation.worker import write_batch
@@ -25,6 +24,8 @@ from engine.judges import llm_worker
 from engine.judges.worker import judge_comparisons
 from engine.models import Experiment, WorkerPulse
 from engine.notifying.delivery import deliver_due
+from engine.selectors import serving
+from engine.selectors.opinions import experiments_with_opinions
 from engine.services import (
     examining,
     experiments,
@@ -63,7 +64,7 @@ def wake(task: Task, *args: Any, worker: str | None = None) -> None:
 
 def _wake_writers() -> None:
     """Have what waits written: by any worker, or where they do not all serve the same, by whichever serves it."""
-    offers = selectors.live_offers()
+    offers = serving.live_offers()
     if len(set(offers.values())) <= 1:
         wake(generate)
         return
@@ -137,7 +138,7 @@ def _is_stopping() -> bool:
 def judge(experiment_id: int) -> None:
     """Let the automatic judges look at what is ready; plan on from there."""
     judge_comparisons(experiment_id)
-    if selectors.experiments_with_opinions().filter(pk=experiment_id).exists():
+    if experiments_with_opinions().filter(pk=experiment_id).exists():
         wake(give_opinions)
     wake(advance, experiment_id)
 
@@ -158,7 +159,7 @@ def forget_old() -> None:
 @shared_task(bind=True)
 def give_opinions(self: Task) -> None:
     """Ask the language model about comparisons, and let it vote where it may; come back for more."""
-    wanted = list(selectors.experiments_with_opinions().values_list("pk", flat=True))
+    wanted = list(experiments_with_opinions().values_list("pk", flat=True))
     if not wanted:
         return
     worker = self.request.hostname or "local"
@@ -227,7 +228,7 @@ def sweep(self: Task) -> None:
     if notifications.has_due():
         wake(deliver)
     # Nobody may be listening to that queue where no experiment needs it.
-    if selectors.experiments_with_opinions().exists():
+    if experiments_with_opinions().exists():
         wake(give_opinions)
 
 

@@ -18,8 +18,8 @@ from django.shortcuts import get_object_or_404
 from django.urls import reverse
 from django.views.decorators.http import require_POST
 
-from engine import selectors
 from engine.models import Check, Experiment, Judgment, Membership, Token
+from engine.selectors import blinding, people
 
 
 def annotator_action(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
@@ -48,11 +48,11 @@ def _reached(request: HttpRequest, experiments: QuerySet[Experiment]) -> QuerySe
 
 def watched(request: HttpRequest) -> QuerySet[Experiment]:
     """Every experiment whose dashboard the request may see."""
-    return _reached(request, selectors.experiments_to_watch(request.user))
+    return _reached(request, people.experiments_to_watch(request.user))
 
 
 def to_label(request: HttpRequest, experiment_id: int) -> Experiment:
-    labeled = _reached(request, selectors.experiments_to_label(request.user))
+    labeled = _reached(request, people.experiments_to_label(request.user))
     return get_object_or_404(labeled, pk=experiment_id)
 
 
@@ -61,20 +61,20 @@ def to_watch(request: HttpRequest, experiment_id: int) -> Experiment:
 
 
 def to_run(request: HttpRequest, experiment_id: int) -> Experiment:
-    return get_object_or_404(_reached(request, selectors.experiments_to_run(request.user)), pk=experiment_id)
+    return get_object_or_404(_reached(request, people.experiments_to_run(request.user)), pk=experiment_id)
 
 
 def may_run(request: HttpRequest, experiment: Experiment) -> bool:
-    return _reached(request, selectors.experiments_to_run(request.user)).filter(pk=experiment.pk).exists()
+    return _reached(request, people.experiments_to_run(request.user)).filter(pk=experiment.pk).exists()
 
 
 def may_own(request: HttpRequest, experiment: Experiment) -> bool:
-    return _reached(request, selectors.experiments_to_own(request.user)).filter(pk=experiment.pk).exists()
+    return _reached(request, people.experiments_to_own(request.user)).filter(pk=experiment.pk).exists()
 
 
 def withholds_unfinished(request: HttpRequest, experiment: Experiment) -> bool:
     """Whether this user annotates too, so that pairs which they may still be shown are kept from them."""
-    return selectors.withholds_unfinished(experiment, request.user)
+    return blinding.withholds_unfinished(experiment, request.user)
 
 
 def may_create(request: HttpRequest) -> bool:
@@ -95,18 +95,18 @@ def to_administer(request: HttpRequest) -> None:
 
 
 def to_own(request: HttpRequest, experiment_id: int) -> Experiment:
-    return get_object_or_404(_reached(request, selectors.experiments_to_own(request.user)), pk=experiment_id)
+    return get_object_or_404(_reached(request, people.experiments_to_own(request.user)), pk=experiment_id)
 
 
 def roles_to_give(request: HttpRequest, experiment: Experiment) -> list[tuple[str, str]]:
     """The roles that this user may invite others to: no invitation leads to more rights than one has."""
-    roles = selectors.roles_to_give(request.user, experiment.pk)
+    roles = people.roles_to_give(request.user, experiment.pk)
     return [(role, label) for role, label in Membership.Role.choices if role in roles]
 
 
 def own_answer(request: HttpRequest, experiment: Experiment, token: uuid.UUID) -> Judgment | Check:
     """What this user answered under a token, to a comparison or to a check."""
-    answer = selectors.own_answer(experiment, request.user, token)
+    answer = people.own_answer(experiment, request.user, token)
     if answer is None:
         raise Http404
     return answer

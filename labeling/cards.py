@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from engine import selectors
 from engine.models import Comparison, Experiment, Snapshot
+from engine.selectors import designs
+from engine.selectors.health import QueueHealth
 from labeling.figures import health_of
 from labeling.status import Status, status_of
 
@@ -36,7 +37,7 @@ class Card:
 
 def card(experiment: Experiment) -> Card:
     """Badge, sentence, sparkline, and how the queue does."""
-    snapshots = selectors.race(experiment, most=_POINTS)
+    snapshots = designs.race(experiment, most=_POINTS)
     health = health_of(experiment)
     return Card(
         experiment=experiment,
@@ -60,7 +61,7 @@ def sparkline(snapshots: list[Snapshot]) -> Sparkline | None:
     return Sparkline(points, f"Confidence went from {first}% to {latest}% over {last:,} comparisons.")
 
 
-def _pulse(experiment: Experiment, health: selectors.QueueHealth) -> str:
+def _pulse(experiment: Experiment, health: QueueHealth) -> str:
     if experiment.state != Experiment.State.RUNNING:
         return ""
     ready = health.comparisons.get(Comparison.State.READY, 0)

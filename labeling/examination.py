@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from engine import selectors
 from engine.core import StopReason
 from engine.models import Examination, Experiment
+from engine.selectors import counts, designs
 from labeling.status import policy_names
 from labeling.templatetags.llmpo import percent
 
@@ -49,7 +49,7 @@ def without_each_annotator(experiment: Experiment) -> Without:
     if not findings:
         return Without(percent_done, [], None, 0)
     names = [name.short for name in policy_names(experiment)]
-    snapshot = selectors.latest_snapshot(experiment)
+    snapshot = designs.latest_snapshot(experiment)
     best = None if snapshot is None or snapshot.best is None else snapshot.best.index
     return Without(
         percent_done=percent_done,
@@ -64,7 +64,7 @@ def without_each_annotator(experiment: Experiment) -> Without:
             for row in findings["rows"]
         ],
         at=datetime.fromisoformat(findings["at"]),
-        n_newer=selectors.standing_judgments(experiment.pk).count() - findings["n_judgments"],
+        n_newer=counts.standing_judgments(experiment.pk).count() - findings["n_judgments"],
     )
 
 

@@ -9,8 +9,10 @@ from typing import Any
 from django.conf import settings
 from django.template.loader import render_to_string
 
-from engine import selectors
 from engine.models import Experiment, Snapshot
+from engine.selectors import buffer, counts, designs
+from engine.selectors.health import QueueHealth, queue_health
+from engine.selectors.spending import policy_spending
 from labeling import charts
 from labeling.caching import shared
 from labeling.concerns import Concerns, concerns
@@ -29,7 +31,7 @@ _CONCERNS = (6.0, 720.0)
 class Remaining:
     """What is left to do: comparisons, and hours of annotators' time, each with an interval where simulated."""
 
-    comparisons: selectors.Left
+    comparisons: designs.Left
     hours: tuple[float, float, float | None] | None
 
 
@@ -40,7 +42,7 @@ def live_figures(experiment: Experiment) -> dict[str, Any]:
 
 
 def _live_figures(experiment: Experiment) -> dict[str, Any]:
-    snapshot = selectors.latest_snapshot(experiment)
+    snapshot = designs.latest_snapshot(experiment)
     health = health_of(experiment)
     return {
         "experiment": experiment,
@@ -48,25 +50,25 @@ def _live_figures(experiment: Experiment) -> dict[str, Any]:
         "health": health,
         "snapshot": snapshot,
         "leader": leader(experiment, snapshot),
-        "comparisons": selectors.comparison_count(experiment.pk),
+        "comparisons": counts.comparison_count(experiment.pk),
         "late": late_clicks(experiment, snapshot),
         "remaining": _remaining(experiment),
     }
 
 
-def health_of(experiment: Experiment) -> selectors.QueueHealth:
+def health_of(experiment: Experiment) -> QueueHealth:
     """The queue and the workers, a moment ago."""
-    return shared(f"health:{experiment.pk}", None, lambda: selectors.queue_health(experiment), ages=_HEALTH)
+    return shared(f"health:{experiment.pk}", None, lambda: queue_health(experiment), ages=_HEALTH)
 
 
 def _remaining(experiment: Experiment) -> Remaining | None:
-    left = selectors.forecast(experiment)
+    left = designs.forecast(experiment)
     if left is None:
         return None
     if experiment.judge != Experiment.Judge.HUMAN:
         return Remaining(left, None)
     seconds = shared(
-        f"click-seconds:{experiment.pk}", None, lambda: selectors.click_seconds(experiment), ages=_CONCERNS
+        f"click-seconds:{experiment.pk}", None, lambda: buffer.click_seconds(experiment), ages=_CONCERNS
     )
     if seconds is None:
         return Remaining(left, None)
@@ -85,13 +87,13 @@ class Rendered:
 
 def rendered_charts(experiment: Experiment) -> Rendered:
     """The charts and tables: the same for everybody, so made once and shared."""
-    snapshot = selectors.latest_snapshot(experiment)
+    snapshot = designs.latest_snapshot(experiment)
     version = (
         experiment.state,
         experiment.conclusion,
         experiment.planned_count,
         None if snapshot is None else snapshot.pk,
-        selectors.comparison_count(experiment.pk),
+        counts.comparison_count(experiment.pk),
     )
 
     def make() -> Rendered:
@@ -107,15 +109,13 @@ def _chart_figures(
     experiment: Experiment, snapshot: Snapshot | None, version: tuple[object, ...]
 ) -> dict[str, Any]:
     names = policy_names(experiment)
-    wins = selectors.wins_matrix(experiment)
-    factorial = selectors.factorial_space(experiment)
-    snapshots = selectors.race(experiment, most=charts.race_points(len(names)))
-    spending = shared(
-        f"spending:{experiment.pk}", version, lambda: selectors.policy_spending(experiment), ages=_PEOPLE
-    )
+    wins = counts.wins_matrix(experiment)
+    factorial = designs.factorial_space(experiment)
+    snapshots = designs.race(experiment, most=charts.race_points(len(names)))
+    spending = shared(f"spending:{experiment.pk}", version, lambda: policy_spending(experiment), ages=_PEOPLE)
 
     def look() -> Concerns:
-        judged, ties = selectors.wins_and_ties(experiment)
+        judged, ties = counts.wins_and_ties(experiment)
         return concerns(experiment, factorial, judged, ties, names=names, snapshot=snapshot)
 
     return {
@@ -123,7 +123,7 @@ def _chart_figures(
         "race": charts.race(snapshots, names, experiment.delta),
         "policies": charts.policy_rows(experiment, names, snapshot),
         "heat_map": charts.heat_map(wins, names, charts.by_standing(snapshot, len(names))),
-        "allocation": charts.allocation(selectors.space(experiment), wins, names),
+        "allocation": charts.allocation(designs.space(experiment), wins, names),
         "effects": charts.effect_rows(factorial, wins, experiment.delta),
         "assumed": experiment.space == Experiment.Space.FACTORIAL,
         "concerns": shared(f"concerns:{experiment.pk}", version, look, ages=_CONCERNS),

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from scipy.stats import binomtest
 
-from engine import selectors
 from engine.models import Check, Experiment
+from engine.selectors import judges
 
 # Low, as it is looked at again and again and for everybody at once.
 _SIDE_BIAS_P = 0.001
@@ -68,9 +68,9 @@ class AnnotatorRow:
 
 def annotator_rows(experiment: Experiment) -> list[AnnotatorRow]:
     """Everybody who judged, with counts, median time, the left-bias test, and how their checks went."""
-    checks = selectors.check_results(experiment)
-    flags = selectors.flags_by_annotator(experiment)
-    skips = selectors.skips_by_annotator(experiment)
+    checks = judges.check_results(experiment)
+    flags = judges.flags_by_annotator(experiment)
+    skips = judges.skips_by_annotator(experiment)
     return [
         AnnotatorRow(
             name=name,
@@ -82,7 +82,7 @@ def annotator_rows(experiment: Experiment) -> list[AnnotatorRow]:
             flags=flags.get(name, 0),
             skips=skips.get(name, 0),
         )
-        for name, judged in selectors.judged_by_annotator(experiment).items()
+        for name, judged in judges.judged_by_annotator(experiment).items()
     ]
 
 
@@ -96,7 +96,7 @@ def judge_rows(experiment: Experiment) -> list[JudgeRow]:
             median_seconds=judged.median_seconds,
             sides=Sides(judged.left, judged.left + judged.right),
         )
-        for kind, judged in selectors.judged_by_kind(experiment).items()
+        for kind, judged in judges.judged_by_kind(experiment).items()
     ]
     if len(rows) > 1:
         left, sided = sum(row.sides.left for row in rows), sum(row.sides.sided for row in rows)

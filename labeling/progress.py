@@ -6,8 +6,8 @@ from datetime import datetime, timedelta
 
 from django.utils import timezone
 
-from engine import selectors
 from engine.models import Experiment
+from engine.selectors import people
 from labeling.caching import shared
 
 _STEP = 25
@@ -26,7 +26,7 @@ def answers_together(experiment: Experiment) -> int:
     answers = shared(
         f"together:{experiment.pk}",
         moment,
-        lambda: selectors.answers_before(experiment.pk, moment),
+        lambda: people.answers_before(experiment.pk, moment),
         ages=(0.0, 720.0),
     )
     return answers - answers % _STEP

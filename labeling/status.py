@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from engine import selectors
 from engine.models import Experiment, Policy, Snapshot
+from engine.selectors import consequences, counts, designs, serving
+from engine.selectors.health import QueueHealth, queue_health
 from labeling.templatetags.llmpo import about, percent
 
 
@@ -54,25 +55,23 @@ def status_of(
     experiment: Experiment,
     *,
     snapshot: Snapshot | None = None,
-    health: selectors.QueueHealth | None = None,
+    health: QueueHealth | None = None,
 ) -> Status:
     """The badge and sentence of an experiment as it stands, and why it may not be believed where that is so.
 
     What the caller knows already is not asked for again.
     """
-    status = _status_of(experiment, snapshot or selectors.latest_snapshot(experiment), health)
+    status = _status_of(experiment, snapshot or designs.latest_snapshot(experiment), health)
     sentences = [status.sentence]
     if experiment.evidence_stale:
         sentences.append("The evidence is being recomputed.")
-    sentences += selectors.caveats(experiment)
+    sentences += consequences.caveats(experiment)
     if experiment.archived_at is not None:
         sentences.append(f"In the archive since {experiment.archived_at:%Y-%m-%d}.")
     return replace(status, sentence=" ".join(sentences))
 
 
-def _status_of(
-    experiment: Experiment, snapshot: Snapshot | None, health: selectors.QueueHealth | None
-) -> Status:
+def _status_of(experiment: Experiment, snapshot: Snapshot | None, health: QueueHealth | None) -> Status:
     match experiment.state:
         case Experiment.State.DRAFT:
             return Status("draft", "Draft", "Not started yet.")
@@ -80,13 +79,13 @@ def _status_of(
             return _concluded(experiment, snapshot)
         case Experiment.State.PAUSED:
             return Status("paused", "Paused", _standing(snapshot))
-    health = health or selectors.queue_health(experiment)
+    health = health or queue_health(experiment)
     if not health.healthy:
         return Status("unhealthy", "Unhealthy", f"{_ailment(health)} {_standing(snapshot)}")
     return _running(experiment, snapshot)
 
 
-def _ailment(health: selectors.QueueHealth) -> str:
+def _ailment(health: QueueHealth) -> str:
     if not health.control_alive:
         return _away("control", health.control_seen_seconds)
     if health.generation_alive and health.unserved:
@@ -103,7 +102,7 @@ def _ailment(health: selectors.QueueHealth) -> str:
 
 def _running(experiment: Experiment, snapshot: Snapshot | None) -> Status:
     standing = _standing(snapshot)
-    to_go = selectors.to_go(experiment, snapshot)
+    to_go = designs.to_go(experiment, snapshot)
     if to_go is None:
         return Status("running", "Running", standing)
     if to_go.over_budget:
@@ -120,7 +119,7 @@ def late_clicks(experiment: Experiment, snapshot: Snapshot | None) -> int:
     """Comparisons judged after the evidence was last looked at, such as those on somebody's screen at the end."""
     if experiment.state != Experiment.State.CONCLUDED or snapshot is None:
         return 0
-    return max(0, selectors.comparison_count(experiment.pk) - snapshot.comparisons)
+    return max(0, counts.comparison_count(experiment.pk) - snapshot.comparisons)
 
 
 def _concluded(experiment: Experiment, snapshot: Snapshot | None) -> Status:
@@ -176,6 +175,6 @@ def _standing(snapshot: Snapshot | None) -> str:
 def _away(queue: str, seen_seconds: float | None) -> str:
     if seen_seconds is None:
         return f"The {queue} worker has never been seen; start it."
-    if not selectors.is_recent(seen_seconds):
+    if not serving.is_recent(seen_seconds):
         return f"The {queue} worker was last seen {int(seen_seconds)} s ago; start it again."
     return "Responses have been waiting for more than a minute: the generation worker does not keep up."

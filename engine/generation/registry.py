@@ -11,7 +11,7 @@ from engine.generation.base import Backend, BackendError
 from engine.generation.batch_size import BatchSize
 from engine.generation.tinylm import MODEL_NAME
 from engine.rubrics import why_no_judge
-from engine.selectors import Offer
+from engine.selectors.serving import Offer
 
 
 @cache

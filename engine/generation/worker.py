@@ -23,7 +23,7 @@ from engine.generation.batch_size import BatchSize
 from engine.generation.making import Making, Step, composition_of
 from engine.levels import Composition
 from engine.models import Policy, Response
-from engine.selectors import Offer
+from engine.selectors.serving import Offer
 from engine.services.generation import Failed, Written, claim_responses, release_claim, store_outcomes
 from engine.texts import storable
 

@@ -9,9 +9,9 @@ from django.db.models import Count, OuterRef, Subquery
 from django.utils import timezone
 from django.utils.translation import ngettext
 
-from engine import selectors
 from engine.errors import WrongStateError
 from engine.models import Allowance, Check, User
+from engine.selectors import people
 
 # The pair on show, the one fetched ahead, and one that came back by an undo. More would keep pairs from others, or
 # let somebody choose among them.
@@ -71,7 +71,7 @@ def spend_undo(*, experiment_id: int, annotator: User) -> None:
         None is left; the message says after how many answers there is one.
     """
     allowance = locked(experiment_id=experiment_id, annotator=annotator)
-    answers = selectors.answers_given(experiment_id, annotator)
+    answers = people.answers_given(experiment_id, annotator)
     earned = allowance.undo_credit + answers - allowance.answers
     credit = min(earned, UNDOS_IN_A_ROW * ANSWERS_PER_UNDO)
     if credit < ANSWERS_PER_UNDO:

@@ -18,9 +18,10 @@ from django.db.models.functions import Coalesce, Least
 from django.utils import timezone
 from django.utils.translation import gettext as _
 
-from engine import blinding, selectors
+from engine import blinding
 from engine.errors import LeaseLostError, WrongStateError
 from engine.models import Check, Experiment, GoldItem, Judgment, Lease, User
+from engine.selectors import counts, people
 from engine.services import allowances
 
 
@@ -178,11 +179,11 @@ def _gold_check(experiment: Experiment, annotator: User, kind: str, number: int)
 
 
 def _repeat_check(experiment: Experiment, annotator: User, number: int) -> Check | None:
-    earlier = selectors.standing_judgments(experiment.pk).filter(annotator=annotator).order_by("-pk")
+    earlier = counts.standing_judgments(experiment.pk).filter(annotator=annotator).order_by("-pk")
     rows = list(earlier.values_list("pk", "choice", "repeats"))
     candidates = [
         pk
-        for pk, choice, repeat in rows[selectors.REPEAT_DISTANCE :]
+        for pk, choice, repeat in rows[people.REPEAT_DISTANCE :]
         if repeat is None and choice in {Judgment.Choice.LEFT, Judgment.Choice.RIGHT}
     ]
     if not candidates:
@@ -236,7 +237,7 @@ def answer_check(
     # A pair that was handed back is not skipped: it may be shown to its annotator again.
     if check.choice or (skipped and not is_held(check)):
         return Checked(check=check, created=False)
-    if choice not in [*selectors.choices(check.experiment), Check.SKIPPED]:
+    if choice not in [*counts.choices(check.experiment), Check.SKIPPED]:
         raise WrongStateError(_("This experiment does not offer that choice."))
     check.choice = choice
     check.passed = None if skipped else choice == expected_choice(check)

@@ -10,11 +10,11 @@ from django.core.exceptions import ValidationError
 from django.db import transaction
 from django.utils import timezone
 
-from engine import selectors
 from engine.blinding import new_seed
 from engine.errors import SpecError, WrongStateError
 from engine.models import AuditEntry, Experiment, User
 from engine.rubrics import why_no_judge
+from engine.selectors import consequences, counts, designs, specs
 from engine.services.audit import record
 from engine.services.examining import outdate
 from engine.services.experiments import create_experiment, locked, renew_secret
@@ -22,9 +22,9 @@ from engine.services.replaying import mark_stale, replayed_peaks
 from engine.services.snapshots import write_snapshot
 
 CONSEQUENCES = {
-    "budget": selectors.budget_consequence,
-    "delta": selectors.delta_consequence,
-    "epsilon": selectors.epsilon_consequence,
+    "budget": consequences.budget_consequence,
+    "delta": consequences.delta_consequence,
+    "epsilon": consequences.epsilon_consequence,
 }
 
 
@@ -83,12 +83,12 @@ def reopen(
         by=by,
         action=AuditEntry.Action.REOPEN,
         details={
-            "comparisons": selectors.comparison_count(experiment.pk),
+            "comparisons": counts.comparison_count(experiment.pk),
             "conclusion": experiment.get_conclusion_display(),
         },
     )
     _change(experiment, by, budget=budget, delta=delta, epsilon=epsilon)
-    design = selectors.design(experiment, peaks=replayed_peaks(experiment=experiment))
+    design = designs.design(experiment, peaks=replayed_peaks(experiment=experiment))
     if design.decision.stopped:
         remedy = {
             Experiment.Conclusion.BUDGET: "Give it a larger budget.",
@@ -119,7 +119,7 @@ def _change(
         if value is not None and value != getattr(experiment, name)
     }
     _check(experiment, changes)
-    seen = selectors.outcomes_seen(experiment)
+    seen = consequences.outcomes_seen(experiment)
     for name, value in changes.items():
         record(
             experiment=experiment,
@@ -195,7 +195,7 @@ def clone(*, experiment: Experiment, by: User, name: str) -> Experiment:
     SpecError
         The name is taken or unusable.
     """
-    described = selectors.experiment_spec(experiment)
+    described = specs.experiment_spec(experiment)
     # With the seed of the first one, whoever knows its pairs could predict those of the second.
     settings = {**described.settings, "seed": new_seed()}
     if why_no_judge():

@@ -6,9 +6,9 @@ from dataclasses import fields
 
 from django.db import transaction
 
-from engine import selectors
 from engine.errors import WrongStateError
 from engine.models import AuditEntry, Experiment, PairCount, Response, User
+from engine.selectors import specs
 from engine.services.audit import record
 from engine.services.experiments import Description, check_description, write_description
 from engine.services.tokens import end_tokens_without_rights
@@ -31,10 +31,10 @@ def replace_draft(*, experiment_id: int, spec: ExperimentSpec, by: User | None =
 @transaction.atomic
 def _replace_draft(*, experiment_id: int, description: Description, by: User | None) -> Experiment:
     experiment = _locked_draft(experiment_id)
-    before = selectors.experiment_spec(experiment)
+    before = specs.experiment_spec(experiment)
     _empty(experiment)
     experiment = write_description(experiment=experiment, description=description)
-    if changed := _differences(before, selectors.experiment_spec(experiment)):
+    if changed := _differences(before, specs.experiment_spec(experiment)):
         record(
             experiment=experiment,
             by=by,

@@ -14,11 +14,11 @@ from django.db import transaction
 from django.db.models import Count, Q, QuerySet
 from django.utils import timezone
 
-from engine import selectors
 from engine.core import Design, Plan, forecast, forecast_rest
 from engine.core.robustness import Replays, replay, summed_wins
 from engine.core.types import FloatArray
 from engine.models import Examination, Experiment, Judgment
+from engine.selectors import counts, designs, judges
 from engine.selectors.designs import STOPS_ON
 
 SLICE_SECONDS = 2.0
@@ -102,18 +102,18 @@ def forecast_is_due(experiment: Experiment, examination: Examination | None) -> 
         return False
     if examination is None or not examination.forecast:
         return True
-    n = selectors.comparison_count(experiment.pk)
+    n = counts.comparison_count(experiment.pk)
     return n >= (1.0 + _GROWTH) * examination.forecast["comparisons"] + _FEWEST_NEWS
 
 
 def _forecast(experiment: Experiment) -> dict[str, Any]:
     """Simulated continuations of the experiment as it stands, all side by side; before its first comparison, the planner's."""
-    wins = selectors.wins_matrix(experiment)
-    latest = selectors.latest_snapshot(experiment)
+    wins = counts.wins_matrix(experiment)
+    latest = designs.latest_snapshot(experiment)
     n = int(wins.sum())
     horizon = min(experiment.budget, n + max(_LONGEST_FORECAST // wins.shape[0] ** 2, 200))
     plan = Plan(
-        selectors.space(experiment),
+        designs.space(experiment),
         claim=STOPS_ON,
         streams=False,
         delta=experiment.delta,
@@ -139,7 +139,7 @@ def _forecast(experiment: Experiment) -> dict[str, Any]:
 
 def _replays(experiment: Experiment, examination: Examination) -> dict[str, Any]:
     """Go on with the replays, from the start where judgments were taken back meanwhile."""
-    standing = selectors.standing_judgments(experiment.pk)
+    standing = counts.standing_judgments(experiment.pk)
     so_far = examination.replays
     last = so_far.get("last_judgment") or (standing.order_by("pk").values_list("pk", flat=True).last() or 0)
     until = standing.filter(pk__lte=last)
@@ -147,12 +147,12 @@ def _replays(experiment: Experiment, examination: Examination) -> dict[str, Any]
     if so_far.get("n_judgments") != n_judgments:
         so_far = {}
     annotators = so_far.get("annotators") or _annotators(until)
-    without = selectors.outcomes_without(experiment, [pk for pk, _, _ in annotators], last)
+    without = judges.outcomes_without(experiment, [pk for pk, _, _ in annotators], last)
     sequences = list(without.values())
     deadline = time.monotonic() + SLICE_SECONDS
     rules = {"delta": experiment.delta, "epsilon": experiment.epsilon, "stopping": experiment.stopping}
     reached = replay(
-        selectors.space(experiment),
+        designs.space(experiment),
         sequences,
         start=Replays(so_far["step"], np.array(so_far["peak_evidence"])) if so_far else None,
         go_on=lambda step: time.monotonic() < deadline,
@@ -190,7 +190,7 @@ def _finding(
     sequence: list[tuple[int, int, float]],
     peak: FloatArray,
 ) -> dict[str, Any]:
-    space = selectors.space(experiment)
+    space = designs.space(experiment)
     decision = Design.from_counts(
         space,
         summed_wins(space.n_policies, sequence),

@@ -12,7 +12,7 @@ from django.db import transaction
 from django.db.models import Model
 from django.utils import timezone
 
-from engine import limits, selectors
+from engine import limits
 from engine.blinding import new_secret
 from engine.core import Design
 from engine.errors import SpecError, WrongStateError
@@ -33,6 +33,7 @@ from engine.models import (
 )
 from engine.policy_space import Combination, combinations, policy_space
 from engine.rubrics import why_no_judge
+from engine.selectors import counts
 from engine.selectors.designs import STOPS_ON
 from engine.services.audit import record
 from engine.services.notifications import announce_conclusion
@@ -292,7 +293,7 @@ def conclude(
     experiment.concluded_at = timezone.now()
     experiment.save(update_fields=["state", "conclusion", "winner", "concluded_at"])
     _discard_leftovers(experiment_ids=[experiment.pk])
-    comparisons = selectors.comparison_count(experiment.pk)
+    comparisons = counts.comparison_count(experiment.pk)
     by_hand = conclusion == Experiment.Conclusion.STOPPED
     record(
         experiment=experiment,

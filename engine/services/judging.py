@@ -14,7 +14,6 @@ from django.db.models.functions import Least
 from django.utils import timezone
 from django.utils.translation import gettext as _
 
-from engine import selectors
 from engine.errors import LeaseLostError, UnknownTokenError, WrongStateError
 from engine.models import (
     Check,
@@ -28,6 +27,7 @@ from engine.models import (
     User,
 )
 from engine.outcomes import joint_outcome
+from engine.selectors import counts, people
 from engine.services import allowances
 from engine.services.replaying import mark_stale
 
@@ -226,7 +226,7 @@ def skip(*, experiment_id: int, token: uuid.UUID, annotator: User) -> None:
     lease.state = Lease.State.SKIPPED
     lease.save(update_fields=["state"])
     comparison.skips += 1
-    limit = min(comparison.experiment.max_skips, selectors.annotator_count(comparison.experiment_id))
+    limit = min(comparison.experiment.max_skips, people.annotator_count(comparison.experiment_id))
     if comparison.skips >= limit:
         comparison.state = Comparison.State.DISCARDED
         comparison.discard_reason = f"Skipped by {comparison.skips} annotator(s)."
@@ -325,14 +325,14 @@ def judge_leased(
     if lease.state == Lease.State.SKIPPED:
         raise LeaseLostError(_("You skipped that pair, so your answer to it was not counted."))
     # Brought back by an editor: one person's judgment of a comparison counts once.
-    if not active and selectors.standing(comparison.judgments.filter(annotator=annotator)).exists():
+    if not active and counts.standing(comparison.judgments.filter(annotator=annotator)).exists():
         raise LeaseLostError(_("Your earlier answer to that pair stands, so this one was not counted."))
     held_by_other = not active and comparison.leases.filter(state=Lease.State.ACTIVE).exists()
     if held_by_other or comparison.state not in {Comparison.State.READY, Comparison.State.LEASED}:
         raise LeaseLostError(
             _("That pair was open for a long time and went to somebody else, so your answer was not counted.")
         )
-    if choice not in selectors.choices(comparison.experiment):
+    if choice not in counts.choices(comparison.experiment):
         raise WrongStateError(_("This experiment does not offer that choice."))
     lease.state = Lease.State.JUDGED
     lease.save(update_fields=["state"])
@@ -412,7 +412,7 @@ def record_judgment(
     needed = experiment.overlap if experiment.judge == Experiment.Judge.HUMAN else 1
     outcomes = [judgment.outcome]
     if needed > 1:
-        outcomes = list(selectors.standing(comparison.judgments.all()).values_list("outcome", flat=True))
+        outcomes = list(counts.standing(comparison.judgments.all()).values_list("outcome", flat=True))
     if len(outcomes) >= needed:
         comparison.outcome = joint_outcome(outcomes, experiment.overlap_rule)
         comparison.state = Comparison.State.JUDGED
@@ -503,7 +503,7 @@ def rebuild_counts(
         .select_related("policy_i", "policy_j")
         .order_by("pk")
     }
-    true = selectors.counts_from_judgments(experiment)
+    true = counts.counts_from_judgments(experiment)
     differences = {}
     for pair, row in rows.items():
         was, is_ = (row.wins_i, row.comparisons), true.get(pair, (0.0, 0))

@@ -15,10 +15,16 @@ from django.db import transaction
 from django.db.models import F, QuerySet
 from django.utils import timezone
 
-from engine import selectors
 from engine.errors import WrongStateError
 from engine.models import AuditEntry, Comparison, Experiment, Judgment, Opinion, Subscription, User
 from engine.rubrics import identity, why_no_judge
+from engine.selectors.opinions import (
+    agreement_table,
+    experiments_with_opinions,
+    opinions_spent,
+    votes_to_cast,
+    without_opinion,
+)
 from engine.services import audit
 from engine.services.judging import record_judgment
 from engine.services.notifications import announce
@@ -58,7 +64,7 @@ def change_llm_judge(
     experiment.rubric, experiment.llm_budget = rubric, budget
     agreed = ""
     if stage == Stage.VOTES:
-        table = selectors.agreement_table(experiment)
+        table = agreement_table(experiment)
         known = sum(map(sum, table))
         if known < settings.JUDGE_CALIBRATION:
             raise WrongStateError(
@@ -101,16 +107,16 @@ def ask_opinions(*, experiment_id: int, most: int) -> int:
     Never beyond the experiment's budget, whoever else asks at the same time. Opinions that failed do not count against it.
     """
     experiment = (
-        selectors.experiments_with_opinions()
+        experiments_with_opinions()
         .filter(pk=experiment_id)
         .select_for_update(no_key=True, skip_locked=True)
         .first()
     )
     if experiment is None:
         return 0
-    room = min(most, experiment.llm_budget - selectors.opinions_spent(experiment))
+    room = min(most, experiment.llm_budget - opinions_spent(experiment))
     comparison_ids: list[int] = []
-    for comparisons in selectors.without_opinion(experiment):
+    for comparisons in without_opinion(experiment):
         if room > len(comparison_ids):
             more = comparisons.exclude(pk__in=comparison_ids).values_list("pk", flat=True)
             comparison_ids += more[: room - len(comparison_ids)]
@@ -151,7 +157,7 @@ class Asked:
 def claim_opinions(*, worker: str, limit: int) -> Claim:
     """Take up to ``limit`` waiting opinions of experiments that still want them; no other worker gets the same ones."""
     waiting = Opinion.objects.filter(
-        state=Opinion.State.WAITING, comparison__experiment__in=selectors.experiments_with_opinions()
+        state=Opinion.State.WAITING, comparison__experiment__in=experiments_with_opinions()
     )
     ids = list(
         waiting.order_by("pk")
@@ -279,7 +285,7 @@ def _count_failures(experiment_id: int, failures: int, reason: str) -> None:
 def cast_votes(*, experiment_id: int) -> int:
     """Turn the opinions that may vote into judgments, each in a transaction of its own; returns how many."""
     experiment = Experiment.objects.get(pk=experiment_id)
-    ids: Iterable[int] = list(selectors.votes_to_cast(experiment).values_list("pk", flat=True))
+    ids: Iterable[int] = list(votes_to_cast(experiment).values_list("pk", flat=True))
     return sum(_cast_vote(opinion_id) is not None for opinion_id in ids)
 
 
@@ -294,10 +300,7 @@ def _cast_vote(opinion_id: int) -> Judgment | None:
         .first()
     )
     # Looked at again under the lock that every click takes too.
-    if (
-        comparison is None
-        or not selectors.votes_to_cast(comparison.experiment).filter(pk=opinion_id).exists()
-    ):
+    if comparison is None or not votes_to_cast(comparison.experiment).filter(pk=opinion_id).exists():
         return None
     opinion.judgment = record_judgment(
         comparison=comparison,

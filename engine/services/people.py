@@ -15,7 +15,6 @@ from django.db.models import F, Q, QuerySet
 from django.utils import timezone
 from django.utils.translation import gettext as _
 
-from engine import selectors
 from engine.errors import InvitationError, MembershipError
 from engine.models import (
     AuditEntry,
@@ -27,6 +26,7 @@ from engine.models import (
     RoleLoss,
     User,
 )
+from engine.selectors import people
 from engine.services import judging
 from engine.services.audit import record
 from engine.services.tokens import end_all_tokens, end_tokens_without_rights
@@ -54,7 +54,7 @@ def create_invitation(
         )
     _lock_members(experiment.pk)
     by = _locked_account(by)
-    if role not in selectors.roles_to_give(by, experiment.pk):
+    if role not in people.roles_to_give(by, experiment.pk):
         raise MembershipError(f"You may not invite anybody as {role}.")
     secret = secrets.token_urlsafe(32)
     now = timezone.now()
@@ -107,7 +107,7 @@ def open_invitation(*, invitation_id: int | None, user: User | None = None) -> I
             _("There is no such invitation. Check that the link is complete, and open it again.")
         )
     # The second half also ends what was changed past the services, such as by hand in the database.
-    if invitation.ended_at is not None or invitation.role not in selectors.roles_to_give(
+    if invitation.ended_at is not None or invitation.role not in people.roles_to_give(
         invitation.created_by, invitation.experiment_id
     ):
         raise InvitationError(_("This invitation has ended. Ask for a new one."))
@@ -300,7 +300,7 @@ def _return_leases(member: Membership, role: str) -> None:
 def _settle_loss(member: Membership, lost: str, *, by: User | None) -> int:
     """End what rested on a lost role; a role that the new one includes is not lost."""
     user, experiment = member.user, member.experiment
-    if lost in selectors.held_roles(user, experiment.pk):
+    if lost in people.held_roles(user, experiment.pk):
         return 0
     RoleLoss.objects.create(experiment=experiment, user=user, role=lost)
     ended = _end_links(user, experiment.pk, by=by)
@@ -323,8 +323,8 @@ def _end_links(user: User, experiment_id: int, *, by: User | None) -> int:
 
     The second kind, too, or the person could join again by a new account.
     """
-    held = selectors.held_roles(user, experiment_id)
-    may_give = selectors.roles_to_give(user, experiment_id)
+    held = people.held_roles(user, experiment_id)
+    may_give = people.roles_to_give(user, experiment_id)
     links = _open_links_of(user).filter(experiment_id=experiment_id).order_by("pk")
     ended = 0
     for link in links.select_for_update(no_key=True, of=("self",)):

@@ -10,9 +10,10 @@ from django.db import transaction
 from django.db.models import Q
 from django.utils import timezone
 
-from engine import blinding, selectors
+from engine import blinding
 from engine.core import Design
 from engine.models import Comparison, Experiment, Policy, Response
+from engine.selectors import buffer, counts, designs
 from engine.services import replaying
 from engine.services.drawing import drawer
 from engine.services.experiments import conclude
@@ -45,7 +46,7 @@ def advance(*, experiment_id: int, replay_seconds: float = math.inf) -> Advance 
         if not replaying.catch_up(experiment_id=experiment_id, seconds=replay_seconds):
             return Advance(comparisons=0, planned=0, concluded=False, behind=True)
         done = _advance_once(experiment_id)
-        if done is None or done.concluded or selectors.comparison_count(experiment_id) == done.comparisons:
+        if done is None or done.concluded or counts.comparison_count(experiment_id) == done.comparisons:
             return done
 
 
@@ -68,10 +69,10 @@ def _advance_once(experiment_id: int) -> Advance | None:
         settle_shared(experiment_id=experiment.pk)
     stale = experiment.evidence_stale
     peaks = replaying.replayed_peaks(experiment=experiment) if stale else None
-    design = selectors.design(experiment, peaks=peaks)
+    design = designs.design(experiment, peaks=peaks)
     decision = design.decision
     policies = list(experiment.policies.all())
-    latest = selectors.latest_snapshot(experiment)
+    latest = designs.latest_snapshot(experiment)
     if stale or latest is None or latest.comparisons != decision.n_comparisons or decision.stopped:
         write_snapshot(experiment=experiment, design=design)
     if decision.stopped:
@@ -98,9 +99,9 @@ def _top_up(experiment: Experiment, design: Design, policies: list[Policy]) -> l
     ).count()
     in_flight = int(design.in_flight.sum()) // 2
     n_comparisons = int(design.counts.sum()) // 2
-    room = min(selectors.buffer_target(experiment) - buffered, experiment.budget - n_comparisons - in_flight)
-    if selectors.generation_is_failing(experiment):
-        room = min(room, int(selectors.probe_is_due(experiment)))
+    room = min(buffer.buffer_target(experiment) - buffered, experiment.budget - n_comparisons - in_flight)
+    if buffer.generation_is_failing(experiment):
+        room = min(room, int(buffer.probe_is_due(experiment)))
     if room <= 0:
         return []
 
@@ -137,7 +138,7 @@ def _top_up(experiment: Experiment, design: Design, policies: list[Policy]) -> l
                     "claim": design.claim.value,
                     "delta": experiment.delta,
                     "epsilon": experiment.epsilon,
-                    "seed": selectors.design_seed(experiment),
+                    "seed": designs.design_seed(experiment),
                     "draw": number - first,
                     "comparisons": n_comparisons,
                     "in_flight": in_flight,

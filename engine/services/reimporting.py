@@ -11,7 +11,6 @@ from typing import Any
 from django.db import transaction
 from django.utils import timezone
 
-from engine import selectors
 from engine.blinding import Period
 from engine.core import Design
 from engine.models import (
@@ -26,6 +25,7 @@ from engine.models import (
     User,
 )
 from engine.policy_space import policy_space
+from engine.selectors import counts, designs
 from engine.services.experiments import Description, check_description, conclude, store_experiment
 from engine.services.imported_rows import Row, check_rows, standing
 from engine.services.imported_rows import time_of as _time
@@ -77,10 +77,10 @@ def import_experiment(
     description = check_description(spec)
     checked = check_rows(rows, description)
     unsaved = Experiment(**spec.settings, planned_count=planned_count)
-    completions = list(selectors.completions(unsaved, standing(checked)))
+    completions = list(counts.completions(unsaved, standing(checked)))
     levels = {factor.name: list(factor.levels) for factor in spec.factors}
     space = policy_space(unsaved.space, levels, description.policies)
-    design = selectors.told_design(unsaved, space, (told for _, *told in completions))
+    design = designs.told_design(unsaved, space, (told for _, *told in completions))
     return _store(description, checked, completions, design, planned_count, people or {}, secrets)
 
 

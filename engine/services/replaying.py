@@ -15,11 +15,11 @@ from dataclasses import dataclass
 
 from django.db import transaction
 
-from engine import selectors
 from engine.core import Design
 from engine.core.robustness import summed_wins
 from engine.core.types import FloatArray
 from engine.models import Experiment, ReplayPoint
+from engine.selectors import counts, designs
 from engine.services.snapshots import write_snapshot
 
 # Comparisons between two points to go on from.
@@ -52,7 +52,7 @@ def catch_up(*, experiment_id: int, seconds: float = math.inf) -> bool:
     experiment = Experiment.objects.filter(pk=experiment_id, evidence_stale=True).first()
     if experiment is None:
         return True
-    outcomes = list(selectors.outcomes(experiment))
+    outcomes = list(counts.outcomes(experiment))
     # What follows the last point is not kept, so it is left to the transaction that decides.
     kept = outcomes[: len(outcomes) - len(outcomes) % POINT_EVERY]
     return _replay(experiment, kept, deadline=time.monotonic() + seconds).complete
@@ -60,7 +60,7 @@ def catch_up(*, experiment_id: int, seconds: float = math.inf) -> bool:
 
 def replayed_peaks(*, experiment: Experiment) -> FloatArray:
     """The peaks over the judgments that stand, in the caller's transaction."""
-    return _replay(experiment, list(selectors.outcomes(experiment))).design.peak_evidence
+    return _replay(experiment, list(counts.outcomes(experiment))).design.peak_evidence
 
 
 @transaction.atomic
@@ -68,7 +68,7 @@ def settle(*, experiment: Experiment) -> None:
     """Bring the evidence of a locked experiment up to date where it is stale."""
     if experiment.evidence_stale:
         peaks = replayed_peaks(experiment=experiment)
-        write_snapshot(experiment=experiment, design=selectors.design(experiment, peaks=peaks))
+        write_snapshot(experiment=experiment, design=designs.design(experiment, peaks=peaks))
 
 
 def _replay(
@@ -82,12 +82,12 @@ def _replay(
         if digests.get(n) == digest
     ]
     start, peaks = max(fitting, default=(0, None), key=lambda point: point[0])
-    space = selectors.space(experiment)
+    space = designs.space(experiment)
     design = Design.from_counts(
         space,
         summed_wins(space.n_policies, outcomes[:start]),
         peak_evidence=peaks,
-        **selectors.design_settings(experiment),
+        **designs.design_settings(experiment),
     )
     for n, outcome in enumerate(outcomes[start:], start + 1):
         design.tell(*outcome)

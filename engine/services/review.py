@@ -9,9 +9,9 @@ from django.db import transaction
 from django.db.models import F
 from django.utils import timezone
 
-from engine import selectors
 from engine.errors import WrongStateError
 from engine.models import AuditEntry, Comparison, Experiment, Judgment, JudgmentVoid, Lease, PairCount, User
+from engine.selectors import counts
 from engine.services.allowances import hold
 from engine.services.audit import record
 from engine.services.examining import outdate
@@ -105,7 +105,7 @@ def _refusal(experiment: Experiment, comparison: Comparison, voided: Judgment) -
         return "This judgment stands; there is nothing to restore."
     if Judgment.objects.filter(restores=voided).exists():
         return "This judgment was restored already."
-    standing = selectors.standing(comparison.judgments.all())
+    standing = counts.standing(comparison.judgments.all())
     if voided.annotator is not None and standing.filter(annotator=voided.annotator).exists():
         return f"{voided.annotator} has judged this pair anew. Void that judgment first."
     return _WHY_NOT.get(comparison.state, "")
@@ -123,7 +123,7 @@ def void_annotator(*, experiment_id: int, annotator: User, by: User, reason: str
     experiment = Experiment.objects.select_for_update(no_key=True).get(pk=experiment_id)
     if experiment.state == Experiment.State.CONCLUDED:
         raise WrongStateError("The experiment has concluded; its judgments are final.")
-    theirs = selectors.standing_judgments(experiment_id).filter(annotator=annotator)
+    theirs = counts.standing_judgments(experiment_id).filter(annotator=annotator)
     # All comparisons before any count, in order: a click holds its comparison while it waits for its count.
     comparisons = list(
         Comparison.objects.filter(pk__in=list(theirs.values_list("comparison_id", flat=True)))

@@ -11,9 +11,9 @@ from django.db import transaction
 from django.db.models import QuerySet
 from django.utils import timezone
 
-from engine import selectors
 from engine.errors import TokenError
 from engine.models import AuditEntry, Experiment, Token, User
+from engine.selectors import people
 from engine.services.audit import record
 
 _PREFIX = "llmpo_"
@@ -41,7 +41,7 @@ def make_token(
     user = User.objects.select_for_update(no_key=True).get(pk=user.pk)
     if not user.is_active:
         raise TokenError("This account is deactivated.")
-    if experiment is not None and not selectors.held_roles(user, experiment.pk):
+    if experiment is not None and not people.held_roles(user, experiment.pk):
         raise TokenError("You have no role in that experiment.")
     secret = _PREFIX + secrets.token_urlsafe(32)
     token = Token.objects.create(
@@ -78,11 +78,11 @@ def end_tokens_without_rights(*, user: User, by: User | None) -> None:
     """Revoke the tokens of a user who has lost a role, where there is nothing left that they could reach."""
     user = User.objects.select_for_update(no_key=True).get(pk=user.pk)
     because = "The last right behind it was taken away."
-    if not selectors.has_any_right(user):
+    if not people.has_any_right(user):
         _revoke(Token.objects.filter(user=user), by=by, because=because)
         return
     for token in Token.objects.filter(user=user, revoked_at__isnull=True, experiment__isnull=False):
-        if not selectors.held_roles(user, token.experiment_id):
+        if not people.held_roles(user, token.experiment_id):
             _revoke(Token.objects.filter(pk=token.pk), by=by, because=because)
 
 

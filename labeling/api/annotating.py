@@ -8,8 +8,8 @@ from django.http import HttpRequest
 from ninja import Router, Status
 from ninja.errors import HttpError
 
-from engine import selectors
 from engine.models import Experiment, Judgment
+from engine.selectors import counts, people
 from engine.services import showing
 from engine.services.showing import ShownPair
 from engine.tasks import advance, wake
@@ -77,7 +77,7 @@ def undo(request: HttpRequest, experiment_id: Id) -> dict[str, Any]:
     Ten times in a row, and once more for every five answers. Where one holds three pairs, one of them goes back.
     """
     experiment = access.to_label(request, experiment_id)
-    newest = selectors.newest_answer(experiment, request.user)
+    newest = people.newest_answer(experiment, request.user)
     if newest is None:
         raise HttpError(409, "There is nothing to take back.")
     shown = showing.take_back(experiment=experiment, answer=newest, annotator=request.user)
@@ -86,4 +86,4 @@ def undo(request: HttpRequest, experiment_id: Id) -> dict[str, Any]:
 
 
 def _shown(experiment: Experiment, shown: ShownPair | None) -> dict[str, Any]:
-    return {"question": experiment.question, "choices": selectors.choices(experiment), "pair": shown}
+    return {"question": experiment.question, "choices": counts.choices(experiment), "pair": shown}

@@ -8,8 +8,9 @@ from django.http import HttpRequest, HttpResponseBase
 from ninja import Path, Query, Router, Status
 from ninja.errors import HttpError
 
-from engine import selectors
 from engine.models import Experiment
+from engine.selectors import consequences, counts, designs, health
+from engine.selectors.log import audit_entries
 from engine.services import controls
 from engine.services.experiments import create_experiment
 from engine.tasks import advance, wake
@@ -113,7 +114,7 @@ def log(
             "action": entry.action,
             "sentence": entry.text,
         }
-        for entry in selectors.audit_entries(experiment)[:limit]
+        for entry in audit_entries(experiment)[:limit]
     ]
 
 
@@ -157,21 +158,21 @@ def _summary(experiment: Experiment) -> dict[str, Any]:
 
 
 def _status(experiment: Experiment) -> dict[str, Any]:
-    snapshot = selectors.latest_snapshot(experiment)
-    to_go = selectors.to_go(experiment, snapshot)
+    snapshot = designs.latest_snapshot(experiment)
+    to_go = designs.to_go(experiment, snapshot)
     names = policy_names(experiment)
     evidence = snapshot.evidence if snapshot else [None] * len(names)
     peaks = snapshot.peak_evidence if snapshot else [float("-inf")] * len(names)
     threshold = snapshot.threshold if snapshot else float("inf")
     return _summary(experiment) | {
-        "comparisons": selectors.comparison_count(experiment.pk),
+        "comparisons": counts.comparison_count(experiment.pk),
         "recomputing": experiment.evidence_stale,
         "confidence": snapshot.confidence if snapshot else None,
         "threshold": snapshot.threshold if snapshot else None,
         "expected_left": None if to_go is None or to_go.over_budget else to_go.comparisons,
         "best": snapshot.best.label if snapshot and snapshot.best else None,
         "winner": experiment.winner.label if experiment.winner else None,
-        "caveats": selectors.caveats(experiment),
+        "caveats": consequences.caveats(experiment),
         "llm_halted": experiment.llm_halted,
         "policies": [
             {
@@ -184,7 +185,7 @@ def _status(experiment: Experiment) -> dict[str, Any]:
         ],
         "pairs": [
             {"i": names[i].short, "j": names[j].short, "wins_i": wins, "comparisons": n}
-            for (i, j), (wins, n) in sorted(selectors.pair_counts(experiment).items())
+            for (i, j), (wins, n) in sorted(counts.pair_counts(experiment).items())
         ],
-        "queue": selectors.queue_health(experiment).comparisons,
+        "queue": health.queue_health(experiment).comparisons,
     }

@@ -12,9 +12,9 @@ from typing import Any
 
 from django.db import connection, transaction
 
-from engine import selectors
 from engine.models import Experiment, Flag
-from engine.selectors import Selection
+from engine.selectors import browsing
+from engine.selectors.browsing import Selection
 from labeling.exports.people import names_of_people
 from labeling.status import policy_names
 
@@ -153,7 +153,7 @@ def read_rows(
     }
     people: dict[int | None, str] = {None: "", **names_of_people(experiment, usernames=usernames)}
     flags = _flags(experiment)
-    judgments = selectors.selected_judgments(experiment, selection).values_list(*FIELDS.values())
+    judgments = browsing.selected_judgments(experiment, selection).values_list(*FIELDS.values())
     with one_look():
         for row in judgments.iterator(chunk_size=chunk):
             yield _row(row, labels, people, flags, stamp)

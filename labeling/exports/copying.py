@@ -11,9 +11,9 @@ from collections.abc import Iterator
 
 from django.db import connection, transaction
 
-from engine import selectors
 from engine.models import Experiment
-from engine.selectors import Selection
+from engine.selectors import browsing, counts
+from engine.selectors.browsing import Selection
 from labeling.exports.columns import COLUMNS, FIELDS, NUMBER, TEXT, TIME, TRUTH
 from labeling.exports.defusing import FIRST, NUMBER_PATTERN, STARTS_CLASS
 from labeling.exports.formats import heading
@@ -85,7 +85,7 @@ def copied_rows(
 ) -> Iterator[tuple[bytes, int]]:
     """Pieces of the CSV, each with the number of rows in it; the heading first."""
     yield heading(), 0
-    query = selectors.selected_judgments(experiment, selection).order_by().values_list(*FIELDS.values())
+    query = browsing.selected_judgments(experiment, selection).order_by().values_list(*FIELDS.values())
     sql, parameters = query.query.sql_with_params()
     # Pseudonyms are ours too, and need no look at each.
     untouched = COLUMNS.keys() if raw else _OURS if usernames else _OURS | {"annotator", "voided_by"}
@@ -104,7 +104,7 @@ def copied_rows(
         ORDER BY r.pk) TO STDOUT (FORMAT csv)
     """  # noqa: S608 - made of our own expressions; what people typed is in the parameters
     with transaction.atomic(), connection.cursor() as cursor:
-        if selectors.comparison_count(experiment.pk) >= _MANY:
+        if counts.comparison_count(experiment.pk) >= _MANY:
             cursor.execute(_IN_ORDER)
         # psycopg's own cursor: Django's wrapper of it for debugging takes no parameters.
         with cursor.cursor.copy(statement, [*placed, *parameters]) as copy:

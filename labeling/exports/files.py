@@ -17,9 +17,10 @@ from django.utils import timezone
 from django.utils.text import slugify
 from zipstream import ZipStream
 
-from engine import __version__, selectors
+from engine import __version__
 from engine.models import Comparison, Experiment, User
-from engine.selectors import Selection
+from engine.selectors import blinding, browsing, counts, designs, specs
+from engine.selectors.browsing import Selection
 from engine.services.planning import RULES_VERSION
 from labeling.exports.columns import one_look, read_rows
 from labeling.exports.copying import copied_rows
@@ -135,7 +136,7 @@ class Export:
         experiment = Experiment.objects.get(pk=self.experiment.pk)
         winner = experiment.winner
         # Stale evidence is not that of the rows in this file.
-        snapshot = None if experiment.evidence_stale else selectors.latest_snapshot(experiment)
+        snapshot = None if experiment.evidence_stale else designs.latest_snapshot(experiment)
         return {
             "file": self.filename,
             "sha256": tally.sha256,
@@ -162,15 +163,15 @@ class Export:
                 "planned_count": experiment.planned_count,
                 "started_at": _iso(experiment.started_at),
                 "concluded_at": _iso(experiment.concluded_at),
-                "comparisons": selectors.comparison_count(experiment.pk),
+                "comparisons": counts.comparison_count(experiment.pk),
                 "evidence": None if snapshot is None else snapshot.evidence,
                 "confidence": None if snapshot is None else snapshot.confidence,
                 # Nothing before the conclusion: whoever has them knows the sides. docs/blinding.md shows their use.
                 "secrets": [
                     {"first_comparison": period.first, "secret": period.secret}
-                    for period in selectors.published_secrets(experiment)
+                    for period in blinding.published_secrets(experiment)
                 ],
-                "spec": asdict(selectors.experiment_spec(experiment)),
+                "spec": asdict(specs.experiment_spec(experiment)),
             },
         }
 
@@ -195,7 +196,7 @@ def manifest_bytes(manifest: dict[str, Any]) -> bytes:
 def preferred_comparisons(experiment: Experiment, selection: Selection) -> Any:
     """The selected comparisons that were decided for one side."""
     return (
-        selectors.selected_comparisons(experiment, selection)
+        browsing.selected_comparisons(experiment, selection)
         .filter(state=Comparison.State.JUDGED)
         .exclude(outcome=0.5)
         .order_by("pk")

@@ -8,8 +8,7 @@ from django import forms
 from django.db.models import Exists, OuterRef
 
 from engine.models import Comparison, Experiment, Flag, Judgment, User
-from engine.selectors import Selection
-from engine.selectors.browsing import STANDING, VOID
+from engine.selectors.browsing import STANDING, VOID, Selection
 from labeling.status import policy_names
 
 _ANY = ("", "Any")

@@ -10,11 +10,11 @@ from django.core.files.uploadedfile import UploadedFile
 from django.forms import BoundField, Form
 from django.http import QueryDict
 
-from engine import selectors
 from engine.errors import SpecError
 from engine.importing import ImportingError, decoded, read_gold, read_tasks, write_gold, write_tasks
 from engine.limits import DESCRIPTION_BYTES
 from engine.models import Experiment
+from engine.selectors import specs
 from engine.services.estimates import Question
 from engine.specs import SETTINGS, ExperimentSpec, GoldSpec, TaskSpec
 from labeling.forms.factors import FactorRow, exclusion_rows, factor_rows, factor_specs, write_rows
@@ -56,7 +56,7 @@ class DraftEditor:
 
     @cached_property
     def stored(self) -> ExperimentSpec | None:
-        return selectors.experiment_spec(self.experiment) if self.experiment else None
+        return specs.experiment_spec(self.experiment) if self.experiment else None
 
     @cached_property
     def settings(self) -> SettingsForm:

@@ -8,7 +8,7 @@ from django.utils.safestring import SafeString
 
 from engine.core.agreement import Rate
 from engine.models import Experiment
-from engine.selectors import Left
+from engine.selectors.designs import Left
 from labeling import access
 from labeling.rendering import capped, render_markdown
 

@@ -14,9 +14,9 @@ from django.utils.http import urlencode
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST, require_safe
 
-from engine import selectors
 from engine.errors import WrongStateError
 from engine.models import Comparison, Experiment, Judgment, User
+from engine.selectors import browsing
 from engine.services import review
 from engine.tasks import advance, wake
 from labeling import access
@@ -51,10 +51,10 @@ def comparisons(request: HttpRequest, experiment_id: int) -> HttpResponse:
     context: dict[str, Any] = {"experiment": experiment, "form": form, "withheld": withheld}
     if not (form.is_valid() and place.is_valid()):
         return render(request, "comparisons/comparisons.html", context, status=400)
-    rows = selectors.selected_comparisons(experiment, form.selection(finished=withheld))
+    rows = browsing.selected_comparisons(experiment, form.selection(finished=withheld))
     said = form.said()
     context |= {
-        "page": selectors.page_of(rows, **place.cleaned_data),
+        "page": browsing.page_of(rows, **place.cleaned_data),
         "filtered": bool(said),
         "query": urlencode(said),
         "annotator": said.get("annotator", ""),
@@ -69,7 +69,7 @@ def comparisons(request: HttpRequest, experiment_id: int) -> HttpResponse:
 def comparison(request: HttpRequest, experiment_id: int, comparison_id: int) -> HttpResponse:
     """All that is known of one comparison."""
     experiment = access.to_watch(request, experiment_id)
-    row = selectors.comparison_in_full(experiment, comparison_id)
+    row = browsing.comparison_in_full(experiment, comparison_id)
     if row is None:
         raise Http404
     withheld = access.withholds_unfinished(request, experiment)

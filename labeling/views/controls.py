@@ -11,9 +11,9 @@ from django.shortcuts import redirect, render
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST, require_safe
 
-from engine import selectors
 from engine.errors import EngineError, SpecError
 from engine.models import Experiment
+from engine.selectors.log import audit_entries
 from engine.services import controls
 from engine.tasks import advance, wake
 from labeling import access
@@ -95,6 +95,6 @@ def clone(request: HttpRequest, experiment_id: int) -> HttpResponse:
 def log(request: HttpRequest, experiment_id: int) -> HttpResponse:
     """Who did what to the experiment, newest first."""
     experiment = access.to_watch(request, experiment_id)
-    pages = Paginator(selectors.audit_entries(experiment), _ENTRIES_PER_PAGE)
+    pages = Paginator(audit_entries(experiment), _ENTRIES_PER_PAGE)
     page = pages.get_page(request.GET.get("page"))
     return render(request, "dashboard/log.html", {"experiment": experiment, "page": page})

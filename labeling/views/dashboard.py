@@ -13,9 +13,9 @@ from django.urls import reverse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
-from engine import selectors
 from engine.errors import WrongStateError
 from engine.models import Experiment
+from engine.selectors import counts, log
 from engine.services import controls, examining, experiments
 from engine.tasks import advance, examine, wake
 from labeling import access, figures
@@ -47,7 +47,7 @@ def dashboard(request: HttpRequest, experiment_id: int) -> HttpResponse:
         "charts": figures.rendered_charts(experiment),
         "without": without_each_annotator(experiment),
         "llm_judge": llm_judge.panel(experiment),
-        "log": selectors.audit_entries(experiment)[:5],
+        "log": log.audit_entries(experiment)[:5],
     }
     return render(request, "dashboard/dashboard.html", context)
 
@@ -113,7 +113,7 @@ def _ask_to_stop(request: HttpRequest, experiment: Experiment) -> HttpResponse:
     context = {
         "experiment": experiment,
         "status": status_of(experiment),
-        "comparisons": selectors.comparison_count(experiment.pk),
+        "comparisons": counts.comparison_count(experiment.pk),
     }
     return render(request, "dashboard/stop_confirm.html", context)
 

@@ -14,7 +14,7 @@ from django.utils.http import urlencode
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
-from engine import selectors
+from engine.selectors import browsing
 from engine.selectors.browsing import STANDING
 from engine.services.audit import record_export
 from labeling import access
@@ -55,7 +55,7 @@ def export(request: HttpRequest, experiment_id: int) -> HttpResponse:
     if valid:
         selection = form.selection(finished=withheld)
         context |= {
-            "judgments": selectors.selected_judgments(experiment, selection).count(),
+            "judgments": browsing.selected_judgments(experiment, selection).count(),
             "preferences": files.preferred_comparisons(experiment, selection).count(),
             "query": _query(form, options),
             "parquet": parquet_is_there(),

@@ -5,7 +5,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
-from engine import selectors
+from engine.selectors import people
 from labeling import access
 from labeling.accounts.client_address import untrusted_proxy
 from labeling.cards import card
@@ -18,7 +18,7 @@ from labeling.language import in_english
 def home(request: HttpRequest) -> HttpResponse:
     """Experiments to label, and experiments to watch with their badges; the archive on demand."""
     archive = "archived" in request.GET
-    watched = selectors.experiments_to_watch(request.user)
+    watched = people.experiments_to_watch(request.user)
     may_create = access.may_create(request)
     if may_create or watched.exists():
         in_english(request)
@@ -28,8 +28,8 @@ def home(request: HttpRequest) -> HttpResponse:
         {
             "to_label": [
                 (experiment, ending(experiment))
-                for experiment in selectors.with_own_answers(
-                    selectors.experiments_to_label(request.user).filter(archived_at__isnull=True),
+                for experiment in people.with_own_answers(
+                    people.experiments_to_label(request.user).filter(archived_at__isnull=True),
                     request.user,
                 )
             ],

@@ -12,9 +12,9 @@ from django.urls import reverse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
-from engine import selectors
 from engine.errors import InvitationError, MembershipError
 from engine.models import Membership
+from engine.selectors import blinding
 from engine.services import people
 from labeling import access
 from labeling.accounts.adapters import INVITATION
@@ -66,8 +66,7 @@ def accept_invitation(request: HttpRequest) -> HttpResponse:
         "invitation": invitation,
         "form": form,
         "oidc": settings.OIDC_ISSUER and settings.OIDC_NAME,
-        "unblinds": user is not None
-        and selectors.would_unblind(invitation.experiment, user, invitation.role),
+        "unblinds": user is not None and blinding.would_unblind(invitation.experiment, user, invitation.role),
     }
     return render(request, "labeling/join.html", context, status=status)
 

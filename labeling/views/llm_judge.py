@@ -13,11 +13,12 @@ from django.shortcuts import redirect
 from django.utils import timezone
 from django.views.decorators.http import require_POST
 
-from engine import selectors
 from engine.errors import WrongStateError
 from engine.models import Experiment, Opinion, WorkerPulse
 from engine.rubrics import DEFAULT_RUBRIC, why_no_judge
-from engine.selectors import OpinionReport
+from engine.selectors import opinions as opinions_selectors
+from engine.selectors import serving
+from engine.selectors.opinions import OpinionReport, experiments_with_opinions, opinion_report
 from engine.services import opinions
 from engine.tasks import give_opinions, wake
 from labeling import access
@@ -83,11 +84,11 @@ def panel(experiment: Experiment) -> Panel | None:
         return None
     worker_alive, trouble = _worker() if experiment.llm_judge != Experiment.LLMJudge.OFF else (False, "")
     return Panel(
-        report=selectors.opinion_report(experiment),
+        report=opinion_report(experiment),
         needed=settings.JUDGE_CALIBRATION,
         model=settings.JUDGE_MODEL or settings.JUDGE_BACKEND,
         default_rubric=DEFAULT_RUBRIC,
-        votes_now=selectors.votes_now(experiment),
+        votes_now=opinions_selectors.votes_now(experiment),
         worker_alive=worker_alive,
         trouble=trouble,
         why_none=why_no_judge(),
@@ -98,7 +99,7 @@ def panel(experiment: Experiment) -> Panel | None:
 def _worker() -> tuple[bool, str]:
     """Whether a judging worker was seen lately, and what is wrong with its backend."""
     pulse = WorkerPulse.objects.filter(queue="judging").order_by("-seen_at").first()
-    if pulse is None or not selectors.is_recent((timezone.now() - pulse.seen_at).total_seconds()):
+    if pulse is None or not serving.is_recent((timezone.now() - pulse.seen_at).total_seconds()):
         return False, ""
     return True, pulse.details.get("trouble", "")
 
@@ -126,6 +127,6 @@ def change_llm_judge(request: HttpRequest, experiment_id: int) -> HttpResponse:
         messages.error(request, str(wrong))
     else:
         messages.success(request, _SAID[data["stage"]])
-        if selectors.experiments_with_opinions().filter(pk=experiment.pk).exists():
+        if experiments_with_opinions().filter(pk=experiment.pk).exists():
             wake(give_opinions)
     return redirect("dashboard", experiment_id=experiment.pk)

@@ -16,9 +16,9 @@ from django.utils.translation import gettext as _
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
-from engine import selectors
 from engine.errors import LeaseLostError, UnknownTokenError, WrongStateError
 from engine.models import Check, Experiment, Flag, Judgment
+from engine.selectors import counts, people
 from engine.services import showing
 from engine.services.allowances import MOST_HELD
 from engine.services.showing import Answered, ShownPair
@@ -160,7 +160,7 @@ def undo(request: HttpRequest, experiment_id: int) -> HttpResponse:
     form = ScreenForm(request.POST)
     if not form.is_valid():
         return _bad_request(request, experiment, _("This page is out of date; open the experiment again."))
-    newest = selectors.newest_answer(experiment, request.user)
+    newest = people.newest_answer(experiment, request.user)
     if newest is None:
         return _show_next(
             request,
@@ -236,7 +236,7 @@ def history(request: HttpRequest, experiment_id: int) -> HttpResponse:
         {
             "experiment": experiment,
             "ending": ending(experiment),
-            "answers": selectors.own_answers(experiment, request.user),
+            "answers": people.own_answers(experiment, request.user),
         },
     )
 
@@ -272,9 +272,9 @@ def _render(
         "shown": shown,
         "ending": ending(experiment),
         "look_again_seconds": min(max(_FIRST_LOOK_SECONDS, 2 * waited), _LONGEST_LOOK_SECONDS),
-        "choices": selectors.choices(experiment),
+        "choices": counts.choices(experiment),
         "flag_reasons": Flag.Reason.choices,
-        "today": selectors.judged_today(experiment.pk, request.user),
+        "today": people.judged_today(experiment.pk, request.user),
         "everybody": answers_together(experiment),
         "most_held": MOST_HELD,
         "store": _store(request, experiment),

@@ -12,9 +12,10 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST, require_safe
 
-from engine import selectors
 from engine.errors import MembershipError
 from engine.models import Experiment, Invitation, Membership, User
+from engine.selectors import blinding
+from engine.selectors.people import open_invitations
 from engine.services import people as services
 from labeling import access
 
@@ -70,14 +71,14 @@ def people_page(
         "members": experiment.memberships.select_related("user", "invited_by").order_by(
             "user__username", "role"
         ),
-        "invitations": selectors.open_invitations(experiment, values),
+        "invitations": open_invitations(experiment, values),
         "all_roles": Membership.Role.choices,
         "form": form or InvitationForm(roles=roles),
         "limits": [(label, *Invitation.LIMITS[Membership.Role(role)]) for role, label in roles],
         "may_own": access.may_own(request, experiment),
         "made": made,
         "link": link,
-        "unblinded": selectors.unblinded_annotators(experiment),
+        "unblinded": blinding.unblinded_annotators(experiment),
     }
     return render(request, "dashboard/people.html", context, status=status)
 
@@ -128,7 +129,7 @@ def _tell_ended(request: HttpRequest, member: Membership, ended: int) -> None:
 
 
 def _warn_of_both_roles(request: HttpRequest, experiment: Experiment, user: User) -> None:
-    if user.pk in selectors.unblinded_annotators(experiment):
+    if user.pk in blinding.unblinded_annotators(experiment):
         messages.warning(
             request,
             f"{user} now annotates and may see which policy wrote what. Pairs that {user} may still be shown stay "

@@ -11,9 +11,9 @@ from django.shortcuts import render
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
-from engine import selectors
 from engine.mail import why_no_mail
 from engine.models import Experiment, Subscription
+from engine.selectors import log
 from labeling import access
 from labeling.status import status_of
 
@@ -76,7 +76,7 @@ def settings_page(
         "form": SettingsForm(initial=current),
         "clone_form": CloneForm(initial={"name": f"{experiment.name} (copy)"[:200]}),
         "subscription_form": SubscriptionForm(),
-        "subscriptions": selectors.subscriptions(experiment),
+        "subscriptions": log.subscriptions(experiment),
         "why_no_mail": why_no_mail(),
         "may_create": access.may_create(request),
     }

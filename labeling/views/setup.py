@@ -14,11 +14,11 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_safe
 from django_htmx.http import trigger_client_event
 
-from engine import selectors
 from engine.errors import SpecError, WrongStateError
 from engine.importing import ImportingError, decoded, read_experiment, read_responses, write_experiment
 from engine.limits import DESCRIPTION_BYTES, RESPONSES_BYTES
 from engine.models import Experiment
+from engine.selectors import specs
 from engine.services import drafts, experiments
 from engine.specs import ExperimentSpec, FactorSpec
 from engine.tasks import advance, wake
@@ -88,7 +88,7 @@ def setup(request: HttpRequest, experiment_id: int) -> HttpResponse:
     return _page(
         request,
         experiment,
-        lambda: selectors.experiment_spec(experiment),
+        lambda: specs.experiment_spec(experiment),
         reverse("setup", args=[experiment.pk]),
     )
 
@@ -192,7 +192,7 @@ def delete_draft(request: HttpRequest, experiment_id: int) -> HttpResponse:
 def setup_file(request: HttpRequest, experiment_id: int) -> HttpResponse:
     """The description as a file, which the page of new experiments and load_experiment read."""
     experiment = access.to_watch(request, experiment_id)
-    text = write_experiment(selectors.experiment_spec(experiment))
+    text = write_experiment(specs.experiment_spec(experiment))
     name = slugify(experiment.name) or f"experiment-{experiment.pk}"
     return HttpResponse(
         text,

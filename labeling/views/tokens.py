@@ -13,8 +13,8 @@ from django.utils import timezone
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST
 
-from engine import selectors
 from engine.models import Token, User
+from engine.selectors import people
 from engine.services.tokens import make_token, revoke_token
 from labeling import access
 
@@ -38,7 +38,7 @@ class TokenForm(forms.Form):
 
     def __init__(self, *args: Any, user: User, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.fields["experiment"].queryset = selectors.with_a_role(user)
+        self.fields["experiment"].queryset = people.with_a_role(user)
 
 
 @login_required

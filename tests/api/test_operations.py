@@ -10,8 +10,10 @@ import pytest
 from django.contrib.auth.models import Permission
 from django.test import Client
 
-from engine import selectors, tasks
+from engine import tasks
 from engine.models import Comparison, Experiment, Flag, Judgment
+from engine.selectors import designs, specs
+from engine.selectors.counts import comparison_count, pair_counts
 from engine.services.experiments import stop
 from tests.factories import click, make_experiment, make_user
 
@@ -51,7 +53,7 @@ class TestCreate:
         assert experiment.policies.count() == 3
         assert experiment.memberships.get().user == maker
         assert experiment.audit_entries.get().by == maker
-        spec = selectors.experiment_spec(experiment)
+        spec = specs.experiment_spec(experiment)
         assert [factor.levels for factor in spec.factors] == [each["levels"] for each in SPEC["factors"]]
         assert spec.gold[0].better == "4"
 
@@ -128,10 +130,8 @@ class TestWatch:
         assert status["comparisons"] == 1
         counts = {(pair["i"], pair["j"]): (pair["wins_i"], pair["comparisons"]) for pair in status["pairs"]}
         labels = [policy.label for policy in experiment.policies.all()]
-        assert counts == {
-            (labels[i], labels[j]): count for (i, j), count in selectors.pair_counts(experiment).items()
-        }
-        assert [policy["evidence"] for policy in status["policies"]] == selectors.latest_snapshot(
+        assert counts == {(labels[i], labels[j]): count for (i, j), count in pair_counts(experiment).items()}
+        assert [policy["evidence"] for policy in status["policies"]] == designs.latest_snapshot(
             experiment
         ).evidence
         assert status["queue"]["judged"] == 1
@@ -201,7 +201,7 @@ class TestAnnotate:
         assert Judgment.objects.count() == 1
         again = call("post", f"{path}/undo").json()
         assert again["pair"]["left"] == shown["pair"]["left"]
-        assert selectors.comparison_count(experiment.pk) == 0
+        assert comparison_count(experiment.pk) == 0
 
     def test_what_is_held_is_not_handed_out_again(self, experiment, call):
         path = f"/label/{experiment.pk}/next"

@@ -15,9 +15,11 @@ from django.core.management import CommandError, call_command
 from django.test import Client
 from django.urls import reverse
 
-from engine import blinding, selectors
+from engine import blinding
 from engine.importing import write_experiment
 from engine.models import Check, Comparison, Experiment, User
+from engine.selectors import browsing, specs
+from engine.selectors.blinding import verify_blinding
 from engine.services import controls, showing
 from engine.services.experiments import create_experiment, pause, start, stop
 from engine.services.planning import advance
@@ -46,7 +48,7 @@ def experiment(annotator: User) -> Experiment:
 
 
 def manifest(experiment: Experiment) -> dict[str, object]:
-    export = Export(experiment=experiment, format="csv", selection=selectors.Selection(), filter={})
+    export = Export(experiment=experiment, format="csv", selection=browsing.Selection(), filter={})
     tally = Tally()
     list(export.pieces(tally))
     return export.manifest(tally)
@@ -111,7 +113,7 @@ class TestEachExperimentHasItsOwn:
 
     def test_a_file_that_is_dumped_and_loaded_has_another_secret(self, experiment, tmp_path):
         file = tmp_path / "again.yaml"
-        described = write_experiment(selectors.experiment_spec(experiment))
+        described = write_experiment(specs.experiment_spec(experiment))
         assert SECRET not in described
         file.write_text(described.replace("Blind", "Loaded"))
         call_command("load_experiment", str(file), verbosity=0)
@@ -246,8 +248,8 @@ class TestAudit:
         # It may go on from there, under a secret that nobody has read.
         assert again.secret != SECRET
         assert again.secret_from == again.planned_count
-        assert selectors.verify_blinding(again).verified == 8
-        assert selectors.verify_blinding(again).differences == []
+        assert verify_blinding(again).verified == 8
+        assert verify_blinding(again).differences == []
 
     @pytest.mark.parametrize("secrets", [[{}], [{"first_comparison": 0, "secret": "x"}], "x", [1], {"a": 1}])
     def test_secrets_that_are_none_are_refused(self, secrets, experiment, annotator, tmp_path):

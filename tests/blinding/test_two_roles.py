@@ -11,9 +11,9 @@ from django.http import HttpResponse
 from django.test import Client
 from django.urls import reverse
 
-from engine import selectors
 from engine.judges.worker import judge_comparisons
 from engine.models import Comparison, Experiment, User
+from engine.selectors import blinding
 from engine.services.judging import void_judgment
 from engine.services.people import create_invitation
 from engine.services.review import restore_judgment
@@ -220,7 +220,7 @@ class TestWarnings:
             (superuser, "annotator"), (both, "annotator"), (both, "owner"), (viewer, "viewer"),
         ):  # fmt: skip
             add_member(experiment, user, role)
-        assert selectors.unblinded_annotators(experiment) == {superuser.pk, both.pk}
+        assert blinding.unblinded_annotators(experiment) == {superuser.pk, both.pk}
 
 
 def invitation_link(experiment: Experiment, by: User, role: str) -> str:

@@ -8,8 +8,8 @@ import zipfile
 import pytest
 from playwright.sync_api import Page, expect
 
-from engine import selectors
 from engine.models import Judgment
+from engine.selectors import counts
 from tests.browser.conftest import log_in
 from tests.factories import add_member, click_on, make_experiment, make_user
 
@@ -37,10 +37,10 @@ def test_find_void_restore_and_export(page: Page, annotator):
     page.get_by_label(f"Reason to void no. {judgment.pk}").fill("Clicked without reading.")
     page.get_by_role("button", name="Void").click()
     expect(page.get_by_role("status")).to_contain_text("Voided.")
-    assert selectors.comparison_count(experiment.pk) == 3
+    assert counts.comparison_count(experiment.pk) == 3
     page.get_by_role("button", name=f"Restore no. {judgment.pk}").click()
     expect(page.get_by_role("status")).to_contain_text("Restored")
-    assert selectors.comparison_count(experiment.pk) == 4
+    assert counts.comparison_count(experiment.pk) == 4
 
     page.goto(f"/experiments/{experiment.pk}/export/")
     page.get_by_text("Choose which, and how", exact=True).click()

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import Browser, Page, Route, expect
 
-from engine import selectors
 from engine.models import Experiment, Judgment, Lease
+from engine.selectors import counts
 from engine.services.judging import expire_leases, rebuild_counts
 from tests.browser.annotating import open_pair, press, saved, shown_token, write_everything
 from tests.browser.conftest import watch
@@ -34,7 +34,7 @@ def given_by(user) -> dict[str, str]:
 
 
 def assert_counted_once(experiment: Experiment, n: int) -> None:
-    assert Judgment.objects.count() == n == selectors.comparison_count(experiment.pk)
+    assert Judgment.objects.count() == n == counts.comparison_count(experiment.pk)
     assert len(set(Judgment.objects.values_list("comparison", flat=True))) == n
     assert rebuild_counts(experiment_id=experiment.pk) == {}
 

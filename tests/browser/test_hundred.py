@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from engine import selectors
 from engine.models import Experiment, Judgment, Lease
+from engine.selectors.counts import comparison_count
 from engine.services.judging import rebuild_counts
 from tests.browser.annotating import SETTLE_MS, open_pair, press, saved, shown_token, write_everything
 from tests.browser.conftest import log_in, watch
@@ -37,7 +37,7 @@ def assert_all_there(experiment: Experiment, given: list[tuple[str, str]]) -> No
     stored = Judgment.objects.order_by("pk").values_list("token", "choice")
     assert [(str(token), choice) for token, choice in stored] == given
     assert len({token for token, _ in given}) == N
-    assert selectors.comparison_count(experiment.pk) == N
+    assert comparison_count(experiment.pk) == N
     assert Lease.objects.filter(state="judged").count() == N
     assert rebuild_counts(experiment_id=experiment.pk) == {}
 
@@ -131,4 +131,4 @@ def test_undo_of_the_last_three_by_key_leaves_the_counts_as_they_were_bit_by_bit
     for number in range(3):
         press(page, "1")
         saved(page, 6 + number)
-    assert selectors.comparison_count(experiment.pk) == 8
+    assert comparison_count(experiment.pk) == 8

@@ -6,8 +6,8 @@ import pytest
 from django.contrib.auth.models import Permission
 from playwright.sync_api import Page, expect
 
-from engine import selectors
 from engine.models import Experiment, User
+from engine.selectors import specs
 from engine.services.estimates import compute_waiting
 from engine.specs import FactorSpec, TaskSpec
 from tests.browser.conftest import log_in
@@ -86,7 +86,7 @@ def test_an_experiment_is_built_by_hand_counted_and_started(page, maker, problem
     page.wait_for_url("**/setup/")
     expect(page.get_by_role("status").filter(has_text="Saved as a draft.")).to_be_visible()
     experiment = Experiment.objects.get()
-    spec = selectors.experiment_spec(experiment)
+    spec = specs.experiment_spec(experiment)
     assert spec.factors == [
         FactorSpec("Prompt", "prompt", {"Plain": {"text": "Help."}, "Careful": {"text": "Check twice."}}),
         FactorSpec(

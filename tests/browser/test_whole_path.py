@@ -11,9 +11,9 @@ import pytest
 from django.core.management import call_command
 from playwright.sync_api import Page, expect
 
-from engine import selectors
 from engine.generation.tinylm.tasks import sample_tasks
 from engine.models import Experiment, Judgment
+from engine.selectors import designs
 from tests.workers import Workers
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
@@ -82,7 +82,7 @@ def test_from_an_empty_database_to_the_exported_file(
     expect(
         page.get_by_text(f"{experiment.winner} beats every other policy; at least 95% certain")
     ).to_be_visible()
-    judged = str(selectors.latest_snapshot(experiment).comparisons)
+    judged = str(designs.latest_snapshot(experiment).comparisons)
     expect(page.locator("#race-table tbody tr").last).to_contain_text(judged, timeout=10_000)
     picture(page, "3-certified")
 

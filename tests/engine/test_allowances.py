@@ -8,9 +8,10 @@ import pytest
 from django.utils import timezone
 from django.utils.translation import override
 
-from engine import selectors
 from engine.errors import LeaseLostError, WrongStateError
 from engine.models import Check, Comparison, Experiment, Judgment, JudgmentVoid, Lease, User
+from engine.selectors import people
+from engine.selectors.counts import pair_counts
 from engine.services.allowances import ANSWERS_PER_UNDO, MOST_HELD, UNDOS_IN_A_ROW, hold
 from engine.services.judging import (
     expire_leases,
@@ -38,7 +39,7 @@ def experiment(annotator, bob) -> Experiment:
 
 
 def undo(experiment: Experiment, user: User) -> None:
-    newest = selectors.newest_answer(experiment, user)
+    newest = people.newest_answer(experiment, user)
     take_back(experiment=experiment, answer=newest, annotator=user)
 
 
@@ -71,10 +72,10 @@ class TestUndos:
         for _ in range(UNDOS_IN_A_ROW):
             undo(experiment, annotator)
         return_leases(annotator=annotator)
-        counts = selectors.pair_counts(experiment)
+        counts = pair_counts(experiment)
         with pytest.raises(WrongStateError):
             undo(experiment, annotator)
-        assert selectors.pair_counts(experiment) == counts
+        assert pair_counts(experiment) == counts
         assert not Lease.objects.filter(state="active").exists()
 
     def test_answers_save_up_no_more_than_ten(self, experiment, annotator):
@@ -125,7 +126,7 @@ class TestUndos:
         elsewhere = make_experiment(ready=True, annotators=(annotator,))
         click(elsewhere, annotator)
         undo(elsewhere, annotator)
-        left = selectors.own_judgments(experiment, annotator).first()
+        left = people.own_judgments(experiment, annotator).first()
         void_judgment(judgment_id=left.pk, by=admin, reason="A slip.")
 
     def test_it_is_told_in_german(self, experiment, annotator):

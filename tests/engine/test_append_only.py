@@ -8,10 +8,11 @@ import pytest
 from django.db import IntegrityError, connection, transaction
 from django.db.models import F
 
-from engine import append_only, selectors
+from engine import append_only
 from engine.append_only import lifted
 from engine.errors import LeaseLostError, SpecError
 from engine.models import AuditEntry, Experiment, Judgment, JudgmentVoid, PairCount
+from engine.selectors import browsing, counts, specs
 from engine.services.drafts import delete_draft
 from engine.services.judging import (
     judge_leased,
@@ -49,8 +50,8 @@ class TestOnePersonCountsOnce:
         restore_judgment(judgment_id=old.pk, by=admin)
         with pytest.raises(LeaseLostError, match="earlier answer to that pair stands"):
             judge_leased(experiment_id=experiment.pk, token=second.token, annotator=annotator, choice="left")
-        assert selectors.standing(old.comparison.judgments.all()).count() == 1
-        assert selectors.comparison_count(experiment.pk) == 0
+        assert counts.standing(old.comparison.judgments.all()).count() == 1
+        assert counts.comparison_count(experiment.pk) == 0
         assert lease(experiment, annotator).comparison != old.comparison
 
     def test_the_database_takes_no_second_standing_judgment(self, experiment, annotator):
@@ -71,9 +72,9 @@ class TestOnePersonCountsOnce:
 
     def test_an_import_with_two_of_one_person_is_refused_in_words(self, experiment, annotator):
         click(experiment, annotator)
-        [row] = [dict(zip(COLUMNS, row, strict=True)) for row in read_rows(experiment, selectors.Selection())]
+        [row] = [dict(zip(COLUMNS, row, strict=True)) for row in read_rows(experiment, browsing.Selection())]
         rows = [row, row | {"judgment_id": row["judgment_id"] + 1}]
-        spec = replace(selectors.experiment_spec(experiment), name="Imported")
+        spec = replace(specs.experiment_spec(experiment), name="Imported")
         with pytest.raises(SpecError, match="two judgments of comparison"):
             import_experiment(spec=spec, rows=rows)
         assert not Experiment.objects.filter(name="Imported").exists()

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from engine.models import AuditEntry
-from engine.selectors import experiment_spec
+from engine.selectors.specs import experiment_spec
 from engine.services.audit import SENTENCES, record
 from engine.services.drafts import replace_draft
 from tests.factories import make_experiment

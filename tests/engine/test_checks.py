@@ -6,10 +6,11 @@ import uuid
 
 import pytest
 
-from engine import blinding, selectors
+from engine import blinding
 from engine.append_only import lifted
 from engine.errors import SpecError, UnknownTokenError
 from engine.models import Check, Experiment, Flag, GoldItem, Judgment
+from engine.selectors import browsing, counts, people
 from engine.services import showing
 from engine.services.checks import answer_check, check_due, expected_choice, seen_by
 from engine.services.experiments import pause
@@ -272,10 +273,10 @@ def test_no_check_ever_enters_the_counts(annotator):
     kinds = work(experiment, annotator, 40)
     assert {"practice", "gold", "repeat", "comparison"} == set(kinds)
     counted = kinds.count("comparison")
-    assert selectors.comparison_count(experiment.pk) == Judgment.objects.count() == counted
+    assert counts.comparison_count(experiment.pk) == Judgment.objects.count() == counted
     assert rebuild_counts(experiment_id=experiment.pk) == {}
-    assert selectors.selected_judgments(experiment, selectors.Selection()).count() == counted
-    assert selectors.own_judgments(experiment, annotator).count() == counted
+    assert browsing.selected_judgments(experiment, browsing.Selection()).count() == counted
+    assert people.own_judgments(experiment, annotator).count() == counted
 
 
 def test_without_rates_nothing_but_comparisons_is_shown(annotator):

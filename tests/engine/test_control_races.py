@@ -7,8 +7,8 @@ import time
 import pytest
 from django.db import transaction
 
-from engine import selectors
 from engine.models import Experiment
+from engine.selectors import counts, designs
 from engine.services.controls import change_settings, reopen
 from engine.services.experiments import locked, stop
 from engine.services.judging import rebuild_counts
@@ -54,11 +54,11 @@ def test_settings_clicks_and_planners_at_once_leave_evidence_that_a_replay_confi
     advance(experiment_id=judged.pk)
     judged.refresh_from_db()
     assert (judged.epsilon, judged.first_epsilon) == (0.1, 0.0)
-    assert selectors.comparison_count(judged.pk) == 8
+    assert counts.comparison_count(judged.pk) == 8
     assert rebuild_counts(experiment_id=judged.pk) == {}
-    snapshot = selectors.latest_snapshot(judged)
+    snapshot = designs.latest_snapshot(judged)
     assert snapshot.comparisons == 8
-    assert snapshot.evidence == list(selectors.replayed_design(judged).evidence)
+    assert snapshot.evidence == list(designs.replayed_design(judged).evidence)
     assert judged.audit_entries.filter(action="epsilon").count() == 4
 
 

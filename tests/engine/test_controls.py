@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from engine import selectors
 from engine.errors import SpecError, WrongStateError
 from engine.models import AuditEntry, Experiment
+from engine.selectors import consequences, counts, designs, specs
 from engine.services.controls import archive, change_settings, clone, reopen, unarchive
 from engine.services.experiments import pause, start, stop
 from engine.services.judging import void_judgment
@@ -65,29 +65,29 @@ class TestChange:
         change_settings(experiment_id=judged.pk, by=admin, delta=0.001)
         advance(experiment_id=judged.pk)
         judged.refresh_from_db()
-        assert selectors.caveats(judged) == []
-        assert selectors.latest_snapshot(judged).threshold == pytest.approx(np.log(1000))
+        assert consequences.caveats(judged) == []
+        assert designs.latest_snapshot(judged).threshold == pytest.approx(np.log(1000))
         assert "1,000 to 1" in last_entry(judged).sentence
 
     def test_a_larger_delta_after_looking_is_marked_until_it_is_taken_back(self, judged, admin):
         change_settings(experiment_id=judged.pk, by=admin, delta=0.1)
         judged.refresh_from_db()
         assert "breaks the guarantee" in last_entry(judged).sentence
-        assert selectors.caveats(judged) == [
+        assert consequences.caveats(judged) == [
             "δ was raised from 0.01 to 0.1 after outcomes had been seen, so the certainty is not guaranteed."
         ]
         change_settings(experiment_id=judged.pk, by=admin, delta=0.05)
         judged.refresh_from_db()
-        assert len(selectors.caveats(judged)) == 1, "smaller than a moment ago, but not than at first"
+        assert len(consequences.caveats(judged)) == 1, "smaller than a moment ago, but not than at first"
         change_settings(experiment_id=judged.pk, by=admin, delta=0.01)
         judged.refresh_from_db()
-        assert selectors.caveats(judged) == []
+        assert consequences.caveats(judged) == []
 
     def test_before_anybody_saw_an_outcome_anything_goes(self, admin):
         experiment = make_experiment(ready=True)
         change_settings(experiment_id=experiment.pk, by=admin, delta=0.2, epsilon=0.1)
         experiment.refresh_from_db()
-        assert selectors.caveats(experiment) == []
+        assert consequences.caveats(experiment) == []
         assert experiment.first_delta is experiment.first_epsilon is None
 
     def test_an_outcome_that_was_taken_back_was_seen_all_the_same(self, annotator, admin):
@@ -96,37 +96,37 @@ class TestChange:
         void_judgment(judgment_id=judgment.pk, by=annotator, reason="Oops")
         change_settings(experiment_id=experiment.pk, by=admin, delta=0.2)
         experiment.refresh_from_db()
-        assert len(selectors.caveats(experiment)) == 1
+        assert len(consequences.caveats(experiment)) == 1
 
     def test_another_epsilon_recomputes_all_evidence_and_is_marked(self, judged, admin):
-        before = selectors.latest_snapshot(judged)
+        before = designs.latest_snapshot(judged)
         change_settings(experiment_id=judged.pk, by=admin, epsilon=0.1)
         advance(experiment_id=judged.pk)
         judged.refresh_from_db()
-        snapshot = selectors.latest_snapshot(judged)
-        replayed = selectors.replayed_design(judged)
+        snapshot = designs.latest_snapshot(judged)
+        replayed = designs.replayed_design(judged)
         assert snapshot.pk != before.pk
         assert snapshot.evidence == list(replayed.evidence)
         assert snapshot.peak_evidence == list(replayed.peak_evidence)
         assert snapshot.evidence != before.evidence
         assert "60%" in last_entry(judged).sentence
-        assert "ε was changed from 0 to 0.1" in selectors.caveats(judged)[0]
+        assert "ε was changed from 0 to 0.1" in consequences.caveats(judged)[0]
 
     def test_the_planner_goes_on_from_the_new_evidence(self, judged, annotator, admin):
         change_settings(experiment_id=judged.pk, by=admin, epsilon=0.1)
         judge_until(judged, annotator, 3)
         judged.refresh_from_db()
-        assert selectors.latest_snapshot(judged).evidence == pytest.approx(
-            list(selectors.replayed_design(judged).evidence)
+        assert designs.latest_snapshot(judged).evidence == pytest.approx(
+            list(designs.replayed_design(judged).evidence)
         )
 
     def test_there_and_back_again_is_where_one_was(self, judged, admin):
-        before = list(selectors.design(judged).evidence)
+        before = list(designs.design(judged).evidence)
         for epsilon in (0.2, 0.0):
             change_settings(experiment_id=judged.pk, by=admin, epsilon=epsilon)
         judged.refresh_from_db()
-        assert list(selectors.design(judged).evidence) == before
-        assert selectors.caveats(judged) == []
+        assert list(designs.design(judged).evidence) == before
+        assert consequences.caveats(judged) == []
 
     @pytest.mark.parametrize("wrong", [{"delta": 0.9}, {"delta": 0.0}, {"epsilon": 0.5}, {"budget": 0}])
     def test_a_value_out_of_range_changes_nothing(self, wrong, judged, admin):
@@ -166,10 +166,10 @@ class TestReopen:
         judge_until(experiment, annotator, 10)
         experiment.refresh_from_db()
         assert experiment.conclusion == "budget"
-        assert selectors.comparison_count(experiment.pk) == 8
+        assert counts.comparison_count(experiment.pk) == 8
 
     def test_a_winner_is_certified_anew_at_a_stricter_delta(self, certified, annotator, admin):
-        judged = selectors.comparison_count(certified.pk)
+        judged = counts.comparison_count(certified.pk)
         with pytest.raises(WrongStateError, match="smaller δ"):
             reopen(experiment_id=certified.pk, by=admin)
         reopen(experiment_id=certified.pk, by=admin, delta=0.02)
@@ -181,8 +181,8 @@ class TestReopen:
         certified.refresh_from_db()
         assert certified.conclusion == "certified"
         assert certified.winner.index == 0
-        assert selectors.comparison_count(certified.pk) > judged
-        assert selectors.caveats(certified) == []
+        assert counts.comparison_count(certified.pk) > judged
+        assert consequences.caveats(certified) == []
 
     def test_a_refusal_leaves_no_trace(self, certified, admin):
         n_entries, winner = certified.audit_entries.count(), certified.winner
@@ -242,14 +242,14 @@ class TestClone:
     def test_a_copy_is_a_draft_of_the_same_description_that_its_maker_owns(self, judged, admin):
         copy = clone(experiment=judged, by=admin, name="Again")
         assert (copy.name, copy.state) == ("Again", "draft")
-        ours, theirs = selectors.experiment_spec(copy), selectors.experiment_spec(judged)
+        ours, theirs = specs.experiment_spec(copy), specs.experiment_spec(judged)
         assert (ours.factors, ours.tasks, ours.settings, ours.gold) == (
             theirs.factors,
             theirs.tasks,
             theirs.settings | {"seed": copy.seed},
             theirs.gold,
         )
-        assert selectors.comparison_count(copy.pk) == 0
+        assert counts.comparison_count(copy.pk) == 0
         assert [(m.user, m.role) for m in copy.memberships.all()] == [(admin, "owner")]
         assert last_entry(copy).sentence == f"Cloned from {judged.name}."
 

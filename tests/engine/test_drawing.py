@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from engine import selectors
 from engine.errors import SpecError
 from engine.importing import read_responses
 from engine.models import Comparison, Experiment, Response
+from engine.selectors import specs
 from engine.services.experiments import create_experiment, start
 from engine.services.generation import Failed, claim_responses, store_outcomes
 from engine.services.planning import advance
@@ -84,7 +84,7 @@ class TestImported:
 
     def test_its_description_is_read_back(self):
         spec = imported_spec()
-        read = selectors.experiment_spec(create_experiment(spec=spec))
+        read = specs.experiment_spec(create_experiment(spec=spec))
         assert replace(read, settings=spec.settings, gold=spec.gold) == spec
 
     def test_policies_without_a_task_in_common_are_refused(self):

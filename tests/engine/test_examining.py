@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 from django.utils import timezone
 
-from engine import selectors, tasks
+from engine import tasks
 from engine.core import Design, Plan, Unstructured, forecast, forecast_rest
 from engine.models import Examination, Experiment, User
 from engine.outcomes import joint_outcome
+from engine.selectors import counts, designs, judges
 from engine.services import examining
 from engine.services.controls import change_settings
 from engine.services.examining import examine, request_replays, to_examine
@@ -49,14 +50,14 @@ class TestForecast:
         assert to_examine() == [experiment.pk]
         finish(experiment)
         plan = Plan(
-            selectors.space(experiment),
+            designs.space(experiment),
             claim="best_if_any",
             streams=False,
             delta=experiment.delta,
             budget=experiment.budget,
         )
         planned = forecast(plan, n_runs=40)
-        left = selectors.forecast(experiment)
+        left = designs.forecast(experiment)
         assert (left.expected, left.low, left.decided) == (planned.expected, planned.low, planned.decided)
         assert to_examine() == []
 
@@ -91,7 +92,7 @@ class TestForecast:
                 "decided": 1.0,
             },
         )
-        left = selectors.forecast(experiment)
+        left = designs.forecast(experiment)
         assert (left.expected, left.low, left.high, left.to_the_budget) == (47, 1, 87, True)
 
     def test_where_too_few_came_to_a_decision_there_is_no_upper_end(self):
@@ -100,7 +101,7 @@ class TestForecast:
             experiment=experiment,
             forecast={"comparisons": 2, "horizon": 900, "expected": 50, "low": 2, "high": 90, "decided": 0.8},
         )
-        left = selectors.forecast(experiment)
+        left = designs.forecast(experiment)
         assert (left.high, left.to_the_budget) == (None, False)
 
     def test_an_experiment_that_does_not_run_has_none(self):
@@ -108,7 +109,7 @@ class TestForecast:
         pause(experiment_id=experiment.pk)
         assert to_examine() == []
         experiment.refresh_from_db()
-        assert selectors.forecast(experiment) is None
+        assert designs.forecast(experiment) is None
 
 
 def make_member(experiment: Experiment):
@@ -132,7 +133,7 @@ class TestReplays:
                     judgment.comparison.policy_j.index,
                     judgment.outcome,
                 )
-                for judgment in selectors.standing_judgments(experiment.pk)
+                for judgment in counts.standing_judgments(experiment.pk)
                 .exclude(annotator__username=row["annotator"])
                 .order_by("pk")
             ]
@@ -143,7 +144,7 @@ class TestReplays:
 
     def test_of_a_comparison_that_several_judged_the_others_are_heard(self):
         experiment = judged(5, overlap=3, people=3)
-        without = selectors.outcomes_without(
+        without = judges.outcomes_without(
             experiment, [user.user_id for user in experiment.memberships.order_by("user_id")], 10**9
         )
         for annotator_id, outcomes in without.items():
@@ -172,7 +173,7 @@ class TestReplays:
         request_replays(experiment_id=experiment.pk)
         examine(experiment_id=experiment.pk)
         examine(experiment_id=experiment.pk)
-        first = selectors.standing_judgments(experiment.pk).order_by("pk").first()
+        first = counts.standing_judgments(experiment.pk).order_by("pk").first()
         void_judgment(judgment_id=first.pk, by=first.annotator, reason="a slip")
         examine(experiment_id=experiment.pk)
         state = Examination.objects.get(experiment=experiment).replays
@@ -197,7 +198,7 @@ class TestOtherSettings:
         findings = finish(experiment).findings
         assert findings["rows"]
         change_settings(experiment_id=experiment.pk, by=None, budget=150)
-        assert selectors.forecast(experiment) is None
+        assert designs.forecast(experiment) is None
         assert to_examine() == [experiment.pk]
         assert finish(experiment).findings == findings
         assert Examination.objects.get().forecast["horizon"] == 150

@@ -12,7 +12,7 @@ from django.core.management import CommandError, call_command
 
 from engine.importing import write_experiment
 from engine.models import Experiment, Response
-from engine.selectors import experiment_spec
+from engine.selectors.specs import experiment_spec
 from engine.services.experiments import create_experiment
 from labeling.demo import human_spec, rule_spec
 from tests.engine.test_drawing import ANSWERS, imported_spec

@@ -18,7 +18,7 @@ from django.db import connection
 from django.test import Client
 from django.utils import timezone
 
-from engine import selectors, tasks
+from engine import tasks
 from engine.append_only import lifted
 from engine.errors import PersonError
 from engine.models import (
@@ -33,6 +33,7 @@ from engine.models import (
     Token,
     User,
 )
+from engine.selectors import counts, log
 from engine.selectors.persons import person_data
 from engine.services.experiments import stop
 from engine.services.forgetting import forget_person
@@ -121,7 +122,7 @@ class TestForgetting:
             serializers.serialize(
                 "json", Judgment.objects.order_by("pk"), fields=("choice", "annotator", "outcome")
             ),
-            selectors.pair_counts(experiment),
+            counts.pair_counts(experiment),
         )
         left = forget_person(user_id=greta.pk, by=None)
         assert left.username == "former-annotator-1"
@@ -129,7 +130,7 @@ class TestForgetting:
             serializers.serialize(
                 "json", Judgment.objects.order_by("pk"), fields=("choice", "annotator", "outcome")
             ),
-            selectors.pair_counts(experiment),
+            counts.pair_counts(experiment),
         )
         assert before == after
         assert rebuild_counts(experiment_id=experiment.pk) == {}
@@ -140,9 +141,9 @@ class TestForgetting:
     def test_the_log_shows_the_new_name_in_old_entries(self, greta):
         experiment = make_experiment_of(greta)
         forget_person(user_id=greta.pk, by=None)
-        texts = [entry.text for entry in selectors.audit_entries(experiment)]
+        texts = [entry.text for entry in log.audit_entries(experiment)]
         assert "Changed the role of former-annotator-1 from viewer to editor." in texts
-        assert any(str(entry.by) == "former-annotator-1" for entry in selectors.audit_entries(experiment))
+        assert any(str(entry.by) == "former-annotator-1" for entry in log.audit_entries(experiment))
 
     def test_no_way_in_is_left(self, greta):
         _, secret = make_token(user=greta, name="x", valid_days=1)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from django.db import transaction
 
-from engine import selectors
 from engine.errors import LeaseLostError, WrongStateError
 from engine.models import Judgment, JudgmentVoid, Lease
+from engine.selectors import counts, designs, people
 from engine.services.allowances import MOST_HELD, UNDOS_IN_A_ROW
 from engine.services.judging import (
     judge_leased,
@@ -82,7 +82,7 @@ def test_a_restore_and_a_late_answer_of_the_same_person_are_one_judgment(annotat
         return True
 
     assert sorted(at_once([late, restore])) == [False, True]
-    assert selectors.standing(old.comparison.judgments.all()).count() == 1
+    assert counts.standing(old.comparison.judgments.all()).count() == 1
 
 
 def test_undos_and_clicks_while_the_planner_replays_leave_the_evidence_of_a_replay(
@@ -96,7 +96,7 @@ def test_undos_and_clicks_while_the_planner_replays_leave_the_evidence_of_a_repl
 
     def undo_on() -> None:
         for _ in range(4):
-            newest = selectors.own_judgments(experiment, annotator).first()
+            newest = people.own_judgments(experiment, annotator).first()
             take_back(experiment=experiment, answer=newest, annotator=annotator)
 
     def click_on() -> None:
@@ -111,7 +111,7 @@ def test_undos_and_clicks_while_the_planner_replays_leave_the_evidence_of_a_repl
     advance(experiment_id=experiment.pk)
     experiment.refresh_from_db()
     assert not experiment.evidence_stale
-    snapshot, replay = selectors.latest_snapshot(experiment), selectors.replayed_design(experiment)
+    snapshot, replay = designs.latest_snapshot(experiment), designs.replayed_design(experiment)
     assert (snapshot.comparisons, snapshot.evidence) == (10, replay.evidence.tolist())
     assert rebuild_counts(experiment_id=experiment.pk) == {}
 

@@ -11,9 +11,10 @@ from django.conf import settings
 from django.db import IntegrityError, transaction
 from django.utils import timezone
 
-from engine import selectors
 from engine.errors import LeaseLostError, UnknownTokenError, WrongStateError
 from engine.models import Comparison, Experiment, Judgment, JudgmentVoid, Lease, PairCount
+from engine.selectors import designs
+from engine.selectors.counts import comparison_count, pair_counts, standing_judgments, wins_matrix
 from engine.services.experiments import pause, start, stop
 from engine.services.judging import (
     expire_leases,
@@ -157,7 +158,7 @@ class TestJudge:
         assert (judgment.annotator, judgment.judge, judgment.token) == (annotator, "human", held.token)
         assert judgment.shown_at == held.granted_at
         i, j = comparison.policy_i.index, comparison.policy_j.index
-        counts = {pair: count for pair, count in selectors.pair_counts(experiment).items() if count[1]}
+        counts = {pair: count for pair, count in pair_counts(experiment).items() if count[1]}
         assert counts == {(i, j): (1.0 if i_wins else 0.0, 1)}
         comparison.refresh_from_db()
         held.refresh_from_db()
@@ -170,7 +171,7 @@ class TestJudge:
         second = judge_leased(experiment_id=experiment.pk, token=token, annotator=annotator, choice="right")
         assert (second.created, second.judgment) == (False, first.judgment)
         assert Judgment.objects.get().choice == "left"
-        assert selectors.comparison_count(experiment.pk) == 1
+        assert comparison_count(experiment.pk) == 1
 
     def test_the_token_of_somebody_else_is_unknown(self, experiment, annotator, bob):
         token = lease(experiment, annotator).token
@@ -214,7 +215,7 @@ class TestJudge:
         ).created
         with pytest.raises(LeaseLostError):
             judge_leased(experiment_id=experiment.pk, token=held.token, annotator=annotator, choice="left")
-        assert selectors.comparison_count(experiment.pk) == 1
+        assert comparison_count(experiment.pk) == 1
 
     def test_a_click_made_while_the_experiment_pauses_or_concludes_still_counts(self, annotator, bob):
         experiment = make_experiment(ready=True, annotators=(annotator, bob))
@@ -227,7 +228,7 @@ class TestJudge:
         assert judge_leased(
             experiment_id=experiment.pk, token=theirs.token, annotator=bob, choice="left"
         ).created
-        assert selectors.comparison_count(experiment.pk) == 2
+        assert comparison_count(experiment.pk) == 2
         assert rebuild_counts(experiment_id=experiment.pk) == {}
 
 
@@ -252,7 +253,7 @@ class TestSkip:
         skip(experiment_id=experiment.pk, token=judged.token, annotator=annotator)
         judged.comparison.refresh_from_db()
         assert judged.comparison.state == "judged"
-        assert selectors.comparison_count(experiment.pk) == 1
+        assert comparison_count(experiment.pk) == 1
 
     def test_the_only_annotator_discards_at_once_what_nobody_else_could_see(self, annotator):
         experiment = make_experiment(ready=True, annotators=(annotator,))
@@ -298,7 +299,7 @@ class TestJudgeReady:
         judgment = judge_ready(comparison_id=comparison.pk, verdict=lambda c: ("left", "Because."))
         assert (judgment.judge, judgment.annotator, judgment.reason) == ("rule", None, "Because.")
         assert judge_ready(comparison_id=comparison.pk, verdict=lambda c: ("right", "")) is None
-        assert selectors.comparison_count(experiment.pk) == 1
+        assert comparison_count(experiment.pk) == 1
 
     def test_a_comparison_that_is_not_ready_is_left_alone(self):
         comparison = make_experiment(judge="rule").comparisons.first()
@@ -313,16 +314,16 @@ class TestVoid:
             click_for(experiment, annotator, lambda i, j, k=k: beats.get(k, i < j))
             advance(experiment_id=experiment.pk)
             write_responses()
-        before = selectors.wins_matrix(experiment)
+        before = wins_matrix(experiment)
         extra = click_for(experiment, annotator, lambda i, j: i < j)
         advance(experiment_id=experiment.pk)
         void_judgment(judgment_id=extra.pk, by=admin, reason="A slip.")
         advance(experiment_id=experiment.pk)
 
-        assert np.array_equal(selectors.wins_matrix(experiment), before)
-        assert selectors.comparison_count(experiment.pk) == 8
-        replay = selectors.replayed_design(experiment)
-        snapshot = selectors.latest_snapshot(experiment)
+        assert np.array_equal(wins_matrix(experiment), before)
+        assert comparison_count(experiment.pk) == 8
+        replay = designs.replayed_design(experiment)
+        snapshot = designs.latest_snapshot(experiment)
         assert snapshot.comparisons == 8
         assert snapshot.evidence == replay.evidence.tolist()
         assert snapshot.peak_evidence == replay.peak_evidence.tolist()
@@ -335,13 +336,13 @@ class TestVoid:
             clicks.append(click_for(experiment, annotator, lambda i, j: i < j))
             advance(experiment_id=experiment.pk)
             write_responses()
-        peak = selectors.latest_snapshot(experiment).peak_evidence[1]
+        peak = designs.latest_snapshot(experiment).peak_evidence[1]
         before_last = experiment.snapshots.get(comparisons=3).peak_evidence[1]
         void_judgment(judgment_id=clicks[-1].pk, by=admin, reason="A slip.")
         advance(experiment_id=experiment.pk)
-        assert selectors.latest_snapshot(experiment).peak_evidence[1] == before_last < peak
+        assert designs.latest_snapshot(experiment).peak_evidence[1] == before_last < peak
         advance(experiment_id=experiment.pk)
-        assert selectors.latest_snapshot(experiment).peak_evidence[1] == before_last
+        assert designs.latest_snapshot(experiment).peak_evidence[1] == before_last
 
     def test_its_pair_is_judged_anew(self, experiment, annotator, bob, admin):
         judgment = click(experiment, annotator)
@@ -352,7 +353,7 @@ class TestVoid:
         again = lease(experiment, bob)
         assert again.comparison == judgment.comparison
         judge_leased(experiment_id=experiment.pk, token=again.token, annotator=bob, choice="right")
-        assert list(selectors.standing_judgments(experiment.pk).values_list("choice", flat=True)) == ["right"]
+        assert list(standing_judgments(experiment.pk).values_list("choice", flat=True)) == ["right"]
         assert rebuild_counts(experiment_id=experiment.pk) == {}
 
     def test_the_click_itself_is_kept_and_sending_it_again_does_not_revive_it(
@@ -364,7 +365,7 @@ class TestVoid:
             experiment_id=experiment.pk, token=judgment.token, annotator=annotator, choice="left"
         )
         assert (again.created, again.judgment) == (False, judgment)
-        assert selectors.comparison_count(experiment.pk) == 0
+        assert comparison_count(experiment.pk) == 0
 
     def test_it_cannot_be_taken_back_twice(self, experiment, annotator, admin):
         judgment = click(experiment, annotator)
@@ -372,26 +373,26 @@ class TestVoid:
         with pytest.raises(WrongStateError, match="taken back already"):
             void_judgment(judgment_id=judgment.pk, by=admin, reason="Again.")
         assert JudgmentVoid.objects.count() == 1
-        assert selectors.comparison_count(experiment.pk) == 0
+        assert comparison_count(experiment.pk) == 0
 
     def test_after_the_conclusion_it_is_final(self, experiment, annotator, admin):
         judgment = click(experiment, annotator)
         stop(experiment_id=experiment.pk)
         with pytest.raises(WrongStateError, match="concluded; its judgments are final"):
             void_judgment(judgment_id=judgment.pk, by=admin, reason="Too late.")
-        assert selectors.comparison_count(experiment.pk) == 1
+        assert comparison_count(experiment.pk) == 1
 
 
 class TestRebuildCounts:
     def test_right_counts_are_left_as_they_are(self, experiment, annotator):
         click_on(experiment, annotator, 5)
-        before = selectors.pair_counts(experiment)
+        before = pair_counts(experiment)
         assert rebuild_counts(experiment_id=experiment.pk) == {}
-        assert selectors.pair_counts(experiment) == before
+        assert pair_counts(experiment) == before
 
     def test_wrong_counts_are_named_and_mended(self, experiment, annotator):
         judgment = click(experiment, annotator)
-        true = selectors.pair_counts(experiment)
+        true = pair_counts(experiment)
         pair = (judgment.comparison.policy_i.index, judgment.comparison.policy_j.index)
         other = next(p for p in true if p != pair)
         PairCount.objects.filter(
@@ -404,14 +405,14 @@ class TestRebuildCounts:
             pair: ((0.5, 3), true[pair]),
             other: ((1.0, 1), (0.0, 0)),
         }
-        assert selectors.pair_counts(experiment) == true
+        assert pair_counts(experiment) == true
         assert rebuild_counts(experiment_id=experiment.pk) == {}
 
     def test_another_experiment_is_left_alone(self, experiment, annotator):
         other = make_experiment()
         PairCount.objects.filter(experiment=other).update(comparisons=9)
         assert rebuild_counts(experiment_id=experiment.pk) == {}
-        assert selectors.comparison_count(other.pk) == 27
+        assert comparison_count(other.pk) == 27
 
 
 def test_a_click_on_a_pair_without_a_count_is_not_swallowed(annotator):

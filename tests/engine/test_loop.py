@@ -2,10 +2,10 @@
 
 import pytest
 
-from engine import selectors
 from engine.generation.worker import write_batch
 from engine.judges.worker import judge_comparisons
 from engine.models import Comparison, Experiment, Judgment
+from engine.selectors import counts, designs
 from engine.services.judging import rebuild_counts
 from engine.services.planning import advance
 from tests.backends import SkilledBackend
@@ -28,6 +28,6 @@ def test_a_rule_judged_experiment_runs_to_a_certified_winner():
     assert experiment.winner.index == 2
     assert not Comparison.objects.filter(experiment=experiment, state__in=Comparison.PENDING).exists()
     assert rebuild_counts(experiment_id=experiment.pk) == {}
-    snapshot = selectors.latest_snapshot(experiment)
-    assert snapshot.comparisons == Judgment.objects.count() == selectors.comparison_count(experiment.pk)
+    snapshot = designs.latest_snapshot(experiment)
+    assert snapshot.comparisons == Judgment.objects.count() == counts.comparison_count(experiment.pk)
     assert snapshot.confidence >= 0.95

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from engine import selectors
 from engine.errors import InvitationError, MembershipError
+from engine.selectors import counts
 from engine.services import people
 from tests.engine.test_races import at_once
 from tests.factories import add_member, click, lease, make_experiment, make_user
@@ -67,7 +67,7 @@ def test_a_removed_annotator_hands_back_what_they_were_looking_at_and_their_judg
     people.remove_member(membership_id=member.pk, by=owner)
     held.comparison.refresh_from_db()
     assert held.comparison.state == "ready"
-    assert selectors.standing_judgments(experiment.pk).filter(pk=judgment.pk).exists()
+    assert counts.standing_judgments(experiment.pk).filter(pk=judgment.pk).exists()
     assert experiment.audit_entries.first().text == "Removed ann, who was annotator."
 
 

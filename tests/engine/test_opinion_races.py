@@ -8,9 +8,9 @@ import time
 import pytest
 from django.db import transaction
 
-from engine import selectors
 from engine.errors import LeaseLostError
 from engine.models import Comparison, Judgment, Opinion
+from engine.selectors import counts
 from engine.services.judging import judge_leased, lease_next, rebuild_counts
 from engine.services.opinions import ask_opinions, cast_votes, claim_opinions
 from engine.services.planning import advance
@@ -47,7 +47,7 @@ def voting(users):
 
 def assert_once_each(experiment) -> None:
     judged = Comparison.objects.filter(experiment=experiment, state="judged").count()
-    assert Judgment.objects.count() == judged == selectors.comparison_count(experiment.pk)
+    assert Judgment.objects.count() == judged == counts.comparison_count(experiment.pk)
     assert Judgment.objects.values("comparison").distinct().count() == judged
     assert rebuild_counts(experiment_id=experiment.pk) == {}
 

@@ -11,13 +11,15 @@ import pytest
 from django.db.models import F
 from django.utils import timezone
 
-from engine import selectors, tasks
+from engine import tasks
 from engine.errors import LeaseLostError, SpecError, WrongStateError
 from engine.generation import registry
 from engine.generation.base import BackendError, GenerationFailure
 from engine.judges import llm_worker
 from engine.models import Experiment, Flag, Judgment, Notification, Opinion, WorkerPulse
 from engine.rubrics import DEFAULT_RUBRIC, identity
+from engine.selectors import buffer, counts, designs, log, spending
+from engine.selectors.opinions import agreement_table, judging_cost, opinion_report, votes_now, votes_to_cast
 from engine.services.controls import clone
 from engine.services.experiments import pause, stop
 from engine.services.judging import judge_leased, rebuild_counts, void_judgment
@@ -76,7 +78,7 @@ class TestShadow:
     ):
         shadow(experiment)
         judged = [click(experiment, annotator).comparison for _ in range(3)]
-        before = selectors.pair_counts(experiment)
+        before = counts.pair_counts(experiment)
         backend = opine(experiment)
         opinions = opinions_of(experiment)
         assert {opinion.comparison_id for opinion in opinions} == {c.pk for c in judged}
@@ -90,7 +92,7 @@ class TestShadow:
             ]
             texts = (comparison.left.text, comparison.right.text)
             assert orders == [texts, texts[::-1]]
-        assert selectors.pair_counts(experiment) == before
+        assert counts.pair_counts(experiment) == before
         assert Judgment.objects.filter(judge="llm").count() == 0
 
     def test_both_verdicts_are_kept_and_where_they_differ_it_is_a_tie(self, experiment, annotator):
@@ -163,11 +165,11 @@ class TestShadow:
         settings.JUDGE_PRICE_PROMPT_TOKENS, settings.JUDGE_PRICE_COMPLETION_TOKENS = 2.0, 10.0
         shadow(experiment)
         click(experiment, annotator)
-        assert selectors.cost(experiment) == 0
+        assert spending.cost(experiment) == 0
         opine(experiment)
         [opinion] = opinions_of(experiment)
         expected = (opinion.prompt_tokens * 2 + opinion.completion_tokens * 10) / 1e6
-        assert selectors.judging_cost(experiment) == selectors.cost(experiment) == pytest.approx(expected)
+        assert judging_cost(experiment) == spending.cost(experiment) == pytest.approx(expected)
 
 
 class TestAgreement:
@@ -176,7 +178,7 @@ class TestAgreement:
         for number in range(8):
             click(experiment, annotator, "left" if number % 4 else "right")
         opine(experiment)
-        report = selectors.opinion_report(experiment)
+        report = opinion_report(experiment)
         table = [[0] * 3 for _ in range(3)]
         names = ["left", "right", "tie"]
         for opinion in opinions_of(experiment):
@@ -191,7 +193,7 @@ class TestAgreement:
         judgments = [click(experiment, annotator) for _ in range(3)]
         opine(experiment)
         void_judgment(judgment_id=judgments[0].pk, by=admin, reason="A slip.")
-        assert selectors.opinion_report(experiment).agreement.exact.n == 2
+        assert opinion_report(experiment).agreement.exact.n == 2
 
     def test_several_people_are_one_answer_and_divided_people_are_a_tie(self, annotator, settings):
         settings.BUFFER_MIN = settings.BUFFER_MAX = 1
@@ -201,22 +203,22 @@ class TestAgreement:
         comparison = click(experiment, annotator, "left").comparison
         assert click(experiment, second, "right").comparison == comparison
         opine(experiment)
-        assert sum(selectors.agreement_table(experiment)[2]) == 1
-        assert sum(map(sum, selectors.agreement_table(experiment))) == 1
+        assert sum(agreement_table(experiment)[2]) == 1
+        assert sum(map(sum, agreement_table(experiment))) == 1
 
     def test_preferring_the_first_one_is_seen(self, experiment, annotator):
         shadow(experiment)
         for _ in range(4):
             click(experiment, annotator)
         opine(experiment, prefers_first)
-        report = selectors.opinion_report(experiment)
+        report = opinion_report(experiment)
         assert (report.consistent.hits, report.consistent.n) == (0, 4)
         assert (report.first_twice, report.second_twice) == (4, 0)
         assert report.table == [[0, 0, 4], [0, 0, 0], [0, 0, 0]]
 
     @pytest.mark.parametrize("change", ["rubric", "model", "question"])
     def test_another_judge_starts_from_nothing(self, change, calibrated, settings):
-        assert selectors.opinion_report(calibrated).agreement.exact.n == 10
+        assert opinion_report(calibrated).agreement.exact.n == 10
         match change:
             case "rubric":
                 shadow(calibrated, rubric="Shorter wins.")
@@ -225,10 +227,10 @@ class TestAgreement:
             case "question":
                 Experiment.objects.update(question="Which is kinder?")
         calibrated.refresh_from_db()
-        assert selectors.opinion_report(calibrated).agreement.exact.n == 0
+        assert opinion_report(calibrated).agreement.exact.n == 0
         opine(calibrated)
-        assert selectors.opinion_report(calibrated).agreement.exact.n == 10
-        assert selectors.opinion_report(calibrated).spent == 20
+        assert opinion_report(calibrated).agreement.exact.n == 10
+        assert opinion_report(calibrated).spent == 20
 
 
 class TestVotes:
@@ -264,7 +266,7 @@ class TestVotes:
             assert judgment.reason.startswith("scripted-1: It is better.")
         held.refresh_from_db()
         assert held.state == "active"
-        assert selectors.comparison_count(calibrated.pk) == 10 + len(ready)
+        assert counts.comparison_count(calibrated.pk) == 10 + len(ready)
         assert rebuild_counts(experiment_id=calibrated.pk) == {}
 
     def test_a_tie_counts_half_also_where_people_may_not_tie(self, calibrated):
@@ -348,7 +350,7 @@ class TestVotes:
         assert experiment.comparisons.filter(state="ready", judgments__judge="llm").count() == 2
         assert cast_votes(experiment_id=experiment.pk) == 0
         assert click(experiment, people[0]).comparison.state == "judged"
-        assert selectors.comparison_count(experiment.pk) == 11
+        assert counts.comparison_count(experiment.pk) == 11
         assert rebuild_counts(experiment_id=experiment.pk) == {}
 
     def test_the_evidence_is_that_of_a_replay(self, calibrated):
@@ -356,18 +358,18 @@ class TestVotes:
         opine(calibrated)
         cast_votes(experiment_id=calibrated.pk)
         advance(experiment_id=calibrated.pk)
-        latest = selectors.latest_snapshot(calibrated)
+        latest = designs.latest_snapshot(calibrated)
         assert latest.comparisons == 20
-        assert list(selectors.replayed_design(calibrated).evidence) == pytest.approx(latest.evidence)
+        assert list(designs.replayed_design(calibrated).evidence) == pytest.approx(latest.evidence)
 
     def test_a_buffer_of_at_least_a_batch_waits_for_it(self, calibrated, settings):
         settings.BUFFER_MIN, settings.BUFFER_MAX, settings.JUDGE_BATCH = 4, 64, 32
         # Written in no time, so that a slow machine asks for no larger buffer.
         calibrated.comparisons.update(ready_at=F("created_at"))
-        before = selectors.buffer_target(calibrated)
+        before = buffer.buffer_target(calibrated)
         vote(calibrated)
         calibrated.refresh_from_db()
-        assert before < 36 == selectors.buffer_target(calibrated)
+        assert before < 36 == buffer.buffer_target(calibrated)
 
 
 class TestWhatGoesWrong:
@@ -393,7 +395,7 @@ class TestWhatGoesWrong:
         )
         # Every attempt was paid for.
         assert opinions_of(asked)[0].completion_tokens == 3 * 2 * len(refusal.split())
-        assert "names no verdict" in selectors.opinion_report(asked).last_failure
+        assert "names no verdict" in opinion_report(asked).last_failure
 
     def test_one_verdict_of_two_is_no_opinion(self, asked):
         answers = iter([verdict("A"), "Hm."] * 100)
@@ -480,8 +482,8 @@ class TestHalting:
         judged.refresh_from_db()
         assert judged.llm_halted.startswith("5 opinions in a row failed. The last one: ")
         assert "names no verdict" in judged.llm_halted
-        assert selectors.audit_entries(judged)[0].action == "llm_halted"
-        assert "names no verdict" in selectors.audit_entries(judged)[0].sentence
+        assert log.audit_entries(judged)[0].action == "llm_halted"
+        assert "names no verdict" in log.audit_entries(judged)[0].sentence
         assert "names no verdict" in Notification.objects.get().text
         assert "Halted the language model" in caplog.text
         # The rest was not asked about for the last time, and nothing more is asked.
@@ -493,7 +495,7 @@ class TestHalting:
 
     def test_failed_opinions_do_not_use_up_the_budget(self, judged):
         opine(judged, unreadable)
-        assert selectors.opinion_report(judged).spent == 3
+        assert opinion_report(judged).spent == 3
         shadow(judged, budget=3)
         opine(judged)
         assert sum(o.state == "done" for o in opinions_of(judged)) == 3
@@ -517,7 +519,7 @@ class TestHalting:
         shadow(judged, budget=8)
         judged.refresh_from_db()
         assert judged.llm_halted == ""
-        assert "(halted)" in selectors.audit_entries(judged)[0].sentence
+        assert "(halted)" in log.audit_entries(judged)[0].sentence
         assert {o.attempts for o in opinions_of(judged) if o.state == "waiting"} == {0}
         opine(judged)
         assert sum(o.state == "done" for o in opinions_of(judged)) == 3
@@ -525,11 +527,11 @@ class TestHalting:
     def test_halted_it_does_not_vote_either(self, calibrated):
         vote(calibrated)
         calibrated.refresh_from_db()
-        assert selectors.votes_now(calibrated)
+        assert votes_now(calibrated)
         opine(calibrated, unreadable)
         calibrated.refresh_from_db()
-        assert not selectors.votes_now(calibrated)
-        assert not selectors.votes_to_cast(calibrated).exists()
+        assert not votes_now(calibrated)
+        assert not votes_to_cast(calibrated).exists()
 
     def test_workers_that_die_of_it_halt_it_too(self, judged, settings):
         ask_opinions(experiment_id=judged.pk, most=8)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from engine import selectors
 from engine.errors import WrongStateError
 from engine.judges.worker import judge_comparisons
 from engine.models import Comparison, Experiment, Judgment, Lease, PairCount
+from engine.selectors import counts
+from engine.selectors.people import own_judgments
 from engine.services import showing
 from engine.services.judging import (
     judge_leased,
@@ -65,14 +66,14 @@ class TestOverlap:
         experiment = overlapping(people, overlap=overlap, overlap_rule=rule, allow_tie=True)
         comparison = experiment.comparisons.order_by("pk").first()
         for user, outcome in zip(people, outcomes, strict=False):
-            assert selectors.comparison_count(experiment.pk) == 0
+            assert counts.comparison_count(experiment.pk) == 0
             assert judge_as(experiment, user, outcome).comparison == comparison
         comparison.refresh_from_db()
         assert (comparison.state, comparison.outcome) == ("judged", joint)
         pair = (comparison.policy_i.index, comparison.policy_j.index)
-        counted = {key: count for key, count in selectors.pair_counts(experiment).items() if count[1]}
-        assert counted == {pair: (joint, 1)} == selectors.counts_from_judgments(experiment)
-        assert list(selectors.outcomes(experiment)) == [(*pair, joint)]
+        counted = {key: count for key, count in counts.pair_counts(experiment).items() if count[1]}
+        assert counted == {pair: (joint, 1)} == counts.counts_from_judgments(experiment)
+        assert list(counts.outcomes(experiment)) == [(*pair, joint)]
 
     def test_nobody_is_shown_a_pair_that_they_have_judged(self, people):
         experiment = overlapping(people)
@@ -106,12 +107,12 @@ class TestOverlap:
         void_judgment(judgment_id=judgments[1].pk, by=admin, reason="A slip.")
         comparison.refresh_from_db()
         assert (comparison.state, comparison.outcome, comparison.judged_at) == ("ready", None, None)
-        assert selectors.comparison_count(experiment.pk) == 0
+        assert counts.comparison_count(experiment.pk) == 0
         assert rebuild_counts(experiment_id=experiment.pk) == {}
         assert judge_as(experiment, people[3], 0.0).comparison == comparison
         comparison.refresh_from_db()
         assert (comparison.state, comparison.outcome) == ("judged", 1.0)
-        assert selectors.comparison_count(experiment.pk) == 1
+        assert counts.comparison_count(experiment.pk) == 1
         assert rebuild_counts(experiment_id=experiment.pk) == {}
 
     def test_taking_one_back_before_all_have_judged_changes_no_count(self, people, admin):
@@ -144,7 +145,7 @@ class TestOverlap:
                 judge_as(experiment, user, values[(round_ + 2 * who) % len(values)])
                 advance(experiment_id=experiment.pk)
                 write_responses()
-        standing_before = len(list(selectors.outcomes(experiment)))
+        standing_before = len(list(counts.outcomes(experiment)))
         before = exact_counts(experiment)
         undone = []
         for user in people[:3]:
@@ -154,7 +155,7 @@ class TestOverlap:
         for judgment in reversed(undone):
             void_judgment(judgment_id=judgment.pk, by=judgment.annotator, reason="A slip.")
         assert exact_counts(experiment) == before
-        assert len(list(selectors.outcomes(experiment))) == standing_before
+        assert len(list(counts.outcomes(experiment))) == standing_before
         assert rebuild_counts(experiment_id=experiment.pk) == {}
 
     def test_rebuild_counts_mends_what_differs_by_joint_outcomes(self, people):
@@ -176,8 +177,8 @@ class TestTies:
         judgment = click(experiment, annotator, choice)
         assert (judgment.choice, judgment.outcome) == (choice, 0.5)
         pair = (judgment.comparison.policy_i.index, judgment.comparison.policy_j.index)
-        assert selectors.pair_counts(experiment)[pair] == (0.5, 1)
-        wins = selectors.wins_matrix(experiment)
+        assert counts.pair_counts(experiment)[pair] == (0.5, 1)
+        wins = counts.wins_matrix(experiment)
         assert wins[pair] == wins[pair[::-1]] == 0.5
 
     @pytest.mark.parametrize(
@@ -288,8 +289,8 @@ class TestTakeBack:
             experiment_id=experiment.pk, token=shown.token, annotator=annotator, choice="right"
         )
         assert again.created
-        assert selectors.own_judgments(experiment, annotator).get().choice == "right"
-        assert selectors.comparison_count(experiment.pk) == 1
+        assert own_judgments(experiment, annotator).get().choice == "right"
+        assert counts.comparison_count(experiment.pk) == 1
 
     def test_the_answer_that_was_taken_back_cannot_be_sent_again(self, experiment, annotator):
         judgment = click(experiment, annotator)
@@ -298,7 +299,7 @@ class TestTakeBack:
             experiment_id=experiment.pk, token=judgment.token, annotator=annotator, choice="left"
         )
         assert not late.created
-        assert selectors.comparison_count(experiment.pk) == 0
+        assert counts.comparison_count(experiment.pk) == 0
 
     def test_a_pair_that_was_taken_back_left_and_come_upon_again_can_be_judged(self, experiment, annotator):
         judgment = click(experiment, annotator)
@@ -307,18 +308,18 @@ class TestTakeBack:
         again = click(experiment, annotator)
         assert again.comparison == judgment.comparison
         assert again.token != judgment.token
-        assert selectors.comparison_count(experiment.pk) == 1
+        assert counts.comparison_count(experiment.pk) == 1
 
     def test_the_last_three_taken_back_and_given_again_are_three_judgments(self, experiment, annotator):
         click_on(experiment, annotator, 5)
-        before = selectors.comparison_count(experiment.pk)
+        before = counts.comparison_count(experiment.pk)
         for _ in range(3):
-            newest = selectors.own_judgments(experiment, annotator).first()
+            newest = own_judgments(experiment, annotator).first()
             showing.take_back(experiment=experiment, answer=newest, annotator=annotator)
-        assert selectors.comparison_count(experiment.pk) == before - 3
+        assert counts.comparison_count(experiment.pk) == before - 3
         for _ in range(3):
             click(experiment, annotator)
-        assert selectors.comparison_count(experiment.pk) == before
+        assert counts.comparison_count(experiment.pk) == before
         assert rebuild_counts(experiment_id=experiment.pk) == {}
 
     def test_a_pair_that_somebody_holds_is_not_reserved_a_second_time(self, experiment, annotator):
@@ -334,9 +335,9 @@ class TestTakeBack:
         theirs = lease(experiment, people[1])
         assert theirs.comparison == judgment.comparison
         assert showing.take_back(experiment=experiment, answer=judgment, annotator=people[0]) is None
-        assert not selectors.own_judgments(experiment, people[0]).exists()
+        assert not own_judgments(experiment, people[0]).exists()
         assert judge_leased(
             experiment_id=experiment.pk, token=theirs.token, annotator=people[1], choice="left"
         ).created
-        assert selectors.comparison_count(experiment.pk) == 0
+        assert counts.comparison_count(experiment.pk) == 0
         assert rebuild_counts(experiment_id=experiment.pk) == {}

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from django.utils import timezone
 
-from engine import selectors
 from engine.core import Design, Unstructured
 from engine.generation.base import GenerationFailure
 from engine.models import Comparison, Experiment, Response
+from engine.selectors import buffer, counts, designs
 from engine.services import planning
 from engine.services.experiments import pause, start, stop
 from engine.services.judging import judge_leased, skip
@@ -101,7 +101,7 @@ class TestBrokenGeneration:
         """An experiment whose last twenty responses all failed."""
         experiment = make_experiment()
         backend = ScriptedBackend(lambda request: GenerationFailure(request.key, "no", retryable=False))
-        while not selectors.generation_is_failing(experiment):
+        while not buffer.generation_is_failing(experiment):
             write_responses(backend)
             advance(experiment_id=experiment.pk)
         write_responses(backend)
@@ -177,9 +177,9 @@ class TestWhatIsPlanned:
         )
         picks = 0
         for k in range(12):
-            wins = selectors.wins_matrix(experiment)
-            in_flight = selectors.in_flight_matrix(experiment)
-            latest = selectors.latest_snapshot(experiment)
+            wins = counts.wins_matrix(experiment)
+            in_flight = counts.in_flight_matrix(experiment)
+            latest = designs.latest_snapshot(experiment)
             first = experiment.comparisons.count()
             advance(experiment_id=experiment.pk)
             made = list(experiment.comparisons.order_by("pk")[first:])
@@ -227,22 +227,22 @@ class TestConclusion:
         experiment = self.run(annotator, lambda i, j: i == 1 or (j != 1 and i < j))
         assert (experiment.state, experiment.conclusion) == ("concluded", "certified")
         assert experiment.winner.index == 1
-        snapshot = selectors.latest_snapshot(experiment)
+        snapshot = designs.latest_snapshot(experiment)
         assert snapshot.reason == "certified"
         assert snapshot.best == experiment.winner
         assert snapshot.confidence >= 1 - experiment.delta
-        assert snapshot.comparisons == selectors.comparison_count(experiment.pk)
+        assert snapshot.comparisons == counts.comparison_count(experiment.pk)
 
     def test_a_cycle_has_no_single_best_policy(self, annotator):
         experiment = self.run(annotator, lambda i, j: (j - i) % 3 == 1)
         assert (experiment.conclusion, experiment.winner) == ("no_single_best", None)
-        assert selectors.latest_snapshot(experiment).best is None
+        assert designs.latest_snapshot(experiment).best is None
 
     def test_when_the_budget_is_spent_the_leader_is_not_called_a_winner(self, annotator):
         experiment = self.run(annotator, lambda i, j: i < j, budget=5)
         assert (experiment.conclusion, experiment.winner) == ("budget", None)
-        assert selectors.comparison_count(experiment.pk) == 5
-        assert selectors.latest_snapshot(experiment).best is not None
+        assert counts.comparison_count(experiment.pk) == 5
+        assert designs.latest_snapshot(experiment).best is not None
 
     def test_a_concluded_experiment_does_not_move_any_more(self, annotator):
         experiment = self.run(annotator, lambda i, j: i < j, budget=3)
@@ -265,8 +265,8 @@ class TestSnapshots:
         experiment = make_experiment(ready=True, annotators=(annotator,))
         click_on(experiment, annotator, 6)
         experiment.refresh_from_db()
-        design = selectors.design(experiment)
-        snapshot = selectors.latest_snapshot(experiment)
+        design = designs.design(experiment)
+        snapshot = designs.latest_snapshot(experiment)
         assert snapshot.evidence == design.evidence.tolist()
         assert snapshot.peak_evidence == design.peak_evidence.tolist()
         assert snapshot.confidence == design.decision.confidence
@@ -293,7 +293,7 @@ class TestSnapshots:
         for winner in (0, 0, 1):
             click_for(experiment, annotator, lambda i, j, winner=winner: i == winner)
         advance(experiment_id=experiment.pk)
-        snapshot = selectors.latest_snapshot(experiment)
+        snapshot = designs.latest_snapshot(experiment)
         assert snapshot.comparisons == 3
         assert snapshot.peak_evidence == np.maximum(snapshot.evidence, 0).tolist()
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from engine import selectors
 from engine.core import Factorial, Unstructured
 from engine.errors import SpecError
 from engine.models import Policy
 from engine.policy_space import combinations
+from engine.selectors import designs
 from engine.services.experiments import create_experiment
 from engine.specs import ExperimentSpec, FactorSpec, TaskSpec
 
@@ -62,7 +62,7 @@ def test_the_stored_policies_are_the_rows_of_the_space() -> None:
     experiment = create_experiment(
         spec=_spec(space="factorial", excluded=[{"prompt": "kind", "strategy": "list"}])
     )
-    space = selectors.space(experiment)
+    space = designs.space(experiment)
     assert isinstance(space, Factorial)
     assert space.columns == ("prompt=kind", "strategy=steps", "strategy=list")
     stored = [
@@ -70,12 +70,12 @@ def test_the_stored_policies_are_the_rows_of_the_space() -> None:
         for policy in Policy.objects.filter(experiment=experiment)
     ]
     assert stored == list(space.policies)
-    assert selectors.design(experiment).n_policies == 5
+    assert designs.design(experiment).n_policies == 5
 
 
 @pytest.mark.django_db
 def test_nothing_is_assumed_by_default() -> None:
-    assert selectors.space(create_experiment(spec=_spec())) == Unstructured(6)
+    assert designs.space(create_experiment(spec=_spec())) == Unstructured(6)
 
 
 @pytest.mark.django_db

@@ -18,10 +18,10 @@ from django.conf import settings as django_settings
 from django.db import connection, transaction
 from django.utils import timezone
 
-from engine import selectors
 from engine.errors import LeaseLostError, WrongStateError
 from engine.generation.worker import write_batch
 from engine.models import Comparison, Experiment, Judgment, JudgmentVoid, Lease, Response, User
+from engine.selectors import counts
 from engine.services.experiments import discard_leftovers, stop
 from engine.services.generation import Claim, Written, claim_responses, expire_claims, store_outcomes
 from engine.services.judging import (
@@ -91,7 +91,7 @@ def assert_every_click_counts_once(experiment: Experiment, clicks: int) -> None:
     assert Judgment.objects.count() == clicks
     assert judged.count() == clicks
     assert Judgment.objects.values("comparison").distinct().count() == clicks
-    assert selectors.comparison_count(experiment.pk) == clicks
+    assert counts.comparison_count(experiment.pk) == clicks
     assert rebuild_counts(experiment_id=experiment.pk) == {}
 
 
@@ -219,7 +219,7 @@ class TestClicks:
 
         assert sorted(at_once([take_back] * 5)) == [False] * 4 + [True]
         assert JudgmentVoid.objects.count() == 1
-        assert selectors.comparison_count(experiment.pk) == 0
+        assert counts.comparison_count(experiment.pk) == 0
         assert rebuild_counts(experiment_id=experiment.pk) == {}
 
     def test_counts_rebuilt_while_people_click_are_never_found_wrong(self, settings):
@@ -409,7 +409,7 @@ class TestRowLocks:
             judge_leased(experiment_id=experiment.pk, token=held.token, annotator=annotator, choice="left")
             rebuilt = blocked(lambda: rebuild_counts(experiment_id=experiment.pk))
         assert rebuilt.result() == {}
-        assert selectors.comparison_count(experiment.pk) == 1
+        assert counts.comparison_count(experiment.pk) == 1
 
     def test_a_skip_in_the_moment_of_the_conclusion_leaves_nothing_pending(self, annotator):
         other = make_user()

@@ -13,9 +13,9 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from engine import selectors
 from engine.core import Design
 from engine.models import Experiment, Judgment, ReplayPoint, User
+from engine.selectors import counts, designs
 from engine.services import replaying
 from engine.services.controls import change_settings
 from engine.services.experiments import pause, start, stop
@@ -59,13 +59,13 @@ def judged(annotator: User, n_clicks: int, **settings: object) -> Experiment:
 
 
 def nth(experiment: Experiment, place: int) -> Judgment:
-    return list(selectors.standing_judgments(experiment.pk).order_by("pk"))[place]
+    return list(counts.standing_judgments(experiment.pk).order_by("pk"))[place]
 
 
 def assert_evidence_is_that_of_a_replay(experiment: Experiment) -> None:
     experiment.refresh_from_db()
     assert not experiment.evidence_stale
-    snapshot, replay = selectors.latest_snapshot(experiment), selectors.replayed_design(experiment)
+    snapshot, replay = designs.latest_snapshot(experiment), designs.replayed_design(experiment)
     assert snapshot.comparisons == replay.n_comparisons
     assert snapshot.evidence == replay.evidence.tolist()
     assert snapshot.peak_evidence == replay.peak_evidence.tolist()
@@ -130,15 +130,15 @@ def test_no_decision_rests_on_a_peak_that_was_taken_back(annotator, admin):
     clicks = []
     while True:
         clicks.append(click_for(experiment, annotator, lambda i, j: i < j))
-        if selectors.replayed_design(experiment).decision.stopped:
+        if designs.replayed_design(experiment).decision.stopped:
             break
         advance(experiment_id=experiment.pk)
         write_responses()
     # What the planner would have written in the moment between the click and its undo.
-    replaying.write_snapshot(experiment=experiment, design=selectors.design(experiment))
+    replaying.write_snapshot(experiment=experiment, design=designs.design(experiment))
     void_judgment(judgment_id=clicks[-1].pk, by=admin, reason="A slip.")
     experiment.refresh_from_db()
-    assert not selectors.design(experiment).decision.stopped
+    assert not designs.design(experiment).decision.stopped
     done = advance(experiment_id=experiment.pk)
     assert not done.concluded
     assert_evidence_is_that_of_a_replay(experiment)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from engine import selectors
 from engine.append_only import lifted
 from engine.core import Design
 from engine.errors import WrongStateError
 from engine.models import Experiment, Judgment, JudgmentVoid, User
+from engine.selectors import counts, designs
 from engine.services.experiments import pause, stop
 from engine.services.judging import judge_leased, lease_next, rebuild_counts, void_judgment
 from engine.services.planning import advance
@@ -32,8 +32,8 @@ def void(judgment: Judgment, by: User) -> Judgment:
 def assert_counts_are_those_of_the_judgments(experiment: Experiment) -> None:
     assert rebuild_counts(experiment_id=experiment.pk) == {}
     advance(experiment_id=experiment.pk)
-    snapshot = selectors.latest_snapshot(experiment)
-    replayed = selectors.replayed_design(experiment)
+    snapshot = designs.latest_snapshot(experiment)
+    replayed = designs.replayed_design(experiment)
     assert snapshot.comparisons == replayed.n_comparisons
     assert np.array_equal(snapshot.evidence, replayed.evidence)
     assert np.array_equal(snapshot.peak_evidence, replayed.peak_evidence)
@@ -77,9 +77,9 @@ class TestRestore:
 
     def test_counts_and_evidence_are_those_of_before_the_void_to_the_bit(self, experiment, annotator, admin):
         click_on(experiment, annotator, 11)
-        before = selectors.design(experiment)
+        before = designs.design(experiment)
         restore_judgment(judgment_id=void(click_of(experiment, 3), admin).pk)
-        after = selectors.design(experiment)
+        after = designs.design(experiment)
         assert np.array_equal(before.wins, after.wins)
         assert np.array_equal(before.evidence, after.evidence)
         assert_counts_are_those_of_the_judgments(experiment)
@@ -88,9 +88,9 @@ class TestRestore:
         judgment = click(experiment, annotator)
         for _ in range(3):
             judgment = restore_judgment(judgment_id=void(judgment, admin).pk)
-        assert selectors.comparison_count(experiment.pk) == 1
+        assert counts.comparison_count(experiment.pk) == 1
         void(judgment, admin)
-        assert selectors.comparison_count(experiment.pk) == 0
+        assert counts.comparison_count(experiment.pk) == 0
         assert_counts_are_those_of_the_judgments(experiment)
         # What stands no longer may be judged by the same annotator again.
         comparison = judgment.comparison
@@ -116,9 +116,9 @@ class TestRestore:
         old = click(experiment, annotator)
         void(old, admin)
         restore_judgment(judgment_id=old.pk)
-        assert selectors.comparison_count(experiment.pk) == 0
+        assert counts.comparison_count(experiment.pk) == 0
         assert click(experiment, other).comparison_id == old.comparison_id
-        assert selectors.comparison_count(experiment.pk) == 1
+        assert counts.comparison_count(experiment.pk) == 1
         assert rebuild_counts(experiment_id=experiment.pk) == {}
 
     def test_it_works_while_paused(self, experiment, annotator, admin):
@@ -186,7 +186,7 @@ class TestVoidAnnotator:
         kept = list(Judgment.objects.filter(annotator=other).values_list("pk", flat=True))
         taken = void_annotator(experiment_id=experiment.pk, annotator=annotator, by=admin, reason="Spam")
         assert taken == 4
-        standing = selectors.standing_judgments(experiment.pk)
+        standing = counts.standing_judgments(experiment.pk)
         assert sorted(standing.values_list("pk", flat=True)) == sorted(kept)
         assert set(JudgmentVoid.objects.values_list("by", "reason")) == {(admin.pk, "Spam")}
         assert not JudgmentVoid.objects.filter(judgment=elsewhere).exists()
@@ -194,10 +194,10 @@ class TestVoidAnnotator:
         voided = Judgment.objects.filter(annotator=annotator, comparison__experiment=experiment)
         assert set(voided.values_list("comparison__state", "comparison__outcome")) == {("ready", None)}
         told = Design.replay(
-            selectors.space(experiment), selectors.outcomes(experiment), delta=experiment.delta,
+            designs.space(experiment), counts.outcomes(experiment), delta=experiment.delta,
             claim="best_if_any", streams=False, budget=experiment.budget,
         )  # fmt: skip
-        assert np.array_equal(told.evidence, selectors.design(experiment).evidence)
+        assert np.array_equal(told.evidence, designs.design(experiment).evidence)
 
     def test_it_is_one_replay_however_many_they_are(self, experiment, annotator, admin):
         click_on(experiment, annotator, 9)
@@ -217,13 +217,13 @@ class TestVoidAnnotator:
             assert click(experiment, other, "left").comparison == mine.comparison
         half = click(experiment, annotator)
         assert void_annotator(experiment_id=experiment.pk, annotator=annotator, by=admin, reason="Spam") == 4
-        assert selectors.comparison_count(experiment.pk) == 0
+        assert counts.comparison_count(experiment.pk) == 0
         assert_counts_are_those_of_the_judgments(experiment)
         half.comparison.refresh_from_db()
         assert half.comparison.state == "ready"
         # The pairs may be judged again, and count with what the other one said.
         click(experiment, annotator)
-        assert selectors.comparison_count(experiment.pk) == 1
+        assert counts.comparison_count(experiment.pk) == 1
         assert rebuild_counts(experiment_id=experiment.pk) == {}
 
     def test_nothing_to_void_is_nothing_done(self, experiment, admin):
@@ -242,7 +242,7 @@ class TestVoidAnnotator:
         void_annotator(experiment_id=experiment.pk, annotator=annotator, by=admin, reason="Spam")
         advance(experiment_id=experiment.pk)
         click_on(experiment, annotator, 5)
-        assert selectors.comparison_count(experiment.pk) == 5
+        assert counts.comparison_count(experiment.pk) == 5
 
 
 class TestLog:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from django.db import transaction
 
-from engine import selectors
 from engine.errors import WrongStateError
 from engine.models import Experiment, Judgment, JudgmentVoid
+from engine.selectors import counts
 from engine.services.judging import judge_leased, rebuild_counts, void_judgment
 from engine.services.review import restore_judgment, void_annotator
 from tests.engine.test_races import at_once, blocked, people
@@ -26,7 +26,7 @@ def attempt(judgment: Judgment) -> bool:
 
 def counts_of(experiment: Experiment) -> int:
     assert rebuild_counts(experiment_id=experiment.pk) == {}
-    return selectors.comparison_count(experiment.pk)
+    return counts.comparison_count(experiment.pk)
 
 
 def test_restored_five_times_at_once_is_restored_once(annotator, admin):
@@ -51,7 +51,7 @@ def test_a_restore_and_somebody_elses_click_at_once_are_one_outcome(admin):
 
     restored, anew = at_once([lambda: attempt(old), judge_anew])
     assert restored + anew == 1
-    assert selectors.standing(old.comparison.judgments.all()).count() == 1
+    assert counts.standing(old.comparison.judgments.all()).count() == 1
     assert counts_of(experiment) == 1 + (not anew)
 
 

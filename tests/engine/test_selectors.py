@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 from django.utils import timezone
 
-from engine import selectors
 from engine.append_only import lifted
 from engine.models import Comparison, Judgment, Lease, Membership, Response, Snapshot, WorkerPulse
+from engine.selectors import buffer, counts, designs, people, spending
+from engine.selectors.health import queue_health
 from engine.services.experiments import pause, stop
 from engine.services.generation import claim_responses
 from engine.services.judging import judge_leased, void_judgment
@@ -37,49 +38,49 @@ class TestCounts:
             i, j = judgment.comparison.policy_i.index, judgment.comparison.policy_j.index
             wins[i, j] += judgment.outcome
             wins[j, i] += 1 - judgment.outcome
-        assert np.array_equal(selectors.wins_matrix(experiment), wins)
-        assert wins.sum() == 6 == selectors.comparison_count(experiment.pk)
-        recounted = selectors.counts_from_judgments(experiment)
+        assert np.array_equal(counts.wins_matrix(experiment), wins)
+        assert wins.sum() == 6 == counts.comparison_count(experiment.pk)
+        recounted = counts.counts_from_judgments(experiment)
         assert recounted == {
-            pair: count for pair, count in selectors.pair_counts(experiment).items() if count[1]
+            pair: count for pair, count in counts.pair_counts(experiment).items() if count[1]
         }
 
     def test_ties_are_those_of_the_judged_comparisons(self, annotator):
         experiment = make_experiment(ready=True, annotators=(annotator,), allow_tie=True, n_policies=2)
         for choice in ("left", "tie", "tie", "right"):
             click(experiment, annotator, choice)
-        wins, ties = selectors.wins_and_ties(experiment)
+        wins, ties = counts.wins_and_ties(experiment)
         assert ties.tolist() == [[0.0, 2.0], [2.0, 0.0]]
-        assert np.array_equal(wins, selectors.wins_matrix(experiment))
+        assert np.array_equal(wins, counts.wins_matrix(experiment))
 
     def test_a_judgment_taken_back_does_not_count(self, annotator, admin):
         experiment = make_experiment(ready=True, annotators=(annotator,))
         judgment = click(experiment, annotator)
         void_judgment(judgment_id=judgment.pk, by=admin, reason="A slip.")
-        assert selectors.comparison_count(experiment.pk) == 0
-        assert selectors.counts_from_judgments(experiment) == {}
-        assert not selectors.wins_matrix(experiment).any()
+        assert counts.comparison_count(experiment.pk) == 0
+        assert counts.counts_from_judgments(experiment) == {}
+        assert not counts.wins_matrix(experiment).any()
 
     def test_an_experiment_counts_only_its_own(self, annotator):
         experiment, other = (make_experiment(ready=True, annotators=(annotator,)) for _ in range(2))
         click(experiment, annotator)
-        assert selectors.comparison_count(other.pk) == 0
-        assert not selectors.wins_matrix(other).any()
+        assert counts.comparison_count(other.pk) == 0
+        assert not counts.wins_matrix(other).any()
 
     def test_in_flight_is_everything_whose_outcome_is_still_to_come(self, annotator, settings):
         settings.BUFFER_MIN = settings.BUFFER_MAX = 5
         experiment = make_experiment(annotators=(annotator,))
-        assert selectors.in_flight_matrix(experiment).sum() == 2 * 5  # planned
+        assert counts.in_flight_matrix(experiment).sum() == 2 * 5  # planned
         write_responses()
-        assert selectors.in_flight_matrix(experiment).sum() == 2 * 5  # ready
+        assert counts.in_flight_matrix(experiment).sum() == 2 * 5  # ready
         held = lease(experiment, annotator)
-        matrix = selectors.in_flight_matrix(experiment)  # one of them leased
+        matrix = counts.in_flight_matrix(experiment)  # one of them leased
         assert np.array_equal(matrix, matrix.T)
         assert matrix.sum() == 2 * 5
         judge_leased(experiment_id=experiment.pk, token=held.token, annotator=annotator, choice="left")
-        assert selectors.in_flight_matrix(experiment).sum() == 2 * 4
+        assert counts.in_flight_matrix(experiment).sum() == 2 * 4
         stop(experiment_id=experiment.pk)
-        assert not selectors.in_flight_matrix(experiment).any()
+        assert not counts.in_flight_matrix(experiment).any()
 
 
 class TestDesign:
@@ -89,17 +90,17 @@ class TestDesign:
         )
         click_on(experiment, annotator, 4)
         experiment.refresh_from_db()
-        design = selectors.design(experiment)
+        design = designs.design(experiment)
         assert (design.delta, design.epsilon, design.budget) == (0.2, 0.05, 50)
-        assert np.array_equal(design.wins, selectors.wins_matrix(experiment))
-        assert np.array_equal(design.in_flight, selectors.in_flight_matrix(experiment))
+        assert np.array_equal(design.wins, counts.wins_matrix(experiment))
+        assert np.array_equal(design.in_flight, counts.in_flight_matrix(experiment))
         assert design.n_comparisons == 4
-        assert selectors.design_seed(experiment) == [9, experiment.planned_count]
+        assert designs.design_seed(experiment) == [9, experiment.planned_count]
 
     def test_replaying_every_judgment_gives_the_same_evidence(self, annotator):
         experiment = make_experiment(ready=True, annotators=(annotator,))
         click_on(experiment, annotator, 7)
-        stored, replayed = selectors.design(experiment), selectors.replayed_design(experiment)
+        stored, replayed = designs.design(experiment), designs.replayed_design(experiment)
         assert np.array_equal(stored.evidence, replayed.evidence)
         assert np.array_equal(stored.wins, replayed.wins)
         assert np.array_equal(stored.peak_evidence, replayed.peak_evidence)
@@ -131,41 +132,41 @@ class TestBufferTarget:
         experiment.comparisons.update(created_at=now - timedelta(seconds=seconds), ready_at=now)
 
     def test_when_nobody_clicks_it_is_the_least(self, experiment):
-        assert selectors.buffer_target(experiment) == 4
+        assert buffer.buffer_target(experiment) == 4
 
     def test_there_is_one_more_for_everybody_who_is_looking(self, experiment, annotator):
         lease(experiment, annotator)
         other = make_user()
         add_member(experiment, other)
         lease(experiment, other)
-        assert selectors.buffer_target(experiment) == 6
+        assert buffer.buffer_target(experiment) == 6
 
     def test_it_follows_the_click_rate_and_the_generation_time(self, experiment):
         self.clicked(experiment, n_annotators=2, seconds=4.0)
         self.generation_took(experiment, 5.0)
-        assert selectors.click_rate(experiment) == pytest.approx(0.5)
-        assert selectors.generation_seconds(experiment) == pytest.approx(5.0)
-        assert selectors.buffer_target(experiment) == 4 + 5  # 0.5 per second · 5 s · safety factor 2
+        assert buffer.click_rate(experiment) == pytest.approx(0.5)
+        assert buffer.generation_seconds(experiment) == pytest.approx(5.0)
+        assert buffer.buffer_target(experiment) == 4 + 5  # 0.5 per second · 5 s · safety factor 2
 
     def test_it_never_exceeds_the_most(self, experiment):
         self.clicked(experiment, n_annotators=10, seconds=1.0)
         self.generation_took(experiment, 3600.0)
-        assert selectors.buffer_target(experiment) == 20
+        assert buffer.buffer_target(experiment) == 20
 
     def test_who_was_here_more_than_a_minute_ago_does_not_count(self, experiment):
         self.clicked(experiment, n_annotators=5, seconds=1.0, ago=61.0)
         self.generation_took(experiment, 5.0)
-        assert selectors.annotators_present(experiment) == 0
-        assert selectors.click_rate(experiment) == 0.0
-        assert selectors.buffer_target(experiment) == 4
+        assert buffer.annotators_present(experiment) == 0
+        assert buffer.click_rate(experiment) == 0.0
+        assert buffer.buffer_target(experiment) == 4
 
     def test_near_the_decision_it_is_what_is_still_needed(self, experiment, monkeypatch):
         self.clicked(experiment, n_annotators=10, seconds=10.0)
         self.generation_took(experiment, 5.0)
         targets = []
         for left in (None, 1000.0, 8.2, 2.0):
-            monkeypatch.setattr(selectors.buffer, "extrapolated_left", lambda experiment, left=left: left)
-            targets.append(selectors.buffer_target(experiment))
+            monkeypatch.setattr(buffer, "extrapolated_left", lambda experiment, left=left: left)
+            targets.append(buffer.buffer_target(experiment))
         # 1 per second · 5 s · safety factor 2; then what is left; then the same with a factor of 1.7.
         assert targets == [4 + 10, 4 + 10, 4 + 9, 4 + 9]
 
@@ -173,13 +174,13 @@ class TestBufferTarget:
         self.clicked(experiment, n_annotators=10, seconds=10.0)
         self.generation_took(experiment, 5.0)
         make_experiment(n_policies=4)
-        settings.GENERATION_BATCH_MAX = selectors.waiting_responses() // 2
-        assert selectors.buffer_target(experiment) == 4
+        settings.GENERATION_BATCH_MAX = buffer.waiting_responses() // 2
+        assert buffer.buffer_target(experiment) == 4
         settings.GENERATION_BATCH_MAX += 1
-        assert selectors.buffer_target(experiment) == 14
+        assert buffer.buffer_target(experiment) == 14
 
     def test_before_anything_was_generated_there_is_no_generation_time(self):
-        assert selectors.generation_seconds(make_experiment()) is None
+        assert buffer.generation_seconds(make_experiment()) is None
 
 
 class TestWaste:
@@ -187,18 +188,18 @@ class TestWaste:
         experiment = make_experiment(ready=True, annotators=(annotator,))
         n = Response.objects.filter(state="done").count()
         click(experiment, annotator)
-        waste = selectors.waste(experiment)
+        waste = spending.waste(experiment)
         assert (waste.generated, waste.unused, waste.unused_tokens) == (n, n - 2, n - 2)
         assert waste.share == pytest.approx((n - 2) / n)
 
     def test_nothing_written_nothing_wasted(self):
-        assert selectors.waste(make_experiment()).share == 0.0
+        assert spending.waste(make_experiment()).share == 0.0
 
     def test_tokens_cost_what_the_settings_say(self, settings):
         experiment = make_experiment(ready=True)
         settings.PRICE_PROMPT_TOKENS, settings.PRICE_COMPLETION_TOKENS = 2.0, 10.0
         n = Response.objects.filter(state="done").count()
-        assert selectors.cost(experiment) == pytest.approx(n * (5 * 2 + 10) / 1e6)
+        assert spending.cost(experiment) == pytest.approx(n * (5 * 2 + 10) / 1e6)
 
 
 class TestPeople:
@@ -209,7 +210,7 @@ class TestPeople:
         pause(experiment_id=paused.pk)
         make_experiment()  # not a member
         make_experiment(judge="rule", annotators=(annotator,))
-        found = selectors.experiments_to_label(annotator)
+        found = people.experiments_to_label(annotator)
         assert set(found) == {running, paused}
         assert draft not in found
 
@@ -218,7 +219,7 @@ class TestPeople:
         for role in ("viewer", "editor", "owner"):
             user = make_user()
             add_member(experiment, user, role)
-            assert not selectors.experiments_to_label(user).exists()
+            assert not people.experiments_to_label(user).exists()
 
     def test_everybody_sees_how_much_they_judged_themselves(self, annotator):
         other = make_user()
@@ -229,7 +230,7 @@ class TestPeople:
         click(experiment, other)
 
         def own_count(user) -> int:
-            mine = selectors.with_own_answers(selectors.experiments_to_label(user), user)
+            mine = people.with_own_answers(people.experiments_to_label(user), user)
             return mine.get().mine
 
         assert own_count(annotator) == 2
@@ -243,8 +244,8 @@ class TestPeople:
         user = make_user()
         add_member(make_experiment(), user, role)
         make_experiment()
-        assert selectors.experiments_to_watch(user).count() == watches
-        assert selectors.experiments_to_run(user).count() == runs
+        assert people.experiments_to_watch(user).count() == watches
+        assert people.experiments_to_run(user).count() == runs
 
     def test_two_roles_are_one_experiment_and_a_superuser_sees_all(self, admin):
         user = make_user()
@@ -252,10 +253,10 @@ class TestPeople:
         for role in ("viewer", "editor", "owner"):
             add_member(experiment, user, role)
         make_experiment()
-        assert list(selectors.experiments_to_watch(user)) == [experiment]
-        assert list(selectors.experiments_to_run(user)) == [experiment]
-        assert selectors.experiments_to_watch(admin).count() == 2
-        assert selectors.experiments_to_run(admin).count() == 2
+        assert list(people.experiments_to_watch(user)) == [experiment]
+        assert list(people.experiments_to_run(user)) == [experiment]
+        assert people.experiments_to_watch(admin).count() == 2
+        assert people.experiments_to_run(admin).count() == 2
 
     def test_today_starts_at_midnight_and_leaves_out_what_was_taken_back(self, annotator, admin):
         experiment = make_experiment(ready=True, annotators=(annotator,))
@@ -266,8 +267,8 @@ class TestPeople:
         with lifted():
             Judgment.objects.filter(pk=new.pk).update(created_at=midnight)
         void_judgment(judgment_id=void.pk, by=admin, reason="A slip.")
-        assert selectors.judged_today(experiment.pk, annotator) == 1
-        assert selectors.judged_today(experiment.pk, admin) == 0
+        assert people.judged_today(experiment.pk, annotator) == 1
+        assert people.judged_today(experiment.pk, admin) == 0
 
 
 class TestQueueHealth:
@@ -278,7 +279,7 @@ class TestQueueHealth:
         click(experiment, annotator)
         lease(experiment, annotator)
         advance(experiment_id=experiment.pk)
-        health = selectors.queue_health(experiment)
+        health = queue_health(experiment)
         assert health.comparisons == {"judged": 1, "leased": 1, "ready": 2, "planned": 2}
         assert health.responses == {"done": 8, "waiting": 4}
         assert health.comparisons["discarded"] == 0
@@ -290,31 +291,31 @@ class TestQueueHealth:
         Response.objects.filter(pk=Response.objects.first().pk).update(
             created_at=timezone.now() - timedelta(seconds=90)
         )
-        assert selectors.queue_health(experiment).oldest_waiting_seconds == pytest.approx(90, abs=30)
+        assert queue_health(experiment).oldest_waiting_seconds == pytest.approx(90, abs=30)
         claim_responses(worker="w", limit=100)
-        assert selectors.queue_health(experiment).oldest_waiting_seconds == 0.0
+        assert queue_health(experiment).oldest_waiting_seconds == 0.0
 
     def test_the_last_failure_is_told(self):
         experiment = make_experiment()
-        assert selectors.queue_health(experiment).last_failure == ""
+        assert queue_health(experiment).last_failure == ""
         claim = claim_responses(worker="w", limit=2)
         Response.objects.filter(claim=claim.token).update(state="failed", failure_reason="out of memory")
-        assert selectors.queue_health(experiment).last_failure == "out of memory"
+        assert queue_health(experiment).last_failure == "out of memory"
 
     def test_what_a_conclusion_called_off_is_no_failure(self):
         experiment = make_experiment()
         stop(experiment_id=experiment.pk)
-        assert selectors.queue_health(experiment).last_failure == ""
+        assert queue_health(experiment).last_failure == ""
 
     def test_it_is_healthy_with_both_workers_seen_and_nothing_waiting_long(self):
         experiment = make_experiment()
-        assert not selectors.queue_health(experiment).control_alive
+        assert not queue_health(experiment).control_alive
         WorkerPulse.objects.create(queue="control", worker="a")
-        assert not selectors.queue_health(experiment).generation_alive
+        assert not queue_health(experiment).generation_alive
         WorkerPulse.objects.create(queue="generation", worker="b")
-        assert selectors.queue_health(experiment).healthy
+        assert queue_health(experiment).healthy
         Response.objects.update(created_at=timezone.now() - timedelta(seconds=61))
-        assert not selectors.queue_health(experiment).healthy
+        assert not queue_health(experiment).healthy
 
     def test_a_worker_that_was_silent_for_longer_than_a_claim_lasts_counts_as_gone(self, settings):
         experiment = make_experiment()
@@ -322,9 +323,9 @@ class TestQueueHealth:
         WorkerPulse.objects.create(
             queue="control", worker="a", seen_at=timezone.now() - timedelta(seconds=silent)
         )
-        assert not selectors.queue_health(experiment).control_alive
+        assert not queue_health(experiment).control_alive
         WorkerPulse.objects.create(queue="control", worker="b")
-        assert selectors.queue_health(experiment).control_alive
+        assert queue_health(experiment).control_alive
 
 
 class TestRace:
@@ -344,12 +345,12 @@ class TestRace:
         return experiment
 
     def test_a_short_race_is_told_in_full_and_in_order(self):
-        race = selectors.race(self.snapshots(7))
+        race = designs.race(self.snapshots(7))
         assert [snapshot.comparisons for snapshot in race] == list(range(7))
 
     def test_a_long_one_is_thinned_evenly_and_keeps_its_first_and_last_point(self):
-        race = [snapshot.comparisons for snapshot in selectors.race(self.snapshots(101), most=11)]
+        race = [snapshot.comparisons for snapshot in designs.race(self.snapshots(101), most=11)]
         assert race == list(range(0, 101, 10))
 
     def test_one_without_a_start_is_empty(self):
-        assert selectors.race(make_experiment(running=False)) == []
+        assert designs.race(make_experiment(running=False)) == []

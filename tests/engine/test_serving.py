@@ -7,10 +7,11 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from engine import selectors
 from engine.errors import SpecError
 from engine.models import Experiment, Response, WorkerPulse
-from engine.selectors import Need, Offer
+from engine.selectors import serving
+from engine.selectors.health import queue_health
+from engine.selectors.serving import Need, Offer
 from engine.services.experiments import create_experiment, start
 from engine.services.generation import claim_responses
 from engine.services.planning import advance
@@ -78,7 +79,7 @@ class TestOffer:
     @pytest.mark.parametrize("offer", [LLAMA, SERVER, SMALL])
     def test_a_pulse_carries_it_there_and_back(self, offer):
         pulse("w", offer)
-        assert selectors.live_offers() == {"w": offer}
+        assert serving.live_offers() == {"w": offer}
 
 
 class TestSettings:
@@ -133,26 +134,26 @@ class TestUnserved:
     def test_what_no_worker_alive_serves_is_named(self):
         experiment = compare_models("llama", "qwen", backend="vllm")
         pulse("gpu0", LLAMA)
-        assert selectors.unserved_needs(experiment) == ["'qwen' on the vllm backend"]
-        assert not selectors.queue_health(experiment).healthy
+        assert serving.unserved_needs(experiment) == ["'qwen' on the vllm backend"]
+        assert not queue_health(experiment).healthy
         pulse("gpu1", QWEN)
-        assert selectors.unserved_needs(experiment) == []
+        assert serving.unserved_needs(experiment) == []
 
     def test_a_worker_that_went_away_serves_nothing(self):
         experiment = make_experiment(model="qwen")
         pulse("gpu0", LLAMA)
         pulse("gpu1", QWEN)
         WorkerPulse.objects.filter(worker="gpu1").update(seen_at=timezone.now() - timedelta(hours=1))
-        assert selectors.unserved_needs(experiment) == ["'qwen'"]
+        assert serving.unserved_needs(experiment) == ["'qwen'"]
 
     def test_a_worker_that_has_not_said_what_it_serves_may_serve_it(self):
         experiment = make_experiment(model="qwen")
         pulse("gpu0", LLAMA)
         pulse("gpu1", None)
-        assert selectors.unserved_needs(experiment) == []
+        assert serving.unserved_needs(experiment) == []
 
     def test_without_any_worker_that_is_not_the_trouble(self):
-        assert selectors.unserved_needs(make_experiment(model="qwen")) == []
+        assert serving.unserved_needs(make_experiment(model="qwen")) == []
 
 
 class TestWorkerHealth:
@@ -163,7 +164,7 @@ class TestWorkerHealth:
         pulse(
             "gpu0", LLAMA, tokens_per_second=812.5, batch_size=64, gpu_memory=[3, 4], trouble="out of memory"
         )
-        (worker,) = selectors.queue_health(experiment).workers
+        (worker,) = queue_health(experiment).workers
         assert (worker.name, worker.backend, worker.model, worker.others) == (
             "gpu0",
             "vllm",
@@ -180,7 +181,7 @@ class TestWorkerHealth:
         pulse("new", None)
         pulse("old", LLAMA)
         WorkerPulse.objects.filter(worker="old").update(seen_at=timezone.now() - timedelta(hours=2))
-        (worker,) = selectors.queue_health(experiment).workers
+        (worker,) = queue_health(experiment).workers
         assert (worker.name, worker.backend, worker.tokens_per_second, worker.gpu_used_bytes) == (
             "new",
             "",
@@ -190,12 +191,12 @@ class TestWorkerHealth:
 
     def test_time_in_the_queue_runs_from_planning_to_taking(self):
         experiment = make_experiment()
-        assert selectors.queue_health(experiment).queue_seconds is None
+        assert queue_health(experiment).queue_seconds is None
         now = timezone.now()
         Response.objects.update(created_at=now - timedelta(seconds=8), taken_at=now - timedelta(seconds=5))
         last = Response.objects.last()
         Response.objects.filter(pk=last.pk).update(taken_at=None)
-        assert selectors.queue_health(experiment).queue_seconds == pytest.approx(3)
+        assert queue_health(experiment).queue_seconds == pytest.approx(3)
 
     def test_taking_sets_the_time_and_storing_does_not_change_it(self):
         make_experiment(ready=True)
@@ -203,11 +204,11 @@ class TestWorkerHealth:
 
     def test_guardrails_are_counted_by_policy(self):
         experiment = make_experiment(ready=True)
-        assert selectors.queue_health(experiment).guardrails == []
+        assert queue_health(experiment).guardrails == []
         Response.objects.filter(policy__index=1).update(guardrail="guard_output")
         first = Response.objects.filter(policy__index=1).first()
         Response.objects.filter(pk=first.pk).update(guardrail="input")
-        of_policy = {count.policy: count for count in selectors.queue_health(experiment).guardrails}
+        of_policy = {count.policy: count for count in queue_health(experiment).guardrails}
         written = Response.objects.filter(policy__index=1).count()
         second = of_policy["P2"]
         assert (second.written, second.input, second.guard_output) == (written, 1, written - 1)
@@ -218,10 +219,10 @@ class TestWorkerHealth:
         experiment = make_experiment()
         pulse("gpu0", LLAMA, trouble="no quota left")
         WorkerPulse.objects.create(queue="control", worker="c")
-        health = selectors.queue_health(experiment)
+        health = queue_health(experiment)
         assert (health.trouble, health.healthy) == ("no quota left", False)
         pulse("gpu1", LLAMA)
-        assert selectors.queue_health(experiment).healthy
+        assert queue_health(experiment).healthy
         WorkerPulse.objects.filter(worker="gpu1").delete()
         Response.objects.update(state="done")
-        assert selectors.queue_health(experiment).healthy
+        assert queue_health(experiment).healthy

@@ -20,9 +20,10 @@ from django.utils import timezone
 from kombu.exceptions import ChannelError, OperationalError
 from kombu.utils import symbol_by_name
 
-from engine import selectors, tasks
+from engine import tasks
 from engine.generation.base import BackendError
 from engine.models import Comparison, Experiment, Lease, Response, WorkerPulse
+from engine.selectors import counts
 from engine.services.experiments import pause, stop
 from engine.services.generation import claim_responses
 from engine.services.judging import lease_next
@@ -234,13 +235,13 @@ class TestEachTask:
     def test_judge_judges_by_rule_and_plans_on(self, sent):
         experiment = make_experiment(ready=True, judge="rule")
         tasks.judge(experiment.pk)
-        assert selectors.comparison_count(experiment.pk) == experiment.comparisons.count()
+        assert counts.comparison_count(experiment.pk) == experiment.comparisons.count()
         assert sent == [("advance", (experiment.pk,))]
 
     def test_judge_leaves_experiments_of_people_alone_and_still_plans_on(self, sent):
         experiment = make_experiment(ready=True)
         tasks.judge(experiment.pk)
-        assert selectors.comparison_count(experiment.pk) == 0
+        assert counts.comparison_count(experiment.pk) == 0
         assert sent == [("advance", (experiment.pk,))]
 
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from engine import selectors
 from engine.generation.base import GenerationFailure, GenerationRequest
 from engine.generation.embedded import EmbeddedBackend
 from engine.generation.openai_compatible import Endpoint, OpenAICompatibleBackend
 from engine.generation.worker import write_batch
 from engine.models import Experiment, Response
+from engine.selectors import health, serving
 from engine.services.experiments import create_experiment, start
 from engine.services.planning import advance
 from engine.specs import ExperimentSpec, FactorSpec, TaskSpec
@@ -156,14 +156,14 @@ def test_a_guard_without_a_name_is_the_model_that_writes():
 
 def test_a_worker_must_serve_the_guard_too():
     experiment = guarded({"guard_model": "guard"})
-    needed = set(selectors.needs(experiment.policies.values_list("pk", flat=True)).values())
-    assert needed == {selectors.Need("", frozenset({"guard"}))}
+    needed = set(serving.needs(experiment.policies.values_list("pk", flat=True)).values())
+    assert needed == {serving.Need("", frozenset({"guard"}))}
 
 
 def test_admins_are_told_how_often_it_acted():
     experiment = guarded({"guard_instruction": RULE})
     write_responses(ScriptedBackend(by_guard("unsafe")))
-    counts = selectors.queue_health(experiment).guardrails
+    counts = health.queue_health(experiment).guardrails
     assert [count.policy for count in counts] == ["P1", "P2"]
     assert sum(count.guard_output for count in counts) == Response.objects.count()
     assert all(count.guard_output == count.written for count in counts)

@@ -7,9 +7,9 @@ import uuid
 import pytest
 from django.urls import reverse
 
-from engine import selectors
 from engine.append_only import lifted
 from engine.models import Flag, Judgment, JudgmentVoid, Lease
+from engine.selectors import counts, people
 from engine.services.experiments import pause, stop
 from engine.services.judging import lease_next
 from tests.factories import add_member, click, click_on, lease, make_experiment, make_user
@@ -106,7 +106,7 @@ class TestUndo:
         shown = Lease.objects.get(token=stage(response)["token"])
         assert (shown.comparison, shown.annotator) == (newest.comparison, annotator)
         assert stage(response)["today"] == "1"
-        assert set(selectors.standing_judgments(experiment.pk)) == {first, theirs}
+        assert set(counts.standing_judgments(experiment.pk)) == {first, theirs}
 
     def test_each_undo_goes_one_further_back(self, experiment, annotator, client_for, url):
         clicks = [click(experiment, annotator) for _ in range(3)]
@@ -115,7 +115,7 @@ class TestUndo:
             client.post(url, headers=HTMX)
         voided = list(JudgmentVoid.objects.order_by("pk").values_list("judgment", flat=True))
         assert voided == [each.pk for each in reversed(clicks)]
-        assert selectors.comparison_count(experiment.pk) == 0
+        assert counts.comparison_count(experiment.pk) == 0
 
     @pytest.mark.parametrize("headers", [{}, HTMX], ids=["plain", "htmx"])
     def test_with_nothing_to_take_back_it_says_so_and_leaves_the_page_as_it_is(
@@ -210,7 +210,7 @@ class TestReopen:
         response = client_for(annotator).post(
             reverse("reopen", args=[experiment.pk, older.token]), follow=True
         )
-        assert list(selectors.own_judgments(experiment, annotator)) == [newer]
+        assert list(people.own_judgments(experiment, annotator)) == [newer]
         assert Lease.objects.get(token=stage(response)["token"]).comparison == older.comparison
 
     def test_the_answers_of_others_and_of_other_experiments_do_not_exist(

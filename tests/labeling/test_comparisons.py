@@ -8,9 +8,9 @@ import pytest
 from django.contrib.messages import get_messages
 from django.urls import reverse
 
-from engine import selectors
 from engine.append_only import lifted
 from engine.models import Check, Comparison, Experiment, Flag, Judgment, JudgmentVoid, Response
+from engine.selectors import counts
 from engine.services.experiments import stop
 from engine.services.judging import void_judgment
 from tests.factories import click, click_on, make_experiment
@@ -210,7 +210,7 @@ class TestVoidAndRestore:
         assert "Spam" in page
         with django_capture_on_commit_callbacks(execute=True):
             self.post(client, "restore", experiment, judgment)
-        assert selectors.comparison_count(experiment.pk) == 1
+        assert counts.comparison_count(experiment.pk) == 1
         page = opened(client, judgment.comparison)
         assert f"Restored as no. {Judgment.objects.get(restores=judgment).pk}" in page
         assert sent == [(experiment.pk,)] * 2
@@ -251,7 +251,7 @@ class TestVoidAnnotator:
             response = self.post(client, experiment, annotator="ann", reason="Spam")
         assert response["Location"] == f"{reverse('comparisons', args=[experiment.pk])}?annotator=ann"
         assert said(response) == ["4 judgments of ann voided."]
-        assert selectors.comparison_count(experiment.pk) == 0
+        assert counts.comparison_count(experiment.pk) == 0
         assert sent == [(experiment.pk,)]
 
     @pytest.mark.parametrize(

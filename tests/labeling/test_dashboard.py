@@ -9,8 +9,8 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
-from engine import selectors
 from engine.models import WorkerPulse
+from engine.selectors.counts import wins_matrix
 from engine.services.experiments import pause, stop
 from engine.services.planning import advance
 from labeling.templatetags.llmpo import percent
@@ -65,7 +65,7 @@ def test_it_shows_the_win_rates_and_every_policy(view, experiment, annotator, vi
     words = text_of(html)
     for k in range(3):
         assert f"P{k + 1} Prompt {k}" in words
-    wins = selectors.wins_matrix(experiment)
+    wins = wins_matrix(experiment)
     counts = wins + wins.T
     for i in range(3):
         for j in range(3):

@@ -15,10 +15,10 @@ import pytest
 from django.db import connection
 from django.urls import reverse
 
-from engine import selectors
 from engine.append_only import lifted
 from engine.models import Experiment, Flag, Judgment, Response, User
-from engine.selectors import Selection
+from engine.selectors import counts, designs
+from engine.selectors.browsing import Selection
 from engine.services.judging import void_judgment
 from engine.services.replaying import settle
 from engine.services.review import restore_judgment
@@ -406,7 +406,7 @@ class TestFilter:
     def test_each_field_leaves_what_it_says(self, rich, admin, client_for):
         client = client_for(admin)
         judgments = {j.pk: j for j in Judgment.objects.select_related("comparison")}
-        standing = set(selectors.standing_judgments(rich.pk).values_list("pk", flat=True))
+        standing = set(counts.standing_judgments(rich.pk).values_list("pk", flat=True))
         policies = {p.label: p.pk for p in rich.policies.all()}
 
         def expected(condition) -> set[int]:
@@ -475,11 +475,11 @@ class TestManifest:
         assert manifest["versions"]["schema"] == 2
         assert manifest["versions"]["database"].startswith("0")
         assert manifest["experiment"]["spec"]["settings"]["delta"] == rich.delta
-        assert manifest["experiment"]["evidence"] == selectors.latest_snapshot(rich).evidence
+        assert manifest["experiment"]["evidence"] == designs.latest_snapshot(rich).evidence
 
     def test_evidence_that_is_being_recomputed_is_left_out(self, rich, admin, client_for):
         """Issue 11, item 2: stale evidence is not that of the rows."""
-        standing = selectors.standing_judgments(rich.pk).filter(comparison__outcome__isnull=False).first()
+        standing = counts.standing_judgments(rich.pk).filter(comparison__outcome__isnull=False).first()
         void_judgment(judgment_id=standing.pk, by=admin, reason="A slip.")
         archive = zipfile.ZipFile(io.BytesIO(content(get(client_for(admin), "judgments_csv", rich, zip="1"))))
         manifest = json.loads(archive.read("rich-judgments.csv.manifest.json"))

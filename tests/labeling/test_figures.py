@@ -11,10 +11,10 @@ from django.template.loader import render_to_string
 from django.urls import reverse
 from django.utils import timezone
 
-from engine import selectors
 from engine.append_only import lifted
 from engine.core import Factorial, Unstructured
 from engine.models import Examination, Experiment, Judgment, Response, Snapshot, WorkerPulse
+from engine.selectors import buffer, designs, spending
 from engine.services.judging import skip
 from engine.services.planning import advance
 from labeling import charts
@@ -68,7 +68,7 @@ class TestRace:
                 )
                 for k in range(n)
             )
-        points = [s.comparisons for s in selectors.race(experiment, most=most)]
+        points = [s.comparisons for s in designs.race(experiment, most=most)]
         assert len(points) == min(n, most)
         assert (points[0], points[-1]) == (0, n - 1)
         assert len(set(np.diff(points))) <= 2
@@ -251,7 +251,7 @@ def test_spending_is_told_by_policy_with_its_price(settings):
     settings.PRICE_PROMPT_TOKENS, settings.PRICE_COMPLETION_TOKENS = 1.0, 2.0
     experiment = make_experiment(ready=True)
     Response.objects.update(prompt_tokens=10, completion_tokens=100, latency_seconds=1.5)
-    rows = selectors.policy_spending(experiment)
+    rows = spending.policy_spending(experiment)
     assert [row.index for row in rows] == [0, 1, 2]
     for row in rows:
         n = Response.objects.filter(policy__experiment=experiment, policy__index=row.index).count()
@@ -286,7 +286,7 @@ class TestWhatIsLeft:
         return experiment
 
     def test_hours_follow_from_comparisons_overlap_and_the_time_of_a_click(self, experiment, monkeypatch):
-        monkeypatch.setattr(selectors, "click_seconds", lambda experiment: 5.0)
+        monkeypatch.setattr(buffer, "click_seconds", lambda experiment: 5.0)
         remaining = live_figures(experiment)["remaining"]
         assert remaining.hours == pytest.approx((1.0, 0.5, 2.0))
         assert working_time(remaining.hours) == "1.0 h (0.5 to 2.0)"
@@ -308,14 +308,14 @@ class TestWhatIsLeft:
         status = status_of(experiment)
         assert status.badge == "≥360 comparisons left"
         assert status.sentence.endswith("At least 360 comparisons to go.")
-        assert (status.left, spread(selectors.forecast(experiment))) == ("≥360", "more than 180")
+        assert (status.left, spread(designs.forecast(experiment))) == ("≥360", "more than 180")
 
     def test_where_the_simulations_were_cut_short_the_win_rates_may_promise_more(self, experiment):
         experiment.snapshots.update(comparisons=1, expected_left=900.0)
         examination = Examination.objects.get()
         examination.forecast |= {"decided": 0.1, "horizon": 400}
         examination.save()
-        assert selectors.to_go(experiment) == selectors.ToGo(900.0, at_least=True, over_budget=False)
+        assert designs.to_go(experiment) == designs.ToGo(900.0, at_least=True, over_budget=False)
 
     def test_where_few_simulations_end_within_the_budget_it_is_doubted(self, experiment):
         examination = Examination.objects.get()
@@ -325,7 +325,7 @@ class TestWhatIsLeft:
         assert doubt not in status_of(experiment).sentence, "a guess, before the first comparison"
         experiment.snapshots.update(comparisons=1)
         assert doubt in status_of(experiment).sentence
-        assert spread(selectors.forecast(experiment)) == "more than 180"
+        assert spread(designs.forecast(experiment)) == "more than 180"
 
 
 class TestCards:

@@ -11,8 +11,8 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 from django.utils import timezone
 
-from engine import selectors
 from engine.models import Experiment, Judgment, Lease
+from engine.selectors import counts
 from engine.services.experiments import pause, stop
 from engine.services.judging import expire_leases, judge_leased, lease_next
 from tests.factories import add_member, click_on, lease, make_experiment, make_user
@@ -128,7 +128,7 @@ def test_a_click_wakes_the_planner_once_however_often_it_is_sent(
         with django_capture_on_commit_callbacks(execute=True):
             assert client.post(url, click, headers=HTMX).status_code == 200
     assert sent == [(experiment.pk,)]
-    assert selectors.comparison_count(experiment.pk) == 1
+    assert counts.comparison_count(experiment.pk) == 1
 
 
 def test_a_broker_that_is_away_does_not_turn_a_click_into_an_error(
@@ -226,7 +226,7 @@ def test_the_last_click_before_the_end_still_counts(change, reason, experiment, 
     response = client_for(annotator).post(url, {"token": held.token, "choice": "left"}, headers=HTMX)
     assert stage(response)["said"] == ""
     assert reason in words(response)
-    assert selectors.comparison_count(experiment.pk) == 1
+    assert counts.comparison_count(experiment.pk) == 1
 
 
 def test_its_cost_does_not_grow_with_the_number_of_judgments(annotator, client_for):

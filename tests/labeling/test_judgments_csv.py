@@ -12,8 +12,8 @@ from django.http import StreamingHttpResponse
 from django.test import Client
 from django.urls import reverse
 
-from engine import selectors
 from engine.models import Experiment, Judgment, User
+from engine.selectors import counts
 from engine.services.judging import void_judgment
 from labeling.exports.people import pseudonym
 from tests.backends import ScriptedBackend
@@ -107,7 +107,7 @@ def test_the_counts_can_be_made_again_from_the_file(experiment, annotator, viewe
         wins[j, i] += 1 - float(row["outcome"])
         assert row["chosen_policy"] == row["policy_i" if row["outcome"] == "1.0" else "policy_j"]
         assert row["chosen_policy"] == row["left_policy" if row["choice"] == "left" else "right_policy"]
-    assert np.array_equal(wins, selectors.wins_matrix(experiment))
+    assert np.array_equal(wins, counts.wins_matrix(experiment))
 
 
 def test_a_judgment_taken_back_is_left_out(experiment, annotator, admin, client_for):

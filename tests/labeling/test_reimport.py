@@ -14,10 +14,10 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.db import connection
 
-from engine import selectors
 from engine.importing import write_experiment
 from engine.judges.worker import judge_comparisons
 from engine.models import Experiment, Judgment, User
+from engine.selectors import browsing, counts, designs
 from engine.services.drafts import replace_draft
 from engine.services.experiments import start
 from engine.services.judging import rebuild_counts, void_judgment
@@ -54,15 +54,15 @@ def import_again(file: Path, name: str = "Again", people: Sequence[str] = ()) ->
 
 def assert_same(first: Experiment, second: Experiment, *, looked_at_each: bool = True) -> None:
     """``looked_at_each``: the planner of the first one looked after every comparison, as a replay does."""
-    assert selectors.pair_counts(first) == selectors.pair_counts(second)
-    one, two = selectors.latest_snapshot(first), selectors.latest_snapshot(second)
+    assert counts.pair_counts(first) == counts.pair_counts(second)
+    one, two = designs.latest_snapshot(first), designs.latest_snapshot(second)
     assert one.comparisons == two.comparisons
     assert one.evidence == two.evidence
     if looked_at_each:
         assert one.peak_evidence == two.peak_evidence
         assert one.confidence == two.confidence
     assert all(np.array(one.peak_evidence) <= np.array(two.peak_evidence))
-    for design in (selectors.design, selectors.replayed_design):
+    for design in (designs.design, designs.replayed_design):
         assert np.array_equal(design(first).evidence, design(second).evidence)
     assert rebuild_counts(experiment_id=second.pk) == {}
 
@@ -114,9 +114,7 @@ def test_every_row_comes_back_as_it_went(judged, tmp_path):
     }
 
     def rows(experiment: Experiment) -> list[dict[str, object]]:
-        listed = [
-            dict(zip(COLUMNS, row, strict=True)) for row in read_rows(experiment, selectors.Selection())
-        ]
+        listed = [dict(zip(COLUMNS, row, strict=True)) for row in read_rows(experiment, browsing.Selection())]
         return [{name: value for name, value in row.items() if name not in new} for row in listed]
 
     assert rows(again) == rows(judged)
@@ -241,13 +239,13 @@ def test_a_rule_judged_experiment_comes_back_too(tmp_path):
 
 def test_it_may_go_on_from_there(judged, tmp_path, annotator):
     again = import_again(export(judged, tmp_path))
-    before = selectors.comparison_count(again.pk)
+    before = counts.comparison_count(again.pk)
     add_member(again, annotator)
     start(experiment_id=again.pk)
     advance(experiment_id=again.pk)
     write_responses()
     click_on(again, annotator, 3)
-    assert selectors.comparison_count(again.pk) == before + 3
+    assert counts.comparison_count(again.pk) == before + 3
     numbers = [c.plan["number"] for c in again.comparisons.all()]
     assert len(numbers) == len(set(numbers))
 

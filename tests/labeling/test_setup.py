@@ -12,8 +12,9 @@ from django.http import QueryDict
 from django.test import Client
 from django.urls import reverse
 
-from engine import selectors, tasks
+from engine import tasks
 from engine.models import Estimate, Experiment, User
+from engine.selectors import specs
 from engine.services.estimates import compute_waiting
 from engine.services.experiments import create_experiment
 from engine.specs import FactorSpec, TaskSpec
@@ -102,7 +103,7 @@ class TestSave:
         assert response["Location"] == setup_url(experiment)
         assert experiment.state == "draft"
         assert experiment.memberships.get(role="owner").user == maker
-        spec = selectors.experiment_spec(experiment)
+        spec = specs.experiment_spec(experiment)
         assert spec.factors == start_named("prompts-strategies").spec.factors
         assert [(task.prompt, task.reference) for task in spec.tasks] == [
             ("I have two cars.", "2"),
@@ -121,10 +122,10 @@ class TestSave:
     @pytest.mark.parametrize("spec", [human_spec, rule_spec], ids=["people", "rule"])
     def test_opening_a_draft_and_saving_it_changes_nothing(self, spec, page, maker):
         experiment = create_experiment(spec=spec(), by=maker)
-        before = selectors.experiment_spec(experiment)
+        before = specs.experiment_spec(experiment)
         assert page.post(setup_url(experiment), sent(data_of(before))).status_code == 302
         experiment.refresh_from_db()
-        assert selectors.experiment_spec(experiment) == before
+        assert specs.experiment_spec(experiment) == before
 
     def test_all_kinds_of_levels_and_exclusions_survive_the_page(self, page, maker):
         guard = {
@@ -146,15 +147,15 @@ class TestSave:
         ]
         spec = replace(spec, factors=[*spec.factors, *more])
         experiment = create_experiment(spec=spec, by=maker)
-        before = selectors.experiment_spec(experiment)
+        before = specs.experiment_spec(experiment)
         response = page.post(setup_url(experiment), sent(data_of(before), question="Changed?"))
         assert response.status_code == 302
-        after = selectors.experiment_spec(Experiment.objects.get())
+        after = specs.experiment_spec(Experiment.objects.get())
         assert after == replace(before, settings=before.settings | {"question": "Changed?"})
 
     def test_line_breaks_of_browsers_become_plain_ones(self, page):
         page.post(NEW, sent(filled(**{"f1-l1-text": "One.\r\nTwo.", "tasks": "A?\r\nB?\r\n"})))
-        spec = selectors.experiment_spec(Experiment.objects.get())
+        spec = specs.experiment_spec(Experiment.objects.get())
         assert spec.factors[0].levels["Plain"] == {"text": "One.\nTwo."}
         assert [task.prompt for task in spec.tasks] == ["A?", "B?"]
 
@@ -200,9 +201,9 @@ class TestRefused:
         assert "already exists" in page.post(NEW, sent(filled())).content.decode()
 
     def test_a_refused_change_leaves_the_draft_as_it_was(self, page, draft):
-        before = selectors.experiment_spec(draft)
+        before = specs.experiment_spec(draft)
         assert page.post(setup_url(draft), sent(data_of(before), tasks="")).status_code == 400
-        assert selectors.experiment_spec(Experiment.objects.get()) == before
+        assert specs.experiment_spec(Experiment.objects.get()) == before
 
     def test_a_file_of_tasks_that_cannot_be_read_is_said_with_the_rest_kept(self, page):
         file = SimpleUploadedFile("t.csv", b"prompt\nA\xff")
@@ -213,11 +214,11 @@ class TestRefused:
     def test_what_runs_is_not_changed(self, page, maker):
         running = make_experiment(ready=True)
         add_member(running, maker, "owner")
-        before = selectors.experiment_spec(running)
+        before = specs.experiment_spec(running)
         for response in (page.get(setup_url(running)), page.post(setup_url(running), sent(filled()))):
             assert response["Location"] == reverse("dashboard", args=[running.pk])
         running.refresh_from_db()
-        assert selectors.experiment_spec(running) == before
+        assert specs.experiment_spec(running) == before
 
 
 class TestInPlace:
@@ -339,7 +340,7 @@ class TestItems:
         assert response.status_code == 302
         experiment.refresh_from_db()
         assert experiment.question == "Changed?"
-        assert selectors.experiment_spec(experiment).tasks == long.tasks
+        assert specs.experiment_spec(experiment).tasks == long.tasks
 
 
 class TestSize:
@@ -409,7 +410,7 @@ class TestFiles:
         text = response.content.decode().replace(draft.name, "Another")
         assert self.upload(page, "description", text).status_code == 302
         again = Experiment.objects.get(name="Another")
-        assert selectors.experiment_spec(again).factors == selectors.experiment_spec(draft).factors
+        assert specs.experiment_spec(again).factors == specs.experiment_spec(draft).factors
 
     @pytest.mark.parametrize(
         ("content", "message"),
@@ -433,15 +434,15 @@ class TestFiles:
         html = page.get(setup_url(experiment)).content.decode()
         assert "6 responses to 3 tasks came with the file." in html
         assert 'name="factor"' not in html
-        before = selectors.experiment_spec(experiment)
+        before = specs.experiment_spec(experiment)
         page.post(setup_url(experiment), sent(data_of(before), judge="human", action="start"))
         experiment.refresh_from_db()
         assert experiment.state == "running"
-        assert selectors.experiment_spec(experiment) == before
+        assert specs.experiment_spec(experiment) == before
 
     def test_their_size_is_told_too(self, page, maker):
         experiment = create_experiment(spec=imported_spec(), by=maker)
-        data = sent(data_of(selectors.experiment_spec(experiment)), part="size")
+        data = sent(data_of(specs.experiment_spec(experiment)), part="size")
         html = page.post(setup_url(experiment), data, headers=HTMX).content.decode()
         assert '<dd id="size-policies">2</dd>' in html
 

@@ -6,8 +6,8 @@ import threading
 
 import pytest
 
-from engine import selectors
 from engine.models import Judgment, Opinion
+from engine.selectors import counts
 from engine.services.judging import rebuild_counts
 from tests.factories import click, make_experiment
 from tests.generation.chat_server import MODEL, completion, serve
@@ -56,5 +56,5 @@ def test_opinions_and_votes_survive_the_death_of_the_worker(workers: Workers, an
         wait_until(lambda: votes.count() == 10, 120, "a vote on all that was ready")
     assert votes.values("comparison").distinct().count() == 10
     assert set(votes.values_list("choice", flat=True)) == {"tie"}
-    assert selectors.comparison_count(experiment.pk) == 20
+    assert counts.comparison_count(experiment.pk) == 20
     assert rebuild_counts(experiment_id=experiment.pk) == {}

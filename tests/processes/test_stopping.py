@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from engine import selectors
 from engine.models import Comparison, Experiment, Response
+from engine.selectors.health import queue_health
 from engine.services.experiments import create_experiment, start
 from engine.services.planning import advance
 from tests.factories import make_spec
@@ -95,7 +95,7 @@ def test_workers_with_different_models_each_write_their_own(workers: Workers):
     written = Response.objects.filter(state="done").values_list("policy__experiment", "claimed_by", "model")
     by = Counter((experiment, worker.partition("@")[0], model) for experiment, worker, model in written)
     assert set(by) == {(theirs.pk, "openai", "large"), (small.pk, "embedded", "tinylm-1")}
-    health = selectors.queue_health(nobodys)
+    health = queue_health(nobodys)
     assert health.unserved == ["the vllm backend"]
     assert {(worker.backend, worker.alive) for worker in health.workers} == {
         ("openai", True),

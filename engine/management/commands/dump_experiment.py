@@ -8,7 +8,7 @@ from django.db.models import Q
 
 from engine.importing import write_experiment
 from engine.models import Experiment
-from engine.selectors import experiment_spec
+from engine.selectors.specs import experiment_spec
 
 
 class Command(BaseCommand):

@@ -4,8 +4,9 @@ from typing import Any
 
 from django.core.management.base import BaseCommand
 
-from engine import selectors
 from engine.models import Experiment
+from engine.selectors import counts
+from engine.selectors.health import queue_health
 from labeling.status import status_of
 
 
@@ -15,11 +16,11 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         for experiment in Experiment.objects.order_by("pk"):
             status = status_of(experiment)
-            health = selectors.queue_health(experiment)
+            health = queue_health(experiment)
             self.stdout.write(f"{experiment.pk}. {experiment.name}")
             self.stdout.write(f"   [{status.badge}] {status.sentence}")
             self.stdout.write(
-                f"   {selectors.comparison_count(experiment.pk)} judged, {health.comparisons['ready']} ready, "
+                f"   {counts.comparison_count(experiment.pk)} judged, {health.comparisons['ready']} ready, "
                 f"{health.comparisons['planned']} planned; {health.responses['done']} responses written "
                 f"({health.tokens} tokens), {health.responses['failed']} failed"
             )

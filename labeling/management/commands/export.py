@@ -11,8 +11,8 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 from tqdm import tqdm
 
-from engine import selectors
 from engine.models import Experiment
+from engine.selectors import browsing
 from engine.selectors.browsing import STANDING
 from engine.services.audit import record_export
 from labeling.exports import files
@@ -117,7 +117,7 @@ def _write(export: Export, tally: Tally, out: Path, *, show_progress: bool) -> N
     """Beside its place first, so that nobody ever sees half a file."""
     total = None
     if export.format != files.DPO and show_progress:
-        total = selectors.selected_judgments(export.experiment, export.selection).count()
+        total = browsing.selected_judgments(export.experiment, export.selection).count()
     descriptor, name = tempfile.mkstemp(dir=out.absolute().parent, prefix=f".{out.name}.")
     try:
         # Without a terminal, as in a cron job, nothing is drawn.

@@ -9,9 +9,9 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 from tqdm import tqdm
 
-from engine import selectors
 from engine.errors import EngineError
 from engine.models import User
+from engine.selectors import counts, designs
 from engine.services.reimporting import import_experiment
 from labeling.exports.files import manifest_name
 from labeling.exports.reading import read_file, read_manifest, secrets_of, spec_of
@@ -54,9 +54,9 @@ class Command(BaseCommand):
         except EngineError as error:
             raise CommandError(str(error)) from error
         self.stdout.write(
-            f"Experiment {made.pk}: {selectors.comparison_count(made.pk):,} comparisons. {status_of(made).sentence}"
+            f"Experiment {made.pk}: {counts.comparison_count(made.pk):,} comparisons. {status_of(made).sentence}"
         )
-        self.stdout.write(_likeness(said, selectors.latest_snapshot(made).evidence))
+        self.stdout.write(_likeness(said, designs.latest_snapshot(made).evidence))
 
 
 def _accounts(said: list[str]) -> dict[str, User]:

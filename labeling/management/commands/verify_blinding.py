@@ -7,7 +7,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from engine import selectors
+from engine.selectors import blinding
 from labeling.management.commands.export import find_experiment
 
 
@@ -21,7 +21,7 @@ class Command(BaseCommand):
         parser.add_argument("experiment", help="the experiment's number or name")
 
     def handle(self, *args: Any, experiment: str, **options: Any) -> None:
-        found = selectors.verify_blinding(find_experiment(experiment))
+        found = blinding.verify_blinding(find_experiment(experiment))
         for difference in found.differences:
             self.stdout.write(difference)
         if found.differences:
