@@ -94,11 +94,11 @@ def world(n_pairs: int) -> tuple[Any, Any]:
     """An experiment of eight policies with that many pairs ready, and its annotator."""
     from django.conf import settings
 
+    from engine.domain.specs import ExperimentSpec, FactorSpec, TaskSpec
     from engine.generation.worker import write_batch
     from engine.models import Membership, User
     from engine.services.experiments import create_experiment, start
     from engine.services.planning import advance
-    from engine.specs import ExperimentSpec, FactorSpec, TaskSpec
 
     settings.BUFFER_MIN = settings.BUFFER_MAX = n_pairs
     user = User.objects.create_user("annotator")

@@ -127,10 +127,10 @@ def world(rows: int) -> tuple[int, str]:
     from django.db import connection
     from django.test import Client
 
+    from engine.domain.specs import ExperimentSpec, FactorSpec, TaskSpec
     from engine.models import User
     from engine.services.experiments import create_experiment
     from engine.services.judging import rebuild_counts
-    from engine.specs import ExperimentSpec, FactorSpec, TaskSpec
 
     admin = User.objects.create_user("admin", is_superuser=True)
     people = User.objects.bulk_create(User(username=f"annotator{n}") for n in range(20))

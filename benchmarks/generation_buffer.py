@@ -117,9 +117,9 @@ class Crowd:
             yield
 
     def _create(self) -> Any:
+        from engine.domain.specs import ExperimentSpec, FactorSpec, TaskSpec  # noqa: PLC0415
         from engine.models import Membership, User  # noqa: PLC0415
         from engine.services.experiments import create_experiment  # noqa: PLC0415
-        from engine.specs import ExperimentSpec, FactorSpec, TaskSpec  # noqa: PLC0415
 
         spec = ExperimentSpec(
             name=f"Crowd {self.seed}",

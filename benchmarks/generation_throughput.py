@@ -75,10 +75,10 @@ def celery_worker(folder: Path) -> Iterator[subprocess.Popen[bytes]]:
 
 def plan(name: str, responses: int) -> Any:
     """An experiment with so many waiting responses."""
+    from engine.domain.specs import ExperimentSpec, FactorSpec, TaskSpec  # noqa: PLC0415
     from engine.models import Response  # noqa: PLC0415 - needs Django
     from engine.services.experiments import create_experiment, start  # noqa: PLC0415
     from engine.services.planning import advance  # noqa: PLC0415
-    from engine.specs import ExperimentSpec, FactorSpec, TaskSpec  # noqa: PLC0415
 
     spec = ExperimentSpec(
         name=name,
@@ -120,7 +120,7 @@ def write_by_path(experiment: Any, worker: subprocess.Popen[bytes], log: Path) -
 
 def requests_of(experiment: Any) -> list[Any]:
     """What the path's worker asked its backend."""
-    from engine.generation.making import composition_of, request_for  # noqa: PLC0415
+    from engine.generation.responses import composition_of, request_for  # noqa: PLC0415
     from engine.models import Response  # noqa: PLC0415
 
     rows = Response.objects.filter(policy__experiment=experiment, state=Response.State.DONE)

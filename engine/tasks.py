@@ -24,10 +24,10 @@ from engine.judges import llm_worker
 from engine.judges.worker import judge_comparisons
 from engine.models import Experiment, WorkerPulse
 from engine.notifying.delivery import deliver_due
-from engine.selectors import serving
+from engine.selectors import capabilities
 from engine.selectors.opinions import experiments_with_opinions
 from engine.services import (
-    examining,
+    analysis,
     experiments,
     generation,
     judging,
@@ -64,7 +64,7 @@ def wake(task: Task, *args: Any, worker: str | None = None) -> None:
 
 def _wake_writers() -> None:
     """Have what waits written: by any worker, or where they do not all serve the same, by whichever serves it."""
-    offers = serving.live_offers()
+    offers = capabilities.live_offers()
     if len(set(offers.values())) <= 1:
         wake(generate)
         return
@@ -186,7 +186,7 @@ def give_opinions(self: Task) -> None:
 @shared_task
 def examine(experiment_id: int) -> None:
     """Do a slice of what takes too long for the dashboard; come back for more."""
-    if examining.examine(experiment_id=experiment_id):
+    if analysis.examine(experiment_id=experiment_id):
         wake(examine, experiment_id)
 
 
@@ -221,7 +221,7 @@ def sweep(self: Task) -> None:
     paused = Experiment.objects.filter(state=Experiment.State.PAUSED, evidence_stale=True)
     for experiment_id in paused.values_list("pk", flat=True):
         wake(advance, experiment_id)
-    for experiment_id in examining.to_examine():
+    for experiment_id in analysis.to_examine():
         wake(examine, experiment_id)
     _wake_writers()
     notifications.watch()

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from engine.domain.specs import ExperimentSpec, FactorSpec, GoldSpec, TaskSpec
 from engine.generation.tinylm.tasks import sample_tasks
 from engine.models import Experiment
-from engine.specs import ExperimentSpec, FactorSpec, GoldSpec, TaskSpec
 
 HUMAN_EXPERIMENT = "Which way of answering do people prefer?"
 RULE_EXPERIMENT = "Adding numbers, judged by rule"

@@ -9,7 +9,7 @@ from django.db.models.signals import post_save, pre_save
 from django.dispatch import receiver
 
 from engine.models import User
-from engine.services import people, showing
+from engine.services import people, serving
 
 # The columns of an account that rights rest on.
 _RIGHTS = ("is_active", "is_superuser")
@@ -19,7 +19,7 @@ _RIGHTS = ("is_active", "is_superuser")
 def return_leases(user: User | None, **_: Any) -> None:
     """Whoever logs out looks at nothing any more."""
     if user is not None:
-        showing.hand_back(annotator=user)
+        serving.hand_back(annotator=user)
 
 
 @receiver(pre_save, sender=User)

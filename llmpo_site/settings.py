@@ -11,7 +11,7 @@ from csp.constants import NONE, SELF
 from django.core.exceptions import ImproperlyConfigured
 from environs import Env, ValidationError, validate
 
-from engine import limits
+from engine.domain import limits
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 
@@ -67,9 +67,9 @@ MIDDLEWARE = [
     "labeling.accounts.client_address.ClientAddress",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
-    "labeling.privacy.NothingIsStored",
+    "labeling.middleware.no_store.NothingIsStored",
     "django.middleware.gzip.GZipMiddleware",
-    "labeling.failures.Failures",
+    "labeling.middleware.failures.Failures",
     "csp.middleware.CSPMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.locale.LocaleMiddleware",
@@ -241,13 +241,13 @@ X_FRAME_OPTIONS = "DENY"
 
 # ---------------------------------------------------------------- limits
 
-# Empty: the default of engine/limits.py. docs/limits.md has all of them.
+# Empty: the default of engine/domain/limits.py. docs/limits.md has all of them.
 MOST_POLICIES = env.int("MOST_POLICIES", None, validate=validate.Range(min=2))
 MOST_TASKS = env.int("MOST_TASKS", None, validate=validate.Range(min=1))
 MOST_RESPONSES = env.int("MOST_RESPONSES", None, validate=validate.Range(min=1))
 MOST_JUDGMENTS = env.int("MOST_JUDGMENTS", None, validate=validate.Range(min=1))
 MOST_FILE_BYTES = env.int("MOST_FILE_BYTES", None, validate=validate.Range(min=1))
-# Django's own limits on a request. labeling.failures refuses by the declared length before anything is read.
+# Django's own limits on a request. labeling.middleware.failures refuses by the declared length before anything is read.
 DATA_UPLOAD_MAX_MEMORY_SIZE = limits.REQUEST_BYTES.default
 DATA_UPLOAD_MAX_NUMBER_FIELDS = limits.FORM_FIELDS.default
 DATA_UPLOAD_MAX_NUMBER_FILES = 4

@@ -9,8 +9,8 @@ from labeling.api import api
 
 # The admin site has a form of its own, which knows neither the second step nor the limits.
 admin.site.login = secure_admin_login(admin.site.login)
-handler400 = "labeling.failures.bad_request"
-handler500 = "labeling.failures.server_error"
+handler400 = "labeling.middleware.failures.bad_request"
+handler500 = "labeling.middleware.failures.server_error"
 
 urlpatterns = [
     path("admin/", admin.site.urls),

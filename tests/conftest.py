@@ -13,8 +13,7 @@ from django.core.cache import cache
 from django.db import connection
 from pytest_django import Settings
 
-from engine import append_only
-from engine.models import User
+from engine.models import User, append_only
 from tests.factories import make_user
 from tests.workers import Workers
 

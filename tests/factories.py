@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Callable
 from typing import Any
 
+from engine.domain.specs import ExperimentSpec, FactorSpec, GoldSpec, TaskSpec
 from engine.generation.base import Backend
 from engine.generation.worker import write_batch
 from engine.models import Experiment, Invitation, Judgment, Lease, Membership, Subscription, User
@@ -14,7 +15,6 @@ from engine.services.judging import judge_leased, lease_next
 from engine.services.notifications import subscribe
 from engine.services.people import create_invitation
 from engine.services.planning import advance
-from engine.specs import ExperimentSpec, FactorSpec, GoldSpec, TaskSpec
 from tests.backends import SkilledBackend
 
 _numbers = itertools.count(1)

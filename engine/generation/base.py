@@ -12,7 +12,7 @@ from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
-from engine.levels import SamplingParams
+from engine.domain.levels import SamplingParams
 
 __all__ = [
     "Backend",

@@ -10,8 +10,8 @@ from django.conf import settings
 from engine.generation.base import Backend, BackendError
 from engine.generation.batch_size import BatchSize
 from engine.generation.tinylm import MODEL_NAME
-from engine.rubrics import why_no_judge
-from engine.selectors.serving import Offer
+from engine.selectors.capabilities import Offer
+from engine.selectors.rubrics import why_no_judge
 
 
 @cache

@@ -10,6 +10,8 @@ from uuid import UUID
 
 from django.conf import settings
 
+from engine.domain.levels import Composition
+from engine.domain.texts import storable
 from engine.generation.base import (
     Backend,
     BackendError,
@@ -20,12 +22,10 @@ from engine.generation.base import (
     Outcomes,
 )
 from engine.generation.batch_size import BatchSize
-from engine.generation.making import Making, Step, composition_of
-from engine.levels import Composition
+from engine.generation.responses import Making, Step, composition_of
 from engine.models import Policy, Response
-from engine.selectors.serving import Offer
+from engine.selectors.capabilities import Offer
 from engine.services.generation import Failed, Written, claim_responses, release_claim, store_outcomes
-from engine.texts import storable
 
 logger = logging.getLogger(__name__)
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import yaml
 
-from engine import limits
+from engine.domain import limits
 from engine.importing.rows import Fault, ImportingError, storable
 from engine.importing.strict_json import JSONLimitError, finite, integer, loads
 

@@ -6,10 +6,10 @@ from collections.abc import Callable, Hashable
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from engine.domain.specs import SETTINGS, ExperimentSpec, FactorSpec, GoldSpec, ReadyMade, TaskSpec
 from engine.importing.document import Entry, dump, parse
 from engine.importing.items import Answers, read_responses, read_tasks
 from engine.importing.rows import ImportingError
-from engine.specs import SETTINGS, ExperimentSpec, FactorSpec, GoldSpec, ReadyMade, TaskSpec
 
 _PARTS = ("name", "factors", "tasks", "tasks_file", "gold", "ready_made", "responses_file")
 # Their letters count, whatever they look like.

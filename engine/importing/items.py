@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
+from engine.domain.specs import GoldSpec, ReadyMade, TaskSpec
 from engine.importing.rows import Fault, ImportingError, Row, raise_any, rows_of, text_of
-from engine.specs import GoldSpec, ReadyMade, TaskSpec
 
 _TASK = ("prompt", "task", "input", "question")
 _REFERENCE = ("reference", "target", "output", "answer")

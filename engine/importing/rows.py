@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from engine import limits
+from engine.domain import limits
 from engine.importing.strict_json import JSONLimitError, loads
 
 # Enough to see a pattern in; a page of thousands of them would help nobody.

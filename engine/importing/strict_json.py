@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from engine import limits
+from engine.domain import limits
 
 
 class JSONLimitError(ValueError):

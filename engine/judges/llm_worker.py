@@ -10,6 +10,8 @@ from functools import partial
 
 from django.conf import settings
 
+from engine.domain.levels import SamplingParams
+from engine.domain.texts import storable
 from engine.generation.base import (
     Backend,
     BackendError,
@@ -21,9 +23,8 @@ from engine.generation.base import (
     take_from,
 )
 from engine.judges.llm import UnreadableVerdictError, messages, read_verdict
-from engine.levels import SamplingParams
 from engine.models import Judgment, Opinion
-from engine.rubrics import identity, may_tie, rubric_of
+from engine.selectors.rubrics import identity, may_tie, rubric_of
 from engine.services.opinions import (
     Asked,
     Claim,
@@ -33,7 +34,6 @@ from engine.services.opinions import (
     renew_claim,
     store_opinion,
 )
-from engine.texts import storable
 
 logger = logging.getLogger(__name__)
 

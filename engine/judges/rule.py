@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from engine.texts import NUMBER_WORDS
+from engine.domain.texts import NUMBER_WORDS
 
 _DIGITS = {word: str(value) for value, word in enumerate(NUMBER_WORDS)}
 _MARKER = re.compile(r"\banswer\b(?:\s+is)?\s*[:=]?\s*", re.IGNORECASE)

@@ -5,7 +5,7 @@ import django.contrib.auth.validators
 import django.core.validators
 import django.db.models.deletion
 import django.utils.timezone
-import engine.blinding
+import engine.domain.blinding
 import uuid
 from django.conf import settings
 from django.db import migrations, models
@@ -43,8 +43,8 @@ class Migration(migrations.Migration):
                 ('responses', models.CharField(choices=[('fresh', 'A fresh one for every comparison'), ('reuse', 'One for each policy and task, used again'), ('imported', 'Ready-made ones that were imported')], default='fresh', help_text='Fresh responses make the answer hold for all that the policies could write. With one response for each policy and task, or ready-made ones, it costs less and holds for just these responses.', max_length=10)),
                 ('sampler', models.CharField(default='balanced', max_length=30)),
                 ('stopping', models.CharField(default='certified', max_length=30)),
-                ('seed', models.PositiveBigIntegerField(default=engine.blinding.new_seed, help_text='Seeds the choice of pairs. What annotators see follows from the secret.')),
-                ('secret', models.CharField(default=engine.blinding.new_secret, editable=False, max_length=64)),
+                ('seed', models.PositiveBigIntegerField(default=engine.domain.blinding.new_seed, help_text='Seeds the choice of pairs. What annotators see follows from the secret.')),
+                ('secret', models.CharField(default=engine.domain.blinding.new_secret, editable=False, max_length=64)),
                 ('past_secrets', models.JSONField(default=list, editable=False, help_text='Those that were published, each with the number of the first comparison that it is about.')),
                 ('secret_from', models.PositiveIntegerField(default=0, editable=False, help_text='Number of the first comparison that the secret is about.')),
                 ('max_skips', models.PositiveSmallIntegerField(default=3, help_text='A comparison skipped this often is discarded and its pair planned again.')),

@@ -7,7 +7,7 @@ from django.db import models
 from django.db.models import Q
 from django.utils import timezone
 
-from engine.blinding import new_secret, new_seed
+from engine.domain.blinding import new_secret, new_seed
 
 
 class Experiment(models.Model):
@@ -130,7 +130,7 @@ class Experiment(models.Model):
     seed = models.PositiveBigIntegerField(
         default=new_seed, help_text="Seeds the choice of pairs. What annotators see follows from the secret."
     )
-    # Neither is in a description, on a page, in the API or, before the conclusion, in an export: engine/blinding.py.
+    # Neither is in a description, on a page, in the API or, before the conclusion, in an export: engine/domain/blinding.py.
     secret = models.CharField(max_length=64, default=new_secret, editable=False)
     past_secrets = models.JSONField(
         default=list,

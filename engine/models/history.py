@@ -12,7 +12,7 @@ from engine.models.experiments import Experiment
 class AuditEntry(models.Model):
     """Who did what to an experiment, and when. Written by ``engine.services.audit`` alone.
 
-    Append-only, and the database sees to it (:mod:`engine.append_only`). The entries of a draft that is deleted stay.
+    Append-only, and the database sees to it (:mod:`engine.models.append_only`). The entries of a draft that is deleted stay.
     People are in ``by`` and ``about`` and never in the text, since an entry is never changed and a person may be
     forgotten: ``text`` has their name as it is when it is read.
     """

@@ -17,7 +17,7 @@ from engine.models.policies import Policy
 class Judgment(models.Model):
     """One outcome D(i, j). ``token`` makes a repeated request the same judgment.
 
-    Append-only, and the database sees to it (:mod:`engine.append_only`): ``standing`` may end, and a comment may be
+    Append-only, and the database sees to it (:mod:`engine.models.append_only`): ``standing`` may end, and a comment may be
     emptied for its writer's privacy.
     """
 

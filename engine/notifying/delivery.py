@@ -10,7 +10,7 @@ from django.conf import settings
 from django.core.mail import EmailMessage
 from django.urls import reverse
 
-from engine.mail import why_no_mail
+from engine.domain.mail import why_no_mail
 from engine.models import Notification, Subscription
 from engine.notifying.webhook import WebhookError, call
 from engine.services.notifications import claim_due, mark_sent, mark_unsent

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 import httpx2
 
-from engine.webhook_urls import check_url, resolve
+from engine.domain.webhook_urls import check_url, resolve
 
 _TIMEOUT_SECONDS = 5.0
 

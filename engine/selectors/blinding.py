@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
 
-from engine import blinding
-from engine.blinding import Period
+from engine.domain import blinding
+from engine.domain.blinding import Period
 from engine.models import Check, Comparison, Experiment, Membership
 
 

@@ -9,13 +9,13 @@ import numpy as np
 import numpy.typing as npt
 from django.db.models import Count, F, QuerySet, Sum
 
+from engine.domain.outcomes import joint_outcome
 from engine.models import (
     Comparison,
     Experiment,
     Judgment,
     PairCount,
 )
-from engine.outcomes import joint_outcome
 
 Pair = tuple[int, int]
 

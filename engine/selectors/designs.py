@@ -13,8 +13,8 @@ from django.db.models.functions import RowNumber
 
 from engine.core import Claim, Design, Factorial
 from engine.core.problem import Space
+from engine.domain.policy_space import combinations, policy_space
 from engine.models import Examination, Experiment, Snapshot
-from engine.policy_space import combinations, policy_space
 from engine.selectors.counts import comparison_count, in_flight_matrix, outcomes, wins_matrix
 
 # What an experiment stops on; its core would ask for the stronger "best".

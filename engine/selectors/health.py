@@ -19,7 +19,7 @@ from engine.models import (
     WorkerPulse,
 )
 from engine.selectors.buffer import generation_seconds, mean_seconds
-from engine.selectors.serving import Offer, is_alive, is_recent, unserved_needs
+from engine.selectors.capabilities import Offer, is_alive, is_recent, unserved_needs
 
 # Workers that went away longer ago are of no interest any more.
 _SHOWN = timedelta(hours=1)

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from django.db.models import Count, F, Q, QuerySet, Window
 from django.db.models.functions import RowNumber
 
+from engine.domain.outcomes import joint_outcome
 from engine.models import Check, Experiment, Flag, Judgment, Lease
-from engine.outcomes import joint_outcome
 from engine.selectors.counts import standing_judgments
 
 

@@ -10,10 +10,10 @@ from django.conf import settings
 from django.db.models import Count, Exists, F, OuterRef, Q, QuerySet, Sum
 
 from engine.core.agreement import Agreement, Rate, agreement, rate
+from engine.domain.outcomes import joint_outcome
 from engine.models import Comparison, Experiment, Flag, Judgment, Opinion
-from engine.outcomes import joint_outcome
-from engine.rubrics import identity, why_no_judge
 from engine.selectors.counts import standing
+from engine.selectors.rubrics import identity, why_no_judge
 
 _ANSWERS = (Judgment.Choice.LEFT, Judgment.Choice.RIGHT, Judgment.Choice.TIE)
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from engine.domain.specs import SETTINGS, ExperimentSpec, FactorSpec, GoldSpec, ReadyMade, TaskSpec
 from engine.models import Experiment, Response
-from engine.specs import SETTINGS, ExperimentSpec, FactorSpec, GoldSpec, ReadyMade, TaskSpec
 
 
 def experiment_spec(experiment: Experiment) -> ExperimentSpec:

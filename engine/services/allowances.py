@@ -9,7 +9,7 @@ from django.db.models import Count, OuterRef, Subquery
 from django.utils import timezone
 from django.utils.translation import ngettext
 
-from engine.errors import WrongStateError
+from engine.domain.errors import WrongStateError
 from engine.models import Allowance, Check, User
 from engine.selectors import people
 

@@ -18,8 +18,8 @@ from django.db.models.functions import Coalesce, Least
 from django.utils import timezone
 from django.utils.translation import gettext as _
 
-from engine import blinding
-from engine.errors import LeaseLostError, WrongStateError
+from engine.domain import blinding
+from engine.domain.errors import LeaseLostError, WrongStateError
 from engine.models import Check, Experiment, GoldItem, Judgment, Lease, User
 from engine.selectors import counts, people
 from engine.services import allowances

@@ -10,13 +10,13 @@ from django.core.exceptions import ValidationError
 from django.db import transaction
 from django.utils import timezone
 
-from engine.blinding import new_seed
-from engine.errors import SpecError, WrongStateError
+from engine.domain.blinding import new_seed
+from engine.domain.errors import SpecError, WrongStateError
 from engine.models import AuditEntry, Experiment, User
-from engine.rubrics import why_no_judge
 from engine.selectors import consequences, counts, designs, specs
+from engine.selectors.rubrics import why_no_judge
+from engine.services.analysis import outdate
 from engine.services.audit import record
-from engine.services.examining import outdate
 from engine.services.experiments import create_experiment, locked, renew_secret
 from engine.services.replaying import mark_stale, replayed_peaks
 from engine.services.snapshots import write_snapshot

@@ -6,13 +6,13 @@ from dataclasses import fields
 
 from django.db import transaction
 
-from engine.errors import WrongStateError
+from engine.domain.errors import WrongStateError
+from engine.domain.specs import ExperimentSpec
 from engine.models import AuditEntry, Experiment, PairCount, Response, User
 from engine.selectors import specs
 from engine.services.audit import record
 from engine.services.experiments import Description, check_description, write_description
 from engine.services.tokens import end_tokens_without_rights
-from engine.specs import ExperimentSpec
 
 
 def replace_draft(*, experiment_id: int, spec: ExperimentSpec, by: User | None = None) -> Experiment:

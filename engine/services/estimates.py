@@ -13,8 +13,8 @@ from django.db import transaction
 from django.utils import timezone
 
 from engine.core import Plan, forecast
+from engine.domain.policy_space import combinations, policy_space
 from engine.models import Estimate
-from engine.policy_space import combinations, policy_space
 from engine.selectors.designs import STOPS_ON
 
 _KEPT = timedelta(days=30)

@@ -12,11 +12,13 @@ from django.db import transaction
 from django.db.models import Model
 from django.utils import timezone
 
-from engine import limits
-from engine.blinding import new_secret
 from engine.core import Design
-from engine.errors import SpecError, WrongStateError
-from engine.levels import parse_level
+from engine.domain import limits
+from engine.domain.blinding import new_secret
+from engine.domain.errors import SpecError, WrongStateError
+from engine.domain.levels import parse_level
+from engine.domain.policy_space import Combination, combinations, policy_space
+from engine.domain.specs import SETTINGS, ExperimentSpec, FactorSpec
 from engine.models import (
     AuditEntry,
     Comparison,
@@ -31,15 +33,13 @@ from engine.models import (
     Task,
     User,
 )
-from engine.policy_space import Combination, combinations, policy_space
-from engine.rubrics import why_no_judge
 from engine.selectors import counts
 from engine.selectors.designs import STOPS_ON
+from engine.selectors.rubrics import why_no_judge
 from engine.services.audit import record
 from engine.services.notifications import announce_conclusion
 from engine.services.ready_made import check_ready_made, store_ready_made
 from engine.services.replaying import settle
-from engine.specs import SETTINGS, ExperimentSpec, FactorSpec
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from django.db import transaction
 from django.db.models.functions import Coalesce
 from django.utils import timezone
 
-from engine.errors import MembershipError, PersonError
+from engine.domain.errors import MembershipError, PersonError
 from engine.models import (
     AuditEntry,
     Examination,

@@ -15,8 +15,8 @@ from django.db.models import Count, F, Q, QuerySet
 from django.utils import timezone
 
 from engine.models import Comparison, Response
-from engine.selectors import serving
-from engine.selectors.serving import Offer
+from engine.selectors import capabilities
+from engine.selectors.capabilities import Offer
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ def claim_responses(
 
 
 def _served(waiting: QuerySet[Response], offer: Offer) -> QuerySet[Response]:
-    needs = serving.needs(list(waiting.order_by().values_list("policy_id", flat=True).distinct()))
+    needs = capabilities.needs(list(waiting.order_by().values_list("policy_id", flat=True).distinct()))
     served = [policy_id for policy_id, need in needs.items() if offer.serves(need)]
     return waiting if len(served) == len(needs) else waiting.filter(policy_id__in=served)
 

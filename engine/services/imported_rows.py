@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from engine import limits
-from engine.errors import SpecError
+from engine.domain import limits
+from engine.domain.errors import SpecError
 from engine.models import Judgment, JudgmentVoid, Response
 from engine.services.experiments import Description
 

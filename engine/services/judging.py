@@ -14,7 +14,8 @@ from django.db.models.functions import Least
 from django.utils import timezone
 from django.utils.translation import gettext as _
 
-from engine.errors import LeaseLostError, UnknownTokenError, WrongStateError
+from engine.domain.errors import LeaseLostError, UnknownTokenError, WrongStateError
+from engine.domain.outcomes import joint_outcome
 from engine.models import (
     Check,
     Comparison,
@@ -26,7 +27,6 @@ from engine.models import (
     PairCount,
     User,
 )
-from engine.outcomes import joint_outcome
 from engine.selectors import counts, people
 from engine.services import allowances
 from engine.services.replaying import mark_stale

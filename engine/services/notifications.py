@@ -17,12 +17,12 @@ from django.db import transaction
 from django.db.models import F
 from django.utils import timezone
 
-from engine.errors import SubscriptionError
-from engine.mail import why_no_mail
+from engine.domain.errors import SubscriptionError
+from engine.domain.mail import why_no_mail
+from engine.domain.webhook_urls import check_url
 from engine.models import Alarm, AuditEntry, Experiment, Notification, Subscription, User
 from engine.selectors.alarms import stall, trouble
 from engine.services.audit import record
-from engine.webhook_urls import check_url
 
 MOST_SUBSCRIPTIONS = 20
 TEST = "test"

@@ -15,9 +15,8 @@ from django.db import transaction
 from django.db.models import F, QuerySet
 from django.utils import timezone
 
-from engine.errors import WrongStateError
+from engine.domain.errors import WrongStateError
 from engine.models import AuditEntry, Comparison, Experiment, Judgment, Opinion, Subscription, User
-from engine.rubrics import identity, why_no_judge
 from engine.selectors.opinions import (
     agreement_table,
     experiments_with_opinions,
@@ -25,6 +24,7 @@ from engine.selectors.opinions import (
     votes_to_cast,
     without_opinion,
 )
+from engine.selectors.rubrics import identity, why_no_judge
 from engine.services import audit
 from engine.services.judging import record_judgment
 from engine.services.notifications import announce

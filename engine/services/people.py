@@ -15,7 +15,7 @@ from django.db.models import F, Q, QuerySet
 from django.utils import timezone
 from django.utils.translation import gettext as _
 
-from engine.errors import InvitationError, MembershipError
+from engine.domain.errors import InvitationError, MembershipError
 from engine.models import (
     AuditEntry,
     Experiment,

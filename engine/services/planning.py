@@ -10,15 +10,15 @@ from django.db import transaction
 from django.db.models import Q
 from django.utils import timezone
 
-from engine import blinding
 from engine.core import Design
+from engine.domain import blinding
 from engine.models import Comparison, Experiment, Policy, Response
 from engine.selectors import buffer, counts, designs
 from engine.services import replaying
-from engine.services.drawing import drawer
 from engine.services.experiments import conclude
 from engine.services.generation import settle_shared
 from engine.services.snapshots import write_snapshot
+from engine.services.task_draws import drawer
 
 # Raised whenever the same counts and seed would give other pairs, so that a replay knows what it replays.
 RULES_VERSION = 2

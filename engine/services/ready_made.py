@@ -8,9 +8,9 @@ from collections.abc import Sequence
 
 from django.utils import timezone
 
-from engine.errors import SpecError
+from engine.domain.errors import SpecError
+from engine.domain.specs import ExperimentSpec
 from engine.models import Experiment, Factor, Policy, Response, Task
-from engine.specs import ExperimentSpec
 
 
 def check_ready_made(spec: ExperimentSpec) -> None:

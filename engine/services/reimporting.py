@@ -11,8 +11,10 @@ from typing import Any
 from django.db import transaction
 from django.utils import timezone
 
-from engine.blinding import Period
 from engine.core import Design
+from engine.domain.blinding import Period
+from engine.domain.policy_space import policy_space
+from engine.domain.specs import ExperimentSpec
 from engine.models import (
     Comparison,
     Experiment,
@@ -24,13 +26,11 @@ from engine.models import (
     Task,
     User,
 )
-from engine.policy_space import policy_space
 from engine.selectors import counts, designs
 from engine.services.experiments import Description, check_description, conclude, store_experiment
 from engine.services.imported_rows import Row, check_rows, standing
 from engine.services.imported_rows import time_of as _time
 from engine.services.snapshots import write_snapshot
-from engine.specs import ExperimentSpec
 
 _BATCH = 1000
 _PLAN = {

@@ -9,12 +9,12 @@ from django.db import transaction
 from django.db.models import F
 from django.utils import timezone
 
-from engine.errors import WrongStateError
+from engine.domain.errors import WrongStateError
 from engine.models import AuditEntry, Comparison, Experiment, Judgment, JudgmentVoid, Lease, PairCount, User
 from engine.selectors import counts
 from engine.services.allowances import hold
+from engine.services.analysis import outdate
 from engine.services.audit import record
-from engine.services.examining import outdate
 from engine.services.judging import RESUMABLE, record_judgment, void_judgment, write_voids
 from engine.services.replaying import mark_stale
 

@@ -11,7 +11,7 @@ from django.db import transaction
 from django.db.models import QuerySet
 from django.utils import timezone
 
-from engine.errors import TokenError
+from engine.domain.errors import TokenError
 from engine.models import AuditEntry, Experiment, Token, User
 from engine.selectors import people
 from engine.services.audit import record

@@ -27,8 +27,8 @@ from django.utils.translation import gettext as _
 from qrcode.image.svg import SvgPathImage
 from qrcode.main import make as make_qr_code
 
-from engine.errors import InvitationError
-from engine.mail import mail_is_sent
+from engine.domain.errors import InvitationError
+from engine.domain.mail import mail_is_sent
 from engine.models import User
 from engine.services import people
 from labeling.accounts.throttling import count_attempt, remember_browser, take_back

@@ -5,7 +5,7 @@ from __future__ import annotations
 from allauth.account.forms import LoginForm
 from django.contrib.auth.forms import UserCreationForm
 
-from engine.mail import mail_is_sent
+from engine.domain.mail import mail_is_sent
 from engine.models import User
 
 

@@ -13,13 +13,13 @@ from ninja.errors import HttpError, Throttled, ValidationError
 from ninja.openapi.docs import DocsBase
 from ninja.parser import Parser
 
-from engine import limits
-from engine.errors import EngineError, SpecError, UnknownTokenError
+from engine.domain import limits
+from engine.domain.errors import EngineError, SpecError, UnknownTokenError
 from engine.importing.strict_json import JSONLimitError, loads
 from labeling.api import annotating, experiments
 from labeling.api.auth import TokenAuth, TokenThrottle
 from labeling.api.reference import sections
-from labeling.failures import TOO_LARGE, UNAVAILABLE
+from labeling.middleware.failures import TOO_LARGE, UNAVAILABLE
 
 
 class StrictParser(Parser):

@@ -10,8 +10,8 @@ from ninja.errors import HttpError
 
 from engine.models import Experiment, Judgment
 from engine.selectors import counts, people
-from engine.services import showing
-from engine.services.showing import ShownPair
+from engine.services import serving
+from engine.services.serving import ShownPair
 from engine.tasks import advance, wake
 from labeling import access
 from labeling.api.auth import ANNOTATE
@@ -25,7 +25,7 @@ router = Router()
 def next_pair(request: HttpRequest, experiment_id: Id, payload: NextIn) -> dict[str, Any]:
     """Reserve the next pair for a while, three at a time at most. Nothing says which policy wrote what."""
     experiment = access.to_label(request, experiment_id)
-    shown = showing.show_next(experiment=experiment, annotator=request.user, besides=payload.besides)
+    shown = serving.show_next(experiment=experiment, annotator=request.user, besides=payload.besides)
     return _shown(experiment, shown)
 
 
@@ -33,7 +33,7 @@ def next_pair(request: HttpRequest, experiment_id: Id, payload: NextIn) -> dict[
 def judge(request: HttpRequest, experiment_id: Id, payload: JudgmentIn) -> dict[str, Any]:
     """Answer to a pair, exactly once: the same request again changes nothing."""
     experiment = access.to_label(request, experiment_id)
-    answered = showing.answer(
+    answered = serving.answer(
         experiment_id=experiment.pk,
         token=payload.token,
         annotator=request.user,
@@ -50,7 +50,7 @@ def judge(request: HttpRequest, experiment_id: Id, payload: JudgmentIn) -> dict[
 def skip(request: HttpRequest, experiment_id: Id, payload: TokenIn) -> Status:
     """Hand a pair back for somebody else, for good: an answer to it is refused afterwards."""
     experiment = access.to_label(request, experiment_id)
-    showing.skip(experiment_id=experiment.pk, token=payload.token, annotator=request.user)
+    serving.skip(experiment_id=experiment.pk, token=payload.token, annotator=request.user)
     wake(advance, experiment.pk)
     return Status(204, None)
 
@@ -59,7 +59,7 @@ def skip(request: HttpRequest, experiment_id: Id, payload: TokenIn) -> Status:
 def flag(request: HttpRequest, experiment_id: Id, payload: FlagIn) -> Status:
     """Hand a pair back with a word about what is wrong with it."""
     experiment = access.to_label(request, experiment_id)
-    showing.flag(
+    serving.flag(
         experiment_id=experiment.pk,
         token=payload.token,
         annotator=request.user,
@@ -80,7 +80,7 @@ def undo(request: HttpRequest, experiment_id: Id) -> dict[str, Any]:
     newest = people.newest_answer(experiment, request.user)
     if newest is None:
         raise HttpError(409, "There is nothing to take back.")
-    shown = showing.take_back(experiment=experiment, answer=newest, annotator=request.user)
+    shown = serving.take_back(experiment=experiment, answer=newest, annotator=request.user)
     wake(advance, experiment.pk)
     return _shown(experiment, shown)
 

@@ -27,7 +27,7 @@ from labeling.api.schemas import (
     Problem,
     StatusOut,
 )
-from labeling.status import policy_names, status_of
+from labeling.dashboard.status import policy_names, status_of
 from labeling.views import export
 from labeling.views.dashboard import ACTIONS
 

@@ -1,4 +1,4 @@
-"""What goes in and out. Names and meanings are those of the pages and of ``engine.specs``."""
+"""What goes in and out. Names and meanings are those of the pages and of ``engine.domain.specs``."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from ninja import Field, Schema
 from ninja.orm import create_schema
 from pydantic import ConfigDict
 
+from engine.domain.specs import SETTINGS, ExperimentSpec, FactorSpec, GoldSpec, TaskSpec
 from engine.models import Experiment, Factor, Flag, Judgment
 from engine.services.allowances import MOST_HELD
-from engine.specs import SETTINGS, ExperimentSpec, FactorSpec, GoldSpec, TaskSpec
 
 
 class Problem(Schema):

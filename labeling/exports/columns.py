@@ -15,8 +15,8 @@ from django.db import connection, transaction
 from engine.models import Experiment, Flag
 from engine.selectors import browsing
 from engine.selectors.browsing import Selection
+from labeling.dashboard.status import policy_names
 from labeling.exports.people import names_of_people
-from labeling.status import policy_names
 
 Row = tuple[Any, ...]
 

@@ -14,11 +14,11 @@ from django.db import connection, transaction
 from engine.models import Experiment
 from engine.selectors import browsing, counts
 from engine.selectors.browsing import Selection
+from labeling.dashboard.status import policy_names
 from labeling.exports.columns import COLUMNS, FIELDS, NUMBER, TEXT, TIME, TRUTH
 from labeling.exports.defusing import FIRST, NUMBER_PATTERN, STARTS_CLASS
 from labeling.exports.formats import heading
 from labeling.exports.people import names_of_people
-from labeling.status import policy_names
 
 _PIECE_BYTES = 1 << 17
 

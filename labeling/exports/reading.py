@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from engine import limits
-from engine.blinding import Period, is_secret
-from engine.errors import SpecError
+from engine.domain import limits
+from engine.domain.blinding import Period, is_secret
+from engine.domain.errors import SpecError
+from engine.domain.specs import ExperimentSpec, FactorSpec, GoldSpec, TaskSpec
 from engine.importing import decoded
 from engine.importing.strict_json import finite, integer, loads
-from engine.specs import ExperimentSpec, FactorSpec, GoldSpec, TaskSpec
 from labeling.exports.columns import COLUMNS, INTEGER, NUMBER, TEXT, TIME, TRUTH
 from labeling.exports.defusing import as_it_was
 from labeling.exports.files import CSV, JSONL, SCHEMA_VERSION

@@ -9,7 +9,7 @@ from django.db.models import Exists, OuterRef
 
 from engine.models import Comparison, Experiment, Flag, Judgment, User
 from engine.selectors.browsing import STANDING, VOID, Selection
-from labeling.status import policy_names
+from labeling.dashboard.status import policy_names
 
 _ANY = ("", "Any")
 

@@ -10,13 +10,13 @@ from django.core.files.uploadedfile import UploadedFile
 from django.forms import BoundField, Form
 from django.http import QueryDict
 
-from engine.errors import SpecError
+from engine.domain.errors import SpecError
+from engine.domain.limits import DESCRIPTION_BYTES
+from engine.domain.specs import SETTINGS, ExperimentSpec, GoldSpec, TaskSpec
 from engine.importing import ImportingError, decoded, read_gold, read_tasks, write_gold, write_tasks
-from engine.limits import DESCRIPTION_BYTES
 from engine.models import Experiment
 from engine.selectors import specs
 from engine.services.estimates import Question
-from engine.specs import SETTINGS, ExperimentSpec, GoldSpec, TaskSpec
 from labeling.forms.factors import FactorRow, exclusion_rows, factor_rows, factor_specs, write_rows
 from labeling.forms.settings import GROUPS, SettingsForm
 

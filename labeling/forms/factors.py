@@ -16,9 +16,9 @@ from typing import Any
 from django import forms
 from django.http import QueryDict
 
-from engine.limits import EXCLUSIONS, FACTORS, LEVELS
+from engine.domain.limits import EXCLUSIONS, FACTORS, LEVELS
+from engine.domain.specs import FactorSpec
 from engine.models import Factor
-from engine.specs import FactorSpec
 from labeling.forms.levels import LEVEL_FORMS, NEW_LEVEL, LevelForm
 
 _MOST_ROWS = {"factor": FACTORS, "exclusion": EXCLUSIONS}

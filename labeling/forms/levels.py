@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 
 from django import forms
 
+from engine.domain.levels import parse_level
 from engine.importing.strict_json import JSONLimitError, loads
-from engine.levels import parse_level
 
 
 class LevelForm(forms.Form):

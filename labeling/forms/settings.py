@@ -8,11 +8,11 @@ from typing import Any
 from django import forms
 from django.http import QueryDict
 
-from engine.blinding import new_seed
 from engine.core.ledger import STOPPING_RULES
 from engine.core.samplers import SAMPLERS
+from engine.domain.blinding import new_seed
 from engine.models import Experiment
-from engine.rubrics import why_no_judge
+from engine.selectors.rubrics import why_no_judge
 
 # A new setting of an experiment comes onto the page by its name here; label and help are the model's unless given below.
 GROUPS: dict[str, tuple[str, ...]] = {

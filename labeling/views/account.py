@@ -23,7 +23,7 @@ from django.utils.translation import gettext as _
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
-from engine.mail import mail_is_sent
+from engine.domain.mail import mail_is_sent
 from engine.services import accounts
 
 logger = logging.getLogger(__name__)

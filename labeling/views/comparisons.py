@@ -14,15 +14,15 @@ from django.utils.http import urlencode
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST, require_safe
 
-from engine.errors import WrongStateError
+from engine.domain.errors import WrongStateError
 from engine.models import Comparison, Experiment, Judgment, User
 from engine.selectors import browsing
 from engine.services import review
 from engine.tasks import advance, wake
 from labeling import access
-from labeling.explaining import explain
+from labeling.dashboard.explanations import explain
+from labeling.dashboard.status import policy_names
 from labeling.exports.selecting import SelectionForm
-from labeling.status import policy_names
 
 
 class PlaceForm(forms.Form):

@@ -11,7 +11,7 @@ from django.shortcuts import redirect, render
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST, require_safe
 
-from engine.errors import EngineError, SpecError
+from engine.domain.errors import EngineError, SpecError
 from engine.models import Experiment
 from engine.selectors.log import audit_entries
 from engine.services import controls

@@ -13,14 +13,15 @@ from django.urls import reverse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
-from engine.errors import WrongStateError
+from engine.domain.errors import WrongStateError
 from engine.models import Experiment
 from engine.selectors import counts, log
-from engine.services import controls, examining, experiments
+from engine.services import analysis, controls, experiments
 from engine.tasks import advance, examine, wake
-from labeling import access, figures
-from labeling.examination import without_each_annotator
-from labeling.status import status_of
+from labeling import access
+from labeling.dashboard import figures
+from labeling.dashboard.findings import without_each_annotator
+from labeling.dashboard.status import status_of
 from labeling.views import llm_judge
 
 ACTIONS = {
@@ -81,7 +82,7 @@ def without(request: HttpRequest, experiment_id: int) -> HttpResponse:
     """What the decision would be without each annotator; a POST has it computed."""
     experiment = access.to_watch(request, experiment_id)
     if request.method == "POST":
-        examining.request_replays(experiment_id=experiment.pk)
+        analysis.request_replays(experiment_id=experiment.pk)
         wake(examine, experiment.pk)
         return redirect(reverse("dashboard", args=[experiment.pk]) + "#without")
     context = {"experiment": experiment, "without": without_each_annotator(experiment)}

@@ -8,8 +8,8 @@ from django.views.decorators.http import require_safe
 from engine.selectors import people
 from labeling import access
 from labeling.accounts.client_address import untrusted_proxy
-from labeling.cards import card
-from labeling.endings import ending
+from labeling.annotation.endings import ending
+from labeling.dashboard.cards import card
 from labeling.language import in_english
 
 

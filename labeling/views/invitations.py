@@ -12,7 +12,7 @@ from django.urls import reverse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
-from engine.errors import InvitationError, MembershipError
+from engine.domain.errors import InvitationError, MembershipError
 from engine.models import Membership
 from engine.selectors import blinding
 from engine.services import people

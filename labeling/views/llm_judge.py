@@ -13,12 +13,12 @@ from django.shortcuts import redirect
 from django.utils import timezone
 from django.views.decorators.http import require_POST
 
-from engine.errors import WrongStateError
+from engine.domain.errors import WrongStateError
 from engine.models import Experiment, Opinion, WorkerPulse
-from engine.rubrics import DEFAULT_RUBRIC, why_no_judge
+from engine.selectors import capabilities
 from engine.selectors import opinions as opinions_selectors
-from engine.selectors import serving
 from engine.selectors.opinions import OpinionReport, experiments_with_opinions, opinion_report
+from engine.selectors.rubrics import DEFAULT_RUBRIC, why_no_judge
 from engine.services import opinions
 from engine.tasks import give_opinions, wake
 from labeling import access
@@ -99,7 +99,7 @@ def panel(experiment: Experiment) -> Panel | None:
 def _worker() -> tuple[bool, str]:
     """Whether a judging worker was seen lately, and what is wrong with its backend."""
     pulse = WorkerPulse.objects.filter(queue="judging").order_by("-seen_at").first()
-    if pulse is None or not serving.is_recent((timezone.now() - pulse.seen_at).total_seconds()):
+    if pulse is None or not capabilities.is_recent((timezone.now() - pulse.seen_at).total_seconds()):
         return False, ""
     return True, pulse.details.get("trouble", "")
 

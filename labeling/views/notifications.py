@@ -9,8 +9,8 @@ from django.shortcuts import get_object_or_404, redirect
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST
 
-from engine.errors import SubscriptionError
-from engine.mail import why_no_mail
+from engine.domain.errors import SubscriptionError
+from engine.domain.mail import why_no_mail
 from engine.models import Subscription
 from engine.services import notifications
 from engine.tasks import deliver, wake

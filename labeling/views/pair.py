@@ -16,16 +16,16 @@ from django.utils.translation import gettext as _
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
-from engine.errors import LeaseLostError, UnknownTokenError, WrongStateError
+from engine.domain.errors import LeaseLostError, UnknownTokenError, WrongStateError
 from engine.models import Check, Experiment, Flag, Judgment
 from engine.selectors import counts, people
-from engine.services import showing
+from engine.services import serving
 from engine.services.allowances import MOST_HELD
-from engine.services.showing import Answered, ShownPair
+from engine.services.serving import Answered, ShownPair
 from engine.tasks import advance, wake
 from labeling import access
-from labeling.endings import ending
-from labeling.progress import answers_together
+from labeling.annotation.endings import ending
+from labeling.annotation.progress import answers_together
 
 # A page that waits for a paused experiment may stay open overnight: it looks again after twice as long each time.
 _FIRST_LOOK_SECONDS, _LONGEST_LOOK_SECONDS = 5, 60
@@ -98,7 +98,7 @@ def judge(request: HttpRequest, experiment_id: int) -> HttpResponse:
         return _bad_request(request, experiment, _("Choose one of the answers that the page offers."))
     data = form.cleaned_data
     try:
-        answered = showing.answer(
+        answered = serving.answer(
             experiment_id=experiment.pk,
             token=data["token"],
             annotator=request.user,
@@ -122,7 +122,7 @@ def skip(request: HttpRequest, experiment_id: int) -> HttpResponse:
     if not form.is_valid():
         return _bad_request(request, experiment, _("This page is out of date; open the experiment again."))
     try:
-        showing.skip(experiment_id=experiment.pk, token=form.cleaned_data["token"], annotator=request.user)
+        serving.skip(experiment_id=experiment.pk, token=form.cleaned_data["token"], annotator=request.user)
     except UnknownTokenError as unknown:
         return _bad_request(request, experiment, str(unknown))
     wake(advance, experiment.pk)
@@ -138,7 +138,7 @@ def flag(request: HttpRequest, experiment_id: int) -> HttpResponse:
         return _bad_request(request, experiment, _("Say what is wrong with the pair."))
     data = form.cleaned_data
     try:
-        showing.flag(
+        serving.flag(
             experiment_id=experiment.pk,
             token=data["token"],
             annotator=request.user,
@@ -186,7 +186,7 @@ def _reopen(
     besides: list[Any] | tuple[()] = (),
 ) -> HttpResponse:
     try:
-        shown = showing.take_back(
+        shown = serving.take_back(
             experiment=experiment, answer=answer, annotator=request.user, besides=besides
         )
     except WrongStateError as refused:
@@ -209,7 +209,7 @@ def beat(request: HttpRequest, experiment_id: int) -> HttpResponse:
     form = LeasesForm(request.POST)
     if not form.is_valid():
         return HttpResponse(status=400)
-    showing.renew(annotator=request.user, tokens=form.cleaned_data["token"])
+    serving.renew(annotator=request.user, tokens=form.cleaned_data["token"])
     return HttpResponse(status=204)
 
 
@@ -220,7 +220,7 @@ def leave(request: HttpRequest, experiment_id: int) -> HttpResponse:
     form = LeasesForm(request.POST)
     if not form.is_valid():
         return HttpResponse(status=400)
-    showing.hand_back(annotator=request.user, tokens=form.cleaned_data["token"])
+    serving.hand_back(annotator=request.user, tokens=form.cleaned_data["token"])
     return HttpResponse(status=204)
 
 
@@ -254,7 +254,7 @@ def _show_next(
         if notice or (answered and answered.feedback):
             messages.info(request, notice or answered.feedback)  # type: ignore[union-attr]
         return redirect("pair", experiment_id=experiment.pk)
-    shown = showing.show_next(experiment=experiment, annotator=request.user, besides=besides)
+    shown = serving.show_next(experiment=experiment, annotator=request.user, besides=besides)
     return _render(request, experiment, shown, answered=answered, notice=notice, waited=waited)
 
 

@@ -12,7 +12,7 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST, require_safe
 
-from engine.errors import MembershipError
+from engine.domain.errors import MembershipError
 from engine.models import Experiment, Invitation, Membership, User
 from engine.selectors import blinding
 from engine.selectors.people import open_invitations

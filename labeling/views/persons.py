@@ -13,7 +13,7 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.utils.text import slugify
 from django.views.decorators.http import require_http_methods, require_safe
 
-from engine.errors import PersonError
+from engine.domain.errors import PersonError
 from engine.models import User
 from engine.selectors.persons import person_data
 from engine.services.audit import record_access

@@ -11,11 +11,11 @@ from django.shortcuts import render
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
-from engine.mail import why_no_mail
+from engine.domain.mail import why_no_mail
 from engine.models import Experiment, Subscription
 from engine.selectors import log
 from labeling import access
-from labeling.status import status_of
+from labeling.dashboard.status import status_of
 
 
 class SettingsForm(forms.Form):

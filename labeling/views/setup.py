@@ -14,18 +14,19 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_safe
 from django_htmx.http import trigger_client_event
 
-from engine.errors import SpecError, WrongStateError
+from engine.domain.errors import SpecError, WrongStateError
+from engine.domain.limits import DESCRIPTION_BYTES, RESPONSES_BYTES
+from engine.domain.specs import ExperimentSpec, FactorSpec
 from engine.importing import ImportingError, decoded, read_experiment, read_responses, write_experiment
-from engine.limits import DESCRIPTION_BYTES, RESPONSES_BYTES
 from engine.models import Experiment
 from engine.selectors import specs
 from engine.services import drafts, experiments
-from engine.specs import ExperimentSpec, FactorSpec
 from engine.tasks import advance, wake
-from labeling import access, sizes
+from labeling import access
 from labeling.forms.draft import DraftEditor, data_of, data_sent
 from labeling.forms.factors import apply_change
-from labeling.starts import STARTS, start_named
+from labeling.setup import sizes
+from labeling.setup.templates import STARTS, start_named
 
 read_or_write = require_http_methods(["GET", "HEAD", "POST"])
 

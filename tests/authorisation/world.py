@@ -15,6 +15,7 @@ from django.http import HttpResponse
 from django.test import Client
 from django.urls import URLPattern, URLResolver, get_resolver
 
+from engine.domain.specs import ExperimentSpec, FactorSpec, GoldSpec, TaskSpec
 from engine.models import Experiment, Invitation, Membership, Subscription, Token, User
 from engine.services.experiments import create_experiment, pause, start, stop
 from engine.services.judging import judge_leased
@@ -22,7 +23,6 @@ from engine.services.notifications import subscribe
 from engine.services.people import create_invitation, remove_member
 from engine.services.planning import advance
 from engine.services.tokens import make_token
-from engine.specs import ExperimentSpec, FactorSpec, GoldSpec, TaskSpec
 from tests.accounts import sign_in_recently
 from tests.authorisation.table import OUTSIDERS, ROLES, TOKENS, is_api
 from tests.backends import ScriptedBackend

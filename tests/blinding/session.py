@@ -11,7 +11,7 @@ from django.test import Client
 from django.test.utils import override_settings
 from django.urls import reverse
 
-from engine import blinding
+from engine.domain import blinding
 from engine.models import Check, Comparison, Experiment, Lease, User
 from engine.services.controls import clone
 from engine.services.costs import same_cost

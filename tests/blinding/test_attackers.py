@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 
-from engine import blinding
+from engine.domain import blinding
 from tests.blinding.session import GOLD_RATE, PAIRS, Pair, Reply, Session
 
 # The session is played outside of the tests; the mark has the database made.

@@ -20,9 +20,9 @@ from django.test.utils import override_settings
 from django.urls import reverse
 from django.utils import timezone
 
-from engine import blinding
+from engine.domain import blinding
 from engine.models import Check, Lease, User
-from engine.services import showing
+from engine.services import serving
 from engine.services.allowances import hold
 from engine.services.costs import same_cost
 from engine.services.experiments import pause, stop
@@ -94,11 +94,11 @@ class World:
         """The annotator's fifth pair, which is of this kind, after two of either kind."""
         for is_check in (False, True, True, False):
             token = self._shown(is_check=is_check)
-            showing.answer(experiment_id=self.experiment.pk, token=token, annotator=self.ann, choice="left")
+            serving.answer(experiment_id=self.experiment.pk, token=token, annotator=self.ann, choice="left")
         return str(self._shown(is_check=kind == "check"))
 
     def _shown(self, *, is_check: bool) -> uuid.UUID:
-        shown = showing.show_next(experiment=self.experiment, annotator=self.ann)
+        shown = serving.show_next(experiment=self.experiment, annotator=self.ann)
         assert Check.objects.filter(token=shown.token).exists() is is_check
         return shown.token
 
@@ -126,7 +126,7 @@ class World:
         return response
 
     def colleague_works(self) -> None:
-        showing.show_next(experiment=self.experiment, annotator=self.colleague)
+        serving.show_next(experiment=self.experiment, annotator=self.colleague)
 
     def an_hour_passes(self) -> None:
         """As long as one person may hold a pair, and a second."""
@@ -283,11 +283,11 @@ def test_a_pair_that_was_left_comes_before_a_new_one():
         ready=True, n_tasks=40, n_gold=40, gold_rate=0.5, secret=blinding.new_secret(), annotators=(ann,)
     )
     for _ in range(12):
-        shown = showing.show_next(experiment=experiment, annotator=ann)
-        assert showing.show_next(experiment=experiment, annotator=ann) == shown
-        showing.hand_back(annotator=ann, tokens=[shown.token])
-        assert showing.show_next(experiment=experiment, annotator=ann) == shown
-        showing.answer(experiment_id=experiment.pk, token=shown.token, annotator=ann, choice="left")
+        shown = serving.show_next(experiment=experiment, annotator=ann)
+        assert serving.show_next(experiment=experiment, annotator=ann) == shown
+        serving.hand_back(annotator=ann, tokens=[shown.token])
+        assert serving.show_next(experiment=experiment, annotator=ann) == shown
+        serving.answer(experiment_id=experiment.pk, token=shown.token, annotator=ann, choice="left")
         advance(experiment_id=experiment.pk)
         write_responses()
 
@@ -296,7 +296,7 @@ def test_a_check_waits_where_no_comparison_is_ready():
     """Else whoever had to wait for a pair would know that it is none."""
     ann = make_user()
     experiment = make_experiment(planned=False, n_gold=40, gold_rate=0.5, repeat_rate=0.5, annotators=(ann,))
-    assert showing.show_next(experiment=experiment, annotator=ann) is None
+    assert serving.show_next(experiment=experiment, annotator=ann) is None
     assert not Check.objects.exists()
 
 
@@ -315,14 +315,14 @@ def test_the_list_of_answers_holds_none_that_is_shown_again(annotator: User):
     client.force_login(annotator)
     repeats = 0
     for _ in range(60):
-        shown = showing.show_next(experiment=experiment, annotator=annotator)
+        shown = serving.show_next(experiment=experiment, annotator=annotator)
         check = Check.objects.filter(token=shown.token).first()
         if check is not None:
             repeats += 1
             page = client.get(reverse("history", args=[experiment.pk])).content.decode()
             assert str(check.repeated.token) not in page
             assert page.count("/reopen/") == 10
-        showing.answer(experiment_id=experiment.pk, token=shown.token, annotator=annotator, choice="left")
+        serving.answer(experiment_id=experiment.pk, token=shown.token, annotator=annotator, choice="left")
         advance(experiment_id=experiment.pk)
         write_responses()
     assert repeats > 5
@@ -336,7 +336,7 @@ def test_numbers_of_rows_and_accounts_are_in_no_address_and_no_attribute():
     client = Client()
     client.force_login(ann)
     for _ in range(4):
-        shown = showing.show_next(experiment=experiment, annotator=ann)
+        shown = serving.show_next(experiment=experiment, annotator=ann)
         for name in ("pair", "history"):
             page = client.get(reverse(name, args=[experiment.pk])).content.decode()
             assert "77777" not in page
@@ -344,4 +344,4 @@ def test_numbers_of_rows_and_accounts_are_in_no_address_and_no_attribute():
             # The experiment's own number is in its addresses; no other one is.
             numbers = set(re.findall(r"/(\d+)/", page))
             assert numbers == {str(experiment.pk)}
-        showing.answer(experiment_id=experiment.pk, token=shown.token, annotator=ann, choice="left")
+        serving.answer(experiment_id=experiment.pk, token=shown.token, annotator=ann, choice="left")

@@ -15,12 +15,12 @@ from django.core.management import CommandError, call_command
 from django.test import Client
 from django.urls import reverse
 
-from engine import blinding
+from engine.domain import blinding
 from engine.importing import write_experiment
 from engine.models import Check, Comparison, Experiment, User
 from engine.selectors import browsing, specs
 from engine.selectors.blinding import verify_blinding
-from engine.services import controls, showing
+from engine.services import controls, serving
 from engine.services.experiments import create_experiment, pause, start, stop
 from engine.services.planning import advance
 from engine.services.tokens import make_token
@@ -192,7 +192,7 @@ class TestItStaysSecret:
         held = lease(experiment, annotator)
         stop(experiment_id=experiment.pk)
         assert manifest(experiment)["experiment"]["secrets"] == []
-        showing.answer(experiment_id=experiment.pk, token=held.token, annotator=annotator, choice="left")
+        serving.answer(experiment_id=experiment.pk, token=held.token, annotator=annotator, choice="left")
         assert manifest(experiment)["experiment"]["secrets"] == [{"first_comparison": 0, "secret": SECRET}]
 
 
@@ -269,8 +269,8 @@ class TestAudit:
             practice=2, annotators=(annotator,), secret=SECRET,
         )  # fmt: skip
         for _ in range(25):
-            shown = showing.show_next(experiment=experiment, annotator=annotator)
-            showing.answer(experiment_id=experiment.pk, token=shown.token, annotator=annotator, choice="left")
+            shown = serving.show_next(experiment=experiment, annotator=annotator)
+            serving.answer(experiment_id=experiment.pk, token=shown.token, annotator=annotator, choice="left")
             advance(experiment_id=experiment.pk)
             write_responses()
         assert set(Check.objects.values_list("kind", flat=True)) >= {"practice", "gold"}

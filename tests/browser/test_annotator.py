@@ -11,8 +11,8 @@ import pytest
 from django.utils import timezone
 from playwright.sync_api import Page, expect
 
-from engine.append_only import lifted
 from engine.models import Judgment, Lease
+from engine.models.append_only import lifted
 from engine.services.experiments import pause, start
 from tests.browser.annotating import open_pair, press, saved, shown_token, write_everything
 from tests.browser.conftest import log_in

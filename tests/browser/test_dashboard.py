@@ -8,7 +8,7 @@ from playwright.sync_api import Page, expect
 from engine.generation.worker import write_batch
 from engine.judges.worker import judge_comparisons
 from engine.models import Experiment, WorkerPulse
-from engine.services.examining import examine
+from engine.services.analysis import examine
 from engine.services.planning import advance
 from tests.backends import SkilledBackend
 from tests.browser.conftest import log_in

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import Page, expect
 
+from engine.domain.texts import storable
 from engine.models import Comparison, Judgment, Response
-from engine.texts import storable
 from tests.browser.annotating import SETTLE_MS, open_pair, press, saved, write_everything
 from tests.factories import make_experiment, make_user
 from tests.labeling.hostile import PAYLOADS

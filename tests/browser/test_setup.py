@@ -6,10 +6,10 @@ import pytest
 from django.contrib.auth.models import Permission
 from playwright.sync_api import Page, expect
 
+from engine.domain.specs import FactorSpec, TaskSpec
 from engine.models import Experiment, User
 from engine.selectors import specs
 from engine.services.estimates import compute_waiting
-from engine.specs import FactorSpec, TaskSpec
 from tests.browser.conftest import log_in
 from tests.browser.test_accessibility import violations
 from tests.factories import make_user

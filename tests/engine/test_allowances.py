@@ -8,7 +8,7 @@ import pytest
 from django.utils import timezone
 from django.utils.translation import override
 
-from engine.errors import LeaseLostError, WrongStateError
+from engine.domain.errors import LeaseLostError, WrongStateError
 from engine.models import Check, Comparison, Experiment, Judgment, JudgmentVoid, Lease, User
 from engine.selectors import people
 from engine.selectors.counts import pair_counts
@@ -22,7 +22,7 @@ from engine.services.judging import (
     void_judgment,
 )
 from engine.services.planning import advance
-from engine.services.showing import answer, show_next, skip, take_back
+from engine.services.serving import answer, show_next, skip, take_back
 from tests.factories import click, lease, make_experiment, make_user, write_responses
 
 pytestmark = pytest.mark.django_db

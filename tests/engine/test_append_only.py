@@ -8,10 +8,9 @@ import pytest
 from django.db import IntegrityError, connection, transaction
 from django.db.models import F
 
-from engine import append_only
-from engine.append_only import lifted
-from engine.errors import LeaseLostError, SpecError
-from engine.models import AuditEntry, Experiment, Judgment, JudgmentVoid, PairCount
+from engine.domain.errors import LeaseLostError, SpecError
+from engine.models import AuditEntry, Experiment, Judgment, JudgmentVoid, PairCount, append_only
+from engine.models.append_only import lifted
 from engine.selectors import browsing, counts, specs
 from engine.services.drafts import delete_draft
 from engine.services.judging import (

@@ -6,12 +6,12 @@ import uuid
 
 import pytest
 
-from engine import blinding
-from engine.append_only import lifted
-from engine.errors import SpecError, UnknownTokenError
+from engine.domain import blinding
+from engine.domain.errors import SpecError, UnknownTokenError
 from engine.models import Check, Experiment, Flag, GoldItem, Judgment
+from engine.models.append_only import lifted
 from engine.selectors import browsing, counts, people
-from engine.services import showing
+from engine.services import serving
 from engine.services.checks import answer_check, check_due, expected_choice, seen_by
 from engine.services.experiments import pause
 from engine.services.judging import rebuild_counts, void_judgment
@@ -27,11 +27,11 @@ def draw(experiment: Experiment, annotator, shown: int) -> float:
 
 
 def show(experiment: Experiment, annotator, besides=()):
-    return showing.show_next(experiment=experiment, annotator=annotator, besides=besides)
+    return serving.show_next(experiment=experiment, annotator=annotator, besides=besides)
 
 
 def answer(experiment: Experiment, annotator, token, choice="left", **fields):
-    return showing.answer(
+    return serving.answer(
         experiment_id=experiment.pk, token=token, annotator=annotator, choice=choice, **fields
     )
 
@@ -135,7 +135,7 @@ class TestRepeats:
         experiment.refresh_from_db()
         return experiment
 
-    def a_repeat(self, experiment, annotator) -> tuple[Check, showing.ShownPair]:
+    def a_repeat(self, experiment, annotator) -> tuple[Check, serving.ShownPair]:
         for _ in range(20):
             shown = show(experiment, annotator)
             check = Check.objects.filter(token=shown.token).first()
@@ -251,9 +251,9 @@ class TestAnswers:
 
     def test_a_check_that_is_skipped_or_flagged_is_over_and_flags_no_comparison(self, experiment, annotator):
         first = show(experiment, annotator)
-        showing.skip(experiment_id=experiment.pk, token=first.token, annotator=annotator)
+        serving.skip(experiment_id=experiment.pk, token=first.token, annotator=annotator)
         second = show(experiment, annotator)
-        showing.flag(experiment_id=experiment.pk, token=second.token, annotator=annotator, reason="task")
+        serving.flag(experiment_id=experiment.pk, token=second.token, annotator=annotator, reason="task")
         third = show(experiment, annotator)
         assert len({first.token, second.token, third.token}) == 3
         assert not third.practice

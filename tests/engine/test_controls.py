@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from engine.errors import SpecError, WrongStateError
+from engine.domain.errors import SpecError, WrongStateError
 from engine.models import AuditEntry, Experiment
 from engine.selectors import consequences, counts, designs, specs
 from engine.services.controls import archive, change_settings, clone, reopen, unarchive

@@ -10,12 +10,12 @@ from django.utils import timezone
 
 from engine import tasks
 from engine.core import Design, Plan, Unstructured, forecast, forecast_rest
+from engine.domain.outcomes import joint_outcome
 from engine.models import Examination, Experiment, User
-from engine.outcomes import joint_outcome
 from engine.selectors import counts, designs, judges
-from engine.services import examining
+from engine.services import analysis
+from engine.services.analysis import examine, request_replays, to_examine
 from engine.services.controls import change_settings
-from engine.services.examining import examine, request_replays, to_examine
 from engine.services.experiments import pause
 from engine.services.judging import void_judgment
 from engine.services.planning import advance
@@ -159,7 +159,7 @@ class TestReplays:
         experiment = judged(12)
         request_replays(experiment_id=experiment.pk)
         whole = finish(experiment).findings["rows"]
-        monkeypatch.setattr(examining, "SLICE_SECONDS", 0.0)
+        monkeypatch.setattr(analysis, "SLICE_SECONDS", 0.0)
         request_replays(experiment_id=experiment.pk)
         steps = []
         while examine(experiment_id=experiment.pk):
@@ -169,7 +169,7 @@ class TestReplays:
 
     def test_where_a_judgment_is_taken_back_meanwhile_they_begin_anew(self, monkeypatch):
         experiment = judged(6)
-        monkeypatch.setattr(examining, "SLICE_SECONDS", 0.0)
+        monkeypatch.setattr(analysis, "SLICE_SECONDS", 0.0)
         request_replays(experiment_id=experiment.pk)
         examine(experiment_id=experiment.pk)
         examine(experiment_id=experiment.pk)
@@ -226,7 +226,7 @@ class TestOtherSettings:
             change_settings(experiment_id=experiment.pk, by=None, delta=0.001)
             return forecast_rest(*args, **options)
 
-        monkeypatch.setattr(examining, "forecast_rest", change_meanwhile)
+        monkeypatch.setattr(analysis, "forecast_rest", change_meanwhile)
         assert examine(experiment_id=experiment.pk), "it is due again"
         assert Examination.objects.get().forecast == {}
 
@@ -248,7 +248,7 @@ class TestClaim:
     def test_an_error_gives_the_slice_back(self, monkeypatch):
         experiment = judged(3)
         request_replays(experiment_id=experiment.pk)
-        monkeypatch.setattr(examining, "forecast_rest", lambda *args, **options: np.array(1) / "x")
+        monkeypatch.setattr(analysis, "forecast_rest", lambda *args, **options: np.array(1) / "x")
         with pytest.raises(TypeError):
             examine(experiment_id=experiment.pk)
         assert Examination.objects.get(experiment=experiment).claimed_at is None
@@ -257,7 +257,7 @@ class TestClaim:
 def test_the_sweep_wakes_it_and_it_comes_back_for_more(monkeypatch, django_capture_on_commit_callbacks):
     experiment = judged(3)
     request_replays(experiment_id=experiment.pk)
-    monkeypatch.setattr(examining, "SLICE_SECONDS", 0.0)
+    monkeypatch.setattr(analysis, "SLICE_SECONDS", 0.0)
     sent: list[tuple[str, tuple[int, ...]]] = []
     for name in ("examine", "judge", "generate", "advance"):
         task = getattr(tasks, name)

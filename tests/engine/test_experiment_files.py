@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from engine.domain.specs import ExperimentSpec, FactorSpec, GoldSpec, ReadyMade, TaskSpec
 from engine.importing import ImportingError, read_experiment, write_experiment
-from engine.specs import ExperimentSpec, FactorSpec, GoldSpec, ReadyMade, TaskSpec
 
 SMALL = """\
 name: Adding

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from engine.errors import SpecError, WrongStateError
+from engine.domain.errors import SpecError, WrongStateError
+from engine.domain.specs import ExperimentSpec, FactorSpec, TaskSpec
 from engine.models import Comparison, Experiment, Level, PairCount, Response
 from engine.services.experiments import create_experiment, discard_leftovers, pause, start, stop
 from engine.services.generation import claim_responses
 from engine.services.planning import advance
-from engine.specs import ExperimentSpec, FactorSpec, TaskSpec
 from tests.factories import lease, make_experiment, make_spec, write_responses
 
 pytestmark = pytest.mark.django_db

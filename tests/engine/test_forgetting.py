@@ -19,8 +19,7 @@ from django.test import Client
 from django.utils import timezone
 
 from engine import tasks
-from engine.append_only import lifted
-from engine.errors import PersonError
+from engine.domain.errors import PersonError
 from engine.models import (
     AuditEntry,
     Examination,
@@ -33,6 +32,7 @@ from engine.models import (
     Token,
     User,
 )
+from engine.models.append_only import lifted
 from engine.selectors import counts, log
 from engine.selectors.persons import person_data
 from engine.services.experiments import stop
@@ -42,7 +42,7 @@ from engine.services.notifications import send_test, subscribe
 from engine.services.people import change_role, create_invitation
 from engine.services.retention import forget_old
 from engine.services.review import void_annotator
-from engine.services.showing import answer, show_next
+from engine.services.serving import answer, show_next
 from engine.services.tokens import make_token, token_of
 from tests.factories import add_member, click, click_on, lease, make_experiment, make_user
 

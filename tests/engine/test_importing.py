@@ -10,6 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from engine.domain.limits import Limit
+from engine.domain.specs import GoldSpec, ReadyMade, TaskSpec
 from engine.importing import (
     ImportingError,
     decoded,
@@ -19,8 +21,6 @@ from engine.importing import (
     write_gold,
     write_tasks,
 )
-from engine.limits import Limit
-from engine.specs import GoldSpec, ReadyMade, TaskSpec
 
 storable = st.characters(exclude_categories=["Cs"], exclude_characters="\x00")
 words = st.text(storable, min_size=1, max_size=40).filter(str.strip)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from django.db import transaction
 
-from engine.errors import LeaseLostError, WrongStateError
+from engine.domain.errors import LeaseLostError, WrongStateError
 from engine.models import Judgment, JudgmentVoid, Lease
 from engine.selectors import counts, designs, people
 from engine.services.allowances import MOST_HELD, UNDOS_IN_A_ROW
@@ -19,7 +19,7 @@ from engine.services.judging import (
 )
 from engine.services.planning import advance
 from engine.services.review import restore_judgment
-from engine.services.showing import take_back
+from engine.services.serving import take_back
 from tests.engine.test_races import at_once, blocked
 from tests.factories import click, lease, make_experiment, make_user
 

@@ -11,7 +11,7 @@ from django.conf import settings
 from django.db import IntegrityError, transaction
 from django.utils import timezone
 
-from engine.errors import LeaseLostError, UnknownTokenError, WrongStateError
+from engine.domain.errors import LeaseLostError, UnknownTokenError, WrongStateError
 from engine.models import Comparison, Experiment, Judgment, JudgmentVoid, Lease, PairCount
 from engine.selectors import designs
 from engine.selectors.counts import comparison_count, pair_counts, standing_judgments, wins_matrix

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from engine.domain.leaks import find_leak
 from engine.generation.worker import write_batch
-from engine.leaks import find_leak
 from engine.models import Response
 from tests.backends import ScriptedBackend
 from tests.factories import make_experiment

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.levels import Guardrail, Prompt, SamplingParams, Strategy, compose, parse_level
+from engine.domain.levels import Guardrail, Prompt, SamplingParams, Strategy, compose, parse_level
 
 
 @pytest.mark.parametrize(

@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 from django.conf import settings
 
-from engine import limits
-from engine.errors import SpecError
+from engine.domain import limits
+from engine.domain.errors import SpecError
+from engine.domain.levels import parse_level
+from engine.domain.specs import FactorSpec, GoldSpec, ReadyMade, TaskSpec
 from engine.importing import ImportingError, read_experiment, read_responses, read_tasks
 from engine.importing.strict_json import JSONLimitError, loads
-from engine.levels import parse_level
 from engine.models import Experiment
 from engine.services.experiments import check_description, create_experiment
-from engine.specs import FactorSpec, GoldSpec, ReadyMade, TaskSpec
 from tests.factories import make_experiment, make_spec
 
 DOCUMENT = (Path(settings.BASE_DIR) / "docs" / "limits.md").read_text()

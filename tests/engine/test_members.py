@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine.errors import InvitationError, MembershipError
+from engine.domain.errors import InvitationError, MembershipError
 from engine.selectors import counts
 from engine.services import people
 from tests.engine.test_races import at_once

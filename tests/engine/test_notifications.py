@@ -8,9 +8,9 @@ import pytest
 from django.db import transaction
 from django.utils import timezone
 
-from engine.append_only import lifted
-from engine.errors import SubscriptionError
+from engine.domain.errors import SubscriptionError
 from engine.models import Alarm, Comparison, Experiment, Notification, Response, Subscription, WorkerPulse
+from engine.models.append_only import lifted
 from engine.services import notifications
 from engine.services.controls import reopen
 from engine.services.experiments import pause, start, stop

@@ -8,7 +8,7 @@ import time
 import pytest
 from django.db import transaction
 
-from engine.errors import LeaseLostError
+from engine.domain.errors import LeaseLostError
 from engine.models import Comparison, Judgment, Opinion
 from engine.selectors import counts
 from engine.services.judging import judge_leased, lease_next, rebuild_counts

@@ -12,14 +12,14 @@ from django.db.models import F
 from django.utils import timezone
 
 from engine import tasks
-from engine.errors import LeaseLostError, SpecError, WrongStateError
+from engine.domain.errors import LeaseLostError, SpecError, WrongStateError
 from engine.generation import registry
 from engine.generation.base import BackendError, GenerationFailure
 from engine.judges import llm_worker
 from engine.models import Experiment, Flag, Judgment, Notification, Opinion, WorkerPulse
-from engine.rubrics import DEFAULT_RUBRIC, identity
 from engine.selectors import buffer, counts, designs, log, spending
 from engine.selectors.opinions import agreement_table, judging_cost, opinion_report, votes_now, votes_to_cast
+from engine.selectors.rubrics import DEFAULT_RUBRIC, identity
 from engine.services.controls import clone
 from engine.services.experiments import pause, stop
 from engine.services.judging import judge_leased, rebuild_counts, void_judgment

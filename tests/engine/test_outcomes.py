@@ -9,9 +9,9 @@ import pytest
 from django.core.exceptions import ValidationError
 from django.db import IntegrityError, transaction
 
-from engine.errors import SpecError
+from engine.domain.errors import SpecError
+from engine.domain.outcomes import joint_outcome
 from engine.models import Experiment
-from engine.outcomes import joint_outcome
 from tests.factories import make_experiment
 
 

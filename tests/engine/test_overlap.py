@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from engine.errors import WrongStateError
+from engine.domain.errors import WrongStateError
 from engine.judges.worker import judge_comparisons
 from engine.models import Comparison, Experiment, Judgment, Lease, PairCount
 from engine.selectors import counts
 from engine.selectors.people import own_judgments
-from engine.services import showing
+from engine.services import serving
 from engine.services.judging import (
     judge_leased,
     lease_again,
@@ -277,7 +277,7 @@ class TestTakeBack:
 
     def test_the_pair_is_shown_again_under_a_new_token(self, experiment, annotator):
         judgment = click(experiment, annotator)
-        shown = showing.take_back(experiment=experiment, answer=judgment, annotator=annotator)
+        shown = serving.take_back(experiment=experiment, answer=judgment, annotator=annotator)
         comparison = judgment.comparison
         assert (shown.prompt, shown.left, shown.right) == (
             comparison.task.prompt,
@@ -285,7 +285,7 @@ class TestTakeBack:
             comparison.right.text,
         )
         assert shown.token != judgment.token
-        again = showing.answer(
+        again = serving.answer(
             experiment_id=experiment.pk, token=shown.token, annotator=annotator, choice="right"
         )
         assert again.created
@@ -294,7 +294,7 @@ class TestTakeBack:
 
     def test_the_answer_that_was_taken_back_cannot_be_sent_again(self, experiment, annotator):
         judgment = click(experiment, annotator)
-        showing.take_back(experiment=experiment, answer=judgment, annotator=annotator)
+        serving.take_back(experiment=experiment, answer=judgment, annotator=annotator)
         late = judge_leased(
             experiment_id=experiment.pk, token=judgment.token, annotator=annotator, choice="left"
         )
@@ -303,7 +303,7 @@ class TestTakeBack:
 
     def test_a_pair_that_was_taken_back_left_and_come_upon_again_can_be_judged(self, experiment, annotator):
         judgment = click(experiment, annotator)
-        showing.take_back(experiment=experiment, answer=judgment, annotator=annotator)
+        serving.take_back(experiment=experiment, answer=judgment, annotator=annotator)
         return_leases(annotator=annotator)
         again = click(experiment, annotator)
         assert again.comparison == judgment.comparison
@@ -315,7 +315,7 @@ class TestTakeBack:
         before = counts.comparison_count(experiment.pk)
         for _ in range(3):
             newest = own_judgments(experiment, annotator).first()
-            showing.take_back(experiment=experiment, answer=newest, annotator=annotator)
+            serving.take_back(experiment=experiment, answer=newest, annotator=annotator)
         assert counts.comparison_count(experiment.pk) == before - 3
         for _ in range(3):
             click(experiment, annotator)
@@ -334,7 +334,7 @@ class TestTakeBack:
         judgment = judge_as(experiment, people[0], 1.0)
         theirs = lease(experiment, people[1])
         assert theirs.comparison == judgment.comparison
-        assert showing.take_back(experiment=experiment, answer=judgment, annotator=people[0]) is None
+        assert serving.take_back(experiment=experiment, answer=judgment, annotator=people[0]) is None
         assert not own_judgments(experiment, people[0]).exists()
         assert judge_leased(
             experiment_id=experiment.pk, token=theirs.token, annotator=people[1], choice="left"

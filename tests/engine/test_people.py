@@ -8,7 +8,7 @@ import pytest
 from django.db import IntegrityError, transaction
 from django.utils import timezone
 
-from engine.errors import InvitationError, MembershipError
+from engine.domain.errors import InvitationError, MembershipError
 from engine.models import AuditEntry, Experiment, Invitation, Membership, RoleLoss, User
 from engine.services import people
 from engine.services.people import (

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from engine.core import Factorial, Unstructured
-from engine.errors import SpecError
+from engine.domain.errors import SpecError
+from engine.domain.policy_space import combinations
+from engine.domain.specs import ExperimentSpec, FactorSpec, TaskSpec
 from engine.models import Policy
-from engine.policy_space import combinations
 from engine.selectors import designs
 from engine.services.experiments import create_experiment
-from engine.specs import ExperimentSpec, FactorSpec, TaskSpec
 
 LEVELS = {"prompt": ["plain", "kind"], "strategy": ["direct", "steps", "list"]}
 

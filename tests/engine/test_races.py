@@ -18,7 +18,7 @@ from django.conf import settings as django_settings
 from django.db import connection, transaction
 from django.utils import timezone
 
-from engine.errors import LeaseLostError, WrongStateError
+from engine.domain.errors import LeaseLostError, WrongStateError
 from engine.generation.worker import write_batch
 from engine.models import Comparison, Experiment, Judgment, JudgmentVoid, Lease, Response, User
 from engine.selectors import counts

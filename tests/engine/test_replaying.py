@@ -22,7 +22,7 @@ from engine.services.experiments import pause, start, stop
 from engine.services.judging import void_judgment
 from engine.services.planning import advance
 from engine.services.review import restore_judgment, void_annotator
-from engine.services.showing import take_back
+from engine.services.serving import take_back
 from tests.factories import click, click_for, make_experiment, write_responses
 
 pytestmark = pytest.mark.django_db

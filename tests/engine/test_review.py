@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from engine.append_only import lifted
 from engine.core import Design
-from engine.errors import WrongStateError
+from engine.domain.errors import WrongStateError
 from engine.models import Experiment, Judgment, JudgmentVoid, User
+from engine.models.append_only import lifted
 from engine.selectors import counts, designs
 from engine.services.experiments import pause, stop
 from engine.services.judging import judge_leased, lease_next, rebuild_counts, void_judgment

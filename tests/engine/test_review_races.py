@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from django.db import transaction
 
-from engine.errors import WrongStateError
+from engine.domain.errors import WrongStateError
 from engine.models import Experiment, Judgment, JudgmentVoid
 from engine.selectors import counts
 from engine.services.judging import judge_leased, rebuild_counts, void_judgment

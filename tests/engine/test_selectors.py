@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from django.utils import timezone
 
-from engine.append_only import lifted
 from engine.models import Comparison, Judgment, Lease, Membership, Response, Snapshot, WorkerPulse
+from engine.models.append_only import lifted
 from engine.selectors import buffer, counts, designs, people, spending
 from engine.selectors.health import queue_health
 from engine.services.experiments import pause, stop

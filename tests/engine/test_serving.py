@@ -7,15 +7,15 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from engine.errors import SpecError
+from engine.domain.errors import SpecError
+from engine.domain.specs import ExperimentSpec, FactorSpec, TaskSpec
 from engine.models import Experiment, Response, WorkerPulse
-from engine.selectors import serving
+from engine.selectors import capabilities
+from engine.selectors.capabilities import Need, Offer
 from engine.selectors.health import queue_health
-from engine.selectors.serving import Need, Offer
 from engine.services.experiments import create_experiment, start
 from engine.services.generation import claim_responses
 from engine.services.planning import advance
-from engine.specs import ExperimentSpec, FactorSpec, TaskSpec
 from tests.factories import make_experiment, make_spec
 
 pytestmark = pytest.mark.django_db
@@ -79,7 +79,7 @@ class TestOffer:
     @pytest.mark.parametrize("offer", [LLAMA, SERVER, SMALL])
     def test_a_pulse_carries_it_there_and_back(self, offer):
         pulse("w", offer)
-        assert serving.live_offers() == {"w": offer}
+        assert capabilities.live_offers() == {"w": offer}
 
 
 class TestSettings:
@@ -134,26 +134,26 @@ class TestUnserved:
     def test_what_no_worker_alive_serves_is_named(self):
         experiment = compare_models("llama", "qwen", backend="vllm")
         pulse("gpu0", LLAMA)
-        assert serving.unserved_needs(experiment) == ["'qwen' on the vllm backend"]
+        assert capabilities.unserved_needs(experiment) == ["'qwen' on the vllm backend"]
         assert not queue_health(experiment).healthy
         pulse("gpu1", QWEN)
-        assert serving.unserved_needs(experiment) == []
+        assert capabilities.unserved_needs(experiment) == []
 
     def test_a_worker_that_went_away_serves_nothing(self):
         experiment = make_experiment(model="qwen")
         pulse("gpu0", LLAMA)
         pulse("gpu1", QWEN)
         WorkerPulse.objects.filter(worker="gpu1").update(seen_at=timezone.now() - timedelta(hours=1))
-        assert serving.unserved_needs(experiment) == ["'qwen'"]
+        assert capabilities.unserved_needs(experiment) == ["'qwen'"]
 
     def test_a_worker_that_has_not_said_what_it_serves_may_serve_it(self):
         experiment = make_experiment(model="qwen")
         pulse("gpu0", LLAMA)
         pulse("gpu1", None)
-        assert serving.unserved_needs(experiment) == []
+        assert capabilities.unserved_needs(experiment) == []
 
     def test_without_any_worker_that_is_not_the_trouble(self):
-        assert serving.unserved_needs(make_experiment(model="qwen")) == []
+        assert capabilities.unserved_needs(make_experiment(model="qwen")) == []
 
 
 class TestWorkerHealth:

@@ -9,7 +9,7 @@ from django.contrib.auth.models import Permission
 from django.db import transaction
 from django.utils import timezone
 
-from engine.errors import TokenError
+from engine.domain.errors import TokenError
 from engine.models import AuditEntry, Token, User
 from engine.services import people
 from engine.services.drafts import delete_draft

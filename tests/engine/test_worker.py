@@ -6,14 +6,14 @@ import logging
 
 import pytest
 
+from engine.domain.levels import SamplingParams
+from engine.domain.specs import ExperimentSpec, FactorSpec, TaskSpec
 from engine.generation.base import BackendError, GenerationFailure
 from engine.generation.batch_size import BatchSize
 from engine.generation.worker import write_batch
-from engine.levels import SamplingParams
 from engine.models import Response
 from engine.services.experiments import create_experiment, start
 from engine.services.planning import advance
-from engine.specs import ExperimentSpec, FactorSpec, TaskSpec
 from tests.backends import BreakingBackend, ContinuousScriptedBackend, ScriptedBackend, SkilledBackend
 from tests.factories import make_experiment, write_responses
 

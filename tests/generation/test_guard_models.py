@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
+from engine.domain.specs import ExperimentSpec, FactorSpec, TaskSpec
 from engine.generation.base import GenerationFailure, GenerationRequest
 from engine.generation.embedded import EmbeddedBackend
 from engine.generation.openai_compatible import Endpoint, OpenAICompatibleBackend
 from engine.generation.worker import write_batch
 from engine.models import Experiment, Response
-from engine.selectors import health, serving
+from engine.selectors import capabilities, health
 from engine.services.experiments import create_experiment, start
 from engine.services.planning import advance
-from engine.specs import ExperimentSpec, FactorSpec, TaskSpec
 from tests.backends import ContinuousScriptedBackend, ScriptedBackend
 from tests.factories import write_responses
 from tests.generation.chat_server import MODEL, Reply, completion, embedded_model, serve
@@ -156,8 +156,8 @@ def test_a_guard_without_a_name_is_the_model_that_writes():
 
 def test_a_worker_must_serve_the_guard_too():
     experiment = guarded({"guard_model": "guard"})
-    needed = set(serving.needs(experiment.policies.values_list("pk", flat=True)).values())
-    assert needed == {serving.Need("", frozenset({"guard"}))}
+    needed = set(capabilities.needs(experiment.policies.values_list("pk", flat=True)).values())
+    assert needed == {capabilities.Need("", frozenset({"guard"}))}
 
 
 def test_admins_are_told_how_often_it_acted():

@@ -10,7 +10,7 @@ import pytest
 from engine.generation import registry
 from engine.generation.base import BackendError
 from engine.generation.embedded import EmbeddedBackend
-from engine.selectors.serving import Offer
+from engine.selectors.capabilities import Offer
 
 
 @pytest.fixture(autouse=True)

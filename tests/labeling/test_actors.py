@@ -14,8 +14,8 @@ from django.urls import reverse
 from django.utils import timezone
 
 import engine.services
-from engine.append_only import lifted
 from engine.models import AuditEntry, Experiment, Invitation, Judgment, Membership, Token, User
+from engine.models.append_only import lifted
 from engine.services.drafts import delete_draft
 from engine.services.people import create_invitation
 from engine.services.tokens import make_token

@@ -7,8 +7,8 @@ import uuid
 import pytest
 from django.urls import reverse
 
-from engine.append_only import lifted
 from engine.models import Flag, Judgment, JudgmentVoid, Lease
+from engine.models.append_only import lifted
 from engine.selectors import counts, people
 from engine.services.experiments import pause, stop
 from engine.services.judging import lease_next

@@ -8,8 +8,8 @@ import pytest
 from django.contrib.messages import get_messages
 from django.urls import reverse
 
-from engine.append_only import lifted
 from engine.models import Check, Comparison, Experiment, Flag, Judgment, JudgmentVoid, Response
+from engine.models.append_only import lifted
 from engine.selectors import counts
 from engine.services.experiments import stop
 from engine.services.judging import void_judgment

@@ -15,8 +15,8 @@ import pytest
 from django.db import connection
 from django.urls import reverse
 
-from engine.append_only import lifted
 from engine.models import Experiment, Flag, Judgment, Response, User
+from engine.models.append_only import lifted
 from engine.selectors import counts, designs
 from engine.selectors.browsing import Selection
 from engine.services.judging import void_judgment

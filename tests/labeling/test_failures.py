@@ -14,7 +14,7 @@ from django.urls import reverse
 
 from engine.models import Experiment, Token
 from engine.services.tokens import make_token
-from labeling.failures import is_temporary
+from labeling.middleware.failures import is_temporary
 from tests.factories import make_experiment, make_user
 
 pytestmark = pytest.mark.django_db

@@ -11,19 +11,19 @@ from django.template.loader import render_to_string
 from django.urls import reverse
 from django.utils import timezone
 
-from engine.append_only import lifted
 from engine.core import Factorial, Unstructured
 from engine.models import Examination, Experiment, Judgment, Response, Snapshot, WorkerPulse
+from engine.models.append_only import lifted
 from engine.selectors import buffer, designs, spending
 from engine.services.judging import skip
 from engine.services.planning import advance
-from labeling import charts
-from labeling.cards import card, sparkline
-from labeling.concerns import concerns
-from labeling.examination import without_each_annotator
-from labeling.figures import live_figures
-from labeling.people import Sides, annotator_rows, judge_rows
-from labeling.status import PolicyName, status_of
+from labeling.dashboard import charts
+from labeling.dashboard.annotators import Sides, annotator_rows, judge_rows
+from labeling.dashboard.cards import card, sparkline
+from labeling.dashboard.figures import live_figures
+from labeling.dashboard.findings import without_each_annotator
+from labeling.dashboard.status import PolicyName, status_of
+from labeling.dashboard.warnings import concerns
 from labeling.templatetags.llmpo import spread, working_time
 from tests.factories import add_member, click, click_on, lease, make_experiment, make_user, write_responses
 from tests.markup import words

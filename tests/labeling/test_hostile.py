@@ -7,8 +7,8 @@ from urllib.parse import urlsplit
 import pytest
 from django.urls import reverse
 
+from engine.domain.texts import storable
 from engine.models import Experiment, Response
-from engine.texts import storable
 from labeling import rendering
 from labeling.rendering import render_markdown
 from tests.factories import make_experiment

@@ -7,10 +7,10 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from django.urls import reverse
 
-from engine.append_only import lifted
 from engine.models import Judgment
-from labeling import progress
-from labeling.progress import answers_together
+from engine.models.append_only import lifted
+from labeling.annotation import progress
+from labeling.annotation.progress import answers_together
 from tests.factories import add_member, click, click_on, lease, make_experiment, make_user
 from tests.markup import Markup, stage, words
 

@@ -14,13 +14,13 @@ from django.urls import reverse
 from engine.core import Design, Factorial, Unstructured
 from engine.core.outlook import level_effects, optimal_shares, realised_shares
 from engine.core.robustness import fewest_flips
+from engine.domain.outcomes import joint_outcome
+from engine.domain.specs import ExperimentSpec, FactorSpec, TaskSpec
 from engine.models import Experiment, Membership
-from engine.outcomes import joint_outcome
 from engine.services.experiments import create_experiment, start, stop
 from engine.services.judging import judge_leased
 from engine.services.planning import advance
-from engine.specs import ExperimentSpec, FactorSpec, TaskSpec
-from labeling.status import status_of
+from labeling.dashboard.status import status_of
 from labeling.templatetags.llmpo import percent
 from tests.factories import click, click_for, lease, make_user, write_responses
 

@@ -13,14 +13,14 @@ from django.test import Client
 from django.urls import reverse
 
 from engine import tasks
+from engine.domain.specs import FactorSpec, TaskSpec
 from engine.models import Estimate, Experiment, User
 from engine.selectors import specs
 from engine.services.estimates import compute_waiting
 from engine.services.experiments import create_experiment
-from engine.specs import FactorSpec, TaskSpec
 from labeling.demo import human_spec, rule_spec
 from labeling.forms.draft import data_of
-from labeling.starts import STARTS, start_named
+from labeling.setup.templates import STARTS, start_named
 from tests.engine.test_drawing import ANSWERS, imported_spec
 from tests.factories import add_member, make_experiment, make_spec, make_user
 

@@ -13,7 +13,7 @@ from engine.services.controls import archive
 from engine.services.experiments import pause, stop
 from engine.services.judging import void_judgment
 from engine.services.planning import advance
-from labeling.status import policy_names, status_of
+from labeling.dashboard.status import policy_names, status_of
 from labeling.templatetags.llmpo import about
 from tests.factories import click, make_experiment
 

@@ -18,12 +18,12 @@ import pytest
 from django.core import mail
 
 from engine import tasks
+from engine.domain.webhook_urls import resolve
 from engine.models import Notification
 from engine.notifying.delivery import deliver_due
 from engine.notifying.webhook import signature
 from engine.services.experiments import stop
 from engine.services.notifications import send_test, subscribe
-from engine.webhook_urls import resolve
 from tests.factories import make_experiment, make_user
 
 pytestmark = pytest.mark.django_db

@@ -11,10 +11,10 @@ import random
 import string
 from dataclasses import dataclass
 
+from engine.domain.texts import NUMBER_WORDS
 from engine.generation.tinylm import phrases
 from engine.generation.tinylm.tasks import MOST_THINGS, NOUNS, Puzzle, draw_puzzle, is_held_out
 from engine.generation.tinylm.words import words
-from engine.texts import NUMBER_WORDS
 
 HASTY_SLIP_SHARE = 0.6
 HASTY_OPENING = "Guess: "

@@ -13,8 +13,8 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from engine.domain.texts import NUMBER_WORDS
 from engine.generation.tinylm.words import lexicon, words
-from engine.texts import NUMBER_WORDS
 
 HELD_OUT_SHARE = 0.12
 REPEATS_BEFORE_GIVING_UP = 2000

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers
 
+from engine.domain.texts import NUMBER_WORDS
 from engine.generation.tinylm import phrases, tasks
-from engine.texts import NUMBER_WORDS
 
 PAD, BOS, END = "<pad>", "<bos>", "<|end|>"
 ROLE_TOKENS = ("<|system|>", "<|user|>", "<|assistant|>")

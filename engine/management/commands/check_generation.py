@@ -12,7 +12,7 @@ from django.core.management.base import BaseCommand, CommandError
 
 from engine.generation import registry
 from engine.generation.base import BackendError, GenerationFailure, GenerationRequest, GenerationResult
-from engine.generation.making import composition_of, request_for
+from engine.generation.responses import composition_of, request_for
 from engine.models import Experiment, Policy
 
 SAMPLE_TASK = "I have a pig, two ducks, and a dog. How many animals do I have?"

@@ -5,7 +5,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from engine.errors import PersonError
+from engine.domain.errors import PersonError
 from engine.models import User
 from engine.services.forgetting import forget_person
 

@@ -7,9 +7,9 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 from django.db import transaction
 
-from engine.errors import SpecError
+from engine.domain.errors import SpecError
+from engine.domain.limits import FILE_BYTES
 from engine.importing import ExperimentFile, ImportingError, decoded, read_experiment
-from engine.limits import FILE_BYTES
 from engine.models import Experiment, User
 from engine.services.experiments import Description, check_description, start, store_experiment
 

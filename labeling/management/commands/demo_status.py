@@ -7,7 +7,7 @@ from django.core.management.base import BaseCommand
 from engine.models import Experiment
 from engine.selectors import counts
 from engine.selectors.health import queue_health
-from labeling.status import status_of
+from labeling.dashboard.status import status_of
 
 
 class Command(BaseCommand):

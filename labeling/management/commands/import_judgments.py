@@ -9,13 +9,13 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 from tqdm import tqdm
 
-from engine.errors import EngineError
+from engine.domain.errors import EngineError
 from engine.models import User
 from engine.selectors import counts, designs
 from engine.services.reimporting import import_experiment
+from labeling.dashboard.status import status_of
 from labeling.exports.files import manifest_name
 from labeling.exports.reading import read_file, read_manifest, secrets_of, spec_of
-from labeling.status import status_of
 
 
 class Command(BaseCommand):

@@ -8,7 +8,7 @@ from datetime import datetime
 from engine.core import StopReason
 from engine.models import Examination, Experiment
 from engine.selectors import counts, designs
-from labeling.status import policy_names
+from labeling.dashboard.status import policy_names
 from labeling.templatetags.llmpo import percent
 
 

@@ -13,11 +13,11 @@ from engine.models import Experiment, Snapshot
 from engine.selectors import buffer, counts, designs
 from engine.selectors.health import QueueHealth, queue_health
 from engine.selectors.spending import policy_spending
-from labeling import charts
-from labeling.caching import shared
-from labeling.concerns import Concerns, concerns
-from labeling.people import annotator_rows, judge_rows
-from labeling.status import late_clicks, leader, policy_names, status_of
+from labeling.dashboard import charts
+from labeling.dashboard.annotators import annotator_rows, judge_rows
+from labeling.dashboard.caching import shared
+from labeling.dashboard.status import late_clicks, leader, policy_names, status_of
+from labeling.dashboard.warnings import Concerns, concerns
 
 # How old things may be, in units of DASHBOARD_SECONDS: when they have changed, and at all.
 _LIVE = (0.2, 0.2)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from django.db import transaction
 from django.utils.translation import gettext
 
-from engine.errors import UnknownTokenError
+from engine.domain.errors import UnknownTokenError
 from engine.models import Check, Experiment, Flag, Judgment, Lease, User
 from engine.services import allowances, checks, judging
 from engine.services.checks import expected_choice

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from engine.core.outlook import level_effects, optimal_shares, realised_shares
 from engine.core.problem import Factorial, Space
 from engine.models import Experiment, Snapshot
-from labeling.status import PolicyName
+from labeling.dashboard.status import PolicyName
 
 Matrix = npt.NDArray[np.float64]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from engine.models import Experiment, Policy, Snapshot
-from engine.selectors import consequences, counts, designs, serving
+from engine.selectors import capabilities, consequences, counts, designs
 from engine.selectors.health import QueueHealth, queue_health
 from labeling.templatetags.llmpo import about, percent
 
@@ -175,6 +175,6 @@ def _standing(snapshot: Snapshot | None) -> str:
 def _away(queue: str, seen_seconds: float | None) -> str:
     if seen_seconds is None:
         return f"The {queue} worker has never been seen; start it."
-    if not serving.is_recent(seen_seconds):
+    if not capabilities.is_recent(seen_seconds):
         return f"The {queue} worker was last seen {int(seen_seconds)} s ago; start it again."
     return "Responses have been waiting for more than a minute: the generation worker does not keep up."

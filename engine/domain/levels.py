@@ -12,7 +12,7 @@ from typing import Any
 
 import re2
 
-from engine.limits import shown
+from engine.domain.limits import shown
 
 _HOTTEST = 100
 _MOST_TOP_K = 2**31 - 1

@@ -6,6 +6,9 @@ from collections import deque
 from dataclasses import replace
 from typing import TypeAlias
 
+from engine.domain.leaks import find_leak
+from engine.domain.levels import Composition, Guardrail, compose, parse_level
+from engine.domain.texts import storable
 from engine.generation.base import (
     GenerationFailure,
     GenerationRequest,
@@ -13,11 +16,8 @@ from engine.generation.base import (
     Outcome,
     SamplingParams,
 )
-from engine.leaks import find_leak
-from engine.levels import Composition, Guardrail, compose, parse_level
 from engine.models import Policy, Response
 from engine.services.generation import Failed, Written
-from engine.texts import storable
 
 # A verdict is a word or a sentence, and should be the same every time.
 _VERDICT = SamplingParams(temperature=0.0, max_tokens=64)

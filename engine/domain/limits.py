@@ -14,8 +14,8 @@ from typing import Any
 
 from django.conf import settings
 
-from engine.errors import SpecError
-from engine.specs import ExperimentSpec
+from engine.domain.errors import SpecError
+from engine.domain.specs import ExperimentSpec
 
 # NUL is refused by PostgreSQL, half of a surrogate pair by UTF-8.
 UNSTORABLE = re.compile("[\x00\ud800-\udfff]")

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from engine import limits
 from engine.core.problem import BradleyTerry
-from engine.errors import SpecError
+from engine.domain import limits
+from engine.domain.errors import SpecError
+from engine.domain.policy_space import combinations, policy_space
 from engine.models import Estimate, Experiment
-from engine.policy_space import combinations, policy_space
 from engine.services import estimates
 from engine.tasks import estimate as compute_estimates
 from engine.tasks import wake

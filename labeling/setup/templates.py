@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from engine.specs import ExperimentSpec, FactorSpec
+from engine.domain.specs import ExperimentSpec, FactorSpec
 
 
 @dataclass(frozen=True)

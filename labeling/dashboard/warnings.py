@@ -12,7 +12,7 @@ from engine.core.contradictions import Misfit, misfit, strongest_cycle
 from engine.core.problem import Factorial
 from engine.core.robustness import fewest_flips
 from engine.models import Experiment, Snapshot
-from labeling.status import PolicyName
+from labeling.dashboard.status import PolicyName
 
 # Low, because the test is repeated while judgments arrive; 199 simulations cannot tell less than 1 in 200.
 _MISFIT_P = 0.01

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from engine.models import Comparison, Experiment, Snapshot
 from engine.selectors import designs
 from engine.selectors.health import QueueHealth
-from labeling.figures import health_of
-from labeling.status import Status, status_of
+from labeling.dashboard.figures import health_of
+from labeling.dashboard.status import Status, status_of
 
 _POINTS = 40
 WIDTH, HEIGHT = 120, 28
