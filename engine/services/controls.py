@@ -17,7 +17,7 @@ from engine.selectors import consequences, counts, designs, specs
 from engine.selectors.rubrics import why_no_judge
 from engine.services.analysis import outdate
 from engine.services.audit import record
-from engine.services.experiments import create_experiment, locked, renew_secret
+from engine.services.experiments import create_experiment, locked, pause, renew_secret, start, stop
 from engine.services.replaying import mark_stale, replayed_peaks
 from engine.services.snapshots import write_snapshot
 
@@ -209,3 +209,7 @@ def clone(*, experiment: Experiment, by: User, name: str) -> Experiment:
         details={"source": experiment.name, "source_id": experiment.pk},
     )
     return cloned
+
+
+# What an owner or editor may ask for by name, on the page and through the API.
+ACTIONS = {"start": start, "pause": pause, "stop": stop, "archive": archive, "unarchive": unarchive}

@@ -14,7 +14,7 @@ from django.urls import path, re_path
 from django.views.decorators.cache import never_cache
 
 from labeling.access import recent_sign_in_required
-from labeling.views import account as own
+from labeling.accounts import views as own
 
 urlpatterns = [
     path("", own.account, name="account"),

@@ -8,7 +8,7 @@ from django.utils import timezone
 
 from engine.models import Experiment
 from engine.selectors import people
-from labeling.dashboard.caching import shared
+from labeling.caching import shared
 
 _STEP = 25
 _DELAY = timedelta(minutes=10)

@@ -28,8 +28,8 @@ from labeling.api.schemas import (
     StatusOut,
 )
 from labeling.dashboard.status import policy_names, status_of
-from labeling.views import export
-from labeling.views.dashboard import ACTIONS
+from labeling.exports import files
+from labeling.exports.downloads import download
 
 router = Router()
 
@@ -85,7 +85,7 @@ def reopen(request: HttpRequest, experiment_id: Id, payload: ChangesIn) -> dict[
 def act(request: HttpRequest, experiment_id: Id, action: Action) -> dict[str, Any]:
     """Start (or resume), pause, stop for good, archive, take out of the archive."""
     experiment = access.to_run(request, experiment_id)
-    changed = ACTIONS[action](experiment_id=experiment.pk, by=request.user)
+    changed = controls.ACTIONS[action](experiment_id=experiment.pk, by=request.user)
     wake(advance, experiment.pk)
     return _summary(changed)
 
@@ -126,7 +126,7 @@ def _file(content_type: str) -> dict[str, Any]:
 @router.get("/{experiment_id}/judgments.csv", auth=READ, response=PROBLEMS, openapi_extra=_file("text/csv"))
 def judgments_csv(request: HttpRequest, experiment_id: Id) -> HttpResponseBase:
     """Judgments, one row each, those that the estimates rest on unless the query asks for others as the page of exports does."""
-    return export.judgments_csv(request, experiment_id)
+    return download(request, experiment_id, files.CSV)
 
 
 @router.get(
@@ -134,7 +134,7 @@ def judgments_csv(request: HttpRequest, experiment_id: Id) -> HttpResponseBase:
 )
 def judgments_jsonl(request: HttpRequest, experiment_id: Id) -> HttpResponseBase:
     """The same rows as JSON lines."""
-    return export.judgments_jsonl(request, experiment_id)
+    return download(request, experiment_id, files.JSONL)
 
 
 def _check_may_create(request: HttpRequest) -> None:

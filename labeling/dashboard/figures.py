@@ -13,9 +13,9 @@ from engine.models import Experiment, Snapshot
 from engine.selectors import buffer, counts, designs
 from engine.selectors.health import QueueHealth, queue_health
 from engine.selectors.spending import policy_spending
+from labeling.caching import shared
 from labeling.dashboard import charts
 from labeling.dashboard.annotators import annotator_rows, judge_rows
-from labeling.dashboard.caching import shared
 from labeling.dashboard.status import late_clicks, leader, policy_names, status_of
 from labeling.dashboard.warnings import Concerns, concerns
 

@@ -9,7 +9,7 @@ from engine.core import StopReason
 from engine.models import Examination, Experiment
 from engine.selectors import counts, designs
 from labeling.dashboard.status import policy_names
-from labeling.templatetags.llmpo import percent
+from labeling.formatting import percent
 
 
 @dataclass(frozen=True)

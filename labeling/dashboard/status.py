@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from engine.models import Experiment, Policy, Snapshot
 from engine.selectors import capabilities, consequences, counts, designs
 from engine.selectors.health import QueueHealth, queue_health
-from labeling.templatetags.llmpo import about, percent
+from labeling.formatting import about, percent
 
 
 @dataclass(frozen=True)

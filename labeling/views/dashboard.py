@@ -16,7 +16,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from engine.domain.errors import WrongStateError
 from engine.models import Experiment
 from engine.selectors import counts, log
-from engine.services import analysis, controls, experiments
+from engine.services import analysis, controls
 from engine.tasks import advance, examine, wake
 from labeling import access
 from labeling.dashboard import figures
@@ -24,17 +24,9 @@ from labeling.dashboard.findings import without_each_annotator
 from labeling.dashboard.status import status_of
 from labeling.views import llm_judge
 
-ACTIONS = {
-    "start": experiments.start,
-    "pause": experiments.pause,
-    "stop": experiments.stop,
-    "archive": controls.archive,
-    "unarchive": controls.unarchive,
-}
-
 
 class StateForm(forms.Form):
-    action = forms.ChoiceField(choices=[(action, action) for action in ACTIONS])
+    action = forms.ChoiceField(choices=[(action, action) for action in controls.ACTIONS])
     confirmed = forms.BooleanField(required=False)
 
 
@@ -97,13 +89,13 @@ def change_state(request: HttpRequest, experiment_id: int) -> HttpResponse:
     experiment = access.to_run(request, experiment_id)
     form = StateForm(request.POST)
     if not form.is_valid():
-        return HttpResponseBadRequest(f"The action must be one of {', '.join(ACTIONS)}.")
+        return HttpResponseBadRequest(f"The action must be one of {', '.join(controls.ACTIONS)}.")
     action = form.cleaned_data["action"]
     may_stop = experiment.state in {Experiment.State.RUNNING, Experiment.State.PAUSED}
     if action == "stop" and may_stop and not form.cleaned_data["confirmed"]:
         return _ask_to_stop(request, experiment)
     try:
-        ACTIONS[action](experiment_id=experiment.pk, by=request.user)
+        controls.ACTIONS[action](experiment_id=experiment.pk, by=request.user)
     except WrongStateError as wrong:
         messages.error(request, str(wrong))
     wake(advance, experiment.pk)

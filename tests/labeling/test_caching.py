@@ -9,8 +9,8 @@ import pytest
 from django.core.cache import cache
 from django.urls import reverse
 
-from labeling.dashboard import caching
-from labeling.dashboard.caching import shared
+from labeling import caching
+from labeling.caching import shared
 from tests.factories import click_on
 
 AGES = (1.0, 10.0)

@@ -13,7 +13,7 @@ from engine.models import WorkerPulse
 from engine.selectors.counts import wins_matrix
 from engine.services.experiments import pause, stop
 from engine.services.planning import advance
-from labeling.templatetags.llmpo import percent
+from labeling.formatting import percent
 from tests.factories import click_for, click_on, make_experiment, write_responses
 
 pytestmark = pytest.mark.django_db

@@ -24,7 +24,7 @@ from labeling.dashboard.figures import live_figures
 from labeling.dashboard.findings import without_each_annotator
 from labeling.dashboard.status import PolicyName, status_of
 from labeling.dashboard.warnings import concerns
-from labeling.templatetags.llmpo import spread, working_time
+from labeling.formatting import spread, working_time
 from tests.factories import add_member, click, click_on, lease, make_experiment, make_user, write_responses
 from tests.markup import words
 

@@ -21,7 +21,7 @@ from engine.services.experiments import create_experiment, start, stop
 from engine.services.judging import judge_leased
 from engine.services.planning import advance
 from labeling.dashboard.status import status_of
-from labeling.templatetags.llmpo import percent
+from labeling.formatting import percent
 from tests.factories import click, click_for, lease, make_user, write_responses
 
 pytestmark = pytest.mark.django_db

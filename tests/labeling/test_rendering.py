@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from labeling.formatting import percent
 from labeling.rendering import render_markdown
-from labeling.templatetags.llmpo import percent
 
 
 def visible(rendered: str) -> str:

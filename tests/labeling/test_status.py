@@ -14,7 +14,7 @@ from engine.services.experiments import pause, stop
 from engine.services.judging import void_judgment
 from engine.services.planning import advance
 from labeling.dashboard.status import policy_names, status_of
-from labeling.templatetags.llmpo import about
+from labeling.formatting import about
 from tests.factories import click, make_experiment
 
 pytestmark = pytest.mark.django_db

@@ -1,0 +1,87 @@
+"""A download: what was asked for, checked against the reader's rights, recorded in the log and streamed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from django import forms
+from django.http import HttpRequest, HttpResponse, HttpResponseBadRequest, StreamingHttpResponse
+from django.http.response import HttpResponseBase
+
+from engine.selectors.browsing import STANDING
+from engine.services.audit import record_export
+from labeling import access
+from labeling.exports import files
+from labeling.exports.files import Export, Tally
+from labeling.exports.formats import parquet_is_there
+from labeling.exports.selecting import SelectionForm
+
+
+class OptionsForm(forms.Form):
+    raw = forms.BooleanField(required=False, label="Leave spreadsheet formulas as they are (CSV)")
+    conversational = forms.BooleanField(required=False, label="As messages (DPO pairs)")
+    usernames = forms.BooleanField(required=False, label="With usernames instead of pseudonyms")
+    zip = forms.BooleanField(required=False, label="With its manifest, as a ZIP file")
+
+    def __init__(self, data: Any, *, may_own: bool) -> None:
+        super().__init__(data, label_suffix="")
+        if not may_own:
+            del self.fields["usernames"]
+
+
+def download(request: HttpRequest, experiment_id: int, kind: str) -> HttpResponseBase:
+    """The file of that kind (``files.CSV`` and so on) which the request's query describes; 400 and 403 say why there is none."""
+    experiment = access.to_watch(request, experiment_id)
+    form = SelectionForm(with_default(request), experiment=experiment)
+    options = OptionsForm(request.GET, may_own=access.may_own(request, experiment))
+    if not (form.is_valid() and options.is_valid()):
+        faults = "; ".join(f"{name}: {' '.join(errors)}" for name, errors in form.errors.items())
+        return HttpResponseBadRequest(f"The filter cannot be used. {faults}", content_type="text/plain")
+    if request.GET.get("usernames") and "usernames" not in options.fields:
+        return HttpResponse(
+            "Only owners of the experiment may export usernames. Leave out usernames=.",
+            status=403,
+            content_type="text/plain",
+        )
+    if kind == files.PARQUET and not parquet_is_there():
+        return HttpResponse(
+            "Parquet needs pyarrow on the server: pip install pyarrow.", status=501, content_type="text/plain"
+        )
+    chosen = {"usernames": False} | options.cleaned_data
+    chosen_export = Export(
+        experiment=experiment,
+        format=kind,
+        selection=form.selection(finished=access.withholds_unfinished(request, experiment)),
+        filter=form.said(),
+        raw=chosen["raw"],
+        conversational=chosen["conversational"],
+        usernames=chosen["usernames"],
+    )
+    if request.method != "HEAD":
+        record_export(
+            experiment=experiment,
+            by=request.user,
+            format=kind,
+            filter=form.said(),
+            usernames=chosen["usernames"],
+        )
+    if chosen["zip"]:
+        return _streamed(request, chosen_export.zipped(), f"{chosen_export.filename}.zip", "application/zip")
+    return _streamed(
+        request, chosen_export.pieces(Tally()), chosen_export.filename, chosen_export.content_type
+    )
+
+
+def _streamed(
+    request: HttpRequest, pieces: Iterator[bytes], filename: str, content_type: str
+) -> StreamingHttpResponse:
+    # Who asks for the headers only must not have the server write the whole file.
+    response = StreamingHttpResponse(pieces if request.method == "GET" else (), content_type=content_type)
+    response["Content-Disposition"] = f'attachment; filename="{filename}"'
+    return response
+
+
+def with_default(request: HttpRequest) -> dict[str, str]:
+    """What is asked for; where nothing is said of judgments, those that stand."""
+    return {"judgments": STANDING} | request.GET.dict()
