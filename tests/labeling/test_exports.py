@@ -514,7 +514,8 @@ class TestPage:
         assert len(csv_rows(content(response))) == 3
 
     def test_without_pyarrow_the_page_says_so_and_the_address_too(self, rich, admin, client_for, monkeypatch):
-        monkeypatch.setattr("labeling.views.export.parquet_is_there", lambda: False)
+        for user in ("views.export", "exports.downloads"):
+            monkeypatch.setattr(f"labeling.{user}.parquet_is_there", lambda: False)
         client = client_for(admin)
         assert "needs the package pyarrow" in get(client, "export", rich).content.decode()
         assert get(client, "judgments_parquet", rich).status_code == 501

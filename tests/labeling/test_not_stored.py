@@ -43,7 +43,7 @@ def test_the_api_and_its_errors(experiment, admin):
 
 
 def test_an_answer_that_failed(experiment, admin, client_for, monkeypatch):
-    monkeypatch.setattr("labeling.views.export.record_export", lambda **_: 1 / 0)
+    monkeypatch.setattr("labeling.exports.downloads.record_export", lambda **_: 1 / 0)
     client = client_for(admin)
     client.raise_request_exception = False
     response = client.get(reverse("judgments_csv", args=[experiment.pk]))
