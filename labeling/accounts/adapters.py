@@ -31,6 +31,7 @@ from engine.errors import InvitationError
 from engine.mail import mail_is_sent
 from engine.models import User
 from engine.services import people
+from labeling import access
 from labeling.accounts.throttling import count_attempt, remember_browser, take_back
 
 logger = logging.getLogger(__name__)
@@ -114,6 +115,14 @@ class AccountAdapter(DefaultAccountAdapter):
         response = super().post_login(request, user, **how)
         remember_browser(request, response, user.get_username())
         return response
+
+    def is_reauthentication_required(self, *, app: str, **_: Any) -> bool:
+        """Ask by the rule of the whole site, so that allauth's own pages have no other.
+
+        allauth's rule asks nothing of an account whose only way in is a provider.
+        """
+        access.require_recent_sign_in(self.request)
+        return False
 
     def get_reauthentication_methods(self, user: User | AnonymousUser) -> list[dict[str, Any]]:
         methods = super().get_reauthentication_methods(user)

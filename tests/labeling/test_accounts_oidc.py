@@ -215,6 +215,35 @@ def test_who_has_no_password_confirms_at_the_provider(experiment, client, provid
     assert Token.objects.get().user == user
 
 
+class TestLeftOpenWithoutAPassword:
+    """A browser that was left open, of an account whose only way in is the provider: allauth asked nothing of it, and
+    somebody else could add a way in of their own and keep the account.
+    """
+
+    @pytest.fixture
+    def user(self, experiment, client, provider) -> User:
+        client.get(reverse("join", args=[invited(experiment).token]))
+        go_through(client)
+        user = SocialAccount.objects.get().user
+        sign_in_recently(client, user, seconds_ago=3600)
+        return user
+
+    def test_no_other_sign_in_is_linked(self, user, client, provider):
+        provider.claims = {"sub": "666", "preferred_username": "somebody-else"}
+        go_through(client, "?process=connect")
+        assert SocialAccount.objects.get().user == user
+
+    def test_no_address_is_added(self, user, client):
+        form = {"email": "somebody.else@example.org", "action_add": ""}
+        asked = client.post(reverse("account_email"), form)
+        assert asked["Location"].startswith(reverse("confirm_by_oidc"))
+        assert not EmailAddress.objects.filter(email=form["email"]).exists()
+
+    def test_no_second_step_is_turned_on(self, user, client):
+        asked = client.get(reverse("mfa_activate_totp"))
+        assert asked["Location"].startswith(reverse("confirm_by_oidc"))
+
+
 def test_saying_no_at_the_provider_leads_back(client, provider):
     provider.refuse = True
     response = go_through(client)
