@@ -42,7 +42,7 @@ VAR_DIR = env.path("VAR_DIR", BASE_DIR / "var")
 # ---------------------------------------------------------------- applications
 
 INSTALLED_APPS = [
-    "django.contrib.admin",
+    "labeling.apps.AdminSiteConfig",
     "django.contrib.auth",
     "django.contrib.contenttypes",
     "django.contrib.sessions",
