@@ -28,6 +28,8 @@ class AdminSite(admin.AdminSite):
         guarded = view if view == self.logout else recent_sign_in_required(view)
         return super().admin_view(guarded, cacheable)
 
-    def password_change(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+    def password_change(
+        self, request: HttpRequest, extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
         """Lead to the site's own page: Django's sets no limit on guessing the current password."""
         return redirect("account_change_password")

@@ -6,10 +6,11 @@ import logging
 from base64 import urlsafe_b64encode
 from smtplib import SMTPException
 from typing import Any
+from urllib.parse import urlsplit
 
 from allauth.account.adapter import DefaultAccountAdapter
 from allauth.account.internal.flows.login import record_authentication
-from allauth.account.models import EmailAddress
+from allauth.account.models import EmailAddress, EmailConfirmation
 from allauth.core.exceptions import ImmediateHttpResponse
 from allauth.mfa.adapter import DefaultMFAAdapter
 from allauth.socialaccount.adapter import DefaultSocialAccountAdapter
@@ -149,6 +150,12 @@ class AccountAdapter(DefaultAccountAdapter):
             # An answer that differs would tell who has an account here.
             logger.exception("A message to an account could not be sent")
 
+    def get_reset_password_from_key_url(self, key: str) -> str:
+        return _at_this_site(super().get_reset_password_from_key_url(key))
+
+    def get_email_confirmation_url(self, request: HttpRequest, emailconfirmation: EmailConfirmation) -> str:
+        return _at_this_site(super().get_email_confirmation_url(request, emailconfirmation))
+
     def add_message(  # noqa: PLR0917 - allauth's own signature
         self,
         request: HttpRequest,
@@ -167,6 +174,15 @@ class AccountAdapter(DefaultAccountAdapter):
 
     def get_email_verification_redirect_url(self, email_address: EmailAddress) -> str:
         return reverse("account")
+
+
+def _at_this_site(url: str) -> str:
+    """The same page at ``SITE_URL``. The address of the request is not to be trusted.
+
+    Whoever asks for a link writes the header ``Host``. Its port is checked by nobody, and the link in somebody else's
+    mail would lead there with its secret.
+    """
+    return settings.SITE_URL.rstrip("/") + urlsplit(url).path
 
 
 class TwoStepAdapter(DefaultMFAAdapter):
