@@ -8,7 +8,6 @@ from typing import Any
 from django.contrib.admin.models import LogEntry
 from django.contrib.contenttypes.models import ContentType
 from django.db import transaction
-from django.db.models.functions import Coalesce
 from django.utils import timezone
 
 from engine.errors import MembershipError, PersonError
@@ -28,6 +27,7 @@ from engine.selectors.persons import sessions_of
 from engine.services.audit import record
 from engine.services.notifications import unsubscribe
 from engine.services.people import end_invitation, remove_member
+from engine.services.tokens import end_all_tokens
 
 # Rows that go with the account; any other row of ours is a reason to keep the account's.
 _GO_WITH_THE_ACCOUNT = {Membership, Token}
@@ -98,8 +98,8 @@ def _end_access(user: User, by: User | None) -> None:
         mails = Subscription.objects.filter(kind=Subscription.Kind.EMAIL, target__iexact=user.email)
         for subscription in mails.select_related("experiment"):
             unsubscribe(subscription=subscription, by=by)
-    now = timezone.now()
-    Token.objects.filter(user=user).update(revoked_at=Coalesce("revoked_at", now), name="", hint="")
+    end_all_tokens(user=user, by=by, because="The person was forgotten.")
+    Token.objects.filter(user=user).update(name="", hint="")
     for session in sessions_of(user):
         session.delete()
 

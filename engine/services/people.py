@@ -254,7 +254,7 @@ def settle_account(*, user: User) -> None:
     user = _locked_account(user)
     for experiment_id in sorted(set(_open_links_of(user).values_list("experiment_id", flat=True))):
         _end_links(user, experiment_id, by=None)
-    end_all_tokens(user=user)
+    end_all_tokens(user=user, by=None, because="The account lost its rights.")
 
 
 def _lock_members(experiment_id: int) -> None:

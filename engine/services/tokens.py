@@ -87,9 +87,9 @@ def end_tokens_without_rights(*, user: User, by: User | None) -> None:
 
 
 @transaction.atomic
-def end_all_tokens(*, user: User) -> None:
-    """Revoke every token of an account that was deactivated or is no superuser's any more."""
-    _revoke(Token.objects.filter(user=user), by=None, because="The account lost its rights.")
+def end_all_tokens(*, user: User, by: User | None, because: str) -> int:
+    """Revoke every token of an account; returns how many were good until then."""
+    return _revoke(Token.objects.filter(user=user), by=by, because=because)
 
 
 def token_of(*, secret: str) -> Token | None:
@@ -111,10 +111,12 @@ def note_use(*, token_id: int) -> None:
     Token.objects.filter(pk=token_id).update(used_at=timezone.now())
 
 
-def _revoke(tokens: QuerySet[Token], *, by: User | None, because: str = "") -> None:
+def _revoke(tokens: QuerySet[Token], *, by: User | None, because: str = "") -> int:
+    revoked = 0
     for token in tokens.filter(revoked_at__isnull=True):
         if not Token.objects.filter(pk=token.pk, revoked_at__isnull=True).update(revoked_at=timezone.now()):
             continue
+        revoked += 1
         record(
             experiment=None,
             by=by,
@@ -122,6 +124,7 @@ def _revoke(tokens: QuerySet[Token], *, by: User | None, because: str = "") -> N
             about=token.user,
             details={"hint": token.hint, "because": because},
         )
+    return revoked
 
 
 def _hash(secret: str) -> str:

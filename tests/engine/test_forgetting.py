@@ -42,7 +42,7 @@ from engine.services.people import change_role, create_invitation
 from engine.services.retention import forget_old
 from engine.services.review import void_annotator
 from engine.services.showing import answer, show_next
-from engine.services.tokens import make_token, token_of
+from engine.services.tokens import make_token, revoke_token, token_of
 from tests.factories import add_member, click, click_on, lease, make_experiment, make_user
 
 pytestmark = pytest.mark.django_db
@@ -153,6 +153,9 @@ class TestForgetting:
         form = {"username": "former-annotator-1", "password": "a long password"}
         assert Client().post("/accounts/login/", form).status_code == 200, "no password fits"
         assert token_of(secret=secret) is None
+        revoked = AuditEntry.objects.filter(action="token_revoked", about=greta)
+        assert revoked.count() == 2
+        assert {entry.details["because"] for entry in revoked} == {"The person was forgotten."}
         assert not greta.memberships.exists()
         assert not Invitation.objects.filter(created_by=greta, ended_at=None).exists()
         assert not Lease.objects.filter(annotator=greta, state=Lease.State.ACTIVE).exists()
@@ -175,7 +178,8 @@ class TestForgetting:
         unused = make_user("kiel")
         add_member(make_experiment(), unused)
         unused.memberships.all().delete()
-        make_token(user=unused, name="x", valid_days=1)
+        token, _ = make_token(user=unused, name="x", valid_days=1)
+        revoke_token(token_id=token.pk, by=unused)
         with lifted():
             AuditEntry.objects.filter(by=unused).delete()
         assert forget_person(user_id=unused.pk, by=None, delete=True) is None
