@@ -87,6 +87,14 @@ def end_tokens_without_rights(*, user: User, by: User | None) -> None:
 
 
 @transaction.atomic
+def settle_permissions() -> None:
+    """End what rested on a permission, after permissions or groups have changed in whatever way."""
+    holders = User.objects.filter(tokens__revoked_at__isnull=True, is_superuser=False).distinct()
+    for user in holders.order_by("pk"):
+        end_tokens_without_rights(user=user, by=None)
+
+
+@transaction.atomic
 def end_all_tokens(*, user: User, by: User | None, because: str) -> int:
     """Revoke every token of an account; returns how many were good until then."""
     return _revoke(Token.objects.filter(user=user), by=by, because=because)
