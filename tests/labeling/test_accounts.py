@@ -242,6 +242,16 @@ def test_signing_out_everywhere_ends_all_sessions_and_the_tokens_if_asked(tokens
     assert is_signed_in(sign_in(annotator))
 
 
+def test_a_session_does_not_come_back_with_the_account(annotator):
+    """An account that is closed since somebody else is in it must not let them in again when it is opened."""
+    client = sign_in(annotator)
+    for is_active in (False, True):
+        annotator.is_active = is_active
+        annotator.save()
+    assert not is_signed_in(client)
+    assert is_signed_in(sign_in(annotator))
+
+
 def test_the_page_lists_where_one_is_signed_in(annotator):
     sign_in(annotator, HTTP_USER_AGENT="An old phone", REMOTE_ADDR="192.0.2.9")
     page = sign_in(annotator, HTTP_USER_AGENT="This one").get(reverse("account")).content.decode()
