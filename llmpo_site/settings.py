@@ -298,12 +298,12 @@ LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
     "formatters": {"line": {"format": "%(asctime)s %(levelname)s %(name)s: %(message)s"}},
-    "filters": {"without_invitations": {"()": "llmpo_site.logs.WithoutInvitations"}},
+    "filters": {"without_secret_links": {"()": "llmpo_site.logs.WithoutSecretLinks"}},
     "handlers": {
         "console": {
             "class": "logging.StreamHandler",
             "formatter": "line",
-            "filters": ["without_invitations"],
+            "filters": ["without_secret_links"],
         }
     },
     "root": {"handlers": ["console"], "level": env.str("LOG_LEVEL", "INFO")},
