@@ -134,7 +134,7 @@ def membership_from(*, invitation_id: int | None, user: User) -> Membership | No
 
 
 @transaction.atomic
-def accept_invitation(*, invitation_id: int, user: User) -> Membership:
+def accept_invitation(*, invitation_id: int | None, user: User) -> Membership:
     """Make the user a member. Accepting the same invitation twice uses it once.
 
     Raises

@@ -33,13 +33,10 @@ from engine.mail import mail_is_sent
 from engine.models import User
 from engine.services import people
 from labeling import access
+from labeling.accounts.following import first_page, followed, stop_following
 from labeling.accounts.throttling import count_attempt, remember_browser, take_back
 
 logger = logging.getLogger(__name__)
-
-# Where a visitor's session keeps the number of the invitation whose link they opened: only while following one may a
-# stranger get an account.
-INVITATION = "following-invitation"
 
 
 def _message(template: str) -> str | None:
@@ -239,20 +236,23 @@ class OidcAdapter(DefaultSocialAccountAdapter):
 
     def is_open_for_signup(self, request: HttpRequest, sociallogin: SocialLogin) -> bool:
         try:
-            people.open_invitation(invitation_id=request.session.get(INVITATION))
+            people.open_invitation(invitation_id=followed(request))
         except InvitationError:
+            stop_following(request)
             return False
         return True
 
     @transaction.atomic
     def save_user(self, request: HttpRequest, sociallogin: SocialLogin, form: Any = None) -> User:
         user = super().save_user(request, sociallogin, form)
+        invitation_id = followed(request)
+        stop_following(request)
         try:
-            # Kept in the session: the page to which they come back leads on by it.
-            people.accept_invitation(invitation_id=request.session[INVITATION], user=user)
+            member = people.accept_invitation(invitation_id=invitation_id, user=user)
         except InvitationError as refused:
             page = render(request, "labeling/invitation_refused.html", {"message": str(refused)}, status=410)
             raise ImmediateHttpResponse(page) from refused
+        sociallogin.state["next"] = first_page(member)
         return user
 
     def get_connect_redirect_url(self, request: HttpRequest, socialaccount: SocialAccount) -> str:

@@ -113,7 +113,8 @@ def test_a_stranger_with_an_invitation_gets_an_account_and_uses_it(experiment, c
     page = client.get(reverse("join", args=[invitation.token]), follow=True)
     assert "Join with Example SSO" in page.content.decode()
     response = go_through(client, f"?next={reverse('accept_invitation')}")
-    assert client.get(response["Location"])["Location"] == reverse("welcome", args=[experiment.pk])
+    assert response["Location"] == reverse("welcome", args=[experiment.pk])
+    assert "following-invitation" not in client.session, "used, so the next person here needs the link again"
     new = User.objects.get(username="newcomer")
     assert not new.has_usable_password()
     assert new.memberships.get().role == "annotator"
@@ -135,6 +136,7 @@ def test_an_invitation_that_ended_meanwhile_makes_no_account(spoil, experiment, 
     before = User.objects.count()
     assert go_through(client, f"?next={path}").status_code == 403
     assert User.objects.count() == before
+    assert "following-invitation" not in client.session
 
 
 def test_a_name_that_is_taken_is_given_to_nobody_twice(experiment, annotator, client, provider):
