@@ -165,6 +165,8 @@ ACCOUNT_RATE_LIMITS = {
     "login_failed_address": f"{10 * LOGIN_FAILURE_LIMIT}/15m/ip",
     "login_failed_name": f"{10 * LOGIN_FAILURE_LIMIT}/15m/key",
     "reset_password": "10/15m/ip,3/15m/key",
+    # Its form asks for the current password, and says whether it is right.
+    "change_password": f"{LOGIN_FAILURE_LIMIT}/15m/user",
 }
 
 MFA_ADAPTER = "labeling.accounts.adapters.TwoStepAdapter"
