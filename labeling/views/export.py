@@ -11,7 +11,6 @@ from django.http import HttpRequest, HttpResponse, HttpResponseBadRequest, Strea
 from django.http.response import HttpResponseBase
 from django.shortcuts import render
 from django.utils.http import urlencode
-from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
 from engine import selectors
@@ -37,7 +36,6 @@ class OptionsForm(forms.Form):
 
 
 @login_required
-@never_cache
 @require_safe
 def export(request: HttpRequest, experiment_id: int) -> HttpResponse:
     """Choose what to download; says how much it will be."""

@@ -10,7 +10,6 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils.text import slugify
-from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_safe
 from django_htmx.http import trigger_client_event
 
@@ -31,7 +30,6 @@ read_or_write = require_http_methods(["GET", "HEAD", "POST"])
 
 
 @login_required
-@never_cache
 @read_or_write
 def new(request: HttpRequest) -> HttpResponse:
     """Choose what to start from, or bring a file along."""
@@ -66,7 +64,6 @@ def _uploaded(request: HttpRequest) -> ExperimentSpec:
 
 
 @login_required
-@never_cache
 @read_or_write
 def new_from(request: HttpRequest, start: str) -> HttpResponse:
     """Set up an experiment that is not stored yet."""
@@ -77,7 +74,6 @@ def new_from(request: HttpRequest, start: str) -> HttpResponse:
 
 
 @login_required
-@never_cache
 @read_or_write
 def setup(request: HttpRequest, experiment_id: int) -> HttpResponse:
     """Change a draft."""
