@@ -107,4 +107,3 @@ class AuditEntryAdmin(ReadOnlyAdmin):
 
 
 admin.site.register([Factor, Level, Policy, Task, JudgmentVoid], ReadOnlyAdmin)
-admin.site.site_header = "LLM-PO: accounts and rows"

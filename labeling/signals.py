@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from django.contrib.auth.models import Group
 from django.contrib.auth.signals import user_logged_out
-from django.db.models.signals import post_save, pre_save
+from django.db.models.signals import m2m_changed, post_delete, post_save, pre_save
 from django.dispatch import receiver
 
 from engine.models import User
-from engine.services import people, serving
+from engine.services import people, serving, tokens
 
 # The columns of an account that rights rest on.
 _RIGHTS = ("is_active", "is_superuser")
@@ -32,9 +33,23 @@ def note_rights(instance: User, update_fields: frozenset[str] | None, **_: Any) 
 
 @receiver(post_save, sender=User)
 def settle_lost_rights(instance: User, **_: Any) -> None:
-    """End the links and tokens of a deactivated account or a former superuser, whoever changed it and wherever."""
+    """End the links, tokens and sessions of a deactivated account or a former superuser, whoever changed it and wherever."""
     before = instance.rights_before  # type: ignore[attr-defined]
     if before is not None and any(
         had and not getattr(instance, right) for had, right in zip(before, _RIGHTS, strict=True)
     ):
         people.settle_account(user=instance)
+
+
+@receiver(m2m_changed, sender=User.user_permissions.through)
+@receiver(m2m_changed, sender=User.groups.through)
+@receiver(m2m_changed, sender=Group.permissions.through)
+def settle_lost_permissions(action: str, **_: Any) -> None:
+    """A permission may be the last right of somebody, such as that to make experiments."""
+    if action in {"post_remove", "post_clear"}:
+        tokens.settle_permissions()
+
+
+@receiver(post_delete, sender=Group)
+def settle_a_deleted_group(**_: Any) -> None:
+    tokens.settle_permissions()

@@ -42,7 +42,7 @@ VAR_DIR = env.path("VAR_DIR", BASE_DIR / "var")
 # ---------------------------------------------------------------- applications
 
 INSTALLED_APPS = [
-    "django.contrib.admin",
+    "labeling.apps.AdminSiteConfig",
     "django.contrib.auth",
     "django.contrib.contenttypes",
     "django.contrib.sessions",
@@ -165,6 +165,8 @@ ACCOUNT_RATE_LIMITS = {
     "login_failed_address": f"{10 * LOGIN_FAILURE_LIMIT}/15m/ip",
     "login_failed_name": f"{10 * LOGIN_FAILURE_LIMIT}/15m/key",
     "reset_password": "10/15m/ip,3/15m/key",
+    # Its form asks for the current password, and says whether it is right.
+    "change_password": f"{LOGIN_FAILURE_LIMIT}/15m/user",
 }
 
 MFA_ADAPTER = "labeling.accounts.adapters.TwoStepAdapter"
@@ -298,12 +300,12 @@ LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
     "formatters": {"line": {"format": "%(asctime)s %(levelname)s %(name)s: %(message)s"}},
-    "filters": {"without_invitations": {"()": "llmpo_site.logs.WithoutInvitations"}},
+    "filters": {"without_secret_links": {"()": "llmpo_site.logs.WithoutSecretLinks"}},
     "handlers": {
         "console": {
             "class": "logging.StreamHandler",
             "formatter": "line",
-            "filters": ["without_invitations"],
+            "filters": ["without_secret_links"],
         }
     },
     "root": {"handlers": ["console"], "level": env.str("LOG_LEVEL", "INFO")},

@@ -5,11 +5,11 @@ import os
 
 from django.core.wsgi import get_wsgi_application
 
-from llmpo_site.logs import WithoutInvitations
+from llmpo_site.logs import WithoutSecretLinks
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "llmpo_site.settings")
 
 application = get_wsgi_application()
 
 # gunicorn sets up this logger itself, where an access log is asked for.
-logging.getLogger("gunicorn.access").addFilter(WithoutInvitations())
+logging.getLogger("gunicorn.access").addFilter(WithoutSecretLinks())

@@ -233,7 +233,7 @@ class Migration(migrations.Migration):
                 ('outcome', models.FloatField(help_text="D: 1 where policy i's response was preferred, 0 where policy j's was.")),
                 ('reason', models.CharField(blank=True, help_text='Why, where the judge can say.', max_length=200)),
                 ('comment', models.CharField(blank=True, help_text='What the annotator had to say.', max_length=1000)),
-                ('annotator_could_see_policies', models.BooleanField(default=False, help_text='The annotator had a role then that shows which policy wrote what of finished pairs.')),
+                ('annotator_could_see_policies', models.BooleanField(default=False, help_text='The annotator had a role then, or had lost one, that shows which policy wrote what.')),
                 ('standing', models.BooleanField(default=True, help_text='Not voided. A copy of what JudgmentVoid says, for the constraint below.')),
                 ('shown_at', models.DateTimeField(blank=True, null=True)),
                 ('created_at', models.DateTimeField(default=django.utils.timezone.now)),

@@ -64,7 +64,7 @@ class Judgment(models.Model):
     )
     annotator_could_see_policies = models.BooleanField(
         default=False,
-        help_text="The annotator had a role then that shows which policy wrote what of finished pairs.",
+        help_text="The annotator had a role then, or had lost one, that shows which policy wrote what.",
     )
     standing = models.BooleanField(
         default=True, help_text="Not voided. A copy of what JudgmentVoid says, for the constraint below."

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import socket
+import threading
 import time
+from contextlib import suppress
+from typing import Any, Self
 from urllib.parse import urlsplit
 
 import httpx2
@@ -12,6 +16,8 @@ import httpx2
 from engine.domain.webhook_urls import check_url, resolve
 
 _TIMEOUT_SECONDS = 5.0
+# The timeout above begins anew with every byte, so that an answer of one byte a second would hold a worker for days.
+_WHOLE_CALL_SECONDS = 10.0
 
 
 class WebhookError(Exception):
@@ -20,6 +26,36 @@ class WebhookError(Exception):
     def __init__(self, message: str, *, final: bool = False) -> None:
         super().__init__(message)
         self.final = final
+
+
+class _Deadline:
+    """Closes the connection of a call that takes longer than ``seconds`` as a whole."""
+
+    def __init__(self, seconds: float) -> None:
+        self.passed = False
+        self._connection: socket.socket | None = None
+        self._timer = threading.Timer(seconds, self._close)
+        self._timer.daemon = True
+
+    def __enter__(self) -> Self:
+        self._timer.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._timer.cancel()
+        if self._connection is not None:
+            self._connection.close()
+
+    def trace(self, event: str, info: dict[str, Any]) -> None:
+        """Note the connection when the HTTP client has made it. TLS takes the socket over, so keep another handle."""
+        if event == "connection.connect_tcp.complete":
+            self._connection = info["return_value"].get_extra_info("socket").dup()
+
+    def _close(self) -> None:
+        self.passed = True
+        if self._connection is not None:
+            with suppress(OSError):
+                self._connection.shutdown(socket.SHUT_RDWR)
 
 
 def signature(secret: str, delivery: str, timestamp: str, body: bytes) -> str:
@@ -50,6 +86,7 @@ def call(*, url: str, secret: str, body: bytes, delivery: str) -> None:
     except OSError as error:
         raise WebhookError(f"{parts.hostname} is not found: {error}.") from error
 
+    deadline = _Deadline(_WHOLE_CALL_SECONDS)
     timestamp = str(int(time.time()))
     # The very address that was checked: asked again, the name could lead elsewhere.
     target = httpx2.URL(url).copy_with(host=address)
@@ -68,13 +105,18 @@ def call(*, url: str, secret: str, body: bytes, delivery: str) -> None:
         extensions={
             "sni_hostname": parts.hostname,
             "timeout": httpx2.Timeout(_TIMEOUT_SECONDS).as_dict(),
+            "trace": deadline.trace,
         },
     )
     try:
-        with httpx2.Client(trust_env=False, follow_redirects=False) as client:
+        with deadline, httpx2.Client(trust_env=False, follow_redirects=False) as client:
             answer = client.send(request, stream=True)
             answer.close()
     except httpx2.HTTPError as error:
+        if deadline.passed:
+            raise WebhookError(
+                f"The call to {parts.hostname} took longer than {_WHOLE_CALL_SECONDS:g} seconds. Answer at once, and work later."
+            ) from error
         raise WebhookError(f"The call to {parts.hostname} failed: {_said(error, url)}") from error
     if not answer.is_success:
         raise WebhookError(f"It answered {answer.status_code}; anything from 200 to 299 counts as received.")

@@ -11,6 +11,7 @@ from allauth.socialaccount.models import SocialAccount
 from allauth.usersessions.models import UserSession
 from django.contrib.sessions.models import Session
 from django.db.models import Q, QuerySet
+from django.db.models.functions import Lower
 from django.utils import timezone
 
 from engine.models import (
@@ -37,6 +38,18 @@ def sessions_of(user: User) -> list[Session]:
     """The sessions in which somebody is logged in to this account."""
     running = Session.objects.filter(expire_date__gt=timezone.now())
     return [each for each in running.iterator() if each.get_decoded().get("_auth_user_id") == str(user.pk)]
+
+
+def addresses_of(user: User) -> set[str]:
+    """The account's e-mail addresses, the one that waits to be confirmed included, in small letters."""
+    known = EmailAddress.objects.filter(user=user).values_list("email", flat=True)
+    return {address.lower() for address in (user.email, *known) if address}
+
+
+def subscriptions_to(addresses: set[str]) -> QuerySet[Subscription]:
+    """The notifications that go to one of these e-mail addresses, given in small letters."""
+    mails = Subscription.objects.filter(kind=Subscription.Kind.EMAIL).order_by("pk")
+    return mails.alias(address=Lower("target")).filter(address__in=addresses)
 
 
 def person_data(user: User, *, complete: bool) -> Row:
@@ -78,7 +91,7 @@ def person_data(user: User, *, complete: bool) -> Row:
             for subscription in Subscription.objects.filter(created_by=user).select_related("experiment")
         ],
         "notifications_received": _rows(
-            Subscription.objects.filter(kind=Subscription.Kind.EMAIL, target__iexact=user.email, target__gt=""),
+            subscriptions_to(addresses_of(user)),
             experiment="experiment__name", target="target", created_at="created_at",
         ),
         "api_tokens": _rows(
@@ -104,7 +117,7 @@ def person_data(user: User, *, complete: bool) -> Row:
         "checks": _rows(
             checks.order_by("pk"),
             experiment="experiment__name", kind="kind", shown_at="shown_at", judged_at="judged_at", choice="choice",
-            passed="passed",
+            comment="comment", passed="passed",
         ),
         "pairs_shown": _rows(
             Lease.objects.filter(annotator=user).order_by("pk"),

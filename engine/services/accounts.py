@@ -7,18 +7,23 @@ from django.db.models import F
 
 from engine.models import AuditEntry, User
 from engine.services.audit import record
-from engine.services.tokens import revoke_token
+from engine.services.tokens import end_all_tokens
+
+
+def end_sessions(*, user: User) -> None:
+    """End all sessions of an account for good, also those that would be valid again once it is opened again."""
+    User.objects.filter(pk=user.pk).update(session_version=F("session_version") + 1)
+    # Or whoever saves this object next would set the old number again.
+    user.refresh_from_db(fields=["session_version"])
 
 
 @transaction.atomic
 def sign_out_everywhere(*, user: User, tokens: bool) -> int:
     """End all sessions of an account and, where ``tokens`` says so, its API tokens; returns how many of those."""
-    User.objects.filter(pk=user.pk).update(session_version=F("session_version") + 1)
-    ids = list(user.tokens.filter(revoked_at__isnull=True).values_list("pk", flat=True)) if tokens else []
-    for token_id in ids:
-        revoke_token(token_id=token_id, by=user)
-    record(experiment=None, by=user, action=AuditEntry.Action.SIGN_OUT, details={"tokens": len(ids)})
-    return len(ids)
+    end_sessions(user=user)
+    ended = end_all_tokens(user=user, by=user, because="All sessions were ended.") if tokens else 0
+    record(experiment=None, by=user, action=AuditEntry.Action.SIGN_OUT, details={"tokens": ended})
+    return ended
 
 
 def note_reset_link(*, user: User, second_step_removed: bool) -> None:

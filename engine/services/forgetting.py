@@ -3,31 +3,32 @@
 from __future__ import annotations
 
 import itertools
+import re
 from typing import Any
 
 from django.contrib.admin.models import LogEntry
 from django.contrib.contenttypes.models import ContentType
 from django.db import transaction
-from django.db.models.functions import Coalesce
 from django.utils import timezone
 
 from engine.domain.errors import MembershipError, PersonError
 from engine.models import (
     AuditEntry,
+    Check,
     Examination,
     Experiment,
     Flag,
     Invitation,
     Judgment,
     Membership,
-    Subscription,
     Token,
     User,
 )
-from engine.selectors.persons import sessions_of
+from engine.selectors.persons import addresses_of, sessions_of, subscriptions_to
 from engine.services.audit import record
 from engine.services.notifications import unsubscribe
 from engine.services.people import end_invitation, remove_member
+from engine.services.tokens import end_all_tokens
 
 # Rows that go with the account; any other row of ours is a reason to keep the account's.
 _GO_WITH_THE_ACCOUNT = {Membership, Token}
@@ -50,15 +51,17 @@ def forget_person(
     """
     user = User.objects.select_for_update().get(pk=user_id)
     _check(user)
-    _end_access(user, by)
+    addresses = addresses_of(user)
+    _end_access(user, by, addresses)
+    before = user.username
     if delete and not _has_left_a_trace(user):
-        _forget_outside_of_the_engine(user)
+        _forget_outside_of_the_engine(user, {before, *addresses}, now="a deleted account")
         user.delete()
         what = "Deleted an account that nothing refers to."
         record(experiment=None, by=by, action=AuditEntry.Action.FORGET, details={"what": what})
         return None
-    before, user.username = user.username, _free_name()
-    _forget_outside_of_the_engine(user)
+    user.username = _free_name()
+    _forget_outside_of_the_engine(user, {before, *addresses}, now=user.username)
     _rename_in_findings(user, before)
     user.first_name = user.last_name = user.email = ""
     user.is_active = user.is_staff = user.is_superuser = False
@@ -72,6 +75,7 @@ def forget_person(
     if blank_comments:
         Judgment.objects.filter(annotator=user).exclude(comment="").update(comment="")
         Flag.objects.filter(annotator=user).exclude(comment="").update(comment="")
+        Check.objects.filter(annotator=user).exclude(comment="").update(comment="")
         what += " Their comments were blanked."
     record(experiment=None, by=by, about=user, action=AuditEntry.Action.FORGET, details={"what": what})
     return user
@@ -85,8 +89,10 @@ def _check(user: User) -> None:
         raise PersonError(f"{user} is the only superuser. Make somebody else one first.")
 
 
-def _end_access(user: User, by: User | None) -> None:
+def _end_access(user: User, by: User | None, addresses: set[str]) -> None:
     """End everything by which the person gets in, or is told of something."""
+    end_all_tokens(user=user, by=by, because="The person was forgotten.")
+    Token.objects.filter(user=user).update(name="", hint="")
     for member in Membership.objects.filter(user=user).select_related("experiment"):
         try:
             remove_member(membership_id=member.pk, by=by)
@@ -94,12 +100,8 @@ def _end_access(user: User, by: User | None) -> None:
             raise PersonError(f"“{member.experiment}”: {refused}") from refused
     for invitation in Invitation.objects.filter(created_by=user):
         end_invitation(invitation_id=invitation.pk, by=by)
-    if user.email:
-        mails = Subscription.objects.filter(kind=Subscription.Kind.EMAIL, target__iexact=user.email)
-        for subscription in mails.select_related("experiment"):
-            unsubscribe(subscription=subscription, by=by)
-    now = timezone.now()
-    Token.objects.filter(user=user).update(revoked_at=Coalesce("revoked_at", now), name="", hint="")
+    for subscription in subscriptions_to(addresses).select_related("experiment"):
+        unsubscribe(subscription=subscription, by=by)
     for session in sessions_of(user):
         session.delete()
 
@@ -123,15 +125,30 @@ def _free_name() -> str:
     return next(name for name in names if not User.objects.filter(username=name).exists())
 
 
-def _forget_outside_of_the_engine(user: User) -> None:
-    """What Django's admin site, django-allauth and any other app keep about an account."""
+def _forget_outside_of_the_engine(user: User, names: set[str], *, now: str) -> None:
+    """Clear what Django's admin site, django-allauth and any other app keep about an account.
+
+    ``names``: the user name and the e-mail addresses, in place of which ``now`` stands from now on.
+    """
     themselves = ContentType.objects.get_for_model(User)
-    LogEntry.objects.filter(content_type=themselves, object_id=str(user.pk)).update(object_repr=user.username)
+    LogEntry.objects.filter(content_type=themselves, object_id=str(user.pk)).update(object_repr=now)
+    _rename_in_admin_log(names, now)
     for relation in User._meta.related_objects:
         model: Any = relation.related_model
         if model._meta.app_label in {"engine", "admin"} or relation.many_to_many:
             continue
         model._default_manager.filter(**{relation.field.name: user}).delete()
+
+
+def _rename_in_admin_log(names: set[str], now: str) -> None:
+    """An entry says what its row was called then: of a member the user name, of an address the address."""
+    # The longest first: an address may begin with the name.
+    written = "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True))
+    whole = re.compile(rf"(?<![\w.@+-])(?:{written})(?![\w.@+-])", re.IGNORECASE)
+    for name in names:
+        for entry in LogEntry.objects.filter(object_repr__icontains=name):
+            entry.object_repr = whole.sub(now, entry.object_repr)[:200]
+            entry.save(update_fields=["object_repr"])
 
 
 def _rename_in_findings(user: User, before: str) -> None:

@@ -25,6 +25,7 @@ from engine.models import (
     Lease,
     Membership,
     PairCount,
+    RoleLoss,
     User,
 )
 from engine.selectors import counts, people
@@ -267,13 +268,15 @@ def _reopen(comparison: Comparison) -> None:
 
 
 def _locked_lease(experiment_id: int, token: uuid.UUID, annotator: User) -> tuple[Lease, Comparison]:
-    watching = Membership.objects.filter(
-        experiment=OuterRef("experiment"), user=annotator, role__in=Membership.WATCHING
+    # A role of the past counts too: what its holder has seen stays seen.
+    watching, watched = (
+        roles.objects.filter(experiment=OuterRef("experiment"), user=annotator, role__in=Membership.WATCHING)
+        for roles in (Membership, RoleLoss)
     )
     try:
         comparison = (
             Comparison.objects.select_related("experiment")
-            .annotate(annotator_watches=Exists(watching))
+            .annotate(annotator_watches=Exists(watching) | Exists(watched))
             .select_for_update(no_key=True, of=("self",))
             .get(experiment_id=experiment_id, leases__token=token, leases__annotator=annotator)
         )

@@ -28,6 +28,7 @@ from engine.models import (
 )
 from engine.selectors import people
 from engine.services import judging
+from engine.services.accounts import end_sessions
 from engine.services.audit import record
 from engine.services.tokens import end_all_tokens, end_tokens_without_rights
 
@@ -133,7 +134,7 @@ def membership_from(*, invitation_id: int | None, user: User) -> Membership | No
 
 
 @transaction.atomic
-def accept_invitation(*, invitation_id: int, user: User) -> Membership:
+def accept_invitation(*, invitation_id: int | None, user: User) -> Membership:
     """Make the user a member. Accepting the same invitation twice uses it once.
 
     Raises
@@ -250,11 +251,16 @@ def remove_member(*, membership_id: int, by: User | None) -> int:
 
 @transaction.atomic
 def settle_account(*, user: User) -> None:
-    """End the tokens of an account that was deactivated or is no superuser's any more, and links as on a removal."""
+    """End the tokens of an account that was deactivated or is no superuser's any more, and links as on a removal.
+
+    A deactivation ends the sessions too: if the account is opened again, its owner signs in anew.
+    """
+    if not user.is_active:
+        end_sessions(user=user)
     user = _locked_account(user)
     for experiment_id in sorted(set(_open_links_of(user).values_list("experiment_id", flat=True))):
         _end_links(user, experiment_id, by=None)
-    end_all_tokens(user=user)
+    end_all_tokens(user=user, by=None, because="The account lost its rights.")
 
 
 def _lock_members(experiment_id: int) -> None:

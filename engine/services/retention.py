@@ -22,19 +22,20 @@ def forget_old() -> dict[str, int]:
     """
     ended = _days_ago(settings.KEEP_ENDED_DAYS)
     messages = _days_ago(settings.KEEP_NOTIFICATIONS_DAYS)
-    used_up = Q(uses__gte=F("most_uses"), created_at__lt=ended)
+    # It ended when the last one joined.
+    used_up = Q(uses__gte=F("most_uses"), created_at__lt=ended) & ~Q(used_by__at__gte=ended)
     old: dict[str, QuerySet] = {
         "sessions": Session.objects.filter(expire_date__lt=timezone.now()),
         # After the sessions, so that each goes with its own.
         "browsers": UserSession.objects.exclude(session_key__in=Session.objects.values("session_key")),
-        "invitations": Invitation.objects.filter(Q(expires_at__lt=ended) | used_up),
+        "invitations": Invitation.objects.filter(Q(expires_at__lt=ended) | Q(ended_at__lt=ended) | used_up),
         "API tokens": Token.objects.filter(Q(expires_at__lt=ended) | Q(revoked_at__lt=ended)),
         "notifications": Notification.objects.filter(created_at__lt=messages).exclude(
             state=Notification.State.WAITING
         ),
         "admin site's log": LogEntry.objects.filter(action_time__lt=_days_ago(settings.KEEP_ADMIN_LOG_DAYS)),
     }
-    return {name: rows.delete()[0] for name, rows in old.items()}
+    return {name: rows.delete()[1].get(rows.model._meta.label, 0) for name, rows in old.items()}
 
 
 def _days_ago(days: int) -> datetime:

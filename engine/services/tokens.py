@@ -87,9 +87,17 @@ def end_tokens_without_rights(*, user: User, by: User | None) -> None:
 
 
 @transaction.atomic
-def end_all_tokens(*, user: User) -> None:
-    """Revoke every token of an account that was deactivated or is no superuser's any more."""
-    _revoke(Token.objects.filter(user=user), by=None, because="The account lost its rights.")
+def settle_permissions() -> None:
+    """End what rested on a permission, after permissions or groups have changed in whatever way."""
+    holders = User.objects.filter(tokens__revoked_at__isnull=True, is_superuser=False).distinct()
+    for user in holders.order_by("pk"):
+        end_tokens_without_rights(user=user, by=None)
+
+
+@transaction.atomic
+def end_all_tokens(*, user: User, by: User | None, because: str) -> int:
+    """Revoke every token of an account; returns how many were good until then."""
+    return _revoke(Token.objects.filter(user=user), by=by, because=because)
 
 
 def token_of(*, secret: str) -> Token | None:
@@ -111,10 +119,12 @@ def note_use(*, token_id: int) -> None:
     Token.objects.filter(pk=token_id).update(used_at=timezone.now())
 
 
-def _revoke(tokens: QuerySet[Token], *, by: User | None, because: str = "") -> None:
+def _revoke(tokens: QuerySet[Token], *, by: User | None, because: str = "") -> int:
+    revoked = 0
     for token in tokens.filter(revoked_at__isnull=True):
         if not Token.objects.filter(pk=token.pk, revoked_at__isnull=True).update(revoked_at=timezone.now()):
             continue
+        revoked += 1
         record(
             experiment=None,
             by=by,
@@ -122,6 +132,7 @@ def _revoke(tokens: QuerySet[Token], *, by: User | None, because: str = "") -> N
             about=token.user,
             details={"hint": token.hint, "because": because},
         )
+    return revoked
 
 
 def _hash(secret: str) -> str:

@@ -6,10 +6,11 @@ import logging
 from base64 import urlsafe_b64encode
 from smtplib import SMTPException
 from typing import Any
+from urllib.parse import urlsplit
 
 from allauth.account.adapter import DefaultAccountAdapter
 from allauth.account.internal.flows.login import record_authentication
-from allauth.account.models import EmailAddress
+from allauth.account.models import EmailAddress, EmailConfirmation
 from allauth.core.exceptions import ImmediateHttpResponse
 from allauth.mfa.adapter import DefaultMFAAdapter
 from allauth.socialaccount.adapter import DefaultSocialAccountAdapter
@@ -31,13 +32,11 @@ from engine.domain.errors import InvitationError
 from engine.domain.mail import mail_is_sent
 from engine.models import User
 from engine.services import people
+from labeling import access
+from labeling.accounts.following import first_page, followed, stop_following
 from labeling.accounts.throttling import count_attempt, remember_browser, take_back
 
 logger = logging.getLogger(__name__)
-
-# Where a visitor's session keeps the number of the invitation whose link they opened: only while following one may a
-# stranger get an account.
-INVITATION = "following-invitation"
 
 
 def _message(template: str) -> str | None:
@@ -115,6 +114,14 @@ class AccountAdapter(DefaultAccountAdapter):
         remember_browser(request, response, user.get_username())
         return response
 
+    def is_reauthentication_required(self, *, app: str, **_: Any) -> bool:
+        """Ask by the rule of the whole site, so that allauth's own pages have no other.
+
+        allauth's rule asks nothing of an account whose only way in is a provider.
+        """
+        access.require_recent_sign_in(self.request)
+        return False
+
     def get_reauthentication_methods(self, user: User | AnonymousUser) -> list[dict[str, Any]]:
         methods = super().get_reauthentication_methods(user)
         words = {"reauthenticate": _("Use the password"), "mfa_reauthenticate": _("Use a code")}
@@ -140,6 +147,12 @@ class AccountAdapter(DefaultAccountAdapter):
             # An answer that differs would tell who has an account here.
             logger.exception("A message to an account could not be sent")
 
+    def get_reset_password_from_key_url(self, key: str) -> str:
+        return _at_this_site(super().get_reset_password_from_key_url(key))
+
+    def get_email_confirmation_url(self, request: HttpRequest, emailconfirmation: EmailConfirmation) -> str:
+        return _at_this_site(super().get_email_confirmation_url(request, emailconfirmation))
+
     def add_message(  # noqa: PLR0917 - allauth's own signature
         self,
         request: HttpRequest,
@@ -158,6 +171,15 @@ class AccountAdapter(DefaultAccountAdapter):
 
     def get_email_verification_redirect_url(self, email_address: EmailAddress) -> str:
         return reverse("account")
+
+
+def _at_this_site(url: str) -> str:
+    """The same page at ``SITE_URL``. The address of the request is not to be trusted.
+
+    Whoever asks for a link writes the header ``Host``. Its port is checked by nobody, and the link in somebody else's
+    mail would lead there with its secret.
+    """
+    return settings.SITE_URL.rstrip("/") + urlsplit(url).path
 
 
 class TwoStepAdapter(DefaultMFAAdapter):
@@ -214,20 +236,23 @@ class OidcAdapter(DefaultSocialAccountAdapter):
 
     def is_open_for_signup(self, request: HttpRequest, sociallogin: SocialLogin) -> bool:
         try:
-            people.open_invitation(invitation_id=request.session.get(INVITATION))
+            people.open_invitation(invitation_id=followed(request))
         except InvitationError:
+            stop_following(request)
             return False
         return True
 
     @transaction.atomic
     def save_user(self, request: HttpRequest, sociallogin: SocialLogin, form: Any = None) -> User:
         user = super().save_user(request, sociallogin, form)
+        invitation_id = followed(request)
+        stop_following(request)
         try:
-            # Kept in the session: the page to which they come back leads on by it.
-            people.accept_invitation(invitation_id=request.session[INVITATION], user=user)
+            member = people.accept_invitation(invitation_id=invitation_id, user=user)
         except InvitationError as refused:
             page = render(request, "labeling/invitation_refused.html", {"message": str(refused)}, status=410)
             raise ImmediateHttpResponse(page) from refused
+        sociallogin.state["next"] = first_page(member)
         return user
 
     def get_connect_redirect_url(self, request: HttpRequest, socialaccount: SocialAccount) -> str:

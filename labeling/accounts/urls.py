@@ -11,7 +11,6 @@ from allauth.socialaccount import views as linked
 from django.contrib.auth.decorators import login_required
 from django.contrib.auth.views import LogoutView
 from django.urls import path, re_path
-from django.views.decorators.cache import never_cache
 
 from labeling.access import recent_sign_in_required
 from labeling.accounts import views as own
@@ -55,7 +54,3 @@ urlpatterns = [
     path("oidc/<slug:provider_id>/login/", own.oidc_login, name="openid_connect_login"),
     path("oidc/<slug:provider_id>/login/callback/", own.oidc_callback, name="openid_connect_callback"),
 ]
-
-# They show addresses, codes and forms for passwords: nothing for a cache, nor for the next person at this computer.
-for _pattern in urlpatterns:
-    _pattern.callback = never_cache(_pattern.callback)

@@ -20,7 +20,6 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.utils.http import url_has_allowed_host_and_scheme
 from django.utils.translation import gettext as _
-from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from engine.domain.mail import mail_is_sent
@@ -34,7 +33,6 @@ class SignOutForm(forms.Form):
 
 
 @login_required
-@never_cache
 @require_safe
 def account(request: HttpRequest) -> HttpResponse:
     """Everything about one's own account, and the ways to change it."""
@@ -75,7 +73,6 @@ def reset_password(request: HttpRequest) -> HttpResponse:
 
 
 @login_required
-@never_cache
 @require_safe
 def confirm_by_oidc(request: HttpRequest) -> HttpResponse:
     """Before tokens, owners and deleting, where the organisation's sign-in is the only one that this account has."""
@@ -88,7 +85,6 @@ def confirm_by_oidc(request: HttpRequest) -> HttpResponse:
     return render(request, "account/confirm_by_oidc.html", {"name": settings.OIDC_NAME, "back": back})
 
 
-@never_cache
 @require_http_methods(["GET", "HEAD", "POST"])
 def oidc_login(request: HttpRequest, provider_id: str) -> HttpResponse:
     """Ask, then send the browser to the provider, by a page in between: see the template."""
@@ -102,7 +98,6 @@ def oidc_login(request: HttpRequest, provider_id: str) -> HttpResponse:
     return render(request, "socialaccount/leaving.html", context)
 
 
-@never_cache
 @require_safe
 def oidc_callback(request: HttpRequest, provider_id: str) -> HttpResponse:
     """The browser is back from the provider."""

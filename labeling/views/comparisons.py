@@ -11,7 +11,6 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.utils.http import urlencode
-from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST, require_safe
 
 from engine.domain.errors import WrongStateError
@@ -41,7 +40,6 @@ class VoidAnnotatorForm(VoidForm):
 
 
 @login_required
-@never_cache
 @require_safe
 def comparisons(request: HttpRequest, experiment_id: int) -> HttpResponse:
     """The comparisons that a filter leaves, newest first, a page at a time."""
@@ -64,7 +62,6 @@ def comparisons(request: HttpRequest, experiment_id: int) -> HttpResponse:
 
 
 @login_required
-@never_cache
 @require_safe
 def comparison(request: HttpRequest, experiment_id: int, comparison_id: int) -> HttpResponse:
     """All that is known of one comparison."""

@@ -8,7 +8,6 @@ from django.core.exceptions import PermissionDenied
 from django.core.paginator import Paginator
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
-from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST, require_safe
 
 from engine.domain.errors import EngineError, SpecError
@@ -23,7 +22,6 @@ _ENTRIES_PER_PAGE = 100
 
 
 @login_required
-@never_cache
 @require_POST
 def change_settings(request: HttpRequest, experiment_id: int) -> HttpResponse:
     """Say what a change means; with ``confirmed``, make it. A concluded experiment is reopened by it."""
@@ -90,7 +88,6 @@ def clone(request: HttpRequest, experiment_id: int) -> HttpResponse:
 
 
 @login_required
-@never_cache
 @require_safe
 def log(request: HttpRequest, experiment_id: int) -> HttpResponse:
     """Who did what to the experiment, newest first."""

@@ -10,7 +10,6 @@ from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse, HttpResponseBadRequest
 from django.shortcuts import redirect, render
 from django.urls import reverse
-from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from engine.domain.errors import WrongStateError
@@ -31,7 +30,6 @@ class StateForm(forms.Form):
 
 
 @login_required
-@never_cache
 @require_safe
 def dashboard(request: HttpRequest, experiment_id: int) -> HttpResponse:
     """The whole page."""
@@ -46,7 +44,6 @@ def dashboard(request: HttpRequest, experiment_id: int) -> HttpResponse:
 
 
 @login_required
-@never_cache
 @require_safe
 def live(request: HttpRequest, experiment_id: int) -> HttpResponse:
     """The part that changes with every click, and the queue, which htmx puts into its own place."""
@@ -55,7 +52,6 @@ def live(request: HttpRequest, experiment_id: int) -> HttpResponse:
 
 
 @login_required
-@never_cache
 @require_safe
 def live_charts(request: HttpRequest, experiment_id: int) -> HttpResponse:
     """The charts and tables, or 204 where they are still those that the page has seen."""
@@ -68,7 +64,6 @@ def live_charts(request: HttpRequest, experiment_id: int) -> HttpResponse:
 
 
 @login_required
-@never_cache
 @require_http_methods(["GET", "HEAD", "POST"])
 def without(request: HttpRequest, experiment_id: int) -> HttpResponse:
     """What the decision would be without each annotator; a POST has it computed."""
@@ -82,7 +77,6 @@ def without(request: HttpRequest, experiment_id: int) -> HttpResponse:
 
 
 @login_required
-@never_cache
 @require_POST
 def change_state(request: HttpRequest, experiment_id: int) -> HttpResponse:
     """Start, pause, stop, archive, or take out of the archive. Says first what stopping means; ``confirmed`` does it."""

@@ -9,7 +9,6 @@ from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.shortcuts import render
 from django.utils.http import urlencode
-from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
 from engine.selectors import browsing
@@ -21,7 +20,6 @@ from labeling.exports.selecting import SelectionForm
 
 
 @login_required
-@never_cache
 @require_safe
 def export(request: HttpRequest, experiment_id: int) -> HttpResponse:
     """Choose what to download; says how much it will be."""

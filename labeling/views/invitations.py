@@ -6,10 +6,9 @@ from allauth.account.utils import perform_login, setup_user_email
 from django.conf import settings
 from django.contrib.auth.decorators import login_required
 from django.db import transaction
-from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
-from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from engine.domain.errors import InvitationError, MembershipError
@@ -17,12 +16,11 @@ from engine.models import Membership
 from engine.selectors import blinding
 from engine.services import people
 from labeling import access
-from labeling.accounts.adapters import INVITATION
+from labeling.accounts.following import first_page, follow, followed, stop_following
 from labeling.accounts.forms import JoinForm
 from labeling.views.people import InvitationForm, people_page
 
 
-@never_cache
 @require_safe
 def join(request: HttpRequest, token: str) -> HttpResponse:
     """Open a link: remember its invitation, and go on to a page whose address is no secret.
@@ -31,22 +29,22 @@ def join(request: HttpRequest, token: str) -> HttpResponse:
     """
     invitation = people.find_invitation(secret=token)
     if invitation is None:
-        request.session.pop(INVITATION, None)
+        stop_following(request)
     else:
-        request.session[INVITATION] = invitation.pk
+        follow(request, invitation.pk)
     response = redirect("accept_invitation")
     response["Referrer-Policy"] = "no-referrer"
     return response
 
 
-@never_cache
 @require_http_methods(["GET", "HEAD", "POST"])
 def accept_invitation(request: HttpRequest) -> HttpResponse:
     """Say who invites to what. A POST joins: with a new account, or with the one that is logged in."""
     user = request.user if request.user.is_authenticated else None
-    invitation_id = request.session.get(INVITATION)
+    invitation_id = followed(request)
     if user and (member := people.membership_from(invitation_id=invitation_id, user=user)):
-        return _lead_on(member)
+        stop_following(request)
+        return redirect(first_page(member))
     form = None if user else JoinForm(request.POST or None)
     try:
         invitation = people.open_invitation(invitation_id=invitation_id, user=user)
@@ -56,10 +54,15 @@ def accept_invitation(request: HttpRequest) -> HttpResponse:
                 member = people.accept_invitation(invitation_id=invitation_id, user=joining)
                 if not user:
                     setup_user_email(request, joining, [])
-            request.session.pop(INVITATION, None)
-            onward = _lead_on(member)
-            return onward if user else perform_login(request, joining, redirect_url=onward.url, signup=True)
+            stop_following(request)
+            onward = first_page(member)
+            return (
+                redirect(onward)
+                if user
+                else perform_login(request, joining, redirect_url=onward, signup=True)
+            )
     except InvitationError as refused:
+        stop_following(request)
         return render(request, "labeling/invitation_refused.html", {"message": str(refused)}, status=410)
     status = 400 if request.method == "POST" else 200
     context = {
@@ -71,11 +74,6 @@ def accept_invitation(request: HttpRequest) -> HttpResponse:
     return render(request, "labeling/join.html", context, status=status)
 
 
-def _lead_on(membership: Membership) -> HttpResponseRedirect:
-    page = "welcome" if membership.role == Membership.Role.ANNOTATOR else "dashboard"
-    return redirect(page, experiment_id=membership.experiment_id)
-
-
 @login_required
 @require_safe
 def welcome(request: HttpRequest, experiment_id: int) -> HttpResponse:
@@ -84,7 +82,6 @@ def welcome(request: HttpRequest, experiment_id: int) -> HttpResponse:
 
 
 @login_required
-@never_cache
 @require_POST
 def invite(request: HttpRequest, experiment_id: int) -> HttpResponse:
     """Make an invitation link. The link is in the answer to this request and nowhere else."""

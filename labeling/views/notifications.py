@@ -6,7 +6,6 @@ from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect
-from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST
 
 from engine.domain.errors import SubscriptionError
@@ -19,7 +18,6 @@ from labeling.views.settings import SubscriptionForm, settings_page
 
 
 @login_required
-@never_cache
 @require_POST
 def subscribe(request: HttpRequest, experiment_id: int) -> HttpResponse:
     """Add an address. A webhook's secret is in the answer to this request and nowhere else."""

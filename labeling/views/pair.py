@@ -13,7 +13,6 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.utils.crypto import salted_hmac
 from django.utils.translation import gettext as _
-from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
 from engine.domain.errors import LeaseLostError, UnknownTokenError, WrongStateError
@@ -74,7 +73,6 @@ class LeasesForm(forms.Form):
 
 
 @login_required
-@never_cache
 @require_safe
 def pair(request: HttpRequest, experiment_id: int) -> HttpResponse:
     """The pair to judge now; with ``besides``, the one after those that the page holds."""
@@ -225,7 +223,6 @@ def leave(request: HttpRequest, experiment_id: int) -> HttpResponse:
 
 
 @login_required
-@never_cache
 @require_safe
 def history(request: HttpRequest, experiment_id: int) -> HttpResponse:
     """One's last answers, each of which can be opened again while the experiment runs."""

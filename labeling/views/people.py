@@ -9,7 +9,6 @@ from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse, HttpResponseBadRequest
 from django.shortcuts import get_object_or_404, redirect, render
-from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST, require_safe
 
 from engine.domain.errors import MembershipError
@@ -47,7 +46,6 @@ class InvitationForm(forms.Form):
 
 
 @login_required
-@never_cache
 @require_safe
 def people(request: HttpRequest, experiment_id: int) -> HttpResponse:
     """Members, and open invitations to roles that the reader may give. Owners change members; editors invite."""

@@ -87,6 +87,7 @@ def person(request: HttpRequest, user_id: int) -> HttpResponse:
 def data_of_person(request: HttpRequest, user_id: int) -> HttpResponse:
     """Everything that is stored about somebody, as a file."""
     access.to_administer(request)
+    access.require_recent_sign_in(request)
     return _file(request, get_object_or_404(User, pk=user_id), complete=True)
 
 

@@ -8,7 +8,6 @@ from django import forms
 from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
-from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
 from engine.domain.mail import why_no_mail
@@ -58,7 +57,6 @@ class SubscriptionForm(forms.Form):
 
 
 @login_required
-@never_cache
 @require_safe
 def experiment_settings(request: HttpRequest, experiment_id: int) -> HttpResponse:
     """What can be changed now, who is told of news, and the way to a copy."""

@@ -10,7 +10,6 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils.text import slugify
-from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_safe
 from django_htmx.http import trigger_client_event
 
@@ -32,7 +31,6 @@ read_or_write = require_http_methods(["GET", "HEAD", "POST"])
 
 
 @login_required
-@never_cache
 @read_or_write
 def new(request: HttpRequest) -> HttpResponse:
     """Choose what to start from, or bring a file along."""
@@ -67,7 +65,6 @@ def _uploaded(request: HttpRequest) -> ExperimentSpec:
 
 
 @login_required
-@never_cache
 @read_or_write
 def new_from(request: HttpRequest, start: str) -> HttpResponse:
     """Set up an experiment that is not stored yet."""
@@ -78,7 +75,6 @@ def new_from(request: HttpRequest, start: str) -> HttpResponse:
 
 
 @login_required
-@never_cache
 @read_or_write
 def setup(request: HttpRequest, experiment_id: int) -> HttpResponse:
     """Change a draft."""

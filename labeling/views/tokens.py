@@ -10,7 +10,6 @@ from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.utils import timezone
-from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST
 
 from engine.models import Token, User
@@ -42,7 +41,6 @@ class TokenForm(forms.Form):
 
 
 @login_required
-@never_cache
 @require_http_methods(["GET", "HEAD", "POST"])
 @access.recent_sign_in_required
 def tokens(request: HttpRequest) -> HttpResponse:

@@ -58,7 +58,7 @@ class Row:
 
     ``elsewhere``: the same where the experiment, or the thing itself, is somebody else's; by default nobody but a superuser
     finds it. ``back_to_pair``: after logging in, an annotator whose click came too late is back at the pair, not at the click.
-    ``recent``: a POST needs a recent sign-in. ``scopes``: what a token needs for each method of the API. ``makes``: an experiment,
+    ``recent``: the methods that need a recent sign-in. ``scopes``: what a token needs for each method of the API. ``makes``: an experiment,
     which a token that is bound to one may not.
     """
 
@@ -66,7 +66,7 @@ class Row:
     bodies: Mapping[str, Any] = field(default_factory=dict)
     elsewhere: Mapping[str, Statuses] | None = None
     back_to_pair: bool = False
-    recent: bool = False
+    recent: tuple[str, ...] = ()
     scopes: Mapping[str, str] = field(default_factory=dict)
     makes: bool = False
 
@@ -76,7 +76,7 @@ def page(
     get: Statuses | None = None,
     post: Statuses | None = None,
     elsewhere: Mapping[str, Statuses] | None = None,
-    recent: bool = False,
+    recent: tuple[str, ...] = (),
 ) -> Row:
     methods = {"get": get, "head": get, "post": post}
     named = {name: statuses for name, statuses in methods.items() if statuses}
@@ -167,12 +167,12 @@ TABLE: dict[str, Row] = {
     "accounts/inactive/": methods_for_the_world(get=200, head=200, options=200),
     "accounts/everywhere/": page(post=everybody(302)),
     "accounts/email/": form_page(
-        200, 302, recent=True, bodies={"post": {"email": "new@example.org", "action_add": ""}}
+        200, 302, recent=("post",), bodies={"post": {"email": "new@example.org", "action_add": ""}}
     ),
     "accounts/email/confirm/<key>/": methods_for_the_world(get=200, head=200, post=404, options=200),
     "accounts/password/change/": form_page(200, 200),
     # Who has a password is sent to the page that changes it.
-    "accounts/password/set/": Row(dict.fromkeys(METHODS, everybody(302)), recent=True),
+    "accounts/password/set/": Row(dict.fromkeys(METHODS, everybody(302)), recent=("post",)),
     "accounts/password/reset/": page(get=the_world(200), post=the_world(200)),
     "accounts/password/reset/sent/": methods_for_the_world(get=200, head=200, options=200),
     "accounts/password/reset/<uidb36>-<key>/": all_methods(200),
@@ -181,12 +181,12 @@ TABLE: dict[str, Row] = {
     "accounts/confirm/code/": Row(dict.fromkeys(METHODS, everybody(302))),
     "accounts/confirm/sso/": page(get=everybody(404)),
     "accounts/two-step/code/": all_methods(302),
-    "accounts/two-step/on/": form_page(200, 200, recent=True),
+    "accounts/two-step/on/": form_page(200, 200, recent=("get", "post")),
     "accounts/two-step/off/": Row(dict.fromkeys(METHODS, everybody(404))),
     "accounts/two-step/recovery/": Row(
         {"get": everybody(404), "head": everybody(404), "options": everybody(200)}
     ),
-    "accounts/two-step/recovery/new/": form_page(200, 200, recent=True),
+    "accounts/two-step/recovery/new/": form_page(200, 200, recent=("get", "post")),
     "accounts/linked/": form_page(200, 200),
     "accounts/linked/cancelled/": page(get=the_world(302)),
     # No provider is set up.
@@ -197,13 +197,13 @@ TABLE: dict[str, Row] = {
     # A link leads to a page whose address is no secret; in a session without a link that page refuses.
     "join/<token>/": page(get=the_world(302), elsewhere={"get": the_world(302), "head": the_world(302)}),
     "join/": page(get=the_world(410), post=the_world(410)),
-    "tokens/": page(get=everybody(200), post=everybody(400), recent=True),
-    "tokens/<token_id>/revoke/": page(post=everybody(302), elsewhere={}, recent=True),
+    "tokens/": page(get=everybody(200), post=everybody(400), recent=("post",)),
+    "tokens/<token_id>/revoke/": page(post=everybody(302), elsewhere={}, recent=("post",)),
     "my-data.json": page(get=everybody(200)),
     # Of those who run the site
     "persons/": page(get={"superuser": 200}),
-    "persons/<user_id>/": page(get={"superuser": 200}, post={"superuser": 400}, recent=True),
-    "persons/<user_id>/data.json": page(get={"superuser": 200}),
+    "persons/<user_id>/": page(get={"superuser": 200}, post={"superuser": 400}, recent=("post",)),
+    "persons/<user_id>/data.json": page(get={"superuser": 200}, recent=("get",)),
     # Annotating
     f"{_LABEL}/": page(get={"annotator": 200}),
     f"{_LABEL}/judge/": click(400),
@@ -221,7 +221,7 @@ TABLE: dict[str, Row] = {
     # Of one that runs the setup is fixed: the dashboard says so.
     f"{_EXPERIMENT}/setup/": page(get=runners(302), post=runners(302)),
     f"{_EXPERIMENT}/setup.yaml": page(get=watchers(200)),
-    f"{_EXPERIMENT}/delete/": page(get=owners(302), post=owners(302), recent=True),
+    f"{_EXPERIMENT}/delete/": page(get=owners(302), post=owners(302), recent=("post",)),
     # Watching
     f"{_EXPERIMENT}/": page(get=watchers(200)),
     f"{_EXPERIMENT}/live/": page(get=watchers(200)),
@@ -249,8 +249,8 @@ TABLE: dict[str, Row] = {
     f"{_EXPERIMENT}/notifications/<subscription_id>/test/": page(post=runners(302)),
     # People
     f"{_EXPERIMENT}/people/": page(get=runners(200)),
-    f"{_EXPERIMENT}/people/<membership_id>/role/": page(post=owners(400), recent=True),
-    f"{_EXPERIMENT}/people/<membership_id>/remove/": page(post=owners(302), recent=True),
+    f"{_EXPERIMENT}/people/<membership_id>/role/": page(post=owners(400), recent=("post",)),
+    f"{_EXPERIMENT}/people/<membership_id>/remove/": page(post=owners(302), recent=("post",)),
     f"{_EXPERIMENT}/invitations/": page(post=runners(400)),
     f"{_EXPERIMENT}/invitations/<invitation_id>/end/": page(post=runners(302)),
     # The API

@@ -10,7 +10,6 @@ import pytest
 from allauth.account.models import EmailAddress
 from allauth.usersessions.models import UserSession
 from django.contrib.admin.models import ADDITION, LogEntry
-from django.contrib.contenttypes.models import ContentType
 from django.contrib.sessions.models import Session
 from django.core import serializers
 from django.core.management import CommandError, call_command
@@ -22,9 +21,11 @@ from engine import tasks
 from engine.domain.errors import PersonError
 from engine.models import (
     AuditEntry,
+    Check,
     Examination,
     Flag,
     Invitation,
+    InvitationUse,
     Judgment,
     Lease,
     Notification,
@@ -39,12 +40,12 @@ from engine.services.experiments import stop
 from engine.services.forgetting import forget_person
 from engine.services.judging import rebuild_counts, void_judgment
 from engine.services.notifications import send_test, subscribe
-from engine.services.people import change_role, create_invitation
+from engine.services.people import accept_invitation, change_role, create_invitation, end_invitation
 from engine.services.retention import forget_old
 from engine.services.review import void_annotator
 from engine.services.serving import answer, show_next
-from engine.services.tokens import make_token, token_of
-from tests.factories import add_member, click, click_on, lease, make_experiment, make_user
+from engine.services.tokens import make_token, revoke_token, token_of
+from tests.factories import add_member, click, click_on, invited, lease, make_experiment, make_user
 
 pytestmark = pytest.mark.django_db
 
@@ -81,10 +82,21 @@ def greta() -> User:
         user=user, session_key=browser.session.session_key, defaults={"ip": "192.0.2.1", "user_agent": NAME}
     )
     EmailAddress.objects.create(user=user, email=user.email, verified=True)
-    LogEntry.objects.create(
-        user=owner, content_type=ContentType.objects.get_for_model(User), object_id=user.pk,
-        object_repr=NAME, action_flag=ADDITION,
-    )  # fmt: skip
+    address = EmailAddress.objects.create(user=user, email="g.kielmann@example.org", verified=False)
+    subscribe(
+        experiment=experiment, by=owner, kind="email", target="G.Kielmann@example.org", events=["concluded"]
+    )
+    # As Django's admin site writes it.
+    for row in (user, experiment.memberships.filter(user=user).first(), address):
+        LogEntry.objects.log_actions(owner.pk, [row], ADDITION, single_object=True)
+    Check.objects.create(
+        experiment=experiment,
+        annotator=user,
+        kind="repeat",
+        repeated=judgment,
+        choice="left",
+        comment="A dog.",
+    )
     Examination.objects.update_or_create(
         experiment=experiment,
         defaults={
@@ -154,6 +166,9 @@ class TestForgetting:
         form = {"username": "former-annotator-1", "password": "a long password"}
         assert Client().post("/accounts/login/", form).status_code == 200, "no password fits"
         assert token_of(secret=secret) is None
+        revoked = AuditEntry.objects.filter(action="token_revoked", about=greta)
+        assert revoked.count() == 2
+        assert {entry.details["because"] for entry in revoked} == {"The person was forgotten."}
         assert not greta.memberships.exists()
         assert not Invitation.objects.filter(created_by=greta, ended_at=None).exists()
         assert not Lease.objects.filter(annotator=greta, state=Lease.State.ACTIVE).exists()
@@ -176,12 +191,25 @@ class TestForgetting:
         unused = make_user("kiel")
         add_member(make_experiment(), unused)
         unused.memberships.all().delete()
-        make_token(user=unused, name="x", valid_days=1)
+        token, _ = make_token(user=unused, name="x", valid_days=1)
+        revoke_token(token_id=token.pk, by=unused)
         with lifted():
             AuditEntry.objects.filter(by=unused).delete()
         assert forget_person(user_id=unused.pk, by=None, delete=True) is None
         assert not User.objects.filter(pk=unused.pk).exists()
         assert AuditEntry.objects.get(action="forget").text == "Deleted an account that nothing refers to."
+
+    def test_a_deleted_account_is_not_named_by_the_admin_sites_log(self, admin):
+        unused = make_user("kiel", email="kiel@example.org")
+        LogEntry.objects.log_actions(admin.pk, [unused], ADDITION, single_object=True)
+        forget_person(user_id=unused.pk, by=None, delete=True)
+        assert LogEntry.objects.get().object_repr == "a deleted account"
+
+    def test_names_that_only_begin_alike_stay_in_the_admin_sites_log(self, admin):
+        ann, anne = make_user("ann"), make_user("anne")
+        LogEntry.objects.log_actions(admin.pk, [anne], ADDITION, single_object=True)
+        forget_person(user_id=ann.pk, by=None)
+        assert LogEntry.objects.get().object_repr == "anne"
 
     def test_delete_keeps_the_row_of_somebody_who_judged(self, greta):
         assert forget_person(user_id=greta.pk, by=None, delete=True) == greta
@@ -244,7 +272,9 @@ class TestCommands:
             "judgments_voided",
         ):
             assert data[kind], kind
-        assert [row["target"] for row in data["notifications_received"]] == [f"{NAME}@example.org"]
+        received = [row["target"] for row in data["notifications_received"]]
+        assert received == [f"{NAME}@example.org", "G.Kielmann@example.org"]
+        assert [row["comment"] for row in data["checks"]] == ["A dog."]
         assert "pk" not in data["account"]
         with pytest.raises(CommandError, match="no account"):
             call_command("export_person", "nobody")
@@ -283,7 +313,7 @@ class TestRetention:
         old(Session.objects, "expire_date", 1)
         old(Invitation.objects, "expires_at", settings.KEEP_ENDED_DAYS + 1)
         old(Token.objects, "revoked_at", settings.KEEP_ENDED_DAYS + 1)
-        sent_one, waiting = (send_test(subscription=Subscription.objects.get()) for _ in range(2))
+        sent_one, waiting = (send_test(subscription=Subscription.objects.first()) for _ in range(2))
         old(Notification.objects, "created_at", settings.KEEP_NOTIFICATIONS_DAYS + 1)
         Notification.objects.filter(pk=sent_one.pk).update(state="sent")
         old(LogEntry.objects, "action_time", settings.KEEP_ADMIN_LOG_DAYS + 1)
@@ -292,7 +322,7 @@ class TestRetention:
         entries = AuditEntry.objects.count()
         gone = forget_old()
         assert gone == {
-            "sessions": 1, "browsers": 1, "invitations": 1, "API tokens": 1, "notifications": 1, "admin site's log": 1,
+            "sessions": 1, "browsers": 1, "invitations": 1, "API tokens": 1, "notifications": 1, "admin site's log": 3,
         }  # fmt: skip
         assert Notification.objects.get() == waiting
         assert AuditEntry.objects.count() == entries, "the log is part of the record"
@@ -301,6 +331,30 @@ class TestRetention:
     def test_an_invitation_that_is_used_up_goes_too(self, greta, settings):
         old = timezone.now() - timedelta(days=settings.KEEP_ENDED_DAYS + 1)
         Invitation.objects.update(uses=5, created_at=old)
+        assert forget_old()["invitations"] == 1
+
+    @pytest.mark.parametrize("days", [29, 31])
+    def test_one_that_was_ended_goes_by_when_it_ended(self, days, settings):
+        """It stayed until it would have expired, a year after it was made."""
+        settings.KEEP_ENDED_DAYS = 30
+        owner, experiment = make_user(), make_experiment()
+        add_member(experiment, owner, "owner")
+        link, _ = create_invitation(
+            experiment=experiment, by=owner, role="annotator", most_uses=5, valid_days=365
+        )
+        end_invitation(invitation_id=link.pk, by=owner)
+        made, ended = (timezone.now() - timedelta(days=each) for each in (200, days))
+        Invitation.objects.update(created_at=made, ended_at=ended)
+        assert forget_old()["invitations"] == (days > 30)
+
+    def test_one_that_was_used_up_goes_by_when_it_was_used(self, settings):
+        link = invited(make_experiment())
+        settings.KEEP_ENDED_DAYS = 30
+        long_ago, later = timezone.now() - timedelta(days=40), timezone.now() + timedelta(days=40)
+        Invitation.objects.update(created_at=long_ago, expires_at=later)
+        accept_invitation(invitation_id=link.pk, user=make_user())
+        assert forget_old()["invitations"] == 0
+        InvitationUse.objects.update(at=long_ago)
         assert forget_old()["invitations"] == 1
 
     def test_beat_asks_for_it(self, settings, caplog):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
-from django.contrib.auth.models import Permission
+from django.contrib.auth.models import Group, Permission
 from django.db import transaction
 from django.utils import timezone
 
@@ -161,6 +161,27 @@ class TestLastRight:
             setattr(user, right, value)
             user.save()
             assert token_of(secret=secret) is None
+
+    @pytest.mark.parametrize("taken", ["permission", "group", "permission of the group", "the group goes"])
+    def test_the_loss_of_the_only_permission_ends_it(self, taken, annotator):
+        permission = Permission.objects.get(codename="add_experiment")
+        group = Group.objects.create(name="makers")
+        if taken == "permission":
+            annotator.user_permissions.add(permission)
+        else:
+            group.permissions.add(permission)
+            annotator.groups.add(group)
+        _, secret = make_token(user=annotator, name="x", valid_days=1, scopes=["manage"])
+        match taken:
+            case "permission":
+                annotator.user_permissions.remove(permission)
+            case "group":
+                group.user_set.clear()
+            case "permission of the group":
+                group.permissions.set([])
+            case _:
+                group.delete()
+        assert token_of(secret=secret) is None
 
     def test_a_demotion_ends_none(self, annotator, experiment):
         """What it may still do is asked at every request: the user's rights and its scopes, both."""

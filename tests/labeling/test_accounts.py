@@ -53,6 +53,7 @@ def turn_on_two_steps(client: Client) -> tuple[str, list[str]]:
 @pytest.fixture
 def mail_works(settings) -> None:
     settings.EMAIL_BACKEND = "django.core.mail.backends.locmem.EmailBackend"
+    settings.SITE_URL = "http://testserver/"
 
 
 @pytest.fixture
@@ -120,6 +121,19 @@ def test_a_link_by_email_sets_a_new_password_once(annotator, mail_works):
     assert is_signed_in(sign_in(annotator, NEW))
     again = Client()
     assert "This link no longer works." in again.get(path).content.decode()
+
+
+def test_a_link_by_email_leads_to_the_site_whatever_the_request_says(annotator, mail_works):
+    """Anybody may ask for somebody's link, and ``ALLOWED_HOSTS`` looks at no port."""
+    EmailAddress.objects.create(user=annotator, email="ann@example.org", verified=True, primary=True)
+    elsewhere = {"Host": "testserver:6666"}
+    Client().post(reverse("account_reset_password"), {"email": "ann@example.org"}, headers=elsewhere)
+    form = {"email": "ann.married@example.org", "action_add": ""}
+    sign_in(annotator).post(reverse("account_email"), form, headers=elsewhere)
+    assert len(mail.outbox) == 2
+    for message in mail.outbox:
+        assert "http://testserver/accounts/" in message.body
+        assert "6666" not in message.body
 
 
 def test_an_address_that_nobody_has_is_answered_alike(annotator, client, mail_works):
@@ -225,6 +239,16 @@ def test_signing_out_everywhere_ends_all_sessions_and_the_tokens_if_asked(tokens
     status = Client().get("/api/experiments", headers={"Authorization": f"Bearer {secret}"}).status_code
     assert status == (401 if tokens else 200)
     assert AuditEntry.objects.filter(action=AuditEntry.Action.SIGN_OUT, by=annotator).count() == 1
+    assert is_signed_in(sign_in(annotator))
+
+
+def test_a_session_does_not_come_back_with_the_account(annotator):
+    """An account that is closed since somebody else is in it must not let them in again when it is opened."""
+    client = sign_in(annotator)
+    for is_active in (False, True):
+        annotator.is_active = is_active
+        annotator.save()
+    assert not is_signed_in(client)
     assert is_signed_in(sign_in(annotator))
 
 

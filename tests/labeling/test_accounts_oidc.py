@@ -113,7 +113,8 @@ def test_a_stranger_with_an_invitation_gets_an_account_and_uses_it(experiment, c
     page = client.get(reverse("join", args=[invitation.token]), follow=True)
     assert "Join with Example SSO" in page.content.decode()
     response = go_through(client, f"?next={reverse('accept_invitation')}")
-    assert client.get(response["Location"])["Location"] == reverse("welcome", args=[experiment.pk])
+    assert response["Location"] == reverse("welcome", args=[experiment.pk])
+    assert "following-invitation" not in client.session, "used, so the next person here needs the link again"
     new = User.objects.get(username="newcomer")
     assert not new.has_usable_password()
     assert new.memberships.get().role == "annotator"
@@ -135,6 +136,7 @@ def test_an_invitation_that_ended_meanwhile_makes_no_account(spoil, experiment, 
     before = User.objects.count()
     assert go_through(client, f"?next={path}").status_code == 403
     assert User.objects.count() == before
+    assert "following-invitation" not in client.session
 
 
 def test_a_name_that_is_taken_is_given_to_nobody_twice(experiment, annotator, client, provider):
@@ -213,6 +215,35 @@ def test_who_has_no_password_confirms_at_the_provider(experiment, client, provid
     assert back["Location"] == "/tokens/"
     client.post(reverse("tokens"), form)
     assert Token.objects.get().user == user
+
+
+class TestLeftOpenWithoutAPassword:
+    """A browser that was left open, of an account whose only way in is the provider: allauth asked nothing of it, and
+    somebody else could add a way in of their own and keep the account.
+    """
+
+    @pytest.fixture
+    def user(self, experiment, client, provider) -> User:
+        client.get(reverse("join", args=[invited(experiment).token]))
+        go_through(client)
+        user = SocialAccount.objects.get().user
+        sign_in_recently(client, user, seconds_ago=3600)
+        return user
+
+    def test_no_other_sign_in_is_linked(self, user, client, provider):
+        provider.claims = {"sub": "666", "preferred_username": "somebody-else"}
+        go_through(client, "?process=connect")
+        assert SocialAccount.objects.get().user == user
+
+    def test_no_address_is_added(self, user, client):
+        form = {"email": "somebody.else@example.org", "action_add": ""}
+        asked = client.post(reverse("account_email"), form)
+        assert asked["Location"].startswith(reverse("confirm_by_oidc"))
+        assert not EmailAddress.objects.filter(email=form["email"]).exists()
+
+    def test_no_second_step_is_turned_on(self, user, client):
+        asked = client.get(reverse("mfa_activate_totp"))
+        assert asked["Location"].startswith(reverse("confirm_by_oidc"))
 
 
 def test_saying_no_at_the_provider_leads_back(client, provider):

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import logging
+import time
 from ipaddress import ip_network
+from types import SimpleNamespace
 
 import pytest
+from allauth.core.internal import ratelimit
 from django.test import Client
 from django.urls import reverse
 
@@ -122,6 +125,21 @@ def test_whether_a_name_exists_shows_in_none_of_the_limits(annotator):
 def test_capital_letters_open_no_second_count(annotator):
     statuses = [attempt("wrong", name=name) for name in ("ann", "Ann", "aNN", "ANN")]
     assert statuses == [200, 200, 200, 429]
+
+
+def test_guessing_the_current_password_is_limited_and_looking_at_the_form_is_not(
+    annotator, settings, client, monkeypatch
+):
+    """Five guesses a minute were allowed, which are 7,200 a day, to whoever has a session."""
+    client.force_login(annotator)
+    url = reverse("account_change_password")
+    assert {client.get(url).status_code for _ in range(3 * settings.LOGIN_FAILURE_LIMIT)} == {200}
+    form = {"oldpassword": "wrong", "password1": "another long one", "password2": "another long one"}
+    answers = [client.post(url, form).status_code for _ in range(settings.LOGIN_FAILURE_LIMIT + 1)]
+    assert answers == [200] * settings.LOGIN_FAILURE_LIMIT + [429]
+    in_five_minutes = SimpleNamespace(time=lambda: time.time() + 300, monotonic=time.monotonic)
+    monkeypatch.setattr(ratelimit, "time", in_five_minutes)
+    assert client.post(url, form).status_code == 429
 
 
 def test_the_confirmation_counts_as_the_login_does(annotator):

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from django.contrib import admin as admin_site
+from django.http import HttpResponse
+from django.test import Client
 from django.urls import reverse
 
 from engine import models
 from engine.models import Judgment, Membership
 from engine.services.people import create_invitation
 from engine.services.tokens import make_token, token_of
+from tests.accounts import PASSWORD, sign_in_recently
 from tests.factories import click, make_user
 
 pytestmark = pytest.mark.django_db
@@ -25,6 +30,7 @@ READ_ONLY = [
     models.Judgment,
     models.JudgmentVoid,
 ]
+TOKEN = r'name="csrfmiddlewaretoken" value="([^"]+)"'
 each_read_only = pytest.mark.parametrize("model", READ_ONLY, ids=lambda model: model.__name__)
 
 
@@ -127,6 +133,47 @@ def test_a_deactivation_here_ends_links_and_tokens(experiment, owner, admin, cli
     invitation.refresh_from_db()
     assert invitation.ended_at is not None
     assert token_of(secret=secret) is None
+
+
+class TestLeftOpen:
+    """At the browser of a superuser who signed in an hour ago."""
+
+    @pytest.fixture
+    def left_open(self, admin) -> Client:
+        client = Client(enforce_csrf_checks=True)
+        client.force_login(admin)
+        sign_in_recently(client, admin, seconds_ago=3600)
+        return client
+
+    @staticmethod
+    def post(client: Client, path: str, **form: object) -> HttpResponse:
+        page = client.get(path).content.decode()
+        return client.post(path, form | {"csrfmiddlewaretoken": re.search(TOKEN, page)[1]})
+
+    def test_no_owner_is_made(self, experiment, stranger, left_open):
+        form = {"experiment": experiment.pk, "user": stranger.pk, "role": "owner"}
+        asked = self.post(left_open, address(Membership, "add"), **form)
+        assert asked["Location"].startswith(reverse("account_reauthenticate"))
+        assert not stranger.memberships.exists()
+        self.post(left_open, asked["Location"], password=PASSWORD)
+        assert stranger.memberships.get().role == "owner", "what was sent is done after confirming"
+
+    def test_nobodys_password_is_set(self, owner, left_open):
+        path = reverse("admin:auth_user_password_change", args=[owner.pk])
+        form = {"usable_password": "true", "password1": "another long one", "password2": "another long one"}
+        self.post(left_open, path, **form)
+        owner.refresh_from_db()
+        assert owner.check_password(PASSWORD)
+
+    def test_the_own_password_is_changed_where_guesses_are_limited(self, left_open):
+        path = reverse("admin:password_change")
+        assert left_open.get(path)["Location"] == reverse("account_change_password")
+
+    def test_signing_out_asks_nothing(self, left_open):
+        page = left_open.get(reverse("admin:index")).content.decode()
+        form = {"csrfmiddlewaretoken": re.search(TOKEN, page)[1]}
+        left_open.post(reverse("admin:logout"), form)
+        assert "_auth_user_id" not in left_open.session
 
 
 def test_every_row_that_an_estimate_rests_on_is_registered_for_reading_or_not_at_all(rf, admin):

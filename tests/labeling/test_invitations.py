@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import io
 import logging
+import re
 from datetime import timedelta
 
 import pytest
@@ -17,6 +18,7 @@ from django.utils import timezone
 
 from engine.models import Experiment, Invitation, User
 from engine.services import people
+from llmpo_site.logs import WithoutSecretLinks
 from tests.factories import add_member, invited, make_experiment, make_user
 from tests.markup import Markup, words
 
@@ -35,7 +37,8 @@ def follow(client: Client, invitation: Invitation) -> HttpResponse:
 
 
 def accept(client: Client, invitation: Invitation, form: dict[str, str] | None = None) -> HttpResponse:
-    follow(client, invitation)
+    """Open the link, and send the form without looking at it: a refusal would be shown with the page already."""
+    client.get(link(invitation))
     return client.post(reverse("accept_invitation"), form or {})
 
 
@@ -183,6 +186,21 @@ class TestSecrecy:
         assert stored
         assert invitation.token not in str(stored), "a copy of the database opens no link"
 
+    @pytest.mark.parametrize("fate", ["joined", "member already", "refused"])
+    def test_a_session_follows_a_link_until_it_is_used_or_refused(
+        self, fate, experiment, stranger, client_for
+    ):
+        """Whoever comes to this browser next is not let in by it."""
+        client, invitation = client_for(stranger), invited(experiment, most_uses=5)
+        if fate == "member already":
+            add_member(experiment, stranger)
+        client.get(link(invitation))
+        assert "following-invitation" in client.session
+        if fate == "refused":
+            people.end_invitation(invitation_id=invitation.pk, by=None)
+        client.post(reverse("accept_invitation"))
+        assert "following-invitation" not in client.session
+
     @pytest.mark.parametrize("address", ["/join/{}/", "/accounts/login/?next=/join/{}/", "/join%2F{}"])
     def test_our_own_logs_do_not_hold_it(self, address, experiment):
         """Django logs the address of a request that it refuses, such as a POST without its CSRF token."""
@@ -211,6 +229,27 @@ class TestSecrecy:
         finally:
             log.removeHandler(handler)
         assert stream.getvalue() == "10.0.0.1 GET /join/…/ HTTP/1.1\n"
+
+    @pytest.mark.parametrize(
+        ("address", "seen"),
+        [
+            ("/accounts/password/reset/1-abc-0123456789abcdef/", "/accounts/password/reset/1-…/"),
+            ("/accounts/login/?next=%2Faccounts%2Fpassword%2Freset%2F1-abc-01%2F", "reset%2F1-…%2F"),
+            ("/accounts/email/confirm/MQ:1abc:2def/", "/accounts/email/confirm/…/"),
+            ("/accounts/email/confirm/MQ%3A1abc%3A2def/", "/accounts/email/confirm/…/"),
+        ],
+    )
+    def test_nor_the_links_that_open_an_account(self, address, seen):
+        record = logging.LogRecord("gunicorn.access", logging.INFO, "", 0, '"GET %s"', (address,), None)
+        WithoutSecretLinks().filter(record)
+        assert seen in record.getMessage()
+        assert not {"abc", "def"} & set(re.findall(r"[a-f]{3}", record.getMessage()))
+
+    @pytest.mark.parametrize("address", ["/accounts/password/reset/sent/", "/experiments/7/", "/joins/x/"])
+    def test_other_addresses_stay_as_they_are(self, address):
+        record = logging.LogRecord("gunicorn.access", logging.INFO, "", 0, '"GET %s"', (address,), None)
+        WithoutSecretLinks().filter(record)
+        assert address in record.getMessage()
 
 
 class TestWelcome:

@@ -7,6 +7,7 @@ import re
 import smtplib
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -20,6 +21,7 @@ from django.core import mail
 from engine import tasks
 from engine.domain.webhook_urls import resolve
 from engine.models import Notification
+from engine.notifying import webhook
 from engine.notifying.delivery import deliver_due
 from engine.notifying.webhook import signature
 from engine.services.experiments import stop
@@ -161,6 +163,30 @@ class TestWebhook:
         deliver_due()
         assert len(receiver.calls) == 1
         assert "It answered 302" in the_message().error
+
+    def test_an_answer_that_comes_byte_by_byte_is_not_waited_for(self, experiment, settings, monkeypatch):
+        """Each byte began the timeout anew: the receiver of one webhook could hold a worker for days."""
+        settings.ALLOW_PRIVATE_WEBHOOKS = True
+        monkeypatch.setattr(webhook, "_WHOLE_CALL_SECONDS", 0.3)
+        gone = threading.Event()
+
+        def dribble() -> None:
+            connection, _ = listener.accept()
+            connection.sendall(b"HTTP/1.1 200 OK\r\nX: ")
+            try:
+                for _ in range(200):
+                    time.sleep(0.05)
+                    connection.sendall(b"x")
+                connection.sendall(b"\r\n\r\n")
+            except OSError:
+                gone.set()
+
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            threading.Thread(target=dribble, daemon=True).start()
+            send_test(subscription=hook(experiment, f"http://localhost:{listener.getsockname()[1]}/"))
+            deliver_due()
+        assert "took longer than 0.3 seconds" in the_message().error
+        assert gone.wait(30), "the connection is closed"
 
     def test_nobody_there_is_tried_again_later(self, experiment, receiver):
         with socket.socket() as unused:

@@ -1,0 +1,35 @@
+"""Django's admin site, by the same rules of signing in as the other pages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from allauth.account.decorators import secure_admin_login
+from django.contrib import admin
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect
+from django.utils.decorators import method_decorator
+
+from labeling.access import recent_sign_in_required
+
+View = Callable[..., HttpResponse]
+
+
+class AdminSite(admin.AdminSite):
+    """Every change needs a recent sign-in: owners, superusers and passwords are made here."""
+
+    site_header = "LLM-PO: accounts and rows"
+    # Django's form of its own knows neither the second step nor the limits.
+    login = method_decorator(secure_admin_login)(admin.AdminSite.login)
+
+    def admin_view(self, view: View, cacheable: bool = False) -> View:
+        # Signing out is never a risk.
+        guarded = view if view == self.logout else recent_sign_in_required(view)
+        return super().admin_view(guarded, cacheable)
+
+    def password_change(
+        self, request: HttpRequest, extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        """Lead to the site's own page: Django's sets no limit on guessing the current password."""
+        return redirect("account_change_password")
