@@ -12,8 +12,8 @@ from engine.generation.base import (
 )
 from engine.generation.embedded import MAX_ROWS, EmbeddedBackend
 from engine.generation.tinylm import MODEL_FOLDER
-from engine.generation.tinylm.evaluate import STRATEGIES, Cell, measure
 from engine.generation.tinylm.tasks import KINDS, sample_tasks
+from tools.tinylm.evaluate import STRATEGIES, Cell, measure
 
 COUNTING = "I have a pig, two ducks, and a dog. How many animals do I have?"
 STEPS = STRATEGIES["steps"]
