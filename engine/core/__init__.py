@@ -3,12 +3,12 @@
 Pure numpy and scipy: nothing here knows of the web application, of queues or of language models.
 """
 
-from engine.core.design import Design
-from engine.core.planner import Forecast, Plan, forecast, forecast_rest
-from engine.core.problem import BradleyTerry, Factorial, Unstructured
-from engine.core.ranking import Place, Rate, Standing
-from engine.core.sampling import Sampler, Situation, Stateless
-from engine.core.types import Claim, ClaimState, Decision, StopReason
+from .design import Design
+from .planner import Forecast, Plan, forecast, forecast_rest
+from .problem import BradleyTerry, Factorial, Unstructured
+from .ranking import Place, Rate, Standing
+from .sampling import Sampler, Situation, Stateless
+from .types import Claim, ClaimState, Decision, StopReason
 
 __all__ = [
     "BradleyTerry",

@@ -8,7 +8,7 @@ from math import sqrt
 import numpy as np
 from scipy.stats import binomtest, norm
 
-from engine.core.types import FloatArray
+from .types import FloatArray
 
 Interval = tuple[float, float]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from engine.core.likelihood import bernoulli_kl
-from engine.core.types import FloatArray, IntArray
+from .likelihood import bernoulli_kl
+from .types import FloatArray, IntArray
 
 # Nats: what a comparison brings at win rates of 0.5 ± 0.0007.
 _NEAR_TIE_RATE = 1e-6

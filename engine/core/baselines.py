@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import special
 
-from engine.core.allocation import best_policy
-from engine.core.sampling import Picks, Situation, Stateless, argmax_random
-from engine.core.structured import BradleyTerryModel
-from engine.core.types import FloatArray, IntArray
+from .allocation import best_policy
+from .sampling import Picks, Situation, Stateless, argmax_random
+from .structured import BradleyTerryModel
+from .types import FloatArray, IntArray
 
 
 @dataclass(frozen=True, slots=True)

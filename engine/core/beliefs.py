@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 from scipy import special
 
-from engine.core.types import BoolArray, FloatArray, IntArray, Tally
+from .types import BoolArray, FloatArray, IntArray, Tally
 
 # Standard deviation of a strength before there are data.
 _STRENGTH = 0.4

@@ -13,9 +13,9 @@ from typing import TypeAlias
 
 import numpy as np
 
-from engine.core.evidence import PairwiseEvidence
-from engine.core.structured import BradleyTerryEvidence
-from engine.core.types import BoolArray, Claim, FloatArray, IntArray, Tally
+from .evidence import PairwiseEvidence
+from .structured import BradleyTerryEvidence
+from .types import BoolArray, Claim, FloatArray, IntArray, Tally
 
 NOBODY = -1
 # Comparing the evidence of more policies than this takes long.

@@ -7,7 +7,7 @@ from typing import Any
 import cvxpy
 import numpy as np
 
-from engine.core.types import FloatArray
+from .types import FloatArray
 
 # CVXPY's functions are only partly typed.
 cp: Any = cvxpy

@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy import special
 
-from engine.core.estimation import PairData, fit
-from engine.core.likelihood import bernoulli_kl
-from engine.core.problem import BradleyTerry
-from engine.core.structured import prior_precision
-from engine.core.types import FloatArray, IntArray, Tally
+from .estimation import PairData, fit
+from .likelihood import bernoulli_kl
+from .problem import BradleyTerry
+from .structured import prior_precision
+from .types import FloatArray, IntArray, Tally
 
 # Log-odds between policies that a misfit is measured against are held back by no more than this.
 _LOOSE_LOG_ODDS = 10.0

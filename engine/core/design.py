@@ -9,14 +9,14 @@ from typing import Any, Self, overload
 import numpy as np
 from numpy.typing import ArrayLike
 
-from engine.core.beliefs import Beliefs
-from engine.core.claims import NOBODY, describe, describe_no_best
-from engine.core.ledger import Ledger
-from engine.core.planner import extrapolate, extrapolate_proof, extrapolate_separation
-from engine.core.problem import Factorial, Space, Unstructured
-from engine.core.ranking import Place, Rate, Standing, field, order_of, rates
-from engine.core.samplers import build_sampler
-from engine.core.types import (
+from .beliefs import Beliefs
+from .claims import NOBODY, describe, describe_no_best
+from .ledger import Ledger
+from .planner import extrapolate, extrapolate_proof, extrapolate_separation
+from .problem import Factorial, Space, Unstructured
+from .ranking import Place, Rate, Standing, field, order_of, rates
+from .samplers import build_sampler
+from .types import (
     Claim,
     ClaimState,
     Decision,

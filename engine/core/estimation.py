@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import optimize, special
 
-from engine.core.types import BoolArray, FloatArray, IntArray, Tally
+from .types import BoolArray, FloatArray, IntArray, Tally
 
 _MAX_ITERATIONS = 200
 _MAX_HALVINGS = 60

@@ -11,8 +11,8 @@ from typing import Protocol
 
 import numpy as np
 
-from engine.core.likelihood import bernoulli_kl, log_e_value
-from engine.core.types import BoolArray, FloatArray, IntArray, Tally
+from .likelihood import bernoulli_kl, log_e_value
+from .types import BoolArray, FloatArray, IntArray, Tally
 
 # Prior standard deviation 0.08 of a win rate: the best of 5 to 50 on the paper's instance, by a few percent.
 CONCENTRATION = 20.0

@@ -14,7 +14,7 @@ from functools import cache
 import numpy as np
 from scipy.linalg import lapack
 
-from engine.core.types import FloatArray, IntArray
+from .types import FloatArray, IntArray
 
 _MAX_STEPS = 100
 _TO_BOUNDARY = 0.95

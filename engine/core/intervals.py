@@ -10,10 +10,10 @@ from __future__ import annotations
 import numpy as np
 from scipy import special
 
-from engine.core.estimation import PairData, fit
-from engine.core.problem import BradleyTerry
-from engine.core.structured import log_marginal_bound, prior_precision
-from engine.core.types import FloatArray, Tally
+from .estimation import PairData, fit
+from .problem import BradleyTerry
+from .structured import log_marginal_bound, prior_precision
+from .types import FloatArray, Tally
 
 _BISECTIONS = 50
 

@@ -8,26 +8,26 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from engine.core.claims import NOBODY, HeadToHead, InModel, Proof
-from engine.core.evidence import EliminationCost, EvidenceModel, PairwiseEvidence
-from engine.core.problem import BradleyTerry, Space
-from engine.core.sampling import Situation
-from engine.core.stopping import Certified, StoppingRule, Thresholded, raised
-from engine.core.streams import StreamedEvidence
-from engine.core.structured import (
+from .claims import NOBODY, HeadToHead, InModel, Proof
+from .evidence import EliminationCost, EvidenceModel, PairwiseEvidence
+from .problem import BradleyTerry, Space
+from .sampling import Situation
+from .stopping import Certified, StoppingRule, Thresholded, raised
+from .streams import StreamedEvidence
+from .structured import (
     BradleyTerryEvidence,
     BradleyTerryModel,
     SeparationStatistic,
     prior_precision,
 )
-from engine.core.thresholds import (
+from .thresholds import (
     PARAMETER_RADIUS,
     HeuristicThreshold,
     ProvenLinearThreshold,
     ProvenPairwiseThreshold,
     Threshold,
 )
-from engine.core.types import BoolArray, Claim, FloatArray, IntArray, Tally
+from .types import BoolArray, Claim, FloatArray, IntArray, Tally
 
 # Standard deviation of the log-odds between two policies that sampling reckons with before there are data.
 _TYPICAL_LOG_ODDS = 0.4

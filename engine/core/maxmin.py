@@ -16,8 +16,8 @@ from typing import Any, Self
 import numpy as np
 from scipy import special
 
-from engine.core.interior_point import linear_bound, maximise_smallest
-from engine.core.types import BoolArray, FloatArray, IntArray
+from .interior_point import linear_bound, maximise_smallest
+from .types import BoolArray, FloatArray, IntArray
 
 _MAX_ROUNDS = 60
 _UNUSED = 2e-3
@@ -116,7 +116,7 @@ def maxmin_allocation(
     program = _Program(features, theta, gap_floor)
     if solver == "cvxpy":
         # CVXPY takes a second to import, and a web application never needs it.
-        from engine.core.conic import solve_by_cvxpy  # noqa: PLC0415
+        from .conic import solve_by_cvxpy  # noqa: PLC0415
 
         everything = np.arange(program.rows.size)
         omega, bound = solve_by_cvxpy(program.targets, program.atoms(everything), gamma)

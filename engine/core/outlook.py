@@ -7,13 +7,13 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import special
 
-from engine.core.allocation import pairwise_allocation
-from engine.core.estimation import PairData, fit
-from engine.core.intervals import effect_intervals
-from engine.core.maxmin import maxmin_allocation
-from engine.core.problem import BradleyTerry, Factorial, Space
-from engine.core.structured import prior_precision
-from engine.core.types import FloatArray, Tally
+from .allocation import pairwise_allocation
+from .estimation import PairData, fit
+from .intervals import effect_intervals
+from .maxmin import maxmin_allocation
+from .problem import BradleyTerry, Factorial, Space
+from .structured import prior_precision
+from .types import FloatArray, Tally
 
 # Half a win each, so that a pair that met once or never does not count as decided.
 _SMOOTHING = 0.5

@@ -10,12 +10,12 @@ from functools import partial
 import numpy as np
 from scipy import special
 
-from engine.core.estimation import PairData, fit
-from engine.core.likelihood import bernoulli_kl
-from engine.core.problem import BradleyTerry, Space
-from engine.core.simulate import SimulatedRuns, simulate
-from engine.core.structured import prior_precision
-from engine.core.types import BoolArray, Claim, FloatArray, Tally
+from .estimation import PairData, fit
+from .likelihood import bernoulli_kl
+from .problem import BradleyTerry, Space
+from .simulate import SimulatedRuns, simulate
+from .structured import prior_precision
+from .types import BoolArray, Claim, FloatArray, Tally
 
 # Weight, in comparisons, of the Bradley-Terry fit against a pair's own win rate when runs are projected.
 _FIT_WEIGHT = 20.0

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from scipy import linalg
 from scipy.spatial import cKDTree
 
-from engine.core.types import FloatArray, check_whole
+from .types import FloatArray, check_whole
 
 Level: TypeAlias = str | int | float
 # Rows closer than this, in units of each column's spread, are the same.

@@ -8,10 +8,10 @@ from enum import StrEnum
 import numpy as np
 from scipy import special
 
-from engine.core.beliefs import Beliefs
-from engine.core.intervals import contrast_intervals, win_rate_intervals
-from engine.core.problem import BradleyTerry, Space
-from engine.core.types import FloatArray, IntArray, Tally
+from .beliefs import Beliefs
+from .intervals import contrast_intervals, win_rate_intervals
+from .problem import BradleyTerry, Space
+from .types import FloatArray, IntArray, Tally
 
 
 class Place(StrEnum):

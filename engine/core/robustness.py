@@ -11,11 +11,11 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import special
 
-from engine.core.evidence import CONCENTRATION
-from engine.core.ledger import Ledger
-from engine.core.likelihood import log_e_value
-from engine.core.problem import Space
-from engine.core.types import Claim, FloatArray, Tally
+from .evidence import CONCENTRATION
+from .ledger import Ledger
+from .likelihood import log_e_value
+from .problem import Space
+from .types import Claim, FloatArray, Tally
 
 # Evidence this close (nats) is the same but for rounding.
 _EVEN = 1e-9

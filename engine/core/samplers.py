@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from importlib.metadata import entry_points
 
-from engine.core.baselines import RUCB, EpsGreedy, RandomPair, RoundRobin, ThompsonSampling
-from engine.core.sampling import Balanced, Sampler
-from engine.core.tracking import Tracking
+from .baselines import RUCB, EpsGreedy, RandomPair, RoundRobin, ThompsonSampling
+from .sampling import Balanced, Sampler
+from .tracking import Tracking
 
 SAMPLERS: dict[str, Callable[[], Sampler]] = {
     "balanced": Balanced,

@@ -9,12 +9,12 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from scipy import special
 
-from engine.core.claims import HeadToHead
-from engine.core.evidence import PairwiseEvidence
-from engine.core.likelihood import bernoulli_kl
-from engine.core.streams import SHARES, StreamedEvidence
-from engine.core.structured import BradleyTerryModel
-from engine.core.types import BoolArray, FloatArray, IntArray, Tally
+from .claims import HeadToHead
+from .evidence import PairwiseEvidence
+from .likelihood import bernoulli_kl
+from .streams import SHARES, StreamedEvidence
+from .structured import BradleyTerryModel
+from .types import BoolArray, FloatArray, IntArray, Tally
 
 Picks = tuple[IntArray, IntArray]
 # A bet that has still to find out the odds grows at about this share of the best one's rate.

@@ -7,9 +7,9 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import ArrayLike
 
-from engine.core.evidence import EvidenceModel
-from engine.core.thresholds import Threshold
-from engine.core.types import BoolArray, FloatArray, Tally
+from .evidence import EvidenceModel
+from .thresholds import Threshold
+from .types import BoolArray, FloatArray, Tally
 
 
 class StoppingRule(Protocol):

@@ -21,10 +21,10 @@ from typing import Any
 import numpy as np
 from scipy import special
 
-from engine.core.beliefs import Beliefs
-from engine.core.evidence import CONCENTRATION, PairwiseEvidence
-from engine.core.likelihood import log_e_value
-from engine.core.types import BoolArray, FloatArray, IntArray, Tally
+from .beliefs import Beliefs
+from .evidence import CONCENTRATION, PairwiseEvidence
+from .likelihood import log_e_value
+from .types import BoolArray, FloatArray, IntArray, Tally
 
 # Shares of head-to-head evidence, of the favourite's stream and of the bets in the evidence against a policy.
 SHARES = (0.25, 0.5, 0.25)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 from scipy import special
 
-from engine.core.estimation import PairData, fit, information, project, ridge, softplus
-from engine.core.evidence import PairwiseEvidence
-from engine.core.problem import BradleyTerry
-from engine.core.streams import StreamedEvidence
-from engine.core.types import BoolArray, FloatArray, IntArray, Tally
+from .estimation import PairData, fit, information, project, ridge, softplus
+from .evidence import PairwiseEvidence
+from .problem import BradleyTerry
+from .streams import StreamedEvidence
+from .types import BoolArray, FloatArray, IntArray, Tally
 
 # Standard deviations of a typical log-odds θᵀz under the prior, and their weights: a factor of 2.5 apart, so
 # that one always fits, with most weight on win rates around 60%.

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import optimize, special
 
-from engine.core.estimation import information, ridge
-from engine.core.problem import BradleyTerry
-from engine.core.types import FloatArray, Tally
+from .estimation import information, ridge
+from .problem import BradleyTerry
+from .types import FloatArray, Tally
 
 # B: the paper's instances have θ of norm 1. Scale the features so that it is a fair assumption.
 PARAMETER_RADIUS = 1.0
