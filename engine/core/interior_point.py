@@ -22,6 +22,9 @@ _FIRST_LEVEL = 0.98
 # How many pairs are solved for directly; below the second number Woodbury's formula saves nothing.
 _DIRECT_PER_RANK = 4
 _DIRECT_AT_LEAST = 320
+_SINGULAR = (
+    "the interior-point method met a singular system; are features badly scaled, or win rates near 0 and 1?"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +111,8 @@ def maximise_smallest(
         If the gap stays above the tolerance.
     """
     scale = float(_Curvature.at(targets, atoms, omega).values.min())
+    if not 0.0 < scale < np.inf:
+        raise ArithmeticError(_SINGULAR)
     # In units of the first level, γ and the barrier start near 1 whatever the problem's size.
     targets = targets * np.sqrt(scale)
     point = _start(_Curvature.at(targets, atoms, omega), omega)
@@ -117,6 +122,8 @@ def maximise_smallest(
         weights = point.multipliers / point.multipliers.sum()
         gains = packed @ (weights @ curvature.gradients)
         smallest = curvature.values.min()
+        if not (smallest > 0.0 and np.isfinite(gains).all()):
+            raise ArithmeticError(_SINGULAR)
         value = smallest - 0.5 * gamma / scale * point.omega @ point.omega
         if linear_bound(gains, gamma / scale) - value <= tolerance * smallest:
             return point.omega / point.omega.sum(), weights
@@ -171,7 +178,10 @@ class _Curvature:
 
     @classmethod
     def at(cls, targets: FloatArray, atoms: FloatArray, omega: FloatArray) -> _Curvature:
-        inverse = np.asarray(np.linalg.inv((atoms * omega[:, None]).T @ atoms), dtype=np.float64)
+        try:
+            inverse = np.asarray(np.linalg.inv((atoms * omega[:, None]).T @ atoms), dtype=np.float64)
+        except np.linalg.LinAlgError as error:
+            raise ArithmeticError(_SINGULAR) from error
         directions = targets @ inverse
         values = 1.0 / np.sum(directions * targets, axis=1)
         return cls(values, pack(directions * values[:, None]), directions, inverse)
@@ -305,9 +315,7 @@ def _cholesky(matrix: FloatArray) -> FloatArray:
     # Transposed, a symmetric matrix is the same, and in the order that LAPACK wants.
     factor, info = lapack.dpotrf(matrix.T, lower=1)
     if info != 0:
-        raise ArithmeticError(
-            "the interior-point method met a singular system; are the features badly scaled?"
-        )
+        raise ArithmeticError(_SINGULAR)
     result: FloatArray = factor
     return result
 

@@ -10,7 +10,7 @@ from scipy import special
 from .allocation import pairwise_allocation
 from .estimation import PairData, fit
 from .intervals import effect_intervals
-from .maxmin import maxmin_allocation
+from .maxmin import Solver, maxmin_allocation
 from .problem import BradleyTerry, Factorial, Space
 from .structured import prior_precision
 from .types import FloatArray, Tally
@@ -22,21 +22,45 @@ _SOLVER_GAP = 1e-3
 _NEAR_TIE_SHARE = 0.02
 
 
-def optimal_shares(space: Space, wins: FloatArray) -> FloatArray | None:
+@dataclass(frozen=True, slots=True)
+class OptimalShares:
+    """How comparisons would be divided among pairs if the win rates were what they are estimated to be.
+
+    Attributes
+    ----------
+    matrix
+        Shape (K, K), symmetric: the share of each pair; the upper triangle sums to 1.
+    solver
+        What has solved the max-min program; None where the shares have a closed form.
+    """
+
+    matrix: FloatArray
+    solver: Solver | None = None
+
+
+def optimal_shares(space: Space, wins: FloatArray) -> OptimalShares | None:
     """The share of comparisons that each pair would get if the win rates were what they are estimated to be.
 
     The closed form where nothing is assumed, at win rates with half a win more for each side; the max-min
     program in a Bradley-Terry space.
 
+    Parameters
+    ----------
+    space
+        What is assumed about the preference probabilities.
+    wins
+        Shape (K, K): `wins[i, j]` is the summed outcome of i against j.
+
     Returns
     -------
-    Shape (K, K), symmetric; the upper triangle sums to 1. None before any comparison, and where the estimates
-    tie for the best.
+    The shares. None before any comparison, and where the estimates tie for the best or no solver can certify its
+    answer.
     """
     if not wins.any():
         return None
     if not isinstance(space, BradleyTerry):
-        return pairwise_allocation((wins + _SMOOTHING) / (wins + wins.T + 2.0 * _SMOOTHING))
+        smoothed = (wins + _SMOOTHING) / (wins + wins.T + 2.0 * _SMOOTHING)
+        return OptimalShares(pairwise_allocation(smoothed))
     precision = prior_precision(space, 1.0)
     data = PairData.of(space.features, Tally(wins[None]))
     theta = fit(data, precision, np.zeros((1, space.n_features)))[0]
@@ -44,7 +68,7 @@ def optimal_shares(space: Space, wins: FloatArray) -> FloatArray | None:
         solution = maxmin_allocation(space.features, theta, tolerance=_SOLVER_GAP, gap_floor=_NEAR_TIE_SHARE)
     except (ValueError, ArithmeticError):
         return None
-    return solution.matrix(space.n_policies)
+    return OptimalShares(solution.matrix(space.n_policies), solution.solver)
 
 
 def realised_shares(wins: FloatArray) -> FloatArray:
