@@ -68,7 +68,7 @@ class ClaimState:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Decision:
     """What the comparisons so far allow one to say.
 
@@ -126,6 +126,19 @@ class Decision:
     def holds(self, claim: Claim | str) -> bool:
         """Whether a claim that is watched holds now."""
         return any(state.claim == claim and state.holds for state in self.claims)
+
+    def __repr__(self) -> str:
+        state = "running" if self.reason is None else f"stopped ({self.reason})"
+        leader = "no leader" if self.best is None else f"policy {self.best} leads"
+        if self.reason is StopReason.CERTIFIED:
+            leader = f"policy {self.best} is named"
+        remaining = (
+            "" if self.stopped or self.expected_left is None else f", about {self.expected_left:.0f} remain"
+        )
+        return (
+            f"<Decision after {self.n_comparisons} comparisons: {state}, {leader}, "
+            f"confidence {self.confidence:.3f}{remaining}. {self.claim_text}>"
+        )
 
 
 class Tally:
