@@ -431,7 +431,7 @@ class Design:
             try:
                 from matplotlib import pyplot as plt  # noqa: PLC0415
             except ImportError as error:
-                raise ImportError("plotting needs matplotlib: pip install llm-po[plot]") from error
+                raise ImportError("plotting needs matplotlib: pip install matplotlib") from error
             axes = plt.figure().add_subplot()
         ranking = self.ranking()[::-1]
         for height, row in enumerate(ranking):

@@ -48,6 +48,6 @@ def build_sampler(name: str) -> Sampler:
     sampler = others[name].load()()
     if not isinstance(sampler, Sampler):
         raise ValueError(
-            f"the sampler {name!r} of {others[name].value} lacks a method of engine.core.Sampler"
+            f"the sampler {name!r} of {others[name].value} lacks a method of the protocol `Sampler`"
         )
     return sampler
