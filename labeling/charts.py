@@ -162,9 +162,9 @@ class Share:
 
 @dataclass(frozen=True)
 class Allocation:
-    """Where the comparisons went: by policy (each comparison counts for both, so that all add up to 200%), and by pair.
+    """Where the comparisons went, by policy and by pair.
 
-    `solver` has computed the optimal shares; None where they have a closed form, or where there are none.
+    Each comparison counts for both of its policies, so their shares add up to 200%. `solver` has computed the optimal shares; None where they have a closed form, or where there are none.
     """
 
     policies: list[Share]

@@ -102,5 +102,12 @@ def lower_bound(characteristic_time: float, delta: float) -> float:
     """Least expected number of comparisons of any δ-PAC design: T* kl(δ, 1 - δ).
 
     [LLM-PO, theorem "lower bound"]
+
+    Parameters
+    ----------
+    characteristic_time
+        T*, comparisons per nat, from `pairwise_characteristic_time`.
+    delta
+        Risk level δ in (0, ½).
     """
     return characteristic_time * float(bernoulli_kl(delta, 1.0 - delta))

@@ -1,7 +1,7 @@
 """The max-min program as a semidefinite program for CVXPY: slow, and independent of our own solver.
 
-It is the reference that tests compare with, and the second way where our own solver cannot certify its answer.
-Nothing else in this package imports CVXPY, which takes a second to load and is optional.
+It is the reference that tests compare with, and the second way where our own solver cannot certify its
+answer. Nothing else in this package imports CVXPY, which takes a second to load and is optional.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from .types import FloatArray
 
 # CVXPY's functions are only partly typed.
 cp: Any = cvxpy
-# The bound is of first order in the errors of the proportions, which are the roots of Clarabel's gap: its default of
-# 1e-8 left a certified gap above 1e-4 in one program of twenty.
+# The bound is of first order in the errors of the proportions, which are the roots of Clarabel's gap: its
+# default of 1e-8 left a certified gap above 1e-4 in one program of twenty.
 _GAP = 1e-10
 
 
@@ -25,8 +25,8 @@ def maximise_smallest_by_cvxpy(
 ) -> tuple[FloatArray, FloatArray]:
     """Maximise min 1 / (yᵀH(ω)⁻¹y) - γ/2 ‖ω‖² over the simplex by Clarabel, H(ω) = Σ ω a aᵀ.
 
-    u ≤ 1 / (yᵀH⁻¹y) is the linear matrix inequality H(ω) - u y yᵀ ⪰ 0 [Boyd and Vandenberghe 2004, A.5.5]. Nothing
-    is said about how good the answer is: the caller certifies it.
+    u ≤ 1 / (yᵀH⁻¹y) is the linear matrix inequality H(ω) - u y yᵀ ⪰ 0 [Boyd and Vandenberghe 2004, A.5.5].
+    Nothing is said about how good the answer is: the caller certifies it.
 
     Parameters
     ----------

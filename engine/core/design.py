@@ -57,9 +57,9 @@ class Design:
         Stopping rule: "certified"; "heuristic", the threshold of the paper's experiments, or "theory", its
         proven one.
     streams
-        Average the evidence against being the best with streams that pool opponents, and steer by beliefs. They
-        depend on the order of the outcomes, so that `progress` must be stored beside the counts. Without them
-        the evidence is a function of the counts.
+        Average the evidence against being the best with streams that pool opponents, and steer by beliefs.
+        They depend on the order of the outcomes, so that `progress` must be stored beside the counts. Without
+        them the evidence is a function of the counts.
     prior_strengths
         Shape (K,): strengths expected beforehand, in log-odds, from an earlier experiment or a model's
         opinions. With the streams they steer sampling, bets and guesses. No claim rests on them.
@@ -136,8 +136,8 @@ class Design:
     ) -> Self:
         """Rebuild a design from stored counts.
 
-        Without streams its evidence equals, bit by bit, that of a design told the same outcomes in any order, as long
-        as outcomes are 0, ½ and 1. With them it does so given `progress`.
+        Without streams its evidence equals, bit by bit, that of a design told the same outcomes in any order,
+        as long as outcomes are 0, ½ and 1. With them it does so given `progress`.
 
         Parameters
         ----------
@@ -151,8 +151,8 @@ class Design:
             earlier, and whose evidence has fallen back since, counts as open again.
         progress
             `Design.progress` as it was stored: peaks, streams, and what claims have named. In place of
-            `peak_evidence`. Without it the streams begin anew, and a claim that held earlier, and does not by the
-            present counts, counts as open again.
+            `peak_evidence`. Without it the streams begin anew, and a claim that held earlier, and does not by
+            the present counts, counts as open again.
 
         Raises
         ------
@@ -205,8 +205,17 @@ class Design:
 
         Parameters
         ----------
+        space
+            What is assumed about the preference probabilities.
+        judgments
+            Each as for `tell`, the oldest first.
         settings
             As for the constructor.
+
+        Raises
+        ------
+        ValueError
+            If a setting or a judgment is out of range.
         """
         design = cls(space, **settings)
         for i, j, outcome in judgments:
@@ -234,7 +243,20 @@ class Design:
 
     @classmethod
     def from_state(cls, space: Space, state: Mapping[str, Any]) -> Self:
-        """The design that `state` was taken from: it goes on with the same picks and decisions."""
+        """The design that `state` was taken from: it goes on with the same picks and decisions.
+
+        Parameters
+        ----------
+        space
+            The space of that design; the state does not hold it.
+        state
+            What `state` gave, also after a way through JSON.
+
+        Raises
+        ------
+        ValueError
+            If the state does not fit the space.
+        """
         settings = {name: value for name, value in state.items() if name not in ("wins", "rng", "memory")}
         design = cls.from_counts(space, state["wins"], **settings)
         design._rng.bit_generator.state = state["rng"]
@@ -308,6 +330,16 @@ class Design:
         Any number of pairs may be under way at a time. The pair comes as the sampler picked it: for
         "balanced" the policy under test and its challenger. The order says nothing about which is better,
         nor about which response to show on which side. A design that has stopped still answers.
+
+        Parameters
+        ----------
+        n
+            How many pairs to choose; None for one that is not in a list.
+
+        Raises
+        ------
+        ValueError
+            If n is not a whole number.
         """
         if n is not None:
             return [self.ask() for _ in range(check_whole("the number of pairs", n))]
@@ -318,7 +350,8 @@ class Design:
     def propensities(self) -> FloatArray | None:
         """Shape (K, K), symmetric: the probability that the next `ask` picks each unordered pair.
 
-        None where the sampler is deterministic given the history but for ties, or its draw has no closed form.
+        None where the sampler is deterministic given the history but for ties, or its draw has no closed
+        form.
         """
         shares = self._sampler.propensities(self._ledger.situation())
         return None if shares is None else np.array(shares[0])
@@ -349,7 +382,12 @@ class Design:
         self._ledger.record(first, second, np.array([outcome], dtype=np.float64))
 
     def tell_many(self, judgments: Iterable[tuple[int, int, float]]) -> None:
-        """Record several outcomes (i, j, outcome) in their order; all of them, or none where one is refused.
+        """Record several outcomes in their order; all of them, or none where one is refused.
+
+        Parameters
+        ----------
+        judgments
+            Each (i, j, outcome) as for `tell`.
 
         Raises
         ------
@@ -371,7 +409,19 @@ class Design:
         Parameters
         ----------
         ask_human
-            Called with the two policies; returns the outcome as for `tell`.
+            Called with the two policies; returns the outcome as for `tell`. If it raises, the pair is
+            cancelled.
+        n
+            Largest number of comparisons; None for no limit.
+
+        Returns
+        -------
+        The decision after the last comparison.
+
+        Raises
+        ------
+        ValueError
+            If n is not a whole number, or an outcome is out of range.
         """
         left = None if n is None else check_whole("the number of comparisons", n)
         while not (decision := self.decision).stopped and left != 0:
@@ -387,8 +437,8 @@ class Design:
     def ranking(self) -> list[Standing]:
         """Every policy's strength, win rates with intervals, and place, the leader first.
 
-        All intervals together hold at any time with probability at least 1 - δ; in a Bradley-Terry space, if the model
-        holds. A place is no estimate: a policy is ruled out by the evidence, at risk δ.
+        All intervals together hold at any time with probability at least 1 - δ; in a Bradley-Terry space, if
+        the model holds. A place is no estimate: a policy is ruled out by the evidence, at risk δ.
         """
         streams = self._ledger.streams
         beliefs = Beliefs(self._tally, self._prior) if streams is None else streams.beliefs
@@ -426,6 +476,11 @@ class Design:
         Returns
         -------
         The axes.
+
+        Raises
+        ------
+        ImportError
+            If new axes are needed and matplotlib is not installed.
         """
         if axes is None:
             try:
@@ -458,10 +513,15 @@ class Design:
     def cancel(self, i: int, j: int) -> None:
         """Release one pending comparison of i and j that will never be judged.
 
+        Parameters
+        ----------
+        i, j
+            The two policies, in either order.
+
         Raises
         ------
         ValueError
-            If none is pending.
+            If none is pending, or the pair is out of range.
         """
         i, j = self._checked_pair(i, j)
         if self._tally.in_flight[0, i, j] == 0:
@@ -512,7 +572,7 @@ class Design:
 
     @property
     def progress(self) -> dict[str, Any]:
-        """What the counts do not tell, as plain data that JSON can hold: store it beside them, see `from_counts`.
+        """What the counts do not tell, as plain data that JSON can hold; see `from_counts`.
 
         The largest evidence so far, the state of the streams, and the policies that claims have named.
         """
@@ -687,8 +747,8 @@ def _checked_labels(labels: Sequence[str] | None, space: Space) -> tuple[str, ..
     checked = tuple(str(label) for label in labels)
     if len(checked) != space.n_policies or len(set(checked)) != len(checked):
         raise ValueError(
-            f"labels must name each of the {space.n_policies} policies, no two the same; got {len(checked)} of "
-            f"which {len(set(checked))} differ"
+            f"labels must name each of the {space.n_policies} policies, no two the same; "
+            f"got {len(checked)} of which {len(set(checked))} differ"
         )
     return checked
 
@@ -703,8 +763,8 @@ def _check_memory(n_policies: int) -> None:
     if needed > there / 2:
         most = int(np.sqrt(there / 2 / (_MATRICES * 8)))
         raise ValueError(
-            f"{n_policies} policies need about {needed / 2**30:.1f} GiB of memory, a matrix entry for each two of them; "
-            f"here there is room for about {most}"
+            f"{n_policies} policies need about {needed / 2**30:.1f} GiB of memory, a matrix entry for each "
+            f"two of them; here there is room for about {most}"
         )
 
 
@@ -726,8 +786,8 @@ def _checked_claim(claim: Claim | str, epsilon: float) -> Claim:
         raise ValueError(f"claim must be one of {names}; got {claim!r}") from None
     if checked is Claim.GOOD_ENOUGH and epsilon == 0.0:
         raise ValueError(
-            'the claim "good_enough" needs a margin: epsilon=0.05 names a policy that loses to no other by more than '
-            '5 points; without a margin, ask for "best"'
+            'the claim "good_enough" needs a margin: epsilon=0.05 names a policy that loses to no other by '
+            'more than 5 points; without a margin, ask for "best"'
         )
     return checked
 

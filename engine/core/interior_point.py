@@ -63,7 +63,10 @@ def pack(vectors: FloatArray) -> FloatArray:
 
 
 def project_to_simplex(point: FloatArray) -> FloatArray:
-    """Euclidean projection onto the probability simplex."""
+    """Euclidean projection of a point, shape (n,), onto the probability simplex.
+
+    [Held, Wolfe and Crowder 1974]
+    """
     ordered = np.sort(point)[::-1]
     excess = np.cumsum(ordered) - 1.0
     size = int(np.flatnonzero(ordered * np.arange(1, point.size + 1) > excess)[-1]) + 1
@@ -76,6 +79,13 @@ def linear_bound(gains: FloatArray, gamma: float) -> float:
 
     Each f_i is concave and of degree one, hence at most its gradient's dot product with ω: with `gains` a
     convex combination of gradients this bounds the program from above.
+
+    Parameters
+    ----------
+    gains
+        Shape (P,), finite.
+    gamma
+        γ ≥ 0.
     """
     if gamma == 0.0:
         return float(gains.max())
@@ -160,7 +170,7 @@ class _Point:
         return float(total) / (self.omega.size + self.room.size)
 
     def lengths(self, step: _Point) -> tuple[float, float]:
-        """Longest primal and dual step lengths, at most 1 / _TO_BOUNDARY, that keep everything nonnegative."""
+        """Longest primal and dual steps, at most 1 / _TO_BOUNDARY, that keep everything nonnegative."""
         return (
             min(_longest(self.omega, step.omega), _longest(self.room, step.room)),
             min(_longest(self.multipliers, step.multipliers), _longest(self.slack, step.slack)),

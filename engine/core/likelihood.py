@@ -21,7 +21,11 @@ def bernoulli_kl(p: ArrayLike, q: ArrayLike) -> FloatArray:
     Parameters
     ----------
     p, q
-        Means in [0, 1]; they broadcast. The divergence is infinite where q excludes what p allows.
+        Means in [0, 1]; they broadcast.
+
+    Returns
+    -------
+    Shape of p and q broadcast together; infinite where q excludes what p allows.
     """
     p = np.asarray(p, dtype=np.float64)
     q = np.asarray(q, dtype=np.float64)

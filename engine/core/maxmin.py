@@ -6,7 +6,8 @@
 [LLM-PO, eq. empirical opt]. An optimal ω needs at most about d² pairs. So the program is solved on a working
 set, to which the pairs that would gain most are added until a bound over all pairs proves the answer.
 
-Where our own solver cannot prove it, CVXPY solves the working sets, and the same bound has to prove its answer too.
+Where our own solver cannot prove it, CVXPY solves the working sets, and the same bound has to prove its
+answer too.
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ class MaxMinAllocation:
         return (self.upper_bound - self.value) / self.separation
 
     def is_certified(self, tolerance: float) -> bool:
-        """Whether the relative gap is proved to be at most the tolerance.
+        """Whether the relative gap is proved to be at most the tolerance, such as 1e-4.
 
         A gap below zero is rounding. Where that is larger than the tolerance, the bound proves nothing.
         """
@@ -129,12 +130,13 @@ def maxmin_allocation(
     tolerance
         Largest relative gap to accept.
     start
-        An earlier solution for the same features to start our own solver from: faster where θ has moved little.
+        An earlier solution for the same features to start our own solver from: faster where θ has moved
+        little.
     gap_floor
         Treat a policy less far below the best than this share of the largest distance as that far below.
     solver
-        None for our own solver, and CVXPY where that cannot certify the gap. "interior_point" for our own alone.
-        "cvxpy" for CVXPY alone, with all pairs at once: slow, and a check of our own.
+        None for our own solver, and CVXPY where that cannot certify the gap. "interior_point" for our own
+        alone. "cvxpy" for CVXPY alone, with all pairs at once: slow, and a check of our own.
 
     Returns
     -------
@@ -215,7 +217,7 @@ def _too_wide(solution: MaxMinAllocation, tolerance: float) -> str:
 
 
 def _in_use(atoms: FloatArray, omega: FloatArray) -> BoolArray:
-    """Which pairs have more than a trace of the comparisons; all of them if those alone leave H near singular."""
+    """Which pairs have more than a trace of the comparisons; all if those leave H near singular."""
     used: BoolArray = omega > _UNUSED * omega.max()
     weighted = atoms * omega[:, None]
     least, least_used = (np.linalg.eigvalsh(weighted[m].T @ atoms[m])[0] for m in (slice(None), used))
@@ -237,8 +239,8 @@ class _Program:
         self._features = features
         slope = special.expit(scores[self.rows] - scores[self.columns])
         self._weight = slope * (1.0 - slope)
-        # The program does not depend on the basis, its rounding errors do: use one in which the atoms of all pairs
-        # have no correlations. The second round removes what rounding left of them in the first.
+        # The program does not depend on the basis, its rounding errors do: use one in which the atoms of all
+        # pairs have no correlations. The second round removes what rounding left of them in the first.
         for _ in range(2):
             self._features = self._decorrelated()
         # f_i = 1 / (yᵀH⁻¹y) with y = z_i √2 / |θᵀz_i|.
@@ -275,9 +277,10 @@ class _Program:
     def certified(
         self, working: IntArray, omega: FloatArray, weights: FloatArray, gamma: float, solver: Solver
     ) -> tuple[MaxMinAllocation, FloatArray]:
-        """The solution with an upper bound over all pairs, and how much each pair exceeds those in use, shape (P,).
+        """The solution with its proof, and how much each pair exceeds those in use, shape (P,).
 
-        The bound holds whatever the proportions and the weights of the rivals are; it is tight at the optimum.
+        The bound holds whatever the proportions and the weights of the rivals are; it is tight at the
+        optimum.
         """
         atoms = self.atoms(working)
         directions = _solved((atoms * omega[:, None]).T @ atoms, self.targets)

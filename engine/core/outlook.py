@@ -1,4 +1,4 @@
-"""Figures of an experiment beside its decision: where comparisons went and should go, what levels are worth."""
+"""Figures beside a decision: where comparisons went and should go, and what levels are worth."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ def optimal_shares(space: Space, wins: FloatArray) -> OptimalShares | None:
 
     Returns
     -------
-    The shares. None before any comparison, and where the estimates tie for the best or no solver can certify its
-    answer.
+    The shares. None before any comparison, and where the estimates tie for the best or no solver can certify
+    its answer.
     """
     if not wins.any():
         return None
@@ -72,7 +72,17 @@ def optimal_shares(space: Space, wins: FloatArray) -> OptimalShares | None:
 
 
 def realised_shares(wins: FloatArray) -> FloatArray:
-    """The share of comparisons that each pair got: shape (K, K), symmetric; zero before any."""
+    """The share of comparisons that each pair got.
+
+    Parameters
+    ----------
+    wins
+        Shape (K, K): `wins[i, j]` is the summed outcome of i against j.
+
+    Returns
+    -------
+    Shape (K, K), symmetric; the upper triangle sums to 1, or to 0 before any comparison.
+    """
     counts = wins + wins.T
     shares: FloatArray = counts / max(counts.sum() / 2.0, 1.0)
     return shares
@@ -80,7 +90,15 @@ def realised_shares(wins: FloatArray) -> FloatArray:
 
 @dataclass(frozen=True, slots=True)
 class LevelEffect:
-    """How often a level wins against its factor's first, all else being equal, with its interval."""
+    """How often a level wins against its factor's first, all else being equal, with its interval.
+
+    Attributes
+    ----------
+    factor, level, reference
+        Names of the factor, of the level, and of the factor's first level.
+    win_rate, low, high
+        Estimate and ends of the interval, in [0, 1].
+    """
 
     factor: str
     level: str
@@ -94,6 +112,15 @@ def level_effects(space: Factorial, wins: FloatArray, delta: float) -> list[Leve
     """What each level is worth over its factor's first, in win probabilities.
 
     The intervals hold for all levels and at all times at once, if the levels act as the model says.
+
+    Parameters
+    ----------
+    space
+        The factors.
+    wins
+        Shape (K, K): `wins[i, j]` is the summed outcome of i against j.
+    delta
+        Probability with which any interval may ever miss.
     """
     estimate, low, high = (special.expit(end) for end in effect_intervals(space, Tally(wins[None]), delta))
     names = [

@@ -47,7 +47,15 @@ class Forecast:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Settings of the experiment to forecast, as for `Design`."""
+    """Settings of the experiment to forecast, as for `Design`.
+
+    Attributes
+    ----------
+    budget
+        Comparisons after which a simulated experiment ends without a decision.
+    pending
+        How many comparisons are under way whenever one is judged.
+    """
 
     space: Space
     delta: float = 0.05
@@ -70,7 +78,7 @@ def forecast(
     seed: int = 0,
     progress: Callable[[int, int], None] | None = None,
 ) -> Forecast:
-    """Forecast an experiment before its first comparison.
+    """Forecast an experiment before its first comparison, by simulating it.
 
     Parameters
     ----------
@@ -85,8 +93,15 @@ def forecast(
         Number of simulated experiments, each with strengths of its own unless they are given.
     workers
         Processes to share the work; 1 stays in this one.
+    seed
+        Seed of the simulation.
     progress
         Called with the number of simulated experiments done and the total.
+
+    Raises
+    ------
+    ValueError
+        If the plan's claim, sampler or stopping rule is unknown.
     """
     rng = np.random.default_rng(seed)
     K = plan.space.n_policies
@@ -111,7 +126,7 @@ def forecast_rest(
     seed: int = 0,
     progress: Callable[[int, int], None] | None = None,
 ) -> Forecast:
-    """Forecast the rest of an experiment from what it has found so far.
+    """Forecast the rest of an experiment from what it has found so far, by simulating continuations.
 
     Every simulated continuation draws its preference probabilities from their posterior, in which a pair's
     own outcomes count beside a Bradley-Terry fit to all.
@@ -123,7 +138,20 @@ def forecast_rest(
     wins
         Shape (K, K): summed outcomes so far.
     peak_evidence
-        Shape (K,): `Design.peak_evidence`.
+        Shape (K,): `Design.peak_evidence`, in nats.
+    n_runs
+        Number of simulated continuations.
+    workers
+        Processes to share the work; 1 stays in this one.
+    seed
+        Seed of the simulation.
+    progress
+        Called with the number of simulated continuations done and the total.
+
+    Raises
+    ------
+    ValueError
+        If the plan's claim, sampler or stopping rule is unknown, or `peak_evidence` does not fit its space.
     """
     rng = np.random.default_rng(seed)
     tally = Tally(wins[None])
@@ -217,6 +245,21 @@ def extrapolate(
     Each policy not yet refuted needs (threshold - evidence) / d comparisons with its most informative
     opponent, d being the evidence (nats) that one comparison brings [LLM-PO, corollary "optimal ratio"].
 
+    Parameters
+    ----------
+    wins, counts
+        Shape (K, K): summed outcomes of each policy against each other, and comparisons of each pair.
+    evidence
+        Shape (K,): log evidence (nats) against each policy.
+    refuted
+        Shape (K,): policies ruled out.
+    best
+        The policy that the others are to be refuted beside.
+    threshold
+        Evidence (nats) at which a policy is refuted.
+    null_mean
+        ½ + ε.
+
     Returns
     -------
     The number of comparisons, or None while some policy is not yet beaten by any other on the face of it,
@@ -268,12 +311,22 @@ def extrapolate_separation(
     best: int,
     threshold: float,
 ) -> float | None:
-    """The same in a Bradley-Terry space, where every comparison tells about all policies.
+    """Comparisons still needed in a Bradley-Terry space, where every comparison tells about all policies.
 
     Parameters
     ----------
     separation
-        Shape (K,): (θᵀz)² / (2 zᵀH⁻¹z) of every policy, which grows in proportion to the comparisons.
+        Shape (K,): (θᵀz)² / (2 zᵀH⁻¹z) in nats of every policy, which grows in proportion to the comparisons.
+    n_comparisons
+        Comparisons so far.
+    evidence
+        Shape (K,): log evidence (nats) against each policy.
+    refuted
+        Shape (K,): policies ruled out.
+    best
+        The policy that the others are to be refuted beside.
+    threshold
+        Evidence (nats) at which a policy is refuted.
 
     Returns
     -------

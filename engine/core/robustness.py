@@ -246,7 +246,19 @@ def replay(
 
 
 def summed_wins(n_policies: int, outcomes: Sequence[tuple[int, int, float]]) -> FloatArray:
-    """Shape (K, K): entry (i, j) is the sum of outcomes of i against j."""
+    """Wins of every policy against every other.
+
+    Parameters
+    ----------
+    n_policies
+        Number of policies K.
+    outcomes
+        Judgments (i, j, D): D in [0, 1] is the outcome of i against j.
+
+    Returns
+    -------
+    Shape (K, K): entry (i, j) is the sum of outcomes of i against j.
+    """
     wins = np.zeros((n_policies, n_policies))
     if outcomes:
         i, j, outcome = (np.array(column) for column in zip(*outcomes, strict=True))

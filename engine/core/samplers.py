@@ -1,7 +1,7 @@
 """Sampling rules by name: our own, and those that other packages register.
 
-A package adds one by an entry point in the group "llm_po.samplers", whose name is the rule's and whose object is
-called without arguments and returns a `Sampler`:
+A package adds one by an entry point in the group "llm_po.samplers", whose name is the rule's and whose object
+is called without arguments and returns a `Sampler`:
 
     [project.entry-points."llm_po.samplers"]
     mine = "my_package:MySampler"
@@ -33,10 +33,15 @@ ENTRY_POINTS = "llm_po.samplers"
 def build_sampler(name: str) -> Sampler:
     """Sampling rule of that name, with its default settings. Our own names come first.
 
+    Parameters
+    ----------
+    name
+        One of `SAMPLERS`, or of the entry points that other packages registered.
+
     Raises
     ------
     ValueError
-        If there is none.
+        If there is none, or what is registered is no `Sampler`.
     """
     if name in SAMPLERS:
         return SAMPLERS[name]()

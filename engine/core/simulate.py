@@ -28,7 +28,8 @@ class SimulatedRuns:
     refuted
         Shape (R, K): the policies ruled out by the end.
     guesses
-        Shape (M, R): the best guess after each number of comparisons in `marks`; a stopped run keeps its answer.
+        Shape (M, R): the best guess after each number of comparisons in `marks`; a stopped run keeps its
+        answer.
     marks
         The M numbers of comparisons.
     """

@@ -1,4 +1,4 @@
-"""The distribution llmpo-core: built as it is released, and used where there is nothing but numpy and scipy."""
+"""The distribution llmpo-core: built as released, used where there is nothing but numpy and scipy."""
 
 from __future__ import annotations
 
@@ -43,7 +43,10 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def bare(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Python of a virtual environment with numpy, scipy and the wheel; pip finds everything that it requires there."""
+    """Python of a virtual environment with numpy, scipy and the wheel.
+
+    pip has to find there all that the wheel requires.
+    """
     folder = tmp_path_factory.mktemp("bare")
     run(sys.executable, "-m", "venv", "--without-pip", folder)
     [packages] = folder.glob("lib/python*/site-packages")
@@ -112,7 +115,8 @@ def tell(design, n):
         i, j = design.ask()
         design.tell(i, j, float(i < j))
 
-for space in (Unstructured(4), Factorial({"tone": ["terse", "warm"], "length": [1, 2, 3]}, numeric=["length"])):
+factorial = Factorial({"tone": ["terse", "warm"], "length": [1, 2, 3]}, numeric=["length"])
+for space in (Unstructured(4), factorial):
     for sampler in ("balanced", "tracking", "thompson"):
         design = Design(space, sampler=sampler, seed=3)
         tell(design, 15)

@@ -107,12 +107,13 @@ class TestLabels:
     def test_the_representation_of_a_decision_says_what_may_be_said(self) -> None:
         design = Design(Unstructured(3), labels=NAMES, seed=1)
         assert repr(design.decision) == (
-            "<Decision after 0 comparisons: running, no leader, confidence 0.000. Nothing has been compared yet.>"
+            "<Decision after 0 comparisons: running, no leader, confidence 0.000. "
+            "Nothing has been compared yet.>"
         )
         design.optimize(lambda i, j: float(i < j), n=20)
         assert re.match(
-            r"<Decision after 20 comparisons: running, policy 0 leads, confidence 0\.\d{3}, about \d+ remain\. Not "
-            r"established yet: terse beats every other policy; 2 rivals still open \(warm, formal\)\.>",
+            r"<Decision after 20 comparisons: running, policy 0 leads, confidence 0\.\d{3}, about \d+ remain\. "
+            r"Not established yet: terse beats every other policy; 2 rivals still open \(warm, formal\)\.>",
             repr(design.decision),
         )
         decision = design.optimize(lambda i, j: float(i < j))
