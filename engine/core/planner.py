@@ -11,15 +11,13 @@ import numpy as np
 from scipy import special
 
 from .estimation import PairData, fit
-from .likelihood import bernoulli_kl
 from .problem import BradleyTerry, Space
 from .simulate import SimulatedRuns, simulate
 from .structured import prior_precision
-from .types import BoolArray, Claim, FloatArray, Tally
+from .types import Claim, FloatArray, Tally
 
 # Weight, in comparisons, of the Bradley-Terry fit against a pair's own win rate when runs are projected.
 _FIT_WEIGHT = 20.0
-_SHRINKAGE = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,113 +226,3 @@ def _simulate_part(
         peak_evidence=peak,
         seed=seed,
     )
-
-
-def extrapolate(
-    wins: FloatArray,
-    counts: FloatArray,
-    *,
-    evidence: FloatArray,
-    refuted: BoolArray,
-    best: int,
-    threshold: float,
-    null_mean: float,
-) -> float | None:
-    """Comparisons still needed if the win rates stay as they are and evidence is balanced.
-
-    Each policy not yet refuted needs (threshold - evidence) / d comparisons with its most informative
-    opponent, d being the evidence (nats) that one comparison brings [LLM-PO, corollary "optimal ratio"].
-
-    Parameters
-    ----------
-    wins, counts
-        Shape (K, K): summed outcomes of each policy against each other, and comparisons of each pair.
-    evidence
-        Shape (K,): log evidence (nats) against each policy.
-    refuted
-        Shape (K,): policies ruled out.
-    best
-        The policy that the others are to be refuted beside.
-    threshold
-        Evidence (nats) at which a policy is refuted.
-    null_mean
-        ½ + ε.
-
-    Returns
-    -------
-    The number of comparisons, or None while some policy is not yet beaten by any other on the face of it,
-    or the only policy left is.
-    """
-    needed = ~refuted
-    needed[best] = False
-    if not needed.any():
-        return None
-    # A few ties' worth of both outcomes keep lucky first comparisons from promising too much.
-    met = np.nonzero(counts[needed])
-    mean = (wins[needed][met] + _SHRINKAGE) / (counts[needed][met] + 2.0 * _SHRINKAGE)
-    speed = np.zeros(int(needed.sum()))
-    np.maximum.at(speed, met[0], bernoulli_kl(np.minimum(mean, null_mean), null_mean))
-    if np.any(speed <= 0.0):
-        return None
-    return float(np.sum(np.maximum(threshold - evidence[needed], 0.0) / speed))
-
-
-def extrapolate_proof(
-    wins: FloatArray, counts: FloatArray, *, missing: FloatArray, null_mean: float
-) -> float | None:
-    """Comparisons still needed to prove one policy head to head if the win rates stay as they are.
-
-    Parameters
-    ----------
-    wins, counts
-        Shape (m,): outcomes of its m open rivals against it.
-    missing
-        Shape (m,): evidence (nats) that is still missing against each.
-
-    Returns
-    -------
-    The number of comparisons, or None while some rival is not beaten on the face of it.
-    """
-    mean = (wins + _SHRINKAGE) / (counts + 2.0 * _SHRINKAGE)
-    speed = bernoulli_kl(np.minimum(mean, null_mean), null_mean)
-    if np.any(speed <= 0.0):
-        return None
-    return float(np.sum(missing / speed))
-
-
-def extrapolate_separation(
-    separation: FloatArray,
-    n_comparisons: int,
-    *,
-    evidence: FloatArray,
-    refuted: BoolArray,
-    best: int,
-    threshold: float,
-) -> float | None:
-    """Comparisons still needed in a Bradley-Terry space, where every comparison tells about all policies.
-
-    Parameters
-    ----------
-    separation
-        Shape (K,): (θᵀz)² / (2 zᵀH⁻¹z) in nats of every policy, which grows in proportion to the comparisons.
-    n_comparisons
-        Comparisons so far.
-    evidence
-        Shape (K,): log evidence (nats) against each policy.
-    refuted
-        Shape (K,): policies ruled out.
-    best
-        The policy that the others are to be refuted beside.
-    threshold
-        Evidence (nats) at which a policy is refuted.
-
-    Returns
-    -------
-    The number of comparisons, or None while some policy is not separated from the best at all.
-    """
-    needed = ~refuted
-    needed[best] = False
-    if not needed.any() or np.any(separation[needed] < 0.5):
-        return None
-    missing = np.maximum(threshold - evidence[needed], 0.0)
-    return float(np.max(missing / separation[needed]) * n_comparisons)
