@@ -21,9 +21,9 @@ from engine.core.allocation import best_policy
 from engine.core.types import BoolArray, FloatArray
 from engine.generation.base import GenerationRequest, GenerationResult, SamplingParams
 from engine.generation.embedded import EmbeddedBackend
-from engine.generation.tinylm.evaluate import PERSONAS, STRATEGIES
 from engine.generation.tinylm.tasks import sample_tasks
 from engine.judges.rule import is_correct, judge
+from tools.tinylm.evaluate import PERSONAS, STRATEGIES
 
 POLICIES = tuple(product(("careful", "hasty"), STRATEGIES))
 # Where the answer takes working out, the working is worth seeing.

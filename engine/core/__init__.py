@@ -1,14 +1,24 @@
 """LLM-PO's experiment design: ask for a pair of policies, tell the outcome, read the decision.
 
-Pure numpy and scipy: nothing here knows of the web application, of queues or of language models.
+Pure numpy and scipy: nothing here knows of the web application, of queues or of language models. The same
+files are the package ``llmpo_core`` of the distribution llmpo-core, so modules import each other relatively.
+
+Throughout, K is the number of policies, P = K (K - 1) / 2 that of unordered pairs, d that of features, and R
+that of runs side by side: a live experiment is one run, a simulation has many. Arguments `i`, `j` are two
+policies, or, as arrays of shape (R,), two policies in every run; `runs` in `keep` is a mask of shape (R,),
+true for the runs to go on with. Outcomes lie in [0, 1], strengths are log-odds, and evidence is the natural
+logarithm of an e-value, in nats. [LLM-PO] is the paper; docs/algorithm.md of the application has its
+equations, and the proofs of what goes beyond it.
 """
 
-from engine.core.design import Design
-from engine.core.planner import Forecast, Plan, forecast, forecast_rest
-from engine.core.problem import BradleyTerry, Factorial, Unstructured
-from engine.core.ranking import Place, Rate, Standing
-from engine.core.sampling import Sampler, Situation, Stateless
-from engine.core.types import Claim, ClaimState, Decision, StopReason
+from .design import Design
+from .planner import Forecast, Plan, forecast, forecast_rest
+from .problem import BradleyTerry, Factorial, Unstructured
+from .ranking import Place, Rate, Standing
+from .sampling import Sampler, Situation, Stateless
+from .types import Claim, ClaimState, Decision, StopReason
+
+__version__ = "0.2.0"
 
 __all__ = [
     "BradleyTerry",

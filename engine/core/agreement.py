@@ -8,14 +8,22 @@ from math import sqrt
 import numpy as np
 from scipy.stats import binomtest, norm
 
-from engine.core.types import FloatArray
+from .types import FloatArray
 
 Interval = tuple[float, float]
 
 
 @dataclass(frozen=True)
 class Rate:
-    """How many of how many, with Wilson's interval [Wilson 1927]; no share and (0, 1) where there are none."""
+    """How many of how many, with Wilson's interval [Wilson 1927]; no share and (0, 1) where there are none.
+
+    Attributes
+    ----------
+    hits, n
+        The two numbers, with 0 ≤ hits ≤ n.
+    low, high
+        Ends of the interval, in [0, 1].
+    """
 
     hits: int
     n: int
@@ -24,6 +32,7 @@ class Rate:
 
     @property
     def share(self) -> float | None:
+        """The hits' share, in [0, 1]; None where there are none of which to have a share."""
         return self.hits / self.n if self.n else None
 
 
@@ -38,10 +47,11 @@ class Agreement:
     sided
         The same side, where both named one.
     kappa
-        Cohen's κ over the three answers: agreement beyond what their habits alone would bring. ``None`` where both
-        always give the same one answer, or nothing was judged.
+        Cohen's κ over the three answers: agreement beyond what their habits alone would bring. ``None`` where
+        both always give the same one answer, or nothing was judged.
     kappa_interval
-        From κ's asymptotic standard error, cut off at ±1; ``None`` where that is zero, as with perfect agreement.
+        From κ's asymptotic standard error, cut off at ±1; ``None`` where that is zero, as with perfect
+        agreement.
     """
 
     exact: Rate
@@ -51,7 +61,20 @@ class Agreement:
 
 
 def rate(hits: int, n: int, confidence: float = 0.95) -> Rate:
-    """A share with Wilson's interval."""
+    """A share with Wilson's interval [Wilson 1927].
+
+    Parameters
+    ----------
+    hits, n
+        How many of how many, with 0 ≤ hits ≤ n.
+    confidence
+        Level of the interval, in (0, 1).
+
+    Raises
+    ------
+    ValueError
+        If hits is negative or above n.
+    """
     if n == 0:
         return Rate(0, 0, 0.0, 1.0)
     interval = binomtest(hits, n).proportion_ci(confidence, method="wilson")
@@ -64,8 +87,8 @@ def agreement(table: FloatArray, confidence: float = 0.95) -> Agreement:
     Parameters
     ----------
     table
-        Shape (3, 3), rows and columns in the order left, right, tie: entry (a, b) counts the comparisons to which the
-        one answered a and the other b.
+        Shape (3, 3), rows and columns in the order left, right, tie: entry (a, b) counts the comparisons to
+        which the one answered a and the other b.
     confidence
         Of each interval by itself, at a number of comparisons that was not chosen by looking.
     """

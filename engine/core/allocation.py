@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from engine.core.likelihood import bernoulli_kl
-from engine.core.types import FloatArray, IntArray
+from .likelihood import bernoulli_kl
+from .types import FloatArray, IntArray
 
 # Nats: what a comparison brings at win rates of 0.5 ± 0.0007.
 _NEAR_TIE_RATE = 1e-6
@@ -102,5 +102,12 @@ def lower_bound(characteristic_time: float, delta: float) -> float:
     """Least expected number of comparisons of any δ-PAC design: T* kl(δ, 1 - δ).
 
     [LLM-PO, theorem "lower bound"]
+
+    Parameters
+    ----------
+    characteristic_time
+        T*, comparisons per nat, from `pairwise_characteristic_time`.
+    delta
+        Risk level δ in (0, ½).
     """
     return characteristic_time * float(bernoulli_kl(delta, 1.0 - delta))

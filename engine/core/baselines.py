@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import special
 
-from engine.core.allocation import best_policy
-from engine.core.sampling import Picks, Situation, Stateless, argmax_random
-from engine.core.structured import BradleyTerryModel
-from engine.core.types import FloatArray, IntArray
+from .allocation import best_policy
+from .sampling import Picks, Situation, Stateless, argmax_random
+from .structured import BradleyTerryModel
+from .types import FloatArray, IntArray
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class RandomPair(Stateless):
         return _random_pair(situation, rng)
 
     def propensities(self, situation: Situation) -> FloatArray:
-        """One over the number of pairs, for each."""
+        """Shape (R, K, K), symmetric: one over the number of pairs, for each."""
         return _uniform(situation)
 
 
@@ -58,7 +58,7 @@ class EpsGreedy(Stateless):
         return np.where(explore, i, best), np.where(explore, j, opponent)
 
     def propensities(self, situation: Situation) -> FloatArray:
-        """The greedy pair's share, split evenly among equally strong opponents, and every pair's of exploration."""
+        """Shape (R, K, K): greedy share, split among equally strong opponents, and that of exploration."""
         best, threat = _best_and_threats(situation)
         strongest = threat == threat.max(axis=1, keepdims=True)
         greedy = np.zeros_like(situation.load)

@@ -1,9 +1,9 @@
-"""What the outcomes so far make one expect of the next: it steers samplers, bets and guesses, and proves nothing.
+"""What the outcomes so far make one expect of the next: it steers, and proves nothing.
 
-The model is Bradley-Terry with a free deviation for each pair, μ(i, j) = σ(θ_i - θ_j + η_ij), θ_i ~ N(prior_i, 0.4²) and
-η_ij ~ N(0, τ²). τ is estimated, so that the strengths rule where they explain the pairs, and the pairs speak for
-themselves where not. Each outcome moves the estimate by one Newton step. With many policies the step is taken in
-the two strengths concerned, and τ is fixed, so that it costs no more than O(K).
+The model is Bradley-Terry with a free deviation for each pair, μ(i, j) = σ(θ_i - θ_j + η_ij), θ_i ~
+N(prior_i, 0.4²) and η_ij ~ N(0, τ²). τ is estimated, so that the strengths rule where they explain the pairs,
+and the pairs speak for themselves where not. Each outcome moves the estimate by one Newton step. With many
+policies the step is taken in the two strengths concerned, and τ is fixed, so that it costs no more than O(K).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 from scipy import special
 
-from engine.core.types import BoolArray, FloatArray, IntArray, Tally
+from .types import BoolArray, FloatArray, IntArray, Tally
 
 # Standard deviation of a strength before there are data.
 _STRENGTH = 0.4

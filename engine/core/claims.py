@@ -1,9 +1,9 @@
 """What a stop may claim, and when: proofs head to head that assume nothing about μ.
 
-For policies k and b let E_kb be an e-process against "μ(k, b) ≥ ½ + ε", that is "k beats b by ε or more". Policy b is
-named once E_kb has reached K/δ for every other k. If the claim about b is false, the null of some j(b) is true.
-The mean of E_{j(b) b} over these b is then an e-process, and naming any of them makes it 1/δ or more, which has
-probability at most δ [Ville 1939].
+For policies k and b let E_kb be an e-process against "μ(k, b) ≥ ½ + ε", that is "k beats b by ε or more".
+Policy b is named once E_kb has reached K/δ for every other k. If the claim about b is false, the null of some
+j(b) is true. The mean of E_{j(b) b} over these b is then an e-process, and naming any of them makes it 1/δ or
+more, which has probability at most δ [Ville 1939].
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import TypeAlias
 
 import numpy as np
 
-from engine.core.evidence import PairwiseEvidence
-from engine.core.structured import BradleyTerryEvidence
-from engine.core.types import BoolArray, Claim, FloatArray, IntArray, Tally
+from .evidence import PairwiseEvidence
+from .structured import BradleyTerryEvidence
+from .types import BoolArray, Claim, FloatArray, IntArray, Tally
 
 NOBODY = -1
 # Comparing the evidence of more policies than this takes long.
@@ -70,20 +70,32 @@ class HeadToHead:
         return proved
 
     def candidate(self, run: int, guess: int) -> int:
-        """The policy named, or else the one that has fewest rivals left; where that does not tell, the guess."""
+        """The policy that a run comes closest to naming.
+
+        Parameters
+        ----------
+        run
+            Index of the run.
+        guess
+            The policy to answer where several have as few rivals left.
+
+        Returns
+        -------
+        The policy named, or else the one with the fewest rivals left.
+        """
         if self.named[run] != NOBODY:
             return int(self.named[run])
         fewest = np.flatnonzero(self._n_passed[run] == self._n_passed[run].max())
         return guess if guess in fewest or fewest.size > _FEW else self._strongest(run, fewest)
 
     def rivals(self, run: int, b: int) -> IntArray:
-        """The policies whose evidence against beating b is below the threshold."""
+        """Shape (m,): the policies whose evidence against beating b is below the threshold, in one run."""
         missing = ~self._passed[run, :, b]
         missing[b] = False
         return np.flatnonzero(missing)
 
     def risk(self, run: int, b: int) -> float:
-        """The δ, at most 1, at which the present evidence would just name b."""
+        """The δ, in [0, 1], at which the present evidence of one run would just name b."""
         against = np.delete(self.evidence.log_e[run, :, b], b)
         return float(np.exp(min(0.0, np.log(self._n_policies) - against.min())))
 
@@ -102,9 +114,10 @@ class HeadToHead:
 class InModel:
     """The same in a Bradley-Terry space, where the proof may also go through the model, in R runs.
 
-    Let LR_kb be the mixture likelihood over the largest likelihood with θᵀ(x_k - x_b) ≥ logit(½ + ε). Under the model
-    every LR_kb whose null is true lies below one and the same e-process: the mixture over the likelihood of the
-    true θ. So the model's part needs no factor K: b is named once s LR_kb + (1 - s) E_kb / K ≥ 1/δ for every other k.
+    Let LR_kb be the mixture likelihood over the largest likelihood with θᵀ(x_k - x_b) ≥ logit(½ + ε). Under
+    the model every LR_kb whose null is true lies below one and the same e-process: the mixture over the
+    likelihood of the true θ. So the model's part needs no factor K: b is named once s LR_kb + (1 - s) E_kb /
+    K ≥ 1/δ for every other k.
 
     Only the policy that the estimate puts first is considered.
 
@@ -143,17 +156,17 @@ class InModel:
         self.named = np.where((self.named == NOBODY) & proved, leader, self.named)
 
     def candidate(self, run: int, guess: int) -> int:
-        """The policy named, or else the one that the estimate puts first."""
+        """The policy that a run has named, or else its leader; the guess is not needed."""
         return int(self.named[run] if self.named[run] != NOBODY else self._evidence.leader[run])
 
     def rivals(self, run: int, b: int) -> IntArray:
-        """The policies whose evidence against beating b is below the threshold."""
+        """Shape (m,): the policies whose evidence against beating b is below the threshold, in one run."""
         if self._evidence.leader[run] != b:
             return np.delete(np.arange(self._pairwise.log_e.shape[1]), b)
         return np.flatnonzero(self._against(self._evidence.leader)[run] < self.threshold)
 
     def risk(self, run: int, b: int) -> float:
-        """The δ, at most 1, at which the present evidence would just name b."""
+        """The δ, in [0, 1], at which the present evidence of one run would just name b."""
         if self._evidence.leader[run] != b:
             return 1.0
         return float(np.exp(min(0.0, -self._against(self._evidence.leader)[run].min())))
@@ -182,10 +195,14 @@ def describe(
 
     Parameters
     ----------
+    claim
+        Which claim.
     policy
         Its name.
     open_rivals
         Names of those still to be excluded; none where the claim holds.
+    delta
+        Risk level δ.
     margin
         ε of the claim.
     model
@@ -200,7 +217,17 @@ def describe(
 
 
 def describe_no_best(*, delta: float, margin: float, model: bool = False) -> str:
-    """The same for the finding that there is no single best policy."""
+    """One sentence: that there is no single best policy, and what that assumes.
+
+    Parameters
+    ----------
+    delta
+        Risk level δ.
+    margin
+        ε of the claim "best if any".
+    model
+        Whether a Bradley-Terry model is assumed.
+    """
     by = f" with a win rate of at least {_percent(0.5 + margin)}" if margin > 0 else ""
     return f"No policy beats every other{by}; {_small_print(delta, model=model)}"
 
@@ -218,8 +245,8 @@ def _statement(claim: Claim, policy: str, margin: float) -> str:
 def _small_print(delta: float, *, model: bool) -> str:
     assumed = "strengths add up as the model says and " if model else ""
     return (
-        f"the risk of ever saying so wrongly is at most {_percent(delta)}, if {assumed}each judgment is a fresh "
-        "draw with the win rate of its pair."
+        f"the risk of ever saying so wrongly is at most {_percent(delta)}, if {assumed}each judgment is a "
+        "fresh draw with the win rate of its pair."
     )
 
 

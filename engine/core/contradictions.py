@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy import special
 
-from engine.core.estimation import PairData, fit
-from engine.core.likelihood import bernoulli_kl
-from engine.core.problem import BradleyTerry
-from engine.core.structured import prior_precision
-from engine.core.types import FloatArray, IntArray, Tally
+from .estimation import PairData, fit
+from .likelihood import bernoulli_kl
+from .problem import BradleyTerry
+from .structured import prior_precision
+from .types import FloatArray, IntArray, Tally
 
 # Log-odds between policies that a misfit is measured against are held back by no more than this.
 _LOOSE_LOG_ODDS = 10.0
@@ -75,10 +75,10 @@ def misfit(
 ) -> Misfit | None:
     """Test of the Bradley-Terry model by a parametric bootstrap.
 
-    Simulated data tie as often as the real ones. Ties make win rates vary less, so that a bootstrap without them
-    would find hardly any misfit. The number of comparisons of each pair is taken as given. It was in truth
-    chosen in the light of earlier outcomes, so that the p-value is an indication and not exact. The usual
-    chi-square limit would be worse: adaptive designs leave most pairs with a handful of comparisons.
+    Simulated data tie as often as the real ones. Ties make win rates vary less, so that a bootstrap without
+    them would find hardly any misfit. The number of comparisons of each pair is taken as given. It was in
+    truth chosen in the light of earlier outcomes, so that the p-value is an indication and not exact. The
+    usual chi-square limit would be worse: adaptive designs leave most pairs with a handful of comparisons.
 
     Parameters
     ----------
@@ -140,9 +140,20 @@ def misfit(
 
 
 def summed_ties(n_policies: int, outcomes: Iterable[tuple[int, int, float]]) -> FloatArray:
-    """Shape (K, K), symmetric: how many of the outcomes (i, j, D) of each pair were ties.
+    """How many of the outcomes of each pair were ties.
 
     An outcome between a tie and a win counts 4 D (1 - D), by how much less than a decided one it varies.
+
+    Parameters
+    ----------
+    n_policies
+        Number of policies K.
+    outcomes
+        Judgments (i, j, D): D in [0, 1] is the outcome of i against j.
+
+    Returns
+    -------
+    Shape (K, K), symmetric.
     """
     ties = np.zeros((n_policies, n_policies))
     for i, j, outcome in outcomes:
@@ -158,14 +169,15 @@ def _check_ties(wins: FloatArray, ties: FloatArray) -> None:
     most = 2.0 * np.minimum(wins, wins.T)
     if np.any(ties != ties.T) or np.any(ties < 0.0) or np.any(ties > most + _ROUNDING * (1.0 + most)):
         raise ValueError(
-            "ties must be symmetric and lie between 0 and what wins allow: each tie is half a win for either side"
+            "ties must be symmetric and lie between 0 and what wins allow: "
+            "each tie is half a win for either side"
         )
 
 
 def _draw_wins(
     rng: np.random.Generator, counts: FloatArray, ties: FloatArray, mean: FloatArray
 ) -> FloatArray:
-    """Shape (m, n): summed outcomes of n pairs in m data sets with these means, and ties as often as in the data."""
+    """Shape (m, n): summed outcomes of n pairs in m data sets, with ties as often as in the data."""
     rate = (ties + _TIE_PRIOR * ties.sum() / counts.sum()) / (counts + _TIE_PRIOR)
     rate = np.minimum(rate, 2.0 * np.minimum(mean, 1.0 - mean))
     whole = np.broadcast_to(np.rint(counts).astype(np.int64), mean.shape)

@@ -2,37 +2,39 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Self, overload
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from engine.core.beliefs import Beliefs
-from engine.core.claims import NOBODY, describe, describe_no_best
-from engine.core.ledger import Ledger
-from engine.core.planner import extrapolate, extrapolate_proof, extrapolate_separation
-from engine.core.problem import Factorial, Space, Unstructured
-from engine.core.ranking import Place, Rate, Standing, field, order_of, rates
-from engine.core.samplers import build_sampler
-from engine.core.types import (
+from .beliefs import Beliefs
+from .claims import NOBODY
+from .ledger import Ledger
+from .problem import Space, Unstructured
+from .ranking import Place, Rate, Standing, field, order_of, rates
+from .samplers import build_sampler
+from .settings import (
+    check_memory,
+    checked_claim,
+    checked_labels,
+    checked_names,
+    checked_prior,
+    checked_settings,
+)
+from .types import (
     Claim,
-    ClaimState,
     Decision,
     FloatArray,
     IntArray,
     Pair,
     Seed,
-    StopReason,
     Tally,
     check_real,
     check_tally,
     check_whole,
 )
-
-# K × K arrays of eight bytes that a design holds.
-_MATRICES = 8
+from .verdict import Verdict
 
 
 class Design:
@@ -57,9 +59,9 @@ class Design:
         Stopping rule: "certified"; "heuristic", the threshold of the paper's experiments, or "theory", its
         proven one.
     streams
-        Average the evidence against being the best with streams that pool opponents, and steer by beliefs. They
-        depend on the order of the outcomes, so that `progress` must be stored beside the counts. Without them
-        the evidence is a function of the counts.
+        Average the evidence against being the best with streams that pool opponents, and steer by beliefs.
+        They depend on the order of the outcomes, so that `progress` must be stored beside the counts. Without
+        them the evidence is a function of the counts.
     prior_strengths
         Shape (K,): strengths expected beforehand, in log-odds, from an earlier experiment or a model's
         opinions. With the streams they steer sampling, bets and guesses. No claim rests on them.
@@ -101,15 +103,15 @@ class Design:
         seed: Seed = 0,
         budget: int | None = None,
     ) -> None:
-        _check_memory(space.n_policies)
+        check_memory(space.n_policies)
         self.space = space
-        self.claim = _checked_claim(claim, epsilon)
-        self.delta, self.epsilon, self.budget = _checked_settings(delta, epsilon, budget)
+        self.claim = checked_claim(claim, epsilon)
+        self.delta, self.epsilon, self.budget = checked_settings(delta, epsilon, budget)
         self.sampler = sampler
         self.stopping = stopping
         self.streams = streams
-        self.labels = _checked_labels(labels, space)
-        self._prior = _checked_prior(prior_strengths, space.n_policies)
+        self.labels = checked_labels(labels, space)
+        self._prior = checked_prior(prior_strengths, space.n_policies)
         self._sampler = build_sampler(sampler)
         self._rng = np.random.default_rng(seed)
         self._load(Tally.empty(space.n_policies), {})
@@ -136,8 +138,8 @@ class Design:
     ) -> Self:
         """Rebuild a design from stored counts.
 
-        Without streams its evidence equals, bit by bit, that of a design told the same outcomes in any order, as long
-        as outcomes are 0, ½ and 1. With them it does so given `progress`.
+        Without streams its evidence equals, bit by bit, that of a design told the same outcomes in any order,
+        as long as outcomes are 0, ½ and 1. With them it does so given `progress`.
 
         Parameters
         ----------
@@ -151,8 +153,8 @@ class Design:
             earlier, and whose evidence has fallen back since, counts as open again.
         progress
             `Design.progress` as it was stored: peaks, streams, and what claims have named. In place of
-            `peak_evidence`. Without it the streams begin anew, and a claim that held earlier, and does not by the
-            present counts, counts as open again.
+            `peak_evidence`. Without it the streams begin anew, and a claim that held earlier, and does not by
+            the present counts, counts as open again.
 
         Raises
         ------
@@ -190,7 +192,7 @@ class Design:
             stopping=self.stopping,
             claim=self.claim,
             peak_evidence=peak,
-            named=_checked_names(progress.get("named") or {}, self.n_policies),
+            named=checked_names(progress.get("named") or {}, self.n_policies),
             streams=self.streams,
             prior=self._prior,
             memory=progress.get("streams"),
@@ -205,8 +207,17 @@ class Design:
 
         Parameters
         ----------
+        space
+            What is assumed about the preference probabilities.
+        judgments
+            Each as for `tell`, the oldest first.
         settings
             As for the constructor.
+
+        Raises
+        ------
+        ValueError
+            If a setting or a judgment is out of range.
         """
         design = cls(space, **settings)
         for i, j, outcome in judgments:
@@ -234,7 +245,20 @@ class Design:
 
     @classmethod
     def from_state(cls, space: Space, state: Mapping[str, Any]) -> Self:
-        """The design that `state` was taken from: it goes on with the same picks and decisions."""
+        """The design that `state` was taken from: it goes on with the same picks and decisions.
+
+        Parameters
+        ----------
+        space
+            The space of that design; the state does not hold it.
+        state
+            What `state` gave, also after a way through JSON.
+
+        Raises
+        ------
+        ValueError
+            If the state does not fit the space.
+        """
         settings = {name: value for name, value in state.items() if name not in ("wins", "rng", "memory")}
         design = cls.from_counts(space, state["wins"], **settings)
         design._rng.bit_generator.state = state["rng"]
@@ -308,6 +332,16 @@ class Design:
         Any number of pairs may be under way at a time. The pair comes as the sampler picked it: for
         "balanced" the policy under test and its challenger. The order says nothing about which is better,
         nor about which response to show on which side. A design that has stopped still answers.
+
+        Parameters
+        ----------
+        n
+            How many pairs to choose; None for one that is not in a list.
+
+        Raises
+        ------
+        ValueError
+            If n is not a whole number.
         """
         if n is not None:
             return [self.ask() for _ in range(check_whole("the number of pairs", n))]
@@ -318,7 +352,8 @@ class Design:
     def propensities(self) -> FloatArray | None:
         """Shape (K, K), symmetric: the probability that the next `ask` picks each unordered pair.
 
-        None where the sampler is deterministic given the history but for ties, or its draw has no closed form.
+        None where the sampler is deterministic given the history but for ties, or its draw has no closed
+        form.
         """
         shares = self._sampler.propensities(self._ledger.situation())
         return None if shares is None else np.array(shares[0])
@@ -349,7 +384,12 @@ class Design:
         self._ledger.record(first, second, np.array([outcome], dtype=np.float64))
 
     def tell_many(self, judgments: Iterable[tuple[int, int, float]]) -> None:
-        """Record several outcomes (i, j, outcome) in their order; all of them, or none where one is refused.
+        """Record several outcomes in their order; all of them, or none where one is refused.
+
+        Parameters
+        ----------
+        judgments
+            Each (i, j, outcome) as for `tell`.
 
         Raises
         ------
@@ -371,7 +411,19 @@ class Design:
         Parameters
         ----------
         ask_human
-            Called with the two policies; returns the outcome as for `tell`.
+            Called with the two policies; returns the outcome as for `tell`. If it raises, the pair is
+            cancelled.
+        n
+            Largest number of comparisons; None for no limit.
+
+        Returns
+        -------
+        The decision after the last comparison.
+
+        Raises
+        ------
+        ValueError
+            If n is not a whole number, or an outcome is out of range.
         """
         left = None if n is None else check_whole("the number of comparisons", n)
         while not (decision := self.decision).stopped and left != 0:
@@ -387,8 +439,8 @@ class Design:
     def ranking(self) -> list[Standing]:
         """Every policy's strength, win rates with intervals, and place, the leader first.
 
-        All intervals together hold at any time with probability at least 1 - δ; in a Bradley-Terry space, if the model
-        holds. A place is no estimate: a policy is ruled out by the evidence, at risk δ.
+        All intervals together hold at any time with probability at least 1 - δ; in a Bradley-Terry space, if
+        the model holds. A place is no estimate: a policy is ruled out by the evidence, at risk δ.
         """
         streams = self._ledger.streams
         beliefs = Beliefs(self._tally, self._prior) if streams is None else streams.beliefs
@@ -426,12 +478,17 @@ class Design:
         Returns
         -------
         The axes.
+
+        Raises
+        ------
+        ImportError
+            If new axes are needed and matplotlib is not installed.
         """
         if axes is None:
             try:
                 from matplotlib import pyplot as plt  # noqa: PLC0415
             except ImportError as error:
-                raise ImportError("plotting needs matplotlib: pip install llm-po[plot]") from error
+                raise ImportError("plotting needs matplotlib: pip install matplotlib") from error
             axes = plt.figure().add_subplot()
         ranking = self.ranking()[::-1]
         for height, row in enumerate(ranking):
@@ -458,10 +515,15 @@ class Design:
     def cancel(self, i: int, j: int) -> None:
         """Release one pending comparison of i and j that will never be judged.
 
+        Parameters
+        ----------
+        i, j
+            The two policies, in either order.
+
         Raises
         ------
         ValueError
-            If none is pending.
+            If none is pending, or the pair is out of range.
         """
         i, j = self._checked_pair(i, j)
         if self._tally.in_flight[0, i, j] == 0:
@@ -512,7 +574,7 @@ class Design:
 
     @property
     def progress(self) -> dict[str, Any]:
-        """What the counts do not tell, as plain data that JSON can hold: store it beside them, see `from_counts`.
+        """What the counts do not tell, as plain data that JSON can hold; see `from_counts`.
 
         The largest evidence so far, the state of the streams, and the policies that claims have named.
         """
@@ -529,137 +591,8 @@ class Design:
     @property
     def decision(self) -> Decision:
         """What the comparisons so far allow one to say."""
-        established, none_best = (bool(answer[0]) for answer in self._ledger.settled())
-        reason = self._reason(established=established, none_best=none_best)
-        best = None if none_best or self.n_comparisons == 0 else int(self._ledger.best()[0])
-        others = np.arange(self.n_policies) != (-1 if best is None else best)
-        peak = self._rule.peak_evidence[0]
-        claims = self._claim_states()
-        risk = float(self._rule.risk[0, others].max())
-        if claims:
-            none_risk = float(np.exp(-max(0.0, self._ledger.none_peak()[0].min())))
-            risk = none_risk if none_best else claims[0].risk
-        return Decision(
-            stopped=reason is not None,
-            reason=reason,
-            best=best,
-            confidence=1.0 - risk,
-            evidence=tuple(peak.tolist()),
-            threshold=float(self._rule.threshold[0]),
-            runner_up=None if best is None else int(np.argmin(np.where(others, peak, np.inf))),
-            n_comparisons=self.n_comparisons,
-            expected_left=self._expected_left(best, stopped=reason is not None),
-            claim=self._ledger.claim,
-            claims=claims,
-            joint_risk=min(1.0, self.delta * max(len(claims), 1)),
-            claim_text=self._claim_text(claims, none_best=none_best),
-            open=claims[0].open
-            if claims
-            else tuple(np.flatnonzero(others & ~self._rule.refuted[0]).tolist()),
-        )
-
-    def _claim_states(self) -> tuple[ClaimState, ...]:
-        """All claims that are watched, the one that stops the experiment first."""
-        if self._ledger.claim is None:
-            return ()
-        states = [self._best_if_any()]
-        for claim, proof in self._ledger.proofs.items():
-            holds = bool(proof.named[0] != NOBODY)
-            policy = proof.candidate(0, int(self._ledger.guess()[0])) if self.n_comparisons else None
-            rivals = () if holds or policy is None else tuple(proof.rivals(0, policy).tolist())
-            risk = 1.0 if policy is None else proof.risk(0, policy)
-            states.append(self._state(claim, policy, rivals, min(risk, self.delta) if holds else risk))
-        return tuple(sorted(states, key=lambda state: state.claim is not self._ledger.claim))
-
-    def _best_if_any(self) -> ClaimState:
-        refuted = self._rule.refuted[0]
-        if self.n_comparisons == 0 or refuted.all():
-            return self._state(Claim.BEST_IF_ANY, None, (), 1.0)
-        policy = int(self._ledger.guess()[0])
-        established = bool(self._ledger.last_standing()[0][0])
-        others = np.arange(self.n_policies) != policy
-        rivals = () if established else tuple(np.flatnonzero(others & ~refuted).tolist())
-        risk = float(self._rule.risk[0, others].max())
-        if not established and not rivals:
-            # The last one standing has still to meet those that it was not compared with.
-            behind = ~self._ledger.evidence.ahead()[0, policy] if self._ledger.model is None else others
-            rivals = tuple(np.flatnonzero(behind & others).tolist())
-        return self._state(Claim.BEST_IF_ANY, policy, rivals, risk)
-
-    def _state(self, claim: Claim, policy: int | None, rivals: tuple[int, ...], risk: float) -> ClaimState:
-        margin = self._ledger.margin_of(claim)
-        if policy is None:
-            none = self.n_comparisons > 0
-            text = (
-                "No policy is left that could beat every other." if none else "Nothing has been compared yet."
-            )
-            return ClaimState(claim, holds=False, policy=None, open=(), risk=1.0, text=text)
-        text = describe(
-            claim,
-            self._name(policy),
-            [self._name(rival) for rival in rivals],
-            delta=self.delta,
-            margin=margin,
-            model=self._ledger.model is not None,
-        )
-        return ClaimState(claim, holds=not rivals, policy=policy, open=rivals, risk=risk, text=text)
-
-    def _claim_text(self, claims: tuple[ClaimState, ...], *, none_best: bool) -> str:
-        if not claims:
-            return f"The stopping rule {self.stopping!r} makes no claim that holds at any time."
-        if none_best:
-            return describe_no_best(
-                delta=self.delta, margin=self._ledger.margin, model=self._ledger.model is not None
-            )
-        return claims[0].text
-
-    def _name(self, policy: int) -> str:
-        return self.labels[policy]
-
-    def _reason(self, *, established: bool, none_best: bool) -> StopReason | None:
-        if none_best:
-            return StopReason.NO_SINGLE_BEST
-        if established:
-            return StopReason.CERTIFIED
-        if self.budget is not None and self.n_comparisons >= self.budget:
-            return StopReason.BUDGET
-        return None
-
-    def _expected_left(self, best: int | None, *, stopped: bool) -> float | None:
-        if stopped:
-            return 0.0
-        if best is None:
-            return None
-        if (model := self._ledger.model) is not None:
-            return extrapolate_separation(
-                model.separation(model.covariance(self._tally.counts))[0],
-                self.n_comparisons,
-                evidence=self._rule.evidence[0],
-                refuted=self._rule.refuted[0],
-                best=best,
-                threshold=float(self._rule.threshold[0]),
-            )
-        if (proof := self._ledger.head_to_head()) is not None:
-            b = proof.candidate(0, int(self._ledger.guess()[0]))
-            k = proof.rivals(0, b)
-            return extrapolate_proof(
-                self._tally.wins[0, k, b],
-                self._tally.counts[0, k, b],
-                missing=proof.threshold - proof.evidence.log_e[0, k, b],
-                null_mean=proof.evidence.null_mean,
-            )
-        open_others = ~self._rule.refuted[0] & (np.arange(self.n_policies) != best)
-        if not self._tally.judged[0, open_others].all():
-            return None
-        return extrapolate(
-            self._tally.wins[0],
-            self._tally.counts[0],
-            evidence=self._rule.evidence[0],
-            refuted=self._rule.refuted[0],
-            best=best,
-            threshold=float(self._rule.threshold[0]),
-            null_mean=self._ledger.evidence.null_mean,
-        )
+        verdict = Verdict(self._ledger, self.labels, self.delta, self.stopping, self.budget)
+        return verdict.decision()
 
     def _checked_outcome(self, outcome: float) -> float:
         checked = check_real("outcome", outcome)
@@ -677,81 +610,3 @@ class Design:
         if i == j:
             raise ValueError(f"a policy is not compared with itself, got the pair ({i}, {j})")
         return i, j
-
-
-def _checked_labels(labels: Sequence[str] | None, space: Space) -> tuple[str, ...]:
-    if labels is None:
-        if isinstance(space, Factorial):
-            return tuple(", ".join(map(str, policy)) for policy in space.policies)
-        return tuple(f"policy {k}" for k in range(space.n_policies))
-    checked = tuple(str(label) for label in labels)
-    if len(checked) != space.n_policies or len(set(checked)) != len(checked):
-        raise ValueError(
-            f"labels must name each of the {space.n_policies} policies, no two the same; got {len(checked)} of "
-            f"which {len(set(checked))} differ"
-        )
-    return checked
-
-
-def _check_memory(n_policies: int) -> None:
-    """Refuse what would not fit into half of the machine's memory."""
-    needed = _MATRICES * 8 * n_policies**2
-    try:
-        there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (ValueError, OSError, AttributeError):
-        return
-    if needed > there / 2:
-        most = int(np.sqrt(there / 2 / (_MATRICES * 8)))
-        raise ValueError(
-            f"{n_policies} policies need about {needed / 2**30:.1f} GiB of memory, a matrix entry for each two of them; "
-            f"here there is room for about {most}"
-        )
-
-
-def _checked_prior(strengths: ArrayLike | None, n_policies: int) -> FloatArray | None:
-    if strengths is None:
-        return None
-    prior = np.asarray(strengths, dtype=np.float64)
-    if prior.shape != (n_policies,) or not np.isfinite(prior).all():
-        raise ValueError(f"prior_strengths must hold one finite number for each of the {n_policies} policies")
-    centred: FloatArray = prior - prior.mean()
-    return centred
-
-
-def _checked_claim(claim: Claim | str, epsilon: float) -> Claim:
-    try:
-        checked = Claim(claim)
-    except ValueError:
-        names = ", ".join(f'"{known}"' for known in Claim)
-        raise ValueError(f"claim must be one of {names}; got {claim!r}") from None
-    if checked is Claim.GOOD_ENOUGH and epsilon == 0.0:
-        raise ValueError(
-            'the claim "good_enough" needs a margin: epsilon=0.05 names a policy that loses to no other by more than '
-            '5 points; without a margin, ask for "best"'
-        )
-    return checked
-
-
-def _checked_names(named: Mapping[str, int], n_policies: int) -> dict[Claim, IntArray]:
-    checked = {}
-    for claim, policy in named.items():
-        if claim not in set(Claim) or not 0 <= check_whole("a policy in named", policy) < n_policies:
-            raise ValueError(
-                f"named must hold policies by claim as `Design.progress` gave them; got {dict(named)}"
-            )
-        checked[Claim(claim)] = np.array([policy])
-    return checked
-
-
-def _checked_settings(delta: float, epsilon: float, budget: int | None) -> tuple[float, float, int | None]:
-    delta, epsilon = check_real("delta", delta), check_real("epsilon", epsilon)
-    if not 0.0 < delta < 0.5:
-        raise ValueError(f"delta, the risk level, must lie between 0 and 0.5 (0.05 is usual), got {delta}")
-    if not 0.0 <= epsilon < 0.5:
-        raise ValueError(f"epsilon, the indifference margin, must be at least 0 and below 0.5, got {epsilon}")
-    if budget is None:
-        return delta, epsilon, None
-    budget = check_whole("budget", budget)
-    if budget < 1:
-        raise ValueError(f"budget must be at least 1 comparison, or None for no limit, got {budget}")
-    return delta, epsilon, budget

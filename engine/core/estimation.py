@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import optimize, special
 
-from engine.core.types import BoolArray, FloatArray, IntArray, Tally
+from .types import BoolArray, FloatArray, IntArray, Tally
 
 _MAX_ITERATIONS = 200
 _MAX_HALVINGS = 60
@@ -44,14 +44,22 @@ class PairData:
 
     @classmethod
     def of(cls, features: FloatArray, tally: Tally) -> PairData:
-        """The pairs that have been compared in at least one of the runs."""
+        """The pairs that have been compared in at least one of the runs.
+
+        Parameters
+        ----------
+        features
+            Shape (K, d).
+        tally
+            The data of R runs.
+        """
         rows, columns = np.nonzero(np.triu(tally.counts.any(axis=0), 1))
         contrasts = features[rows] - features[columns]
         counts, wins = tally.counts[:, rows, columns], tally.wins[:, rows, columns]
         return cls(contrasts, counts, wins, outer_squares(contrasts))
 
     def take(self, runs: IntArray) -> PairData:
-        """The data sets with these indices, which may repeat."""
+        """The data sets with these indices, shape (S,), which may repeat."""
         return PairData(self.contrasts, self.counts[runs], self.wins[runs], self.squares)
 
     def log_likelihood(self, theta: FloatArray) -> FloatArray:
@@ -72,13 +80,16 @@ class PairData:
 
 
 def softplus(x: FloatArray) -> FloatArray:
-    """log(1 + exp(x)) without overflow."""
+    """log(1 + exp(x)) without overflow, elementwise, shaped like x."""
     value: FloatArray = np.maximum(x, 0.0) + np.log1p(np.exp(-np.abs(x)))
     return value
 
 
 def ridge(n_comparisons: FloatArray) -> FloatArray:
-    """Regularisation λ_t = t^(-1/2) [LLM-PO, theorem "ratio convergence"]; t below 1 counts as 1."""
+    """Regularisation λ_t = t^(-1/2), shaped like t; t below 1 counts as 1.
+
+    [LLM-PO, theorem "ratio convergence"]
+    """
     penalty: FloatArray = 1.0 / np.sqrt(np.maximum(n_comparisons, 1.0))
     return penalty
 

@@ -11,8 +11,8 @@ from typing import Protocol
 
 import numpy as np
 
-from engine.core.likelihood import bernoulli_kl, log_e_value
-from engine.core.types import BoolArray, FloatArray, IntArray, Tally
+from .likelihood import bernoulli_kl, log_e_value
+from .types import BoolArray, FloatArray, IntArray, Tally
 
 # Prior standard deviation 0.08 of a win rate: the best of 5 to 50 on the paper's instance, by a few percent.
 CONCENTRATION = 20.0
@@ -89,7 +89,7 @@ class PairwiseEvidence:
         self._per_policy[runs, rows] = self.combine(self.log_e[runs, rows])
 
     def leads(self) -> BoolArray:
-        """Shape (R, K): whether the policy has met every other a few times, winning at ½ + ε or more each time.
+        """Shape (R, K): whether the policy has met every other a few times, winning at ½ + ε or more.
 
         Where some policy is the best, refuting the others is proof enough. Where none is, as in a cycle,
         the last one standing loses to one of the refuted: a few comparisons with each usually show it.
@@ -97,7 +97,7 @@ class PairwiseEvidence:
         return np.asarray(self.ahead().all(axis=2), dtype=np.bool_)
 
     def ahead(self) -> BoolArray:
-        """Shape (R, K, K): whether the row has met the column a few times and won at ½ + ε or more; true for itself."""
+        """Shape (R, K, K): whether the row met the column a few times, winning ½ + ε; true for itself."""
         counts, wins = self._tally.counts, self._tally.wins
         ahead: BoolArray = (counts >= MIN_HEAD_TO_HEAD) & (wins >= self.null_mean * counts)
         return ahead | np.eye(self._tally.n_policies, dtype=np.bool_)
@@ -108,7 +108,17 @@ class PairwiseEvidence:
         self._per_policy = self._per_policy[runs]
 
     def combine(self, log_e: FloatArray) -> FloatArray:
-        """Log of the mean e-value over the K - 1 opponents along the last axis; the own entry holds -inf."""
+        """Log of the mean e-value over the K - 1 opponents, in nats.
+
+        Parameters
+        ----------
+        log_e
+            Shape (..., K): log e-values against the opponents; the policy's own entry holds -inf.
+
+        Returns
+        -------
+        Shape (...).
+        """
         top = log_e.max(axis=-1, keepdims=True)
         n_opponents = self._tally.n_policies - 1
         combined: FloatArray = top[..., 0] + np.log(np.exp(log_e - top).sum(axis=-1) / n_opponents)
@@ -163,7 +173,19 @@ class EliminationCost:
 
 
 def elimination_cost(wins: FloatArray, counts: FloatArray, null_mean: float = 0.5) -> FloatArray:
-    """Sum over the last axis of N d(μ̂, ½ + ε) where μ̂ = wins / counts is below ½ + ε; in nats."""
+    """Sum over opponents of N d(μ̂, ½ + ε) where μ̂ = wins / counts is below ½ + ε [LLM-PO, eq. stop].
+
+    Parameters
+    ----------
+    wins, counts
+        Shape (..., K): summed outcomes against each opponent, and comparisons.
+    null_mean
+        ½ + ε.
+
+    Returns
+    -------
+    Shape (...), in nats.
+    """
     win_rate = np.divide(wins, counts, out=np.full_like(wins, null_mean), where=counts > 0)
     cost: FloatArray = np.sum(counts * bernoulli_kl(np.minimum(win_rate, null_mean), null_mean), axis=-1)
     return cost

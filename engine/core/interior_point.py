@@ -14,7 +14,7 @@ from functools import cache
 import numpy as np
 from scipy.linalg import lapack
 
-from engine.core.types import FloatArray, IntArray
+from .types import FloatArray, IntArray
 
 _MAX_STEPS = 100
 _TO_BOUNDARY = 0.95
@@ -22,6 +22,9 @@ _FIRST_LEVEL = 0.98
 # How many pairs are solved for directly; below the second number Woodbury's formula saves nothing.
 _DIRECT_PER_RANK = 4
 _DIRECT_AT_LEAST = 320
+_SINGULAR = (
+    "the interior-point method met a singular system; are features badly scaled, or win rates near 0 and 1?"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +63,10 @@ def pack(vectors: FloatArray) -> FloatArray:
 
 
 def project_to_simplex(point: FloatArray) -> FloatArray:
-    """Euclidean projection onto the probability simplex."""
+    """Euclidean projection of a point, shape (n,), onto the probability simplex.
+
+    [Held, Wolfe and Crowder 1974]
+    """
     ordered = np.sort(point)[::-1]
     excess = np.cumsum(ordered) - 1.0
     size = int(np.flatnonzero(ordered * np.arange(1, point.size + 1) > excess)[-1]) + 1
@@ -73,6 +79,13 @@ def linear_bound(gains: FloatArray, gamma: float) -> float:
 
     Each f_i is concave and of degree one, hence at most its gradient's dot product with ω: with `gains` a
     convex combination of gradients this bounds the program from above.
+
+    Parameters
+    ----------
+    gains
+        Shape (P,), finite.
+    gamma
+        γ ≥ 0.
     """
     if gamma == 0.0:
         return float(gains.max())
@@ -108,6 +121,8 @@ def maximise_smallest(
         If the gap stays above the tolerance.
     """
     scale = float(_Curvature.at(targets, atoms, omega).values.min())
+    if not 0.0 < scale < np.inf:
+        raise ArithmeticError(_SINGULAR)
     # In units of the first level, γ and the barrier start near 1 whatever the problem's size.
     targets = targets * np.sqrt(scale)
     point = _start(_Curvature.at(targets, atoms, omega), omega)
@@ -117,6 +132,8 @@ def maximise_smallest(
         weights = point.multipliers / point.multipliers.sum()
         gains = packed @ (weights @ curvature.gradients)
         smallest = curvature.values.min()
+        if not (smallest > 0.0 and np.isfinite(gains).all()):
+            raise ArithmeticError(_SINGULAR)
         value = smallest - 0.5 * gamma / scale * point.omega @ point.omega
         if linear_bound(gains, gamma / scale) - value <= tolerance * smallest:
             return point.omega / point.omega.sum(), weights
@@ -153,7 +170,7 @@ class _Point:
         return float(total) / (self.omega.size + self.room.size)
 
     def lengths(self, step: _Point) -> tuple[float, float]:
-        """Longest primal and dual step lengths, at most 1 / _TO_BOUNDARY, that keep everything nonnegative."""
+        """Longest primal and dual steps, at most 1 / _TO_BOUNDARY, that keep everything nonnegative."""
         return (
             min(_longest(self.omega, step.omega), _longest(self.room, step.room)),
             min(_longest(self.multipliers, step.multipliers), _longest(self.slack, step.slack)),
@@ -171,7 +188,10 @@ class _Curvature:
 
     @classmethod
     def at(cls, targets: FloatArray, atoms: FloatArray, omega: FloatArray) -> _Curvature:
-        inverse = np.asarray(np.linalg.inv((atoms * omega[:, None]).T @ atoms), dtype=np.float64)
+        try:
+            inverse = np.asarray(np.linalg.inv((atoms * omega[:, None]).T @ atoms), dtype=np.float64)
+        except np.linalg.LinAlgError as error:
+            raise ArithmeticError(_SINGULAR) from error
         directions = targets @ inverse
         values = 1.0 / np.sum(directions * targets, axis=1)
         return cls(values, pack(directions * values[:, None]), directions, inverse)
@@ -305,9 +325,7 @@ def _cholesky(matrix: FloatArray) -> FloatArray:
     # Transposed, a symmetric matrix is the same, and in the order that LAPACK wants.
     factor, info = lapack.dpotrf(matrix.T, lower=1)
     if info != 0:
-        raise ArithmeticError(
-            "the interior-point method met a singular system; are the features badly scaled?"
-        )
+        raise ArithmeticError(_SINGULAR)
     result: FloatArray = factor
     return result
 

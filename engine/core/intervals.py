@@ -10,10 +10,10 @@ from __future__ import annotations
 import numpy as np
 from scipy import special
 
-from engine.core.estimation import PairData, fit
-from engine.core.problem import BradleyTerry
-from engine.core.structured import log_marginal_bound, prior_precision
-from engine.core.types import FloatArray, Tally
+from .estimation import PairData, fit
+from .problem import BradleyTerry
+from .structured import log_marginal_bound, prior_precision
+from .types import FloatArray, Tally
 
 _BISECTIONS = 50
 
@@ -93,7 +93,21 @@ def effect_intervals(
 
 
 def contrast_intervals(space: BradleyTerry, tally: Tally, delta: float) -> tuple[FloatArray, FloatArray]:
-    """Lower and upper ends of the log-odds of every two policies, shapes (K, K), from `effect_intervals`."""
+    """Intervals of the log-odds of every two policies, simultaneous over pairs and over time.
+
+    Parameters
+    ----------
+    space
+        The features.
+    tally
+        Comparisons of one run.
+    delta
+        Probability with which any interval may ever miss.
+
+    Returns
+    -------
+    Lower and upper ends, shape (K, K) each, in log-odds; see `effect_intervals`.
+    """
     K = space.n_policies
     contrasts = (space.features[:, None] - space.features[None]).reshape(K * K, -1)
     _, low, high = effect_intervals(space, tally, delta, contrasts)

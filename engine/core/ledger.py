@@ -8,26 +8,26 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from engine.core.claims import NOBODY, HeadToHead, InModel, Proof
-from engine.core.evidence import EliminationCost, EvidenceModel, PairwiseEvidence
-from engine.core.problem import BradleyTerry, Space
-from engine.core.sampling import Situation
-from engine.core.stopping import Certified, StoppingRule, Thresholded, raised
-from engine.core.streams import StreamedEvidence
-from engine.core.structured import (
+from .claims import NOBODY, HeadToHead, InModel, Proof
+from .evidence import EliminationCost, EvidenceModel, PairwiseEvidence
+from .problem import BradleyTerry, Space
+from .sampling import Situation
+from .stopping import Certified, StoppingRule, Thresholded, raised
+from .streams import StreamedEvidence
+from .structured import (
     BradleyTerryEvidence,
     BradleyTerryModel,
     SeparationStatistic,
     prior_precision,
 )
-from engine.core.thresholds import (
+from .thresholds import (
     PARAMETER_RADIUS,
     HeuristicThreshold,
     ProvenLinearThreshold,
     ProvenPairwiseThreshold,
     Threshold,
 )
-from engine.core.types import BoolArray, Claim, FloatArray, IntArray, Tally
+from .types import BoolArray, Claim, FloatArray, IntArray, Tally
 
 # Standard deviation of the log-odds between two policies that sampling reckons with before there are data.
 _TYPICAL_LOG_ODDS = 0.4
@@ -108,8 +108,8 @@ class Ledger:
         self.tally = tally
         self._log_inverse_delta = -np.log(delta)
         self.claim = claim if stopping == "certified" else None
-        # The margin belongs to the claim that stops the experiment. Unless that is "best if any", the finding that
-        # a policy is ruled out as the best is about any lead, however small.
+        # The margin belongs to the claim that stops the experiment. Unless that is "best if any", the finding
+        # that a policy is ruled out as the best is about any lead, however small.
         self.margin = epsilon if self.claim in (None, Claim.BEST_IF_ANY) else 0.0
         self._proof_margins = self._watched_margins(epsilon, watch_all=watch_all)
         self._pairs = {
@@ -138,8 +138,15 @@ class Ledger:
     def record(self, i: IntArray, j: IntArray, outcome: FloatArray, *, observe: bool = True) -> None:
         """Add one judged comparison to every run and bring the evidence up to date.
 
-        With observe=False a simulation puts off what takes long (the estimate, and evidence that builds on
-        it) until the next comparison that it does observe.
+        Parameters
+        ----------
+        i, j
+            Shape (R,): the pair of every run.
+        outcome
+            Shape (R,), in [0, 1]: the share of the win that goes to i.
+        observe
+            False has a simulation put off what takes long (the estimate, and evidence that builds on it)
+            until the next comparison that it does observe.
         """
         if self.streams is not None:
             self.streams.bet(i, j, outcome)
@@ -219,8 +226,8 @@ class Ledger:
         """Shape (R,): the best guess, among the policies not refuted if there are any.
 
         With the streams it is the policy that the beliefs favour, which weigh strengths against head-to-head
-        results. Without, it is the policy with the least evidence against it; where that does not tell, the one that
-        the estimate or else the e-processes favour.
+        results. Without, it is the policy with the least evidence against it; where that does not tell, the
+        one that the estimate or else the e-processes favour.
         """
         refuted = self.rule.refuted
         out = refuted & ~refuted.all(axis=1, keepdims=True)
@@ -234,7 +241,7 @@ class Ledger:
         return best
 
     def margin_of(self, claim: Claim) -> float:
-        """ε of a claim."""
+        """ε of a claim, in [0, ½)."""
         return self._proof_margins.get(claim, self.margin)
 
     def settled(self) -> tuple[BoolArray, BoolArray]:
@@ -243,7 +250,8 @@ class Ledger:
             established = proof.named != NOBODY
             if self.claim is Claim.GOOD_ENOUGH:
                 return established, np.zeros_like(established)
-            # Without the streams, so that a wrong name and a wrong "none" have one e-process and one δ together.
+            # Without the streams, so that a wrong name and a wrong "none" have one e-process and one δ
+            # together.
             refuted = (
                 self.rule.refuted if self.streams is None else self.plain_peak >= self._log_inverse_delta
             )
@@ -253,13 +261,13 @@ class Ledger:
     def none_peak(self) -> FloatArray:
         """Shape (R, K): the largest evidence that counts for there being no single best policy.
 
-        Under the claim "best" it owes nothing to the streams, so that a wrong name and a wrong "none" have one e-process
-        and one δ together.
+        Under the claim "best" it owes nothing to the streams, so that a wrong name and a wrong "none" have
+        one e-process and one δ together.
         """
         return self.rule.peak_evidence if self._stopping_proof() is None else self.plain_peak
 
     def last_standing(self) -> tuple[BoolArray, BoolArray]:
-        """Whether all policies are refuted but one that leads the others, and whether all are: shapes (R,)."""
+        """Shapes (R,): whether all policies are refuted but one that leads them, and whether all are."""
         refuted = self.rule.refuted
         n_open = np.sum(~refuted, axis=1)
         established = n_open == 1

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import special
 
-from engine.core.types import BoolArray, FloatArray
+from .types import BoolArray, FloatArray
 
 # Below this the regularised incomplete beta function loses digits on its way to underflow.
 _SMALLEST_TRUSTED_CDF = 1e-280
@@ -21,7 +21,11 @@ def bernoulli_kl(p: ArrayLike, q: ArrayLike) -> FloatArray:
     Parameters
     ----------
     p, q
-        Means in [0, 1]; they broadcast. The divergence is infinite where q excludes what p allows.
+        Means in [0, 1]; they broadcast.
+
+    Returns
+    -------
+    Shape of p and q broadcast together; infinite where q excludes what p allows.
     """
     p = np.asarray(p, dtype=np.float64)
     q = np.asarray(q, dtype=np.float64)

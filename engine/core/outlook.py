@@ -1,4 +1,4 @@
-"""Figures of an experiment beside its decision: where comparisons went and should go, what levels are worth."""
+"""Figures beside a decision: where comparisons went and should go, and what levels are worth."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import special
 
-from engine.core.allocation import pairwise_allocation
-from engine.core.estimation import PairData, fit
-from engine.core.intervals import effect_intervals
-from engine.core.maxmin import maxmin_allocation
-from engine.core.problem import BradleyTerry, Factorial, Space
-from engine.core.structured import prior_precision
-from engine.core.types import FloatArray, Tally
+from .allocation import pairwise_allocation
+from .estimation import PairData, fit
+from .intervals import effect_intervals
+from .maxmin import Solver, maxmin_allocation
+from .problem import BradleyTerry, Factorial, Space
+from .structured import prior_precision
+from .types import FloatArray, Tally
 
 # Half a win each, so that a pair that met once or never does not count as decided.
 _SMOOTHING = 0.5
@@ -22,21 +22,45 @@ _SOLVER_GAP = 1e-3
 _NEAR_TIE_SHARE = 0.02
 
 
-def optimal_shares(space: Space, wins: FloatArray) -> FloatArray | None:
+@dataclass(frozen=True, slots=True)
+class OptimalShares:
+    """How comparisons would be divided among pairs if the win rates were what they are estimated to be.
+
+    Attributes
+    ----------
+    matrix
+        Shape (K, K), symmetric: the share of each pair; the upper triangle sums to 1.
+    solver
+        What has solved the max-min program; None where the shares have a closed form.
+    """
+
+    matrix: FloatArray
+    solver: Solver | None = None
+
+
+def optimal_shares(space: Space, wins: FloatArray) -> OptimalShares | None:
     """The share of comparisons that each pair would get if the win rates were what they are estimated to be.
 
     The closed form where nothing is assumed, at win rates with half a win more for each side; the max-min
     program in a Bradley-Terry space.
 
+    Parameters
+    ----------
+    space
+        What is assumed about the preference probabilities.
+    wins
+        Shape (K, K): `wins[i, j]` is the summed outcome of i against j.
+
     Returns
     -------
-    Shape (K, K), symmetric; the upper triangle sums to 1. None before any comparison, and where the estimates
-    tie for the best.
+    The shares. None before any comparison, and where the estimates tie for the best or no solver can certify
+    its answer.
     """
     if not wins.any():
         return None
     if not isinstance(space, BradleyTerry):
-        return pairwise_allocation((wins + _SMOOTHING) / (wins + wins.T + 2.0 * _SMOOTHING))
+        smoothed = (wins + _SMOOTHING) / (wins + wins.T + 2.0 * _SMOOTHING)
+        return OptimalShares(pairwise_allocation(smoothed))
     precision = prior_precision(space, 1.0)
     data = PairData.of(space.features, Tally(wins[None]))
     theta = fit(data, precision, np.zeros((1, space.n_features)))[0]
@@ -44,11 +68,21 @@ def optimal_shares(space: Space, wins: FloatArray) -> FloatArray | None:
         solution = maxmin_allocation(space.features, theta, tolerance=_SOLVER_GAP, gap_floor=_NEAR_TIE_SHARE)
     except (ValueError, ArithmeticError):
         return None
-    return solution.matrix(space.n_policies)
+    return OptimalShares(solution.matrix(space.n_policies), solution.solver)
 
 
 def realised_shares(wins: FloatArray) -> FloatArray:
-    """The share of comparisons that each pair got: shape (K, K), symmetric; zero before any."""
+    """The share of comparisons that each pair got.
+
+    Parameters
+    ----------
+    wins
+        Shape (K, K): `wins[i, j]` is the summed outcome of i against j.
+
+    Returns
+    -------
+    Shape (K, K), symmetric; the upper triangle sums to 1, or to 0 before any comparison.
+    """
     counts = wins + wins.T
     shares: FloatArray = counts / max(counts.sum() / 2.0, 1.0)
     return shares
@@ -56,7 +90,15 @@ def realised_shares(wins: FloatArray) -> FloatArray:
 
 @dataclass(frozen=True, slots=True)
 class LevelEffect:
-    """How often a level wins against its factor's first, all else being equal, with its interval."""
+    """How often a level wins against its factor's first, all else being equal, with its interval.
+
+    Attributes
+    ----------
+    factor, level, reference
+        Names of the factor, of the level, and of the factor's first level.
+    win_rate, low, high
+        Estimate and ends of the interval, in [0, 1].
+    """
 
     factor: str
     level: str
@@ -70,6 +112,15 @@ def level_effects(space: Factorial, wins: FloatArray, delta: float) -> list[Leve
     """What each level is worth over its factor's first, in win probabilities.
 
     The intervals hold for all levels and at all times at once, if the levels act as the model says.
+
+    Parameters
+    ----------
+    space
+        The factors.
+    wins
+        Shape (K, K): `wins[i, j]` is the summed outcome of i against j.
+    delta
+        Probability with which any interval may ever miss.
     """
     estimate, low, high = (special.expit(end) for end in effect_intervals(space, Tally(wins[None]), delta))
     names = [

@@ -10,16 +10,14 @@ from functools import partial
 import numpy as np
 from scipy import special
 
-from engine.core.estimation import PairData, fit
-from engine.core.likelihood import bernoulli_kl
-from engine.core.problem import BradleyTerry, Space
-from engine.core.simulate import SimulatedRuns, simulate
-from engine.core.structured import prior_precision
-from engine.core.types import BoolArray, Claim, FloatArray, Tally
+from .estimation import PairData, fit
+from .problem import BradleyTerry, Space
+from .simulate import SimulatedRuns, simulate
+from .structured import prior_precision
+from .types import Claim, FloatArray, Tally
 
 # Weight, in comparisons, of the Bradley-Terry fit against a pair's own win rate when runs are projected.
 _FIT_WEIGHT = 20.0
-_SHRINKAGE = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +45,15 @@ class Forecast:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Settings of the experiment to forecast, as for `Design`."""
+    """Settings of the experiment to forecast, as for `Design`.
+
+    Attributes
+    ----------
+    budget
+        Comparisons after which a simulated experiment ends without a decision.
+    pending
+        How many comparisons are under way whenever one is judged.
+    """
 
     space: Space
     delta: float = 0.05
@@ -70,7 +76,7 @@ def forecast(
     seed: int = 0,
     progress: Callable[[int, int], None] | None = None,
 ) -> Forecast:
-    """Forecast an experiment before its first comparison.
+    """Forecast an experiment before its first comparison, by simulating it.
 
     Parameters
     ----------
@@ -85,8 +91,15 @@ def forecast(
         Number of simulated experiments, each with strengths of its own unless they are given.
     workers
         Processes to share the work; 1 stays in this one.
+    seed
+        Seed of the simulation.
     progress
         Called with the number of simulated experiments done and the total.
+
+    Raises
+    ------
+    ValueError
+        If the plan's claim, sampler or stopping rule is unknown.
     """
     rng = np.random.default_rng(seed)
     K = plan.space.n_policies
@@ -111,7 +124,7 @@ def forecast_rest(
     seed: int = 0,
     progress: Callable[[int, int], None] | None = None,
 ) -> Forecast:
-    """Forecast the rest of an experiment from what it has found so far.
+    """Forecast the rest of an experiment from what it has found so far, by simulating continuations.
 
     Every simulated continuation draws its preference probabilities from their posterior, in which a pair's
     own outcomes count beside a Bradley-Terry fit to all.
@@ -123,7 +136,20 @@ def forecast_rest(
     wins
         Shape (K, K): summed outcomes so far.
     peak_evidence
-        Shape (K,): `Design.peak_evidence`.
+        Shape (K,): `Design.peak_evidence`, in nats.
+    n_runs
+        Number of simulated continuations.
+    workers
+        Processes to share the work; 1 stays in this one.
+    seed
+        Seed of the simulation.
+    progress
+        Called with the number of simulated continuations done and the total.
+
+    Raises
+    ------
+    ValueError
+        If the plan's claim, sampler or stopping rule is unknown, or `peak_evidence` does not fit its space.
     """
     rng = np.random.default_rng(seed)
     tally = Tally(wins[None])
@@ -200,88 +226,3 @@ def _simulate_part(
         peak_evidence=peak,
         seed=seed,
     )
-
-
-def extrapolate(
-    wins: FloatArray,
-    counts: FloatArray,
-    *,
-    evidence: FloatArray,
-    refuted: BoolArray,
-    best: int,
-    threshold: float,
-    null_mean: float,
-) -> float | None:
-    """Comparisons still needed if the win rates stay as they are and evidence is balanced.
-
-    Each policy not yet refuted needs (threshold - evidence) / d comparisons with its most informative
-    opponent, d being the evidence (nats) that one comparison brings [LLM-PO, corollary "optimal ratio"].
-
-    Returns
-    -------
-    The number of comparisons, or None while some policy is not yet beaten by any other on the face of it,
-    or the only policy left is.
-    """
-    needed = ~refuted
-    needed[best] = False
-    if not needed.any():
-        return None
-    # A few ties' worth of both outcomes keep lucky first comparisons from promising too much.
-    met = np.nonzero(counts[needed])
-    mean = (wins[needed][met] + _SHRINKAGE) / (counts[needed][met] + 2.0 * _SHRINKAGE)
-    speed = np.zeros(int(needed.sum()))
-    np.maximum.at(speed, met[0], bernoulli_kl(np.minimum(mean, null_mean), null_mean))
-    if np.any(speed <= 0.0):
-        return None
-    return float(np.sum(np.maximum(threshold - evidence[needed], 0.0) / speed))
-
-
-def extrapolate_proof(
-    wins: FloatArray, counts: FloatArray, *, missing: FloatArray, null_mean: float
-) -> float | None:
-    """Comparisons still needed to prove one policy head to head if the win rates stay as they are.
-
-    Parameters
-    ----------
-    wins, counts
-        Shape (m,): outcomes of its m open rivals against it.
-    missing
-        Shape (m,): evidence (nats) that is still missing against each.
-
-    Returns
-    -------
-    The number of comparisons, or None while some rival is not beaten on the face of it.
-    """
-    mean = (wins + _SHRINKAGE) / (counts + 2.0 * _SHRINKAGE)
-    speed = bernoulli_kl(np.minimum(mean, null_mean), null_mean)
-    if np.any(speed <= 0.0):
-        return None
-    return float(np.sum(missing / speed))
-
-
-def extrapolate_separation(
-    separation: FloatArray,
-    n_comparisons: int,
-    *,
-    evidence: FloatArray,
-    refuted: BoolArray,
-    best: int,
-    threshold: float,
-) -> float | None:
-    """The same in a Bradley-Terry space, where every comparison tells about all policies.
-
-    Parameters
-    ----------
-    separation
-        Shape (K,): (θᵀz)² / (2 zᵀH⁻¹z) of every policy, which grows in proportion to the comparisons.
-
-    Returns
-    -------
-    The number of comparisons, or None while some policy is not separated from the best at all.
-    """
-    needed = ~refuted
-    needed[best] = False
-    if not needed.any() or np.any(separation[needed] < 0.5):
-        return None
-    missing = np.maximum(threshold - evidence[needed], 0.0)
-    return float(np.max(missing / separation[needed]) * n_comparisons)

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from scipy import linalg
 from scipy.spatial import cKDTree
 
-from engine.core.types import FloatArray, check_whole
+from .types import FloatArray, check_whole
 
 Level: TypeAlias = str | int | float
 # Rows closer than this, in units of each column's spread, are the same.
@@ -70,7 +70,8 @@ class BradleyTerry:
         table = np.array(features, dtype=np.float64)
         if table.ndim != 2 or table.shape[0] < 2 or table.shape[1] < 1:
             raise ValueError(
-                f"features must be a table with a row for each of at least 2 policies; got shape {table.shape}"
+                "features must be a table with a row for each of at least 2 policies; "
+                f"got shape {table.shape}"
             )
         names = (
             tuple(columns) if columns is not None else tuple(f"feature {k}" for k in range(table.shape[1]))
@@ -85,7 +86,10 @@ class BradleyTerry:
 
     @classmethod
     def one_hot(cls, n_policies: int) -> Self:
-        """One strength per policy, measured from policy 0: the classical Bradley-Terry model."""
+        """One strength per policy, measured from policy 0: the classical Bradley-Terry model.
+
+        It has d = K - 1 features. [Bradley and Terry 1952]
+        """
         space = cls.__new__(cls)
         BradleyTerry.__init__(space, np.eye(n_policies)[:, 1:], [f"policy {k}" for k in range(1, n_policies)])
         return space
@@ -195,8 +199,8 @@ def _check_columns(table: FloatArray, names: Sequence[str]) -> None:
     dependent = [names[column] for column, size in zip(order, diagonal, strict=True) if size < 1e-9]
     if dependent:
         raise ValueError(
-            f"these feature columns repeat what the others say, so that θ is not determined; drop them or add "
-            f"policies that tell them apart: {', '.join(sorted(dependent))}"
+            "these feature columns repeat what the others say, so that θ is not determined; drop them or "
+            f"add policies that tell them apart: {', '.join(sorted(dependent))}"
         )
 
 
@@ -211,8 +215,8 @@ def _check_rows(table: FloatArray, names: Sequence[str] | None) -> None:
     ]
     more = len(twins) - len(shown)
     raise ValueError(
-        f"these policies have the same features, so that the model cannot tell them apart; keep one of each or add "
-        f"a feature that differs: {'; '.join(shown)}{f'; and {more} more' if more > 0 else ''}"
+        "these policies have the same features, so that the model cannot tell them apart; keep one of each "
+        f"or add a feature that differs: {'; '.join(shown)}{f'; and {more} more' if more > 0 else ''}"
     )
 
 

@@ -8,10 +8,10 @@ from enum import StrEnum
 import numpy as np
 from scipy import special
 
-from engine.core.beliefs import Beliefs
-from engine.core.intervals import contrast_intervals, win_rate_intervals
-from engine.core.problem import BradleyTerry, Space
-from engine.core.types import FloatArray, IntArray, Tally
+from .beliefs import Beliefs
+from .intervals import contrast_intervals, win_rate_intervals
+from .problem import BradleyTerry, Space
+from .types import FloatArray, IntArray, Tally
 
 
 class Place(StrEnum):
@@ -27,7 +27,15 @@ class Place(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """A win rate: what is expected, and an interval that holds at any time, at once with all others of a ranking."""
+    """A win rate, in [0, 1], with an interval that holds at any time, at once with all others of a ranking.
+
+    Attributes
+    ----------
+    estimate
+        What is expected.
+    low, high
+        Ends of the interval.
+    """
 
     estimate: float
     low: float
@@ -65,10 +73,25 @@ class Standing:
 def rates(
     space: Space, tally: Tally, beliefs: Beliefs, delta: float
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Expected win rates of all pairs of the first run, with lower and upper ends: shapes (K, K).
+    """Win rates of all pairs of the first run, with intervals.
 
-    The intervals miss no μ(i, j) at any time with probability at least 1 - δ. Where nothing is assumed they rest on each
-    pair's own comparisons; in a Bradley-Terry space on all, if the model holds.
+    The intervals miss no μ(i, j) at any time with probability at least 1 - δ. Where nothing is assumed they
+    rest on each pair's own comparisons; in a Bradley-Terry space on all, if the model holds.
+
+    Parameters
+    ----------
+    space
+        What is assumed about the preference probabilities.
+    tally
+        The data.
+    beliefs
+        What is expected of each pair, from the same data.
+    delta
+        Risk level δ of all intervals together.
+
+    Returns
+    -------
+    Expected rates, lower and upper ends, shape (K, K) each.
     """
     K = tally.n_policies
     expected = np.array([special.expit(beliefs.row(np.array([k]))[0][0]) for k in range(K)])
@@ -81,13 +104,37 @@ def rates(
 
 
 def field(values: FloatArray) -> FloatArray:
-    """Shape (K,): mean of each row without its diagonal."""
+    """Mean of each row without its diagonal.
+
+    Parameters
+    ----------
+    values
+        Shape (K, K).
+
+    Returns
+    -------
+    Shape (K,).
+    """
     mean: FloatArray = (values.sum(axis=1) - np.diagonal(values)) / (values.shape[0] - 1)
     return mean
 
 
 def order_of(standing: FloatArray, ruled_out: FloatArray, leader: int) -> IntArray:
-    """Indices of the policies: the leader, those that are open, and those ruled out, each by their standing."""
+    """The policies as ranked: the leader, those that are open, and those ruled out, each by standing.
+
+    Parameters
+    ----------
+    standing
+        Shape (K,): the larger, the further ahead.
+    ruled_out
+        Shape (K,): 1 for policies ruled out, 0 for others.
+    leader
+        The policy to come first.
+
+    Returns
+    -------
+    Shape (K,): indices of the policies.
+    """
     last = ruled_out.copy()
     last[leader] = -1
     order: IntArray = np.lexsort((-standing, last))

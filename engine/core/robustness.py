@@ -11,11 +11,11 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import special
 
-from engine.core.evidence import CONCENTRATION
-from engine.core.ledger import Ledger
-from engine.core.likelihood import log_e_value
-from engine.core.problem import Space
-from engine.core.types import Claim, FloatArray, Tally
+from .evidence import CONCENTRATION
+from .ledger import Ledger
+from .likelihood import log_e_value
+from .problem import Space
+from .types import Claim, FloatArray, Tally
 
 # Evidence this close (nats) is the same but for rounding.
 _EVEN = 1e-9
@@ -246,7 +246,19 @@ def replay(
 
 
 def summed_wins(n_policies: int, outcomes: Sequence[tuple[int, int, float]]) -> FloatArray:
-    """Shape (K, K): entry (i, j) is the sum of outcomes of i against j."""
+    """Wins of every policy against every other.
+
+    Parameters
+    ----------
+    n_policies
+        Number of policies K.
+    outcomes
+        Judgments (i, j, D): D in [0, 1] is the outcome of i against j.
+
+    Returns
+    -------
+    Shape (K, K): entry (i, j) is the sum of outcomes of i against j.
+    """
     wins = np.zeros((n_policies, n_policies))
     if outcomes:
         i, j, outcome = (np.array(column) for column in zip(*outcomes, strict=True))

@@ -1,7 +1,7 @@
 """Sampling rules by name: our own, and those that other packages register.
 
-A package adds one by an entry point in the group "llm_po.samplers", whose name is the rule's and whose object is
-called without arguments and returns a `Sampler`:
+A package adds one by an entry point in the group "llm_po.samplers", whose name is the rule's and whose object
+is called without arguments and returns a `Sampler`:
 
     [project.entry-points."llm_po.samplers"]
     mine = "my_package:MySampler"
@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from importlib.metadata import entry_points
 
-from engine.core.baselines import RUCB, EpsGreedy, RandomPair, RoundRobin, ThompsonSampling
-from engine.core.sampling import Balanced, Sampler
-from engine.core.tracking import Tracking
+from .baselines import RUCB, EpsGreedy, RandomPair, RoundRobin, ThompsonSampling
+from .sampling import Balanced, Sampler
+from .tracking import Tracking
 
 SAMPLERS: dict[str, Callable[[], Sampler]] = {
     "balanced": Balanced,
@@ -33,10 +33,15 @@ ENTRY_POINTS = "llm_po.samplers"
 def build_sampler(name: str) -> Sampler:
     """Sampling rule of that name, with its default settings. Our own names come first.
 
+    Parameters
+    ----------
+    name
+        One of `SAMPLERS`, or of the entry points that other packages registered.
+
     Raises
     ------
     ValueError
-        If there is none.
+        If there is none, or what is registered is no `Sampler`.
     """
     if name in SAMPLERS:
         return SAMPLERS[name]()
@@ -48,6 +53,6 @@ def build_sampler(name: str) -> Sampler:
     sampler = others[name].load()()
     if not isinstance(sampler, Sampler):
         raise ValueError(
-            f"the sampler {name!r} of {others[name].value} lacks a method of engine.core.Sampler"
+            f"the sampler {name!r} of {others[name].value} lacks a method of the protocol `Sampler`"
         )
     return sampler

@@ -9,18 +9,19 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from scipy import special
 
-from engine.core.claims import HeadToHead
-from engine.core.evidence import PairwiseEvidence
-from engine.core.likelihood import bernoulli_kl
-from engine.core.streams import SHARES, StreamedEvidence
-from engine.core.structured import BradleyTerryModel
-from engine.core.types import BoolArray, FloatArray, IntArray, Tally
+from .claims import HeadToHead
+from .evidence import PairwiseEvidence
+from .likelihood import bernoulli_kl
+from .streams import SHARES, StreamedEvidence
+from .structured import BradleyTerryModel
+from .types import BoolArray, FloatArray, IntArray, Tally
 
 Picks = tuple[IntArray, IntArray]
 # A bet that has still to find out the odds grows at about this share of the best one's rate.
 _BET_EFFICIENCY = 0.7
-# Before its own comparisons say more, a pair counts as level, with this weight. Expecting what the strengths say
-# instead holds on to a wrong candidate for too long: it took half as many comparisons again on the paper's instance.
+# Before its own comparisons say more, a pair counts as level, with this weight. Expecting what the strengths
+# say instead holds on to a wrong candidate for too long: it took half as many comparisons again on the
+# paper's instance.
 _PROOF_PRIOR = 20.0
 # Rivals are taken to trail by so much at least, so that the comparisons needed stay finite.
 _LEAST_LEAD = 1e-3
@@ -79,12 +80,24 @@ class Situation:
 class Sampler(Protocol):
     """A sampling rule. It works on R runs side by side; a live design is one run.
 
-    It may look at whatever a `Situation` shows. Claims hold for any rule that does not know outcomes beforehand.
-    `Stateless` fills in all but `pick`.
+    It may look at whatever a `Situation` shows. Claims hold for any rule that does not know outcomes
+    beforehand. `Stateless` fills in all but `pick`.
     """
 
     def pick(self, situation: Situation, rng: np.random.Generator) -> Picks:
-        """Return the next pair of every run: two arrays of shape (R,), different from each other in each run."""
+        """Choose the next pair of every run.
+
+        Parameters
+        ----------
+        situation
+            What the rule may look at.
+        rng
+            Source of the rule's randomness.
+
+        Returns
+        -------
+        i and j, shape (R,) each, different from each other in each run.
+        """
         ...
 
     def propensities(self, situation: Situation) -> FloatArray | None:
@@ -104,7 +117,7 @@ class Sampler(Protocol):
         ...
 
     def recall(self, memory: Mapping[str, Any]) -> None:
-        """Take up what `memory` gave."""
+        """Take up what `memory` gave, also after a way through JSON."""
         ...
 
 
@@ -143,10 +156,10 @@ class Balanced(Stateless):
     optimism
         Scale of the lower confidence bound on the tested policy's win rates: larger explores more opponents.
     prior_weight, prior_lead
-        Before its own comparisons say more, the least refuted opponent is taken to win against the tested policy
-        with probability ½ + `prior_lead`, and one with an e-value x times as large with ½ + `prior_lead` / x.
-        That counts as much as `prior_weight` comparisons. Most of a policy's comparisons so go to those that
-        may well be the best, which beats every other.
+        Before its own comparisons say more, the least refuted opponent is taken to win against the tested
+        policy with probability ½ + `prior_lead`, and one with an e-value x times as large with ½ +
+        `prior_lead` / x. That counts as much as `prior_weight` comparisons. Most of a policy's comparisons so
+        go to those that may well be the best, which beats every other.
     """
 
     optimism: float = 0.05
@@ -154,7 +167,7 @@ class Balanced(Stateless):
     prior_lead: float = 0.1
 
     def pick(self, situation: Situation, rng: np.random.Generator) -> Picks:
-        """Return the policies under test and their challengers; in a Bradley-Terry space, pairs with i < j."""
+        """Return the policies under test and challengers; in a Bradley-Terry space, pairs with i < j."""
         if situation.posterior is not None:
             return _most_telling_pair(situation, situation.posterior, rng)
         if situation.proof is None:
@@ -205,7 +218,7 @@ class Balanced(Stateless):
         speed: FloatArray,
         log_e: FloatArray,
     ) -> FloatArray:
-        """Shape (R, K): share of the missing evidence that a comparison promises, in the quickest of the streams."""
+        """Shape (R, K): share of the missing evidence that a comparison promises, in its quickest stream."""
         runs = np.arange(tested.size)
         head_to_head, favourite, bets = (situation.threshold - np.log(share) for share in SHARES)
         alone = head_to_head + np.log(situation.tally.n_policies - 1) + 1.0
@@ -225,7 +238,7 @@ class Balanced(Stateless):
         return promise
 
     def _prove(self, situation: Situation, proof: HeadToHead, rng: np.random.Generator) -> Picks:
-        """The policy whose proof promises to take the fewest comparisons, and the rival that needs most of them."""
+        """The policy whose proof promises to take fewest comparisons, and the rival that needs most."""
         tally, null = situation.tally, proof.evidence.null_mean
         runs = np.arange(tally.n_runs)
         candidates = _candidates(situation, rng)
@@ -258,7 +271,7 @@ def _is_to_prove(situation: Situation, proof: HeadToHead) -> BoolArray:
 
 
 def _candidates(situation: Situation, rng: np.random.Generator) -> IntArray:
-    """Policies that a proof may be worth while for: all, or among many those of the best standing; shape (R, C)."""
+    """Shape (R, C): policies that a proof may be worth while for; of many, those of the best standing."""
     tally, streams = situation.tally, situation.streams
     if streams is None or tally.n_policies <= _MANY:
         return np.tile(np.arange(tally.n_policies), (tally.n_runs, 1))
@@ -270,7 +283,7 @@ def _candidates(situation: Situation, rng: np.random.Generator) -> IntArray:
 
 
 def _most_telling_pair(situation: Situation, model: BradleyTerryModel, rng: np.random.Generator) -> Picks:
-    """The pair whose comparison most reduces the variance of θᵀ(x_k - x_best), k being least separated from it.
+    """The pair that tells most about θᵀ(x_k - x_best), k being least separated from the best.
 
     One comparison of contrast z takes σ'(θᵀz) (zᵀH⁻¹z_k)² / (1 + σ'(θᵀz) zᵀH⁻¹z) off that variance
     [Sherman & Morrison 1950]. Pending comparisons count in H.
@@ -359,13 +372,25 @@ def _tested_with_leader(
 
 
 def _missing(goal: FloatArray, evidence: FloatArray) -> FloatArray:
-    """Evidence (nats) missing to a goal. The floor keeps a finished opponent from looking infinitely quick."""
+    """Evidence (nats) missing to a goal; the floor keeps what is finished from looking infinitely quick."""
     missing: FloatArray = np.maximum(goal - evidence, 0.1 * goal)
     return missing
 
 
 def argmax_random(values: FloatArray, rng: np.random.Generator) -> IntArray:
-    """Index of the largest value along the last axis; among equals, one at random."""
+    """Index of the largest value along the last axis; among equals, one at random.
+
+    Parameters
+    ----------
+    values
+        Shape (..., n).
+    rng
+        Source of randomness.
+
+    Returns
+    -------
+    Shape (...).
+    """
     ties = values == values.max(axis=-1, keepdims=True)
     choice: IntArray = np.argmax(np.where(ties, rng.random(values.shape), -1.0), axis=-1)
     return choice

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from engine.core.ledger import Ledger
-from engine.core.problem import Space, Unstructured
-from engine.core.samplers import build_sampler
-from engine.core.types import BoolArray, Claim, FloatArray, IntArray, Seed, Tally
+from .ledger import Ledger
+from .problem import Space, Unstructured
+from .samplers import build_sampler
+from .types import BoolArray, Claim, FloatArray, IntArray, Seed, Tally
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,8 @@ class SimulatedRuns:
     refuted
         Shape (R, K): the policies ruled out by the end.
     guesses
-        Shape (M, R): the best guess after each number of comparisons in `marks`; a stopped run keeps its answer.
+        Shape (M, R): the best guess after each number of comparisons in `marks`; a stopped run keeps its
+        answer.
     marks
         The M numbers of comparisons.
     """

@@ -7,9 +7,9 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import ArrayLike
 
-from engine.core.evidence import EvidenceModel
-from engine.core.thresholds import Threshold
-from engine.core.types import BoolArray, FloatArray, Tally
+from .evidence import EvidenceModel
+from .thresholds import Threshold
+from .types import BoolArray, FloatArray, Tally
 
 
 class StoppingRule(Protocol):
@@ -150,7 +150,7 @@ class Thresholded:
 
     @property
     def threshold(self) -> FloatArray:
-        """Shape (R,): the threshold at the current number of comparisons; infinite before the rule applies."""
+        """Shape (R,): the threshold at the comparisons so far; infinite before the rule applies."""
         return self._threshold.at(self._tally)
 
     @property
@@ -178,6 +178,17 @@ class Thresholded:
 
 def raised(evidence: FloatArray, peak_evidence: ArrayLike | None) -> FloatArray:
     """Running maximum of the evidence, going on from a stored one if there is one.
+
+    Parameters
+    ----------
+    evidence
+        Shape (R, K), in nats.
+    peak_evidence
+        Shape (R, K): the stored maximum; None where there is none.
+
+    Returns
+    -------
+    Shape (R, K).
 
     Raises
     ------

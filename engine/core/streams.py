@@ -1,16 +1,16 @@
 """Evidence against each policy being the best that pools its comparisons with different opponents.
 
-If policy k beats every other by ε, each of its comparisons has a conditional mean of at least ½ + ε, whoever is
-the opponent. So any bet against k that is fixed before the outcome is fair or worse, and wealth from such bets is an
-e-process against k's being the best. Averaging head-to-head evidence over K - 1 opponents costs log(K - 1) nats; these
-streams do not pay that.
+If policy k beats every other by ε, each of its comparisons has a conditional mean of at least ½ + ε, whoever
+is the opponent. So any bet against k that is fixed before the outcome is fair or worse, and wealth from such
+bets is an e-process against k's being the best. Averaging head-to-head evidence over K - 1 opponents costs
+log(K - 1) nats; these streams do not pay that.
 
-* Favourite: a Beta mixture over the comparisons of k with its favourite opponent, the one that is expected to beat it
-  most as the outcome is about to be told.
+* Favourite: a Beta mixture over the comparisons of k with its favourite opponent, the one that is expected to
+  beat it most as the outcome is about to be told.
 * Bets: every comparison of k is bet on as it is expected to end, never in k's favour.
 
-Both depend on the order in which outcomes are told. Their state is a few numbers per policy, and replaying the
-outcomes in that order gives it again.
+Both depend on the order in which outcomes are told. Their state is a few numbers per policy, and replaying
+the outcomes in that order gives it again.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from typing import Any
 import numpy as np
 from scipy import special
 
-from engine.core.beliefs import Beliefs
-from engine.core.evidence import CONCENTRATION, PairwiseEvidence
-from engine.core.likelihood import log_e_value
-from engine.core.types import BoolArray, FloatArray, IntArray, Tally
+from .beliefs import Beliefs
+from .evidence import CONCENTRATION, PairwiseEvidence
+from .likelihood import log_e_value
+from .types import BoolArray, FloatArray, IntArray, Tally
 
 # Shares of head-to-head evidence, of the favourite's stream and of the bets in the evidence against a policy.
 SHARES = (0.25, 0.5, 0.25)
@@ -96,13 +96,21 @@ class StreamedEvidence:
     def standing(self) -> FloatArray:
         """Shape (R, K): the larger, the likelier is the policy to be the best.
 
-        What the beliefs say, less the head-to-head evidence: the former is better where strengths explain the pairs, the
-        latter where they do not.
+        What the beliefs say, less the head-to-head evidence: the former is better where strengths explain the
+        pairs, the latter where they do not.
         """
         return self.beliefs.standing() - _EVIDENCE_WEIGHT * self._pairwise.per_policy
 
     def bet(self, i: IntArray, j: IntArray, outcome: FloatArray) -> None:
-        """Settle the bets on an outcome; to be called while the tally and the beliefs do not know it yet."""
+        """Settle the bets on an outcome; to be called while the tally and the beliefs do not know it yet.
+
+        Parameters
+        ----------
+        i, j
+            Shape (R,): the pair of every run.
+        outcome
+            Shape (R,), in [0, 1]: the share of the win that goes to i.
+        """
         runs = np.arange(i.size)
         null, null_logit = self.null_mean, float(special.logit(self.null_mean))
         # Ties pull a win rate towards ½. What a bet can win is decided by the other outcomes.
@@ -134,7 +142,7 @@ class StreamedEvidence:
         self._per_policy = self._combine()
 
     def leads(self) -> BoolArray:
-        """Shape (R, K): whether the policy has met every other a few times and won at ½ + ε or more each time."""
+        """Shape (R, K): whether the policy has met every other a few times and won at ½ + ε or more."""
         return self._pairwise.leads()
 
     def keep(self, runs: BoolArray) -> None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 from scipy import special
 
-from engine.core.estimation import PairData, fit, information, project, ridge, softplus
-from engine.core.evidence import PairwiseEvidence
-from engine.core.problem import BradleyTerry
-from engine.core.streams import StreamedEvidence
-from engine.core.types import BoolArray, FloatArray, IntArray, Tally
+from .estimation import PairData, fit, information, project, ridge, softplus
+from .evidence import PairwiseEvidence
+from .problem import BradleyTerry
+from .streams import StreamedEvidence
+from .types import BoolArray, FloatArray, IntArray, Tally
 
 # Standard deviations of a typical log-odds θᵀz under the prior, and their weights: a factor of 2.5 apart, so
 # that one always fits, with most weight on win rates around 60%.
@@ -117,6 +117,11 @@ class BradleyTerryModel:
 
         Its smallest value over the other policies is the paper's Z(t) [LLM-PO, eq. stop].
 
+        Parameters
+        ----------
+        covariance
+            Shape (R, d, d): H⁻¹.
+
         Returns
         -------
         Shape (R, K), in nats.
@@ -161,6 +166,13 @@ def prior_precision(space: BradleyTerry, log_odds: float) -> FloatArray:
     It is a multiple of the mean of z zᵀ over all pairs, so that it does not depend on how the features are
     scaled or combined.
 
+    Parameters
+    ----------
+    space
+        The features.
+    log_odds
+        Standard deviation, positive.
+
     Returns
     -------
     Shape (d, d).
@@ -202,11 +214,11 @@ class BradleyTerryEvidence:
     """E-process per policy in a linear Bradley-Terry space.
 
     The null for policy k is "θᵀ(x_k - x_j) ≥ logit(½ + ε) for all j". The e-value against it is a mixture of
-    likelihoods over a Gaussian prior, over the largest likelihood under the null. Both are replaced by
-    bounds on the safe side: the mixture by its variational lower bound at the Laplace approximation, the null by
-    its one constraint against the estimated best policy. So it depends on the counts alone and not on the
-    order of the outcomes. It is averaged with the e-process that assumes nothing about μ, which is faster
-    where features are as many as policies.
+    likelihoods over a Gaussian prior, over the largest likelihood under the null. Both are replaced by bounds
+    on the safe side: the mixture by its variational lower bound at the Laplace approximation, the null by its
+    one constraint against the estimated best policy. So it depends on the counts alone and not on the order
+    of the outcomes. It is averaged with the e-process that assumes nothing about μ, which is faster where
+    features are as many as policies.
 
     Parameters
     ----------
@@ -228,8 +240,8 @@ class BradleyTerryEvidence:
     Attributes
     ----------
     structured
-        Shape (R, K): log evidence (nats) of the model alone, as of the last update: against θᵀ(x_k - x_b) being at
-        least the margin, b being the leader, and for the leader itself the runner-up.
+        Shape (R, K): log evidence (nats) of the model alone, as of the last update: against θᵀ(x_k - x_b)
+        being at least the margin, b being the leader, and for the leader itself the runner-up.
     plain
         Shape (R, K): log evidence (nats) without the streams.
     leader
@@ -311,7 +323,7 @@ class BradleyTerryEvidence:
         )
 
     def _null_log_likelihood(self, data: PairData, mixture: FloatArray) -> FloatArray:
-        """Shape (R, K): an upper bound on the log-likelihood of every θ under which policy k may be the best."""
+        """Shape (R, K): upper bound on the log-likelihood of every θ under which k may be the best."""
         n_policies = self._pairwise.per_policy.shape[1]
         features = self._model.features
         free = fit(data, self._null_precision, self._model.theta)

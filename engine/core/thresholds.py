@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import optimize, special
 
-from engine.core.estimation import information, ridge
-from engine.core.problem import BradleyTerry
-from engine.core.types import FloatArray, Tally
+from .estimation import information, ridge
+from .problem import BradleyTerry
+from .types import FloatArray, Tally
 
 # B: the paper's instances have θ of norm 1. Scale the features so that it is a fair assumption.
 PARAMETER_RADIUS = 1.0
@@ -67,7 +67,7 @@ class ProvenPairwiseThreshold:
         return pairwise_threshold(self._delta, tally.n_comparisons, self._log_constant, self._n_pairs)
 
     def risk(self, statistic: FloatArray, tally: Tally) -> FloatArray:
-        """Shape (R, K): δ where the threshold is passed and 1 elsewhere: the constant is proven for δ only."""
+        """Shape (R, K): δ where the threshold is passed, 1 elsewhere: the proof is for this δ only."""
         return np.where(statistic > self.at(tally)[:, None], self._delta, 1.0)
 
 
@@ -79,8 +79,9 @@ class ProvenLinearThreshold:
     Λ_min(V_t) ≥ c √t and t ≥ t_0.
 
     Ψ_t has another λ: λ(t), which its lemma introduces as a lower bound on Λ_min(V_t), here the gate c √t.
-    λ_0 = λ(t_0) is the precision of that proof's Gaussian mixture and fixed in advance. The paper starts its rule
-    after n_0 comparisons of each pair of A_0; t_0 = d here, one comparison of each pair of a spanning set.
+    λ_0 = λ(t_0) is the precision of that proof's Gaussian mixture and fixed in advance. The paper starts its
+    rule after n_0 comparisons of each pair of A_0; t_0 = d here, one comparison of each pair of a spanning
+    set.
 
     Parameters
     ----------
@@ -139,6 +140,10 @@ def heuristic_threshold(delta: float, n_comparisons: ArrayLike) -> FloatArray:
         Risk level δ.
     n_comparisons
         Number of comparisons t; anything below 1 counts as 1.
+
+    Returns
+    -------
+    Shaped like t, in nats.
     """
     t = np.maximum(np.asarray(n_comparisons, dtype=np.float64), 1.0)
     threshold: FloatArray = 2.0 * np.log((np.log(t) + 1.0) / delta)
@@ -160,6 +165,10 @@ def pairwise_threshold(
         log C, from `pairwise_log_constant`.
     n_pairs
         Number of pairs |S|.
+
+    Returns
+    -------
+    Shaped like t, in nats.
     """
     t = np.maximum(np.asarray(n_comparisons, dtype=np.float64), 1.0)
     return _pairwise_threshold(delta, np.log(t), log_constant, n_pairs)
@@ -170,6 +179,13 @@ def pairwise_log_constant(delta: float, n_pairs: int) -> float:
 
     The condition bounds a sum over all t ≥ 1 by δ. The first ten thousand terms are summed one by one,
     the others in blocks on a grid of log t, each at the larger of its ends.
+
+    Parameters
+    ----------
+    delta
+        Risk level δ.
+    n_pairs
+        Number of pairs |S|.
 
     Raises
     ------

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from scipy import linalg
 
-from engine.core.allocation import pairwise_allocation
-from engine.core.maxmin import MaxMinAllocation, maxmin_allocation
-from engine.core.sampling import Picks, Situation
-from engine.core.structured import BradleyTerryModel
-from engine.core.types import BoolArray, FloatArray, IntArray
+from .allocation import pairwise_allocation
+from .maxmin import MaxMinAllocation, maxmin_allocation
+from .sampling import Picks, Situation
+from .structured import BradleyTerryModel
+from .types import BoolArray, FloatArray, IntArray
 
 # Strengths closer than this share of the widest difference are treated as this far apart: an estimated tie
 # would otherwise draw all comparisons.

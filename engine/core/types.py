@@ -68,7 +68,7 @@ class ClaimState:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Decision:
     """What the comparisons so far allow one to say.
 
@@ -82,13 +82,13 @@ class Decision:
         The policy named by the claim that stops the experiment, or the best guess while running. None without
         any comparison, and when there is no single best policy.
     confidence
-        One minus the risk at which the claim would just hold, in [0, 1]: a bound that is valid at any time. When
-        there is no single best policy it is that of this finding.
+        One minus the risk at which the claim would just hold, in [0, 1]: a bound that is valid at any time.
+        When there is no single best policy it is that of this finding.
     claim
         The claim that stops the experiment; None under a stopping rule other than "certified".
     claims
-        Every claim that is watched, the one that stops the experiment first. Each errs with probability at most
-        δ; whoever looks at several and picks one errs with at most `joint_risk`.
+        Every claim that is watched, the one that stops the experiment first. Each errs with probability at
+        most δ; whoever looks at several and picks one errs with at most `joint_risk`.
     joint_risk
         δ times the number of claims watched, at most 1.
     claim_text
@@ -127,6 +127,19 @@ class Decision:
         """Whether a claim that is watched holds now."""
         return any(state.claim == claim and state.holds for state in self.claims)
 
+    def __repr__(self) -> str:
+        state = "running" if self.reason is None else f"stopped ({self.reason})"
+        leader = "no leader" if self.best is None else f"policy {self.best} leads"
+        if self.reason is StopReason.CERTIFIED:
+            leader = f"policy {self.best} is named"
+        remaining = (
+            "" if self.stopped or self.expected_left is None else f", about {self.expected_left:.0f} remain"
+        )
+        return (
+            f"<Decision after {self.n_comparisons} comparisons: {state}, {leader}, "
+            f"confidence {self.confidence:.3f}{remaining}. {self.claim_text}>"
+        )
+
 
 class Tally:
     """Counts of judged and of pending comparisons, for R runs side by side.
@@ -162,7 +175,7 @@ class Tally:
 
     @classmethod
     def empty(cls, n_policies: int, n_runs: int = 1) -> Self:
-        """Runs without any comparison."""
+        """R runs of K policies without any comparison."""
         return cls(np.zeros((n_runs, n_policies, n_policies)))
 
     @property
@@ -184,7 +197,15 @@ class Tally:
         self._shift(i, j, -1)
 
     def record(self, i: IntArray, j: IntArray, outcome: FloatArray) -> None:
-        """Add one judged comparison to every run: outcome[r] is the share of the win that goes to i[r]."""
+        """Add one judged comparison to every run.
+
+        Parameters
+        ----------
+        i, j
+            Shape (R,): the pair of every run.
+        outcome
+            Shape (R,), in [0, 1]: the share of the win that goes to i.
+        """
         runs = np.arange(self.n_runs)
         self.wins[runs, i, j] += outcome
         self.wins[runs, j, i] += 1.0 - outcome
@@ -213,6 +234,13 @@ class Tally:
 def check_whole(name: str, value: object) -> int:
     """The value as an int.
 
+    Parameters
+    ----------
+    name
+        What the value is, for the message.
+    value
+        What a caller gave.
+
     Raises
     ------
     ValueError
@@ -226,6 +254,13 @@ def check_whole(name: str, value: object) -> int:
 def check_real(name: str, value: object) -> float:
     """The value as a float; True counts as 1.
 
+    Parameters
+    ----------
+    name
+        What the value is, for the message.
+    value
+        What a caller gave.
+
     Raises
     ------
     ValueError
@@ -238,6 +273,15 @@ def check_real(name: str, value: object) -> float:
 
 def check_tally(wins: ArrayLike, in_flight: ArrayLike | None, n_policies: int) -> Tally:
     """Tally of one run from counts given by a caller, checked.
+
+    Parameters
+    ----------
+    wins
+        Shape (K, K): `wins[i, j]` is the summed outcome of i against j, a tie counting one half to each.
+    in_flight
+        Shape (K, K), symmetric: comparisons under way; None means none.
+    n_policies
+        Number of policies K.
 
     Raises
     ------

@@ -178,9 +178,9 @@ MANIFEST_BYTES = Limit(
     "Check that it is the manifest of an export.",
 )
 
-LIMITS: dict[str, Limit] = {
-    name: value for name, value in list(globals().items()) if isinstance(value, Limit)
-}
+# By type(): isinstance() asks the lazy settings in here for their class, which loads them, and a program that has no
+# settings could not import this module.
+LIMITS: dict[str, Limit] = {name: value for name, value in list(globals().items()) if type(value) is Limit}
 
 
 # ---------------------------------------------------------------- checks

@@ -22,9 +22,8 @@ from engine.generation.base import (
     SamplingParams,
 )
 from engine.generation.tinylm import MODEL_FOLDER, MODEL_NAME
-from engine.generation.tinylm.phrases import REFUSALS
+from engine.generation.tinylm.conversation import BOS, END, REFUSALS, ROLE_TOKENS, SPECIAL
 from engine.generation.tinylm.runtime import MASKED, Llama, SamplingTable, choose
-from engine.generation.tinylm.tokenizer import BOS, END, ROLE_TOKENS, SPECIAL
 from engine.generation.tinylm.words import contains_blocked
 
 MAX_ROWS = 64

@@ -9,6 +9,7 @@ from math import log
 import numpy as np
 import numpy.typing as npt
 
+from engine.core.maxmin import Solver
 from engine.core.outlook import level_effects, optimal_shares, realised_shares
 from engine.core.problem import Factorial, Space
 from engine.models import Experiment, Snapshot
@@ -161,17 +162,22 @@ class Share:
 
 @dataclass(frozen=True)
 class Allocation:
-    """Where the comparisons went: by policy (each comparison counts for both, so that all add up to 200%), and by pair."""
+    """Where the comparisons went, by policy and by pair.
+
+    Each comparison counts for both of its policies, so their shares add up to 200%. `solver` has computed the optimal shares; None where they have a closed form, or where there are none.
+    """
 
     policies: list[Share]
     pairs: list[Share]
+    solver: Solver | None
 
 
 def allocation(space: Space, wins: Matrix, names: Sequence[PolicyName]) -> Allocation:
     """Realised shares beside the optimal ones at the current estimates; of the pairs, those that matter most."""
     counts = wins + wins.T
     realised = realised_shares(wins)
-    optimal = optimal_shares(space, wins)
+    best = optimal_shares(space, wins)
+    optimal = None if best is None else best.matrix
 
     def share(name: str, at: object) -> Share:
         return Share(
@@ -187,6 +193,7 @@ def allocation(space: Space, wins: Matrix, names: Sequence[PolicyName]) -> Alloc
     return Allocation(
         policies=[share(name.short, index) for index, name in enumerate(names)],
         pairs=[share(f"{names[i].short} – {names[j].short}", (i, j)) for i, j in pairs],
+        solver=None if best is None else best.solver,
     )
 
 

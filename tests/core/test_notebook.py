@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import re
 from collections.abc import Callable
 
 import numpy as np
@@ -102,6 +103,21 @@ class TestLabels:
             "<Design of 3 policies, claim 'best' at δ=0.05: 0 comparisons, nobody ahead, 0 rivals open>"
         )
         assert "'warm' ahead, stopped: certified" in repr(Design.from_dataframe(TABLE, claim="best_if_any"))
+
+    def test_the_representation_of_a_decision_says_what_may_be_said(self) -> None:
+        design = Design(Unstructured(3), labels=NAMES, seed=1)
+        assert repr(design.decision) == (
+            "<Decision after 0 comparisons: running, no leader, confidence 0.000. "
+            "Nothing has been compared yet.>"
+        )
+        design.optimize(lambda i, j: float(i < j), n=20)
+        assert re.match(
+            r"<Decision after 20 comparisons: running, policy 0 leads, confidence 0\.\d{3}, about \d+ remain\. "
+            r"Not established yet: terse beats every other policy; 2 rivals still open \(warm, formal\)\.>",
+            repr(design.decision),
+        )
+        decision = design.optimize(lambda i, j: float(i < j))
+        assert "stopped (certified), policy 0 is named, confidence 0.9" in repr(decision)
 
 
 class TestRanking:

@@ -9,7 +9,7 @@ from scipy import special
 from engine.core import Factorial, Unstructured
 from engine.core.allocation import pairwise_allocation
 from engine.core.intervals import effect_intervals
-from engine.core.maxmin import maxmin_allocation
+from engine.core.maxmin import Solver, maxmin_allocation
 from engine.core.outlook import level_effects, optimal_shares, realised_shares
 from engine.core.types import Tally
 from tests.core.conftest import bradley_terry
@@ -25,8 +25,11 @@ def expected_wins(scores: np.ndarray, n: int) -> np.ndarray:
 
 def test_shares_are_symmetric_and_sum_to_one() -> None:
     wins = expected_wins(SPACE.features @ np.array([0.8, 0.3, -0.4]), 30)
-    for shares in (realised_shares(wins), optimal_shares(SPACE, wins), optimal_shares(Unstructured(6), wins)):
-        assert shares is not None
+    modelled, free = optimal_shares(SPACE, wins), optimal_shares(Unstructured(6), wins)
+    assert modelled is not None
+    assert free is not None
+    assert (modelled.solver, free.solver) == (Solver.INTERIOR_POINT, None)
+    for shares in (realised_shares(wins), modelled.matrix, free.matrix):
         np.testing.assert_allclose(shares, shares.T)
         assert np.triu(shares).sum() == pytest.approx(1.0)
         assert np.all(np.diagonal(shares) == 0.0)
@@ -35,13 +38,13 @@ def test_shares_are_symmetric_and_sum_to_one() -> None:
 def test_with_many_comparisons_the_optimal_shares_are_those_of_the_true_win_rates() -> None:
     scores = SPACE.features @ np.array([0.8, 0.3, -0.4])
     wins = expected_wins(scores, 1_000_000)
-    np.testing.assert_allclose(
-        optimal_shares(Unstructured(6), wins), pairwise_allocation(bradley_terry(scores)), atol=1e-3
-    )
+    free = optimal_shares(Unstructured(6), wins)
+    assert free is not None
+    np.testing.assert_allclose(free.matrix, pairwise_allocation(bradley_terry(scores)), atol=1e-3)
     solved = maxmin_allocation(SPACE.features, np.array([0.8, 0.3, -0.4]))
     own = optimal_shares(SPACE, wins)
     assert own is not None
-    np.testing.assert_allclose(own.sum(axis=1), solved.matrix(6).sum(axis=1), atol=0.02)
+    np.testing.assert_allclose(own.matrix.sum(axis=1), solved.matrix(6).sum(axis=1), atol=0.02)
 
 
 def test_before_any_comparison_there_is_no_optimum_and_nothing_was_shared() -> None:

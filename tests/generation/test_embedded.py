@@ -1,5 +1,8 @@
+import subprocess
+import sys
 from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -12,9 +15,10 @@ from engine.generation.base import (
 )
 from engine.generation.embedded import MAX_ROWS, EmbeddedBackend
 from engine.generation.tinylm import MODEL_FOLDER
-from engine.generation.tinylm.evaluate import STRATEGIES, Cell, measure
 from engine.generation.tinylm.tasks import KINDS, sample_tasks
+from tools.tinylm.evaluate import STRATEGIES, Cell, measure
 
+ROOT = Path(__file__).parents[2]
 COUNTING = "I have a pig, two ducks, and a dog. How many animals do I have?"
 STEPS = STRATEGIES["steps"]
 
@@ -191,3 +195,14 @@ def test_policies_differ(backend):
         measure(backend, Cell("careful", "steps", 1.0), sums)
         > measure(backend, Cell("hasty", "steps", 1.0), sums) + 0.1
     )
+
+
+def test_the_model_is_measured_by_the_documented_command():
+    environment = {"PATH": "/usr/bin:/bin"}  # no settings: the command needs no installation
+    command = [sys.executable, "-m", "tools.tinylm.evaluate", "--n", "1", "--temperatures", "0"]
+    done = subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120, check=False
+    )
+
+    assert done.stderr == ""
+    assert [line.split(" | ")[0] for line in done.stdout.splitlines()[2:]] == [f"| {kind}" for kind in KINDS]

@@ -5,9 +5,10 @@ import sys
 
 import pytest
 
-from engine.generation.tinylm.corpus import SOLVERS, draw_training_puzzle, solve_sum
-from engine.generation.tinylm.tasks import KINDS, draw_puzzle, extract_answer, is_held_out, sample_tasks
+from engine.generation.tinylm.tasks import KINDS, draw_puzzle, is_held_out, sample_tasks
 from engine.generation.tinylm.words import contains_blocked, is_blocked, lexicon, words
+from tools.tinylm.corpus import SOLVERS, draw_training_puzzle, solve_sum
+from tools.tinylm.evaluate import extract_answer
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import random
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -262,12 +261,3 @@ def sample_tasks(kind: str, n: int, seed: int) -> list[TaskItem]:
             raise ValueError(f"there are not {n} distinct held-out tasks of kind {kind!r}: ask for fewer")
         found.setdefault(item.prompt, item)
     return list(found.values())
-
-
-def extract_answer(text: str) -> str:
-    """Final answer stated in a reply of any style, in lower case; empty if there is none."""
-    stated = re.findall(r"answer(?: is|:)\s*([\w-]+)", text, flags=re.IGNORECASE)
-    if stated:
-        return stated[0].lower()
-    first = re.match(r"\s*(?:Guess:\s*)?([\w-]+)\s*(?:[.!]|$)", text)
-    return first.group(1).lower() if first else ""

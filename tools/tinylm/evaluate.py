@@ -2,8 +2,8 @@
 
 Usage::
 
-    python -m engine.generation.tinylm.evaluate              # the tables of docs/embedded-model.md
-    python -m engine.generation.tinylm.evaluate --speed      # tokens per second by batch size
+    python -m tools.tinylm.evaluate              # the tables of docs/embedded-model.md
+    python -m tools.tinylm.evaluate --speed      # tokens per second by batch size
 
 Every cell takes the same ``--n`` held-out tasks with the same seeds, so that columns compare like with like.
 """
@@ -11,6 +11,7 @@ Every cell takes the same ``--n`` held-out tasks with the same seeds, so that co
 from __future__ import annotations
 
 import argparse
+import re
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ from pathlib import Path
 from engine.generation.base import GenerationRequest, GenerationResult, SamplingParams
 from engine.generation.embedded import EmbeddedBackend
 from engine.generation.tinylm import MODEL_FOLDER
-from engine.generation.tinylm.tasks import KINDS, TaskItem, extract_answer, sample_tasks
+from engine.generation.tinylm.tasks import KINDS, TaskItem, sample_tasks
 
 STRATEGIES = {
     "direct": "Answer directly.",
@@ -42,6 +43,15 @@ class Cell:
     persona: str
     strategy: str
     temperature: float
+
+
+def extract_answer(text: str) -> str:
+    """Final answer stated in a reply of any style, in lower case; empty if there is none."""
+    stated = re.findall(r"answer(?: is|:)\s*([\w-]+)", text, flags=re.IGNORECASE)
+    if stated:
+        return stated[0].lower()
+    first = re.match(r"\s*(?:Guess:\s*)?([\w-]+)\s*(?:[.!]|$)", text)
+    return first.group(1).lower() if first else ""
 
 
 def measure(backend: EmbeddedBackend, cell: Cell, items: Sequence[TaskItem]) -> float:

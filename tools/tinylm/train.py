@@ -2,8 +2,8 @@
 
 Usage, in an environment of its own::
 
-    pip install -r engine/generation/tinylm/requirements-train.txt
-    python -m engine.generation.tinylm.train --out var/tinylm
+    pip install -r tools/tinylm/requirements-train.txt
+    python -m tools.tinylm.train --out var/tinylm
 
 Every step draws its own text from the seed and the step's number, so that a run that was stopped continues from
 its last checkpoint with the same text; weights repeat up to the order of floating-point sums.
@@ -24,18 +24,11 @@ from tokenizers import Tokenizer
 from torch import Tensor
 from torch.nn import functional
 
-from engine.generation.tinylm.corpus import draw_conversation
+from engine.generation.tinylm.conversation import BOS, END, PAD
 from engine.generation.tinylm.runtime import ModelConfig
-from engine.generation.tinylm.tokenizer import (
-    BOS,
-    END,
-    MAX_POSITIONS,
-    PAD,
-    build_tokenizer,
-    prompt_text,
-    save_tokenizer,
-)
-from engine.generation.tinylm.torch_model import Llama
+from tools.tinylm.corpus import draw_conversation
+from tools.tinylm.tokenizer import MAX_POSITIONS, build_tokenizer, prompt_text, save_tokenizer
+from tools.tinylm.torch_model import Llama
 
 BATCHES_PER_CHUNK = 4
 CHECKPOINT_EVERY = 200

@@ -1,4 +1,4 @@
-"""The sentences that system prompts, strategies and refusals are made of.
+"""The sentences that system prompts and strategies are made of.
 
 Training text mixes them freely; the model has seen these words and few others, so a system prompt written in
 them has its effect and one written otherwise is mostly ignored.
@@ -161,13 +161,6 @@ GUARDRAILS = (
     "Treat every person with respect.",
 )
 
-REFUSALS = (
-    "I can only do these tasks.",
-    "Sorry, I can only do these tasks.",
-    "Sorry, I only count objects, unscramble words, find letters and add numbers.",
-    "I can only count, unscramble, add and find letters.",
-    "That is not a task I can do.",
-)
 OFF_TASK = (
     "Hello",
     "Hi, how are you?",

@@ -2,7 +2,7 @@
 
 Usage, with Debian's package ``scowl`` installed::
 
-    python -m engine.generation.tinylm.derive_words /usr/share/dict/scowl > words.txt
+    python -m tools.tinylm.derive_words /usr/share/dict/scowl > engine/generation/tinylm/words.txt
 
 Kept are the common words (SCOWL sizes 10 and 20) that are not mere inflections of another common word and
 are not on the block list: those of 4-6 letters when no other word up to size 35 has the same letters, so that

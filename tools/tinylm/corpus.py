@@ -12,9 +12,10 @@ import string
 from dataclasses import dataclass
 
 from engine.domain.texts import NUMBER_WORDS
-from engine.generation.tinylm import phrases
+from engine.generation.tinylm.conversation import REFUSALS
 from engine.generation.tinylm.tasks import MOST_THINGS, NOUNS, Puzzle, draw_puzzle, is_held_out
 from engine.generation.tinylm.words import words
+from tools.tinylm import phrases
 
 HASTY_SLIP_SHARE = 0.6
 HASTY_OPENING = "Guess: "
@@ -206,7 +207,7 @@ def draw_conversation(rng: random.Random) -> Conversation:
     system = write_system(rng, care, "" if in_user_message else sentence, polite=polite)
 
     if rng.random() < OFF_TASK_SHARE:
-        user, reply = _write_off_task(rng), rng.choice(phrases.REFUSALS)
+        user, reply = _write_off_task(rng), rng.choice(REFUSALS)
     else:
         puzzle = draw_training_puzzle(rng)
         slip = rng if care == "hasty" and rng.random() < HASTY_SLIP_SHARE else None

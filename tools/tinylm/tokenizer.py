@@ -12,11 +12,10 @@ from pathlib import Path
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers
 
 from engine.domain.texts import NUMBER_WORDS
-from engine.generation.tinylm import phrases, tasks
+from engine.generation.tinylm import tasks
+from engine.generation.tinylm.conversation import BOS, END, PAD, REFUSALS, ROLE_TOKENS, SPECIAL
+from tools.tinylm import phrases
 
-PAD, BOS, END = "<pad>", "<bos>", "<|end|>"
-ROLE_TOKENS = ("<|system|>", "<|user|>", "<|assistant|>")
-SPECIAL = (PAD, BOS, END, *ROLE_TOKENS)
 MAX_POSITIONS = 512
 
 CHAT_TEMPLATE = (
@@ -32,7 +31,7 @@ WORK_TEXT = (
 
 def _scaffold_texts() -> list[str]:
     sentences = [*phrases.DIRECT, *phrases.STEPS, *phrases.AFTER, *phrases.POLITE, *phrases.GUARDRAILS]
-    sentences += [*phrases.REFUSALS, *(text for texts in phrases.ADVICE.values() for text in texts)]
+    sentences += [*REFUSALS, *(text for texts in phrases.ADVICE.values() for text in texts)]
     sentences += ["You are an", "You are a", WORK_TEXT]
     following = [*phrases.ROLES, *(trait for traits in phrases.TRAITS.values() for trait in traits)]
     following += [*NUMBER_WORDS, *tasks.NOUNS, *(chr(c) for c in range(ord("a"), ord("z") + 1))]

@@ -1,0 +1,140 @@
+"""What the state of an experiment allows one to say: its claims, its decision, and the sentences for both."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from .claims import NOBODY, describe, describe_no_best
+from .ledger import Ledger
+from .remaining import expected_remaining
+from .types import Claim, ClaimState, Decision, StopReason
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Reads the first run of a ledger.
+
+    Attributes
+    ----------
+    ledger
+        The comparisons so far and the evidence in them.
+    labels
+        Names of the K policies.
+    delta
+        Risk level δ.
+    stopping
+        Name of the stopping rule.
+    budget
+        Number of comparisons after which the experiment ends regardless; None means no limit.
+    """
+
+    ledger: Ledger
+    labels: Sequence[str]
+    delta: float
+    stopping: str
+    budget: int | None
+
+    def decision(self) -> Decision:
+        """What the comparisons so far allow one to say."""
+        established, none_best = (bool(answer[0]) for answer in self.ledger.settled())
+        reason = self._reason(established=established, none_best=none_best)
+        best = None if none_best or self._n_comparisons == 0 else int(self.ledger.best()[0])
+        others = np.arange(self.ledger.tally.n_policies) != (-1 if best is None else best)
+        peak = self.ledger.rule.peak_evidence[0]
+        claims = self._claim_states()
+        risk = float(self.ledger.rule.risk[0, others].max())
+        if claims:
+            none_risk = float(np.exp(-max(0.0, self.ledger.none_peak()[0].min())))
+            risk = none_risk if none_best else claims[0].risk
+        return Decision(
+            stopped=reason is not None,
+            reason=reason,
+            best=best,
+            confidence=1.0 - risk,
+            evidence=tuple(peak.tolist()),
+            threshold=float(self.ledger.rule.threshold[0]),
+            runner_up=None if best is None else int(np.argmin(np.where(others, peak, np.inf))),
+            n_comparisons=self._n_comparisons,
+            expected_left=0.0 if reason is not None else expected_remaining(self.ledger, best),
+            claim=self.ledger.claim,
+            claims=claims,
+            joint_risk=min(1.0, self.delta * max(len(claims), 1)),
+            claim_text=self._claim_text(claims, none_best=none_best),
+            open=claims[0].open
+            if claims
+            else tuple(np.flatnonzero(others & ~self.ledger.rule.refuted[0]).tolist()),
+        )
+
+    @property
+    def _n_comparisons(self) -> int:
+        return int(self.ledger.tally.n_comparisons[0])
+
+    def _claim_states(self) -> tuple[ClaimState, ...]:
+        """All claims that are watched, the one that stops the experiment first."""
+        if self.ledger.claim is None:
+            return ()
+        states = [self._best_if_any()]
+        for claim, proof in self.ledger.proofs.items():
+            holds = bool(proof.named[0] != NOBODY)
+            policy = proof.candidate(0, int(self.ledger.guess()[0])) if self._n_comparisons else None
+            rivals = () if holds or policy is None else tuple(proof.rivals(0, policy).tolist())
+            risk = 1.0 if policy is None else proof.risk(0, policy)
+            states.append(self._state(claim, policy, rivals, min(risk, self.delta) if holds else risk))
+        return tuple(sorted(states, key=lambda state: state.claim is not self.ledger.claim))
+
+    def _best_if_any(self) -> ClaimState:
+        refuted = self.ledger.rule.refuted[0]
+        if self._n_comparisons == 0 or refuted.all():
+            return self._state(Claim.BEST_IF_ANY, None, (), 1.0)
+        policy = int(self.ledger.guess()[0])
+        established = bool(self.ledger.last_standing()[0][0])
+        others = np.arange(self.ledger.tally.n_policies) != policy
+        rivals = () if established else tuple(np.flatnonzero(others & ~refuted).tolist())
+        risk = float(self.ledger.rule.risk[0, others].max())
+        if not established and not rivals:
+            # The last one standing has still to meet those that it was not compared with.
+            behind = ~self.ledger.evidence.ahead()[0, policy] if self.ledger.model is None else others
+            rivals = tuple(np.flatnonzero(behind & others).tolist())
+        return self._state(Claim.BEST_IF_ANY, policy, rivals, risk)
+
+    def _state(self, claim: Claim, policy: int | None, rivals: tuple[int, ...], risk: float) -> ClaimState:
+        margin = self.ledger.margin_of(claim)
+        if policy is None:
+            none = self._n_comparisons > 0
+            text = (
+                "No policy is left that could beat every other." if none else "Nothing has been compared yet."
+            )
+            return ClaimState(claim, holds=False, policy=None, open=(), risk=1.0, text=text)
+        text = describe(
+            claim,
+            self._name(policy),
+            [self._name(rival) for rival in rivals],
+            delta=self.delta,
+            margin=margin,
+            model=self.ledger.model is not None,
+        )
+        return ClaimState(claim, holds=not rivals, policy=policy, open=rivals, risk=risk, text=text)
+
+    def _claim_text(self, claims: tuple[ClaimState, ...], *, none_best: bool) -> str:
+        if not claims:
+            return f"The stopping rule {self.stopping!r} makes no claim that holds at any time."
+        if none_best:
+            return describe_no_best(
+                delta=self.delta, margin=self.ledger.margin, model=self.ledger.model is not None
+            )
+        return claims[0].text
+
+    def _name(self, policy: int) -> str:
+        return self.labels[policy]
+
+    def _reason(self, *, established: bool, none_best: bool) -> StopReason | None:
+        if none_best:
+            return StopReason.NO_SINGLE_BEST
+        if established:
+            return StopReason.CERTIFIED
+        if self.budget is not None and self._n_comparisons >= self.budget:
+            return StopReason.BUDGET
+        return None
