@@ -40,17 +40,19 @@ format: $(VENV)/.installed-dev
 	$(BIN)/ruff format .
 
 # Keeps the versions that are pinned already and fit; PIP_COMPILE_ARGS=--upgrade takes the newest. Needs nothing but
-# pip-tools, so that it also works where the pins do not fit the ranges. It writes both files or neither; the licences
+# pip-tools, so that it also works where the pins do not fit the ranges. It writes all files or none; the licences
 # follow from what is then installed.
 requirements: export CUSTOM_COMPILE_COMMAND = make requirements
 requirements: | $(BIN)/python
 	@$(BIN)/python -c 'import piptools' 2>/dev/null || $(BIN)/pip install --quiet 'pip-tools>=7.6,<8'
 	@mkdir -p $(VENV)/pins
-	cp requirements.txt requirements-dev.txt $(VENV)/pins
+	cp requirements.txt requirements-demo.txt requirements-dev.txt $(VENV)/pins
 	$(PIP_COMPILE) $(PIP_COMPILE_ARGS) -o $(VENV)/pins/requirements.txt pyproject.toml
+	$(PIP_COMPILE) $(PIP_COMPILE_ARGS) --extra demo -c $(VENV)/pins/requirements.txt \
+		-o $(VENV)/pins/requirements-demo.txt pyproject.toml
 	$(PIP_COMPILE) $(PIP_COMPILE_ARGS) --extra dev -c $(VENV)/pins/requirements.txt \
 		-o $(VENV)/pins/requirements-dev.txt pyproject.toml
-	cp $(VENV)/pins/requirements.txt $(VENV)/pins/requirements-dev.txt .
+	cp $(VENV)/pins/requirements.txt $(VENV)/pins/requirements-demo.txt $(VENV)/pins/requirements-dev.txt .
 	$(MAKE) licences
 
 licences: $(VENV)/.installed-dev
@@ -70,8 +72,8 @@ $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "LLM-PO needs Python 3.11 or newer: make PYTHON=python3.11 ..."; exit 1; }
 	@$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV);  echo "Python cannot make virtual environments; on Debian and Ubuntu: apt install python3-venv"; exit 1; }
 
-$(VENV)/.installed: requirements.txt | $(BIN)/python
-	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements.txt
+$(VENV)/.installed: requirements-demo.txt | $(BIN)/python
+	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements-demo.txt
 	@touch $@
 
 $(VENV)/.installed-dev: requirements-dev.txt | $(BIN)/python

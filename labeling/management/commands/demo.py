@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import signal
 import socket
@@ -44,6 +45,10 @@ class Command(BaseCommand):
         parser.add_argument("--port", type=int, default=8000)
 
     def handle(self, *args: Any, host: str, port: int, **options: Any) -> None:
+        if importlib.util.find_spec("supervisor") is None:
+            raise CommandError(
+                "The demo needs supervisor. Run `make demo`, or `pip install -r requirements-demo.txt`."
+            )
         self._check_port(host, port)
         call_command("migrate", verbosity=0)
         call_command("collectstatic", verbosity=0, interactive=False)
