@@ -1,5 +1,10 @@
 # make demo   everything on this machine, until Ctrl-C
+# make dev    the same, and every process starts again when its code changes
+# make quick  lint and the unit tests, for every save (under 90 s on two cores)
 # make test   everything that the project promises, tested here
+# make coverage   which branches the tests reach; make mutation   whether they would notice a change
+# make schema   docs/schema.md from the models
+# make release   check, build the wheel of the core and the image, tag
 # make lint   style, types, contracts
 # make supply-chain   known vulnerabilities and licences of what is shipped; make sbom lists it in var/sbom.cdx.json
 # make requirements   pin the dependencies anew, after a change of their ranges in pyproject.toml
@@ -14,10 +19,17 @@ PYTEST_WORKERS ?= 2
 PIP_COMPILE := $(BIN)/pip-compile --quiet --no-emit-index-url --no-emit-find-links --no-emit-trusted-host \
 	--strip-extras --no-annotate --allow-unsafe --generate-hashes
 
-.PHONY: demo test reproduce lint format requirements licences sbom supply-chain clean
+# No browser, no other process, no simulation to its end, no table of every address.
+NOT_QUICK := browser or slow or processes
+QUICK_ARGS := --ignore=tests/processes --ignore=tests/browser --ignore=tests/authorisation --ignore=tests/blinding
+
+.PHONY: dev quick coverage mutation schema release demo test reproduce lint format requirements licences sbom supply-chain clean
 
 demo: $(VENV)/.installed .env
 	@$(BIN)/python manage.py demo --host $(HOST) --port $(PORT)
+
+dev: $(VENV)/.installed-dev .env
+	@$(BIN)/python manage.py demo --reload --host $(HOST) --port $(PORT)
 
 test: $(VENV)/.installed-dev
 	@.ci/install-chromium
@@ -54,6 +66,12 @@ requirements: | $(BIN)/python
 		-o $(VENV)/pins/requirements-dev.txt pyproject.toml
 	cp $(VENV)/pins/requirements.txt $(VENV)/pins/requirements-demo.txt $(VENV)/pins/requirements-dev.txt .
 	$(MAKE) licences
+
+schema: $(VENV)/.installed-dev
+	$(BIN)/python -m tools.schema
+
+release: $(VENV)/.installed-dev
+	$(BIN)/python -m tools.release
 
 licences: $(VENV)/.installed-dev
 	$(BIN)/python .ci/supply_chain.py licences
