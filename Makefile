@@ -1,5 +1,10 @@
 # make demo   everything on this machine, until Ctrl-C
+# make dev    the same, and every process starts again when its code changes
+# make quick  lint and the unit tests, for every save (under 90 s on two cores)
 # make test   everything that the project promises, tested here
+# make coverage   which branches the tests reach; make mutation   whether they would notice a change
+# make schema   docs/schema.md from the models
+# make release   check, build the wheel of the core and the image, tag
 # make lint   style, types, contracts
 # make supply-chain   known vulnerabilities and licences of what is shipped; make sbom lists it in var/sbom.cdx.json
 # make requirements   pin the dependencies anew, after a change of their ranges in pyproject.toml
@@ -14,10 +19,17 @@ PYTEST_WORKERS ?= 2
 PIP_COMPILE := $(BIN)/pip-compile --quiet --no-emit-index-url --no-emit-find-links --no-emit-trusted-host \
 	--strip-extras --no-annotate --allow-unsafe --generate-hashes
 
-.PHONY: demo test reproduce lint format requirements licences sbom supply-chain clean
+# No browser, no other process, no simulation to its end, no table of every address.
+NOT_QUICK := browser or slow or processes
+QUICK_ARGS := --ignore=tests/processes --ignore=tests/browser --ignore=tests/authorisation --ignore=tests/blinding
+
+.PHONY: dev quick coverage mutation schema release demo test reproduce lint format requirements licences sbom supply-chain clean
 
 demo: $(VENV)/.installed .env
 	@$(BIN)/python manage.py demo --host $(HOST) --port $(PORT)
+
+dev: $(VENV)/.installed-dev .env
+	@$(BIN)/python manage.py demo --reload --host $(HOST) --port $(PORT)
 
 test: $(VENV)/.installed-dev
 	@.ci/install-chromium
@@ -40,18 +52,26 @@ format: $(VENV)/.installed-dev
 	$(BIN)/ruff format .
 
 # Keeps the versions that are pinned already and fit; PIP_COMPILE_ARGS=--upgrade takes the newest. Needs nothing but
-# pip-tools, so that it also works where the pins do not fit the ranges. It writes both files or neither; the licences
+# pip-tools, so that it also works where the pins do not fit the ranges. It writes all files or none; the licences
 # follow from what is then installed.
 requirements: export CUSTOM_COMPILE_COMMAND = make requirements
 requirements: | $(BIN)/python
 	@$(BIN)/python -c 'import piptools' 2>/dev/null || $(BIN)/pip install --quiet 'pip-tools>=7.6,<8'
 	@mkdir -p $(VENV)/pins
-	cp requirements.txt requirements-dev.txt $(VENV)/pins
+	cp requirements.txt requirements-demo.txt requirements-dev.txt $(VENV)/pins
 	$(PIP_COMPILE) $(PIP_COMPILE_ARGS) -o $(VENV)/pins/requirements.txt pyproject.toml
+	$(PIP_COMPILE) $(PIP_COMPILE_ARGS) --extra demo -c $(VENV)/pins/requirements.txt \
+		-o $(VENV)/pins/requirements-demo.txt pyproject.toml
 	$(PIP_COMPILE) $(PIP_COMPILE_ARGS) --extra dev -c $(VENV)/pins/requirements.txt \
 		-o $(VENV)/pins/requirements-dev.txt pyproject.toml
-	cp $(VENV)/pins/requirements.txt $(VENV)/pins/requirements-dev.txt .
+	cp $(VENV)/pins/requirements.txt $(VENV)/pins/requirements-demo.txt $(VENV)/pins/requirements-dev.txt .
 	$(MAKE) licences
+
+schema: $(VENV)/.installed-dev
+	$(BIN)/python -m tools.schema
+
+release: $(VENV)/.installed-dev
+	$(BIN)/python -m tools.release
 
 licences: $(VENV)/.installed-dev
 	$(BIN)/python .ci/supply_chain.py licences
@@ -70,8 +90,8 @@ $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "LLM-PO needs Python 3.11 or newer: make PYTHON=python3.11 ..."; exit 1; }
 	@$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV);  echo "Python cannot make virtual environments; on Debian and Ubuntu: apt install python3-venv"; exit 1; }
 
-$(VENV)/.installed: requirements.txt | $(BIN)/python
-	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements.txt
+$(VENV)/.installed: requirements-demo.txt | $(BIN)/python
+	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements-demo.txt
 	@touch $@
 
 $(VENV)/.installed-dev: requirements-dev.txt | $(BIN)/python

@@ -17,7 +17,7 @@ supply_chain = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(supply_chain)
 
 
-@pytest.mark.parametrize("name", ["requirements.txt", "requirements-dev.txt"])
+@pytest.mark.parametrize("name", ["requirements.txt", "requirements-demo.txt", "requirements-dev.txt"])
 def test_every_package_is_pinned_with_its_hashes(name):
     text = (ROOT / name).read_text()
     entries = re.findall(r"^[A-Za-z0-9][^\n]*(?:\n    [^\n]*)*", text, re.MULTILINE)
@@ -26,11 +26,19 @@ def test_every_package_is_pinned_with_its_hashes(name):
         assert re.match(r"\S+==\S+ \\\n    --hash=sha256:[0-9a-f]{64}", entry), entry
 
 
-def test_both_files_pin_the_same_versions():
-    ours, with_tools = (
-        supply_chain.pins((ROOT / name).read_text()) for name in ("requirements.txt", "requirements-dev.txt")
+def test_every_file_pins_the_same_versions():
+    ours, with_demo, with_tools = (
+        supply_chain.pins((ROOT / name).read_text())
+        for name in ("requirements.txt", "requirements-demo.txt", "requirements-dev.txt")
     )
-    assert ours.items() <= with_tools.items()
+    assert ours.items() <= with_demo.items() <= with_tools.items()
+
+
+def test_supervisor_is_installed_for_the_demo_only():
+    files = {name: (ROOT / name).read_text() for name in ("requirements.txt", "requirements-demo.txt")}
+    assert {name for name, text in files.items() if "supervisor" in supply_chain.pins(text)} == {
+        "requirements-demo.txt"
+    }
 
 
 def test_the_licences_are_those_of_the_pinned_packages():

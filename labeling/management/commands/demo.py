@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import signal
 import socket
@@ -36,19 +37,33 @@ _PROGRAMS = {
 }
 
 
+def _reloading(name: str, command: str) -> str:
+    """The same program, started again when its code changes. Django's own server watches its templates too."""
+    if name == "web":
+        return "{python} manage.py runserver {host}:{port}"
+    return f'{{python}} -m watchfiles --filter python "{command}" engine labeling llmpo_site'
+
+
 class Command(BaseCommand):
     help = "Prepare and run the demo until Ctrl-C. Run again, it continues where it stopped."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("--host", default="127.0.0.1")
         parser.add_argument("--port", type=int, default=8000)
+        parser.add_argument(
+            "--reload", action="store_true", help="Start a process again when its code changes."
+        )
 
-    def handle(self, *args: Any, host: str, port: int, **options: Any) -> None:
+    def handle(self, *args: Any, host: str, port: int, reload: bool, **options: Any) -> None:
+        if importlib.util.find_spec("supervisor") is None:
+            raise CommandError(
+                "The demo needs supervisor. Run `make demo`, or `pip install -r requirements-demo.txt`."
+            )
         self._check_port(host, port)
         call_command("migrate", verbosity=0)
         call_command("collectstatic", verbosity=0, interactive=False)
         call_command("seed_demo", stdout=self.stdout)
-        config = self._write_config(host, port)
+        config = self._write_config(host, port, reload=reload)
         # One interpreter's threads for linear algebra are plenty for each process.
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
         supervisor = subprocess.Popen(  # noqa: S603 - our own configuration
@@ -80,7 +95,7 @@ class Command(BaseCommand):
                     "Stop it, or choose another port: make demo PORT=8001"
                 ) from error
 
-    def _write_config(self, host: str, port: int) -> Path:
+    def _write_config(self, host: str, port: int, *, reload: bool) -> Path:
         logs = settings.VAR_DIR / "log"
         logs.mkdir(parents=True, exist_ok=True)
         config = RawConfigParser()
@@ -91,7 +106,10 @@ class Command(BaseCommand):
             "pidfile": str(settings.VAR_DIR / "supervisord.pid"),
             "childlogdir": str(logs),
         }
-        for name, command in _PROGRAMS.items():
+        programs = (
+            {name: _reloading(name, command) for name, command in _PROGRAMS.items()} if reload else _PROGRAMS
+        )
+        for name, command in programs.items():
             config[f"program:{name}"] = {
                 "command": command.format(python=sys.executable, host=host, port=port),
                 "directory": str(settings.BASE_DIR),

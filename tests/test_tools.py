@@ -1,0 +1,53 @@
+"""The tools of developers: releases and the diagram of the tables."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from django.conf import settings
+
+import engine
+from tools import release, schema
+
+ROOT = Path(settings.BASE_DIR)
+CHANGELOG = "# Changelog\n\n## 1.2.0 (2026-01-31)\n\n* New.\n\n## 1.1.0 (2025-12-01)\n"
+
+
+def test_a_clean_tree_with_a_dated_section_can_be_released():
+    assert release.faults("1.2.0", changelog=CHANGELOG, changes="", tags="v1.1.0\n") == []
+
+
+@pytest.mark.parametrize(
+    ("version", "given", "reason"),
+    [
+        ("1.2.0", {"changes": " M README.md\n"}, "not committed"),
+        ("1.2.0", {"tags": "v1.1.0\nv1.2.0\n"}, "released already"),
+        ("1.3.0", {}, "must begin with a section `## 1.3.0"),
+        ("1.1.0", {}, "must begin with a section `## 1.1.0"),
+        ("1.2.0", {"changelog": "# Changelog\n\n## Unreleased\n"}, "must begin with a section"),
+        ("1.2.0", {"changelog": "# Changelog\n\n## 1.2.0\n"}, "must begin with a section"),
+    ],
+)
+def test_each_reason_against_a_release_is_named(version, given, reason):
+    [fault] = release.faults(version, **{"changelog": CHANGELOG, "changes": "", "tags": ""} | given)
+    assert reason in fault
+
+
+def test_the_changelog_has_a_dated_section_for_this_version():
+    text = (ROOT / "CHANGELOG.md").read_text()
+    assert release.faults(engine.__version__, changelog=text, changes="", tags="") == []
+
+
+def test_the_diagram_of_the_tables_is_that_of_the_models():
+    assert schema.TARGET.read_text() == schema.diagram(), "run `make schema`"
+
+
+def test_the_container_of_developers_installs_what_ci_installs():
+    def packages(text: str) -> set[str]:
+        [listed] = re.findall(r"--no-install-recommends \\\n((?:.*\\\n)*.*)", text)
+        return set(re.findall(r"[a-z][a-z0-9-]+", listed.split("\n  &&")[0].split(">")[0]))
+
+    container = packages((ROOT / ".devcontainer" / "Dockerfile").read_text())
+    assert packages((ROOT / ".ci" / "run").read_text()) - {"python3-venv"} <= container

@@ -1,0 +1,67 @@
+"""A release: ``python -m tools.release`` checks, tests, builds the core's wheel and the image, and tags.
+
+Nothing is published: the last lines say what to push.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import engine
+
+ROOT = Path(__file__).resolve().parent.parent
+CORE = ROOT / "packaging" / "llmpo-core"
+
+
+def faults(version: str, *, changelog: str, changes: str, tags: str) -> list[str]:
+    """Why this tree cannot be released as ``version``; empty where it can.
+
+    ``changes`` is what ``git status --porcelain`` prints, ``tags`` what ``git tag`` prints.
+    """
+    found = []
+    if changes.strip():
+        found.append("There are changes that are not committed. Commit or stash them.")
+    if f"v{version}" in tags.split():
+        found.append(f"Version {version} is released already. Raise __version__ in engine/__init__.py.")
+    newest = re.search(r"^## (\S+)(?: \((\d{4}-\d{2}-\d{2})\))?$", changelog, re.MULTILINE)
+    if newest is None or newest.groups() != (version, newest.group(2)) or newest.group(2) is None:
+        found.append(f"CHANGELOG.md must begin with a section `## {version} (YYYY-MM-DD)`.")
+    return found
+
+
+def _output(*command: str) -> str:
+    return subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout  # noqa: S603
+
+
+def _run(*command: str) -> None:
+    subprocess.run(command, cwd=ROOT, check=True)  # noqa: S603
+
+
+def main() -> int:
+    """Release the version that engine/__init__.py names. Returns the exit status."""
+    version = engine.__version__
+    found = faults(
+        version,
+        changelog=(ROOT / "CHANGELOG.md").read_text(),
+        changes=_output("git", "status", "--porcelain"),
+        tags=_output("git", "tag"),
+    )
+    if shutil.which("docker") is None:
+        found.append("docker is not installed here, so the image cannot be built.")
+    if found:
+        print("\n".join(found), file=sys.stderr)
+        return 1
+    _run(".ci/run")
+    _run(sys.executable, "-m", "build", "--wheel", "--outdir", "dist", str(CORE))
+    _run("docker", "build", "--target", "app", "--tag", f"llm-po:{version}", ".")
+    _run("git", "tag", "--annotate", f"v{version}", "--message", f"LLM-PO {version}")
+    print(f"Tagged v{version}. Publish with: git push origin v{version}; the wheel is in dist.")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
