@@ -96,7 +96,7 @@ class Guardrail:
             )
         if not self.guard_blocks:
             raise ValueError(
-                "guard_blocks must say which answers of the guard model block: an empty one matches all"
+                "guard_blocks must not be empty: it is a pattern for the guard model's answers that block"
             )
         for pattern in (*self.input_block, *self.output_block, self.guard_blocks):
             try:
@@ -171,7 +171,7 @@ def parse_level(kind: str, value: Mapping[str, Any]) -> LevelValue:
     known = {field.name: str(field.type) for field in fields(shape)}
     if unknown := set(value) - set(known):
         raise ValueError(
-            f"A {kind} level has no {', '.join(sorted(unknown))}; it may have {', '.join(known) or 'nothing'}."
+            f"A {kind} level has no {', '.join(sorted(unknown))}. Allowed: {', '.join(known) or 'nothing'}."
         )
     arguments: dict[str, Any] = {}
     for name, given in value.items():

@@ -65,7 +65,7 @@ def check_url(url: str) -> None:
     if parts.scheme not in {"http", "https"} or not parts.hostname or port == 0:
         raise ValueError("Give a URL that starts with https:// or http:// and names a host.")
     if parts.username is not None or parts.password is not None:
-        raise ValueError("Leave the name and the password out of the URL; calls are signed instead.")
+        raise ValueError("Remove the name and the password from the URL; calls are signed instead.")
     allowed = settings.WEBHOOK_HOSTS
     if allowed and parts.hostname not in allowed:
         raise ValueError(f"Webhooks may go to {', '.join(allowed)} only (WEBHOOK_HOSTS).")
@@ -95,7 +95,7 @@ def resolve(host: str, port: int) -> str:
 def _check_address(address: Address) -> None:
     if not settings.ALLOW_PRIVATE_WEBHOOKS and not is_public(address):
         raise ValueError(
-            f"{address} is not a public address. Webhooks to private ones need ALLOW_PRIVATE_WEBHOOKS=true."
+            f"{address} is not a public address. To allow private addresses, set ALLOW_PRIVATE_WEBHOOKS=true."
         )
 
 

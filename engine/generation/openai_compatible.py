@@ -127,7 +127,9 @@ class OpenAICompatibleBackend:
             return self._failure(request, error)
         # A server that answers 200 with anything at all gets past the client.
         if not isinstance(completion, ChatCompletion) or not completion.choices:
-            return GenerationFailure(request.key, "The server's answer is no chat completion.")
+            return GenerationFailure(
+                request.key, "The server's answer is not a chat completion. Check OPENAI_BASE_URL."
+            )
         choice, usage = completion.choices[0], completion.usage
         return GenerationResult(
             key=request.key,

@@ -74,7 +74,9 @@ def _load(purpose: str, *, base_url: str, api_key: str) -> Backend:
                 )
             )
         case unknown:
-            raise ValueError(f"{purpose}_BACKEND is {unknown!r}, which no backend answers to.")
+            raise ValueError(
+                f"{purpose}_BACKEND is {unknown!r}, which is not a backend. Use embedded, vllm or openai."
+            )
 
 
 @cache

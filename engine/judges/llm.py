@@ -101,7 +101,7 @@ def read_verdict(text: str) -> Verdict:
     if not choices or None in choices:
         raise UnreadableVerdictError(f"The answer names no verdict: {_short(said)}")
     if len(choices) > 1:
-        raise UnreadableVerdictError(f"The answer names verdicts that differ: {_short(said)}")
+        raise UnreadableVerdictError(f"The answer names different verdicts: {_short(said)}")
     return Verdict(choice=str(choices.pop()), reason=reason.strip())
 
 

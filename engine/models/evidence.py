@@ -60,15 +60,13 @@ class Examination(models.Model):
     """
 
     experiment = models.OneToOneField(Experiment, models.CASCADE, related_name="examination")
-    claimed_at = models.DateTimeField(null=True, blank=True, help_text="When a worker took a slice of it.")
+    claimed_at = models.DateTimeField(null=True, blank=True, help_text="Time at which a worker took a slice.")
     forecast = models.JSONField(
-        default=dict, blank=True, help_text="How many comparisons simulated continuations took."
+        default=dict, blank=True, help_text="Numbers of comparisons that simulated continuations took."
     )
     replays_wanted_at = models.DateTimeField(null=True, blank=True)
-    replays = models.JSONField(default=dict, blank=True, help_text="Where the replays have got to.")
-    findings = models.JSONField(
-        default=dict, blank=True, help_text="What the decision would be without each annotator."
-    )
+    replays = models.JSONField(default=dict, blank=True, help_text="Progress of the replays.")
+    findings = models.JSONField(default=dict, blank=True, help_text="The decision without each annotator.")
 
     def __str__(self) -> str:
         return f"Examination of {self.experiment}"
@@ -93,7 +91,9 @@ class Estimate(models.Model):
     answer = models.JSONField(null=True, blank=True)
     failure_reason = models.TextField(blank=True)
     asked_at = models.DateTimeField(default=timezone.now)
-    beat_at = models.DateTimeField(null=True, blank=True, help_text="Last sign of life of who computes it.")
+    beat_at = models.DateTimeField(
+        null=True, blank=True, help_text="Last heartbeat of the process that computes it."
+    )
 
     class Meta:
         constraints = (

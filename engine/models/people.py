@@ -21,7 +21,7 @@ class User(AbstractUser):
         null=True,
         blank=True,
         editable=False,
-        help_text="Since when the row only stands for somebody whose judgments are kept.",
+        help_text="Time at which the person was forgotten; only their judgments are kept.",
     )
     # Part of every session's check: counting it up ends all sessions, also those that no table lists.
     session_version = models.PositiveIntegerField(default=0, editable=False)
@@ -42,7 +42,7 @@ class Membership(models.Model):
     class Origin(models.TextChoices):
         """How somebody became a member."""
 
-        FOUNDER = "founder", "Made the experiment"
+        FOUNDER = "founder", "Created the experiment"
         INVITATION = "invitation", "Invitation"
         ADMINISTRATOR = "administrator", "Added by an administrator"
 
@@ -59,7 +59,7 @@ class Membership(models.Model):
         null=True,
         blank=True,
         related_name="+",
-        help_text="Who made the invitation, or added the member on the admin site.",
+        help_text="The person who made the invitation, or who added the member on the admin site.",
     )
     joined_at = models.DateTimeField(default=timezone.now)
 
@@ -106,7 +106,9 @@ class Invitation(models.Model):
     }
 
     hash = models.CharField(max_length=64, unique=True)
-    hint = models.CharField(max_length=12, help_text="First characters of the secret, to recognise the link.")
+    hint = models.CharField(
+        max_length=12, help_text="First characters of the secret; they identify the link."
+    )
     experiment = models.ForeignKey(Experiment, models.CASCADE, related_name="invitations")
     role = models.CharField(max_length=10, choices=Membership.Role, default=Membership.Role.ANNOTATOR)
     most_uses = models.PositiveIntegerField(default=1, validators=[MinValueValidator(1)])
@@ -153,13 +155,13 @@ class Token(models.Model):
     class Scope(models.TextChoices):
         READ = "read", "Read: see experiments and their logs, and export judgments"
         ANNOTATE = "annotate", "Annotate: get pairs and judge them"
-        MANAGE = "manage", "Manage: make experiments, start and stop them, change their settings"
+        MANAGE = "manage", "Manage: create, start and stop experiments, and change their settings"
 
     user = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="tokens")
     name = models.CharField(max_length=100)
     hash = models.CharField(max_length=64, unique=True)
     hint = models.CharField(
-        max_length=12, help_text="First characters of the secret, to recognise the token."
+        max_length=12, help_text="First characters of the secret; they identify the token."
     )
     scopes = models.JSONField(help_text="A list of scopes, at least one.")
     experiment = models.ForeignKey(

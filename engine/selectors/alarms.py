@@ -25,11 +25,11 @@ def trouble(experiment: Experiment) -> str:
     )
     now = timezone.now()
     if seen_at is None:
-        return "No generation worker has ever been seen; start one."
+        return "No generation worker has ever run. Start one."
     if not is_recent((now - seen_at).total_seconds()):
-        return f"No generation worker has been seen since {seen_at:%Y-%m-%d %H:%M} UTC; start one."
+        return f"No generation worker has run since {seen_at:%Y-%m-%d %H:%M} UTC. Start one."
     if oldest is not None and now - oldest > timedelta(seconds=60):
-        return "Responses have been waiting for more than a minute: the generation workers do not keep up."
+        return "Responses have waited for more than a minute: the generation workers are too slow. Start another one."
     return ""
 
 
@@ -43,4 +43,4 @@ def stall(experiment: Experiment) -> str:
         return ""
     if experiment.audit_entries.filter(action__in=_BEGINNINGS, at__gte=since).exists():
         return ""
-    return f"Nobody has judged a pair for {settings.STALL_HOURS:g} hours, and {ready.count()} are ready."
+    return f"Nobody has judged a pair for {settings.STALL_HOURS:g} hours, although {ready.count()} pairs are ready."

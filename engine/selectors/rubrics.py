@@ -25,7 +25,7 @@ def why_no_judge() -> str:
     """Why there is no language model that can judge here, and what to do; empty where there is one."""
     if settings.JUDGE_BACKEND in {"", "embedded"}:
         return (
-            "No language model that can judge is set up here. The embedded model cannot: "
+            "No language model that can judge is configured. The embedded model cannot judge: "
             "set JUDGE_BACKEND to vllm or openai, and JUDGE_MODEL."
         )
     return ""

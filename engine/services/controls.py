@@ -77,7 +77,7 @@ def reopen(
     if experiment.state != Experiment.State.CONCLUDED:
         raise WrongStateError(f"Only a concluded experiment can be reopened; this one is {experiment.state}.")
     if experiment.archived_at is not None:
-        raise WrongStateError("The experiment is in the archive; take it out first.")
+        raise WrongStateError("The experiment is archived. Take it out of the archive first.")
     record(
         experiment=experiment,
         by=by,
@@ -92,9 +92,9 @@ def reopen(
     if design.decision.stopped:
         remedy = {
             Experiment.Conclusion.BUDGET: "Give it a larger budget.",
-            Experiment.Conclusion.CERTIFIED: "Ask for a smaller δ, or another ε.",
-        }.get(str(design.decision.reason), "Ask for a smaller δ, or another ε.")  # type: ignore[call-overload]
-        raise WrongStateError(f"With these settings it would conclude again at once. {remedy}")
+            Experiment.Conclusion.CERTIFIED: "Choose a smaller risk, or another margin.",
+        }.get(str(design.decision.reason), "Choose a smaller risk, or another margin.")  # type: ignore[call-overload]
+        raise WrongStateError(f"With these settings the experiment would conclude again at once. {remedy}")
     experiment.state = Experiment.State.RUNNING
     experiment.conclusion = ""
     experiment.winner = experiment.concluded_at = None

@@ -79,7 +79,7 @@ def forget_person(
 
 def _check(user: User) -> None:
     if user.forgotten_at is not None:
-        raise PersonError(f"{user} is forgotten already.")
+        raise PersonError(f"{user} has already been forgotten.")
     superusers = User.objects.filter(is_superuser=True, is_active=True)
     if user.is_superuser and not superusers.exclude(pk=user.pk).exists():
         raise PersonError(f"{user} is the only superuser. Make somebody else one first.")

@@ -261,7 +261,7 @@ def _end_leases(leases: QuerySet[Lease], state: str) -> set[int]:
 def _reopen(comparison: Comparison) -> None:
     if Experiment.objects.filter(pk=comparison.experiment_id, state=Experiment.State.CONCLUDED).exists():
         comparison.state = Comparison.State.DISCARDED
-        comparison.discard_reason = "The experiment concluded before it was judged."
+        comparison.discard_reason = "The experiment concluded before this comparison was judged."
     else:
         comparison.state = Comparison.State.READY
 

@@ -61,11 +61,11 @@ def subscribe(
         raise SubscriptionError(str(error)) from error
     Experiment.objects.select_for_update(no_key=True).get(pk=experiment.pk)
     if experiment.subscriptions.filter(kind=kind, target=target).exists():
-        raise SubscriptionError(
-            "There is a notification to exactly this address already. Remove that one first."
-        )
+        raise SubscriptionError("This address already has a notification. Remove that one first.")
     if experiment.subscriptions.count() >= MOST_SUBSCRIPTIONS:
-        raise SubscriptionError(f"There are {MOST_SUBSCRIPTIONS} already; remove one first.")
+        raise SubscriptionError(
+            f"There are already {MOST_SUBSCRIPTIONS} notifications, which is the limit. Remove one first."
+        )
     subscription = Subscription.objects.create(
         experiment=experiment,
         kind=kind,
@@ -143,7 +143,7 @@ def send_test(*, subscription: Subscription) -> Notification:
         event=TEST,
         key=f"{TEST} {uuid.uuid4()}",
         subject=f"{subscription.experiment.name}: a test",
-        text="This is a test. News of the experiment will arrive the same way.",
+        text="This is a test. Notifications of the experiment will arrive the same way.",
     )
 
 

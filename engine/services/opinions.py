@@ -53,10 +53,10 @@ def change_llm_judge(
     """
     experiment = Experiment.objects.select_for_update(no_key=True).get(pk=experiment_id)
     if experiment.state == Experiment.State.CONCLUDED:
-        raise WrongStateError("The experiment has concluded; nobody judges it any more.")
+        raise WrongStateError("The experiment has concluded, so nobody judges it any more.")
     if experiment.judge != Experiment.Judge.HUMAN:
         raise WrongStateError(
-            "A language model judges beside people only; this experiment is judged by rule."
+            "A language model judges only beside people, but this experiment is judged by rule."
         )
     if stage != Stage.OFF and (reason := why_no_judge()):
         raise WrongStateError(reason)
@@ -68,8 +68,8 @@ def change_llm_judge(
         known = sum(map(sum, table))
         if known < settings.JUDGE_CALIBRATION:
             raise WrongStateError(
-                f"People and the language model, as it is asked now, have both judged {known} comparisons; it may vote "
-                f"from {settings.JUDGE_CALIBRATION} on. Let it give opinions, and people judge, until then."
+                f"People and the current language model have both judged {known} comparisons. It may vote "
+                f"from {settings.JUDGE_CALIBRATION} on. Until then, let it give opinions while people judge."
             )
         experiment.llm_calibrated = identity(experiment)
         same = sum(table[answer][answer] for answer in range(3))
@@ -276,7 +276,7 @@ def _count_failures(experiment_id: int, failures: int, reason: str) -> None:
             event=Subscription.Event.UNHEALTHY,
             key=f"llm halted {entry.pk}",
             subject=f"{experiment.name}: the language model that judges was halted",
-            text=f"{experiment.llm_halted}\nIt is asked nothing more until somebody resumes it on the dashboard.",
+            text=f"{experiment.llm_halted}\nThe model gets no more questions until somebody resumes it on the dashboard.",
         )
         logger.error("Halted the language model that judges in %s: %s", experiment, experiment.llm_halted)
     experiment.save(update_fields=["llm_failures", "llm_halted"])

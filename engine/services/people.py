@@ -112,9 +112,9 @@ def open_invitation(*, invitation_id: int | None, user: User | None = None) -> I
     ):
         raise InvitationError(_("This invitation has ended. Ask for a new one."))
     if invitation.expires_at < timezone.now():
-        raise InvitationError(_("This invitation has expired. Ask whoever sent it for a new one."))
+        raise InvitationError(_("This invitation has expired. Ask for a new one."))
     if invitation.uses >= invitation.most_uses:
-        raise InvitationError(_("This invitation has been used up. Ask whoever sent it for a new one."))
+        raise InvitationError(_("This invitation has been used up. Ask for a new one."))
     if user is not None and _lost_a_role_since(invitation, user):
         raise InvitationError(
             _("A role in this experiment was taken from you after this link was made. Ask for a new one.")

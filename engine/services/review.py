@@ -20,9 +20,9 @@ from engine.services.replaying import mark_stale
 
 # Of comparisons that want no judgment now.
 _WHY_NOT = {
-    str(Comparison.State.JUDGED): "This pair has been judged anew. Void that judgment first.",
-    str(Comparison.State.LEASED): "Somebody is looking at this pair now. Try again in a few minutes.",
-    str(Comparison.State.DISCARDED): "This pair was discarded meanwhile, so it takes no judgment any more.",
+    str(Comparison.State.JUDGED): "This pair has been judged again. Void that judgment first.",
+    str(Comparison.State.LEASED): "An annotator is looking at this pair. Try again in a few minutes.",
+    str(Comparison.State.DISCARDED): "This pair has been discarded, so it accepts no judgments.",
 }
 
 
@@ -102,12 +102,12 @@ def _refusal(experiment: Experiment, comparison: Comparison, voided: Judgment) -
     if experiment.state == Experiment.State.CONCLUDED:
         return "The experiment has concluded; its judgments are final."
     if not JudgmentVoid.objects.filter(judgment=voided).exists():
-        return "This judgment stands; there is nothing to restore."
+        return "This judgment is not voided, so it cannot be restored."
     if Judgment.objects.filter(restores=voided).exists():
-        return "This judgment was restored already."
+        return "This judgment has already been restored."
     standing = counts.standing(comparison.judgments.all())
     if voided.annotator is not None and standing.filter(annotator=voided.annotator).exists():
-        return f"{voided.annotator} has judged this pair anew. Void that judgment first."
+        return f"{voided.annotator} has judged this pair again. Void that judgment first."
     return _WHY_NOT.get(comparison.state, "")
 
 

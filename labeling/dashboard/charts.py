@@ -161,7 +161,7 @@ class Share:
 
 @dataclass(frozen=True)
 class Allocation:
-    """Where the comparisons went: by policy (each comparison counts for both, so that all add up to 200%), and by pair."""
+    """Comparisons per policy: by policy (each comparison counts for both, so that all add up to 200%), and by pair."""
 
     policies: list[Share]
     pairs: list[Share]

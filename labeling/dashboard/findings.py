@@ -70,9 +70,9 @@ def without_each_annotator(experiment: Experiment) -> Without:
 
 def _finding(row: dict, names: list[str]) -> str:
     if row["reason"] == StopReason.NO_SINGLE_BEST:
-        return "No policy beats every other one."
+        return "No policy beats every other policy."
     if row["best"] is None:
-        return "Nothing would be left to go by."
+        return "No judgments would remain."
     name = names[row["best"]]
     if row["reason"] == StopReason.CERTIFIED:
         return f"{name} beats every other policy."

@@ -27,11 +27,11 @@ _SQLITE_CODES = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_CANT
 # PostgreSQL: connection lost, rolled back (serialization, deadlock), out of resources, shut down, lock not available.
 _SQL_STATES = ("08", "40", "53", "57P", "55P03")
 _DETAILS = {
-    400: "The request cannot be read. See /api/docs for what it must look like.",
+    400: "The request cannot be read. See /api/docs for its format.",
     403: "This is not allowed. See /api/docs.",
-    404: "There is nothing here, or it is not yours to see. See /api/docs for the addresses.",
-    405: "This address does not take this method. See the header Allow.",
-    500: "Something went wrong on the server. It was logged; what was saved before is safe.",
+    404: "This page does not exist, or you may not see it. See /api/docs for the addresses.",
+    405: "This address does not support this method. See the header Allow.",
+    500: "Something went wrong on the server and was logged. Everything saved before is safe.",
 }
 
 

@@ -82,7 +82,7 @@ def size_of(editor: DraftEditor) -> Size:
     except ValueError as error:
         few = len(policies) < 2
         fault = (
-            "There is only one policy. Give some factor a second level, or exclude less."
+            "There is only one policy. Give a factor a second level, or exclude fewer combinations."
             if few
             else str(error)
         )

@@ -59,7 +59,7 @@ def _ask(
         if value != getattr(experiment, name)
     ]
     if not changes and not reopening:
-        messages.info(request, "These are the settings already.")
+        messages.info(request, "These settings are already in force.")
         return redirect("experiment_settings", experiment_id=experiment.pk)
     context = {
         "experiment": experiment,
@@ -85,7 +85,7 @@ def clone(request: HttpRequest, experiment_id: int) -> HttpResponse:
     except SpecError as refused:
         form.add_error(None, str(refused))
         return settings_page(request, experiment, status=400, clone_form=form)
-    messages.success(request, "This is the copy, a draft that you own.")
+    messages.success(request, "Copied. This is the copy, a draft that you own.")
     return redirect("dashboard", experiment_id=copy.pk)
 
 

@@ -112,7 +112,7 @@ def change_llm_judge(request: HttpRequest, experiment_id: int) -> HttpResponse:
     form = LLMJudgeForm(request.POST)
     if not form.is_valid():
         return HttpResponseBadRequest(
-            "Choose off, shadow or votes; the budget is a number of comparisons; the rubric has at most 10,000 characters."
+            "Choose off, shadow or votes. The budget is a number of comparisons. The rubric has at most 10,000 characters."
         )
     data = form.cleaned_data
     try:

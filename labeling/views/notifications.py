@@ -35,7 +35,7 @@ def subscribe(request: HttpRequest, experiment_id: int) -> HttpResponse:
     if subscription.secret:
         return settings_page(request, experiment, new_webhook=subscription)
     if reason := why_no_mail():
-        messages.warning(request, f"Added, but nothing will arrive yet. {reason}")
+        messages.warning(request, f"Added, but no message will arrive yet. {reason}")
     else:
         messages.success(request, "Added. Send a test to see that messages arrive.")
     return redirect("experiment_settings", experiment_id=experiment.pk)

@@ -166,7 +166,7 @@ def undo(request: HttpRequest, experiment_id: int) -> HttpResponse:
             request,
             experiment,
             besides=form.cleaned_data["besides"],
-            notice=_("There is nothing to take back."),
+            notice=_("You have no answer to take back."),
         )
     return _reopen(request, experiment, newest, besides=form.cleaned_data["besides"])
 

@@ -124,7 +124,7 @@ def _tell_ended(request: HttpRequest, member: Membership, ended: int) -> None:
         links = "1 open invitation" if ended == 1 else f"{ended} open invitations"
         messages.info(
             request,
-            f"{links} that {member.user} had made or used ended, too. Make new ones for those who still need them.",
+            f"{links} that {member.user} had made or used also ended. Make new links for people who still need one.",
         )
 
 

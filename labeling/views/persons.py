@@ -29,7 +29,7 @@ class ForgetForm(forms.Form):
     name = forms.CharField(max_length=150, label="Type the user name to confirm")
     blank_comments = forms.BooleanField(required=False, label="Empty the comments that they wrote")
     delete = forms.BooleanField(
-        required=False, label="Remove the account altogether if no judgment or log entry refers to it"
+        required=False, label="Delete the account completely if no judgment or log entry refers to it"
     )
 
     def __init__(self, data: Any, *, person: User) -> None:

@@ -22,16 +22,21 @@ class SettingsForm(forms.Form):
     """What may be changed after an experiment was made."""
 
     budget = forms.IntegerField(
-        min_value=1, max_value=2_000_000_000, help_text="Comparisons after which to stop anyway."
+        min_value=1,
+        max_value=2_000_000_000,
+        help_text="Maximum number of comparisons, with or without a winner.",
     )
     delta = forms.FloatField(
-        min_value=1e-9, max_value=0.5, label="Risk δ", help_text="Of naming a wrong winner, for example 0.05."
+        min_value=1e-9,
+        max_value=0.5,
+        label="Accepted risk",
+        help_text="The risk of naming a wrong winner, for example 0.05.",
     )
     epsilon = forms.FloatField(
         min_value=0,
         max_value=0.4,
         label="Margin ε",
-        help_text="The best policy has to win more than ½ + ε against every other one.",
+        help_text="The winner must win more than ½ plus this margin against every other policy.",
     )
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:

@@ -76,7 +76,7 @@ def test_a_bound_token_makes_no_experiment(people, experiment, caller_for):
     ):
         response = call("post", path, body)
         assert response.status_code == 403
-        assert "bound to one experiment" in response.json()["detail"]
+        assert "limited to one experiment" in response.json()["detail"]
 
 
 def test_a_demotion_narrows_what_a_token_can_do(people, experiment, caller_for):

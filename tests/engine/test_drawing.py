@@ -95,10 +95,10 @@ class TestImported:
     @pytest.mark.parametrize(
         ("changes", "message"),
         [
-            ({"settings": {}}, "the setting responses is imported"),
+            ({"settings": {}}, "the setting “responses: imported”"),
             ({"factors": [FactorSpec("P", "prompt", {"A": {"text": ""}, "B": {"text": ""}})]}, "one factor"),
-            ({"tasks": [TaskSpec("One?")] * 3}, "Two tasks are the same"),
-            ({"ready_made": [ReadyMade(0, "C", "x")]}, "which is no policy"),
+            ({"tasks": [TaskSpec("One?")] * 3}, "Two tasks are identical"),
+            ({"ready_made": [ReadyMade(0, "C", "x")]}, "which is not a policy"),
             ({"ready_made": []}, "no task in common"),
         ],
     )

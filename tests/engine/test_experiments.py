@@ -211,13 +211,13 @@ class TestConclusion:
         advance(experiment_id=experiment.pk)
         stop(experiment_id=experiment.pk)
         states = set(experiment.comparisons.values_list("state", "discard_reason"))
-        assert states == {("discarded", "The experiment concluded before it was needed.")}
+        assert states == {("discarded", "The experiment concluded before this comparison was needed.")}
 
     def test_nothing_waits_to_be_written_any_longer(self):
         experiment = make_experiment()
         stop(experiment_id=experiment.pk)
         assert set(Response.objects.values_list("state", "failure_reason")) == {
-            ("failed", "The experiment concluded before it was needed.")
+            ("failed", "The experiment concluded before this comparison was needed.")
         }
         assert claim_responses(worker="w", limit=10).responses == []
 
@@ -237,7 +237,7 @@ class TestConclusion:
         late.refresh_from_db()
         assert (late.state, late.discard_reason) == (
             "discarded",
-            "The experiment concluded before it was needed.",
+            "The experiment concluded before this comparison was needed.",
         )
         assert set(running.comparisons.values_list("state", flat=True)) == {"ready"}
 

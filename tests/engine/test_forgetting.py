@@ -200,7 +200,7 @@ class TestForgetting:
 
     def test_twice_is_refused(self, greta):
         forget_person(user_id=greta.pk, by=None)
-        with pytest.raises(PersonError, match="forgotten already"):
+        with pytest.raises(PersonError, match="already been forgotten"):
             forget_person(user_id=greta.pk, by=None)
 
 

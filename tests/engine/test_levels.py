@@ -44,7 +44,7 @@ def test_a_level_is_read_from_its_json_object(kind, value, parsed):
         ("prompt", None, "an object of named settings"),
         ("prompt", {}, "A prompt level needs text"),
         ("prompt", {"text": 1}, "text of a prompt level must be of type str, not 1"),
-        ("prompt", {"text": "a", "tone": "b"}, "A prompt level has no tone; it may have text"),
+        ("prompt", {"text": "a", "tone": "b"}, "A prompt level has no tone. Allowed: text"),
         ("strategy", {"instruction": None}, "instruction of a strategy level must be of type str"),
         ("sampling", {"temperature": "hot"}, "temperature of a sampling level must be of type float"),
         ("sampling", {"temperature": True}, "temperature of a sampling level"),
@@ -164,7 +164,7 @@ class TestGuardModels:
         ("value", "complaint"),
         [
             ({"guard_reads": "minds"}, "guard_reads must be one of input, output, both"),
-            ({"guard_blocks": ""}, "guard_blocks must say"),
+            ({"guard_blocks": ""}, "guard_blocks must not be empty"),
             ({"guard_blocks": "("}, "RE2"),
             ({"guard_model": 3}, "must be of type str"),
         ],

@@ -141,7 +141,7 @@ class TestRefusedRestore:
     def test_twice(self, experiment, annotator, admin):
         old = void(click(experiment, annotator), admin)
         void(restore_judgment(judgment_id=old.pk), admin)
-        self.refused(old, "restored already")
+        self.refused(old, "already been restored")
 
     def test_of_a_concluded_experiment(self, experiment, annotator, admin):
         old = void(click(experiment, annotator), admin)
@@ -153,7 +153,7 @@ class TestRefusedRestore:
         other = make_user()
         add_member(experiment, other)
         assert click(experiment, other).comparison == old.comparison
-        self.refused(old, "judged anew")
+        self.refused(old, "has been judged again")
 
     def test_of_a_pair_judged_anew_by_the_same_person(self, annotator, admin):
         experiment = make_experiment(ready=True, annotators=(annotator, make_user()), overlap=2)

@@ -84,7 +84,7 @@ def test_without_mail_the_page_says_so_where_it_offers_it(no_mail, experiment, e
         client, experiment
     )
     add(client, experiment)
-    assert "Added, but nothing will arrive yet." in settings_of(client, experiment)
+    assert "Added, but no message will arrive yet." in settings_of(client, experiment)
 
 
 def test_without_mail_webhooks_are_tested_all_the_same(no_mail, experiment, editor, client_for):

@@ -117,7 +117,7 @@ def test_the_numbers_are_those_of_the_core_on_the_exported_file(space, overlap, 
         assert f"P{decision.best + 1} beats every other policy; at least 80% certain" in html
     else:
         assert f"P{decision.best + 1} leads, {percent(decision.confidence)} certain" in html
-        assert f"P{decision.runner_up + 1} is the hardest to rule out" in html
+        assert f"P{decision.runner_up + 1} is its strongest rival" in html
 
     # Evidence: the last point of the race, and the list of policies.
     assert [float(value) for value in table(html, 'id="race-table"')[-1][1:]] == np.round(
@@ -170,7 +170,7 @@ def test_clicks_that_come_after_the_conclusion_are_told_apart(admin, client_for)
     sentence = status_of(experiment).sentence
     assert sentence.startswith(f"Stopped after {before} comparisons, before it was decided.")
     assert sentence.endswith(
-        "1 more comparison came in late: counted in the win rates, but not in this finding."
+        "1 more comparison arrived later: counted in the win rates, but not in this finding."
     )
     html = client_for(admin).get(reverse("dashboard", args=[experiment.pk])).content.decode()
     words = re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", html))

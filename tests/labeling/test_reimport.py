@@ -273,7 +273,7 @@ class TestRefused:
             import_again(file, name="First")
 
     def test_dpo_pairs(self, judged, tmp_path):
-        self.refused(export(judged, tmp_path, kind="dpo"), "export as JSON lines")
+        self.refused(export(judged, tmp_path, kind="dpo"), "Export as JSON lines")
 
     def test_another_experiments_manifest(self, judged, tmp_path):
         file = export(judged, tmp_path)
@@ -286,7 +286,7 @@ class TestRefused:
     def test_something_else_entirely(self, judged, tmp_path):
         file = export(judged, tmp_path)
         file.with_name("export.jsonl.manifest.json").write_text('{"a": 1}')
-        self.refused(file, "no manifest")
+        self.refused(file, "not a manifest")
 
 
 class TestHostileRows:

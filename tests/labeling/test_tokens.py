@@ -79,7 +79,7 @@ def test_a_revoked_one_is_gone_from_the_list(annotator, client_for):
     client.post(reverse("revoke_token", args=[token.pk]))
     assert token_of(secret=secret) is None
     client.get(reverse("tokens"))  # reads the message
-    assert "You have none." in words(client.get(reverse("tokens")))
+    assert "No tokens yet." in words(client.get(reverse("tokens")))
 
 
 def test_other_peoples_tokens_are_neither_seen_nor_revoked(annotator, admin, client_for):

@@ -30,7 +30,7 @@ class Command(BaseCommand):
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("experiment", help="the experiment's number or name")
         parser.add_argument("--format", choices=list(files.FORMATS), default=files.CSV)
-        parser.add_argument("--out", type=Path, help="where to write; else a name of its own, in this folder")
+        parser.add_argument("--out", type=Path, help="output file; default: a new name in this folder")
         parser.add_argument(
             "--filter",
             action="append",
@@ -103,7 +103,7 @@ def _form(experiment: Experiment, filters: list[str], *, everything: bool) -> Se
         name, equals, value = each.partition("=")
         if not equals or name not in SelectionForm.base_fields:
             raise CommandError(
-                f"{each!r} is no filter; write FIELD=VALUE with one of {', '.join(SelectionForm.base_fields)}."
+                f"{each!r} is no filter; write FIELD=VALUE with FIELD one of {', '.join(SelectionForm.base_fields)}."
             )
         said[name] = value
     form = SelectionForm(said, experiment=experiment)

@@ -37,7 +37,7 @@ class Command(BaseCommand):
             for role, user in (("annotator", users["annotator"]), ("owner", users["admin"])):
                 Membership.objects.create(experiment=experiment, user=user, role=role)
             start(experiment_id=experiment.pk)
-            self.stdout.write(f"Made experiment {experiment.pk}: {name}")
+            self.stdout.write(f"Created experiment {experiment.pk}: {name}")
 
     def _logins(self) -> dict[str, str]:
         """Random, since a fixed password of an admin is an open door wherever the demo is put online."""
