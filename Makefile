@@ -1,7 +1,7 @@
 # make demo   everything on this machine, until Ctrl-C
 # make test   everything that the project promises, tested here
 # make lint   style, types, contracts
-# make supply-chain   known vulnerabilities and licences of what is shipped; make sbom lists it in var/sbom.cdx.json
+# make supply-chain   known vulnerabilities and licences of the dependencies; make sbom lists it in var/sbom.cdx.json
 # make requirements   pin the dependencies anew, after a change of their ranges in pyproject.toml
 # make reproduce   the paper's figures, into var/reproduction
 

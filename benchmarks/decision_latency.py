@@ -1,4 +1,4 @@
-"""How long one click takes: `tell`, `decision` and `ask` on a live design.
+"""Time of one click: `tell`, `decision` and `ask` on a live design.
 
     python -m benchmarks.decision_latency
 

@@ -1,4 +1,4 @@
-"""How often a certified decision is wrong on instances made to fool it.
+"""Share of wrong certified decisions on instances made to cause them.
 
     python -m benchmarks.error_rate --runs 2000
 
@@ -33,7 +33,7 @@ SIZES = (3, 4, 5, 6)
 
 @dataclass(frozen=True)
 class Kind:
-    """How the best policy, number 0, stands to the others, and when a run is given up.
+    """Strength of the best policy, number 0, against the others, and the horizon of a run.
 
     ``times`` as many runs as asked for are made, where errors come as often as they may and a bound on their rate has to be narrow.
     """

@@ -37,7 +37,7 @@ TASKS = ["12 29", "93 48", "government", "I have a pig, two ducks, and a dog. Ho
 
 
 def environment_of(backend: str) -> dict[str, str]:
-    """What the settings need, where the caller's environment does not say otherwise."""
+    """Default environment variables, used unless the caller's environment sets them."""
     environment = {"GENERATION_BACKEND": backend, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
     if backend == "vllm" and "GENERATION_MODEL" not in os.environ:
         environment |= {
@@ -119,7 +119,7 @@ def write_by_path(experiment: Any, worker: subprocess.Popen[bytes], log: Path) -
 
 
 def requests_of(experiment: Any) -> list[Any]:
-    """What the path's worker asked its backend."""
+    """The requests that the worker sent to its backend."""
     from engine.generation.responses import composition_of, request_for  # noqa: PLC0415
     from engine.models import Response  # noqa: PLC0415
 

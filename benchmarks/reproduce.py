@@ -132,7 +132,7 @@ def real(options: argparse.Namespace, executor: Executor) -> dict[str, Any]:
 
 
 def print_policies(judged: Judged) -> None:
-    """What the oracle knows."""
+    """The true values, known to the oracle only."""
     for k, policy in enumerate(POLICIES):
         worst = np.delete(judged.mu[k], k).min()
         mark = "  in the oracle best set" if judged.oracle[k] else ""

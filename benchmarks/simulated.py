@@ -1,4 +1,4 @@
-"""What the benchmarks of sampling rules share: the paper's instances, many simulated runs, their summary."""
+"""Shared parts of the benchmarks of sampling rules: the paper's instances, simulated runs, their summary."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a generation worker does: claim waiting responses, have the backend write them, store each as it comes."""
+"""The generation worker: claims waiting responses, lets the backend write them, stores each as it arrives."""
 
 from __future__ import annotations
 

@@ -195,7 +195,7 @@ def _text_node(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
 
 
 _Dumper.add_representer(str, _text_node)
-# What would be read back as a number is put in quotes, although YAML 1.1 takes it for a text.
+# Quote texts that our reader would take for numbers, although YAML 1.1 takes them for texts.
 _Dumper.add_implicit_resolver(
     "tag:yaml.org,2002:float", re.compile(f"(?:{_FLOAT.pattern})$"), list("-+.0123456789")
 )

@@ -12,7 +12,7 @@ from engine.importing.items import Answers, read_responses, read_tasks
 from engine.importing.rows import ImportingError
 
 _PARTS = ("name", "factors", "tasks", "tasks_file", "gold", "ready_made", "responses_file")
-# Their letters count, whatever they look like.
+# Values of these fields stay texts, even if they look like numbers.
 _TEXT_SETTINGS = {"question", "guidelines", "model"}
 
 ReadFile = Callable[[str], str]
@@ -26,7 +26,7 @@ class ExperimentFile:
     root: Entry
 
     def place(self, path: tuple[Hashable, ...]) -> str:
-        """Where the part that a ``SpecError`` names by its path is."""
+        """The place in the file of the part that a ``SpecError`` names by its path."""
         return self.root.at(path).place
 
 

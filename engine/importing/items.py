@@ -17,7 +17,7 @@ _Item = TypeVar("_Item")
 
 @dataclass(frozen=True)
 class Answers:
-    """What a file of ready-made responses amounts to."""
+    """The content of a file of ready-made responses."""
 
     policies: list[str]
     tasks: list[TaskSpec]

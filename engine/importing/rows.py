@@ -27,7 +27,7 @@ class BinaryFile(Protocol):
 
 @dataclass(frozen=True)
 class Fault:
-    """What is wrong, and where: "line 3", "entry 17", or nothing where it is wrong as a whole."""
+    """A fault and its place: "line 3", "entry 17", or empty for the text as a whole."""
 
     place: str
     message: str
@@ -121,7 +121,7 @@ def _table_rows(text: str) -> Iterator[Row | Fault]:
     text = text.lstrip("\ufeff")
     header = text.lstrip("\r\n").partition("\n")[0]
     delimiter = max(_DELIMITERS, key=header.count)
-    # The text is all here already; how large it may be is for whoever took it in to say.
+    # No limit here: the caller that received the text has checked its size.
     csv.field_size_limit(sys.maxsize)
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
     names: list[str] = []

@@ -1,4 +1,4 @@
-"""How a language model is asked which of two responses is better, and how its answer is read."""
+"""The question to a language model which of two responses is better, and the reading of its answer."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def messages(
     Parameters
     ----------
     code : str
-        Marks where the material begins and ends. Whoever wrote the responses must not have known it.
+        Marks the beginning and the end of the material. The authors of the responses must not know it.
     """
     verdicts = '"A" or "B" or "tie"' if may_tie else '"A" or "B"'
     user = _USER.format(

@@ -1,4 +1,4 @@
-"""What a judging worker does: claim comparisons, have the language model look at each in both orders, store it."""
+"""The judging worker: claims comparisons, asks the language model in both orders, stores the opinion."""
 
 from __future__ import annotations
 

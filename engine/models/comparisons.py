@@ -57,7 +57,7 @@ class Comparison(models.Model):
                 name="comparison_pending",
                 condition=Q(state__in=["planned", "ready", "leased"]),
             ),
-            # A page of the comparison browser is read off this index, whatever the number of rows.
+            # The comparison browser reads a page from this index in constant time.
             models.Index(fields=["experiment", "id"], name="comparison_in_order"),
         )
         constraints = (

@@ -1,4 +1,4 @@
-"""What was computed from the counts and is kept: the race, forecasts, estimates."""
+"""Stored results of computations on the counts: the race, forecasts, estimates."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from engine.models.policies import Policy
 
 
 class Snapshot(models.Model):
-    """What the engine knew after some number of comparisons: the evidence race, one row per point."""
+    """The state of the evidence after some number of comparisons: one point of the evidence race."""
 
     experiment = models.ForeignKey(Experiment, models.CASCADE, related_name="snapshots")
     comparisons = models.PositiveIntegerField()
@@ -54,7 +54,7 @@ class ReplayPoint(models.Model):
 
 
 class Examination(models.Model):
-    """What takes too long to compute for a page: the forecast, and replays without each annotator.
+    """Results that take too long to compute for a page: the forecast, and replays without each annotator.
 
     Workers do it a slice at a time, so that nothing else in their queue waits for long.
     """
@@ -73,7 +73,7 @@ class Examination(models.Model):
 
 
 class Estimate(models.Model):
-    """The planner's answer for one set of settings, kept for whoever asks the same again.
+    """The planner's answer for one set of settings, kept for the next identical question.
 
     waiting → running (progress) → done | failed. One that nobody has asked for lately waits until somebody does.
     """

@@ -1,4 +1,4 @@
-"""What is written, and by which workers."""
+"""Responses, and the workers that write them."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Response(models.Model):
 
     class Meta:
         indexes = (
-            # The queue itself: small whatever the number of finished rows.
+            # The queue itself: finished rows do not enlarge it.
             models.Index(fields=["created_at", "id"], name="response_waiting", condition=Q(state="waiting")),
             models.Index(fields=["claimed_at"], name="response_generating", condition=Q(state="generating")),
         )
@@ -73,7 +73,7 @@ class Response(models.Model):
 
 
 class WorkerPulse(models.Model):
-    """When a worker of a queue was last seen at work."""
+    """The last sign of life of a worker on a queue."""
 
     queue = models.CharField(max_length=50)
     worker = models.CharField(max_length=200)

@@ -1,4 +1,4 @@
-"""The log of what was done."""
+"""The audit log."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from engine.models.experiments import Experiment
 
 
 class AuditEntry(models.Model):
-    """Who did what to an experiment, and when. Written by ``engine.services.audit`` alone.
+    """An action on an experiment, its author and its time. Written by ``engine.services.audit`` alone.
 
     Append-only, and the database sees to it (:mod:`engine.models.append_only`). The entries of a draft that is deleted stay.
     People are in ``by`` and ``about`` and never in the text, since an entry is never changed and a person may be

@@ -27,7 +27,7 @@ class Judgment(models.Model):
         LLM = "llm", "Language model"
 
     class Via(models.TextChoices):
-        """How a judgment came into this database."""
+        """The origin of a judgment."""
 
         PAGE = "page", "Page"
         API = "api", "API"
@@ -142,9 +142,9 @@ class PairCount(models.Model):
 
 
 class Allowance(models.Model):
-    """What one annotator has left of their undos in one experiment; :mod:`engine.services.allowances` has the rules.
+    """The undos that one annotator has in one experiment; :mod:`engine.services.allowances` has the rules.
 
-    The row is also the lock that puts an annotator's own requests in order, whatever number of tabs they come from.
+    The row is also the lock that orders an annotator's own requests, from any number of tabs.
     """
 
     experiment = models.ForeignKey(Experiment, models.CASCADE, related_name="allowances")

@@ -1,4 +1,4 @@
-"""Who is told of what."""
+"""Subscriptions, notifications and alarms."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from engine.models.experiments import Experiment
 
 
 class Subscription(models.Model):
-    """Who is told of what happens to an experiment, and by which way."""
+    """An address that gets notifications of an experiment."""
 
     class Kind(models.TextChoices):
         EMAIL = "email", "E-mail"
@@ -53,7 +53,7 @@ class Subscription(models.Model):
 
     @property
     def shown(self) -> str:
-        """What editors see of the target: the e-mail address, or the host of a webhook."""
+        """The target as editors see it: the e-mail address, or the host of a webhook."""
         return self.target if self.kind == self.Kind.EMAIL else self.host
 
 

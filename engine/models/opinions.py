@@ -1,4 +1,4 @@
-"""What a language model thinks of comparisons."""
+"""Opinions of a language model on comparisons."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from engine.models.judgments import Judgment
 
 
 class Opinion(models.Model):
-    """What a language model thinks of a comparison, asked in both orders.
+    """An opinion of a language model on a comparison, asked in both orders.
 
     ``identity`` names the model and the words it was asked with: agreement with people is known per identity only.
     """

@@ -31,7 +31,7 @@ class User(AbstractUser):
 
 
 class Membership(models.Model):
-    """Who may do what in an experiment. Superusers may do everything everywhere."""
+    """A role of an account in an experiment. Superusers may do everything everywhere."""
 
     class Role(models.TextChoices):
         ANNOTATOR = "annotator", "Annotator"
@@ -40,7 +40,7 @@ class Membership(models.Model):
         OWNER = "owner", "Owner"
 
     class Origin(models.TextChoices):
-        """How somebody became a member."""
+        """The way by which somebody became a member."""
 
         FOUNDER = "founder", "Created the experiment"
         INVITATION = "invitation", "Invitation"
@@ -85,14 +85,14 @@ class RoleLoss(models.Model):
 
 
 class InvitationLimit(NamedTuple):
-    """How many people one link may let in, and for how many days."""
+    """Maximum number of people whom one link may let in, and of its days."""
 
     uses: int
     days: int
 
 
 class Invitation(models.Model):
-    """A link that makes whoever follows it a member of an experiment.
+    """A link that makes a person who follows it a member of an experiment.
 
     Only the hash of its secret is kept: somebody who reads the table cannot follow the link.
     """
@@ -131,7 +131,7 @@ class Invitation(models.Model):
 
 
 class InvitationUse(models.Model):
-    """Who joined through an invitation, and when."""
+    """A person who joined through an invitation, and the time."""
 
     invitation = models.ForeignKey(Invitation, models.CASCADE, related_name="used_by")
     user = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="invitation_uses")

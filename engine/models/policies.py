@@ -1,4 +1,4 @@
-"""What is tried on what: factors, their levels, the policies that they make, and the tasks."""
+"""Factors, their levels, the policies made of them, and the tasks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is wrong with a running experiment, cheap enough to be asked at every sweep."""
+"""Trouble of a running experiment, cheap enough to be checked at every sweep."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _BEGINNINGS = (AuditEntry.Action.START, AuditEntry.Action.RESUME, AuditEntry.Act
 
 
 def trouble(experiment: Experiment) -> str:
-    """Why responses are not being written as they should be; empty where they are."""
+    """The reason why responses are not written as they should be; empty if they are."""
     waiting = Response.objects.filter(policy__experiment=experiment, state=Response.State.WAITING)
     oldest = waiting.order_by("created_at").values_list("created_at", flat=True).first()
     seen_at = (

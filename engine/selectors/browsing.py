@@ -13,7 +13,7 @@ STANDING, VOID = "standing", "void"
 
 @dataclass(frozen=True)
 class Selection:
-    """Which comparisons of an experiment, and which of their judgments. What is left empty selects nothing out.
+    """A choice of comparisons of an experiment and of their judgments. Empty fields select everything.
 
     Attributes
     ----------

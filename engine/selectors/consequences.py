@@ -1,4 +1,4 @@
-"""What changing an experiment's settings means for what it may claim, in words."""
+"""The consequences of a change of settings for an experiment's claim, in words."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from engine.selectors.counts import comparison_count
 
 
 def outcomes_seen(experiment: Experiment) -> bool:
-    """Whether anybody could have looked at an outcome, one taken back included."""
+    """True if anybody could have looked at an outcome, one taken back included."""
     return Judgment.objects.filter(comparison__experiment=experiment).exists()
 
 
@@ -56,7 +56,7 @@ def epsilon_consequence(experiment: Experiment, epsilon: float) -> str:
 
 
 def caveats(experiment: Experiment) -> list[str]:
-    """Why the certainty that an experiment states is not guaranteed; empty where it is."""
+    """Reasons why the certainty that an experiment states is not guaranteed; empty if it is."""
     found = []
     if experiment.first_delta is not None and experiment.delta > experiment.first_delta:
         found.append(

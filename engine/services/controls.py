@@ -1,4 +1,4 @@
-"""What an admin may do to an experiment besides starting and stopping it. Everything goes into the audit log."""
+"""Actions of an admin on an experiment besides starting and stopping it. The log records each."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def _change(
                 "consequence": CONSEQUENCES[name](experiment, value),
             },
         )
-        # What was chosen before anybody saw an outcome is what the guarantee is about.
+        # The guarantee is about the values chosen before anybody saw an outcome.
         if seen and name != "budget" and getattr(experiment, f"first_{name}") is None:
             setattr(experiment, f"first_{name}", getattr(experiment, name))
         setattr(experiment, name, value)
@@ -186,7 +186,7 @@ def unarchive(*, experiment_id: int, by: User | None) -> Experiment:
 
 @transaction.atomic
 def clone(*, experiment: Experiment, by: User, name: str) -> Experiment:
-    """A new draft with the same description but for its random seed, which belongs to whoever made it.
+    """A new draft with the same description and a new random seed. Its owner is ``by``.
 
     A language model as a judge is left out where none is set up any more.
 
@@ -196,7 +196,7 @@ def clone(*, experiment: Experiment, by: User, name: str) -> Experiment:
         The name is taken or unusable.
     """
     described = specs.experiment_spec(experiment)
-    # With the seed of the first one, whoever knows its pairs could predict those of the second.
+    # With the same seed, the pairs of the first would predict those of the second.
     settings = {**described.settings, "seed": new_seed()}
     if why_no_judge():
         settings["llm_judge"] = Experiment.LLMJudge.OFF
@@ -211,5 +211,5 @@ def clone(*, experiment: Experiment, by: User, name: str) -> Experiment:
     return cloned
 
 
-# What an owner or editor may ask for by name, on the page and through the API.
+# Actions by the names that the page and the API use.
 ACTIONS = {"start": start, "pause": pause, "stop": stop, "archive": archive, "unarchive": unarchive}

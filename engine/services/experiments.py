@@ -327,7 +327,7 @@ def renew_secret(*, experiment: Experiment) -> None:
 
 @transaction.atomic
 def discard_leftovers() -> None:
-    """Discard what was handed back to an experiment in the very moment in which it concluded."""
+    """Discard comparisons that were returned to an experiment while it concluded."""
     concluded = Comparison.objects.filter(
         experiment__state=Experiment.State.CONCLUDED,
         state__in=[Comparison.State.PLANNED, Comparison.State.READY],

@@ -1,4 +1,4 @@
-"""Forgetting a person. What they judged stays: the evidence rests on it, and is nobody's in particular afterwards."""
+"""Forgets a person. Their judgments stay without a name, because the evidence rests on them."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def _end_access(user: User, by: User | None) -> None:
 
 
 def _has_left_a_trace(user: User) -> bool:
-    """Whether any row of ours besides those that go with the account refers to it."""
+    """True if any row of ours besides those that go with the account refers to it."""
     for relation in User._meta.related_objects:
         model: Any = relation.related_model
         if model._meta.app_label != "engine" or model in _GO_WITH_THE_ACCOUNT or relation.many_to_many:
@@ -124,7 +124,7 @@ def _free_name() -> str:
 
 
 def _forget_outside_of_the_engine(user: User) -> None:
-    """What Django's admin site, django-allauth and any other app keep about an account."""
+    """Delete the data that Django's admin site, django-allauth and other apps keep about an account."""
     themselves = ContentType.objects.get_for_model(User)
     LogEntry.objects.filter(content_type=themselves, object_id=str(user.pk)).update(object_repr=user.username)
     for relation in User._meta.related_objects:
@@ -135,7 +135,7 @@ def _forget_outside_of_the_engine(user: User) -> None:
 
 
 def _rename_in_findings(user: User, before: str) -> None:
-    """What the decision would be without each annotator is stored with their names."""
+    """Rename the person in the stored decisions without each annotator."""
     judged = Experiment.objects.filter(comparisons__judgments__annotator=user).distinct()
     for examination in Examination.objects.select_for_update().filter(experiment__in=judged.values("pk")):
         for row in examination.findings.get("rows", ()):

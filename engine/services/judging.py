@@ -75,7 +75,7 @@ def new_lease(
 ) -> Lease | Check | None:
     """A ready pair other than ``besides``, reserved for this annotator; ``None`` where none is ready.
 
-    Whoever calls this has seen to it that the annotator may hold another pair. ``instead``: asked where a pair is
+    The caller ensures that the annotator may hold another pair. ``instead``: asked where a pair is
     ready that the annotator never had; the check that it returns takes its place.
     """
     mine = Lease.objects.filter(annotator=annotator, comparison=OuterRef("pk"))
@@ -112,7 +112,7 @@ def _held(experiment_id: int, annotator: User) -> QuerySet[Lease]:
         annotator=annotator,
         comparison__experiment_id=experiment_id,
         state=Lease.State.ACTIVE,
-        # What was held for too long is waiting for the sweep.
+        # A lease held for too long waits for the sweep.
         held_until__gt=timezone.now(),
     ).order_by("pk")
 
@@ -457,7 +457,7 @@ def void_judgment(*, judgment_id: int, by: User, reason: str) -> JudgmentVoid:
     if JudgmentVoid.objects.filter(judgment=judgment).exists():
         raise WrongStateError(_("This judgment was taken back already."))
     [void] = write_voids(judgments=[judgment], by=by, reason=reason)
-    # Whoever took it back may be shown the pair again.
+    # The annotator who took it back may be shown the pair again.
     comparison.leases.filter(annotator=judgment.annotator, state=Lease.State.JUDGED).update(
         state=Lease.State.RETURNED, held_until=timezone.now() + allowances.hold()
     )

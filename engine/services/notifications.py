@@ -148,7 +148,7 @@ def send_test(*, subscription: Subscription) -> Notification:
 
 
 def watch() -> None:
-    """Notice what goes wrong with running experiments, and what is over, and tell whoever wants to know."""
+    """Notice new and ended trouble of running experiments, and notify the subscribers."""
     Alarm.objects.exclude(experiment__state=Experiment.State.RUNNING).delete()
     watched = Experiment.objects.filter(state=Experiment.State.RUNNING, subscriptions__isnull=False)
     for experiment in watched.distinct():

@@ -43,7 +43,7 @@ def change_llm_judge(
     """Let a language model say nothing, give opinions that do not count, or vote.
 
     It may vote once people and this very judge (this model, with this rubric) have judged enough of the same comparisons.
-    Whatever changes the judge afterwards ends its votes, until its agreement was measured and accepted anew.
+    A later change of the judge ends its votes, until its agreement is measured and accepted again.
     A model that was halted is asked again: this is the only way to resume it.
 
     Raises
@@ -102,9 +102,9 @@ def change_llm_judge(
 
 @transaction.atomic
 def ask_opinions(*, experiment_id: int, most: int) -> int:
-    """Put up to ``most`` comparisons on the list of what the language model is to be asked; returns how many.
+    """Queue up to ``most`` comparisons for the language model; returns how many.
 
-    Never beyond the experiment's budget, whoever else asks at the same time. Opinions that failed do not count against it.
+    Never beyond the experiment's budget, even with concurrent callers. Failed opinions do not count against it.
     """
     experiment = (
         experiments_with_opinions()
@@ -137,7 +137,7 @@ class Claim:
 
 @dataclass(frozen=True)
 class Asked:
-    """What came of asking twice: both verdicts and their reasons; or why not, and whether to ask again.
+    """The result of asking twice: both verdicts with reasons, or a failure and if it may be retried.
 
     ``outdated``: it was not asked at all, since the judge has changed; no failure of the model.
     """
@@ -256,7 +256,7 @@ def _give_back(lost: QuerySet[Opinion], reason: str) -> None:
 
 
 def is_halted(*, opinion_id: int) -> bool:
-    """Whether the language model was halted in the experiment of this opinion."""
+    """True if the language model was halted in the experiment of this opinion."""
     return Experiment.objects.filter(comparisons__opinions=opinion_id).exclude(llm_halted="").exists()
 
 

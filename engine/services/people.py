@@ -92,7 +92,7 @@ def find_invitation(*, secret: str) -> Invitation | None:
 
 
 def open_invitation(*, invitation_id: int | None, user: User | None = None) -> Invitation:
-    """An invitation that lets in whoever follows it, or this ``user``.
+    """An invitation that still lets people in, or this ``user``.
 
     Raises
     ------
@@ -258,7 +258,7 @@ def settle_account(*, user: User) -> None:
 
 
 def _lock_members(experiment_id: int) -> None:
-    """Wait for whoever changes the experiment's members or joins it."""
+    """Wait for other changes of the experiment's members to finish."""
     Experiment.objects.select_for_update(no_key=True).get(pk=experiment_id)
 
 
@@ -287,7 +287,7 @@ def _keep_an_owner(member: Membership) -> None:
 
 
 def _return_leases(member: Membership, role: str) -> None:
-    """Whoever no longer annotates must not keep pairs from those who do."""
+    """Return the pairs of a person who no longer annotates."""
     if role != Membership.Role.ANNOTATOR:
         return
     held = Lease.objects.filter(

@@ -1,4 +1,4 @@
-"""What an editor does to judgments afterwards: bring a voided one back, void all of one annotator's."""
+"""An editor's corrections of judgments: restore a voided one, void all judgments of one annotator."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from engine.services.audit import record
 from engine.services.judging import RESUMABLE, record_judgment, void_judgment, write_voids
 from engine.services.replaying import mark_stale
 
-# Of comparisons that want no judgment now.
+# States of comparisons that accept no judgment now.
 _WHY_NOT = {
     str(Comparison.State.JUDGED): "This pair has been judged again. Void that judgment first.",
     str(Comparison.State.LEASED): "An annotator is looking at this pair. Try again in a few minutes.",
@@ -53,7 +53,7 @@ def void_one(*, judgment_id: int, by: User, reason: str) -> JudgmentVoid:
 def restore_judgment(*, judgment_id: int, by: User | None = None) -> Judgment:
     """Bring a voided judgment back by a new one that copies it and names it.
 
-    It counts from now on, after whatever was judged in the meantime.
+    It counts from now on, after the judgments made in the meantime.
 
     Raises
     ------

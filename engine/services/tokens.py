@@ -1,4 +1,4 @@
-"""API tokens. Random enough that a plain hash of one cannot be undone; shown once, to whoever makes it."""
+"""API tokens. They have enough randomness that a plain hash cannot be undone; each is shown once, to its maker."""
 
 from __future__ import annotations
 

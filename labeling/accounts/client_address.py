@@ -1,4 +1,4 @@
-"""Where a request came from: the one place that decides it, before anything else looks."""
+"""The client's address of a request: the one place that decides it, before any other code uses it."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class ClientAddress:
 
 
 def untrusted_proxy() -> str | None:
-    """The address of what seems to be a proxy, while ``TRUSTED_PROXIES`` says nothing."""
+    """The address of a suspected proxy, while ``TRUSTED_PROXIES`` is not set."""
     return cache.get(_UNTRUSTED_PROXY) if settings.TRUSTED_PROXIES is None else None
 
 

@@ -1,4 +1,4 @@
-"""What the dashboard draws. Every chart is a table first; the browser draws the picture from the table."""
+"""The charts of the dashboard. Every chart is a table first; the browser draws the picture from the table."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _PAIRS_SHOWN = 12
 
 
 def race_points(n_policies: int) -> int:
-    """How many snapshots make a picture: the more policies, the fewer."""
+    """The number of snapshots in a picture: the more policies, the fewer."""
     return int(np.clip(_RACE_CELLS // n_policies, 40, 200))
 
 
@@ -69,7 +69,7 @@ def _no_minus_zero(value: float) -> float:
 
 @dataclass(frozen=True)
 class HeatCell:
-    """How often the row's policy won against the column's. ``shade`` is 0 to 20, 10 being even."""
+    """The win rate of the row's policy against the column's. ``shade`` is 0 to 20, 10 means one half."""
 
     comparisons: int
     win_percent: int | None
@@ -151,7 +151,7 @@ def by_standing(snapshot: Snapshot | None, n_policies: int) -> list[int]:
 
 @dataclass(frozen=True)
 class Share:
-    """What a policy or a pair got of all comparisons, and what it would get of as many allocated optimally; in percent."""
+    """The share of a policy or a pair of all comparisons, and its optimal share, in percent."""
 
     name: str
     comparisons: int
@@ -192,7 +192,7 @@ def allocation(space: Space, wins: Matrix, names: Sequence[PolicyName]) -> Alloc
 
 @dataclass(frozen=True)
 class EffectRow:
-    """How often one level beats another, all else being equal, in percent with an interval."""
+    """The win rate of one level against another, all else being equal, in percent with an interval."""
 
     factor: str
     better: str
@@ -203,7 +203,7 @@ class EffectRow:
 
     @property
     def settled(self) -> bool:
-        """Whether the interval leaves out that they are level."""
+        """True if the interval excludes that the two levels are equal."""
         return self.low > 50
 
     @property

@@ -1,4 +1,4 @@
-"""Why a pair was picked, in plain words."""
+"""The reason for the choice of a pair, in plain words."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Explanation:
 
 
 def explain(comparison: Comparison) -> Explanation:
-    """What the plan of a comparison says."""
+    """The recorded plan of a comparison, in words."""
     plan = comparison.plan
     if not plan:
         return Explanation(["The reason for this pair was not recorded."], [])

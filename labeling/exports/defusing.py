@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import re
 
-# What begins a formula; their full-width forms, which some spreadsheets read alike; and what spreadsheets drop before
-# they look for one: whitespace, and the mark that some programs put at the beginning of a file.
+# Characters that begin a formula; their full-width forms, which some spreadsheets treat alike; and characters that
+# spreadsheets drop first: whitespace, and the mark that some programs put at the beginning of a file.
 STARTS = "=+-@|%＝＋－＠\t\n\v\f\r \u00a0\ufeff"
 APOSTROPHE = "'"
 # Only these need a second look; the apostrophe, so that a text that begins like a defused one can be told from it.

@@ -50,7 +50,7 @@ class LevelForm(forms.Form):
 
     @classmethod
     def data_of(cls, name: str, value: Mapping[str, Any]) -> dict[str, str]:
-        """What the fields hold for a level that there is already."""
+        """The values of the fields for an existing level."""
         data = {"name": name} | {
             field: cls.shown(value[key]) for field, key in cls.keys.items() if key in value
         }

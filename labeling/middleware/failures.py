@@ -36,7 +36,7 @@ _DETAILS = {
 
 
 class Failures:
-    """Middleware. Inside of compression, and outside of whatever may fail."""
+    """Middleware. Inside of compression, and outside of everything that may fail."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
         self._get_response = get_response
@@ -67,7 +67,7 @@ def server_error(request: HttpRequest) -> HttpResponse:
 
 
 def is_temporary(error: BaseException) -> bool:
-    """Whether the database is busy or away, so that the same request may succeed a little later."""
+    """True if the database is busy or away, so that the same request may succeed a little later."""
     if not isinstance(error, UNAVAILABLE):
         return False
     cause = error.__cause__
@@ -80,7 +80,7 @@ def is_temporary(error: BaseException) -> bool:
 
 def _refusal(request: HttpRequest, error: BaseException) -> HttpResponse | None:
     if isinstance(error, TOO_LARGE):
-        # What was sent cannot be read again, and must not be.
+        # The body cannot be read again, and must not be.
         request._mark_post_parse_error()  # type: ignore[attr-defined]
         limit = limits.REQUEST_BYTES if isinstance(error, RequestDataTooBig) else limits.FORM_FIELDS
         return _too_large(

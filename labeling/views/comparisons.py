@@ -26,7 +26,7 @@ from labeling.exports.selecting import SelectionForm
 
 
 class PlaceForm(forms.Form):
-    """Where one has leafed to."""
+    """The position in the list of comparisons."""
 
     before = forms.IntegerField(required=False, min_value=1, max_value=2**63 - 1)
     after = forms.IntegerField(required=False, min_value=0, max_value=2**63 - 1)
@@ -67,7 +67,7 @@ def comparisons(request: HttpRequest, experiment_id: int) -> HttpResponse:
 @never_cache
 @require_safe
 def comparison(request: HttpRequest, experiment_id: int, comparison_id: int) -> HttpResponse:
-    """All that is known of one comparison."""
+    """The page of one comparison with all its data."""
     experiment = access.to_watch(request, experiment_id)
     row = browsing.comparison_in_full(experiment, comparison_id)
     if row is None:

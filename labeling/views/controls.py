@@ -93,7 +93,7 @@ def clone(request: HttpRequest, experiment_id: int) -> HttpResponse:
 @never_cache
 @require_safe
 def log(request: HttpRequest, experiment_id: int) -> HttpResponse:
-    """Who did what to the experiment, newest first."""
+    """The log of the experiment, newest first."""
     experiment = access.to_watch(request, experiment_id)
     pages = Paginator(audit_entries(experiment), _ENTRIES_PER_PAGE)
     page = pages.get_page(request.GET.get("page"))

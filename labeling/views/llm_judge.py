@@ -39,7 +39,7 @@ class LLMJudgeForm(forms.Form):
 
 @dataclass(frozen=True)
 class Panel:
-    """What the dashboard's section on the language model shows.
+    """The contents of the dashboard's section on the language model.
 
     Attributes
     ----------
@@ -50,7 +50,7 @@ class Panel:
     why_none : str
         Why no language model can be asked at all.
     offered : bool
-        Whether there is anything to change: a model that can judge, or one to switch off.
+        True if there is anything to change: a model that can judge, or one to switch off.
     """
 
     report: OpinionReport | None
@@ -97,7 +97,7 @@ def panel(experiment: Experiment) -> Panel | None:
 
 
 def _worker() -> tuple[bool, str]:
-    """Whether a judging worker was seen lately, and what is wrong with its backend."""
+    """True if a judging worker is alive, and the error of its backend."""
     pulse = WorkerPulse.objects.filter(queue="judging").order_by("-seen_at").first()
     if pulse is None or not capabilities.is_recent((timezone.now() - pulse.seen_at).total_seconds()):
         return False, ""

@@ -1,4 +1,4 @@
-"""Who is told of an experiment's news. The forms stand on the page of its settings."""
+"""Notifications of an experiment. Their forms are on the page of its settings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who belongs to an experiment, and in which role."""
+"""Members of an experiment and their roles."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def _warn_of_both_roles(request: HttpRequest, experiment: Experiment, user: User
 
 
 def _back(request: HttpRequest, experiment: Experiment) -> HttpResponse:
-    """Where the page may still be seen: who has just given up a role of their own is led home."""
+    """Back to the page of people, or to the first page if the user has just given up the right to see it."""
     if access.may_run(request, experiment):
         return redirect("people", experiment_id=experiment.pk)
     return redirect("home")

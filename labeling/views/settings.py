@@ -19,7 +19,7 @@ from labeling.dashboard.status import status_of
 
 
 class SettingsForm(forms.Form):
-    """What may be changed after an experiment was made."""
+    """The settings that may change after the start."""
 
     budget = forms.IntegerField(
         min_value=1,
@@ -66,14 +66,14 @@ class SubscriptionForm(forms.Form):
 @never_cache
 @require_safe
 def experiment_settings(request: HttpRequest, experiment_id: int) -> HttpResponse:
-    """What can be changed now, who is told of news, and the way to a copy."""
+    """The page of settings, notifications and copying."""
     return settings_page(request, access.to_run(request, experiment_id))
 
 
 def settings_page(
     request: HttpRequest, experiment: Experiment, *, status: int = 200, **context: Any
 ) -> HttpResponse:
-    """The page, with whatever form was filled in wrongly in place of a fresh one."""
+    """The page, with a faulty form in place of the fresh one."""
     current = {"budget": experiment.budget, "delta": experiment.delta, "epsilon": experiment.epsilon}
     defaults = {
         "experiment": experiment,

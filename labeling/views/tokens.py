@@ -1,4 +1,4 @@
-"""One's own API tokens."""
+"""The API tokens of the user."""
 
 from __future__ import annotations
 

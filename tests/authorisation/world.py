@@ -221,13 +221,13 @@ class World:
             transaction.set_rollback(True)
 
     def may_read(self, role: str, name: str) -> bool:
-        """Whether this canary of their own experiment is for people in this role."""
+        """True if this canary of their own experiment is for people in this role."""
         if role in TOKENS:
             return bool(set(TOKENS[role].reads_as) & MAY_READ[name])
         return role in MAY_READ[name]
 
     def may_read_of_others(self, role: str, name: str) -> bool:
-        """Whether this canary of an experiment is for people in this role of another one."""
+        """True if this canary of an experiment is for people in this role of another one."""
         everywhere = role == "superuser" or (role in TOKENS and not TOKENS[role].bound)
         return everywhere and self.may_read(role, name)
 

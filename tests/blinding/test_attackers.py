@@ -90,7 +90,7 @@ def test_nobody_guesses_the_sides(attack: str, session: Session):
 
 
 def odd_ones(values: list[Hashable]) -> list[bool]:
-    """Whether each value is another than the most frequent one."""
+    """True if each value is another than the most frequent one."""
     [(usual, _)] = Counter(values).most_common(1)
     return [value != usual for value in values]
 

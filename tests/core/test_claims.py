@@ -69,7 +69,7 @@ def preferences(first: float, second: float, third: float) -> np.ndarray:
 
 
 def falsely_named(mu: np.ndarray, margin: float) -> Bad:
-    """Whether any policy is proved that some other beats by the margin or more."""
+    """True if any policy is proved that some other beats by the margin or more."""
     false = np.array([any(mu[k, b] >= 0.5 + margin for k in range(3) if k != b) for b in range(3)])
 
     def bad(tally: Tally) -> np.ndarray:

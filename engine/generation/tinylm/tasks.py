@@ -154,7 +154,7 @@ class Puzzle:
 
 
 def is_held_out(kind: str, key: str) -> bool:
-    """Whether a puzzle belongs to the part that is never trained on."""
+    """True if a puzzle belongs to the part that is never trained on."""
     digest = hashlib.sha256(f"{kind}|{key}".encode()).digest()
     return int.from_bytes(digest[:4], "big") < HELD_OUT_SHARE * 2**32
 

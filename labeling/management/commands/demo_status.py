@@ -1,4 +1,4 @@
-"""Where every experiment stands, in words."""
+"""The status of every experiment, in words."""
 
 from typing import Any
 
