@@ -7,7 +7,7 @@ that its null is true with nothing to spare: where nothing is assumed its e-proc
 no worse. With a `close` runner-up there is no margin, and a second policy that wins almost half of the time.
 
 A run is an error when it stops and does not name the best policy, "no single best" included, and also when it
-has refuted the best policy and not stopped yet. The last line is JSON.
+has ruled out the best policy and not stopped yet. The last line is JSON.
 """
 
 from __future__ import annotations

@@ -138,6 +138,6 @@ def subscribed(
     target: str = "ann@example.org",
     events: tuple[str, ...] = ("concluded", "stalled", "unhealthy"),
 ) -> Subscription:
-    """Somebody who is told of the experiment's news."""
+    """A subscriber of the experiment's notifications."""
     by = User.objects.filter(username="subscriber").first() or make_user("subscriber")
     return subscribe(experiment=experiment, by=by, kind=kind, target=target, events=events)

@@ -143,7 +143,7 @@ def policy_rows(
 
 
 def by_standing(snapshot: Snapshot | None, n_policies: int) -> list[int]:
-    """Policies, the least refuted first."""
+    """Policy indices, those with the least evidence against them first."""
     if snapshot is None:
         return list(range(n_policies))
     return np.argsort(snapshot.evidence, kind="stable").tolist()

@@ -1,4 +1,4 @@
-"""What each operation does, beyond letting the right people in."""
+"""The effects of each operation, besides its access rights."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a token may do: its user's rights, as far as its scopes go, in the experiment that it is bound to."""
+"""The rights of a token: its user's rights, limited by its scopes and by its experiment."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ def experiment(owner) -> Experiment:
 
 
 def look(page: Page, name: str) -> None:
-    """A picture for whoever wants to see the page: set PICTURES to a folder."""
+    """Take a picture of the page if PICTURES names a folder."""
     if folder := os.environ.get("PICTURES"):
         page.screenshot(path=Path(folder) / f"{name}.png", full_page=True)
 

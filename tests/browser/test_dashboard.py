@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
 
 def turn_the_loop(experiment: Experiment) -> None:
-    """One turn of what the workers do."""
+    """One turn of the workers."""
     for queue in ("control", "generation"):
         WorkerPulse.objects.update_or_create(queue=queue, worker="test")
     write_batch(worker="test", backend=SkilledBackend(n_policies=experiment.policies.count()))

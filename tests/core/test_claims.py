@@ -1,4 +1,4 @@
-"""What a stop claims: each claim errs with probability at most δ, whatever samples and whenever one stops."""
+"""The claims of a stop: each errs with probability at most δ, for any sampler and any stopping time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a comparison's responses come from: written for it, written once, or imported."""
+"""The origin of a comparison's responses: new, written once, or imported."""
 
 from __future__ import annotations
 

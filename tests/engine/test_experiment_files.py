@@ -117,7 +117,7 @@ def test_ready_made_responses_come_back_too(spec, prompts, data):
     assert read(write_experiment(imported)) == imported
 
 
-def test_names_and_answers_are_what_was_written_whatever_they_look_like():
+def test_names_and_answers_stay_as_written_even_if_they_look_like_numbers():
     spec = read(SMALL)
     assert list(spec.factors[0].levels) == ["No", "1.0", "Nothing"]
     assert spec.factors[0].levels["1.0"] == {"instruction": "Think.\nThen answer.\n"}

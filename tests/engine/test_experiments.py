@@ -138,8 +138,8 @@ TASK = TaskSpec("What is 1 + 1?", "2")
         ({"settings": {"seed": -1}}, "seed: "),
         ({"settings": {"sampler": "clairvoyant"}}, "sampler must be one of .*'clairvoyant'"),
         ({"settings": {"stopping": "hunch"}}, "stopping must be one of .*'hunch'"),
-        ({"settings": {"colour": "red"}}, "no setting colour"),
-        ({"settings": {"state": "running"}}, "no setting state"),
+        ({"settings": {"colour": "red"}}, "Unknown setting: colour"),
+        ({"settings": {"state": "running"}}, "Unknown setting: state"),
     ],
 )
 def test_an_unusable_description_is_refused_with_what_is_wrong_and_leaves_nothing_behind(change, message):

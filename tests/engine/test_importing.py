@@ -111,7 +111,7 @@ def test_of_many_faults_the_first_are_told_and_the_rest_counted():
 
 
 @given(st.text(max_size=300))
-def test_whatever_is_given_it_is_read_or_refused(text):
+def test_every_text_is_read_or_refused(text):
     for read in (read_tasks, read_gold, read_responses):
         with suppress(ImportingError):
             read(text)

@@ -1,4 +1,4 @@
-"""What a level may hold, and how a policy's levels become one request."""
+"""Values of levels, and the request that a policy's levels make."""
 
 from __future__ import annotations
 
@@ -105,11 +105,11 @@ class TestGuardrails:
             ("", None),
         ],
     )
-    def test_a_matching_task_is_refused_whatever_its_case(self, task, refusal):
+    def test_a_matching_task_is_refused_in_any_case(self, task, refusal):
         assert compose([self.guardrail]).refusal_for_input(task) == refusal
 
     @pytest.mark.parametrize(("text", "refusal"), [("Damn!", "No."), ("HELL", "No."), ("Fine.", None)])
-    def test_every_alternative_of_an_output_pattern_is_matched_whatever_its_case(self, text, refusal):
+    def test_every_alternative_of_an_output_pattern_is_matched_in_any_case(self, text, refusal):
         assert compose([self.guardrail]).refusal_for_output(text) == refusal
 
     def test_input_patterns_do_not_look_at_the_output_nor_output_patterns_at_the_input(self):

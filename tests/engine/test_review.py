@@ -92,7 +92,7 @@ class TestRestore:
         void(judgment, admin)
         assert counts.comparison_count(experiment.pk) == 0
         assert_counts_are_those_of_the_judgments(experiment)
-        # What stands no longer may be judged by the same annotator again.
+        # After a void, the same annotator may judge the pair again.
         comparison = judgment.comparison
         comparison.leases.exclude(state="judged").get()
         assert lease(experiment, annotator).comparison == comparison
@@ -136,7 +136,7 @@ class TestRefusedRestore:
         assert Judgment.objects.count() == rows
 
     def test_what_stands(self, experiment, annotator):
-        self.refused(click(experiment, annotator), "stands")
+        self.refused(click(experiment, annotator), "not voided")
 
     def test_twice(self, experiment, annotator, admin):
         old = void(click(experiment, annotator), admin)

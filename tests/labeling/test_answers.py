@@ -1,4 +1,4 @@
-"""What an annotator does besides clicking: reporting, undoing, looking back, staying and leaving."""
+"""Actions of an annotator besides judging: reporting, undoing, looking back, staying and leaving."""
 
 from __future__ import annotations
 

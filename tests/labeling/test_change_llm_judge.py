@@ -130,7 +130,7 @@ def test_from_off_to_votes_and_back(
 
 def test_what_is_not_allowed_yet_is_explained_and_changes_nothing(experiment, editor, client_for):
     response = change(client_for(editor), experiment, "votes", rubric="New.", follow=True)
-    assert "have both judged 0 comparisons; It may vote from 10 on" in response.content.decode()
+    assert "have both judged 0 comparisons. It may vote from 10 on" in response.content.decode()
     experiment.refresh_from_db()
     assert (experiment.llm_judge, experiment.rubric) == ("off", "")
 

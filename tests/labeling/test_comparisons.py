@@ -246,7 +246,7 @@ class TestVoidAnnotator:
         click_on(experiment, annotator, 4)
         client = client_for(editor)
         page = client.get(reverse("comparisons", args=[experiment.pk]), {"annotator": "ann"}).content.decode()
-        assert "Void all judgments of that ann judged here" in page
+        assert "Void all judgments of ann" in page
         with django_capture_on_commit_callbacks(execute=True):
             response = self.post(client, experiment, annotator="ann", reason="Spam")
         assert response["Location"] == f"{reverse('comparisons', args=[experiment.pk])}?annotator=ann"

@@ -86,7 +86,7 @@ def test_the_race_is_a_table_of_every_snapshot(view, experiment, annotator, view
 
 
 @pytest.mark.parametrize("language", ["de", "fr", "ar", "hi"])
-def test_the_chart_can_read_the_numbers_whatever_the_readers_language(
+def test_the_chart_can_read_the_numbers_in_every_language(
     language, experiment, annotator, viewer, client_for
 ):
     click_on(experiment, annotator, 5)

@@ -1,4 +1,4 @@
-"""What stands behind the dashboard's charts and tables, and the cards of the home page."""
+"""The figures behind the dashboard's charts and tables, and the cards of the home page."""
 
 from __future__ import annotations
 
@@ -209,7 +209,7 @@ class TestJudges:
         assert (kind.name, kind.judged, kind.sides, kind.median_seconds) == ("People", 6, Sides(3, 4), 3.0)
 
     def test_who_skips_more_than_they_judge_is_marked(self, annotator, client_for):
-        """Issue 11, item 13: whoever leaves out all but the pairs they like was not to be seen."""
+        """Issue 11, item 13: an annotator who skips all but the pairs they like is visible."""
         other = make_user()
         experiment = make_experiment(ready=True, annotators=(annotator, other, make_user()), max_skips=9)
         add_member(experiment, other, "viewer")

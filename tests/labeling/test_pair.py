@@ -87,7 +87,7 @@ ENDINGS = {
     "budget": "Finished. Thank you! All planned comparisons were judged. They were not enough to decide",
     "stopped": "Stopped. Thank you! This experiment was stopped before it was decided",
     "archived": "Archived This experiment is in the archive",
-    "paused": "Paused Whoever runs this experiment is paused",
+    "paused": "Paused This experiment is paused",
 }
 
 

@@ -139,6 +139,6 @@ def test_a_removal_says_how_many_links_ended_with_it(experiment, owner, editor, 
     people.create_invitation(experiment=experiment, by=editor, role="viewer", most_uses=2, valid_days=2)
     client = client_for(owner)
     post(client, "remove_member", experiment, member_of(experiment, editor).pk)
-    assert "1 open invitation that editor had made or used ended, too." in words(
+    assert "1 open invitation that editor had made or used also ended." in words(
         client.get(reverse("people", args=[experiment.pk]))
     )

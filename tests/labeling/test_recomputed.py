@@ -138,7 +138,7 @@ def test_the_numbers_are_those_of_the_core_on_the_exported_file(space, overlap, 
             rate = [] if counts[i, j] == 0 else [round(100 * wins[i, j] / counts[i, j]), int(counts[i, j])]
             assert shown == rate, (i, j)
 
-    # Where comparisons went and should have gone; effects; flips.
+    # Actual and optimal shares; effects; flips.
     optimal = optimal_shares(own_space, wins)
     for index, row in enumerate(table(html, 'id="allocation-table"')):
         assert int(row[1]) == counts[index].sum()
@@ -153,7 +153,7 @@ def test_the_numbers_are_those_of_the_core_on_the_exported_file(space, overlap, 
     flips = fewest_flips(wins)
     assert flips is not None
     assert (
-        f"P{flips.rival + 1} would be level with P{flips.leader + 1} or lead" in words or flips.n_flips == 0
+        f"P{flips.rival + 1} would draw level with P{flips.leader + 1} or lead" in words or flips.n_flips == 0
     )
     assert f"If {flips.n_flips} judgment" in words or flips.n_flips == 0
 

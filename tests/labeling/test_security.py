@@ -1,4 +1,4 @@
-"""What every answer carries, and what no annotator may learn."""
+"""Headers of every answer, and information that no annotator may get."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ NEW = "/experiments/new/prompts-strategies/"
 
 @pytest.fixture
 def maker() -> User:
-    """Somebody who may make experiments and is nobody otherwise."""
+    """A user who may create experiments and has no other right."""
     user = make_user("maker")
     user.user_permissions.add(Permission.objects.get(codename="add_experiment"))
     return user
@@ -58,7 +58,7 @@ def woken(monkeypatch) -> list[str]:
 
 
 def filled(**changes: str) -> QueryDict:
-    """What the page of 2 prompts × 3 strategies sends once a name and tasks are typed in."""
+    """The form of 2 prompts × 3 strategies after a name and tasks were typed in."""
     data = data_of(start_named("prompts-strategies").spec)
     for name, value in (
         {"name": "Counting", "tasks": "I have two cars.\t2\nI have a cow.\t1"} | changes
@@ -97,7 +97,7 @@ def test_every_start_opens_with_its_own_factors(start, page):
 
 
 class TestSave:
-    def test_what_was_typed_becomes_a_draft_of_whoever_typed_it(self, page, maker):
+    def test_what_was_typed_becomes_a_draft_of_its_author(self, page, maker):
         response = page.post(NEW, sent(filled()))
         experiment = Experiment.objects.get()
         assert response["Location"] == setup_url(experiment)

@@ -113,7 +113,7 @@ class TestUnhealthy:
         WorkerPulse.objects.filter(queue="generation").update(details={"backend": "vllm", "model": "llama"})
         status = status_of(experiment)
         assert status.kind == "unhealthy"
-        assert status.sentence.startswith("No worker serves 'qwen'; Start one that does")
+        assert status.sentence.startswith("No worker serves 'qwen'. Start one that does")
 
     def test_a_worker_that_loads_a_large_model_is_not_away(self, alive):
         experiment = make_experiment()

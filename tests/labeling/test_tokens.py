@@ -18,7 +18,7 @@ FORM = {"name": "nightly export", "valid_days": 30, "scopes": ["read"]}
 
 
 def secret_on(page) -> str:
-    """What the page shows of a new token: a field that can be selected without any script."""
+    """The field with a new token, which can be selected without any script."""
     [field] = [e for e in Markup(page.content.decode()).elements if e.attributes.get("id") == "secret"]
     assert "readonly" in field.attributes
     return field.attributes["value"]
