@@ -128,7 +128,7 @@ def require_recent_sign_in(request: HttpRequest) -> None:
 
 
 def signed_in_recently(request: HttpRequest) -> bool:
-    """True if the person in this session showed who they are within ``ACCOUNT_REAUTHENTICATION_TIMEOUT`` seconds."""
+    """True if the person in this session signed in within ``ACCOUNT_REAUTHENTICATION_TIMEOUT`` seconds."""
     earliest = time.time() - settings.ACCOUNT_REAUTHENTICATION_TIMEOUT
     records = get_authentication_records(request, request.user)
     return any(record.get("reauthenticated") and record["at"] > earliest for record in records)

@@ -32,7 +32,7 @@ def note_rights(instance: User, update_fields: frozenset[str] | None, **_: Any) 
 
 @receiver(post_save, sender=User)
 def settle_lost_rights(instance: User, **_: Any) -> None:
-    """End the links and tokens of a deactivated account or a former superuser after any change of the account."""
+    """End the links and tokens of a deactivated account or a former superuser after any change."""
     before = instance.rights_before  # type: ignore[attr-defined]
     if before is not None and any(
         had and not getattr(instance, right) for had, right in zip(before, _RIGHTS, strict=True)

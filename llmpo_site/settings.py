@@ -116,7 +116,7 @@ if DATABASES["default"].get("ENGINE") == "django.db.backends.sqlite3":
     }
     # Tests start workers of their own, which an in-memory database would be out of reach for.
     DATABASES["default"]["TEST"] = {"NAME": VAR_DIR / "test.sqlite3"}
-# Cache for dashboards and for the counts of API requests. Each web process has its own unless a server is set.
+# Cache for dashboards and for counts of API requests. Each web process has its own unless a server is set.
 CACHES = {"default": env.dj_cache_url("CACHE_URL", "locmem://")}
 # Django's own 300 entries would let somebody who tries many names push out the count of their wrong passwords.
 if CACHES["default"]["BACKEND"].endswith("LocMemCache"):

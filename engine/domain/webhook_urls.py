@@ -77,7 +77,7 @@ def check_url(url: str) -> None:
 
 
 def resolve(host: str, port: int) -> str:
-    """The address to connect to. Every address of the name must be public, or its owner could choose a private one.
+    """The address to connect to. Every address of the name must be public, or its owner could choose one.
 
     Raises
     ------

@@ -48,7 +48,8 @@ class Making:
     """A response that is being written.
 
     Patterns look at the task, then guard models do, then the policy's model writes, then patterns and guard models look at the
-    text. The first objection ends it with the refusal. A guard that cannot be asked fails the response: no text passes unseen.
+    text. The first objection ends it with the refusal. A guard that cannot be asked fails the response:
+    no text passes unseen.
     """
 
     def __init__(self, response: Response, composition: Composition) -> None:

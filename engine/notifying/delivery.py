@@ -46,7 +46,7 @@ def _deliver(notification: Notification) -> None:
         logger.warning("Notification %s was not sent: %s", notification.pk, error)
         mark_unsent(notification=notification, error=str(error), final=error.final)
     except (OSError, smtplib.SMTPException) as error:
-        # A server that refuses a recipient quotes the address, which readers of the worker's log must not see.
+        # A server that refuses a recipient quotes the address: keep it out of the worker's log.
         said = str(error).replace(subscription.target, f"somebody at {subscription.host}")
         logger.warning("Notification %s was not sent: %s", notification.pk, said)
         mark_unsent(notification=notification, error=f"The mail server: {said}")

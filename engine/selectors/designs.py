@@ -34,7 +34,7 @@ def space(experiment: Experiment) -> Space:
 
 
 def factorial_space(experiment: Experiment) -> Factorial | None:
-    """The Bradley-Terry space of the experiment's levels; ``None`` if the policies do not separate the levels."""
+    """The Bradley-Terry space of the levels; ``None`` if the policies do not separate the levels."""
     levels = {
         factor.name: [level.name for level in factor.levels.all()]
         for factor in experiment.factors.prefetch_related("levels")

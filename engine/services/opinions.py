@@ -104,7 +104,7 @@ def change_llm_judge(
 def ask_opinions(*, experiment_id: int, most: int) -> int:
     """Queue up to ``most`` comparisons for the language model; returns how many.
 
-    Never beyond the experiment's budget, even with concurrent callers. Failed opinions do not count against it.
+    Never beyond the experiment's budget, even with concurrent callers. Failed opinions do not use it.
     """
     experiment = (
         experiments_with_opinions()

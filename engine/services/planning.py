@@ -114,8 +114,8 @@ def _top_up(experiment: Experiment, design: Design, policies: list[Policy]) -> l
         propensities = design.propensities()
         i, j = sorted(design.ask())
         policy_i, policy_j = policies[i], policies[j]
-        # All else that is random about a comparison follows from the experiment's secret and its own number: anybody who
-        # could draw it too would know a response by its seed.
+        # All else that is random about a comparison follows from the experiment's secret and its own number:
+        # anybody who could draw it too would know a response by its seed.
         rng = np.random.default_rng(blinding.draw_seed(experiment.secret, number))
         response_i, response_j = draw(rng, policy_i, policy_j)
         ready = response_i.state == response_j.state == Response.State.DONE

@@ -46,8 +46,8 @@ def catch_up(*, experiment_id: int, seconds: float = math.inf) -> bool:
     Returns
     -------
     bool
-        True if no more than the outcomes since the last point are left for the transaction that decides. ``False``
-        where the time ran out: call again.
+        True if only the outcomes since the last point are left for the transaction that decides.
+        ``False`` if the time ran out: call again.
     """
     experiment = Experiment.objects.filter(pk=experiment_id, evidence_stale=True).first()
     if experiment is None:

@@ -1,4 +1,4 @@
-"""API tokens. They have enough randomness that a plain hash cannot be undone; each is shown once, to its maker."""
+"""API tokens. They are random enough for a plain hash; each is shown once, to its maker."""
 
 from __future__ import annotations
 

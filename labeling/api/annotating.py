@@ -74,7 +74,8 @@ def flag(request: HttpRequest, experiment_id: Id, payload: FlagIn) -> Status:
 def undo(request: HttpRequest, experiment_id: Id) -> dict[str, Any]:
     """Take back your newest answer. The reply holds its pair again, unless another annotator holds it.
 
-    You may do so ten times in a row, and once more for every five answers. If you hold three pairs, one is returned.
+    You may do so ten times in a row, and once more for every five answers.
+    If you hold three pairs, one is returned.
     """
     experiment = access.to_label(request, experiment_id)
     newest = people.newest_answer(experiment, request.user)

@@ -161,7 +161,7 @@ class Share:
 
 @dataclass(frozen=True)
 class Allocation:
-    """Comparisons per policy: by policy (each comparison counts for both, so that all add up to 200%), and by pair."""
+    """Shares of the comparisons by policy (each counts for both, so they add up to 200%), and by pair."""
 
     policies: list[Share]
     pairs: list[Share]

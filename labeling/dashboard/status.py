@@ -24,7 +24,7 @@ class PolicyName:
 
 @dataclass(frozen=True)
 class Status:
-    """A badge (its look and its words), the sentence that explains it, and the number of comparisons remaining."""
+    """A badge (its look and its words), its explanation, and the number of comparisons remaining."""
 
     kind: str
     badge: str
@@ -120,7 +120,7 @@ def _running(experiment: Experiment, snapshot: Snapshot | None) -> Status:
 
 
 def late_clicks(experiment: Experiment, snapshot: Snapshot | None) -> int:
-    """Number of comparisons judged after the last snapshot, such as pairs still on a screen at the conclusion."""
+    """Number of comparisons judged after the last snapshot, such as pairs on a screen at the conclusion."""
     if experiment.state != Experiment.State.CONCLUDED or snapshot is None:
         return 0
     return max(0, counts.comparison_count(experiment.pk) - snapshot.comparisons)

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import re
 
-# Characters that begin a formula; their full-width forms, which some spreadsheets treat alike; and characters that
-# spreadsheets drop first: whitespace, and the mark that some programs put at the beginning of a file.
+# Characters that begin a formula; their full-width forms, which some spreadsheets treat alike; and
+# characters that spreadsheets drop first: whitespace, and the mark at the beginning of some files.
 STARTS = "=+-@|%＝＋－＠\t\n\v\f\r \u00a0\ufeff"
 APOSTROPHE = "'"
 # Only these need a second look; the apostrophe, so that a text that begins like a defused one can be told from it.

@@ -51,7 +51,7 @@ def read_manifest(manifest: Path, file: Path) -> dict[str, Any]:
 
 
 def _check_counts(manifest: dict[str, Any]) -> None:
-    """Check the numbers that the import uses before it reads a row. It counts the rows again as it reads them."""
+    """Check the numbers that the import uses before it reads a row. It counts the rows again later."""
     experiment = manifest["experiment"]
     for name, number in (("rows", manifest["rows"]), ("planned_count", experiment["planned_count"])):
         if not isinstance(number, int) or isinstance(number, bool) or not 0 <= number < 2**31:
