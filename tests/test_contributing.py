@@ -40,12 +40,20 @@ def test_every_document_is_in_the_index():
     assert {page for page in pages if f"]({page}" not in index} == set()
 
 
+def _anchors(file: Path) -> set[str]:
+    """The anchors that the headings of a document make."""
+    headings = re.findall(r"^#+ (.*)$", file.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
+
+
 def test_links_between_documents_lead_somewhere():
     broken = []
     for file in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]:
-        for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", file.read_text(encoding="utf-8")):
-            if "://" not in target and not (file.parent / target).exists():
-                broken.append(f"{file.relative_to(ROOT)}: {target}")
+        links = re.findall(r"\]\(([^)#\s]*)(?:#([^)]*))?\)", file.read_text(encoding="utf-8"))
+        for target, anchor in (link for link in links if "://" not in link[0]):
+            found = file.parent / target if target else file
+            if not found.exists() or (anchor and anchor not in _anchors(found)):
+                broken.append(f"{file.relative_to(ROOT)}: {target}#{anchor}")
     assert broken == []
 
 
