@@ -30,7 +30,7 @@ class Instance:
     right
         Shape (R, K): the policies that it is right to name.
     space
-        What the designs assume; None for nothing.
+        The designs' assumption; None for no assumption.
     yardsticks
         Lengths of an experiment, in comparisons, to compare with.
     """

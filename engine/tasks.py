@@ -113,7 +113,7 @@ def generate(self: Task) -> None:
         )
     except BackendError as error:
         # The next sweep tries again; trying at once would only fill the log.
-        logger.exception("The generation backend is out of order")
+        logger.exception("The generation backend does not work")
         _pulse("generation", worker, registry.details(trouble=str(error)))
         return
     if claimed:
@@ -172,7 +172,7 @@ def give_opinions(self: Task) -> None:
         )
     except BackendError as error:
         # The next sweep tries again; trying at once would only fill the log.
-        logger.exception("The backend of the language model that judges is out of order")
+        logger.exception("The backend of the language model that judges does not work")
         _pulse("judging", worker, registry.judge_details(trouble=str(error)))
         asked = 0
     for experiment_id in wanted:

@@ -32,9 +32,9 @@ class Limit:
     default
         The limit unless ``setting`` says otherwise.
     reason
-        Why it is where it is.
+        Reason for its value.
     advice
-        What somebody who meets it can do.
+        Remedy for a person who reaches it.
     setting
         The environment variable that overrides the default; empty where none does.
     """

@@ -1,4 +1,4 @@
-"""A whole experiment as one YAML (or JSON) file, and back. What it may hold is told in docs/experiment-files.md."""
+"""A whole experiment as one YAML (or JSON) file, and back. docs/experiment-files.md has the format."""
 
 from __future__ import annotations
 

@@ -37,9 +37,9 @@ def judge(*, left: str, right: str, reference: str, prefer: str, seed: int) -> V
     Parameters
     ----------
     prefer : {"steps", "concise"}
-        What decides between two correct responses.
+        Rule for two correct responses.
     seed : int
-        Of the fair coin, so that the same comparison is judged the same way again.
+        Seed of the fair coin: the same comparison is judged the same way again.
     """
     left_right, right_right = is_correct(left, reference), is_correct(right, reference)
     if left_right != right_right:
@@ -68,7 +68,7 @@ def is_correct(text: str, reference: str) -> bool:
 def final_answer(text: str) -> str:
     """The final answer in a response.
 
-    What follows its last "answer:" or "the answer is"; else its first sentence where that is a bare answer
+    The text after its last "answer:" or "the answer is"; else its first sentence if that is a bare answer
     (up to three words); else the last word of its first sentence.
     """
     text = unicodedata.normalize("NFKC", text).strip()

@@ -22,7 +22,7 @@ class Selection:
     winner
         Index of the policy that the comparison's outcome D favours.
     state
-        Of the comparison.
+        State of the comparison.
     flag
         A `Flag.Reason`, or "any".
     text
@@ -30,7 +30,7 @@ class Selection:
     judgments
         `STANDING` or `VOID`.
     judge, annotator, choice
-        Of the judgment; the annotator by user name.
+        Properties of the judgment; the annotator by user name.
     finished
         Only comparisons that nobody can be shown any more: judged or discarded.
     """

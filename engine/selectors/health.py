@@ -21,13 +21,13 @@ from engine.models import (
 from engine.selectors.buffer import generation_seconds, mean_seconds
 from engine.selectors.capabilities import Offer, is_alive, is_recent, unserved_needs
 
-# Workers that went away longer ago are of no interest any more.
+# Workers that stopped longer ago are not shown.
 _SHOWN = timedelta(hours=1)
 
 
 @dataclass(frozen=True)
 class WorkerHealth:
-    """One generation worker: what it runs, and how it does. What it has not told is ``None`` or empty.
+    """One generation worker: its models and its speed. Unknown values are ``None`` or empty.
 
     Attributes
     ----------
@@ -36,15 +36,15 @@ class WorkerHealth:
     tokens_per_second : float
         As last measured with enough waiting all the time; an idle worker has none.
     batch_size : int
-        How many responses it would have in hand at most.
+        Maximum number of responses that it writes at once.
     in_hand : int
-        How many it is writing now, of all experiments.
+        Number of responses that it is writing now, of all experiments.
     gpu_used_bytes, gpu_total_bytes : int
         Memory of its first GPU, over all processes.
     loading : bool
         It is loading its model, and will not be heard of until that is done.
     trouble : str
-        Why its backend is out of order.
+        Error of its backend.
     """
 
     name: str
@@ -91,7 +91,7 @@ class QueueHealth:
     guardrails : list of GuardrailCount
         By policy; empty where none ever acted.
     unserved : list of str
-        What the experiment needs and no worker that is alive serves.
+        Needs of the experiment that no live worker serves.
     needs_workers : bool
         True if responses are still to be written: not where all were imported ready-made.
     """

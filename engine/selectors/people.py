@@ -174,7 +174,7 @@ _MOST_ANSWERS = 50
 def own_answers(experiment: Experiment, user: AbstractBaseUser | AnonymousUser) -> list[Answer]:
     """This user's newest answers that stand, newest first.
 
-    Where pairs are repeated, so few that none of those listed can be the pair on show.
+    If pairs are repeated, the list is so short that no listed pair can be on show.
     """
     most = REPEAT_DISTANCE if experiment.repeat_rate else _MOST_ANSWERS
     checks = (

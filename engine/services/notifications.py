@@ -27,10 +27,10 @@ from engine.services.audit import record
 MOST_SUBSCRIPTIONS = 20
 TEST = "test"
 RECOVERED = "recovered"
-# Trouble that is over sooner is not worth a message.
+# Shorter trouble gets no message.
 _GRACE = {Alarm.Kind.UNHEALTHY: timedelta(minutes=1), Alarm.Kind.STALLED: timedelta(0)}
 _RETRY_SECONDS = (30, 120, 480, 1800, 7200, 21600)
-# A message being sent is nobody else's for so long.
+# For this time, no other worker sends a message that is being sent.
 _CLAIM = timedelta(minutes=2)
 
 
@@ -85,7 +85,7 @@ def subscribe(
 
 @transaction.atomic
 def unsubscribe(*, subscription: Subscription, by: User | None) -> None:
-    """Send nothing there any more, not even what waits already."""
+    """Send nothing there any more; waiting messages are dropped, too."""
     record(
         experiment=subscription.experiment,
         by=by,

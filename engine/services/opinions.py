@@ -32,7 +32,7 @@ from engine.services.notifications import announce
 logger = logging.getLogger(__name__)
 
 Stage = Experiment.LLMJudge
-# A model that fails this often in a row is of no use: it is halted until somebody has looked at it.
+# A model that fails this often in a row is useless: it is halted until an admin resumes it.
 MOST_FAILURES = 5
 
 

@@ -227,7 +227,7 @@ def change_role(*, membership_id: int, by: User, role: str) -> int:
 
 @transaction.atomic
 def remove_member(*, membership_id: int, by: User | None) -> int:
-    """Take a role away from somebody; returns how many open invitations ended with it. What they judged stays.
+    """Take a role away from somebody; returns how many open invitations ended with it. Their judgments stay.
 
     Raises
     ------

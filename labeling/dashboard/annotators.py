@@ -9,9 +9,9 @@ from scipy.stats import binomtest
 from engine.models import Check, Experiment
 from engine.selectors import judges
 
-# Low, as it is looked at again and again and for everybody at once.
+# Low, because the test is repeated often and for every annotator.
 _SIDE_BIAS_P = 0.001
-# Fewer happen to anybody who begins.
+# Beginners skip a few pairs, too.
 _MANY_SKIPS = 10
 
 

@@ -16,7 +16,7 @@ from labeling.dashboard.status import PolicyName
 
 Matrix = npt.NDArray[np.float64]
 
-# More lines than this cannot be told apart; the others are drawn thin and grey.
+# More lines than this look alike; the others are drawn thin and grey.
 _LINES = 12
 _RACE_CELLS = 4000
 # Beyond this many policies the heat map's cells shrink.
@@ -31,7 +31,7 @@ def race_points(n_policies: int) -> int:
 
 @dataclass(frozen=True)
 class RaceLine:
-    """A policy in the race. ``quiet``: long behind, so that it is only hinted at."""
+    """A policy in the race. ``quiet``: far behind, so its line is thin and grey."""
 
     name: str
     quiet: bool

@@ -1,6 +1,6 @@
-"""The columns of an export of judgments: one row per judgment, in the order in which they were made.
+"""The columns of an export of judgments: one row per judgment, in the order of the judgments.
 
-New columns are added at the end, so that nobody's reader breaks. `docs/export.md` says what each means.
+New columns go to the end, because readers may count columns. `docs/export.md` has the meaning of each.
 """
 
 from __future__ import annotations

@@ -46,9 +46,9 @@ class Panel:
     report : OpinionReport or None
         ``None`` before it was ever asked.
     trouble : str
-        Why the judging worker's backend is out of order.
+        Error of the judging worker's backend.
     why_none : str
-        Why no language model can be asked at all.
+        Reason why no language model can judge here.
     offered : bool
         True if there is anything to change: a model that can judge, or one to switch off.
     """

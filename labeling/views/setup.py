@@ -1,4 +1,4 @@
-"""Making an experiment, changing it while it is a draft, and deleting it."""
+"""Pages to create, change and delete a draft."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ read_or_write = require_http_methods(["GET", "HEAD", "POST"])
 @never_cache
 @read_or_write
 def new(request: HttpRequest) -> HttpResponse:
-    """Choose what to start from, or bring a file along."""
+    """Choose a starting point, or upload a file."""
     access.to_create(request)
     faults: list[str] = []
     if request.method == "POST":

@@ -3,7 +3,7 @@
 A new address needs a row in ``TABLE`` under its route, as ``urls.py`` has it but without converters. A row names, for each
 method that the address takes, the status that each role gets in its own experiment from a request with the row's body, or
 with none. An empty POST that a role may make is answered with 400, or, where it makes sense empty or leads back to a page
-that says what is wrong, with 302. What a row does not name follows from ``expected``. A new parameter in a route needs a
+that says what is wrong, with 302. Statuses that a row does not name follow from ``expected``. A new parameter in a route needs a
 value in ``World.arguments``, and a new role an entry in ``ROLES`` and in ``World``.
 """
 

@@ -231,7 +231,7 @@ def draw_puzzle(kind: str, rng: random.Random, *, held_out: bool, reworded: bool
     kind : str
         One of :data:`KINDS`.
     held_out : bool
-        Which part to draw from.
+        The part to draw from.
     reworded : bool
         Use one of the natural variants instead of the paper's own wording.
     """

@@ -24,7 +24,7 @@ def passwords() -> dict[str, str | None]:
 
 
 class Command(BaseCommand):
-    help = "Seed the demo: two logins and two running experiments. What is there already is left as it is."
+    help = "Seed the demo: two logins and two running experiments. Existing ones stay as they are."
 
     @transaction.atomic
     def handle(self, *args: Any, **options: Any) -> None:
