@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 
 # Finished texts are stored, and an engine with room looks for more work, this often.
 _FLUSH_SECONDS = 0.5
-# Work that never runs dry is put down after this long, so that its worker also hears of other things.
+# A busy worker pauses after this long, because other messages wait for it.
 _STREAM_SECONDS = 45.0
 
 

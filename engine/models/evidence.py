@@ -34,7 +34,7 @@ class Snapshot(models.Model):
 
 
 class ReplayPoint(models.Model):
-    """The peaks that a replay of an experiment's outcomes reached, so that the next one need not begin from nothing.
+    """The peaks reached in a replay of an experiment's outcomes; the next replay starts from here.
 
     A cache: ``digest`` names the rules and the outcomes up to here, so a point that no longer fits is never used.
     """

@@ -16,7 +16,7 @@ from engine.notifying.webhook import WebhookError, call
 from engine.services.notifications import claim_due, mark_sent, mark_unsent
 
 logger = logging.getLogger(__name__)
-# A task should end before long, so that its worker can do something else in between.
+# A task must end soon, because its worker has other work.
 _MOST = 20
 
 

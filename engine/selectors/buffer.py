@@ -101,7 +101,7 @@ _PROBE_INTERVAL = timedelta(seconds=30)
 
 
 def generation_is_failing(experiment: Experiment) -> bool:
-    """True if the latest responses all failed, so that planning more would only make more failures."""
+    """True if the latest responses all failed: planning more would only make more failures."""
     settled = Response.objects.filter(
         policy__experiment=experiment, state__in=[Response.State.DONE, Response.State.FAILED]
     ).order_by("-pk")

@@ -1,6 +1,6 @@
 """Computations that take too long for a page: the forecast, and replays without each annotator. In slices.
 
-A slice is claimed by a conditional UPDATE and computed outside of any transaction, so that it holds no lock while clicks come in.
+A slice is claimed by a conditional UPDATE and computed outside of any transaction: clicks never wait for it.
 """
 
 from __future__ import annotations

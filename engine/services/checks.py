@@ -232,7 +232,7 @@ def answer_check(
             _("That pair was open for a long time and went to somebody else, so your answer was not counted.")
         )
     if check.choice == Check.SKIPPED and not skipped:
-        # As for a comparison, so that nobody can tell them apart.
+        # The same as for a comparison: annotators must not tell them apart.
         raise LeaseLostError(_("You skipped that pair, so your answer to it was not counted."))
     # A pair that was handed back is not skipped: it may be shown to its annotator again.
     if check.choice or (skipped and not is_held(check)):

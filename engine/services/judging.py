@@ -129,7 +129,7 @@ def _granted(comparison: Comparison, annotator: User) -> Lease:
 
 
 def _resumed(comparison: Comparison, annotator: User) -> Lease | None:
-    """The lease that this annotator had of the pair before, so that an answer still on its way to us finds it."""
+    """The annotator's earlier lease of the pair: an answer that is still on its way finds it."""
     earlier = (
         comparison.leases.filter(annotator=annotator, state__in=RESUMABLE)
         .exclude(token__in=comparison.judgments.values("token"))

@@ -1,7 +1,8 @@
 """News of experiments: who wants them, and the outbox from which they are sent.
 
-A message is written in the transaction of what it tells of, so that neither exists without the other. It is sent
-afterwards, at least once: a worker that dies between sending and saying so sends it again under the same number.
+A message is written in the same transaction as its event: both exist or neither.
+It is sent afterwards, at least once: if a worker dies after sending, the next one sends it again under the
+same number.
 """
 
 from __future__ import annotations

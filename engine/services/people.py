@@ -1,7 +1,7 @@
 """Members and their roles; invitations, the only way in for people without an account.
 
 Lock order, here and in `engine.services.tokens`: experiment, account, invitation. Joining, inviting and removing
-take the experiment's lock, so that each sees the others either done or not begun.
+take the experiment's lock: none of them overlaps with another.
 """
 
 from __future__ import annotations

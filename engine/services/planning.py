@@ -20,7 +20,7 @@ from engine.services.generation import settle_shared
 from engine.services.snapshots import write_snapshot
 from engine.services.task_draws import drawer
 
-# Raised whenever the same counts and seed would give other pairs, so that a replay knows what it replays.
+# Raise it whenever the same counts and seed would give other pairs: a replay needs the version.
 RULES_VERSION = 2
 
 

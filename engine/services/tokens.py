@@ -107,7 +107,7 @@ def token_of(*, secret: str) -> Token | None:
 
 
 def note_use(*, token_id: int) -> None:
-    """Write down that a token was used. Called by a worker, so that a request that reads writes nothing."""
+    """Record the use of a token. A worker calls it, because a request that reads must not write."""
     Token.objects.filter(pk=token_id).update(used_at=timezone.now())
 
 

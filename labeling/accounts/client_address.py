@@ -14,7 +14,7 @@ logger = logging.getLogger(__name__)
 
 _UNTRUSTED_PROXY = "proxy-not-trusted"
 _REMEMBERED_SECONDS = 7 * 24 * 3600
-# A provider gives each household a network of this size, so that one address of it says as much as another.
+# Providers give each household a network of this size: all its addresses count as one.
 _IPV6_PREFIX = 64
 
 

@@ -11,7 +11,7 @@ import re
 # characters that spreadsheets drop first: whitespace, and the mark at the beginning of some files.
 STARTS = "=+-@|%＝＋－＠\t\n\v\f\r \u00a0\ufeff"
 APOSTROPHE = "'"
-# Only these need a second look; the apostrophe, so that a text that begins like a defused one can be told from it.
+# Only these need a second look. The apostrophe is one of them: a text may begin like a defused one.
 FIRST = frozenset(STARTS + APOSTROPHE)
 # A class of characters for regular expressions, of Python and of PostgreSQL.
 STARTS_CLASS = "[" + STARTS.replace("-", "") + "-]"

@@ -127,7 +127,7 @@ class DraftEditor:
         if self.gold.faults:
             faults.append(f"Gold items: {self.gold.faults[0]}")
         self.faults = faults
-        # Every one of them, so that all that is wrong is marked at once.
+        # Validate all of them: the page marks every fault at once.
         valid = [form.is_valid() for form in forms]
         if not all(valid) or faults:
             return None

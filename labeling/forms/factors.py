@@ -69,7 +69,7 @@ class ExclusionRow:
 
 
 def _ids(data: QueryDict, name: str) -> list[str]:
-    # One more than is allowed, so that the check of the limit sees it; the rest would only cost time.
+    # One more than allowed is enough for the check of the limit; the rest would only cost time.
     ids = (id_ for id_ in dict.fromkeys(data.getlist(name)) if _ID.fullmatch(id_))
     return list(islice(ids, _MOST_ROWS.get(name, LEVELS).most + 1))
 

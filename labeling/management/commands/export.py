@@ -114,7 +114,7 @@ def _form(experiment: Experiment, filters: list[str], *, everything: bool) -> Se
 
 
 def _write(export: Export, tally: Tally, out: Path, *, show_progress: bool) -> None:
-    """Beside its place first, so that nobody ever sees half a file."""
+    """Write under a temporary name first: nobody ever sees half a file."""
     total = None
     if export.format != files.DPO and show_progress:
         total = browsing.selected_judgments(export.experiment, export.selection).count()
