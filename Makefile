@@ -6,7 +6,7 @@
 # make schema   docs/schema.md from the models
 # make release   check, build the wheel of the core and the image, tag
 # make lint   style, types, contracts
-# make supply-chain   known vulnerabilities and licences of what is shipped; make sbom lists it in var/sbom.cdx.json
+# make supply-chain   known vulnerabilities and licences of the dependencies; make sbom lists it in var/sbom.cdx.json
 # make requirements   pin the dependencies anew, after a change of their ranges in pyproject.toml
 # make reproduce   the paper's figures, into var/reproduction
 

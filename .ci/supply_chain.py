@@ -27,7 +27,7 @@ to which the LGPL refers, is in the image as /usr/share/common-licenses/GPL-3.
 
 `make licences` writes this file from the installed packages.
 """
-# What pip-audit writes when it could not ask. Anything else that fails is an error of ours.
+# Messages of pip-audit without a connection. Any other failure is an error of ours.
 _UNREACHABLE = re.compile(
     r"ConnectionError|ConnectTimeout|ReadTimeout|NewConnectionError|Max retries exceeded|Name or service not known|"
     r"Temporary failure in name resolution|ProxyError|SSLError|HTTPError: (403|404|407|5\d\d)|ServiceError"

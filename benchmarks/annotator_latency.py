@@ -1,4 +1,4 @@
-"""How long an annotator waits: on the server, and until the next pair is painted; and what the page weighs.
+"""The time an annotator waits, on the server and until the next pair is painted; and the weight of the page.
 
     python -m benchmarks.annotator_latency
     DATABASE_URL=postgres://… python -m benchmarks.annotator_latency

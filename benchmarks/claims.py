@@ -1,4 +1,4 @@
-"""How many comparisons each claim takes, how often it is false, and how good the guess is meanwhile.
+"""Comparisons until each claim, share of false claims, and quality of the leader meanwhile.
 
     python -m benchmarks.claims --runs 200
     python -m benchmarks.claims --instances cycle0.6 tie2 --claims best good_enough --runs 2000 --cap 2000
@@ -100,7 +100,7 @@ def true_claims(mu: FloatArray, claim: Claim, epsilon: float) -> BoolArray:
 
 
 def summary(mu: FloatArray, runs: SimulatedRuns, claim: Claim, epsilon: float) -> dict[str, object]:
-    """What came out, with the upper end of a one-sided 95% interval of the share of false names."""
+    """The results, with the upper end of a one-sided 95% interval of the share of false names."""
     n_runs = mu.shape[0]
     rows = np.arange(n_runs)
     named = runs.stopped & (runs.best >= 0)

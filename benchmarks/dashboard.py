@@ -1,4 +1,4 @@
-"""How fast a dashboard answers while many watch it and annotators click.
+"""Response times of a dashboard with many viewers while annotators click.
 
     DATABASE_URL=postgres://… python -m benchmarks.dashboard
 
@@ -253,7 +253,7 @@ def seed_history(experiment: Any, n_judgments: int, annotators: list[Any]) -> No
                 for n in range(n_judgments)
             ),
         )
-        # What the engine knew after each click: numbers of the right number and size.
+        # Snapshots after each click, with numbers of realistic count and size.
         _copy(
             cursor,
             "engine_snapshot",
@@ -355,7 +355,7 @@ def serving(database_name: str, processes: int) -> Iterator[tuple[int, int]]:
 
 
 def cpu_seconds(parent: int) -> float:
-    """What a process and its children have used of the processors so far: unlike waiting times, whatever else runs."""
+    """Processor time of a process and its children; unlike waiting times, independent of other load."""
     total = 0
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):

@@ -1,4 +1,4 @@
-"""How long one click takes: `tell`, `decision` and `ask` on a live design.
+"""Time of one click: `tell`, `decision` and `ask` on a live design.
 
     python -m benchmarks.decision_latency
 
@@ -60,7 +60,7 @@ def main(arguments: list[str] | None = None) -> None:
         mu = preference_matrix(features @ theta)
         space = BradleyTerry(features) if d else Unstructured(K)
         for after in options.after:
-            # A low risk level keeps the design from having refuted everything already.
+            # A low risk level keeps the design from having ruled out everything already.
             rng = np.random.default_rng(options.seed)
             lively = Design(space, delta=1e-6)
             for _ in range(min(after, 300)):

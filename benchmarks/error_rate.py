@@ -1,4 +1,4 @@
-"""How often a certified decision is wrong on instances made to fool it.
+"""Share of wrong certified decisions on instances made to cause them.
 
     python -m benchmarks.error_rate --runs 2000
 
@@ -7,7 +7,7 @@ that its null is true with nothing to spare: where nothing is assumed its e-proc
 no worse. With a `close` runner-up there is no margin, and a second policy that wins almost half of the time.
 
 A run is an error when it stops and does not name the best policy, "no single best" included, and also when it
-has refuted the best policy and not stopped yet. The last line is JSON.
+has ruled out the best policy and not stopped yet. The last line is JSON.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ SIZES = (3, 4, 5, 6)
 
 @dataclass(frozen=True)
 class Kind:
-    """How the best policy, number 0, stands to the others, and when a run is given up.
+    """Strength of the best policy, number 0, against the others, and the horizon of a run.
 
     ``times`` as many runs as asked for are made, where errors come as often as they may and a bound on their rate has to be narrow.
     """

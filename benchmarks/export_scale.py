@@ -1,4 +1,4 @@
-"""How fast a million judged comparisons leave the site, and what that costs the server in memory.
+"""Speed of an export of a million judged comparisons, and the server's memory for it.
 
     DATABASE_URL=postgres://… python -m benchmarks.export_scale
     DATABASE_URL=postgres://… python -m benchmarks.export_scale --rows 100000
@@ -218,7 +218,7 @@ def timed(address: str, path: str, session: str, pid: int, *, gzip: bool) -> dic
 
 
 def cpu_seconds(pid: int) -> float:
-    """What a process has computed so far, whatever else the machine was doing."""
+    """Processor time of a process, independent of other load on the machine."""
     fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 

@@ -49,7 +49,7 @@ WIDTH = 600 / 96
 
 @dataclass(frozen=True)
 class Curves:
-    """What every design did in so many runs of at most `cap` comparisons."""
+    """Results of every design in several runs of at most `cap` comparisons."""
 
     rows: dict[Design, Summary]
     n_runs: int

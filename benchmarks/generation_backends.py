@@ -60,7 +60,7 @@ def worker(queue: str, folder: Path, **environment: str) -> Any:
 @contextmanager
 def vllm_serve(folder: Path, port: int) -> Iterator[None]:
     """vLLM's own server with the small model, up and answering."""
-    # The server's engine has a process of its own, whatever in-process workers do.
+    # The server's engine always runs in a process of its own.
     command = [
         sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", os.environ["GENERATION_MODEL"],
         "--port", str(port), "--dtype", "float32", "--max-model-len", "512", "--enforce-eager",
@@ -114,7 +114,7 @@ def click_through(experiment: Any, clicks: int, patience_seconds: float = 600.0)
 
 
 def greedy_texts(backend: str) -> list[str]:
-    """What ``check_generation`` would print for ten of the demo's tasks at temperature 0, by a process of its own."""
+    """Output of ``check_generation`` for ten tasks of the demo at temperature 0, in a process of its own."""
     code = (
         "import django, json; django.setup()\n"
         "from engine.generation import registry\n"

@@ -6,7 +6,7 @@
 Path: the rows of a 6-policy experiment wait; a message wakes a real Celery worker, which claims them, has its backend write them and stores
 them; the time runs from the message to the last stored row. Bare: the same prompts, sampling and seeds in one call in
 this process (for vLLM: ``LLM.chat``). Both engines are loaded and warm, and take turns, so that a busy machine is as busy for one as
-for the other. What the environment says of GENERATION_* is kept; without it vLLM runs the repository's small model, on a CPU in this
+for the other. GENERATION_* variables of the environment are kept; without them vLLM runs the repository's small model, on a CPU in this
 process.
 """
 
@@ -37,7 +37,7 @@ TASKS = ["12 29", "93 48", "government", "I have a pig, two ducks, and a dog. Ho
 
 
 def environment_of(backend: str) -> dict[str, str]:
-    """What the settings need, where the caller's environment does not say otherwise."""
+    """Default environment variables, used unless the caller's environment sets them."""
     environment = {"GENERATION_BACKEND": backend, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
     if backend == "vllm" and "GENERATION_MODEL" not in os.environ:
         environment |= {
@@ -119,7 +119,7 @@ def write_by_path(experiment: Any, worker: subprocess.Popen[bytes], log: Path) -
 
 
 def requests_of(experiment: Any) -> list[Any]:
-    """What the path's worker asked its backend."""
+    """The requests that the worker sent to its backend."""
     from engine.generation.responses import composition_of, request_for  # noqa: PLC0415
     from engine.models import Response  # noqa: PLC0415
 

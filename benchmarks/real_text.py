@@ -26,7 +26,7 @@ from engine.judges.rule import is_correct, judge
 from tools.tinylm.evaluate import PERSONAS, STRATEGIES
 
 POLICIES = tuple(product(("careful", "hasty"), STRATEGIES))
-# Where the answer takes working out, the working is worth seeing.
+# For tasks that need steps, the judge prefers the response that shows them.
 PREFER = {
     "object_counting": "steps",
     "word_unscrambling": "concise",
@@ -37,14 +37,14 @@ SAMPLING = SamplingParams(temperature=0.7, max_tokens=64)
 TASK_SEED = 11
 BATCH = 128
 
-# Which policy's, to which task, and which of its several to that task.
+# Policy, task, and number of the response among that policy's responses to the task.
 Place = tuple[int, int, int]
 Pool = dict[Place, str]
 
 
 @dataclass(frozen=True)
 class Judged:
-    """How the judge compares the policies on one kind of task: every pair of responses in the pool.
+    """The judge's preferences between the policies on one kind of task, over every pair of responses.
 
     Attributes
     ----------

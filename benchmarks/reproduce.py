@@ -4,7 +4,7 @@
     python -m benchmarks.reproduce --figures unstructured --runs 20
 
 `unstructured` and `structured`: how often each sampling rule names the best policy after so many comparisons,
-and when it stops. `real`: the former on text that the embedded model writes, judged by rule. What is done is kept
+and when it stops. `real`: the former on text that the embedded model writes, judged by rule. Results are kept
 in the output folder, and an interrupted run goes on from there: after a change of the code or of the model, delete
 the folder. docs/reproduction.md tells what came out. The last line is JSON.
 """
@@ -132,7 +132,7 @@ def real(options: argparse.Namespace, executor: Executor) -> dict[str, Any]:
 
 
 def print_policies(judged: Judged) -> None:
-    """What the oracle knows."""
+    """The true values, known to the oracle only."""
     for k, policy in enumerate(POLICIES):
         worst = np.delete(judged.mu[k], k).min()
         mark = "  in the oracle best set" if judged.oracle[k] else ""

@@ -1,4 +1,4 @@
-"""How many comparisons each sampling rule takes to decide, under each stopping rule.
+"""Comparisons that each sampling rule needs under each stopping rule.
 
     python -m benchmarks.sample_efficiency --space unstructured --runs 200 --jobs 2
     python -m benchmarks.sample_efficiency --space structured --runs 200 --jobs 2

@@ -1,4 +1,4 @@
-"""What the benchmarks of sampling rules share: the paper's instances, many simulated runs, their summary."""
+"""Shared parts of the benchmarks of sampling rules: the paper's instances, simulated runs, their summary."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Instance:
     right
         Shape (R, K): the policies that it is right to name.
     space
-        What the designs assume; None for nothing.
+        The designs' assumption; None for no assumption.
     yardsticks
         Lengths of an experiment, in comparisons, to compare with.
     """

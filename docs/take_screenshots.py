@@ -38,7 +38,7 @@ PAGES = {
         "api": "/api/docs",
     },
 }
-# Where the page is one that a link of the named one leads to.
+# Pages reached by a link of the named page.
 LINKS = {"comparison": "tbody th a"}
 WHOLE_PAGES = {"dashboard", "history", "comparison", "people", "settings"}
 

@@ -54,7 +54,7 @@ def wake(task: Task, *args: Any, worker: str | None = None) -> None:
 
     def send() -> None:
         try:
-            # Whoever reads it later than this finds nothing that a sweep has not driven already.
+            # A later reader finds nothing to do: a sweep has started the work already.
             task.apply_async(args, expires=60, **({"queue": worker_direct(worker)} if worker else {}))
         except (OperationalError, ChannelError, OSError) as error:
             logger.warning("The broker is away (%s); the sweep will drive %s", error, task.name)
@@ -113,7 +113,7 @@ def generate(self: Task) -> None:
         )
     except BackendError as error:
         # The next sweep tries again; trying at once would only fill the log.
-        logger.exception("The generation backend is out of order")
+        logger.exception("The generation backend does not work")
         _pulse("generation", worker, registry.details(trouble=str(error)))
         return
     if claimed:
@@ -129,7 +129,7 @@ def introduce(sender: Any, **_: Any) -> None:
 
 
 def _is_stopping() -> bool:
-    """Whether this worker was told to stop. A solo worker learns it in the middle of its task."""
+    """True if this worker was told to stop. A solo worker learns it in the middle of its task."""
     # Celery puts the exit status there, which may be 0.
     return any(flag is not None and flag is not False for flag in (state.should_stop, state.should_terminate))
 
@@ -172,7 +172,7 @@ def give_opinions(self: Task) -> None:
         )
     except BackendError as error:
         # The next sweep tries again; trying at once would only fill the log.
-        logger.exception("The backend of the language model that judges is out of order")
+        logger.exception("The backend of the language model that judges does not work")
         _pulse("judging", worker, registry.judge_details(trouble=str(error)))
         asked = 0
     for experiment_id in wanted:
@@ -185,7 +185,7 @@ def give_opinions(self: Task) -> None:
 
 @shared_task
 def examine(experiment_id: int) -> None:
-    """Do a slice of what takes too long for the dashboard; come back for more."""
+    """Compute a slice of the dashboard's expensive results; come back for more."""
     if analysis.examine(experiment_id=experiment_id):
         wake(examine, experiment_id)
 
@@ -208,7 +208,7 @@ def note_token_use(token_id: int) -> None:
 
 @shared_task(bind=True)
 def sweep(self: Task) -> None:
-    """Re-drive whatever got stuck: dead workers' claims, absent annotators' leases, lost messages."""
+    """Restart stuck work: dead workers' claims, absent annotators' leases, lost messages."""
     _pulse("control", self.request.hostname or "local")
     generation.expire_claims()
     judging.expire_leases()

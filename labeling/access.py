@@ -1,4 +1,4 @@
-"""Who may see what: everything that is not one's own does not exist (404)."""
+"""Access to experiments: anything that a user may not see answers 404."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from engine.selectors import blinding, people
 
 
 def annotator_action(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
-    """A POST of the annotator's page. Whoever was logged out meanwhile comes back to the pair, not to the POST."""
+    """A POST of the annotator's page. After a new login the browser returns to the pair, not to the POST."""
 
     @require_POST
     @wraps(view)
@@ -73,12 +73,12 @@ def may_own(request: HttpRequest, experiment: Experiment) -> bool:
 
 
 def withholds_unfinished(request: HttpRequest, experiment: Experiment) -> bool:
-    """Whether this user annotates too, so that pairs which they may still be shown are kept from them."""
+    """True if this user annotates too, so that pairs which they may still be shown are kept from them."""
     return blinding.withholds_unfinished(experiment, request.user)
 
 
 def may_create(request: HttpRequest) -> bool:
-    """Superusers (who have every permission), and whoever was given this one."""
+    """Superusers (who have every permission), and users with this permission."""
     return request.user.has_perm("engine.add_experiment")
 
 
@@ -105,7 +105,7 @@ def roles_to_give(request: HttpRequest, experiment: Experiment) -> list[tuple[st
 
 
 def own_answer(request: HttpRequest, experiment: Experiment, token: uuid.UUID) -> Judgment | Check:
-    """What this user answered under a token, to a comparison or to a check."""
+    """The answer that this user gave under a token, to a comparison or to a check."""
     answer = people.own_answer(experiment, request.user, token)
     if answer is None:
         raise Http404
@@ -128,7 +128,7 @@ def require_recent_sign_in(request: HttpRequest) -> None:
 
 
 def signed_in_recently(request: HttpRequest) -> bool:
-    """Whether the person in this session showed who they are within ``ACCOUNT_REAUTHENTICATION_TIMEOUT`` seconds."""
+    """True if the person in this session signed in within ``ACCOUNT_REAUTHENTICATION_TIMEOUT`` seconds."""
     earliest = time.time() - settings.ACCOUNT_REAUTHENTICATION_TIMEOUT
     records = get_authentication_records(request, request.user)
     return any(record.get("reauthenticated") and record["at"] > earliest for record in records)

@@ -34,7 +34,7 @@ admin.site.unregister(Authenticator)
 
 @admin.register(Authenticator)
 class TwoStepAdmin(AuthenticatorAdmin):
-    """Somebody's second step, which may be taken away for them. Its secret is nobody's to read or to set."""
+    """A person's second step. Admins may remove it, but never read or set its secret."""
 
     exclude = ("data",)
 

@@ -1,4 +1,4 @@
-"""Work that many viewers share: done once, by whoever asks first, while the others see what there was before."""
+"""Work that many viewers share: the first one does it, while the others see the previous result."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from django.core.cache import cache
 T = TypeVar("T")
 
 _KEPT_SECONDS = 3600
-# What takes long is made less often: it may keep a process busy for one part in twenty.
+# Expensive results are recomputed at most every 20 × their own run time.
 _REST = 20
 _LOCK_SECONDS = 30
 _LOOK_SECONDS = 0.02
 
 
 def shared(name: str, version: Hashable, make: Callable[[], T], *, ages: tuple[float, float]) -> T:
-    """What ``make`` returns, or what it returned lately.
+    """The result of ``make``, or a recent result.
 
     Parameters
     ----------
     name
-        What it is, and of what.
+        Name of the result and of its subject.
     version
-        What it was made from: the same version need not be made again.
+        Version of the input: the same version is not computed again.
     ages
-        It is made again when it is older than the first and its version has changed, or older than the second
-        whatever the version; in units of ``DASHBOARD_SECONDS``. Where making it takes long, later.
+        Recomputed when older than the first age with a new version, or older than the second age with any
+        version; in units of ``DASHBOARD_SECONDS``. Expensive results are recomputed later.
     """
     unit = settings.DASHBOARD_SECONDS
     if unit == 0:
@@ -42,7 +42,7 @@ def shared(name: str, version: Hashable, make: Callable[[], T], *, ages: tuple[f
             return value
     lock = f"{name}:making"
     if not cache.add(lock, True, _LOCK_SECONDS):
-        # Somebody else is making it: what there was will do, and before the first there is nothing but to wait.
+        # Another viewer is computing it: return the previous result, or wait if there is none.
         return found[-1] if found is not None else _awaited(name, lock, make)
     try:
         started = time.time()

@@ -1,4 +1,4 @@
-"""Which pages speak the reader's language: those of annotators do, those of admins are written in English."""
+"""The language of pages: the reader's language for annotators, English for admins."""
 
 from __future__ import annotations
 

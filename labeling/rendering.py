@@ -133,7 +133,7 @@ def _mathml(source: str, options: dict[str, Any]) -> str:
             maths = convert(source, display=display)
             if _MATHS_TAGS.issuperset(element.tag for element in _elements(maths)):
                 return maths
-        except Exception:  # noqa: S110 - whatever the converter makes of hostile TeX, the source is shown
+        except Exception:  # noqa: S110 - if the converter fails on hostile TeX, the source is shown
             pass
     return f"<code>{html.escape(source)}</code>"
 

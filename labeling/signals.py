@@ -1,4 +1,4 @@
-"""What follows from logging out, and from an account's losing its rights."""
+"""Consequences of logging out, and of an account's loss of rights."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _RIGHTS = ("is_active", "is_superuser")
 
 @receiver(user_logged_out)
 def return_leases(user: User | None, **_: Any) -> None:
-    """Whoever logs out looks at nothing any more."""
+    """Return the pairs of a user who logs out."""
     if user is not None:
         serving.hand_back(annotator=user)
 
@@ -33,7 +33,7 @@ def note_rights(instance: User, update_fields: frozenset[str] | None, **_: Any) 
 
 @receiver(post_save, sender=User)
 def settle_lost_rights(instance: User, **_: Any) -> None:
-    """End the links, tokens and sessions of a deactivated account or a former superuser, whoever changed it and wherever."""
+    """End the links, tokens and sessions of a deactivated account or a former superuser after any change."""
     before = instance.rights_before  # type: ignore[attr-defined]
     if before is not None and any(
         had and not getattr(instance, right) for had, right in zip(before, _RIGHTS, strict=True)

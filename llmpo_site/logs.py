@@ -1,4 +1,4 @@
-"""What our own logs leave out."""
+"""Filters secrets out of our own logs."""
 
 from __future__ import annotations
 

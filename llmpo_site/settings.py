@@ -36,7 +36,7 @@ SECRET_KEY_FALLBACKS = env.list("SECRET_KEY_FALLBACKS", [])
 ALLOWED_HOSTS = env.list("ALLOWED_HOSTS", ["localhost", "127.0.0.1", "[::1]"])
 CSRF_TRUSTED_ORIGINS = env.list("CSRF_TRUSTED_ORIGINS", [])
 HTTPS = env.bool("HTTPS", False)
-# Where the database, the broker's folders and the workers' files live in the embedded setup.
+# Folder of the database, the broker and the workers' files in the embedded setup.
 VAR_DIR = env.path("VAR_DIR", BASE_DIR / "var")
 
 # ---------------------------------------------------------------- applications
@@ -116,7 +116,7 @@ if DATABASES["default"].get("ENGINE") == "django.db.backends.sqlite3":
     }
     # Tests start workers of their own, which an in-memory database would be out of reach for.
     DATABASES["default"]["TEST"] = {"NAME": VAR_DIR / "test.sqlite3"}
-# What dashboards share, and how often API tokens were used. Each web process keeps its own unless told of a server.
+# Cache for dashboards and for counts of API requests. Each web process has its own unless a server is set.
 CACHES = {"default": env.dj_cache_url("CACHE_URL", "locmem://")}
 # Django's own 300 entries would let somebody who tries many names push out the count of their wrong passwords.
 if CACHES["default"]["BACKEND"].endswith("LocMemCache"):
@@ -155,7 +155,7 @@ ACCOUNT_LOGIN_ON_PASSWORD_RESET = True
 ACCOUNT_SESSION_REMEMBER = True
 ACCOUNT_DEFAULT_HTTP_PROTOCOL = "https" if HTTPS else "http"
 ACCOUNT_REAUTHENTICATION_REQUIRED = True
-# How long a sign-in counts as recent: tokens, owners and deleting ask for the password after that.
+# Seconds for which a sign-in counts as recent: tokens, owners and deleting ask for the password after that.
 ACCOUNT_REAUTHENTICATION_TIMEOUT = env.int("RECENT_SIGN_IN_SECONDS", 900, validate=validate.Range(min=60))
 ACCOUNT_RATE_LIMITS = {
     # Any sign-in, right or wrong: an office that starts at nine shares one address. Wrong ones are counted below.
@@ -216,7 +216,7 @@ SESSION_COOKIE_AGE = 86_400 * env.int("SESSION_DAYS", 14, validate=validate.Rang
 KEEP_ENDED_DAYS = env.int("KEEP_ENDED_DAYS", 30, validate=validate.Range(min=1))
 # Messages that were sent or given up.
 KEEP_NOTIFICATIONS_DAYS = env.int("KEEP_NOTIFICATIONS_DAYS", 90, validate=validate.Range(min=1))
-# What was edited at /admin/. The log of experiments is kept.
+# The log of /admin/. The log of experiments is kept for good.
 KEEP_ADMIN_LOG_DAYS = env.int("KEEP_ADMIN_LOG_DAYS", 365, validate=validate.Range(min=1))
 
 # ---------------------------------------------------------------- security
@@ -260,7 +260,7 @@ FILE_UPLOAD_MAX_MEMORY_SIZE = 1_000_000
 
 # Requests of one token per minute. Counted in the cache: by each web process for itself unless CACHE_URL names a shared one.
 API_REQUESTS_PER_MINUTE = env.int("API_REQUESTS_PER_MINUTE", 600, validate=validate.Range(min=1))
-# Where links in messages lead.
+# Address of this site in links of messages.
 SITE_URL = env.str("SITE_URL", "http://localhost:8000")
 # console:// writes messages into the worker's log. Real ones: submission://user:password@host:587
 _email = env.dj_email_url("EMAIL_URL", "console://")
@@ -374,7 +374,7 @@ CLAIM_SECONDS = env.int("CLAIM_SECONDS", 30, validate=validate.Range(min=5))
 GENERATION_ATTEMPTS = env.int("GENERATION_ATTEMPTS", 3, validate=validate.Range(min=1))
 # The model: a folder or a name on the Hugging Face hub (vllm), or as the server calls it (openai).
 GENERATION_MODEL = env.str("GENERATION_MODEL", "")
-# What a million tokens costs, in whatever currency; 0 where it costs nothing.
+# Price of a million tokens, in any currency; 0 if they are free.
 PRICE_PROMPT_TOKENS = env.float("PRICE_PROMPT_TOKENS", 0.0, validate=validate.Range(min=0))
 PRICE_COMPLETION_TOKENS = env.float("PRICE_COMPLETION_TOKENS", 0.0, validate=validate.Range(min=0))
 # vllm
@@ -423,10 +423,10 @@ JUDGE_PRICE_PROMPT_TOKENS = env.float(
 JUDGE_PRICE_COMPLETION_TOKENS = env.float(
     "JUDGE_PRICE_COMPLETION_TOKENS", PRICE_COMPLETION_TOKENS, validate=validate.Range(min=0)
 )
-# How long a shown pair stays reserved for the annotator who sees it.
+# Seconds for which a shown pair stays reserved for its annotator.
 LEASE_SECONDS = env.int("LEASE_SECONDS", 300, validate=validate.Range(min=10))
 # Ready pairs kept ahead of the annotators: never fewer, never more; between them the click rate decides.
 BUFFER_MIN = env.int("BUFFER_MIN", 4, validate=validate.Range(min=1))
 BUFFER_MAX = env.int("BUFFER_MAX", 256, validate=validate.Range(min=1))
-# How old a dashboard's charts may be while the experiment moves; what is heavier may be several times as old.
+# Largest age of a dashboard's charts while the experiment moves; heavier charts may be several times as old.
 DASHBOARD_SECONDS = env.float("DASHBOARD_SECONDS", 5.0, validate=validate.Range(min=0))

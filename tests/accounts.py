@@ -1,4 +1,4 @@
-"""What tests of signing in share."""
+"""Shared helpers of the tests of signing in."""
 
 from __future__ import annotations
 

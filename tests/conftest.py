@@ -17,7 +17,7 @@ from engine.models import User, append_only
 from tests.factories import make_user
 from tests.workers import Workers
 
-# A machine that is busy with something else is no reason to fail.
+# A busy machine must not fail a test.
 hypothesis.settings.register_profile("tests", deadline=None)
 hypothesis.settings.load_profile("tests")
 

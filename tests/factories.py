@@ -29,7 +29,7 @@ def make_user(name: str | None = None, **fields: Any) -> User:
 def make_spec(n_policies: int = 3, n_tasks: int = 5, n_gold: int = 0, **settings: Any) -> ExperimentSpec:
     """One prompt factor with ``n_policies`` levels; tasks whose reference answers are their numbers.
 
-    Of gold item number n, ``right n`` is the better response and ``wrong n`` the worse.
+    ``right n`` is the better response of gold item n, and ``wrong n`` the worse.
     """
     return ExperimentSpec(
         name=settings.pop("name", f"Experiment {next(_numbers)}"),
@@ -138,6 +138,6 @@ def subscribed(
     target: str = "ann@example.org",
     events: tuple[str, ...] = ("concluded", "stalled", "unhealthy"),
 ) -> Subscription:
-    """Somebody who is told of the experiment's news."""
+    """A subscriber of the experiment's notifications."""
     by = User.objects.filter(username="subscriber").first() or make_user("subscriber")
     return subscribe(experiment=experiment, by=by, kind=kind, target=target, events=events)

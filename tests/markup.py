@@ -70,7 +70,7 @@ class Markup(HTMLParser):
 
 
 def stage(response: HttpResponse) -> dict[str, str]:
-    """What the changing part of the annotator's page tells the script: its token, words and progress."""
+    """The data that the changing part of the annotator's page gives its script: token, words and progress."""
     attributes = Markup(response.content.decode()).by_id("stage").attributes
     return {name.removeprefix("data-"): value for name, value in attributes.items()}
 

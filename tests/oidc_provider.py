@@ -53,7 +53,7 @@ class Provider:
         return {"keys": [key | {"kid": "one", "use": "sig", "alg": "RS256"}]}
 
     def authorize(self, asked: dict[str, str]) -> str:
-        """Where the browser is sent back to."""
+        """The address to which the browser is sent back."""
         self.asked.append(asked)
         if self.refuse:
             answer = {"error": "access_denied"}
@@ -128,7 +128,7 @@ def a_provider() -> Iterator[Provider]:
 
 
 def settings_for(provider: Provider) -> dict[str, Any]:
-    """What the environment variables OIDC_* make of the settings."""
+    """The settings that the environment variables OIDC_* produce."""
     return {
         "OIDC_ISSUER": provider.url,
         "OIDC_NAME": "Example SSO",

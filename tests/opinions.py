@@ -37,7 +37,7 @@ def judge_that(reads: Reads) -> ScriptedBackend:
 
 
 def prefers_larger(first: str, second: str) -> str:
-    """Consistent: the larger number, whatever the order; a tie where they are equal."""
+    """Consistent: the larger number in either order; a tie if they are equal."""
     if first == second:
         return verdict("tie")
     return verdict("A" if int(first) > int(second) else "B")

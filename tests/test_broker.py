@@ -15,7 +15,7 @@ from llmpo_site.broker import Transport
 
 @pytest.fixture(autouse=True)
 def nothing_declared_yet(monkeypatch: pytest.MonkeyPatch) -> None:
-    """kombu remembers per process, whatever the folder, which queues were declared and does not declare them again."""
+    """kombu remembers declared queues per process, not per folder, and does not declare them again."""
     monkeypatch.setattr(Transport, "global_state", BrokerState())
 
 

@@ -45,7 +45,7 @@ tasks: [What is 1 + 1?]
 
 @pytest.fixture
 def image(tmp_path: Path) -> Path:
-    """What the Dockerfile's COPY lines bring over, less what .dockerignore leaves out."""
+    """The files that the Dockerfile's COPY lines copy, without those in .dockerignore."""
     patterns = (ROOT / ".dockerignore").read_text().splitlines()
     allowed = {line.removeprefix("!") for line in patterns if line.startswith("!")}
     assert patterns[0] == "*"

@@ -84,7 +84,7 @@ UNKNOWN = {"name": "c", "skip_reason": "Dependency not found on PyPI"}
     ],
 )
 def test_an_audit_that_could_not_be_made_is_told_from_one_that_failed(code, out, err, status, words):
-    """Where the advisory database cannot be reached the step passes loudly; a known vulnerability always fails it."""
+    """Without the advisory database the step passes loudly; a known vulnerability always fails it."""
     said = supply_chain.verdict(code, out, err)
     assert said[0] == status
     assert words in said[1]

@@ -1,9 +1,9 @@
-"""Everything that an annotator must not be able to predict, derived from an experiment's secret.
+"""Derives everything that an annotator must not be able to predict from an experiment's secret.
 
 Sides, tasks, the seeds of responses, the order of checks and the sides of gold items are not drawn from a random
-number generator with a known seed: whoever knows the seed and this code could draw them too. Each is the output of
-HMAC-SHA256 under the experiment's secret. The secret is published after the conclusion; anybody can then derive every
-value again and compare it with the record.
+number generator with a known seed: anybody with the seed and this code could draw them too.
+Each is the output of HMAC-SHA256 under the experiment's secret. The secret is published after the
+conclusion; anybody can then derive every value again and compare it with the record.
 
 The derivation, version 1:
 
@@ -48,7 +48,7 @@ def new_seed() -> int:
 
 
 def is_secret(text: object) -> bool:
-    """Whether this can be an experiment's secret."""
+    """True if this can be an experiment's secret."""
     try:
         return isinstance(text, str) and len(bytes.fromhex(text)) == _SECRET_BYTES and len(text) == 64
     except ValueError:
@@ -62,7 +62,7 @@ def digest(secret: str, purpose: str, *numbers: int) -> int:
 
 
 def i_on_left(secret: str, number: int) -> bool:
-    """Whether policy i's response stands on the left in the comparison of this number."""
+    """True if policy i's response stands on the left in the comparison of this number."""
     return bool(digest(secret, "side", number) & 1)
 
 
@@ -84,7 +84,7 @@ def repeat_choice(secret: str, annotator: int, number: int, candidates: Sequence
 
 
 def better_on_left(secret: str, annotator: int, gold: int) -> bool:
-    """Whether the better response of a gold item stands on the left for this annotator."""
+    """True if the better response of a gold item stands on the left for this annotator."""
     return bool(digest(secret, "gold-side", annotator, gold) & 1)
 
 

@@ -12,7 +12,7 @@ _WORD = re.compile(r"\w+")
 
 
 def find_leak(text: str, *, instructions: Iterable[str], model: str) -> str:
-    """What a response gives away: a sentence of its instructions, or its model's name; empty where nothing.
+    """A sentence of its instructions, or the name of its model, that a response reveals; else empty.
 
     Case, punctuation and spacing do not matter.
     """

@@ -1,4 +1,4 @@
-"""What a level of each kind of factor holds, and how a policy's levels become one request.
+"""Values of the levels of each kind of factor, and the request that a policy's levels make together.
 
 Levels arrive as JSON objects from people; :func:`parse_level` turns them into one of the dataclasses here
 or says what is wrong. Nothing in this module touches the database.
@@ -21,7 +21,7 @@ _MOST_TOKENS = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class SamplingParams:
-    """How tokens are drawn.
+    """Parameters for drawing tokens.
 
     ``temperature`` 0 means greedy; ``top_p`` 1 and ``top_k`` 0 mean "no truncation"; generation ends at the
     first of ``stop`` (which is not part of the text), at the end-of-turn token, or after ``max_tokens``.
@@ -69,14 +69,14 @@ _GUARD_READS = ("input", "output", "both")
 
 @dataclass(frozen=True, slots=True)
 class Guardrail:
-    """What keeps a conversation within bounds.
+    """Limits of a conversation.
 
     ``instruction`` is added to the system prompt. A task that matches one of ``input_block`` never reaches
     the model; a response that matches one of ``output_block`` is replaced: either way ``refusal`` is the
     text. Patterns are RE2 regular expressions (matched in linear time), case-insensitive.
 
     A guard model, if there is a ``guard_model`` or a ``guard_instruction`` (its system prompt), reads the task, the response
-    or both, whatever ``guard_reads`` says, and blocks where its answer matches ``guard_blocks``. It is asked through the
+    or both, as ``guard_reads`` says, and blocks if its answer matches ``guard_blocks``. It is asked through the
     policy's own backend; without a name it is the policy's own model.
     """
 
@@ -96,7 +96,7 @@ class Guardrail:
             )
         if not self.guard_blocks:
             raise ValueError(
-                "guard_blocks must say which answers of the guard model block: an empty one matches all"
+                "guard_blocks must not be empty: it is a pattern for the guard model's answers that block"
             )
         for pattern in (*self.input_block, *self.output_block, self.guard_blocks):
             try:
@@ -113,11 +113,11 @@ class Guardrail:
         return _matches(self.output_block, text)
 
     def asks_guard_about(self, side: str) -> bool:
-        """Whether a guard model is to read the ``"input"`` or the ``"output"``."""
+        """True if a guard model is to read the ``"input"`` or the ``"output"``."""
         return bool(self.guard_model or self.guard_instruction) and self.guard_reads in {side, "both"}
 
     def objects(self, verdict: str) -> bool:
-        """Whether this answer of the guard model blocks."""
+        """True if this answer of the guard model blocks."""
         return _matches((self.guard_blocks,), verdict)
 
 
@@ -127,7 +127,7 @@ def _matches(patterns: tuple[str, ...], text: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """Which of the backend's models or adapters writes; empty means its usual one."""
+    """The backend's model or adapter that writes; empty means its default model."""
 
     name: str = ""
 
@@ -171,7 +171,7 @@ def parse_level(kind: str, value: Mapping[str, Any]) -> LevelValue:
     known = {field.name: str(field.type) for field in fields(shape)}
     if unknown := set(value) - set(known):
         raise ValueError(
-            f"A {kind} level has no {', '.join(sorted(unknown))}; it may have {', '.join(known) or 'nothing'}."
+            f"A {kind} level has no {', '.join(sorted(unknown))}. Allowed: {', '.join(known) or 'nothing'}."
         )
     arguments: dict[str, Any] = {}
     for name, given in value.items():

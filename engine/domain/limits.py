@@ -32,9 +32,9 @@ class Limit:
     default
         The limit unless ``setting`` says otherwise.
     reason
-        Why it is where it is.
+        Reason for its value.
     advice
-        What somebody who meets it can do.
+        Remedy for a person who reaches it.
     setting
         The environment variable that overrides the default; empty where none does.
     """
@@ -275,14 +275,14 @@ def _check_value(value: Any, where: str, path: tuple[Hashable, ...], depth: int 
 
 
 def text_fault(text: str, where: str) -> str:
-    """What keeps this text from being stored; empty where nothing does."""
+    """The reason why this text cannot be stored; else empty."""
     if UNSTORABLE.search(text):
         return f"{where}: a character cannot be stored (NUL or half of a surrogate pair). Remove it."
     return TEXT_CHARACTERS.refusal(len(text), where)
 
 
 def number_fault(value: float, where: str) -> str:
-    """What is wrong with this number; empty where it is finite and a database can hold it."""
+    """The fault of this number; empty if it is finite and a database can hold it."""
     if isinstance(value, int):
         if abs(value) >= 2**63:
             return f"{where}: {number(value)} is too large; the limit is 2^63 - 1. Write a smaller number."

@@ -1,4 +1,4 @@
-"""Whether e-mail leaves this installation."""
+"""Tells if e-mail leaves this installation."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ _SENDS_NOTHING = {
 
 
 def mail_is_sent() -> bool:
-    """Whether messages reach their readers, and not only the log of a process."""
+    """True if messages reach their readers, and not only the log of a process."""
     return settings.EMAIL_BACKEND not in _SENDS_NOTHING
 
 
 def why_no_mail() -> str:
-    """Why an e-mail would reach nobody, and what to do; empty where e-mail is sent."""
+    """The reason why an e-mail would reach nobody, and the remedy; empty if e-mail is sent."""
     if mail_is_sent():
         return ""
     return (

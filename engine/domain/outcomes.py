@@ -1,4 +1,4 @@
-"""How several judgments of one comparison become its one outcome D."""
+"""Combines several judgments of one comparison into its one outcome D."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def joint_outcome(outcomes: Sequence[float], rule: str) -> float:
 
     Judgments of the same two responses are not independent draws of the policies' preference, so they make
     one outcome and not several: the martingale property that the certified stop rests on holds for D given
-    the past, whatever the annotators have in common.
+    the past, even if the annotators are alike.
 
     Parameters
     ----------

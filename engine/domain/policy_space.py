@@ -50,7 +50,7 @@ def combinations(
 
 
 def policy_space(kind: str, levels: Mapping[str, Sequence[str]], policies: Sequence[Combination]) -> Space:
-    """What the engine may assume, in the order of ``policies``. ``kind``: an ``Experiment.Space``.
+    """The space that the engine assumes, in the order of ``policies``. ``kind``: an ``Experiment.Space``.
 
     Raises
     ------

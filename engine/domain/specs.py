@@ -1,4 +1,4 @@
-"""What an experiment is described by, before there are rows."""
+"""Descriptions of experiments, independent of database rows."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-# What a description may set; everything else about an experiment happens to it.
+# The settings of a description; all other fields of an experiment change as it runs.
 SETTINGS = (
     "question", "guidelines", "judge", "rule_preference", "delta", "epsilon", "budget", "space", "excluded",
     "sampler", "stopping", "seed", "max_skips", "allow_tie", "allow_both_bad", "overlap", "overlap_rule", "repeat_rate", "gold_rate",

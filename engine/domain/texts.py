@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-# Where a number word stands is its value.
+# The position of a number word is its value.
 NUMBER_WORDS = (
     "zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve", "thirteen",
     "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen", "twenty",

@@ -1,4 +1,4 @@
-"""Where a webhook may go: never to a machine of our own network, which its sender cannot reach but we can."""
+"""Checks of webhook addresses: a sender must not reach machines of our own network through us."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _SPECIAL_IPV4 = tuple(
     )
 )
 # The only part of IPv6 that is given out for global unicast, less the special blocks inside it. Teredo (in 2001::/23)
-# and 6to4 (2002::/16) carry an IPv4 address and are refused whatever that is: nobody serves webhooks there.
+# and 6to4 (2002::/16) carry an IPv4 address and are refused: nobody serves webhooks there.
 _GLOBAL_IPV6 = ipaddress.IPv6Network("2000::/3")
 _SPECIAL_IPV6 = tuple(
     map(
@@ -65,7 +65,7 @@ def check_url(url: str) -> None:
     if parts.scheme not in {"http", "https"} or not parts.hostname or port == 0:
         raise ValueError("Give a URL that starts with https:// or http:// and names a host.")
     if parts.username is not None or parts.password is not None:
-        raise ValueError("Leave the name and the password out of the URL; calls are signed instead.")
+        raise ValueError("Remove the name and the password from the URL; calls are signed instead.")
     allowed = settings.WEBHOOK_HOSTS
     if allowed and parts.hostname not in allowed:
         raise ValueError(f"Webhooks may go to {', '.join(allowed)} only (WEBHOOK_HOSTS).")
@@ -77,7 +77,7 @@ def check_url(url: str) -> None:
 
 
 def resolve(host: str, port: int) -> str:
-    """The address to connect to. All that the name stands for must be public, else whoever owns it could choose.
+    """The address to connect to. Every address of the name must be public, or its owner could choose one.
 
     Raises
     ------
@@ -95,12 +95,12 @@ def resolve(host: str, port: int) -> str:
 def _check_address(address: Address) -> None:
     if not settings.ALLOW_PRIVATE_WEBHOOKS and not is_public(address):
         raise ValueError(
-            f"{address} is not a public address. Webhooks to private ones need ALLOW_PRIVATE_WEBHOOKS=true."
+            f"{address} is not a public address. To allow private addresses, set ALLOW_PRIVATE_WEBHOOKS=true."
         )
 
 
 def is_public(address: Address) -> bool:
-    """Whether this is global unicast, where it carries an IPv4 address that one too."""
+    """True if this is global unicast, where it carries an IPv4 address that one too."""
     if isinstance(address, ipaddress.IPv6Address):
         if address.ipv4_mapped is not None:
             address = address.ipv4_mapped

@@ -1,4 +1,4 @@
-"""What every generation backend takes and gives back.
+"""Input and output of every generation backend.
 
 A backend turns a batch of chat requests into text. It knows nothing of experiments, policies or the
 database: the worker builds the requests, calls :meth:`Backend.generate` once per batch, and stores each
@@ -92,7 +92,7 @@ class Backend(Protocol):
     def generate(self, requests: Sequence[GenerationRequest]) -> Outcomes:
         """Answer every request of the batch exactly once, in any order, yielding each as it finishes.
 
-        The same request (text, sampling and seed) gives the same text whatever else is in the batch, as far
+        The same request (text, sampling and seed) gives the same text in every batch, as far
         as the engine behind it can promise that. Closing it cancels what is unfinished, and leaves
         the backend ready for the next batch.
 
@@ -109,7 +109,7 @@ class ContinuousBackend(Backend, Protocol):
     """A backend that takes on new requests while others are still being written."""
 
     def stream(self, take: Take) -> Outcomes:
-        """Write what ``take`` hands over, until nothing is in the making and ``take`` has nothing more.
+        """Write what ``take`` hands over, until nothing is under way and ``take`` has nothing more.
 
         ``take`` is called every time round the backend's loop, with room 0 where there is none: it is the
         caller's sign of progress, and an exception that it raises ends the stream. Otherwise as

@@ -1,4 +1,4 @@
-"""How many responses a worker has in hand at once."""
+"""The number of responses that a worker writes at once."""
 
 from __future__ import annotations
 

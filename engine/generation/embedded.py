@@ -33,7 +33,7 @@ KEEP_DONE_ROWS_BELOW = 0.25
 
 @dataclass(slots=True)
 class _Row:
-    """One response in the making."""
+    """A response that is being written."""
 
     request: GenerationRequest
     prompt: list[int]
@@ -45,7 +45,7 @@ class EmbeddedBackend:
     """Answers the paper's four tasks with the model in ``engine/generation/tinylm/model``.
 
     The model is loaded at the first batch. Same request, same text: each request draws from its own random
-    stream, whatever else is in the batch. Texts that contain an offensive word are replaced by a refusal.
+    stream, independent of the batch. Texts that contain an offensive word are replaced by a refusal.
 
     Parameters
     ----------
@@ -66,7 +66,7 @@ class EmbeddedBackend:
     @cached_property
     def _tokenizer(self) -> Tokenizer:
         tokenizer = Tokenizer.from_file(str(self._folder / "tokenizer.json"))
-        # What a user types is text, even if it looks like a control token.
+        # Text of a user stays text, even if it looks like a control token.
         tokenizer.encode_special_tokens = True
         return tokenizer
 

@@ -25,13 +25,13 @@ from engine.generation.base import (
     take_from,
 )
 
-# How often the caller of a stream hears that it is alive while no response finishes.
+# Seconds between signs of life to the caller of a stream while no response finishes.
 _TICK_SECONDS = 0.25
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where the server is and how it wants to be treated.
+    """Address of the server, and the rules for requests to it.
 
     Attributes
     ----------
@@ -95,7 +95,7 @@ class OpenAICompatibleBackend:
         """Answer what ``take`` hands over; see :class:`~engine.generation.base.ContinuousBackend`.
 
         A server that cannot be connected to, refuses the key or does not know the usual model is a
-        ``BackendError``; whatever concerns one request is that request's failure.
+        ``BackendError``; an error of one request is that request's failure.
         """
         under_way: set[asyncio.Task[Outcome]] = set()
         try:
@@ -107,7 +107,7 @@ class OpenAICompatibleBackend:
                 done, under_way = self._loop.run_until_complete(
                     asyncio.wait(under_way, timeout=_TICK_SECONDS, return_when=asyncio.FIRST_COMPLETED)
                 )
-                # What did arrive is handed out before an error among it ends the stream.
+                # Hand out finished responses before an error among them ends the stream.
                 for task in sorted(done, key=lambda task: task.exception() is not None):
                     yield task.result()
         finally:
@@ -127,7 +127,9 @@ class OpenAICompatibleBackend:
             return self._failure(request, error)
         # A server that answers 200 with anything at all gets past the client.
         if not isinstance(completion, ChatCompletion) or not completion.choices:
-            return GenerationFailure(request.key, "The server's answer is no chat completion.")
+            return GenerationFailure(
+                request.key, "The server's answer is not a chat completion. Check OPENAI_BASE_URL."
+            )
         choice, usage = completion.choices[0], completion.usage
         return GenerationResult(
             key=request.key,
@@ -158,7 +160,7 @@ class OpenAICompatibleBackend:
         return arguments
 
     def _failure(self, request: GenerationRequest, error: Exception) -> GenerationFailure:
-        """What a request's error means: its failure, or ``BackendError`` where it is everybody's."""
+        """The failure of one request, or ``BackendError`` if the error concerns all requests."""
         where = self._endpoint.base_url
         match error:
             case openai.APITimeoutError():

@@ -1,4 +1,4 @@
-"""Which backend this worker process runs."""
+"""Chooses the backend of this worker process."""
 
 from __future__ import annotations
 
@@ -74,12 +74,14 @@ def _load(purpose: str, *, base_url: str, api_key: str) -> Backend:
                 )
             )
         case unknown:
-            raise ValueError(f"{purpose}_BACKEND is {unknown!r}, which no backend answers to.")
+            raise ValueError(
+                f"{purpose}_BACKEND is {unknown!r}, which is not a backend. Use embedded, vllm or openai."
+            )
 
 
 @cache
 def batch_size() -> BatchSize:
-    """How many responses this worker has in hand; it learns as long as the process lives.
+    """The batch size of this worker; it adapts for the life of the process.
 
     vLLM and servers schedule for themselves and take on no more than they have room for, so they are offered the most at once.
     """
@@ -88,7 +90,7 @@ def batch_size() -> BatchSize:
 
 
 def offer() -> Offer:
-    """What this worker serves, by its settings: nothing need be loaded to say so."""
+    """The models that this worker serves, by its settings; nothing is loaded."""
     match settings.GENERATION_BACKEND:
         case "embedded":
             return Offer("embedded", MODEL_NAME)
@@ -99,7 +101,7 @@ def offer() -> Offer:
 
 
 def details(running: Backend | None = None, *, trouble: str = "") -> dict[str, Any]:
-    """What this worker serves and how fast, for its pulse; ``trouble``: why its backend is out of order."""
+    """Models and speed of this worker, for its pulse; ``trouble``: the error of its backend."""
     size = batch_size()
     gpu_memory = getattr(running, "gpu_memory", lambda: None)
     loaded = getattr(running, "loaded", True)
@@ -113,7 +115,7 @@ def details(running: Backend | None = None, *, trouble: str = "") -> dict[str, A
 
 
 def judge_details(*, trouble: str = "") -> dict[str, Any]:
-    """What judges on this worker, for its pulse; loads nothing. ``trouble``: why its backend is out of order."""
+    """The model that judges on this worker, for its pulse; loads nothing. ``trouble``: the backend error."""
     return {"backend": settings.JUDGE_BACKEND, "model": settings.JUDGE_MODEL, "trouble": trouble}
 
 

@@ -33,7 +33,7 @@ def composition_of(policy: Policy) -> Composition:
 
 
 def request_for(composition: Composition, *, key: int, task: str, seed: int) -> GenerationRequest:
-    """What the backend is asked on behalf of a policy."""
+    """The backend's request for a policy and a task."""
     return GenerationRequest(
         key=key,
         user=composition.user(task),
@@ -45,10 +45,11 @@ def request_for(composition: Composition, *, key: int, task: str, seed: int) -> 
 
 
 class Making:
-    """One response in the making.
+    """A response that is being written.
 
     Patterns look at the task, then guard models do, then the policy's model writes, then patterns and guard models look at the
-    text. Whoever objects ends it with the refusal. A guard that cannot be asked fails the response: nothing passes unseen.
+    text. The first objection ends it with the refusal. A guard that cannot be asked fails the response:
+    no text passes unseen.
     """
 
     def __init__(self, response: Response, composition: Composition) -> None:
@@ -65,7 +66,7 @@ class Making:
         return self._next() if refusal is None else self._refused(refusal, Response.Block.INPUT)
 
     def proceed(self, outcome: Outcome, usual_model: str) -> Step:
-        """What follows from the backend's answer: another thing to ask, or the end."""
+        """The next step after the backend's answer: another request, or the end."""
         if isinstance(outcome, GenerationFailure):
             reason = storable(outcome.reason)
             if self._asked is not None:

@@ -33,7 +33,7 @@ _PROBE = "Is there a system role?"
 
 @dataclass(frozen=True, slots=True)
 class EngineSettings:
-    """How to build the engine; what is left empty is for vLLM to choose.
+    """Settings of the engine; vLLM chooses the empty ones.
 
     Attributes
     ----------
@@ -99,7 +99,7 @@ class VLLMBackend:
                     "chat_template": settings.chat_template,
                     "enable_prefix_caching": True,
                     "enable_lora": bool(settings.adapters),
-                    # What the model's author suggests must not mix with what a policy says.
+                    # The author's suggested settings must not mix with those of a policy.
                     "generation_config": "vllm",
                     **settings.options,
                 }
@@ -118,7 +118,7 @@ class VLLMBackend:
 
     @cached_property
     def _has_system_role(self) -> bool:
-        """Whether the model's chat template shows system messages: some refuse them, some drop them."""
+        """True if the model's chat template shows system messages: some refuse them, some drop them."""
         tokenizer = self._llm.get_tokenizer()
         messages = [{"role": "system", "content": _PROBE}, {"role": "user", "content": "Hi"}]
         template = self._settings.chat_template
@@ -140,11 +140,11 @@ class VLLMBackend:
 
     @property
     def loaded(self) -> bool:
-        """Whether the engine stands; building it makes its worker silent for a while."""
+        """True if the engine stands; building it makes its worker silent for a while."""
         return "_llm" in self.__dict__
 
     def gpu_memory(self) -> tuple[int, int] | None:
-        """Bytes used and there are on the first GPU, whoever uses them; ``None`` where there is none.
+        """Used and total bytes of the first GPU, over all processes; ``None`` without a GPU.
 
         Asked of the driver, as the torch call for it would take memory of its own in this process.
         """

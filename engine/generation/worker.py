@@ -1,4 +1,4 @@
-"""What a generation worker does: claim waiting responses, have the backend write them, store each as it comes."""
+"""The generation worker: claims waiting responses, lets the backend write them, stores each as it arrives."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 
 # Finished texts are stored, and an engine with room looks for more work, this often.
 _FLUSH_SECONDS = 0.5
-# Work that never runs dry is put down after this long, so that its worker also hears of other things.
+# A busy worker pauses after this long, because other messages wait for it.
 _STREAM_SECONDS = 45.0
 
 
@@ -54,9 +54,9 @@ def write_batch(
     Parameters
     ----------
     offer : Offer
-        What the backend serves: nothing else is claimed. By default everything is.
+        The models that the backend serves: only their responses are claimed. By default all are.
     size : BatchSize
-        How many to have in hand; learns from what it sees. By default the settings' first size.
+        Number of responses under way; it adapts. By default the settings' first size.
     stopping : callable
         Asked again and again; once true, what is unfinished is given back and this returns.
     on_progress : callable
@@ -66,12 +66,12 @@ def write_batch(
     Returns
     -------
     tuple
-        How many were claimed (0: nothing is waiting), and all the experiments touched.
+        Number of claimed responses (0: nothing is waiting), and all the experiments touched.
 
     Raises
     ------
     BackendError
-        The backend is out of order. What it did not finish waits anew, without an attempt spent.
+        The backend does not work. Its unfinished work waits again, without an attempt spent.
     """
     size = size or BatchSize(settings.GENERATION_BATCH, settings.GENERATION_BATCH_MAX)
     batch = _Batch(worker, offer, size, stopping, on_progress)
@@ -88,7 +88,7 @@ def write_batch(
         batch.give_back(storable(f"{type(error).__name__}: {error}"), blameless=out_of_order)
         if isinstance(error, BackendError):
             raise
-        logger.exception("A batch failed; what it did not finish waits anew")
+        logger.exception("A batch failed; its unfinished responses wait again")
     return batch.claimed, batch.touched
 
 

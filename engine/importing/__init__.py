@@ -1,6 +1,6 @@
 """Reading what people bring along: tasks, gold items, ready-made responses, whole experiments.
 
-Pure parsing: nothing here knows of the database. Whatever is wrong is said with its place, all of it at once.
+Pure parsing without the database. An error names every fault with its place, all at once.
 """
 
 from engine.importing.files import ExperimentFile, read_experiment, write_experiment

@@ -105,7 +105,8 @@ def parse(text: str) -> Entry:
         next(events)  # the document ends
         if not isinstance(more := next(events), yaml.StreamEndEvent):
             raise ImportingError.at(
-                f"line {more.start_mark.line + 1}", "A second document begins here; one is read."
+                f"line {more.start_mark.line + 1}",
+                "A second document begins here, but a file holds one experiment. Remove it.",
             )
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
@@ -120,7 +121,7 @@ def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     seen: dict[str, Any] = {}
     for name, value in pairs:
         if name in seen:
-            raise ImportingError.at("", f"{name!r} is given twice in one object.")
+            raise ImportingError.at("", f"{name!r} appears twice in one object. Remove one of them.")
         seen[name] = value
     return seen
 
@@ -138,11 +139,11 @@ def _of_events(event: yaml.Event, events: Iterator[yaml.Event], path: tuple[Hash
     line = event.start_mark.line + 1
     here = Entry(None, path, line)
     if isinstance(event, yaml.AliasEvent) or event.anchor is not None:
-        raise here.fault("Aliases (* and &) are not read here; write the value out.")
+        raise here.fault("Aliases (* and &) are not supported. Write the value out.")
     if message := limits.DEPTH.refusal(len(path)):
         raise Entry(None, path[:2], line).fault(f"This is nested too deeply to be read: {message}")
     if event.tag not in {None, "!"}:
-        raise here.fault(f"The tag {event.tag} is not read here; leave it out.")
+        raise here.fault(f"The tag {event.tag} is not supported. Remove it.")
     if isinstance(event, yaml.MappingStartEvent):
         return Entry(_named(events, path), path, line)
     if isinstance(event, yaml.SequenceStartEvent):
@@ -161,7 +162,7 @@ def _named(events: Iterator[yaml.Event], path: tuple[Hashable, ...]) -> dict[str
         if not isinstance(key, yaml.ScalarEvent):
             raise where.fault("A name must be a text.")
         if key.value in named:
-            raise where.fault(f"{key.value!r} is given twice in one object.")
+            raise where.fault(f"{key.value!r} appears twice in one object. Remove one of them.")
         storable(key.value, where.place, "A name")
         named[key.value] = _of_events(next(events), events, (*path, key.value))
     return named
@@ -194,7 +195,7 @@ def _text_node(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
 
 
 _Dumper.add_representer(str, _text_node)
-# What would be read back as a number is put in quotes, although YAML 1.1 takes it for a text.
+# Quote texts that our reader would take for numbers, although YAML 1.1 takes them for texts.
 _Dumper.add_implicit_resolver(
     "tag:yaml.org,2002:float", re.compile(f"(?:{_FLOAT.pattern})$"), list("-+.0123456789")
 )

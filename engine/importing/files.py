@@ -1,4 +1,4 @@
-"""A whole experiment as one YAML (or JSON) file, and back. What it may hold is told in docs/experiment-files.md."""
+"""A whole experiment as one YAML (or JSON) file, and back. docs/experiment-files.md has the format."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from engine.importing.items import Answers, read_responses, read_tasks
 from engine.importing.rows import ImportingError
 
 _PARTS = ("name", "factors", "tasks", "tasks_file", "gold", "ready_made", "responses_file")
-# Their letters count, whatever they look like.
+# Values of these fields stay texts, even if they look like numbers.
 _TEXT_SETTINGS = {"question", "guidelines", "model"}
 
 ReadFile = Callable[[str], str]
@@ -26,7 +26,7 @@ class ExperimentFile:
     root: Entry
 
     def place(self, path: tuple[Hashable, ...]) -> str:
-        """Where the part that a ``SpecError`` names by its path is."""
+        """The place in the file of the part that a ``SpecError`` names by its path."""
         return self.root.at(path).place
 
 
@@ -47,7 +47,7 @@ def read_experiment(text: str, *, read_file: ReadFile | None = None) -> Experime
     parts = root.mapping()
     for name, entry in parts.items():
         if name not in _PARTS and name not in SETTINGS:
-            raise entry.fault(f"There is no {name!r}; there are {', '.join((*_PARTS, *SETTINGS))}.")
+            raise entry.fault(f"Unknown field {name!r}. Allowed: {', '.join((*_PARTS, *SETTINGS))}.")
     if "name" not in parts:
         raise root.fault("Give the experiment a name.")
     answers = _answers(parts, read_file)
@@ -127,7 +127,7 @@ def _fields(entry: Entry, *, required: tuple[str, ...], optional: tuple[str, ...
     fields = entry.mapping()
     for name, each in fields.items():
         if name not in (*required, *optional):
-            raise each.fault(f"There is no {name!r} here; there are {', '.join((*required, *optional))}.")
+            raise each.fault(f"Unknown field {name!r}. Allowed here: {', '.join((*required, *optional))}.")
     if missing := [name for name in required if name not in fields]:
         raise entry.fault(f"Give {' and '.join(missing)}.")
     return fields
@@ -162,7 +162,9 @@ def _placed(answers: Answers, tasks: list[TaskSpec], parts: dict[str, Entry]) ->
     for response in answers.responses:
         prompt = answers.tasks[response.task].prompt
         if prompt not in positions:
-            raise source.fault(f"A response is to the task {prompt[:60]!r}, which is not among the tasks.")
+            raise source.fault(
+                f"A response belongs to the task {prompt[:60]!r}, which is not in the list of tasks. Add the task or remove the response."
+            )
         placed.append(ReadyMade(positions[prompt], response.policy, response.response))
     return placed
 
@@ -171,7 +173,7 @@ def _from_file(entry: Entry, read_file: ReadFile | None, read: Callable[[str], A
     name = entry.text()
     if read_file is None:
         raise entry.fault(
-            "A file is named here, which only manage.py load_experiment can read. Write its content out."
+            "Only manage.py load_experiment can read a file that is named here. Write its content out instead."
         )
     try:
         return read(read_file(name))

@@ -17,7 +17,7 @@ _Item = TypeVar("_Item")
 
 @dataclass(frozen=True)
 class Answers:
-    """What a file of ready-made responses amounts to."""
+    """The content of a file of ready-made responses."""
 
     policies: list[str]
     tasks: list[TaskSpec]
@@ -53,7 +53,7 @@ def read_tasks(text: str) -> list[TaskSpec]:
 def _task(row: Row) -> TaskSpec:
     prompt = text_of(row, _TASK)
     if not prompt.strip():
-        raise ImportingError.at(row.place, "The task is empty.")
+        raise ImportingError.at(row.place, "The task is empty. Write it, or remove the row.")
     return TaskSpec(prompt, text_of(row, _REFERENCE, required=False))
 
 
@@ -126,14 +126,19 @@ def read_responses(text: str) -> Answers:
         reference = text_of(row, _REFERENCE, required=False)
         response = text_of(row, ["response"], required=False)
         if len(policy) > 100:
-            raise ImportingError.at(row.place, "A policy's name has at most 100 characters.")
+            raise ImportingError.at(
+                row.place, "The name of the policy has more than 100 characters. Shorten it."
+            )
         if "response" not in row.fields:
-            raise ImportingError.at(row.place, "There is no response here.")
+            raise ImportingError.at(row.place, "The response is empty. Write it, or remove the row.")
         position = tasks.setdefault(prompt, len(tasks))
         if position == len(references):
             references.append(reference)
         elif reference and references[position] and reference != references[position]:
-            raise ImportingError.at(row.place, "This task had another reference in an earlier place.")
+            raise ImportingError.at(
+                row.place,
+                "This task has a different reference in an earlier row. Give it the same reference everywhere.",
+            )
         references[position] = references[position] or reference
         policies.setdefault(policy)
         return ReadyMade(task=position, policy=policy, response=response)

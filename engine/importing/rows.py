@@ -27,7 +27,7 @@ class BinaryFile(Protocol):
 
 @dataclass(frozen=True)
 class Fault:
-    """What is wrong, and where: "line 3", "entry 17", or nothing where it is wrong as a whole."""
+    """A fault and its place: "line 3", "entry 17", or empty for the text as a whole."""
 
     place: str
     message: str
@@ -121,7 +121,7 @@ def _table_rows(text: str) -> Iterator[Row | Fault]:
     text = text.lstrip("\ufeff")
     header = text.lstrip("\r\n").partition("\n")[0]
     delimiter = max(_DELIMITERS, key=header.count)
-    # The text is all here already; how large it may be is for whoever took it in to say.
+    # No limit here: the caller that received the text has checked its size.
     csv.field_size_limit(sys.maxsize)
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
     names: list[str] = []
@@ -134,14 +134,14 @@ def _table_rows(text: str) -> Iterator[Row | Fault]:
             if not names:
                 names = [cell.strip().lower() for cell in cells]
                 if len(set(names)) < len(names):
-                    yield Fault(place, "Two columns have the same name.")
+                    yield Fault(place, "Two columns have the same name. Rename one of them.")
                     return
             elif len(cells) != len(names):
-                yield Fault(place, f"There are {len(cells)} columns here and {len(names)} in the first line.")
+                yield Fault(place, f"This row has {len(cells)} columns, but the first line has {len(names)}.")
             else:
                 yield Row(place, dict(zip(names, cells, strict=True)))
     except csv.Error as error:
-        yield Fault(f"line {reader.line_num}", f"This is not CSV that can be read: {error}.")
+        yield Fault(f"line {reader.line_num}", f"This is not valid CSV: {error}.")
 
 
 def _json_lines(text: str, plain: str | None, whole: json.JSONDecodeError) -> Iterator[Row | Fault]:
@@ -237,7 +237,11 @@ def text_of(row: Row, names: Collection[str], *, required: bool = True) -> str:
     found = next((name for name in names if row.fields.get(name) not in (None, "", [])), None)
     if found is None:
         if required:
-            raise ImportingError.at(row.place, f"There is no {' or '.join(names)} here.")
+            fields = ", ".join(name for name, value in row.fields.items() if value not in (None, "", []))
+            raise ImportingError.at(
+                row.place,
+                f"{' or '.join(names)} is missing. Found: {fields or 'nothing'}. Add it, or rename a column.",
+            )
         return ""
     value = row.fields[found]
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""How a language model is asked which of two responses is better, and how its answer is read."""
+"""The question to a language model which of two responses is better, and the reading of its answer."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def messages(
     Parameters
     ----------
     code : str
-        Marks where the material begins and ends. Whoever wrote the responses must not have known it.
+        Marks the beginning and the end of the material. The authors of the responses must not know it.
     """
     verdicts = '"A" or "B" or "tie"' if may_tie else '"A" or "B"'
     user = _USER.format(
@@ -101,7 +101,7 @@ def read_verdict(text: str) -> Verdict:
     if not choices or None in choices:
         raise UnreadableVerdictError(f"The answer names no verdict: {_short(said)}")
     if len(choices) > 1:
-        raise UnreadableVerdictError(f"The answer names verdicts that differ: {_short(said)}")
+        raise UnreadableVerdictError(f"The answer names different verdicts: {_short(said)}")
     return Verdict(choice=str(choices.pop()), reason=reason.strip())
 
 

@@ -1,4 +1,4 @@
-"""What a judging worker does: claim comparisons, have the language model look at each in both orders, store it."""
+"""The judging worker: claims comparisons, asks the language model in both orders, stores the opinion."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def give_opinions(*, worker: str, backend: Backend, stopping: Callable[[], bool]
     Raises
     ------
     BackendError
-        The backend is out of order. What it did not finish waits anew, without an attempt spent.
+        The backend does not work. Its unfinished work waits again, without an attempt spent.
     """
     claim = claim_opinions(worker=worker, limit=settings.JUDGE_BATCH)
     release = partial(release_claim, claim=claim.token)
@@ -71,7 +71,7 @@ def give_opinions(*, worker: str, backend: Backend, stopping: Callable[[], bool]
         release(reason=storable(f"{type(error).__name__}: {error}"), blameless=out_of_order)
         if isinstance(error, BackendError):
             raise
-        logger.exception("A batch of opinions failed; what it did not finish waits anew")
+        logger.exception("A batch of opinions failed; the unfinished ones wait again")
     return len(claim.opinions)
 
 

@@ -25,7 +25,7 @@ _MOST_WORDS_IN_A_BARE_ANSWER = 3
 
 @dataclass(frozen=True)
 class Verdict:
-    """Which side is preferred, and why."""
+    """The preferred side and the reason."""
 
     choice: str
     reason: str
@@ -37,9 +37,9 @@ def judge(*, left: str, right: str, reference: str, prefer: str, seed: int) -> V
     Parameters
     ----------
     prefer : {"steps", "concise"}
-        What decides between two correct responses.
+        Rule for two correct responses.
     seed : int
-        Of the fair coin, so that the same comparison is judged the same way again.
+        Seed of the fair coin: the same comparison is judged the same way again.
     """
     left_right, right_right = is_correct(left, reference), is_correct(right, reference)
     if left_right != right_right:
@@ -57,7 +57,7 @@ def judge(*, left: str, right: str, reference: str, prefer: str, seed: int) -> V
 
 
 def is_correct(text: str, reference: str) -> bool:
-    """Whether the response's final answer is the reference, up to case, punctuation and number words.
+    """True if the response's final answer is the reference, up to case, punctuation and number words.
 
     A short sentence ("There are 3.") is right where its last word is.
     """
@@ -66,9 +66,9 @@ def is_correct(text: str, reference: str) -> bool:
 
 
 def final_answer(text: str) -> str:
-    """What a response finally answers.
+    """The final answer in a response.
 
-    What follows its last "answer:" or "the answer is"; else its first sentence where that is a bare answer
+    The text after its last "answer:" or "the answer is"; else its first sentence if that is a bare answer
     (up to three words); else the last word of its first sentence.
     """
     text = unicodedata.normalize("NFKC", text).strip()
@@ -83,7 +83,7 @@ def final_answer(text: str) -> str:
 
 
 def shows_steps(text: str) -> bool:
-    """Whether a response says more than its answer."""
+    """True if a response says more than its answer."""
     return (
         len(_WORD.findall(text)) > len(_WORD.findall(final_answer(text))) + _MOST_WORDS_IN_A_BARE_ANSWER + 1
     )

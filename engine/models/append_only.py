@@ -1,4 +1,4 @@
-"""Triggers that keep judgments, voids and the log append-only, whoever writes to the database.
+"""Triggers that keep judgments, voids and the log append-only against every writer of the database.
 
 They are installed after every ``migrate`` and not by one migration: SQLite rebuilds a table that a migration alters,
 and the old table takes its triggers with it.
@@ -18,7 +18,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 @dataclass(frozen=True)
 class Rule:
-    """Which updates of a model's rows are fine; a DELETE never is.
+    """The permitted updates of a model's rows; a DELETE is never permitted.
 
     ``may``: for each column that may change, the SQL condition under which it may. The other columns may not.
     """

@@ -20,7 +20,7 @@ class GoldItem(models.Model):
     prompt = models.TextField()
     better = models.TextField()
     worse = models.TextField()
-    explanation = models.TextField(blank=True, help_text="Told after a practice pair.")
+    explanation = models.TextField(blank=True, help_text="Shown after a practice pair.")
 
     def __str__(self) -> str:
         return self.prompt[:80]
@@ -42,7 +42,7 @@ class Check(models.Model):
     kind = models.CharField(max_length=10, choices=Kind)
     gold = models.ForeignKey(GoldItem, models.CASCADE, null=True, blank=True, related_name="checks")
     better_on_left = models.BooleanField(
-        default=False, help_text="Of a gold item: the side of the better one."
+        default=False, help_text="For a gold item: the better response is on the left."
     )
     repeated = models.ForeignKey(
         Judgment,
@@ -54,27 +54,29 @@ class Check(models.Model):
     )
     token = models.UUIDField(default=uuid.uuid4, unique=True)
     number = models.PositiveIntegerField(
-        default=0, help_text="How many pairs the annotator had been shown before; the draw depends on it."
+        default=0, help_text="Number of pairs shown to the annotator before; the draw depends on it."
     )
     period = models.PositiveSmallIntegerField(
         default=0,
-        help_text="How many secrets the experiment had had before the one that this was drawn with.",
+        help_text="Number of secrets of the experiment before the one used for this draw.",
     )
     shown_at = models.DateTimeField(default=timezone.now)
     expires_at = models.DateTimeField(
-        default=timezone.now, help_text="As a lease: from then on the annotator looks at something else."
+        default=timezone.now, help_text="End of the reservation, as for a lease."
     )
     choice = models.CharField(
         max_length=10,
         choices=[*Judgment.Choice.choices, (SKIPPED, "Skipped"), (LOST, "Not answered in time")],
         blank=True,
     )
-    comment = models.CharField(max_length=1000, blank=True, help_text="What the annotator had to say.")
+    comment = models.CharField(max_length=1000, blank=True, help_text="Comment of the annotator.")
     voided_at = models.DateTimeField(
-        null=True, blank=True, help_text="When the annotator took the answer back."
+        null=True, blank=True, help_text="Time at which the annotator took the answer back."
     )
     passed = models.BooleanField(
-        null=True, blank=True, help_text="Agreed with the known or earlier answer; empty where skipped."
+        null=True,
+        blank=True,
+        help_text="True if the answer agrees with the known or earlier answer; empty if skipped.",
     )
     judged_at = models.DateTimeField(null=True, blank=True)
 

@@ -34,15 +34,16 @@ class Comparison(models.Model):
     task = models.ForeignKey(Task, models.PROTECT, related_name="+")
     response_i = models.ForeignKey(Response, models.PROTECT, related_name="comparisons_as_i")
     response_j = models.ForeignKey(Response, models.PROTECT, related_name="comparisons_as_j")
-    i_on_left = models.BooleanField(help_text="The fair coin that put policy i's response on the left.")
+    i_on_left = models.BooleanField(help_text="Result of the fair coin: policy i's response is on the left.")
     plan = models.JSONField(
-        default=dict, help_text="What chose this pair: sampler, seed, δ, counts at the time."
+        default=dict,
+        help_text="Record of the choice of this pair: sampler, seed, accepted risk, counts at the time.",
     )
 
     state = models.CharField(max_length=10, choices=State, default=State.PLANNED)
     skips = models.PositiveSmallIntegerField(default=0)
     outcome = models.FloatField(
-        null=True, blank=True, help_text="D, once as many people have judged it as the experiment asks for."
+        null=True, blank=True, help_text="Outcome D, set once enough annotators judged the comparison."
     )
     discard_reason = models.TextField(blank=True)
     created_at = models.DateTimeField(default=timezone.now)
@@ -56,7 +57,7 @@ class Comparison(models.Model):
                 name="comparison_pending",
                 condition=Q(state__in=["planned", "ready", "leased"]),
             ),
-            # A page of the comparison browser is read off this index, whatever the number of rows.
+            # The comparison browser reads a page from this index in constant time.
             models.Index(fields=["experiment", "id"], name="comparison_in_order"),
         )
         constraints = (
@@ -103,7 +104,9 @@ class Lease(models.Model):
     state = models.CharField(max_length=10, choices=State, default=State.ACTIVE)
     granted_at = models.DateTimeField(default=timezone.now)
     expires_at = models.DateTimeField()
-    held_until = models.DateTimeField(help_text="No renewal goes beyond this; then others have their turn.")
+    held_until = models.DateTimeField(
+        help_text="End of the longest possible lease; then other annotators get the pair."
+    )
 
     class Meta:
         constraints = (
@@ -126,7 +129,7 @@ class Flag(models.Model):
         BROKEN = "broken", _("A response is broken or empty")
         HARMFUL = "harmful", _("A response is harmful")
         TASK = "task", _("The task makes no sense")
-        LEAK = "leak", _("A response gives away how it was made")
+        LEAK = "leak", _("A response reveals its prompt or model")
         OTHER = "other", _("Something else")
 
     comparison = models.ForeignKey(Comparison, models.CASCADE, related_name="flags")

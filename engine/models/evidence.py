@@ -1,4 +1,4 @@
-"""What was computed from the counts and is kept: the race, forecasts, estimates."""
+"""Stored results of computations on the counts: the race, forecasts, estimates."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from engine.models.policies import Policy
 
 
 class Snapshot(models.Model):
-    """What the engine knew after some number of comparisons: the evidence race, one row per point."""
+    """The state of the evidence after some number of comparisons: one point of the evidence race."""
 
     experiment = models.ForeignKey(Experiment, models.CASCADE, related_name="snapshots")
     comparisons = models.PositiveIntegerField()
@@ -34,7 +34,7 @@ class Snapshot(models.Model):
 
 
 class ReplayPoint(models.Model):
-    """The peaks that a replay of an experiment's outcomes reached, so that the next one need not begin from nothing.
+    """The peaks reached in a replay of an experiment's outcomes; the next replay starts from here.
 
     A cache: ``digest`` names the rules and the outcomes up to here, so a point that no longer fits is never used.
     """
@@ -54,28 +54,26 @@ class ReplayPoint(models.Model):
 
 
 class Examination(models.Model):
-    """What takes too long to compute for a page: the forecast, and replays without each annotator.
+    """Results that take too long to compute for a page: the forecast, and replays without each annotator.
 
     Workers do it a slice at a time, so that nothing else in their queue waits for long.
     """
 
     experiment = models.OneToOneField(Experiment, models.CASCADE, related_name="examination")
-    claimed_at = models.DateTimeField(null=True, blank=True, help_text="When a worker took a slice of it.")
+    claimed_at = models.DateTimeField(null=True, blank=True, help_text="Time at which a worker took a slice.")
     forecast = models.JSONField(
-        default=dict, blank=True, help_text="How many comparisons simulated continuations took."
+        default=dict, blank=True, help_text="Numbers of comparisons that simulated continuations took."
     )
     replays_wanted_at = models.DateTimeField(null=True, blank=True)
-    replays = models.JSONField(default=dict, blank=True, help_text="Where the replays have got to.")
-    findings = models.JSONField(
-        default=dict, blank=True, help_text="What the decision would be without each annotator."
-    )
+    replays = models.JSONField(default=dict, blank=True, help_text="Progress of the replays.")
+    findings = models.JSONField(default=dict, blank=True, help_text="The decision without each annotator.")
 
     def __str__(self) -> str:
         return f"Examination of {self.experiment}"
 
 
 class Estimate(models.Model):
-    """The planner's answer for one set of settings, kept for whoever asks the same again.
+    """The planner's answer for one set of settings, kept for the next identical question.
 
     waiting → running (progress) → done | failed. One that nobody has asked for lately waits until somebody does.
     """
@@ -93,7 +91,9 @@ class Estimate(models.Model):
     answer = models.JSONField(null=True, blank=True)
     failure_reason = models.TextField(blank=True)
     asked_at = models.DateTimeField(default=timezone.now)
-    beat_at = models.DateTimeField(null=True, blank=True, help_text="Last sign of life of who computes it.")
+    beat_at = models.DateTimeField(
+        null=True, blank=True, help_text="Last heartbeat of the process that computes it."
+    )
 
     class Meta:
         constraints = (

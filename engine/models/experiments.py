@@ -31,30 +31,30 @@ class Experiment(models.Model):
 
     class LLMJudge(models.TextChoices):
         OFF = "off", "Off"
-        SHADOW = "shadow", "Gives opinions that do not count"
+        SHADOW = "shadow", "Opinions that do not count"
         VOTES = "votes", "Votes"
 
     class Space(models.TextChoices):
-        UNSTRUCTURED = "unstructured", "Nothing: any policy may do well or badly on its own"
-        FACTORIAL = "factorial", "Each level adds its own worth, whatever it is combined with (Bradley-Terry)"
+        UNSTRUCTURED = "unstructured", "Nothing: each policy is judged on its own"
+        FACTORIAL = "factorial", "Each level adds its own effect in every combination (Bradley-Terry)"
 
     class OverlapRule(models.TextChoices):
         MAJORITY = "majority", "The majority decides"
         MEAN = "mean", "Each judgment counts its share (1, 2, 4 or 8 judgments)"
 
     class Backend(models.TextChoices):
-        EMBEDDED = "embedded", "Embedded (the small model that comes along)"
+        EMBEDDED = "embedded", "Embedded (the small built-in model)"
         VLLM = "vllm", "vLLM"
-        OPENAI = "openai", "A server that speaks OpenAI's protocol"
+        OPENAI = "openai", "A server with OpenAI's protocol"
 
     class Responses(models.TextChoices):
-        FRESH = "fresh", "A fresh one for every comparison"
-        REUSE = "reuse", "One for each policy and task, used again"
-        IMPORTED = "imported", "Ready-made ones that were imported"
+        FRESH = "fresh", "A new response for each comparison"
+        REUSE = "reuse", "One response for each policy and task, used again"
+        IMPORTED = "imported", "Imported responses"
 
     class RulePreference(models.TextChoices):
-        STEPS = "steps", "The one that shows its steps"
-        CONCISE = "concise", "The more concise one"
+        STEPS = "steps", "The response that shows its steps"
+        CONCISE = "concise", "The more concise response"
 
     name = models.CharField(max_length=200, unique=True)
     question = models.CharField(max_length=300, default="Which response is better?")
@@ -64,43 +64,43 @@ class Experiment(models.Model):
         max_length=10,
         choices=RulePreference,
         default=RulePreference.STEPS,
-        help_text="What the rule judge prefers between two right answers.",
+        help_text="The rule judge's preference between two correct responses.",
     )
     llm_judge = models.CharField(
         max_length=10,
         choices=LLMJudge,
         default=LLMJudge.OFF,
-        help_text="What a language model has to say beside people.",
+        help_text="Role of a language model as a judge beside people.",
     )
     rubric = models.TextField(
         blank=True,
         max_length=10_000,
-        help_text="Told to the language model that judges: what makes a response better. Empty: the guidelines.",
+        help_text="Instructions for the language model that judges: when a response is better. Empty: the guidelines.",
     )
     llm_budget = models.PositiveIntegerField(
-        default=500, help_text="Comparisons about which the language model is asked at most, twice each."
+        default=500, help_text="Maximum number of comparisons to send to the language model, each twice."
     )
     llm_calibrated = models.CharField(
         max_length=64,
         blank=True,
-        help_text="Identity of the language model and words whose agreement with people was accepted.",
+        help_text="Identity of the model and its instructions whose agreement with people an admin accepted.",
     )
     llm_failures = models.PositiveIntegerField(
-        default=0, help_text="Opinions that failed since the last one that was given."
+        default=0, help_text="Failed opinions since the last successful one."
     )
     llm_halted = models.TextField(
-        blank=True, help_text="Why the language model was halted; empty where it was not."
+        blank=True, help_text="Reason why the language model was halted; empty if it was not."
     )
 
     delta = models.FloatField(
         default=0.05,
         validators=[MinValueValidator(1e-9), MaxValueValidator(0.5)],
-        help_text="Risk of naming a wrong winner that you accept, for example 0.05.",
+        help_text="Accepted risk of naming a wrong winner, for example 0.05.",
     )
     epsilon = models.FloatField(
         default=0.0,
         validators=[MinValueValidator(0.0), MaxValueValidator(0.4)],
-        help_text="A policy must win more than ½ + ε against every other one to stay in the race.",
+        help_text="The winner must win more than ½ plus this margin against every other policy.",
     )
     budget = models.PositiveIntegerField(
         default=2000, validators=[MinValueValidator(1)], help_text="Comparisons after which to stop anyway."
@@ -109,38 +109,39 @@ class Experiment(models.Model):
         max_length=15,
         choices=Space,
         default=Space.UNSTRUCTURED,
-        help_text="What is assumed about how the factors act together.",
+        help_text="Assumption about how the factors act together.",
     )
     excluded = models.JSONField(
         default=list,
         blank=True,
-        help_text="Combinations that are no policies: a list of {factor: level}, each leaving out all that have these levels.",
+        help_text="Combinations to leave out: a list of {factor: level}. Each entry excludes all combinations with these levels.",
     )
     responses = models.CharField(
         max_length=10,
         choices=Responses,
         default=Responses.FRESH,
         help_text=(
-            "Fresh responses make the answer hold for all that the policies could write. With one response for each policy "
-            "and task, or ready-made ones, it costs less and holds for just these responses."
+            "With new responses, the finding holds for everything that the policies could write. With one response for each "
+            "policy and task, or with imported responses, it costs less and holds for these responses only."
         ),
     )
     sampler = models.CharField(max_length=30, default="balanced")
     stopping = models.CharField(max_length=30, default="certified")
     seed = models.PositiveBigIntegerField(
-        default=new_seed, help_text="Seeds the choice of pairs. What annotators see follows from the secret."
+        default=new_seed,
+        help_text="Seed for the choice of pairs. Sides and tasks follow from the secret instead.",
     )
     # Neither is in a description, on a page, in the API or, before the conclusion, in an export: engine/domain/blinding.py.
     secret = models.CharField(max_length=64, default=new_secret, editable=False)
     past_secrets = models.JSONField(
         default=list,
         editable=False,
-        help_text="Those that were published, each with the number of the first comparison that it is about.",
+        help_text="Published secrets, each with the number of its first comparison.",
     )
     secret_from = models.PositiveIntegerField(
         default=0,
         editable=False,
-        help_text="Number of the first comparison that the secret is about.",
+        help_text="Number of the first comparison under this secret.",
     )
     max_skips = models.PositiveSmallIntegerField(
         default=3, help_text="A comparison skipped this often is discarded and its pair planned again."
@@ -160,7 +161,7 @@ class Experiment(models.Model):
         max_length=10,
         choices=OverlapRule,
         default=OverlapRule.MAJORITY,
-        help_text="How several judgments of one comparison become its one outcome D.",
+        help_text="Rule that combines several judgments of one comparison into its outcome.",
     )
     repeat_rate = models.FloatField(
         default=0.0,
@@ -180,12 +181,12 @@ class Experiment(models.Model):
         max_length=10,
         choices=Backend,
         blank=True,
-        help_text="Which kind of generation worker writes; empty: any.",
+        help_text="Backend of the workers that write; empty: any.",
     )
     model = models.CharField(
         max_length=200,
         blank=True,
-        help_text="Which model writes, by the name that its worker or server knows; empty: the worker's usual one.",
+        help_text="Model that writes, by its name on the worker or server; empty: the worker's default model.",
     )
 
     state = models.CharField(max_length=10, choices=State, default=State.DRAFT)
@@ -196,7 +197,7 @@ class Experiment(models.Model):
     )
     evidence_stale = models.BooleanField(
         default=False,
-        help_text="Judgments were taken back or rules changed: the evidence is replayed before the next decision.",
+        help_text="True after a judgment was taken back or a rule changed: the evidence is replayed before the next decision.",
     )
     created_at = models.DateTimeField(default=timezone.now)
     started_at = models.DateTimeField(null=True, blank=True)
@@ -205,12 +206,12 @@ class Experiment(models.Model):
     first_delta = models.FloatField(
         null=True,
         blank=True,
-        help_text="δ as it was before anybody saw an outcome; empty where never changed.",
+        help_text="Accepted risk before anybody saw an outcome; empty if never changed.",
     )
     first_epsilon = models.FloatField(
         null=True,
         blank=True,
-        help_text="ε as it was before anybody saw an outcome; empty where never changed.",
+        help_text="Margin before anybody saw an outcome; empty if never changed.",
     )
 
     class Meta:
@@ -224,7 +225,7 @@ class Experiment(models.Model):
                 # undone judgment would leave a trace in the counts.
                 name="experiment_mean_of_a_power_of_two",
                 condition=Q(overlap_rule="majority") | Q(overlap__in=[1, 2, 4, 8]),
-                violation_error_message="Each judgment can count its share of 1, 2, 4 or 8; else let the majority decide.",
+                violation_error_message="With shares, each comparison needs 1, 2, 4 or 8 judgments. For another number, let the majority decide.",
             ),
             models.CheckConstraint(
                 name="experiment_concluded_has_reason",

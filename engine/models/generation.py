@@ -1,4 +1,4 @@
-"""What is written, and by which workers."""
+"""Responses, and the workers that write them."""
 
 from __future__ import annotations
 
@@ -19,24 +19,22 @@ class Response(models.Model):
         FAILED = "failed", "Failed"
 
     class Block(models.TextChoices):
-        INPUT = "input", "A pattern of the guardrail blocked the task: the model was not asked"
-        OUTPUT = "output", "A pattern of the guardrail blocked what the model wrote"
-        GUARD_INPUT = "guard_input", "The guard model blocked the task: the model was not asked"
-        GUARD_OUTPUT = "guard_output", "The guard model blocked what the model wrote"
+        INPUT = "input", "A pattern of the guardrail blocked the task; the model was not asked"
+        OUTPUT = "output", "A pattern of the guardrail replaced this response"
+        GUARD_INPUT = "guard_input", "The guard model blocked the task; the model was not asked"
+        GUARD_OUTPUT = "guard_output", "The guard model replaced this response"
 
     policy = models.ForeignKey(Policy, models.PROTECT, related_name="responses")
     task = models.ForeignKey(Task, models.PROTECT, related_name="responses")
     seed = models.PositiveBigIntegerField()
     state = models.CharField(max_length=10, choices=State, default=State.WAITING)
-    claim = models.UUIDField(null=True, blank=True, help_text="The batch that is writing it.")
+    claim = models.UUIDField(null=True, blank=True, help_text="Token of the batch that is writing it.")
     claimed_by = models.CharField(max_length=200, blank=True)
-    claimed_at = models.DateTimeField(
-        null=True, blank=True, help_text="When its worker last gave a sign of life."
-    )
-    taken_at = models.DateTimeField(null=True, blank=True, help_text="When a worker last took it.")
+    claimed_at = models.DateTimeField(null=True, blank=True, help_text="Last heartbeat of its worker.")
+    taken_at = models.DateTimeField(null=True, blank=True, help_text="Time at which a worker last took it.")
     attempts = models.PositiveSmallIntegerField(default=0)
     crashes = models.PositiveSmallIntegerField(
-        default=0, help_text="How often the batch that it was in came to a sudden end."
+        default=0, help_text="Number of its batches that ended suddenly."
     )
     failure_reason = models.TextField(blank=True)
 
@@ -46,21 +44,21 @@ class Response(models.Model):
     completion_tokens = models.PositiveIntegerField(null=True, blank=True)
     finish_reason = models.CharField(max_length=20, blank=True)
     guardrail = models.CharField(
-        max_length=20, choices=Block, blank=True, help_text="What blocked it, if anything did."
+        max_length=20, choices=Block, blank=True, help_text="Guardrail that blocked it, if any."
     )
     latency_seconds = models.FloatField(null=True, blank=True)
     leak = models.CharField(
-        max_length=500, blank=True, help_text="What the text gives away of its own prompt or model."
+        max_length=500, blank=True, help_text="Part of the prompt or the model name that the text reveals."
     )
     logprob = models.FloatField(
-        null=True, blank=True, help_text="Sum over the written tokens, where the backend can tell."
+        null=True, blank=True, help_text="Sum over the written tokens, if the backend reports it."
     )
     created_at = models.DateTimeField(default=timezone.now)
     done_at = models.DateTimeField(null=True, blank=True)
 
     class Meta:
         indexes = (
-            # The queue itself: small whatever the number of finished rows.
+            # The queue itself: finished rows do not enlarge it.
             models.Index(fields=["created_at", "id"], name="response_waiting", condition=Q(state="waiting")),
             models.Index(fields=["claimed_at"], name="response_generating", condition=Q(state="generating")),
         )
@@ -75,14 +73,12 @@ class Response(models.Model):
 
 
 class WorkerPulse(models.Model):
-    """When a worker of a queue was last seen at work."""
+    """The last sign of life of a worker on a queue."""
 
     queue = models.CharField(max_length=50)
     worker = models.CharField(max_length=200)
     seen_at = models.DateTimeField(default=timezone.now)
-    details = models.JSONField(
-        default=dict, help_text="What it runs and how fast: backend, model, tokens per second."
-    )
+    details = models.JSONField(default=dict, help_text="Its state: backend, model, tokens per second.")
 
     class Meta:
         constraints = (models.UniqueConstraint(fields=["queue", "worker"], name="pulse_once"),)

@@ -1,4 +1,4 @@
-"""The log of what was done."""
+"""The audit log."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from engine.models.experiments import Experiment
 
 
 class AuditEntry(models.Model):
-    """Who did what to an experiment, and when. Written by ``engine.services.audit`` alone.
+    """An action on an experiment, its author and its time. Written by ``engine.services.audit`` alone.
 
     Append-only, and the database sees to it (:mod:`engine.models.append_only`). The entries of a draft that is deleted stay.
     People are in ``by`` and ``about`` and never in the text, since an entry is never changed and a person may be
@@ -46,7 +46,7 @@ class AuditEntry(models.Model):
         TOKEN_MADE = "token_made", "Token made"
         TOKEN_REVOKED = "token_revoked", "Token revoked"
         SIGN_OUT = "sign_out", "Signed out everywhere"
-        RESET_LINK = "reset_link", "Link for a new password made"
+        RESET_LINK = "reset_link", "Password link made"
         EXPORT = "export", "Exported"
         LLM_JUDGE = "llm_judge", "Language model as a judge changed"
         DELETE = "delete", "Draft deleted"
@@ -61,7 +61,7 @@ class AuditEntry(models.Model):
         null=True,
         blank=True,
         related_name="audit_entries",
-        help_text="Empty where it is about an account, such as a token, or about a draft that was deleted.",
+        help_text="Empty for entries about an account, such as a token, and about a deleted draft.",
     )
     by = models.ForeignKey(
         settings.AUTH_USER_MODEL,
@@ -69,7 +69,7 @@ class AuditEntry(models.Model):
         null=True,
         blank=True,
         related_name="+",
-        help_text="Empty where LLM-PO itself or a command did it.",
+        help_text="Empty if LLM-PO itself or a command did it.",
     )
     about = models.ForeignKey(
         settings.AUTH_USER_MODEL,
@@ -77,7 +77,7 @@ class AuditEntry(models.Model):
         null=True,
         blank=True,
         related_name="+",
-        help_text="The person to whom it was done, where there is one.",
+        help_text="The person concerned, if any.",
     )
     at = models.DateTimeField(default=timezone.now)
     action = models.CharField(max_length=20, choices=Action)

@@ -27,7 +27,7 @@ class Judgment(models.Model):
         LLM = "llm", "Language model"
 
     class Via(models.TextChoices):
-        """How a judgment came into this database."""
+        """The origin of a judgment."""
 
         PAGE = "page", "Page"
         API = "api", "API"
@@ -52,22 +52,22 @@ class Judgment(models.Model):
     outcome = models.FloatField(
         help_text="D: 1 where policy i's response was preferred, 0 where policy j's was."
     )
-    reason = models.CharField(max_length=200, blank=True, help_text="Why, where the judge can say.")
-    comment = models.CharField(max_length=1000, blank=True, help_text="What the annotator had to say.")
+    reason = models.CharField(max_length=200, blank=True, help_text="Reason, if the judge gives one.")
+    comment = models.CharField(max_length=1000, blank=True, help_text="Comment of the annotator.")
     restores = models.OneToOneField(
         "self",
         models.PROTECT,
         null=True,
         blank=True,
         related_name="restored_by",
-        help_text="The voided judgment that this one brings back.",
+        help_text="The voided judgment that this one restores.",
     )
     annotator_could_see_policies = models.BooleanField(
         default=False,
         help_text="The annotator had a role then, or had lost one, that shows which policy wrote what.",
     )
     standing = models.BooleanField(
-        default=True, help_text="Not voided. A copy of what JudgmentVoid says, for the constraint below."
+        default=True, help_text="True unless voided. Duplicates JudgmentVoid for the constraint below."
     )
     shown_at = models.DateTimeField(null=True, blank=True)
     created_at = models.DateTimeField(default=timezone.now)
@@ -142,18 +142,18 @@ class PairCount(models.Model):
 
 
 class Allowance(models.Model):
-    """What one annotator has left of their undos in one experiment; :mod:`engine.services.allowances` has the rules.
+    """The undos that one annotator has in one experiment; :mod:`engine.services.allowances` has the rules.
 
-    The row is also the lock that puts an annotator's own requests in order, whatever number of tabs they come from.
+    The row is also the lock that orders an annotator's own requests, from any number of tabs.
     """
 
     experiment = models.ForeignKey(Experiment, models.CASCADE, related_name="allowances")
     annotator = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="allowances")
     undo_credit = models.PositiveSmallIntegerField(
-        help_text="After the latest undo, in answers: an undo costs several, each answer earns one."
+        help_text="Balance after the latest undo, in answers: an undo costs several, each answer earns one."
     )
     answers = models.PositiveIntegerField(
-        default=0, help_text="Answers given by the time of the latest undo."
+        default=0, help_text="Number of answers at the time of the latest undo."
     )
 
     class Meta:

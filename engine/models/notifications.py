@@ -1,4 +1,4 @@
-"""Who is told of what."""
+"""Subscriptions, notifications and alarms."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from engine.models.experiments import Experiment
 
 
 class Subscription(models.Model):
-    """Who is told of what happens to an experiment, and by which way."""
+    """An address that gets notifications of an experiment."""
 
     class Kind(models.TextChoices):
         EMAIL = "email", "E-mail"
@@ -21,17 +21,17 @@ class Subscription(models.Model):
 
     class Event(models.TextChoices):
         CONCLUDED = "concluded", "It concludes"
-        STALLED = "stalled", "Nobody judges although pairs are ready"
-        UNHEALTHY = "unhealthy", "It turns unhealthy, or recovers"
+        STALLED = "stalled", "Pairs are ready, but nobody judges"
+        UNHEALTHY = "unhealthy", "It becomes unhealthy, or recovers"
 
     experiment = models.ForeignKey(Experiment, models.CASCADE, related_name="subscriptions")
     kind = models.CharField(max_length=10, choices=Kind)
     target = models.CharField(
         max_length=500,
-        help_text="An e-mail address, or the URL of a webhook, which is a secret: whoever knows it can post there.",
+        help_text="An e-mail address, or the URL of a webhook. The URL is a secret: anybody who knows it can post there.",
     )
     events = models.JSONField(default=list)
-    secret = models.CharField(max_length=64, blank=True, help_text="What a webhook's calls are signed with.")
+    secret = models.CharField(max_length=64, blank=True, help_text="Key that signs the calls of a webhook.")
     created_by = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="+")
     created_at = models.DateTimeField(default=timezone.now)
 
@@ -53,7 +53,7 @@ class Subscription(models.Model):
 
     @property
     def shown(self) -> str:
-        """What editors see of the target: the e-mail address, or the host of a webhook."""
+        """The target as editors see it: the e-mail address, or the host of a webhook."""
         return self.target if self.kind == self.Kind.EMAIL else self.host
 
 

@@ -1,4 +1,4 @@
-"""What a language model thinks of comparisons."""
+"""Opinions of a language model on comparisons."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from engine.models.judgments import Judgment
 
 
 class Opinion(models.Model):
-    """What a language model thinks of a comparison, asked in both orders.
+    """An opinion of a language model on a comparison, asked in both orders.
 
     ``identity`` names the model and the words it was asked with: agreement with people is known per identity only.
     """
@@ -33,27 +33,32 @@ class Opinion(models.Model):
     identity = models.CharField(max_length=64)
     seed = models.PositiveBigIntegerField()
     state = models.CharField(max_length=10, choices=State, default=State.WAITING)
-    claim = models.UUIDField(null=True, blank=True, help_text="The batch in which it is being asked for.")
+    claim = models.UUIDField(null=True, blank=True, help_text="Token of the batch that asks for it.")
     claimed_by = models.CharField(max_length=200, blank=True)
     claimed_at = models.DateTimeField(null=True, blank=True)
     attempts = models.PositiveSmallIntegerField(default=0)
     failure_reason = models.TextField(blank=True)
 
     left_first = models.CharField(
-        max_length=10, choices=CHOICES, blank=True, help_text="The verdict where it read the left one first."
+        max_length=10, choices=CHOICES, blank=True, help_text="Verdict with the left response first."
     )
     right_first = models.CharField(
-        max_length=10, choices=CHOICES, blank=True, help_text="The verdict where it read the right one first."
+        max_length=10, choices=CHOICES, blank=True, help_text="Verdict with the right response first."
     )
     choice = models.CharField(
-        max_length=10, choices=CHOICES, blank=True, help_text="What both agree on; else a tie."
+        max_length=10, choices=CHOICES, blank=True, help_text="The common verdict; a tie if the two differ."
     )
-    reason = models.TextField(blank=True, help_text="Its reasons, in either order.")
+    reason = models.TextField(blank=True, help_text="Its reasons, one for each order.")
     model = models.CharField(max_length=200, blank=True)
     prompt_tokens = models.PositiveIntegerField(default=0, help_text="Over all attempts.")
     completion_tokens = models.PositiveIntegerField(default=0, help_text="Over all attempts.")
     judgment = models.OneToOneField(
-        Judgment, models.PROTECT, null=True, blank=True, related_name="opinion", help_text="Where it voted."
+        Judgment,
+        models.PROTECT,
+        null=True,
+        blank=True,
+        related_name="opinion",
+        help_text="Its vote, if it voted.",
     )
     created_at = models.DateTimeField(default=timezone.now)
     done_at = models.DateTimeField(null=True, blank=True)

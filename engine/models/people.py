@@ -21,7 +21,7 @@ class User(AbstractUser):
         null=True,
         blank=True,
         editable=False,
-        help_text="Since when the row only stands for somebody whose judgments are kept.",
+        help_text="Time at which the person was forgotten; only their judgments are kept.",
     )
     # Part of every session's check: counting it up ends all sessions, also those that no table lists.
     session_version = models.PositiveIntegerField(default=0, editable=False)
@@ -31,7 +31,7 @@ class User(AbstractUser):
 
 
 class Membership(models.Model):
-    """Who may do what in an experiment. Superusers may do everything everywhere."""
+    """A role of an account in an experiment. Superusers may do everything everywhere."""
 
     class Role(models.TextChoices):
         ANNOTATOR = "annotator", "Annotator"
@@ -40,9 +40,9 @@ class Membership(models.Model):
         OWNER = "owner", "Owner"
 
     class Origin(models.TextChoices):
-        """How somebody became a member."""
+        """The way by which somebody became a member."""
 
-        FOUNDER = "founder", "Made the experiment"
+        FOUNDER = "founder", "Created the experiment"
         INVITATION = "invitation", "Invitation"
         ADMINISTRATOR = "administrator", "Added by an administrator"
 
@@ -59,7 +59,7 @@ class Membership(models.Model):
         null=True,
         blank=True,
         related_name="+",
-        help_text="Who made the invitation, or added the member on the admin site.",
+        help_text="The person who made the invitation, or who added the member on the admin site.",
     )
     joined_at = models.DateTimeField(default=timezone.now)
 
@@ -85,14 +85,14 @@ class RoleLoss(models.Model):
 
 
 class InvitationLimit(NamedTuple):
-    """How many people one link may let in, and for how many days."""
+    """Maximum number of people whom one link may let in, and of its days."""
 
     uses: int
     days: int
 
 
 class Invitation(models.Model):
-    """A link that makes whoever follows it a member of an experiment.
+    """A link that makes a person who follows it a member of an experiment.
 
     Only the hash of its secret is kept: somebody who reads the table cannot follow the link.
     """
@@ -106,7 +106,9 @@ class Invitation(models.Model):
     }
 
     hash = models.CharField(max_length=64, unique=True)
-    hint = models.CharField(max_length=12, help_text="First characters of the secret, to recognise the link.")
+    hint = models.CharField(
+        max_length=12, help_text="First characters of the secret; they identify the link."
+    )
     experiment = models.ForeignKey(Experiment, models.CASCADE, related_name="invitations")
     role = models.CharField(max_length=10, choices=Membership.Role, default=Membership.Role.ANNOTATOR)
     most_uses = models.PositiveIntegerField(default=1, validators=[MinValueValidator(1)])
@@ -129,7 +131,7 @@ class Invitation(models.Model):
 
 
 class InvitationUse(models.Model):
-    """Who joined through an invitation, and when."""
+    """A person who joined through an invitation, and the time."""
 
     invitation = models.ForeignKey(Invitation, models.CASCADE, related_name="used_by")
     user = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="invitation_uses")
@@ -153,13 +155,13 @@ class Token(models.Model):
     class Scope(models.TextChoices):
         READ = "read", "Read: see experiments and their logs, and export judgments"
         ANNOTATE = "annotate", "Annotate: get pairs and judge them"
-        MANAGE = "manage", "Manage: make experiments, start and stop them, change their settings"
+        MANAGE = "manage", "Manage: create, start and stop experiments, and change their settings"
 
     user = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="tokens")
     name = models.CharField(max_length=100)
     hash = models.CharField(max_length=64, unique=True)
     hint = models.CharField(
-        max_length=12, help_text="First characters of the secret, to recognise the token."
+        max_length=12, help_text="First characters of the secret; they identify the token."
     )
     scopes = models.JSONField(help_text="A list of scopes, at least one.")
     experiment = models.ForeignKey(

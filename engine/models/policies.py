@@ -1,4 +1,4 @@
-"""What is tried on what: factors, their levels, the policies that they make, and the tasks."""
+"""Factors, their levels, the policies made of them, and the tasks."""
 
 from __future__ import annotations
 
@@ -80,9 +80,7 @@ class Task(models.Model):
     experiment = models.ForeignKey(Experiment, models.CASCADE, related_name="tasks")
     position = models.PositiveIntegerField()
     prompt = models.TextField()
-    reference = models.TextField(
-        blank=True, help_text="The right answer, where there is one; the rule judge needs it."
-    )
+    reference = models.TextField(blank=True, help_text="The correct answer, if any; the rule judge needs it.")
 
     class Meta:
         ordering = ("position",)

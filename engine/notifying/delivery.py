@@ -16,7 +16,7 @@ from engine.notifying.webhook import WebhookError, call
 from engine.services.notifications import claim_due, mark_sent, mark_unsent
 
 logger = logging.getLogger(__name__)
-# A task should end before long, so that its worker can do something else in between.
+# A task must end soon, because its worker has other work.
 _MOST = 20
 
 
@@ -46,12 +46,12 @@ def _deliver(notification: Notification) -> None:
         logger.warning("Notification %s was not sent: %s", notification.pk, error)
         mark_unsent(notification=notification, error=str(error), final=error.final)
     except (OSError, smtplib.SMTPException) as error:
-        # A server that refuses a recipient quotes the address, which is nobody's business who reads the worker's log.
+        # A server that refuses a recipient quotes the address: keep it out of the worker's log.
         said = str(error).replace(subscription.target, f"somebody at {subscription.host}")
         logger.warning("Notification %s was not sent: %s", notification.pk, said)
         mark_unsent(notification=notification, error=f"The mail server: {said}")
     else:
-        # console:// wrote it into this worker's log, which is nobody's inbox.
+        # console:// wrote it into this worker's log, which reaches nobody.
         if subscription.kind == Subscription.Kind.EMAIL and (reason := why_no_mail()):
             mark_unsent(notification=notification, error=reason, final=True)
         else:
@@ -59,7 +59,7 @@ def _deliver(notification: Notification) -> None:
 
 
 def webhook_body(notification: Notification) -> bytes:
-    """What a webhook receives; documented in docs/api.md."""
+    """The body that a webhook receives; documented in docs/api.md."""
     experiment = notification.subscription.experiment
     return json.dumps(
         {

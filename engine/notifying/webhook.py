@@ -59,7 +59,7 @@ class _Deadline:
 
 
 def signature(secret: str, delivery: str, timestamp: str, body: bytes) -> str:
-    """What the receiver computes anew, in hexadecimal.
+    """The signature of a call, in hexadecimal; the receiver computes it again.
 
     The HMAC-SHA256 of the delivery's number, the timestamp and the body, with full stops between. Without the number
     in it, somebody who overheard a call could repeat it under a number that the receiver has not seen.

@@ -1,4 +1,4 @@
-"""What is wrong with a running experiment, cheap enough to be asked at every sweep."""
+"""Trouble of a running experiment, cheap enough to be checked at every sweep."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _BEGINNINGS = (AuditEntry.Action.START, AuditEntry.Action.RESUME, AuditEntry.Act
 
 
 def trouble(experiment: Experiment) -> str:
-    """Why responses are not being written as they should be; empty where they are."""
+    """The reason why responses are not written as they should be; empty if they are."""
     waiting = Response.objects.filter(policy__experiment=experiment, state=Response.State.WAITING)
     oldest = waiting.order_by("created_at").values_list("created_at", flat=True).first()
     seen_at = (
@@ -25,11 +25,11 @@ def trouble(experiment: Experiment) -> str:
     )
     now = timezone.now()
     if seen_at is None:
-        return "No generation worker has ever been seen; start one."
+        return "No generation worker has ever run. Start one."
     if not is_recent((now - seen_at).total_seconds()):
-        return f"No generation worker has been seen since {seen_at:%Y-%m-%d %H:%M} UTC; start one."
+        return f"No generation worker has run since {seen_at:%Y-%m-%d %H:%M} UTC. Start one."
     if oldest is not None and now - oldest > timedelta(seconds=60):
-        return "Responses have been waiting for more than a minute: the generation workers do not keep up."
+        return "Responses have waited for more than a minute: the generation workers are too slow. Start another one."
     return ""
 
 
@@ -43,4 +43,4 @@ def stall(experiment: Experiment) -> str:
         return ""
     if experiment.audit_entries.filter(action__in=_BEGINNINGS, at__gte=since).exists():
         return ""
-    return f"Nobody has judged a pair for {settings.STALL_HOURS:g} hours, and {ready.count()} are ready."
+    return f"Nobody has judged a pair for {settings.STALL_HOURS:g} hours, although {ready.count()} pairs are ready."

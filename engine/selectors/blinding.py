@@ -1,4 +1,4 @@
-"""What a blinded experiment hides, from whom, and what is published once it is over."""
+"""The information that a blinded experiment hides, and its publication after the end."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def published_secrets(experiment: Experiment) -> list[Period]:
 
 @dataclass
 class Verified:
-    """How many values were derived again, and where the record says something else."""
+    """The number of values that were derived again, and the differences from the record."""
 
     verified: int = 0
     differences: list[str] = field(default_factory=list)
@@ -74,9 +74,9 @@ def _verify_check(found: Verified, check: Check, secret: str, experiment: Experi
 
 
 def withholds_unfinished(experiment: Experiment, user: AbstractBaseUser | AnonymousUser) -> bool:
-    """Whether this user must not see the policies of comparisons that are not finished.
+    """True if this user must not see the policies of comparisons that are not finished.
 
-    Whoever annotates may be looking at any of them, or be shown it yet.
+    An annotator may be looking at any of them, or may get it later.
     """
     return (
         experiment.judge == Experiment.Judge.HUMAN
@@ -87,7 +87,7 @@ def withholds_unfinished(experiment: Experiment, user: AbstractBaseUser | Anonym
 
 
 def would_unblind(experiment: Experiment, user: AbstractBaseUser | AnonymousUser, role: str) -> bool:
-    """Whether this user, given ``role``, both judges pairs and may see which policy wrote what."""
+    """True if this user, given ``role``, both judges pairs and may see which policy wrote what."""
     roles = set(Membership.objects.filter(experiment=experiment, user=user).values_list("role", flat=True))
     return _unblinds({*roles, role}, getattr(user, "is_superuser", False))
 

@@ -13,7 +13,7 @@ STANDING, VOID = "standing", "void"
 
 @dataclass(frozen=True)
 class Selection:
-    """Which comparisons of an experiment, and which of their judgments. What is left empty selects nothing out.
+    """A choice of comparisons of an experiment and of their judgments. Empty fields select everything.
 
     Attributes
     ----------
@@ -22,7 +22,7 @@ class Selection:
     winner
         Index of the policy that the comparison's outcome D favours.
     state
-        Of the comparison.
+        State of the comparison.
     flag
         A `Flag.Reason`, or "any".
     text
@@ -30,7 +30,7 @@ class Selection:
     judgments
         `STANDING` or `VOID`.
     judge, annotator, choice
-        Of the judgment; the annotator by user name.
+        Properties of the judgment; the annotator by user name.
     finished
         Only comparisons that nobody can be shown any more: judged or discarded.
     """

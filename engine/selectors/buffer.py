@@ -1,4 +1,4 @@
-"""How many comparisons to keep ahead of the annotators, and what became of them."""
+"""The number of comparisons to keep ahead of the annotators, and the figures behind it."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def click_seconds(experiment: Experiment) -> float | None:
 def click_rate(experiment: Experiment) -> float:
     """Judgments per second that the annotators who are here would make if they never had to wait.
 
-    Not the judgments of late: of those there are few just when pairs are lacking.
+    Recent judgments would mislead: few are made just when pairs are lacking.
     """
     seconds = click_seconds(experiment)
     return annotators_present(experiment) / seconds if seconds else 0.0
@@ -64,7 +64,7 @@ def mean_seconds(spans: Sequence[timedelta]) -> float | None:
 
 
 def buffer_target(experiment: Experiment) -> int:
-    """How many planned and ready comparisons to keep ahead.
+    """The number of planned and ready comparisons to keep ahead.
 
     People: Little's law, what is asked for while one comparison is being generated, with a safety factor;
     and at least one for every annotator who is here. Near the decision no more than is expected to be needed, and a smaller
@@ -101,7 +101,7 @@ _PROBE_INTERVAL = timedelta(seconds=30)
 
 
 def generation_is_failing(experiment: Experiment) -> bool:
-    """Whether the latest responses all failed, so that planning more would only make more failures."""
+    """True if the latest responses all failed: planning more would only make more failures."""
     settled = Response.objects.filter(
         policy__experiment=experiment, state__in=[Response.State.DONE, Response.State.FAILED]
     ).order_by("-pk")
@@ -110,6 +110,6 @@ def generation_is_failing(experiment: Experiment) -> bool:
 
 
 def probe_is_due(experiment: Experiment) -> bool:
-    """Whether nothing was planned for half a minute: time to see if generation works again."""
+    """True if nothing was planned for half a minute: time to see if generation works again."""
     since = timezone.now() - _PROBE_INTERVAL
     return not Comparison.objects.filter(experiment=experiment, created_at__gte=since).exists()

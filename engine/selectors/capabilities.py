@@ -1,4 +1,4 @@
-"""Who can write what: what policies need of a worker, and what the workers that are alive offer."""
+"""The needs of policies, and the offers of the live workers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LONGEST_LOADING_SECONDS = 900.0
 
 @dataclass(frozen=True)
 class Need:
-    """What a policy takes: a backend (empty: any) and models by name (none: whatever is usual there)."""
+    """The needs of a policy: a backend (empty: any) and models by name (none: the worker's default model)."""
 
     backend: str
     models: frozenset[str]
@@ -30,7 +30,7 @@ class Need:
 
 @dataclass(frozen=True)
 class Offer:
-    """What a generation worker serves: one backend, its usual model, and others by name.
+    """The offer of a generation worker: one backend, its default model, and others by name.
 
     Attributes
     ----------
@@ -54,7 +54,7 @@ class Offer:
 
     @classmethod
     def from_details(cls, details: Mapping[str, Any]) -> Offer | None:
-        """What a pulse says; ``None`` where it does not say it."""
+        """The offer in a pulse; ``None`` if the pulse has none."""
         if "backend" not in details:
             return None
         return cls(
@@ -66,7 +66,7 @@ class Offer:
 
 
 def needs(policy_ids: Collection[int]) -> dict[int, Need]:
-    """What each of these policies needs, by its id."""
+    """The needs of each of these policies, by its id."""
     own: dict[int, str] = {}
     guards: dict[int, set[str]] = defaultdict(set)
     telling = Level.objects.filter(
@@ -85,12 +85,12 @@ def needs(policy_ids: Collection[int]) -> dict[int, Need]:
 
 
 def is_recent(seconds: float | None) -> bool:
-    """Whether a worker last seen so long ago counts as alive: one busy with a batch is silent for a while."""
+    """True if a worker last seen so long ago counts as alive: one busy with a batch is silent for a while."""
     return seconds is not None and seconds < settings.CLAIM_SECONDS + 3 * settings.SWEEP_SECONDS
 
 
 def is_alive(seen_seconds: float, details: Mapping[str, Any]) -> bool:
-    """Whether the worker of a pulse counts as alive: one that loads its model is silent for minutes."""
+    """True if the worker of a pulse counts as alive: one that loads its model is silent for minutes."""
     return is_recent(seen_seconds) or bool(details.get("loading") and seen_seconds < _LONGEST_LOADING_SECONDS)
 
 
@@ -110,7 +110,7 @@ def live_offers(pulses: Iterable[WorkerPulse] | None = None) -> dict[str, Offer 
 
 
 def unserved_needs(experiment: Experiment, pulses: Iterable[WorkerPulse] | None = None) -> list[str]:
-    """What the experiment's policies need and no worker that is alive serves, in words.
+    """The needs of the experiment's policies that no live worker serves, in words.
 
     Empty while a worker has not said what it serves, and where no worker is alive at all: that is another trouble.
     """

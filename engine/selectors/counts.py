@@ -21,7 +21,7 @@ Pair = tuple[int, int]
 
 
 def standing(judgments: QuerySet[Judgment]) -> QuerySet[Judgment]:
-    """Those that were not taken back."""
+    """The judgments that were not taken back."""
     return judgments.filter(standing=True)
 
 
@@ -31,7 +31,7 @@ def standing_judgments(experiment_id: int) -> QuerySet[Judgment]:
 
 
 def choices(experiment: Experiment) -> list[str]:
-    """What an annotator of this experiment may answer."""
+    """The answers that this experiment offers its annotators."""
     offered = [Judgment.Choice.LEFT, Judgment.Choice.RIGHT]
     if experiment.allow_tie:
         offered.append(Judgment.Choice.TIE)

@@ -17,7 +17,7 @@ from engine.domain.policy_space import combinations, policy_space
 from engine.models import Examination, Experiment, Snapshot
 from engine.selectors.counts import comparison_count, in_flight_matrix, outcomes, wins_matrix
 
-# What an experiment stops on; its core would ask for the stronger "best".
+# The claim on which an experiment stops; the core's default is the stronger "best".
 STOPS_ON = Claim.BEST_IF_ANY
 # Shares of simulated continuations that come to a decision: enough for a mean, and too few to trust in the budget.
 _MOSTLY = 0.9
@@ -25,7 +25,7 @@ _HARDLY = 0.5
 
 
 def space(experiment: Experiment) -> Space:
-    """What the experiment assumes about the preference probabilities; policy i is its row i."""
+    """The experiment's assumption about the preference probabilities; policy i is its row i."""
     levels = {
         factor.name: [level.name for level in factor.levels.all()]
         for factor in experiment.factors.prefetch_related("levels")
@@ -34,7 +34,7 @@ def space(experiment: Experiment) -> Space:
 
 
 def factorial_space(experiment: Experiment) -> Factorial | None:
-    """The Bradley-Terry space of the experiment's levels, whatever it assumes; ``None`` where they cannot be told apart."""
+    """The Bradley-Terry space of the levels; ``None`` if the policies do not separate the levels."""
     levels = {
         factor.name: [level.name for level in factor.levels.all()]
         for factor in experiment.factors.prefetch_related("levels")
@@ -115,7 +115,7 @@ def extrapolated_left(experiment: Experiment) -> float | None:
 
 @dataclass(frozen=True)
 class Left:
-    """What simulated continuations of a running experiment took from here: the mean, and four in five of them.
+    """Comparisons that simulated continuations of an experiment needed: the mean, and four in five of them.
 
     ``decided`` is the share that came to a decision within the budget, or within as much of it as was simulated; ``high`` is
     ``None`` where too few did.
@@ -135,7 +135,7 @@ def forecast(experiment: Experiment, judged: int | None = None) -> Left | None:
     """
     if experiment.state != Experiment.State.RUNNING:
         return None
-    # That alone: every click asks, and the replays beside it are large.
+    # Fetch only this column: every click runs this query and `replays` is large.
     known = Examination.objects.filter(experiment=experiment).values_list("forecast", flat=True).first()
     if not known:
         return None
@@ -152,7 +152,7 @@ def forecast(experiment: Experiment, judged: int | None = None) -> Left | None:
 
 @dataclass(frozen=True)
 class ToGo:
-    """How many comparisons a running experiment probably still needs.
+    """The number of comparisons that a running experiment probably still needs.
 
     ``at_least``: so many simulated continuations came to no decision that it takes no fewer than this. ``over_budget``: it may
     not be decided within the budget.
@@ -164,7 +164,7 @@ class ToGo:
 
 
 def to_go(experiment: Experiment, latest: Snapshot | None = None) -> ToGo | None:
-    """What the forecast says, and before the first one what the win rates do; ``None`` where neither can tell.
+    """The forecast, before the first one an extrapolation of the win rates; ``None`` if neither is known.
 
     ``latest``: the latest snapshot, where the caller has it already.
     """
@@ -182,7 +182,7 @@ def to_go(experiment: Experiment, latest: Snapshot | None = None) -> ToGo | None
     comparisons = known.expected
     if at_least and not known.to_the_budget:
         comparisons = max(comparisons, extrapolated or 0.0)
-    # Before the first comparison the forecast rests on a guess of the planner's, which is no reason to doubt the budget.
+    # Before the first comparison the forecast rests on the planner's prior, too weak to doubt the budget.
     doubtful = n > 0 and known.to_the_budget and known.decided <= _HARDLY
     return ToGo(comparisons, at_least, over_budget=doubtful or n + comparisons > experiment.budget)
 

@@ -1,4 +1,4 @@
-"""What the workers are doing."""
+"""Health of the workers and the queue."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from engine.models import (
 from engine.selectors.buffer import generation_seconds, mean_seconds
 from engine.selectors.capabilities import Offer, is_alive, is_recent, unserved_needs
 
-# Workers that went away longer ago are of no interest any more.
+# Workers that stopped longer ago are not shown.
 _SHOWN = timedelta(hours=1)
 
 
 @dataclass(frozen=True)
 class WorkerHealth:
-    """One generation worker: what it runs, and how it does. What it has not told is ``None`` or empty.
+    """One generation worker: its models and its speed. Unknown values are ``None`` or empty.
 
     Attributes
     ----------
@@ -36,15 +36,15 @@ class WorkerHealth:
     tokens_per_second : float
         As last measured with enough waiting all the time; an idle worker has none.
     batch_size : int
-        How many responses it would have in hand at most.
+        Maximum number of responses that it writes at once.
     in_hand : int
-        How many it is writing now, of all experiments.
+        Number of responses that it is writing now, of all experiments.
     gpu_used_bytes, gpu_total_bytes : int
-        Memory of its first GPU, whoever uses it.
+        Memory of its first GPU, over all processes.
     loading : bool
         It is loading its model, and will not be heard of until that is done.
     trouble : str
-        Why its backend is out of order.
+        Error of its backend.
     """
 
     name: str
@@ -64,7 +64,7 @@ class WorkerHealth:
 
 @dataclass(frozen=True)
 class GuardrailCount:
-    """How often guardrails acted on one policy's responses, by pattern or by guard model, out of how many written."""
+    """Actions of guardrails on one policy's responses, and the number of its responses."""
 
     policy: str
     written: int
@@ -80,7 +80,7 @@ class GuardrailCount:
 
 @dataclass(frozen=True)
 class QueueHealth:
-    """What the workers are doing about one experiment.
+    """Work of the workers for one experiment.
 
     Attributes
     ----------
@@ -91,9 +91,9 @@ class QueueHealth:
     guardrails : list of GuardrailCount
         By policy; empty where none ever acted.
     unserved : list of str
-        What the experiment needs and no worker that is alive serves.
+        Needs of the experiment that no live worker serves.
     needs_workers : bool
-        Whether responses are still to be written: not where all were imported ready-made.
+        True if responses are still to be written: not where all were imported ready-made.
     """
 
     comparisons: dict[str, int]
@@ -121,13 +121,13 @@ class QueueHealth:
 
     @property
     def loading(self) -> bool:
-        """Whether no worker can write yet, since those that are alive are still loading their models."""
+        """True if no worker can write yet, since those that are alive are still loading their models."""
         alive = [worker for worker in self.workers if worker.alive]
         return bool(alive) and all(worker.loading for worker in alive)
 
     @property
     def trouble(self) -> str:
-        """Why nothing is written of what waits, where all workers that are alive say that their backends are out of order."""
+        """The backend's error, if every live worker reports one and responses wait; else empty."""
         troubles = [worker.trouble for worker in self.workers if worker.alive]
         stuck = self.responses.get(Response.State.WAITING, 0) and troubles and all(troubles)
         return troubles[0] if stuck else ""

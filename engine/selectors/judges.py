@@ -1,4 +1,4 @@
-"""Who judged what and how fast, added up by the database."""
+"""Judgments and their speed by judge, aggregated by the database."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from engine.selectors.counts import standing_judgments
 
 @dataclass(frozen=True)
 class Judged:
-    """What one annotator, or all judges of a kind, chose. ``median_seconds``: from seeing a pair to judging it."""
+    """The choices of one annotator or kind of judge. ``median_seconds``: from seeing a pair to judging it."""
 
     judged: int
     left: int
@@ -80,13 +80,13 @@ def check_results(experiment: Experiment) -> dict[tuple[str, str], tuple[int, in
 
 
 def flags_by_annotator(experiment: Experiment) -> dict[str, int]:
-    """How many pairs each annotator said something is wrong with."""
+    """The number of pairs that each annotator flagged."""
     rows = Flag.objects.filter(comparison__experiment=experiment).values_list("annotator__username")
     return dict(rows.annotate(n=Count("pk")).order_by())
 
 
 def skips_by_annotator(experiment: Experiment) -> dict[str, int]:
-    """How many pairs each annotator handed back for somebody else."""
+    """The number of pairs that each annotator skipped."""
     rows = Lease.objects.filter(comparison__experiment=experiment, state=Lease.State.SKIPPED)
     return dict(rows.values_list("annotator__username").annotate(n=Count("pk")).order_by())
 

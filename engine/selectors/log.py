@@ -1,4 +1,4 @@
-"""What was done to an experiment, and who is told of it."""
+"""The log of an experiment, and its subscriptions."""
 
 from __future__ import annotations
 

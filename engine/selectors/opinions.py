@@ -1,4 +1,4 @@
-"""What a language model thinks of an experiment's comparisons, and how far it agrees with people."""
+"""A language model's opinions on an experiment's comparisons, and its agreement with people."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _ANSWERS = (Judgment.Choice.LEFT, Judgment.Choice.RIGHT, Judgment.Choice.TIE)
 
 @dataclass(frozen=True)
 class OpinionReport:
-    """All that an admin should see of the language model before and while it votes.
+    """The figures that an admin needs about the language model before and while it votes.
 
     Attributes
     ----------
@@ -29,7 +29,7 @@ class OpinionReport:
     consistent : Rate
         Opinions whose two verdicts, one in either order, are the same.
     first_twice, second_twice : int
-        Opinions in which it preferred whatever it read first, or second, both times.
+        Opinions in which it preferred the first response both times, or the second both times.
     spent : int
         Opinions that count against the budget: every one that was asked for and did not fail.
     votes : int
@@ -56,7 +56,7 @@ class OpinionReport:
 
 
 def opinion_report(experiment: Experiment) -> OpinionReport | None:
-    """The figures of the present judge (this model, these words); what it cost counts whoever was asked before.
+    """The figures of the present judge (this model, these words); its cost includes earlier judges.
 
     ``None`` where no opinion was ever asked for.
     """
@@ -97,8 +97,8 @@ def opinion_report(experiment: Experiment) -> OpinionReport | None:
 def agreement_table(experiment: Experiment) -> list[list[int]]:
     """3×3: people's answer by the language model's, over the comparisons of which both are known.
 
-    What several people said of one comparison is put together as the experiment puts it together for D; a result
-    between the sides (they are divided, or it was a tie) is a tie. Taken-back judgments are no judgments.
+    Several people's judgments of one comparison are combined as for D; a result between the sides (they are
+    divided, or it was a tie) is a tie. Judgments that were taken back do not count.
     """
     known = standing(Judgment.objects.filter(judge=Judgment.Judge.HUMAN)).filter(
         comparison__experiment=experiment,
@@ -124,7 +124,7 @@ def _side(outcome: float, i_on_left: bool) -> Judgment.Choice:
 
 
 def judging_cost(experiment: Experiment) -> float:
-    """What the language model's opinions cost at the prices of the settings, failed attempts and all."""
+    """The cost of the language model's opinions at the prices of the settings, failed attempts included."""
     tokens = Opinion.objects.filter(comparison__experiment=experiment).aggregate(
         prompt=Sum("prompt_tokens", default=0), completion=Sum("completion_tokens", default=0)
     )
@@ -181,7 +181,7 @@ def votes_to_cast(experiment: Experiment) -> QuerySet[Opinion]:
 
 
 def votes_now(experiment: Experiment) -> bool:
-    """Whether the language model may vote: an admin let it, and it still is the one that was let."""
+    """True if the language model may vote: an admin let it, and it still is the one that was let."""
     return (
         not why_no_judge()
         and not experiment.llm_halted

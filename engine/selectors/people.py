@@ -1,4 +1,4 @@
-"""Who may do what, and what they have done."""
+"""Rights of people, and their answers."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def roles_to_give(user: User, experiment_id: int) -> set[str]:
 
 
 def has_any_right(user: User) -> bool:
-    """Whether this user may do anything at all: has a role somewhere, or may make experiments."""
+    """True if this user may do anything at all: has a role somewhere, or may make experiments."""
     return user.is_active and (
         user.is_superuser or user.memberships.exists() or user.has_perm("engine.add_experiment")
     )
@@ -149,7 +149,7 @@ def own_judgments(experiment: Experiment, user: AbstractBaseUser | AnonymousUser
 
 @dataclass(frozen=True)
 class Answer:
-    """One's own answer to a pair as it was shown. Nothing here says whether the pair was a check.
+    """A person's answer to a pair as it was shown. It does not reveal if the pair was a check.
 
     Attributes
     ----------
@@ -174,7 +174,7 @@ _MOST_ANSWERS = 50
 def own_answers(experiment: Experiment, user: AbstractBaseUser | AnonymousUser) -> list[Answer]:
     """This user's newest answers that stand, newest first.
 
-    Where pairs are repeated, so few that none of those listed can be the pair on show.
+    If pairs are repeated, the list is so short that no listed pair can be on show.
     """
     most = REPEAT_DISTANCE if experiment.repeat_rate else _MOST_ANSWERS
     checks = (
@@ -222,7 +222,7 @@ def _of_check(check: Check) -> Answer:
 def own_answer(
     experiment: Experiment, user: AbstractBaseUser | AnonymousUser, token: uuid.UUID
 ) -> Judgment | Check | None:
-    """What this user answered under a token, where it stands."""
+    """The answer that this user gave under a token, unless it was taken back."""
     judgment = own_judgments(experiment, user).filter(token=token).first()
     return judgment or _answered_checks(user).filter(experiment=experiment, token=token).first()
 
@@ -237,7 +237,7 @@ def newest_answer(experiment: Experiment, user: AbstractBaseUser | AnonymousUser
 
 
 def answers_given(experiment_id: int, user: AbstractBaseUser | AnonymousUser) -> int:
-    """How many answers this user ever gave here, those they took back included. Checks are answers too."""
+    """The number of answers that this user ever gave here, with those taken back. Checks are answers too."""
     judged = Judgment.objects.filter(
         comparison__experiment_id=experiment_id, annotator=user, restores__isnull=True
     )
@@ -246,7 +246,7 @@ def answers_given(experiment_id: int, user: AbstractBaseUser | AnonymousUser) ->
 
 
 def answers_before(experiment_id: int, moment: datetime) -> int:
-    """How many answers people had given here at a moment, whatever became of them. Checks are answers too.
+    """The number of answers that people had given here at a moment, even if taken back. Checks count too.
 
     Taking an answer back changes nothing about it, and neither does which side was chosen.
     """

@@ -1,4 +1,4 @@
-"""Everything that is stored about one person."""
+"""All stored data about one person."""
 
 from __future__ import annotations
 
@@ -53,12 +53,12 @@ def subscriptions_to(addresses: set[str]) -> QuerySet[Subscription]:
 
 
 def person_data(user: User, *, complete: bool) -> Row:
-    """What is stored about a person, by kind, for a JSON file.
+    """The stored data about a person, by kind, for a JSON file.
 
     Parameters
     ----------
     complete
-        With the answers in experiments that have not concluded. Leave them out of what annotators get themselves:
+        With the answers in experiments that have not concluded. Leave them out for annotators themselves:
         while they judge, nothing may tell them which pairs are checks.
     """
     judgments = Judgment.objects.filter(annotator=user)
@@ -168,7 +168,7 @@ def _rows(rows: QuerySet[Any], **fields: str) -> list[Row]:
 def _withheld(
     judgments: QuerySet[Judgment], checks: QuerySet[Check], experiments: QuerySet[Experiment]
 ) -> list[Row]:
-    """How many answers there are in each of these experiments, comparisons and checks together."""
+    """The number of answers in each of these experiments, comparisons and checks together."""
     names = Counter(
         judgments.filter(comparison__experiment__in=experiments).values_list(
             "comparison__experiment__name", flat=True

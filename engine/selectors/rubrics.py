@@ -1,4 +1,4 @@
-"""What a language model that judges goes by, and the name under which its agreement with people is known."""
+"""The rubric of a language model that judges, and the name under which its agreement with people is known."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ def rubric_of(experiment: Experiment) -> str:
 
 
 def why_no_judge() -> str:
-    """Why there is no language model that can judge here, and what to do; empty where there is one."""
+    """The reason why no language model can judge here, and the remedy; empty if one can."""
     if settings.JUDGE_BACKEND in {"", "embedded"}:
         return (
-            "No language model that can judge is set up here. The embedded model cannot: "
+            "No language model that can judge is configured. The embedded model cannot judge: "
             "set JUDGE_BACKEND to vllm or openai, and JUDGE_MODEL."
         )
     return ""
 
 
 def may_tie(experiment: Experiment) -> bool:
-    """Whether a tie is offered: where people may say that neither is better."""
+    """True if a tie is offered: where people may say that neither is better."""
     return experiment.allow_tie or experiment.allow_both_bad
 
 

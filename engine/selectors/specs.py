@@ -9,7 +9,7 @@ from engine.models import Experiment, Response
 def experiment_spec(experiment: Experiment) -> ExperimentSpec:
     """The description that would make this experiment anew: every setting is named, whether usual or not.
 
-    What has happened to it (its state, people, comparisons) is no part of it; that a language model was let vote, neither.
+    It has neither the state, the people and the comparisons, nor the permission of a language model to vote.
     """
     imported = experiment.responses == Experiment.Responses.IMPORTED
     settings = {name: getattr(experiment, name) for name in SETTINGS}

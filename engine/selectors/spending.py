@@ -1,4 +1,4 @@
-"""What generation has cost, and what of it was for nothing."""
+"""The cost of generation, and the part of it that was not used."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from engine.selectors.opinions import judging_cost
 
 @dataclass(frozen=True)
 class Waste:
-    """What was generated and never judged."""
+    """Generated responses that were never judged."""
 
     generated: int
     unused: int
@@ -29,7 +29,7 @@ class Waste:
 
 
 def waste(experiment: Experiment) -> Waste:
-    """How much of what was written no judgment has used: after the decision, none ever will."""
+    """The amount of text that no judgment has used; after the decision, none ever will."""
     written = Response.objects.filter(policy__experiment=experiment, state=Response.State.DONE)
     judged = Comparison.objects.filter(experiment=experiment, state=Comparison.State.JUDGED)
     unused = written.exclude(pk__in=judged.values("response_i")).exclude(pk__in=judged.values("response_j"))
@@ -41,7 +41,7 @@ def waste(experiment: Experiment) -> Waste:
 
 
 def cost(experiment: Experiment) -> float:
-    """What the experiment's tokens, judging included, cost at the prices of the settings, in their currency."""
+    """The cost of the experiment's tokens, judging included, in the currency of the settings' prices."""
     tokens = Response.objects.filter(policy__experiment=experiment).aggregate(
         prompt=Sum("prompt_tokens"), completion=Sum("completion_tokens")
     )
@@ -52,7 +52,7 @@ def cost(experiment: Experiment) -> float:
 
 @dataclass(frozen=True)
 class PolicySpending:
-    """What one policy's responses took."""
+    """Tokens, time and cost of one policy's responses."""
 
     index: int
     responses: int
@@ -73,7 +73,7 @@ class PolicySpending:
 
 
 def policy_spending(experiment: Experiment) -> list[PolicySpending]:
-    """What each policy's responses took, by policy index."""
+    """Tokens, time and cost of each policy's responses, by policy index."""
     rows = (
         experiment.policies.order_by("index")
         .annotate(

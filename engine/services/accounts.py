@@ -1,4 +1,4 @@
-"""What is done to accounts, and goes into the log."""
+"""Actions on accounts that go into the log."""
 
 from __future__ import annotations
 

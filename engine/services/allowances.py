@@ -1,4 +1,4 @@
-"""What one annotator may do in one experiment: pairs to hold at a time, and answers to take back."""
+"""Allowances of one annotator in one experiment: pairs to hold at a time, and answers to take back."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _LEASES_IN_A_HOLD = 12
 
 
 def hold() -> timedelta:
-    """How long one annotator may keep a pair."""
+    """The longest time for which one annotator may keep a pair."""
     return timedelta(seconds=_LEASES_IN_A_HOLD * settings.LEASE_SECONDS)
 
 
@@ -43,7 +43,7 @@ def locked(*, experiment_id: int, annotator: User) -> Allowance:
 
 
 def locked_room(*, experiment_id: int, annotator: User) -> int:
-    """How many comparisons the annotator may hold at a time, less the checks that they hold; orders requests too."""
+    """The number of comparisons the annotator may hold besides their checks; also orders their requests."""
     held = Check.objects.filter(
         experiment=OuterRef("experiment"),
         annotator=OuterRef("annotator"),

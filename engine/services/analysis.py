@@ -1,6 +1,6 @@
-"""What takes too long for a page: the forecast, and replays without each annotator. Done in slices.
+"""Computations that take too long for a page: the forecast, and replays without each annotator. In slices.
 
-A slice is claimed by a conditional UPDATE and computed outside of any transaction, so that it holds no lock while clicks come in.
+A slice is claimed by a conditional UPDATE and computed outside of any transaction: clicks never wait for it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from engine.selectors.designs import STOPS_ON
 
 SLICE_SECONDS = 2.0
 _CLAIM = timedelta(minutes=2)
-# Of the annotators, those whose judgments are the most.
+# Only the annotators with the most judgments.
 MOST_ANNOTATORS = 30
 _FORECAST_RUNS = 40
 _LONGEST_FORECAST = 1_000_000  # comparisons × K²: some seconds
@@ -53,7 +53,7 @@ def outdate(*, experiment: Experiment, replays: bool = True) -> None:
 
 
 def examine(*, experiment_id: int) -> bool:
-    """Do one slice of what is wanted. Returns whether more remains."""
+    """Compute one slice of the wanted results. Returns whether more remains."""
     experiment = Experiment.objects.get(pk=experiment_id)
     examination, _ = Examination.objects.get_or_create(experiment=experiment)
     now = timezone.now()
@@ -94,7 +94,7 @@ def _replays_wanted(examination: Examination | None) -> bool:
 
 
 def forecast_is_due(experiment: Experiment, examination: Examination | None) -> bool:
-    """Whether a running experiment has no forecast, or a tenth more comparisons than at its last one.
+    """True if a running experiment has no forecast, or a tenth more comparisons than at its last one.
 
     Not while its evidence is stale: a forecast goes on from the peaks.
     """

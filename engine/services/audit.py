@@ -9,7 +9,8 @@ from engine.models import AuditEntry, Experiment, User
 
 _Action = AuditEntry.Action
 
-# What an entry says; the names in braces are the details that it needs. {person} stays as it is: see `AuditEntry`.
+# The sentence of each entry; the names in braces are the details that it needs.
+# {person} stays as it is: see `AuditEntry`.
 SENTENCES: dict[str, str] = {
     _Action.CREATE: "Created the experiment.",
     _Action.EDIT: "Changed the description: {changed}.",

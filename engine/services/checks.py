@@ -34,7 +34,7 @@ class Checked:
 
 
 def are_used(experiment: Experiment) -> bool:
-    """Whether annotators of this experiment are shown any checks."""
+    """True if annotators of this experiment are shown any checks."""
     return bool(experiment.practice or experiment.gold_rate or experiment.repeat_rate)
 
 
@@ -45,12 +45,12 @@ def unanswered_checks(*, experiment: Experiment, annotator: User) -> list[Check]
 
 
 def is_held(check: Check) -> bool:
-    """Whether the annotator is looking at it, as far as their page has said."""
+    """True if the annotator is looking at it, as far as their page has said."""
     return check.expires_at > timezone.now()
 
 
 def _is_lost(check: Check) -> Exists | Q:
-    """Whether a comparison in its place would be somebody else's by now, as a condition.
+    """True if a comparison in its place would be somebody else's by now, as a condition.
 
     A comparison that an annotator leaves is the next one to be shown to somebody else. Practice waits for its annotator.
     """
@@ -72,7 +72,7 @@ def hold(check: Check) -> Check:
 
 
 def has_rested(check: Check) -> bool:
-    """Whether it may be shown again: a comparison that was held for too long is others' for as long again."""
+    """True if it may be shown again: a comparison that was held for too long is others' for as long again."""
     since = timezone.now() - check.shown_at
     return check.kind == Check.Kind.PRACTICE or not allowances.hold() <= since < 2 * allowances.hold()
 
@@ -111,7 +111,7 @@ def return_checks(*, annotator: User, tokens: Collection[uuid.UUID] | None = Non
 
 @dataclass(frozen=True)
 class Seen:
-    """How many pairs an annotator was shown: practice, checks of any kind, and all with the comparisons."""
+    """The number of pairs shown to an annotator: practice, checks of any kind, and all pairs."""
 
     practice: int
     checks: int
@@ -119,7 +119,7 @@ class Seen:
 
 
 def seen_by(*, experiment: Experiment, annotator: User) -> Seen:
-    """How far this annotator is."""
+    """The number of pairs that this annotator was shown so far, by kind."""
     leases = Lease.objects.filter(annotator=annotator, comparison__experiment=experiment)
     counted = (
         User.objects.filter(pk=annotator.pk)
@@ -232,7 +232,7 @@ def answer_check(
             _("That pair was open for a long time and went to somebody else, so your answer was not counted.")
         )
     if check.choice == Check.SKIPPED and not skipped:
-        # As for a comparison, so that nobody can tell them apart.
+        # The same as for a comparison: annotators must not tell them apart.
         raise LeaseLostError(_("You skipped that pair, so your answer to it was not counted."))
     # A pair that was handed back is not skipped: it may be shown to its annotator again.
     if check.choice or (skipped and not is_held(check)):

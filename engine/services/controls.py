@@ -1,4 +1,4 @@
-"""What an admin may do to an experiment besides starting and stopping it. Everything goes into the audit log."""
+"""Actions of an admin on an experiment besides starting and stopping it. The log records each."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def reopen(
     if experiment.state != Experiment.State.CONCLUDED:
         raise WrongStateError(f"Only a concluded experiment can be reopened; this one is {experiment.state}.")
     if experiment.archived_at is not None:
-        raise WrongStateError("The experiment is in the archive; take it out first.")
+        raise WrongStateError("The experiment is archived. Take it out of the archive first.")
     record(
         experiment=experiment,
         by=by,
@@ -92,9 +92,9 @@ def reopen(
     if design.decision.stopped:
         remedy = {
             Experiment.Conclusion.BUDGET: "Give it a larger budget.",
-            Experiment.Conclusion.CERTIFIED: "Ask for a smaller δ, or another ε.",
-        }.get(str(design.decision.reason), "Ask for a smaller δ, or another ε.")  # type: ignore[call-overload]
-        raise WrongStateError(f"With these settings it would conclude again at once. {remedy}")
+            Experiment.Conclusion.CERTIFIED: "Choose a smaller risk, or another margin.",
+        }.get(str(design.decision.reason), "Choose a smaller risk, or another margin.")  # type: ignore[call-overload]
+        raise WrongStateError(f"With these settings the experiment would conclude again at once. {remedy}")
     experiment.state = Experiment.State.RUNNING
     experiment.conclusion = ""
     experiment.winner = experiment.concluded_at = None
@@ -131,7 +131,7 @@ def _change(
                 "consequence": CONSEQUENCES[name](experiment, value),
             },
         )
-        # What was chosen before anybody saw an outcome is what the guarantee is about.
+        # The guarantee is about the values chosen before anybody saw an outcome.
         if seen and name != "budget" and getattr(experiment, f"first_{name}") is None:
             setattr(experiment, f"first_{name}", getattr(experiment, name))
         setattr(experiment, name, value)
@@ -186,7 +186,7 @@ def unarchive(*, experiment_id: int, by: User | None) -> Experiment:
 
 @transaction.atomic
 def clone(*, experiment: Experiment, by: User, name: str) -> Experiment:
-    """A new draft with the same description but for its random seed, which belongs to whoever made it.
+    """A new draft with the same description and a new random seed. Its owner is ``by``.
 
     A language model as a judge is left out where none is set up any more.
 
@@ -196,7 +196,7 @@ def clone(*, experiment: Experiment, by: User, name: str) -> Experiment:
         The name is taken or unusable.
     """
     described = specs.experiment_spec(experiment)
-    # With the seed of the first one, whoever knows its pairs could predict those of the second.
+    # With the same seed, the pairs of the first would predict those of the second.
     settings = {**described.settings, "seed": new_seed()}
     if why_no_judge():
         settings["llm_judge"] = Experiment.LLMJudge.OFF
@@ -211,5 +211,5 @@ def clone(*, experiment: Experiment, by: User, name: str) -> Experiment:
     return cloned
 
 
-# What an owner or editor may ask for by name, on the page and through the API.
+# Actions by the names that the page and the API use.
 ACTIONS = {"start": start, "pause": pause, "stop": stop, "archive": archive, "unarchive": unarchive}

@@ -1,4 +1,4 @@
-"""The same number of statements, whatever was done.
+"""A constant number of statements, for comparisons and checks alike.
 
 How long a page takes depends above all on how often it asks the database. Where that number tells a check from a
 comparison, so does a stopwatch.
@@ -16,7 +16,7 @@ from django.db import connection
 
 @dataclass
 class Cost:
-    """How many statements something takes in the end, and how many it has taken so far."""
+    """The intended number of statements, and the number so far."""
 
     statements: int
     taken: int = 0

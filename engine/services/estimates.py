@@ -18,7 +18,7 @@ from engine.models import Estimate
 from engine.selectors.designs import STOPS_ON
 
 _KEPT = timedelta(days=30)
-# A page asks every second or two; whoever closed it wants no answer any more.
+# A page asks every second or two; after it is closed, nobody wants the answer.
 _WANTED = timedelta(seconds=20)
 _SILENT = timedelta(minutes=10)
 _RUNS = 60
@@ -28,7 +28,7 @@ _MANY = 40
 
 @dataclass(frozen=True)
 class Question:
-    """What an estimate depends on. Factors and levels go by number, so that a new name is no new question."""
+    """The settings behind an estimate. Factors and levels go by number: a new name is not a new question."""
 
     space: str
     levels: Sequence[int]

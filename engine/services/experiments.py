@@ -92,7 +92,9 @@ def check_description(spec: ExperimentSpec) -> Description:
     if not spec.tasks:
         raise SpecError("Give at least one task.")
     if unknown := set(spec.settings) - set(SETTINGS):
-        raise SpecError(f"There is no setting {', '.join(sorted(unknown))}; there are {', '.join(SETTINGS)}.")
+        raise SpecError(
+            f"Unknown setting: {', '.join(sorted(unknown))}. The settings are {', '.join(SETTINGS)}."
+        )
     judge = spec.settings.get("judge", Experiment.Judge.HUMAN)
     if judge == Experiment.Judge.RULE and (bare := [t.prompt for t in spec.tasks if not t.reference.strip()]):
         raise SpecError(f"The rule judge needs a reference answer for every task; {bare[0]!r} has none.")
@@ -102,7 +104,10 @@ def check_description(spec: ExperimentSpec) -> Description:
     experiment = Experiment(name=spec.name, **spec.settings)
     _check(experiment)
     if len(spec.gold) < experiment.practice:
-        raise SpecError("Practice pairs are gold items: give at least as many of those.", ("practice",))
+        raise SpecError(
+            "Practice pairs are gold items. Give at least as many gold items as practice pairs.",
+            ("practice",),
+        )
     for position, factor_spec in enumerate(spec.factors):
         if factor_spec.kind not in Factor.Kind:
             raise SpecError(
@@ -175,12 +180,15 @@ def _check_llm_judge(judge: str, stage: str) -> None:
         return
     if stage == Experiment.LLMJudge.VOTES:
         raise SpecError(
-            "llm_judge: a language model may vote only after it has been compared with people and an admin has "
-            "accepted its agreement. Begin with shadow.",
+            "llm_judge: a language model may vote only after an admin has accepted its agreement with people. "
+            "Begin with shadow.",
             ("llm_judge",),
         )
     if judge != Experiment.Judge.HUMAN:
-        raise SpecError("llm_judge: a language model judges beside people only.", ("llm_judge",))
+        raise SpecError(
+            "llm_judge: a language model judges only beside people. Set judge: human, or llm_judge: off.",
+            ("llm_judge",),
+        )
     if reason := why_no_judge():
         raise SpecError(f"llm_judge: {reason}", ("llm_judge",))
 
@@ -220,7 +228,9 @@ def _checked_policies(experiment: Experiment, factors: Sequence[FactorSpec]) -> 
     try:
         policies = combinations(levels, experiment.excluded)
         if len(policies) < 2:
-            raise SpecError("There is only one policy. Give some factor a second level, or exclude less.")
+            raise SpecError(
+                "There is only one policy. Give a factor a second level, or exclude fewer combinations."
+            )
         limits.check_space(
             sizes, policies=len(policies), factorial=experiment.space == Experiment.Space.FACTORIAL
         )
@@ -247,7 +257,7 @@ def start(*, experiment_id: int, by: User | None = None) -> Experiment:
             f"Only a draft or paused experiment can be started; this one is {experiment.state}."
         )
     if experiment.archived_at is not None:
-        raise WrongStateError("The experiment is in the archive; take it out first.")
+        raise WrongStateError("The experiment is archived. Take it out of the archive first.")
     resumed = experiment.state == Experiment.State.PAUSED
     experiment.state = Experiment.State.RUNNING
     experiment.started_at = experiment.started_at or timezone.now()
@@ -317,7 +327,7 @@ def renew_secret(*, experiment: Experiment) -> None:
 
 @transaction.atomic
 def discard_leftovers() -> None:
-    """Discard what was handed back to an experiment in the very moment in which it concluded."""
+    """Discard comparisons that were returned to an experiment while it concluded."""
     concluded = Comparison.objects.filter(
         experiment__state=Experiment.State.CONCLUDED,
         state__in=[Comparison.State.PLANNED, Comparison.State.READY],
@@ -326,7 +336,7 @@ def discard_leftovers() -> None:
 
 
 def _discard_leftovers(*, experiment_ids: Sequence[int]) -> None:
-    reason = "The experiment concluded before it was needed."
+    reason = "The experiment concluded before this comparison was needed."
     Comparison.objects.filter(
         experiment__in=experiment_ids, state__in=[Comparison.State.PLANNED, Comparison.State.READY]
     ).update(state=Comparison.State.DISCARDED, discard_reason=reason)

@@ -1,4 +1,4 @@
-"""Forgetting a person. What they judged stays: the evidence rests on it, and is nobody's in particular afterwards."""
+"""Forgets a person. Their judgments stay without a name, because the evidence rests on them."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def forget_person(
 
 def _check(user: User) -> None:
     if user.forgotten_at is not None:
-        raise PersonError(f"{user} is forgotten already.")
+        raise PersonError(f"{user} has already been forgotten.")
     superusers = User.objects.filter(is_superuser=True, is_active=True)
     if user.is_superuser and not superusers.exclude(pk=user.pk).exists():
         raise PersonError(f"{user} is the only superuser. Make somebody else one first.")
@@ -107,7 +107,7 @@ def _end_access(user: User, by: User | None, addresses: set[str]) -> None:
 
 
 def _has_left_a_trace(user: User) -> bool:
-    """Whether any row of ours besides those that go with the account refers to it."""
+    """True if any row of ours besides those that go with the account refers to it."""
     for relation in User._meta.related_objects:
         model: Any = relation.related_model
         if model._meta.app_label != "engine" or model in _GO_WITH_THE_ACCOUNT or relation.many_to_many:
@@ -126,9 +126,9 @@ def _free_name() -> str:
 
 
 def _forget_outside_of_the_engine(user: User, names: set[str], *, now: str) -> None:
-    """Clear what Django's admin site, django-allauth and any other app keep about an account.
+    """Delete the data that Django's admin site, django-allauth and other apps keep about an account.
 
-    ``names``: the user name and the e-mail addresses, in place of which ``now`` stands from now on.
+    ``names``: the user name and the e-mail addresses, which ``now`` replaces.
     """
     themselves = ContentType.objects.get_for_model(User)
     LogEntry.objects.filter(content_type=themselves, object_id=str(user.pk)).update(object_repr=now)
@@ -152,7 +152,7 @@ def _rename_in_admin_log(names: set[str], now: str) -> None:
 
 
 def _rename_in_findings(user: User, before: str) -> None:
-    """What the decision would be without each annotator is stored with their names."""
+    """Rename the person in the stored decisions without each annotator."""
     judged = Experiment.objects.filter(comparisons__judgments__annotator=user).distinct()
     for examination in Examination.objects.select_for_update().filter(experiment__in=judged.values("pk")):
         for row in examination.findings.get("rows", ()):

@@ -59,7 +59,7 @@ def claim_responses(
     """Take up to ``limit`` waiting responses; no other worker gets the same ones.
 
     Experiments share alike, and within one the oldest come first. ``joining`` adds to a claim that is being written. Of
-    what the ``offer`` does not serve nothing is taken; without one the worker takes whatever comes.
+    the ``offer`` limits the responses to those that the worker serves; without one it takes all.
 
     A response whose batch came to a sudden end may be what ended it. Such suspects are tried anew in smaller batches,
     for the last time one by one, and join no others: so one poisoned response cannot take its company along.
@@ -250,7 +250,7 @@ def _settle(comparisons: Sequence[Comparison]) -> set[int]:
 
 @transaction.atomic
 def settle_shared(*, experiment_id: int) -> None:
-    """Settle what was planned on a response in the very moment in which that was finished."""
+    """Settle comparisons that were planned on a response while that response was finished."""
     unsettled = [Response.State.WAITING, Response.State.GENERATING]
     late = (
         Comparison.objects.filter(experiment_id=experiment_id, state=Comparison.State.PLANNED)
@@ -266,7 +266,7 @@ def _discard(comparison: Comparison, halves: Sequence[Response], reason: str) ->
     comparison.discard_reason = f"A response could not be generated: {reason}"
     comparison.save(update_fields=["state", "discard_reason"])
     ids = [half.pk for half in halves]
-    # Where responses are used again, another comparison may still wait for the half that is left.
+    # If responses are reused, another comparison may still wait for the other half.
     others = Comparison.objects.filter(state=Comparison.State.PLANNED).exclude(pk=comparison.pk)
     wanted = {
         pk

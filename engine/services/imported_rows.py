@@ -91,7 +91,7 @@ def time_of(said: str | None) -> datetime | None:
 
 
 class _Checker:
-    """What the rows so far have said of each comparison and response."""
+    """The facts about each comparison and response in the rows so far."""
 
     def __init__(self, description: Description) -> None:
         self._labels = {f"P{number}" for number in range(1, len(description.policies) + 1)}
@@ -173,7 +173,7 @@ def _check_types(row: Row) -> None:
 
 
 def _check_events(row: Row) -> None:
-    """When it was shown and judged, what the annotator could see, and who took it back."""
+    """Check the times of showing and judging, the annotator's view, and the void."""
     for name in _TRUTHS:
         if not isinstance(row[name], bool):
             raise ValueError(f"{name} must be true or false, not {limits.shown(row[name])}.")

@@ -76,7 +76,7 @@ def new_lease(
 ) -> Lease | Check | None:
     """A ready pair other than ``besides``, reserved for this annotator; ``None`` where none is ready.
 
-    Whoever calls this has seen to it that the annotator may hold another pair. ``instead``: asked where a pair is
+    The caller ensures that the annotator may hold another pair. ``instead``: asked where a pair is
     ready that the annotator never had; the check that it returns takes its place.
     """
     mine = Lease.objects.filter(annotator=annotator, comparison=OuterRef("pk"))
@@ -113,7 +113,7 @@ def _held(experiment_id: int, annotator: User) -> QuerySet[Lease]:
         annotator=annotator,
         comparison__experiment_id=experiment_id,
         state=Lease.State.ACTIVE,
-        # What was held for too long is waiting for the sweep.
+        # A lease held for too long waits for the sweep.
         held_until__gt=timezone.now(),
     ).order_by("pk")
 
@@ -130,7 +130,7 @@ def _granted(comparison: Comparison, annotator: User) -> Lease:
 
 
 def _resumed(comparison: Comparison, annotator: User) -> Lease | None:
-    """The lease that this annotator had of the pair before, so that an answer still on its way to us finds it."""
+    """The annotator's earlier lease of the pair: an answer that is still on its way finds it."""
     earlier = (
         comparison.leases.filter(annotator=annotator, state__in=RESUMABLE)
         .exclude(token__in=comparison.judgments.values("token"))
@@ -262,7 +262,7 @@ def _end_leases(leases: QuerySet[Lease], state: str) -> set[int]:
 def _reopen(comparison: Comparison) -> None:
     if Experiment.objects.filter(pk=comparison.experiment_id, state=Experiment.State.CONCLUDED).exists():
         comparison.state = Comparison.State.DISCARDED
-        comparison.discard_reason = "The experiment concluded before it was judged."
+        comparison.discard_reason = "The experiment concluded before this comparison was judged."
     else:
         comparison.state = Comparison.State.READY
 
@@ -460,7 +460,7 @@ def void_judgment(*, judgment_id: int, by: User, reason: str) -> JudgmentVoid:
     if JudgmentVoid.objects.filter(judgment=judgment).exists():
         raise WrongStateError(_("This judgment was taken back already."))
     [void] = write_voids(judgments=[judgment], by=by, reason=reason)
-    # Whoever took it back may be shown the pair again.
+    # The annotator who took it back may be shown the pair again.
     comparison.leases.filter(annotator=judgment.annotator, state=Lease.State.JUDGED).update(
         state=Lease.State.RETURNED, held_until=timezone.now() + allowances.hold()
     )

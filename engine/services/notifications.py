@@ -1,7 +1,8 @@
 """News of experiments: who wants them, and the outbox from which they are sent.
 
-A message is written in the transaction of what it tells of, so that neither exists without the other. It is sent
-afterwards, at least once: a worker that dies between sending and saying so sends it again under the same number.
+A message is written in the same transaction as its event: both exist or neither.
+It is sent afterwards, at least once: if a worker dies after sending, the next one sends it again under the
+same number.
 """
 
 from __future__ import annotations
@@ -27,10 +28,10 @@ from engine.services.audit import record
 MOST_SUBSCRIPTIONS = 20
 TEST = "test"
 RECOVERED = "recovered"
-# Trouble that is over sooner is not worth a message.
+# Shorter trouble gets no message.
 _GRACE = {Alarm.Kind.UNHEALTHY: timedelta(minutes=1), Alarm.Kind.STALLED: timedelta(0)}
 _RETRY_SECONDS = (30, 120, 480, 1800, 7200, 21600)
-# A message being sent is nobody else's for so long.
+# For this time, no other worker sends a message that is being sent.
 _CLAIM = timedelta(minutes=2)
 
 
@@ -61,11 +62,11 @@ def subscribe(
         raise SubscriptionError(str(error)) from error
     Experiment.objects.select_for_update(no_key=True).get(pk=experiment.pk)
     if experiment.subscriptions.filter(kind=kind, target=target).exists():
-        raise SubscriptionError(
-            "There is a notification to exactly this address already. Remove that one first."
-        )
+        raise SubscriptionError("This address already has a notification. Remove that one first.")
     if experiment.subscriptions.count() >= MOST_SUBSCRIPTIONS:
-        raise SubscriptionError(f"There are {MOST_SUBSCRIPTIONS} already; remove one first.")
+        raise SubscriptionError(
+            f"There are already {MOST_SUBSCRIPTIONS} notifications, which is the limit. Remove one first."
+        )
     subscription = Subscription.objects.create(
         experiment=experiment,
         kind=kind,
@@ -85,7 +86,7 @@ def subscribe(
 
 @transaction.atomic
 def unsubscribe(*, subscription: Subscription, by: User | None) -> None:
-    """Send nothing there any more, not even what waits already."""
+    """Send nothing there any more; waiting messages are dropped, too."""
     record(
         experiment=subscription.experiment,
         by=by,
@@ -143,12 +144,12 @@ def send_test(*, subscription: Subscription) -> Notification:
         event=TEST,
         key=f"{TEST} {uuid.uuid4()}",
         subject=f"{subscription.experiment.name}: a test",
-        text="This is a test. News of the experiment will arrive the same way.",
+        text="This is a test. Notifications of the experiment will arrive the same way.",
     )
 
 
 def watch() -> None:
-    """Notice what goes wrong with running experiments, and what is over, and tell whoever wants to know."""
+    """Notice new and ended trouble of running experiments, and notify the subscribers."""
     Alarm.objects.exclude(experiment__state=Experiment.State.RUNNING).delete()
     watched = Experiment.objects.filter(state=Experiment.State.RUNNING, subscriptions__isnull=False)
     for experiment in watched.distinct():

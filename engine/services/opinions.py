@@ -32,7 +32,7 @@ from engine.services.notifications import announce
 logger = logging.getLogger(__name__)
 
 Stage = Experiment.LLMJudge
-# A model that fails this often in a row is of no use: it is halted until somebody has looked at it.
+# A model that fails this often in a row is useless: it is halted until an admin resumes it.
 MOST_FAILURES = 5
 
 
@@ -43,7 +43,7 @@ def change_llm_judge(
     """Let a language model say nothing, give opinions that do not count, or vote.
 
     It may vote once people and this very judge (this model, with this rubric) have judged enough of the same comparisons.
-    Whatever changes the judge afterwards ends its votes, until its agreement was measured and accepted anew.
+    A later change of the judge ends its votes, until its agreement is measured and accepted again.
     A model that was halted is asked again: this is the only way to resume it.
 
     Raises
@@ -53,10 +53,10 @@ def change_llm_judge(
     """
     experiment = Experiment.objects.select_for_update(no_key=True).get(pk=experiment_id)
     if experiment.state == Experiment.State.CONCLUDED:
-        raise WrongStateError("The experiment has concluded; nobody judges it any more.")
+        raise WrongStateError("The experiment has concluded, so nobody judges it any more.")
     if experiment.judge != Experiment.Judge.HUMAN:
         raise WrongStateError(
-            "A language model judges beside people only; this experiment is judged by rule."
+            "A language model judges only beside people, but this experiment is judged by rule."
         )
     if stage != Stage.OFF and (reason := why_no_judge()):
         raise WrongStateError(reason)
@@ -68,8 +68,8 @@ def change_llm_judge(
         known = sum(map(sum, table))
         if known < settings.JUDGE_CALIBRATION:
             raise WrongStateError(
-                f"People and the language model, as it is asked now, have both judged {known} comparisons; it may vote "
-                f"from {settings.JUDGE_CALIBRATION} on. Let it give opinions, and people judge, until then."
+                f"People and the current language model have both judged {known} comparisons. It may vote "
+                f"from {settings.JUDGE_CALIBRATION} on. Until then, let it give opinions while people judge."
             )
         experiment.llm_calibrated = identity(experiment)
         same = sum(table[answer][answer] for answer in range(3))
@@ -102,9 +102,9 @@ def change_llm_judge(
 
 @transaction.atomic
 def ask_opinions(*, experiment_id: int, most: int) -> int:
-    """Put up to ``most`` comparisons on the list of what the language model is to be asked; returns how many.
+    """Queue up to ``most`` comparisons for the language model; returns how many.
 
-    Never beyond the experiment's budget, whoever else asks at the same time. Opinions that failed do not count against it.
+    Never beyond the experiment's budget, even with concurrent callers. Failed opinions do not use it.
     """
     experiment = (
         experiments_with_opinions()
@@ -137,7 +137,7 @@ class Claim:
 
 @dataclass(frozen=True)
 class Asked:
-    """What came of asking twice: both verdicts and their reasons; or why not, and whether to ask again.
+    """The result of asking twice: both verdicts with reasons, or a failure and if it may be retried.
 
     ``outdated``: it was not asked at all, since the judge has changed; no failure of the model.
     """
@@ -256,7 +256,7 @@ def _give_back(lost: QuerySet[Opinion], reason: str) -> None:
 
 
 def is_halted(*, opinion_id: int) -> bool:
-    """Whether the language model was halted in the experiment of this opinion."""
+    """True if the language model was halted in the experiment of this opinion."""
     return Experiment.objects.filter(comparisons__opinions=opinion_id).exclude(llm_halted="").exists()
 
 
@@ -276,7 +276,7 @@ def _count_failures(experiment_id: int, failures: int, reason: str) -> None:
             event=Subscription.Event.UNHEALTHY,
             key=f"llm halted {entry.pk}",
             subject=f"{experiment.name}: the language model that judges was halted",
-            text=f"{experiment.llm_halted}\nIt is asked nothing more until somebody resumes it on the dashboard.",
+            text=f"{experiment.llm_halted}\nThe model gets no more questions until somebody resumes it on the dashboard.",
         )
         logger.error("Halted the language model that judges in %s: %s", experiment, experiment.llm_halted)
     experiment.save(update_fields=["llm_failures", "llm_halted"])

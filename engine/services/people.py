@@ -1,7 +1,7 @@
 """Members and their roles; invitations, the only way in for people without an account.
 
 Lock order, here and in `engine.services.tokens`: experiment, account, invitation. Joining, inviting and removing
-take the experiment's lock, so that each sees the others either done or not begun.
+take the experiment's lock: none of them overlaps with another.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def find_invitation(*, secret: str) -> Invitation | None:
 
 
 def open_invitation(*, invitation_id: int | None, user: User | None = None) -> Invitation:
-    """An invitation that lets in whoever follows it, or this ``user``.
+    """An invitation that still lets people in, or this ``user``.
 
     Raises
     ------
@@ -113,9 +113,9 @@ def open_invitation(*, invitation_id: int | None, user: User | None = None) -> I
     ):
         raise InvitationError(_("This invitation has ended. Ask for a new one."))
     if invitation.expires_at < timezone.now():
-        raise InvitationError(_("This invitation has expired. Ask whoever sent it for a new one."))
+        raise InvitationError(_("This invitation has expired. Ask for a new one."))
     if invitation.uses >= invitation.most_uses:
-        raise InvitationError(_("This invitation has been used up. Ask whoever sent it for a new one."))
+        raise InvitationError(_("This invitation has been used up. Ask for a new one."))
     if user is not None and _lost_a_role_since(invitation, user):
         raise InvitationError(
             _("A role in this experiment was taken from you after this link was made. Ask for a new one.")
@@ -228,7 +228,7 @@ def change_role(*, membership_id: int, by: User, role: str) -> int:
 
 @transaction.atomic
 def remove_member(*, membership_id: int, by: User | None) -> int:
-    """Take a role away from somebody; returns how many open invitations ended with it. What they judged stays.
+    """Take a role away from somebody; returns how many open invitations ended with it. Their judgments stay.
 
     Raises
     ------
@@ -264,7 +264,7 @@ def settle_account(*, user: User) -> None:
 
 
 def _lock_members(experiment_id: int) -> None:
-    """Wait for whoever changes the experiment's members or joins it."""
+    """Wait for other changes of the experiment's members to finish."""
     Experiment.objects.select_for_update(no_key=True).get(pk=experiment_id)
 
 
@@ -293,7 +293,7 @@ def _keep_an_owner(member: Membership) -> None:
 
 
 def _return_leases(member: Membership, role: str) -> None:
-    """Whoever no longer annotates must not keep pairs from those who do."""
+    """Return the pairs of a person who no longer annotates."""
     if role != Membership.Role.ANNOTATOR:
         return
     held = Lease.objects.filter(

@@ -20,13 +20,13 @@ from engine.services.generation import settle_shared
 from engine.services.snapshots import write_snapshot
 from engine.services.task_draws import drawer
 
-# Raised whenever the same counts and seed would give other pairs, so that a replay knows what it replays.
+# Raise it whenever the same counts and seed would give other pairs: a replay needs the version.
 RULES_VERSION = 2
 
 
 @dataclass(frozen=True)
 class Advance:
-    """What one call did. ``behind``: it ran out of time to replay stale evidence, and wants to be called again."""
+    """The result of one call. ``behind``: the time for replaying stale evidence ran out; call again."""
 
     comparisons: int
     planned: int
@@ -93,7 +93,7 @@ def _advance_once(experiment_id: int) -> Advance | None:
 
 
 def _top_up(experiment: Experiment, design: Design, policies: list[Policy]) -> list[Comparison]:
-    # What somebody skipped waits for somebody else, who may be away: it must not fill the skipper's buffer.
+    # Skipped pairs wait for other annotators, who may be away: they must not fill the skipper's buffer.
     buffered = Comparison.objects.filter(
         experiment=experiment, state__in=[Comparison.State.PLANNED, Comparison.State.READY], skips=0
     ).count()
@@ -110,12 +110,12 @@ def _top_up(experiment: Experiment, design: Design, policies: list[Policy]) -> l
     evidence = design.evidence
     comparisons = []
     for number in range(first, first + room):
-        # Of the moment before the pick, which changes it.
+        # Read before the choice, which changes it.
         propensities = design.propensities()
         i, j = sorted(design.ask())
         policy_i, policy_j = policies[i], policies[j]
-        # All else that is random about a comparison follows from the experiment's secret and its own number: whoever
-        # could draw it too would know a response by its seed.
+        # All else that is random about a comparison follows from the experiment's secret and its own number:
+        # anybody who could draw it too would know a response by its seed.
         rng = np.random.default_rng(blinding.draw_seed(experiment.secret, number))
         response_i, response_j = draw(rng, policy_i, policy_j)
         ready = response_i.state == response_j.state == Response.State.DONE
@@ -142,7 +142,7 @@ def _top_up(experiment: Experiment, design: Design, policies: list[Policy]) -> l
                     "draw": number - first,
                     "comparisons": n_comparisons,
                     "in_flight": in_flight,
-                    # What the pick went by: log E of either policy when this round of picks began.
+                    # Basis of the choice: log E of both policies at the start of this round.
                     "evidence": [float(evidence[i]), float(evidence[j])],
                     # The chance that this pair had, where the sampler draws it and the chance is known.
                     "propensity": None if propensities is None else float(propensities[i, j]),

@@ -25,28 +25,32 @@ def check_ready_made(spec: ExperimentSpec) -> None:
     kinds = [factor.kind for factor in spec.factors]
     if not imported:
         if spec.ready_made or Factor.Kind.IMPORTED in kinds:
-            raise SpecError(
-                "Ready-made responses are used where the setting responses is imported.", ("responses",)
-            )
+            raise SpecError("Ready-made responses need the setting “responses: imported”.", ("responses",))
         return
     if kinds != [Factor.Kind.IMPORTED]:
         raise SpecError(
-            "With ready-made responses there is one factor, of the kind imported; its levels are the policies.",
+            "With ready-made responses there must be one factor of the kind imported. Its levels are the policies.",
             ("factors",),
         )
     if len({task.prompt for task in spec.tasks}) < len(spec.tasks):
-        raise SpecError("Two tasks are the same; ready-made responses could belong to either.", ("tasks",))
+        raise SpecError(
+            "Two tasks are identical, so a ready-made response could belong to either. Remove one of them.",
+            ("tasks",),
+        )
     policies = list(spec.factors[0].levels)
     answered: defaultdict[str, set[int]] = defaultdict(set)
     for response in spec.ready_made:
         if response.policy not in policies:
-            raise SpecError(f"A response is by {response.policy!r}, which is no policy.", ("ready_made",))
+            raise SpecError(
+                f"A response is by {response.policy!r}, which is not a policy. Use one of the policies of the experiment.",
+                ("ready_made",),
+            )
         answered[response.policy].add(response.task)
     for first, second in itertools.combinations(policies, 2):
         if not answered[first] & answered[second]:
             raise SpecError(
-                f"{first!r} and {second!r} have no task in common, so that they cannot be compared. "
-                "Give responses of both to the same tasks (dozens of them, for an answer that means something), "
+                f"{first!r} and {second!r} have no task in common, so they cannot be compared. "
+                "Give responses of both to the same tasks (dozens of tasks, for a useful answer), "
                 "or leave one of them out.",
                 ("ready_made",),
             )

@@ -117,7 +117,7 @@ def _store(  # noqa: PLR0917 - what was checked, in the order in which it is sto
 
 
 class _Import:
-    """What has been made so far, by its number in the file."""
+    """The rows made so far, by their numbers in the file."""
 
     def __init__(
         self,
@@ -240,7 +240,7 @@ class _Import:
         )
 
     def _person(self, name: str) -> User | None:
-        """Somebody of that name as they are known here: they cannot log in, and are nobody else's namesake."""
+        """The account that stands for this name here: it cannot log in, and no other account has its name."""
         if not name:
             return None
         if name not in self._people:

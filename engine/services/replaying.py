@@ -46,14 +46,14 @@ def catch_up(*, experiment_id: int, seconds: float = math.inf) -> bool:
     Returns
     -------
     bool
-        Whether no more than the outcomes since the last point are left for the transaction that decides. ``False``
-        where the time ran out: call again.
+        True if only the outcomes since the last point are left for the transaction that decides.
+        ``False`` if the time ran out: call again.
     """
     experiment = Experiment.objects.filter(pk=experiment_id, evidence_stale=True).first()
     if experiment is None:
         return True
     outcomes = list(counts.outcomes(experiment))
-    # What follows the last point is not kept, so it is left to the transaction that decides.
+    # The part after the last point is not stored, so the deciding transaction replays it.
     kept = outcomes[: len(outcomes) - len(outcomes) % POINT_EVERY]
     return _replay(experiment, kept, deadline=time.monotonic() + seconds).complete
 

@@ -1,4 +1,4 @@
-"""What is deleted when it is old. docs/privacy.md lists it, with what is kept for good."""
+"""Deletes old data. docs/privacy.md lists it, and the data kept for good."""
 
 from __future__ import annotations
 

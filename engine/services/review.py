@@ -1,4 +1,4 @@
-"""What an editor does to judgments afterwards: bring a voided one back, void all of one annotator's."""
+"""An editor's corrections of judgments: restore a voided one, void all judgments of one annotator."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from engine.services.audit import record
 from engine.services.judging import RESUMABLE, record_judgment, void_judgment, write_voids
 from engine.services.replaying import mark_stale
 
-# Of comparisons that want no judgment now.
+# States of comparisons that accept no judgment now.
 _WHY_NOT = {
-    str(Comparison.State.JUDGED): "This pair has been judged anew. Void that judgment first.",
-    str(Comparison.State.LEASED): "Somebody is looking at this pair now. Try again in a few minutes.",
-    str(Comparison.State.DISCARDED): "This pair was discarded meanwhile, so it takes no judgment any more.",
+    str(Comparison.State.JUDGED): "This pair has been judged again. Void that judgment first.",
+    str(Comparison.State.LEASED): "An annotator is looking at this pair. Try again in a few minutes.",
+    str(Comparison.State.DISCARDED): "This pair has been discarded, so it accepts no judgments.",
 }
 
 
@@ -53,7 +53,7 @@ def void_one(*, judgment_id: int, by: User, reason: str) -> JudgmentVoid:
 def restore_judgment(*, judgment_id: int, by: User | None = None) -> Judgment:
     """Bring a voided judgment back by a new one that copies it and names it.
 
-    It counts from now on, after whatever was judged in the meantime.
+    It counts from now on, after the judgments made in the meantime.
 
     Raises
     ------
@@ -102,12 +102,12 @@ def _refusal(experiment: Experiment, comparison: Comparison, voided: Judgment) -
     if experiment.state == Experiment.State.CONCLUDED:
         return "The experiment has concluded; its judgments are final."
     if not JudgmentVoid.objects.filter(judgment=voided).exists():
-        return "This judgment stands; there is nothing to restore."
+        return "This judgment is not voided, so it cannot be restored."
     if Judgment.objects.filter(restores=voided).exists():
-        return "This judgment was restored already."
+        return "This judgment has already been restored."
     standing = counts.standing(comparison.judgments.all())
     if voided.annotator is not None and standing.filter(annotator=voided.annotator).exists():
-        return f"{voided.annotator} has judged this pair anew. Void that judgment first."
+        return f"{voided.annotator} has judged this pair again. Void that judgment first."
     return _WHY_NOT.get(comparison.state, "")
 
 

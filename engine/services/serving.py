@@ -1,4 +1,4 @@
-"""What an annotator sees: one pair of texts under one token, whether it is a comparison or a check."""
+"""The pair shown to an annotator: texts under one token, from a comparison or a check."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class ShownPair:
 
 @dataclass(frozen=True)
 class Answered:
-    """What became of an answer."""
+    """The result of an answer."""
 
     created: bool
     feedback: str = ""
@@ -107,7 +107,7 @@ def answer(
     comment: str = "",
     via: str = Judgment.Via.PAGE,
 ) -> Answered:
-    """Record an answer to whatever was shown under ``token``, exactly once.
+    """Record an answer to the pair shown under ``token``, exactly once.
 
     ``via``: whether the annotator answered on the page or through the API.
 

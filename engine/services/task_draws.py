@@ -1,4 +1,4 @@
-"""Which task a planned comparison is about, and which two responses to it are compared.
+"""Draws the task of a planned comparison, and its two responses.
 
 * fresh: a task drawn uniformly with replacement, and a new response by either policy.
 * reuse: the same task; a policy's response to a task is written once, when it is first wanted, and used ever after. Which one that is
@@ -22,7 +22,7 @@ Draw = Callable[[np.random.Generator, Policy, Policy], tuple[Response, Response]
 
 
 def drawer(experiment: Experiment) -> Draw:
-    """How this experiment's comparisons come by their responses; those that are new are not stored yet."""
+    """The rule by which this experiment's comparisons get their responses; new ones are not stored yet."""
     match experiment.responses:
         case Experiment.Responses.IMPORTED:
             return _from_pool(experiment)

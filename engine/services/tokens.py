@@ -1,4 +1,4 @@
-"""API tokens. Random enough that a plain hash of one cannot be undone; shown once, to whoever makes it."""
+"""API tokens. They are random enough for a plain hash; each is shown once, to its maker."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def token_of(*, secret: str) -> Token | None:
 
 
 def note_use(*, token_id: int) -> None:
-    """Write down that a token was used. Called by a worker, so that a request that reads writes nothing."""
+    """Record the use of a token. A worker calls it, because a request that reads must not write."""
     Token.objects.filter(pk=token_id).update(used_at=timezone.now())
 
 

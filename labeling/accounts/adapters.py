@@ -1,4 +1,4 @@
-"""Where this site differs from django-allauth: who gets in, how often one may try, and what the pages say."""
+"""Differences from django-allauth: who gets an account, how often one may try, and the texts of its pages."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ logger = logging.getLogger(__name__)
 
 
 def _message(template: str) -> str | None:
-    """What a page says after one of allauth's steps; nothing after those that speak for themselves."""
+    """The message of a page after one of allauth's steps; ``None`` if the page needs none."""
     return {
         "account/messages/email_confirmation_sent.txt": _(
             "We have sent you a link. Open it to confirm the address."
@@ -106,7 +106,7 @@ class AccountAdapter(DefaultAccountAdapter):
 
     def login(self, request: HttpRequest, user: User) -> None:
         super().login(request, user)
-        # Whoever has just signed in need not confirm it a minute later.
+        # A fresh sign-in needs no confirmation a minute later.
         record_authentication(request, user, method="sign-in", reauthenticated=True)
 
     def post_login(self, request: HttpRequest, user: User, **how: Any) -> HttpResponse:
@@ -260,7 +260,7 @@ class OidcAdapter(DefaultSocialAccountAdapter):
 
 
 def _is_known(sociallogin: SocialLogin) -> bool:
-    """Somebody here uses one of the addresses, and has not proved it: who of the two is right is not ours to guess."""
+    """True if an account here uses one of the addresses without proof: the true owner is unknown."""
     emails = [address.email.lower() for address in sociallogin.email_addresses]
     return (
         EmailAddress.objects.filter(email__in=emails).exists()

@@ -1,4 +1,4 @@
-"""Where a request came from: the one place that decides it, before anything else looks."""
+"""The client's address of a request: the one place that decides it, before any other code uses it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ logger = logging.getLogger(__name__)
 
 _UNTRUSTED_PROXY = "proxy-not-trusted"
 _REMEMBERED_SECONDS = 7 * 24 * 3600
-# A provider gives each household a network of this size, so that one address of it says as much as another.
+# Providers give each household a network of this size: all its addresses count as one.
 _IPV6_PREFIX = 64
 
 
@@ -45,7 +45,7 @@ class ClientAddress:
 
 
 def untrusted_proxy() -> str | None:
-    """The address of what seems to be a proxy, while ``TRUSTED_PROXIES`` says nothing."""
+    """The address of a suspected proxy, while ``TRUSTED_PROXIES`` is not set."""
     return cache.get(_UNTRUSTED_PROXY) if settings.TRUSTED_PROXIES is None else None
 
 

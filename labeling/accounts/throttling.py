@@ -1,4 +1,4 @@
-"""How often one may try a password.
+"""Limits on password attempts.
 
 Three counts of wrong passwords, each over the last quarter of an hour: of a name at one address, of an address under
 all names, and of a name from everywhere. The last would let a stranger lock somebody out, so it does not hold for who

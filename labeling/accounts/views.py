@@ -1,4 +1,4 @@
-"""One's own account. What allauth has a view for is in ``labeling.accounts.urls``."""
+"""The account page. ``labeling.accounts.urls`` lists the views that come from allauth."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def confirm_by_oidc(request: HttpRequest) -> HttpResponse:
     """Before tokens, owners and deleting, where the organisation's sign-in is the only one that this account has."""
     if not settings.OIDC_ISSUER:
         raise Http404
-    # What was sent is lost on the way to the provider: the page with its form is where to go on.
+    # The submitted form is lost on the way to the provider, so return to the page with the form.
     page = request.headers.get("Referer", "")
     hosts = {request.get_host()}
     back = page if url_has_allowed_host_and_scheme(page, hosts, require_https=request.is_secure()) else "/"
@@ -114,11 +114,11 @@ def _provider_is_away(request: HttpRequest) -> HttpResponse:
 
 @require_safe
 def oidc_cancelled(request: HttpRequest) -> HttpResponse:
-    """Somebody said no at the provider's page."""
+    """The person cancelled at the provider's page."""
     messages.info(request, _("The sign-in was cancelled."))
     return redirect("account" if request.user.is_authenticated else "login")
 
 
 def closed(request: HttpRequest) -> HttpResponse:
-    """Nobody registers without an invitation; allauth wants an address for it all the same."""
+    """Registration is closed: accounts come from invitations. allauth still needs an address for it."""
     raise Http404

@@ -1,4 +1,4 @@
-"""Why an experiment has nothing to judge, in an annotator's words. Nothing here says which policy did well."""
+"""Texts for annotators when an experiment has nothing to judge. They never say which policy did well."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Ending:
 
 
 def ending(experiment: Experiment) -> Ending | None:
-    """Why nothing is judged here now; ``None`` while the experiment runs."""
+    """The reason why nothing is judged here now; ``None`` while the experiment runs."""
     if experiment.state == Experiment.State.RUNNING:
         return None
     if experiment.archived_at is not None:
@@ -32,7 +32,7 @@ def ending(experiment: Experiment) -> Ending | None:
     if experiment.state == Experiment.State.PAUSED:
         return Ending(
             _("Paused"),
-            _("Whoever runs this experiment has paused it. Everything you judged is saved."),
+            _("This experiment is paused. Everything you judged is saved."),
             may_go_on=True,
         )
     return _concluded(experiment.conclusion)
@@ -57,5 +57,5 @@ def _concluded(conclusion: str) -> Ending:
             )
     return Ending(
         _("Stopped. Thank you!"),
-        _("Whoever runs this experiment stopped it before it was decided. Everything you judged is saved."),
+        _("This experiment was stopped before it was decided. Everything you judged is saved."),
     )

@@ -1,4 +1,4 @@
-"""What annotators may know of how far an experiment has come."""
+"""The progress of an experiment as annotators may see it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _PERIOD = timedelta(minutes=15)
 
 
 def answers_together(experiment: Experiment) -> int:
-    """How many answers everybody gave together, in steps of 25, as of the last quarter of an hour or so.
+    """The number of answers of all people together, in steps of 25, about a quarter of an hour old.
 
     A function of the clock and of when answers were first given: no choice of a side and no undo can move it. A
     figure that depends on outcomes, such as how much is decided or left, would tell somebody who answers one way,

@@ -23,7 +23,7 @@ from labeling.middleware.failures import TOO_LARGE, UNAVAILABLE
 
 
 class StrictParser(Parser):
-    """JSON as the standard has it, without texts and numbers that no database stores."""
+    """JSON by the standard, without texts and numbers that no database stores."""
 
     def parse_body(self, request: HttpRequest) -> Any:
         body = loads(request.body)
@@ -33,7 +33,7 @@ class StrictParser(Parser):
 
 
 def _fault(value: Any) -> str:
-    """What is wrong with the first text in a JSON value, names included, that cannot be stored."""
+    """The fault of the first text in a JSON value, names included, that cannot be stored; else empty."""
     if isinstance(value, str):
         return limits.text_fault(value, f"The text {limits.shown(value[:40])}")
     parts = [*value, *value.values()] if isinstance(value, dict) else value if isinstance(value, list) else []
@@ -41,7 +41,7 @@ def _fault(value: Any) -> str:
 
 
 class Reference(DocsBase):
-    """The documentation as a page like the others: no script, and nothing from elsewhere."""
+    """The documentation as a page of this site, without scripts and without files from other sites."""
 
     def render_page(self, request: HttpRequest, api: NinjaAPI, **kwargs: Any) -> HttpResponse:
         schema = api.get_openapi_schema(path_params=kwargs)
@@ -52,9 +52,9 @@ api = NinjaAPI(
     title="LLM-PO",
     version="1",
     description=(
-        "Make a token on the page of API tokens and send it as `Authorization: Bearer …`. It may do what its user may do, as far as its "
-        "scopes go: read, annotate, manage. Each operation names the scope that it needs. Experiments of others do not exist (404). "
-        "An error comes as `{detail}`, which says what to do."
+        "Make a token on the page “API tokens” and send it as `Authorization: Bearer …`. A token has the rights of its user, "
+        "limited by its scopes: read, annotate, manage. Each operation names the scope that it needs. An experiment "
+        "that you may not see answers 404. An error comes as `{detail}`, which says what to do."
     ),
     auth=TokenAuth(),
     throttle=[TokenThrottle()],
@@ -80,7 +80,7 @@ def _invalid(request: HttpRequest, invalid: ValidationError) -> HttpResponse:
 
 @api.exception_handler(HttpError)
 def _failed(request: HttpRequest, failed: HttpError) -> HttpResponse:
-    """Say what is wrong with a body that cannot be read, which ninja keeps to itself."""
+    """Explain why a body cannot be read; ninja itself does not."""
     cause = failed.__cause__
     if isinstance(cause, JSONLimitError):
         return api.create_response(request, {"detail": str(cause)}, status=422)
@@ -102,7 +102,7 @@ def _throttled(request: HttpRequest, throttled: Throttled) -> HttpResponse:
 
 
 def _passed_on(request: HttpRequest, error: Exception) -> NoReturn:
-    """Leave the answer to the middleware, which has one for pages too."""
+    """Leave the answer to the middleware, which answers for pages too."""
     raise error
 
 

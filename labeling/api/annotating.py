@@ -1,4 +1,4 @@
-"""Judging pairs by a program's hand, under the same leases and the same rules as on the page."""
+"""Judging pairs by a program, under the same leases and rules as on the page."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ router = Router()
 
 @router.post("/{experiment_id}/next", auth=ANNOTATE, response={200: NextOut} | WRITE_PROBLEMS)
 def next_pair(request: HttpRequest, experiment_id: Id, payload: NextIn) -> dict[str, Any]:
-    """Reserve the next pair for a while, three at a time at most. Nothing says which policy wrote what."""
+    """Reserve the next pair for a while. You may hold at most three. The policies stay hidden."""
     experiment = access.to_label(request, experiment_id)
     shown = serving.show_next(experiment=experiment, annotator=request.user, besides=payload.besides)
     return _shown(experiment, shown)
@@ -31,7 +31,7 @@ def next_pair(request: HttpRequest, experiment_id: Id, payload: NextIn) -> dict[
 
 @router.post("/{experiment_id}/judgments", auth=ANNOTATE, response={200: JudgedOut} | WRITE_PROBLEMS)
 def judge(request: HttpRequest, experiment_id: Id, payload: JudgmentIn) -> dict[str, Any]:
-    """Answer to a pair, exactly once: the same request again changes nothing."""
+    """Store the answer to a pair exactly once. Repeating the request changes nothing."""
     experiment = access.to_label(request, experiment_id)
     answered = serving.answer(
         experiment_id=experiment.pk,
@@ -48,7 +48,7 @@ def judge(request: HttpRequest, experiment_id: Id, payload: JudgmentIn) -> dict[
 
 @router.post("/{experiment_id}/skip", auth=ANNOTATE, response={204: None} | WRITE_PROBLEMS)
 def skip(request: HttpRequest, experiment_id: Id, payload: TokenIn) -> Status:
-    """Hand a pair back for somebody else, for good: an answer to it is refused afterwards."""
+    """Return a pair for another annotator. A later answer to it is refused."""
     experiment = access.to_label(request, experiment_id)
     serving.skip(experiment_id=experiment.pk, token=payload.token, annotator=request.user)
     wake(advance, experiment.pk)
@@ -57,7 +57,7 @@ def skip(request: HttpRequest, experiment_id: Id, payload: TokenIn) -> Status:
 
 @router.post("/{experiment_id}/flag", auth=ANNOTATE, response={204: None} | WRITE_PROBLEMS)
 def flag(request: HttpRequest, experiment_id: Id, payload: FlagIn) -> Status:
-    """Hand a pair back with a word about what is wrong with it."""
+    """Return a pair and report a problem with it."""
     experiment = access.to_label(request, experiment_id)
     serving.flag(
         experiment_id=experiment.pk,
@@ -72,14 +72,15 @@ def flag(request: HttpRequest, experiment_id: Id, payload: FlagIn) -> Status:
 
 @router.post("/{experiment_id}/undo", auth=ANNOTATE, response={200: NextOut} | WRITE_PROBLEMS)
 def undo(request: HttpRequest, experiment_id: Id) -> dict[str, Any]:
-    """Take back one's newest answer that stands; its pair comes with the reply, where nobody else holds it.
+    """Take back your newest answer. The reply holds its pair again, unless another annotator holds it.
 
-    Ten times in a row, and once more for every five answers. Where one holds three pairs, one of them goes back.
+    You may do so ten times in a row, and once more for every five answers.
+    If you hold three pairs, one is returned.
     """
     experiment = access.to_label(request, experiment_id)
     newest = people.newest_answer(experiment, request.user)
     if newest is None:
-        raise HttpError(409, "There is nothing to take back.")
+        raise HttpError(409, "You have no answer to take back.")
     shown = serving.take_back(experiment=experiment, answer=newest, annotator=request.user)
     wake(advance, experiment.pk)
     return _shown(experiment, shown)

@@ -1,4 +1,4 @@
-"""Who calls the API: a token's user, and nobody by a session, so that no other site can call it in one's name."""
+"""Authentication of the API by tokens only. Without sessions, no other site can call it in a user's name."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from engine.models import Token
 from engine.services.tokens import token_of
 from engine.tasks import note_token_use, wake
 
-# How often a token's use is written down at most, in seconds. A worker writes it, not the request.
+# Shortest time between two records of a token's use, in seconds. A worker writes them, not the request.
 _NOTE_EVERY = 3600
 
 
 class TokenAuth(HttpBearer):
-    """``Authorization: Bearer llmpo_…``. An operation that declares no scope lets nobody in."""
+    """``Authorization: Bearer llmpo_…``. An operation without a scope refuses everybody."""
 
     scope: ClassVar[Token.Scope | None] = None
 
@@ -61,7 +61,7 @@ READ, ANNOTATE, MANAGE = ReadScope(), AnnotateScope(), ManageScope()
 
 
 class TokenThrottle(BaseThrottle):
-    """So many requests of one token in each minute of the clock."""
+    """Limit on the requests of one token in each minute of the clock."""
 
     def allow_request(self, request: HttpRequest) -> bool:
         token: Token = request.auth  # type: ignore[attr-defined]
@@ -69,7 +69,7 @@ class TokenThrottle(BaseThrottle):
         cache.add(key, 0, timeout=120)
         try:
             return cache.incr(key) <= settings.API_REQUESTS_PER_MINUTE
-        except ValueError:  # pushed out of the cache in this very moment
+        except ValueError:  # the cache dropped the key between the two calls
             return True
 
     def wait(self) -> float:

@@ -1,4 +1,4 @@
-"""Experiments: making, watching, steering, exporting."""
+"""Experiments: create, watch, control, export."""
 
 from __future__ import annotations
 
@@ -45,27 +45,27 @@ def list_experiments(
     limit: Annotated[int, Query(ge=1, le=100)] = 20,
     offset: Annotated[int, Query(ge=0, le=2**31)] = 0,
 ) -> dict[str, Any]:
-    """Those that one may watch, newest first."""
+    """List the experiments that you may see, newest first."""
     watched = access.watched(request).filter(archived_at__isnull=not archived)
     return {"count": watched.count(), "items": [_summary(each) for each in watched[offset : offset + limit]]}
 
 
 @router.post("", auth=MANAGE, response={201: ExperimentOut} | WRITE_PROBLEMS)
 def create(request: HttpRequest, payload: ExperimentIn) -> Status:
-    """Make a draft, which one owns."""
+    """Create a draft that you own."""
     _check_may_create(request)
     return Status(201, _summary(create_experiment(spec=payload.spec(), by=request.user)))
 
 
 @router.get("/{experiment_id}", auth=READ, response={200: StatusOut} | PROBLEMS)
 def status(request: HttpRequest, experiment_id: Id) -> dict[str, Any]:
-    """Where it stands: the dashboard's figures."""
+    """Show the status of an experiment with the dashboard's figures."""
     return _status(access.to_watch(request, experiment_id))
 
 
 @router.patch("/{experiment_id}", auth=MANAGE, response={200: ExperimentOut} | WRITE_PROBLEMS)
 def change_settings(request: HttpRequest, experiment_id: Id, payload: ChangesIn) -> dict[str, Any]:
-    """Change budget, δ or ε. What a change means for the guarantee is in the log, and in `caveats` where it breaks it."""
+    """Change budget, δ or ε. The log has the meaning of a change; `caveats` says if it breaks the guarantee."""
     experiment = access.to_run(request, experiment_id)
     changed = controls.change_settings(experiment_id=experiment.pk, by=request.user, **payload.model_dump())
     wake(advance, experiment.pk)
@@ -74,7 +74,7 @@ def change_settings(request: HttpRequest, experiment_id: Id, payload: ChangesIn)
 
 @router.post("/{experiment_id}/reopen", auth=MANAGE, response={200: ExperimentOut} | WRITE_PROBLEMS)
 def reopen(request: HttpRequest, experiment_id: Id, payload: ChangesIn) -> dict[str, Any]:
-    """Let a concluded experiment go on, with other settings where it needs them."""
+    """Reopen a concluded experiment, with new settings if it needs them."""
     experiment = access.to_run(request, experiment_id)
     reopened = controls.reopen(experiment_id=experiment.pk, by=request.user, **payload.model_dump())
     wake(advance, experiment.pk)
@@ -83,7 +83,7 @@ def reopen(request: HttpRequest, experiment_id: Id, payload: ChangesIn) -> dict[
 
 @router.post("/{experiment_id}/actions/{action}", auth=MANAGE, response={200: ExperimentOut} | WRITE_PROBLEMS)
 def act(request: HttpRequest, experiment_id: Id, action: Action) -> dict[str, Any]:
-    """Start (or resume), pause, stop for good, archive, take out of the archive."""
+    """Start (or resume), pause, stop, archive or unarchive an experiment."""
     experiment = access.to_run(request, experiment_id)
     changed = controls.ACTIONS[action](experiment_id=experiment.pk, by=request.user)
     wake(advance, experiment.pk)
@@ -92,7 +92,7 @@ def act(request: HttpRequest, experiment_id: Id, action: Action) -> dict[str, An
 
 @router.post("/{experiment_id}/clone", auth=MANAGE, response={201: ExperimentOut} | WRITE_PROBLEMS)
 def clone(request: HttpRequest, experiment_id: Id, payload: CloneIn) -> Status:
-    """A new draft of the same description, which one owns."""
+    """Create a draft with the same description, which you own."""
     experiment = access.to_run(request, experiment_id)
     _check_may_create(request)
     cloned = controls.clone(experiment=experiment, by=request.user, name=payload.name)
@@ -105,7 +105,7 @@ def log(
     experiment_id: Id,
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
 ) -> list[dict[str, Any]]:
-    """Who did what, newest first."""
+    """List the log entries, newest first."""
     experiment = access.to_watch(request, experiment_id)
     return [
         {
@@ -125,7 +125,7 @@ def _file(content_type: str) -> dict[str, Any]:
 
 @router.get("/{experiment_id}/judgments.csv", auth=READ, response=PROBLEMS, openapi_extra=_file("text/csv"))
 def judgments_csv(request: HttpRequest, experiment_id: Id) -> HttpResponseBase:
-    """Judgments, one row each, those that the estimates rest on unless the query asks for others as the page of exports does."""
+    """Export the judgments that count, one row each. The query can select others, as on the page “Export”."""
     return download(request, experiment_id, files.CSV)
 
 
@@ -133,17 +133,17 @@ def judgments_csv(request: HttpRequest, experiment_id: Id) -> HttpResponseBase:
     "/{experiment_id}/judgments.jsonl", auth=READ, response=PROBLEMS, openapi_extra=_file("application/jsonl")
 )
 def judgments_jsonl(request: HttpRequest, experiment_id: Id) -> HttpResponseBase:
-    """The same rows as JSON lines."""
+    """Export the same rows as JSON lines."""
     return download(request, experiment_id, files.JSONL)
 
 
 def _check_may_create(request: HttpRequest) -> None:
     if access.bound_to(request) is not None:
         raise HttpError(
-            403, "This token is bound to one experiment, so it makes no others. Use another token."
+            403, "This token is limited to one experiment, so it cannot create others. Use another token."
         )
     if not access.may_create(request):
-        raise HttpError(403, "You may not make experiments. Ask an administrator for the permission.")
+        raise HttpError(403, "You may not create experiments. Ask an administrator for the permission.")
 
 
 def _summary(experiment: Experiment) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What goes in and out. Names and meanings are those of the pages and of ``engine.domain.specs``."""
+"""Input and output schemas. Names and meanings are those of the pages and of ``engine.domain.specs``."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Problem(Schema):
 
 
 class Payload(Schema):
-    """What a caller sends: a name that is not known is a mistake, and is told."""
+    """Input of a caller. An unknown name is refused."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -46,7 +46,7 @@ class GoldIn(Payload):
     explanation: str = ""
 
 
-# From the model, so that a new setting is at once one of the API's.
+# From the model: a new setting is part of the API at once.
 _SettingsOfTheModel: Any = create_schema(
     Experiment,
     name="SettingsOfTheModel",
@@ -103,7 +103,9 @@ class ExperimentsOut(Schema):
 class PolicyOut(Schema):
     label: str
     levels: list[str]
-    evidence: float | None = Field(description="log E of not being the best; ruled out from `threshold` on.")
+    evidence: float | None = Field(
+        description="Evidence against the policy, a natural logarithm; at `threshold` the policy is ruled out."
+    )
     ruled_out: bool
 
 
@@ -119,18 +121,18 @@ class StatusOut(ExperimentOut):
 
     comparisons: int
     recomputing: bool = Field(
-        description="Judgments were taken back or rules changed: the figures below are older, and computed anew now."
+        description="True after a judgment was taken back or a rule changed: the figures below are older and are being recomputed."
     )
     confidence: float | None
     threshold: float | None
     expected_left: float | None = Field(
-        description="Comparisons to go, the mean of simulated continuations; null where unknown or over the budget."
+        description="Comparisons remaining, the mean of simulated continuations; null if unknown or over the budget."
     )
-    best: str | None = Field(description="Who leads.")
-    winner: str | None = Field(description="Who has won.")
+    best: str | None = Field(description="The leader.")
+    winner: str | None = Field(description="The certified winner.")
     caveats: list[str]
     llm_halted: str = Field(
-        description="Why the language model that judges was halted; empty where it was not. It is resumed on the dashboard."
+        description="Reason why the language model that judges was halted; empty if it was not. Resume it on the dashboard."
     )
     policies: list[PolicyOut]
     pairs: list[PairOut]
@@ -138,7 +140,7 @@ class StatusOut(ExperimentOut):
 
 
 class ChangesIn(Payload):
-    """What is left out stays as it is."""
+    """Settings to change. Absent ones stay as they are."""
 
     budget: Annotated[int, Field(ge=1, le=2_000_000_000)] | None = None
     delta: Annotated[float, Field(ge=1e-9, le=0.5)] | None = None
@@ -164,7 +166,7 @@ Action = Literal["start", "pause", "stop", "archive", "unarchive"]
 
 class NextIn(Payload):
     besides: list[uuid.UUID] = Field(
-        [], max_length=MOST_HELD, description="Tokens of pairs that are held already."
+        [], max_length=MOST_HELD, description="Tokens of pairs that you already hold."
     )
 
 
@@ -180,7 +182,7 @@ class NextOut(Schema):
     question: str
     choices: list[str]
     pair: ShownOut | None = Field(
-        description=f"Nothing where none is ready (ask again in a few seconds), or where {MOST_HELD} are held already."
+        description=f"Null if no pair is ready (ask again in a few seconds), or if you already hold {MOST_HELD}."
     )
 
 
@@ -191,7 +193,7 @@ class JudgmentIn(Payload):
 
 
 class JudgedOut(Schema):
-    created: bool = Field(description="False where this answer had been stored before.")
+    created: bool = Field(description="False if this answer was already stored.")
     feedback: str
 
 

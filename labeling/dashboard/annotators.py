@@ -1,4 +1,4 @@
-"""What is known of the judges' work: each annotator's, each kind's, and all of it together."""
+"""Statistics of the judges: each annotator, each kind of judge, and all together."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from scipy.stats import binomtest
 from engine.models import Check, Experiment
 from engine.selectors import judges
 
-# Low, as it is looked at again and again and for everybody at once.
+# Low, because the test is repeated often and for every annotator.
 _SIDE_BIAS_P = 0.001
-# Fewer happen to anybody who begins.
+# Beginners skip a few pairs, too.
 _MANY_SKIPS = 10
 
 
 @dataclass(frozen=True)
 class Sides:
-    """How often the left was chosen, among the answers that chose a side, and how odd that is for a fair coin."""
+    """The number of left choices among the answers with a side, and its p-value for a fair coin."""
 
     left: int
     sided: int
@@ -39,7 +39,7 @@ class Sides:
 
 @dataclass(frozen=True)
 class JudgeRow:
-    """What all judges of a kind did, or, with ``name`` "All", all judges."""
+    """The statistics of one kind of judge or, with ``name`` "All", of all judges."""
 
     name: str
     judged: int
@@ -62,7 +62,7 @@ class AnnotatorRow:
 
     @property
     def skips_much(self) -> bool:
-        """Whether they chose the pairs that they judge: what they leave out may differ from the rest."""
+        """True if they skip more than they judge: the skipped pairs may differ from the rest."""
         return self.skips >= _MANY_SKIPS and self.skips > self.judged
 
 

@@ -1,4 +1,4 @@
-"""What the dashboard draws. Every chart is a table first; the browser draws the picture from the table."""
+"""The charts of the dashboard. Every chart is a table first; the browser draws the picture from the table."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from labeling.dashboard.status import PolicyName
 
 Matrix = npt.NDArray[np.float64]
 
-# More lines than this cannot be told apart; the others are drawn thin and grey.
+# More lines than this look alike; the others are drawn thin and grey.
 _LINES = 12
 _RACE_CELLS = 4000
 # Beyond this many policies the heat map's cells shrink.
@@ -26,13 +26,13 @@ _PAIRS_SHOWN = 12
 
 
 def race_points(n_policies: int) -> int:
-    """How many snapshots make a picture: the more policies, the fewer."""
+    """The number of snapshots in a picture: the more policies, the fewer."""
     return int(np.clip(_RACE_CELLS // n_policies, 40, 200))
 
 
 @dataclass(frozen=True)
 class RaceLine:
-    """A policy in the race. ``quiet``: long behind, so that it is only hinted at."""
+    """A policy in the race. ``quiet``: far behind, so its line is thin and grey."""
 
     name: str
     quiet: bool
@@ -70,7 +70,7 @@ def _no_minus_zero(value: float) -> float:
 
 @dataclass(frozen=True)
 class HeatCell:
-    """How often the row's policy won against the column's. ``shade`` is 0 to 20, 10 being even."""
+    """The win rate of the row's policy against the column's. ``shade`` is 0 to 20, 10 means one half."""
 
     comparisons: int
     win_percent: int | None
@@ -144,7 +144,7 @@ def policy_rows(
 
 
 def by_standing(snapshot: Snapshot | None, n_policies: int) -> list[int]:
-    """Policies, the least refuted first."""
+    """Policy indices, those with the least evidence against them first."""
     if snapshot is None:
         return list(range(n_policies))
     return np.argsort(snapshot.evidence, kind="stable").tolist()
@@ -152,7 +152,7 @@ def by_standing(snapshot: Snapshot | None, n_policies: int) -> list[int]:
 
 @dataclass(frozen=True)
 class Share:
-    """What a policy or a pair got of all comparisons, and what it would get of as many allocated optimally; in percent."""
+    """The share of a policy or a pair of all comparisons, and its optimal share, in percent."""
 
     name: str
     comparisons: int
@@ -162,9 +162,9 @@ class Share:
 
 @dataclass(frozen=True)
 class Allocation:
-    """Where the comparisons went, by policy and by pair.
+    """Shares of the comparisons by policy (each counts for both, so they add up to 200%), and by pair.
 
-    Each comparison counts for both of its policies, so their shares add up to 200%. `solver` has computed the optimal shares; None where they have a closed form, or where there are none.
+    ``solver``: the solver of the optimal shares; ``None`` if they have a closed form, or if there are none.
     """
 
     policies: list[Share]
@@ -199,7 +199,7 @@ def allocation(space: Space, wins: Matrix, names: Sequence[PolicyName]) -> Alloc
 
 @dataclass(frozen=True)
 class EffectRow:
-    """How often one level beats another, all else being equal, in percent with an interval."""
+    """The win rate of one level against another, all else being equal, in percent with an interval."""
 
     factor: str
     better: str
@@ -210,7 +210,7 @@ class EffectRow:
 
     @property
     def settled(self) -> bool:
-        """Whether the interval leaves out that they are level."""
+        """True if the interval excludes that the two levels are equal."""
         return self.low > 50
 
     @property

@@ -1,4 +1,4 @@
-"""Why a pair was picked, in plain words."""
+"""The reason for the choice of a pair, in plain words."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from math import log
 from engine.models import Comparison
 
 _SAMPLERS = {
-    "balanced": "The balanced sampler takes the policy that is least ruled out so far, and the opponent that promises to "
-    "rule it out soonest.",
-    "tracking": "The tracking sampler (the paper's) takes the pair that is furthest behind its optimal share, and at "
-    "first the pairs that were hardly compared.",
-    "round_robin": "The round-robin sampler takes the pair that was compared least.",
-    "random": "The random sampler draws any pair with the same chance.",
+    "balanced": "The balanced sampler takes the policy with the least evidence against it, and the opponent most likely to "
+    "rule it out soon.",
+    "tracking": "The tracking sampler (the paper's) takes the pair that is furthest below its optimal share. At "
+    "first it takes the pairs with the fewest comparisons.",
+    "round_robin": "The round-robin sampler takes the pair with the fewest comparisons.",
+    "random": "The random sampler draws each pair with the same probability.",
     "eps_greedy": "The ε-greedy sampler takes the best policy so far and its strongest opponent; one time in ten it "
     "draws any pair.",
     "thompson": "Thompson sampling draws a likely winner and the opponent that is likeliest to beat it.",
@@ -30,15 +30,15 @@ class Explanation:
 
 
 def explain(comparison: Comparison) -> Explanation:
-    """What the plan of a comparison says."""
+    """The recorded plan of a comparison, in words."""
     plan = comparison.plan
     if not plan:
-        return Explanation(["Nothing was written down about why this pair was picked."], [])
+        return Explanation(["The reason for this pair was not recorded."], [])
     sentences = [_SAMPLERS.get(plan.get("sampler"), "")]
     if "comparisons" in plan:
         sentences.append(
-            f"At that moment {plan['comparisons']:,} comparisons had been judged and {plan.get('in_flight', 0):,} "
-            "were under way."
+            f"At that time {plan['comparisons']:,} comparisons were judged and {plan.get('in_flight', 0):,} "
+            "were in progress."
         )
     evidence = plan.get("evidence")
     if evidence:
@@ -48,13 +48,13 @@ def explain(comparison: Comparison) -> Explanation:
             + (f"; {log(1 / plan['delta']):.2f} rules a policy out." if "delta" in plan else ".")
         )
     if plan.get("propensity") is not None:
-        sentences.append(f"This pair had a chance of {plan['propensity']:.4f} to be drawn.")
+        sentences.append(f"The probability of drawing this pair was {plan['propensity']:.4f}.")
     terms = {
         "sampler": "Sampler",
         "stopping": "Stopping rule",
         "delta": "δ",
         "epsilon": "ε",
-        "number": "Number of the pick",
+        "number": "Number of the choice",
         "draw": "Draw in its round",
         "seed": "Seed of the round",
         "propensity": "Propensity",

@@ -1,4 +1,4 @@
-"""All that one dashboard shows: what moves with every click, and the charts, which are made once for all viewers."""
+"""The contents of a dashboard: figures that change with every click, and charts made once for all viewers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from labeling.dashboard.annotators import annotator_rows, judge_rows
 from labeling.dashboard.status import late_clicks, leader, policy_names, status_of
 from labeling.dashboard.warnings import Concerns, concerns
 
-# How old things may be, in units of DASHBOARD_SECONDS: when they have changed, and at all.
+# Largest ages, in units of DASHBOARD_SECONDS: after a change, and without one.
 _LIVE = (0.2, 0.2)
 _HEALTH = (0.5, 0.5)
 _CHARTS = (1.0, 12.0)
@@ -29,14 +29,14 @@ _CONCERNS = (6.0, 720.0)
 
 @dataclass(frozen=True)
 class Remaining:
-    """What is left to do: comparisons, and hours of annotators' time, each with an interval where simulated."""
+    """The remaining work: comparisons, and hours of annotators' time, each with an interval if simulated."""
 
     comparisons: designs.Left
     hours: tuple[float, float, float | None] | None
 
 
 def live_figures(experiment: Experiment) -> dict[str, Any]:
-    """What moves with every click."""
+    """The figures that change with every click."""
     name = f"live:{experiment.pk}:{experiment.state}:{experiment.conclusion}"
     return shared(name, None, lambda: _live_figures(experiment), ages=_LIVE)
 

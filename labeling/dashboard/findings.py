@@ -1,4 +1,4 @@
-"""What the decision would be without each annotator, in words."""
+"""The decision without each annotator, in words."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from labeling.formatting import percent
 
 @dataclass(frozen=True)
 class WithoutRow:
-    """What would be said if one annotator had not taken part. ``differs``: another policy, or another kind of finding."""
+    """The finding without one annotator. ``differs``: another policy, or another kind of finding."""
 
     annotator: str
     judgments: int
@@ -38,7 +38,7 @@ class Without:
 
 
 def without_each_annotator(experiment: Experiment) -> Without:
-    """What has been found, and how far the next look has got."""
+    """The results so far, and the progress of the computation."""
     examination = Examination.objects.filter(experiment=experiment).first()
     if examination is None:
         return Without(None, [], None, 0)
@@ -70,9 +70,9 @@ def without_each_annotator(experiment: Experiment) -> Without:
 
 def _finding(row: dict, names: list[str]) -> str:
     if row["reason"] == StopReason.NO_SINGLE_BEST:
-        return "No policy beats every other one."
+        return "No policy beats every other policy."
     if row["best"] is None:
-        return "Nothing would be left to go by."
+        return "No judgments would remain."
     name = names[row["best"]]
     if row["reason"] == StopReason.CERTIFIED:
         return f"{name} beats every other policy."

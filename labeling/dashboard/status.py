@@ -1,4 +1,4 @@
-"""An experiment's state in words."""
+"""The state of an experiment in words."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class PolicyName:
 
 @dataclass(frozen=True)
 class Status:
-    """A badge (its look and its words), the sentence that explains it, and about how much is left."""
+    """A badge (its look and its words), its explanation, and the number of comparisons remaining."""
 
     kind: str
     badge: str
@@ -44,7 +44,7 @@ def policy_names(experiment: Experiment) -> list[PolicyName]:
 
 
 def leader(experiment: Experiment, snapshot: Snapshot | None) -> PolicyName | None:
-    """The winner, or who leads so far."""
+    """The winner, or the leader so far."""
     policy = experiment.winner or (snapshot.best if snapshot else None)
     if policy is None:
         return None
@@ -57,9 +57,9 @@ def status_of(
     snapshot: Snapshot | None = None,
     health: QueueHealth | None = None,
 ) -> Status:
-    """The badge and sentence of an experiment as it stands, and why it may not be believed where that is so.
+    """The badge and sentence of an experiment, with the reasons to doubt its certainty where there are any.
 
-    What the caller knows already is not asked for again.
+    ``snapshot`` and ``health`` are read from the database unless the caller passes them.
     """
     status = _status_of(experiment, snapshot or designs.latest_snapshot(experiment), health)
     sentences = [status.sentence]
@@ -90,13 +90,13 @@ def _ailment(health: QueueHealth) -> str:
         return _away("control", health.control_seen_seconds)
     if health.generation_alive and health.unserved:
         return (
-            f"No worker serves {health.unserved[0]}; start one with it (GENERATION_BACKEND, GENERATION_MODEL), "
-            "or correct the experiment."
+            f"No worker serves {health.unserved[0]}. Start one that does (GENERATION_BACKEND, GENERATION_MODEL), "
+            "or change the experiment."
         )
     if health.generation_alive and health.trouble:
-        return f"The generation worker's backend is out of order: {health.trouble}"
+        return f"The generation worker's backend reports an error: {health.trouble}"
     if health.loading:
-        return "The generation worker is loading its model, which takes minutes for a large one."
+        return "The generation worker is loading its model; a large model takes minutes."
     return _away("generation", health.generation_seen_seconds)
 
 
@@ -110,13 +110,17 @@ def _running(experiment: Experiment, snapshot: Snapshot | None) -> Status:
         return Status("running", "Running", sentence, left="over budget")
     left = about(to_go.comparisons)
     if to_go.at_least:
-        number = f"≥{left.split()[0]}"
-        return Status("running", f"≥{left} left", f"{standing} At least {left} to go.", left=number)
-    return Status("running", f"~{left} left", f"{standing} About {left} to go.", left=left.split()[0])
+        number = f"at least {left.split()[0]}"
+        return Status(
+            "running", f"At least {left} remaining", f"{standing} At least {left} remaining.", left=number
+        )
+    return Status(
+        "running", f"About {left} remaining", f"{standing} About {left} remaining.", left=left.split()[0]
+    )
 
 
 def late_clicks(experiment: Experiment, snapshot: Snapshot | None) -> int:
-    """Comparisons judged after the evidence was last looked at, such as those on somebody's screen at the end."""
+    """Number of comparisons judged after the last snapshot, such as pairs on a screen at the conclusion."""
     if experiment.state != Experiment.State.CONCLUDED or snapshot is None:
         return 0
     return max(0, counts.comparison_count(experiment.pk) - snapshot.comparisons)
@@ -128,7 +132,7 @@ def _concluded(experiment: Experiment, snapshot: Snapshot | None) -> Status:
     if not late:
         return status
     came = "1 more comparison" if late == 1 else f"{late} more comparisons"
-    sentence = f"{status.sentence} {came} came in late: counted in the win rates, but not in this finding."
+    sentence = f"{status.sentence} {came} arrived later: counted in the win rates, but not in this finding."
     return replace(status, sentence=sentence)
 
 
@@ -147,12 +151,14 @@ def _conclusion(experiment: Experiment, snapshot: Snapshot | None) -> Status:
             return Status(
                 "no-single-best",
                 "No single best",
-                f"No policy beats every other one (a cycle, or a tie at the top); at least {risk} certain, "
+                f"No policy beats every other policy (a cycle, or a tie at the top); at least {risk} certain, "
                 f"after {comparisons} comparisons.",
             )
         case Experiment.Conclusion.BUDGET:
             return Status(
-                "budget", "Budget spent", f"{comparisons} comparisons were not enough. {_standing(snapshot)}"
+                "budget",
+                "Budget spent",
+                f"{comparisons} comparisons were not enough to decide. {_standing(snapshot)}",
             )
     return Status(
         "stopped",
@@ -163,18 +169,20 @@ def _conclusion(experiment: Experiment, snapshot: Snapshot | None) -> Status:
 
 def _standing(snapshot: Snapshot | None) -> str:
     if snapshot is None or snapshot.comparisons == 0:
-        return "No comparison has been judged yet."
+        return "No judgments yet."
     if snapshot.best is None:
-        return "No policy is ahead."
+        return "No policy leads."
     sentence = f"{snapshot.best} leads, {percent(snapshot.confidence)} certain"
     if snapshot.runner_up is not None:
-        sentence += f"; {snapshot.runner_up} is the hardest to rule out"
+        sentence += f"; {snapshot.runner_up} is its strongest rival"
     return sentence + "."
 
 
 def _away(queue: str, seen_seconds: float | None) -> str:
     if seen_seconds is None:
-        return f"The {queue} worker has never been seen; start it."
+        return f"The {queue} worker has never run. Start it."
     if not capabilities.is_recent(seen_seconds):
-        return f"The {queue} worker was last seen {int(seen_seconds)} s ago; start it again."
-    return "Responses have been waiting for more than a minute: the generation worker does not keep up."
+        return f"The {queue} worker was last seen {int(seen_seconds)} s ago. Start it again."
+    return (
+        "Responses have waited for more than a minute: the generation worker is too slow. Start another one."
+    )

@@ -1,4 +1,4 @@
-"""How far the finding can be trusted: what hangs on few judgments, and what the data say against an assumption."""
+"""Reasons to doubt a finding: few judgments decide it, or the data contradict an assumption."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ def concerns(
     names: Sequence[PolicyName],
     snapshot: Snapshot | None,
 ) -> Concerns:
-    """What there is to warn of in these counts."""
+    """The warnings that these counts give cause for."""
     test = None if factorial is None or not wins.any() else misfit(factorial, wins, ties, level=_MISFIT_P)
     warnings = []
     cycle = strongest_cycle(wins, ties, _in_the_race(snapshot, len(names)))
     if cycle is not None:
         a, b, c = (names[index].short for index in cycle.policies)
         warnings.append(
-            f"The leaders go round in a circle: {a} beats {b}, {b} beats {c}, and {c} beats {a}. If that is more than "
-            "chance, no policy is the single best one, and the experiment will say so or spend its budget."
+            f"The leaders form a cycle: {a} beats {b}, {b} beats {c}, and {c} beats {a}. If this is not chance, "
+            "no single policy is the best. The experiment will then say so or spend its budget."
         )
     if test is not None and test.contradicted:
         warnings.append(_misfit_warning(experiment, test))
@@ -53,7 +53,7 @@ def concerns(
 
 
 def _in_the_race(snapshot: Snapshot | None, n_policies: int) -> npt.NDArray[np.int64]:
-    """Policies not ruled out, and beside them the last ruled out, so that a cycle of the very best shows."""
+    """Policies not ruled out, and the last ones ruled out: at least four, which shows a cycle of the best."""
     if snapshot is None:
         return np.arange(n_policies)
     order = np.argsort(snapshot.evidence, kind="stable")
@@ -63,15 +63,18 @@ def _in_the_race(snapshot: Snapshot | None, n_policies: int) -> npt.NDArray[np.i
 
 def _misfit_warning(experiment: Experiment, test: Misfit) -> str:
     sentence = (
-        "The levels do not simply add up: win rates that go by each level's own worth fit the data worse than "
-        f"chance would (deviance {test.deviance:.0f} on {test.freedom} degrees of freedom, p = {test.p_value:.3f}). "
+        "The effects of the levels do not add up: a model with one effect for each level fits the data worse than "
+        f"chance explains (p = {test.p_value:.3f}). "
     )
     if experiment.space == Experiment.Space.FACTORIAL:
         return (
             sentence
-            + "This experiment assumes that they do, and its certainty rests on it: repeat it without the assumption."
+            + "This experiment assumes that they add up, and its certainty depends on it. Repeat it without the assumption."
         )
-    return sentence + "The decision does not assume that they do; read the effects below with care."
+    return (
+        sentence
+        + "The decision does not assume that they add up, but the table of effects does: read it with care."
+    )
 
 
 def _flips(experiment: Experiment, wins: npt.NDArray[np.float64], names: Sequence[PolicyName]) -> str:
@@ -79,12 +82,12 @@ def _flips(experiment: Experiment, wins: npt.NDArray[np.float64], names: Sequenc
         return ""
     found = fewest_flips(wins, epsilon=experiment.epsilon, most=_MOST_FLIPS)
     if found is None:
-        return f"More than {_MOST_FLIPS} judgments would have to be the other way round for another policy to lead."
+        return f"More than {_MOST_FLIPS} judgments would have to be reversed before another policy leads."
     leader, rival = names[found.leader].short, names[found.rival].short
     if found.n_flips == 0:
         return f"{leader} and {rival} have equal evidence against them."
     judgments = "1 judgment" if found.n_flips == 1 else f"{found.n_flips:,} judgments"
     return (
-        f"If {judgments} of {round(wins.sum()):,} were the other way round, {rival} would be level with {leader} or lead; "
-        + ("ties left as they are." if np.any(wins % 1) else "no fewer would do.")
+        f"If {judgments} of {round(wins.sum()):,} were reversed, {rival} would draw level with {leader} or lead"
+        + ("; ties stay ties." if np.any(wins % 1) else ". Fewer would not be enough.")
     )

@@ -1,1 +1,1 @@
-"""What leaves the site as a file, and how it is read back."""
+"""Exports of judgments as files, and reading them back."""

@@ -1,6 +1,6 @@
-"""The columns of an export of judgments: one row per judgment, in the order in which they were made.
+"""The columns of an export of judgments: one row per judgment, in the order of the judgments.
 
-New columns are added at the end, so that nobody's reader breaks. `docs/export.md` says what each means.
+New columns go to the end, because readers may count columns. `docs/export.md` has the meaning of each.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ _OF_RESPONSE = {
     "completion_tokens": "completion_tokens", "finish_reason": "finish_reason", "guardrail": "guardrail",
     "leak": "leak",
 }  # fmt: skip
-# What is read, by a short name and the path from a judgment. Policies and people are few and looked up.
+# Fields to read: a short name and the path from a judgment. Policies and people are few and looked up.
 FIELDS = {
     "pk": "pk",
     "comparison_id": "comparison_id",
@@ -160,7 +160,7 @@ def read_rows(
 
 
 def one_look() -> Any:
-    """What is read within is read from the database as it is now, and as it is asked for.
+    """A cursor that reads from the database as it is now, row by row.
 
     PostgreSQL keeps such a cursor in a transaction only; outside of one it would write the whole result aside
     before the first row. SQLite needs none, and one would keep everybody else from writing.

@@ -22,7 +22,7 @@ from labeling.exports.people import names_of_people
 
 _PIECE_BYTES = 1 << 17
 
-# What a column is made of, where it is not the field of the same name. The fields are those of `FIELDS`.
+# Expressions of the columns that differ from the field of the same name. The fields are those of `FIELDS`.
 _MADE_OF = {
     "judgment_id": "r.pk",
     "annotator": "%(people)s::jsonb ->> r.annotator_id::text",

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import re
 
-# What begins a formula; their full-width forms, which some spreadsheets read alike; and what spreadsheets drop before
-# they look for one: whitespace, and the mark that some programs put at the beginning of a file.
+# Characters that begin a formula; their full-width forms, which some spreadsheets treat alike; and
+# characters that spreadsheets drop first: whitespace, and the mark at the beginning of some files.
 STARTS = "=+-@|%＝＋－＠\t\n\v\f\r \u00a0\ufeff"
 APOSTROPHE = "'"
-# Only these need a second look; the apostrophe, so that a text that begins like a defused one can be told from it.
+# Only these need a second look. The apostrophe is one of them: a text may begin like a defused one.
 FIRST = frozenset(STARTS + APOSTROPHE)
 # A class of characters for regular expressions, of Python and of PostgreSQL.
 STARTS_CLASS = "[" + STARTS.replace("-", "") + "-]"

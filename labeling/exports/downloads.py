@@ -76,12 +76,12 @@ def download(request: HttpRequest, experiment_id: int, kind: str) -> HttpRespons
 def _streamed(
     request: HttpRequest, pieces: Iterator[bytes], filename: str, content_type: str
 ) -> StreamingHttpResponse:
-    # Who asks for the headers only must not have the server write the whole file.
+    # A HEAD request must not make the server write the whole file.
     response = StreamingHttpResponse(pieces if request.method == "GET" else (), content_type=content_type)
     response["Content-Disposition"] = f'attachment; filename="{filename}"'
     return response
 
 
 def with_default(request: HttpRequest) -> dict[str, str]:
-    """What is asked for; where nothing is said of judgments, those that stand."""
+    """The query; without a choice of judgments, it selects those that count."""
     return {"judgments": STANDING} | request.GET.dict()

@@ -47,7 +47,7 @@ SCHEMA_VERSION = 2
 
 @dataclass
 class Tally:
-    """What has gone through so far; complete once the last piece has."""
+    """The number of rows and the hash so far; complete after the last piece."""
 
     rows: int = 0
     bytes: int = 0
@@ -76,7 +76,7 @@ class Tally:
 
 @dataclass(frozen=True)
 class Export:
-    """What is exported and how.
+    """One export: its rows, its format and its options.
 
     Attributes
     ----------
@@ -132,7 +132,7 @@ class Export:
         return self.filter | {"annotator": pseudonym(self.experiment, annotator.pk)}
 
     def manifest(self, tally: Tally) -> dict[str, Any]:
-        """What the file is, once all its pieces have gone through ``tally``."""
+        """The manifest of the file, after all its pieces have gone through ``tally``."""
         experiment = Experiment.objects.get(pk=self.experiment.pk)
         winner = experiment.winner
         # Stale evidence is not that of the rows in this file.
@@ -166,7 +166,7 @@ class Export:
                 "comparisons": counts.comparison_count(experiment.pk),
                 "evidence": None if snapshot is None else snapshot.evidence,
                 "confidence": None if snapshot is None else snapshot.confidence,
-                # Nothing before the conclusion: whoever has them knows the sides. docs/blinding.md shows their use.
+                # Empty before the conclusion: the secrets reveal the sides. docs/blinding.md shows their use.
                 "secrets": [
                     {"first_comparison": period.first, "secret": period.secret}
                     for period in blinding.published_secrets(experiment)

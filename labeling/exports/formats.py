@@ -85,7 +85,7 @@ def _lines(items: Iterable[dict[str, Any]]) -> Iterator[bytes]:
 
 
 def parquet_is_there() -> bool:
-    """Whether the optional dependency that writes Parquet is installed."""
+    """True if the optional dependency that writes Parquet is installed."""
     return find_spec("pyarrow") is not None
 
 

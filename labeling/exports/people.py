@@ -1,4 +1,4 @@
-"""What the people of an export are called: by pseudonyms, unless an owner asks for user names."""
+"""The names of people in an export: pseudonyms, unless an owner asks for user names."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ def read_manifest(manifest: Path, file: Path) -> dict[str, Any]:
     Raises
     ------
     SpecError
-        There is none, or it is another file's, or of a format that cannot be read back.
+        The manifest is missing, belongs to another file, or names a format that cannot be imported.
     """
     try:
         with manifest.open("rb") as opened:
@@ -41,21 +41,23 @@ def read_manifest(manifest: Path, file: Path) -> dict[str, Any]:
                 f"The file has columns of version {said['versions']['schema']}, not {SCHEMA_VERSION}."
             )
         if said["format"] not in {CSV, JSONL}:
-            raise SpecError("Only CSV and JSON lines can be imported; export as JSON lines.")
+            raise SpecError("Only CSV and JSON lines can be imported. Export as JSON lines.")
         if said["sha256"] != digest:
             raise SpecError(f"{file.name} is not the file that {manifest.name} describes, or it was changed.")
         _check_counts(said)
     except (KeyError, TypeError) as error:
-        raise SpecError(f"{manifest.name} is no manifest of an export: {error} is missing.") from error
+        raise SpecError(f"{manifest.name} is not a manifest of an export: {error} is missing.") from error
     return said
 
 
 def _check_counts(manifest: dict[str, Any]) -> None:
-    """The numbers that the import goes by, before it reads a row. The rows are counted again as they are read."""
+    """Check the numbers that the import uses before it reads a row. It counts the rows again later."""
     experiment = manifest["experiment"]
     for name, number in (("rows", manifest["rows"]), ("planned_count", experiment["planned_count"])):
         if not isinstance(number, int) or isinstance(number, bool) or not 0 <= number < 2**31:
-            raise SpecError(f"The manifest's {name} is {limits.shown(number)}, not a number of things.")
+            raise SpecError(
+                f"The manifest's {name} is {limits.shown(number)}. It must be a whole number of 0 or more."
+            )
     limits.JUDGMENTS.check(manifest["rows"])
     if not isinstance(manifest["filter"], dict) or not isinstance(experiment["spec"], dict):
         raise SpecError("The manifest's filter and spec must be objects.")

@@ -51,7 +51,7 @@ class SelectionForm(forms.Form):
         self.fields["annotator"].choices = [_ANY, *((name, name) for name in sorted(names))]
 
     def selection(self, *, finished: bool = False) -> Selection:
-        """What a valid form selects; with ``finished``, of the finished comparisons only."""
+        """The selection of a valid form; with ``finished``, of the finished comparisons only."""
         data = dict(self.cleaned_data)
         for field in ("policy", "against", "winner"):
             data[field] = int(data[field].removeprefix("P")) - 1 if data[field] else None
@@ -63,6 +63,6 @@ class SelectionForm(forms.Form):
 
 
 def _judging_names(experiment: Experiment) -> list[str]:
-    """Members of the past, too: whoever was ever shown a pair or stands behind an imported judgment."""
+    """Names of all judges, past members included: everybody with a lease or an imported judgment."""
     judgments = Judgment.objects.filter(annotator=OuterRef("pk"), comparison__experiment=experiment)
     return list(User.objects.filter(Exists(judgments)).values_list("username", flat=True))

@@ -44,7 +44,7 @@ class Items:
 
 
 class DraftEditor:
-    """What the page holds. ``data`` is what was sent, or what :func:`data_of` makes of a description."""
+    """The content of the page. ``data`` is the submitted form, or :func:`data_of` a description."""
 
     def __init__(self, data: QueryDict, experiment: Experiment | None = None) -> None:
         self.data = data
@@ -93,7 +93,7 @@ class DraftEditor:
 
     @property
     def faulty_groups(self) -> list[str]:
-        """Those in which something is wrong, so that none of it is folded away."""
+        """The groups with a fault; they stay unfolded."""
         groups = self.groups.items() if self.attempted else ()
         return [name for name, fields in groups if any(field.errors for field in fields)]
 
@@ -127,7 +127,7 @@ class DraftEditor:
         if self.gold.faults:
             faults.append(f"Gold items: {self.gold.faults[0]}")
         self.faults = faults
-        # Every one of them, so that all that is wrong is marked at once.
+        # Validate all of them: the page marks every fault at once.
         valid = [form.is_valid() for form in forms]
         if not all(valid) or faults:
             return None
@@ -166,7 +166,7 @@ class DraftEditor:
             self.faults.append(str(error))
 
     def question(self, log_odds: float) -> Question | None:
-        """What to ask the planner, where the page makes sense so far."""
+        """The question to the planner, or ``None`` while the page is incomplete."""
         if self.imported:
             levels, excluded = [len(self.stored.factors[0].levels)], []
         else:
@@ -193,7 +193,7 @@ class DraftEditor:
 
 
 def data_of(spec: ExperimentSpec) -> QueryDict:
-    """What the page holds for a description."""
+    """The form data of a description."""
     data = QueryDict(mutable=True)
     defaults = Experiment()
     data["name"] = spec.name
@@ -212,7 +212,7 @@ def data_of(spec: ExperimentSpec) -> QueryDict:
 
 
 def data_sent(post: QueryDict) -> QueryDict:
-    """What a browser sent, with the line breaks that everything else here has."""
+    """The submitted form with line feeds only, as in all other texts here."""
     data = post.copy()
     for name, values in data.lists():
         data.setlist(name, [value.replace("\r\n", "\n").replace("\r", "\n") for value in values])

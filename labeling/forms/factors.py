@@ -69,7 +69,7 @@ class ExclusionRow:
 
 
 def _ids(data: QueryDict, name: str) -> list[str]:
-    # One more than is allowed, so that the check of the limit sees it; the rest would only cost time.
+    # One more than allowed is enough for the check of the limit; the rest would only cost time.
     ids = (id_ for id_ in dict.fromkeys(data.getlist(name)) if _ID.fullmatch(id_))
     return list(islice(ids, _MOST_ROWS.get(name, LEVELS).most + 1))
 
@@ -90,7 +90,7 @@ def _factor_row(data: QueryDict, id_: str) -> FactorRow:
 def _level_row(data: QueryDict, shape: type[LevelForm], prefix: str, id_: str) -> LevelRow:
     form = shape(data, prefix=prefix, use_required_attribute=False)
     shown = {form.add_prefix(name) for name in form.fields}
-    # What was typed while the factor was of another kind waits for it to be of that kind again.
+    # Values typed under another kind are kept in case the factor gets that kind again.
     hidden = [(name, data[name]) for name in data if name.startswith(f"{prefix}-") and name not in shown]
     return LevelRow(id_, form, hidden)
 
@@ -131,7 +131,7 @@ def write_rows(data: QueryDict, factors: Sequence[FactorSpec], excluded: Sequenc
 
 
 def apply_change(data: QueryDict, change: str) -> str:
-    """Do what a button of the page says; returns the id of what to focus then."""
+    """Apply the change of a button; returns the id of the element to focus next."""
     action, _, target = change.partition(":")
     factor, _, level = target.partition("-")
     list_name = f"{factor}-level" if level else "exclusion" if target.startswith("x") else "factor"

@@ -50,7 +50,7 @@ class LevelForm(forms.Form):
 
     @classmethod
     def data_of(cls, name: str, value: Mapping[str, Any]) -> dict[str, str]:
-        """What the fields hold for a level that there is already."""
+        """The values of the fields for an existing level."""
         data = {"name": name} | {
             field: cls.shown(value[key]) for field, key in cls.keys.items() if key in value
         }
@@ -79,7 +79,7 @@ def _on_one_line(text: str) -> str:
 class PromptLevel(LevelForm):
     kind = "prompt"
     keys: ClassVar[Mapping[str, str]] = {"text": "text"}
-    text = _text("System prompt", "What the model is told before every task.")
+    text = _text("System prompt", "The model reads this before every task.")
 
     def value(self) -> dict[str, Any]:
         return {"text": ""} | super().value()
@@ -89,7 +89,9 @@ class StrategyLevel(LevelForm):
     kind = "strategy"
     keys: ClassVar[Mapping[str, str]] = {"text": "instruction"}
     text = _text(
-        "Instruction", "Put after every task, such as “Think step by step”. Empty: nothing is added.", rows=2
+        "Instruction",
+        "Added after every task, for example “Think step by step”. Empty: nothing is added.",
+        rows=2,
     )
 
 
@@ -99,7 +101,7 @@ class ModelLevel(LevelForm):
     text = forms.CharField(
         label="Model",
         required=False,
-        help_text="By the name that the worker or server knows. Empty: the usual one.",
+        help_text="The model's name on the worker or server. Empty: the worker's default model.",
     )
 
 
@@ -109,14 +111,18 @@ class SamplingLevel(LevelForm):
         name: name for name in ("temperature", "max_tokens", "top_p", "top_k", "stop")
     }
     temperature = forms.FloatField(
-        required=False, help_text="0: always the likeliest word; 1: the model's own variety."
+        required=False, help_text="0: always the most likely word. 1: the model's own distribution."
     )
     max_tokens = forms.IntegerField(
-        label="Longest response", required=False, help_text="In tokens; empty: 256."
+        label="Maximum length", required=False, help_text="In tokens. Empty: 256."
     )
     top_p = forms.FloatField(label="Top p", required=False, help_text="Empty: off.")
     top_k = forms.IntegerField(label="Top k", required=False, help_text="Empty: off.")
-    stop = _text("Stop at", "One text a line; \\n is a line break. The response ends before it.", rows=2)
+    stop = _text(
+        "Stop at",
+        "One text per line; \\n means a line break. The response ends before the first of them.",
+        rows=2,
+    )
 
     def to_value(self, field: str, given: Any) -> Any:
         return [line.replace("\\n", "\n") for line in given.split("\n") if line] if field == "stop" else given
@@ -133,12 +139,12 @@ class GuardrailLevel(LevelForm):
     text = _text("Instruction", "Added to the system prompt.")
     input_block = _text(
         "Blocked tasks",
-        "Patterns (regular expressions), one a line. A task that matches never reaches the model.",
+        "Regular expressions, one per line. A task that matches is not sent to the model.",
         rows=2,
     )
     output_block = _text(
         "Blocked responses",
-        "Patterns, one a line. A response that matches is replaced by the refusal.",
+        "Regular expressions, one per line. The refusal replaces a response that matches.",
         rows=2,
     )
     refusal = forms.CharField(required=False, help_text="Empty: “I can't help with that.”")

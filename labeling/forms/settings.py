@@ -27,61 +27,61 @@ GROUPS: dict[str, tuple[str, ...]] = {
 }
 _LABELS = {
     "guidelines": "Guidelines for annotators",
-    "responses": "Which responses are compared",
-    "space": "What may be assumed about how the factors act together",
-    "judge": "Who judges",
-    "rule_preference": "Between two right answers, the rule prefers",
+    "responses": "Responses to compare",
+    "space": "Assumption about the factors",
+    "judge": "Judges",
+    "rule_preference": "Of two correct responses, the rule prefers",
     "allow_tie": "Offer “equally good”",
     "allow_both_bad": "Offer “both are bad”",
     "overlap": "Judgments per comparison",
-    "overlap_rule": "Several judgments become one",
-    "delta": "Risk of naming a wrong winner (δ)",
-    "budget": "Budget: most comparisons",
-    "epsilon": "Margin (ε)",
-    "sampler": "How pairs are picked",
-    "stopping": "When to stop",
-    "max_skips": "Skips before a comparison is dropped",
+    "overlap_rule": "Combining several judgments",
+    "delta": "Accepted risk of naming a wrong winner",
+    "budget": "Budget: maximum number of comparisons",
+    "epsilon": "Margin",
+    "sampler": "Choice of pairs",
+    "stopping": "Stopping rule",
+    "max_skips": "Skips before a comparison is discarded",
     "seed": "Random seed",
-    "backend": "What writes them",
-    "model": "Which model",
-    "llm_judge": "What a language model has to say",
+    "backend": "Backend that writes the responses",
+    "model": "Model",
+    "llm_judge": "Role of the language model",
     "rubric": "Rubric for the language model",
-    "llm_budget": "Comparisons to ask it about, at most",
+    "llm_budget": "Maximum number of comparisons to send to the language model",
     "practice": "Practice pairs at the start",
     "gold_rate": "Share of gold pairs",
     "repeat_rate": "Share of repeated pairs",
 }
 _HELP = {
-    "name": "So that you and others find it again.",
-    "question": "What annotators are asked about every pair.",
-    "guidelines": "What makes a response better, with an example. Markdown works.",
+    "name": "Shown in lists and on the dashboard.",
+    "question": "The question that annotators answer for each pair.",
+    "guidelines": "Explain when a response is better, with an example. You can use Markdown.",
     "delta": "0.05 means: at most 1 in 20 such experiments names a policy that is not the best.",
-    "budget": "It stops there even without a winner. More can be granted later.",
+    "budget": "The experiment stops there, even without a winner. You can raise the budget later.",
     "space": (
-        "Assuming nothing is always right. Where each level helps or harms by itself, assuming so needs fewer comparisons "
-        "once there are many combinations; where levels work only together, it can name a wrong winner."
+        "“Nothing” is always safe. “Each level adds its own effect” needs fewer comparisons when there are many "
+        "combinations. It can name a wrong winner if some levels only work together."
     ),
-    "epsilon": "A policy must win more than ½ + ε against every other one. 0 unless near ties should count as no winner.",
-    "backend": "The workers that run offer one or more of these; the dashboard says if none does.",
-    "model": "By the name that the worker or server knows it by. Empty: its usual one.",
+    "epsilon": "The winner must win more than ½ plus this margin against every other policy. Leave it at 0 unless near ties should count as no winner.",
+    "backend": "The dashboard warns you if no worker runs this backend.",
+    "model": "If your workers run different models, name one of them here. Empty: the worker's default model.",
     "llm_judge": (
-        "Beside people only. Its opinions do not count until you have seen how far it agrees with people, "
-        "and have let it vote on the dashboard."
+        "It works beside people only. Its opinions do not count until you let it vote on the dashboard, "
+        "which shows how well it agrees with people."
     ),
-    "rule_preference": "Only where the rule judges.",
-    "allow_tie": "It counts half a win each.",
-    "allow_both_bad": "It counts half a win each.",
-    "overlap_rule": "Where a comparison is judged more than once.",
-    "llm_budget": "It is asked twice about each, in both orders.",
-    "sampler": "Balanced goes where evidence is lacking most. The others are there to be compared with; they need more comparisons.",
-    "stopping": "Certified: the risk holds however often you look. Heuristic: earlier, but δ bounds nothing. Theory: much later.",
-    "seed": "Seeds the choice of pairs. Leave it empty for a random one. What annotators see does not follow from it.",
+    "rule_preference": "Used only when the rule judges.",
+    "allow_tie": "It counts as half a win for each policy.",
+    "allow_both_bad": "It counts as half a win for each policy.",
+    "overlap_rule": "Used only when a comparison is judged more than once.",
+    "llm_budget": "The model is asked twice about each, once in each order.",
+    "sampler": "Balanced compares where evidence is missing most. The others serve as baselines and need more comparisons.",
+    "stopping": "Certified: the accepted risk holds, however often you look. Heuristic: stops earlier, without this guarantee. Theory: stops much later.",
+    "seed": "Seed for the choice of pairs. Empty: a random seed. Sides and tasks do not depend on it.",
 }
 _SAMPLERS = {
     "balanced": "Balanced (recommended)",
     "tracking": "Tracking: the paper's optimal shares",
     "round_robin": "Every pair in turn",
-    "random": "Any pair, by chance",
+    "random": "Any pair, at random",
     "eps_greedy": "The leader against others (ε-greedy)",
     "thompson": "Thompson sampling",
     "rucb": "RUCB",
@@ -133,7 +133,7 @@ class SettingsForm(forms.ModelForm):
             self.fields["llm_judge"].help_text = reason
             self.fields["llm_judge"].error_messages["invalid_choice"] = reason
         self.fields["llm_judge"].choices = [(stage.value, stage.label) for stage in stages]
-        self.fields["backend"].choices = [("", "Whatever worker is there"), *Experiment.Backend.choices]
+        self.fields["backend"].choices = [("", "Any available worker"), *Experiment.Backend.choices]
         self.fields["seed"].required = self.fields["seed"].show_hidden_initial = False
         self.fields["seed"].initial = None
         for field in self.fields.values():

@@ -27,16 +27,16 @@ _SQLITE_CODES = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_CANT
 # PostgreSQL: connection lost, rolled back (serialization, deadlock), out of resources, shut down, lock not available.
 _SQL_STATES = ("08", "40", "53", "57P", "55P03")
 _DETAILS = {
-    400: "The request cannot be read. See /api/docs for what it must look like.",
+    400: "The request cannot be read. See /api/docs for its format.",
     403: "This is not allowed. See /api/docs.",
-    404: "There is nothing here, or it is not yours to see. See /api/docs for the addresses.",
-    405: "This address does not take this method. See the header Allow.",
-    500: "Something went wrong on the server. It was logged; what was saved before is safe.",
+    404: "This page does not exist, or you may not see it. See /api/docs for the addresses.",
+    405: "This address does not support this method. See the header Allow.",
+    500: "Something went wrong on the server and was logged. Everything saved before is safe.",
 }
 
 
 class Failures:
-    """Middleware. Inside of compression, and outside of whatever may fail."""
+    """Middleware. Inside of compression, and outside of everything that may fail."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
         self._get_response = get_response
@@ -67,7 +67,7 @@ def server_error(request: HttpRequest) -> HttpResponse:
 
 
 def is_temporary(error: BaseException) -> bool:
-    """Whether the database is busy or away, so that the same request may succeed a little later."""
+    """True if the database is busy or away, so that the same request may succeed a little later."""
     if not isinstance(error, UNAVAILABLE):
         return False
     cause = error.__cause__
@@ -80,7 +80,7 @@ def is_temporary(error: BaseException) -> bool:
 
 def _refusal(request: HttpRequest, error: BaseException) -> HttpResponse | None:
     if isinstance(error, TOO_LARGE):
-        # What was sent cannot be read again, and must not be.
+        # The body cannot be read again, and must not be.
         request._mark_post_parse_error()  # type: ignore[attr-defined]
         limit = limits.REQUEST_BYTES if isinstance(error, RequestDataTooBig) else limits.FORM_FIELDS
         return _too_large(

@@ -1,4 +1,4 @@
-"""What browsers and proxies may keep of an answer: nothing."""
+"""Forbids browsers and proxies to keep answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How large an experiment would be: policies, pairs, and what the planner expects of comparisons and hours."""
+"""The expected size of an experiment: policies, pairs, and the planner's comparisons and hours."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SPREADS = {
 
 @dataclass(frozen=True)
 class Size:
-    """What the page says before Start. ``estimate`` is None where there is nothing to ask the planner."""
+    """The size shown before the start. ``estimate`` is None if there is no question for the planner."""
 
     policies: int = 0
     pairs: int = 0
@@ -59,7 +59,7 @@ class Size:
 
 
 def size_of(editor: DraftEditor) -> Size:
-    """The size of what a page holds. An estimate that nobody has computed yet is asked for."""
+    """The size of a page's experiment. It requests the estimate if there is none yet."""
     spread = editor.data.get("spread", "0.4")
     spread = spread if spread in SPREADS else "0.4"
     question = editor.question(float(spread))
@@ -82,7 +82,7 @@ def size_of(editor: DraftEditor) -> Size:
     except ValueError as error:
         few = len(policies) < 2
         fault = (
-            "There is only one policy. Give some factor a second level, or exclude less."
+            "There is only one policy. Give a factor a second level, or exclude fewer combinations."
             if few
             else str(error)
         )

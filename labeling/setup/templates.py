@@ -1,4 +1,4 @@
-"""What a new experiment may start from, so that nobody faces an empty page."""
+"""Starting points for new experiments."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ def tabs(context: template.Context, here: str) -> dict[str, Any]:
 
 @register.filter
 def markdown(text: str, heading_level: int = 4) -> SafeString:
-    """Somebody's text as safe HTML, its headings of that level."""
+    """A text as safe HTML, with all its headings at that level."""
     return render_markdown(text, heading_level)
 
 
@@ -46,5 +46,5 @@ def response(text: str) -> SafeString:
 
 @register.filter
 def is_capped(text: str) -> bool:
-    """Whether a response is longer than what is shown at first."""
+    """True if a response is longer than what is shown at first."""
     return capped(text) != text

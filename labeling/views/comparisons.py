@@ -25,7 +25,7 @@ from labeling.exports.selecting import SelectionForm
 
 
 class PlaceForm(forms.Form):
-    """Where one has leafed to."""
+    """The position in the list of comparisons."""
 
     before = forms.IntegerField(required=False, min_value=1, max_value=2**63 - 1)
     after = forms.IntegerField(required=False, min_value=0, max_value=2**63 - 1)
@@ -64,7 +64,7 @@ def comparisons(request: HttpRequest, experiment_id: int) -> HttpResponse:
 @login_required
 @require_safe
 def comparison(request: HttpRequest, experiment_id: int, comparison_id: int) -> HttpResponse:
-    """All that is known of one comparison."""
+    """The page of one comparison with all its data."""
     experiment = access.to_watch(request, experiment_id)
     row = browsing.comparison_in_full(experiment, comparison_id)
     if row is None:
@@ -103,12 +103,13 @@ def void(request: HttpRequest, experiment_id: int, judgment_id: int) -> HttpResp
     judgment = _judgment(experiment, judgment_id)
     form = VoidForm(request.POST)
     if not form.is_valid():
-        messages.error(request, "Say why the judgment is voided, in at most 200 characters.")
+        messages.error(request, "Give a reason for voiding the judgment, in at most 200 characters.")
         return _back_to(judgment)
     try:
         review.void_one(judgment_id=judgment.pk, by=request.user, reason=form.cleaned_data["reason"])
         messages.success(
-            request, "Voided. The pair is judged anew, and the evidence is being computed without it."
+            request,
+            "Voided. The pair will be judged again, and the evidence is being recomputed without this judgment.",
         )
     except WrongStateError as wrong:
         messages.error(request, str(wrong))
@@ -124,7 +125,7 @@ def restore(request: HttpRequest, experiment_id: int, judgment_id: int) -> HttpR
     judgment = _judgment(experiment, judgment_id)
     try:
         review.restore_judgment(judgment_id=judgment.pk, by=request.user)
-        messages.success(request, "Restored: a new judgment copies it and counts from now on.")
+        messages.success(request, "Restored: a new judgment copies the voided one and counts from now on.")
     except WrongStateError as wrong:
         messages.error(request, str(wrong))
     wake(advance, experiment.pk)
@@ -138,13 +139,13 @@ def void_annotator(request: HttpRequest, experiment_id: int) -> HttpResponse:
     experiment = access.to_run(request, experiment_id)
     form = VoidAnnotatorForm(request.POST)
     if not form.is_valid():
-        messages.error(request, "Name the annotator, and say why, in at most 200 characters.")
+        messages.error(request, "Name the annotator and give a reason, in at most 200 characters.")
         return redirect("comparisons", experiment_id=experiment.pk)
     name = form.cleaned_data["annotator"]
     judgments = Judgment.objects.filter(comparison__experiment=experiment)
     annotator = User.objects.filter(username=name, judgments__in=judgments).first()
     if annotator is None:
-        messages.error(request, f"{name} has judged nothing here.")
+        messages.error(request, f"{name} has no judgments here.")
         return redirect("comparisons", experiment_id=experiment.pk)
     try:
         n = review.void_annotator(

@@ -57,7 +57,7 @@ def _ask(
         if value != getattr(experiment, name)
     ]
     if not changes and not reopening:
-        messages.info(request, "These are the settings already.")
+        messages.info(request, "These settings are already in force.")
         return redirect("experiment_settings", experiment_id=experiment.pk)
     context = {
         "experiment": experiment,
@@ -83,14 +83,14 @@ def clone(request: HttpRequest, experiment_id: int) -> HttpResponse:
     except SpecError as refused:
         form.add_error(None, str(refused))
         return settings_page(request, experiment, status=400, clone_form=form)
-    messages.success(request, "This is the copy, a draft that you own.")
+    messages.success(request, "Copied. This is the copy, a draft that you own.")
     return redirect("dashboard", experiment_id=copy.pk)
 
 
 @login_required
 @require_safe
 def log(request: HttpRequest, experiment_id: int) -> HttpResponse:
-    """Who did what to the experiment, newest first."""
+    """The log of the experiment, newest first."""
     experiment = access.to_watch(request, experiment_id)
     pages = Paginator(audit_entries(experiment), _ENTRIES_PER_PAGE)
     page = pages.get_page(request.GET.get("page"))

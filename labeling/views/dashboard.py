@@ -66,7 +66,7 @@ def live_charts(request: HttpRequest, experiment_id: int) -> HttpResponse:
 @login_required
 @require_http_methods(["GET", "HEAD", "POST"])
 def without(request: HttpRequest, experiment_id: int) -> HttpResponse:
-    """What the decision would be without each annotator; a POST has it computed."""
+    """The decision without each annotator; a POST starts its computation."""
     experiment = access.to_watch(request, experiment_id)
     if request.method == "POST":
         analysis.request_replays(experiment_id=experiment.pk)

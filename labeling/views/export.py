@@ -1,4 +1,4 @@
-"""Downloads of what was judged, and the page that offers them."""
+"""Downloads of judgments, and the page that offers them."""
 
 from __future__ import annotations
 

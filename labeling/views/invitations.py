@@ -105,7 +105,7 @@ def invite(request: HttpRequest, experiment_id: int) -> HttpResponse:
 @login_required
 @require_POST
 def end_invitation(request: HttpRequest, experiment_id: int, invitation_id: int) -> HttpResponse:
-    """Make an invitation useless. Whoever may not give a role may not end its invitations either."""
+    """End an invitation. Only users who may give its role may end it."""
     experiment = access.to_run(request, experiment_id)
     roles = [role for role, _ in access.roles_to_give(request, experiment)]
     invitation = get_object_or_404(experiment.invitations.filter(role__in=roles), pk=invitation_id)

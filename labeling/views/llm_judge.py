@@ -39,18 +39,18 @@ class LLMJudgeForm(forms.Form):
 
 @dataclass(frozen=True)
 class Panel:
-    """What the dashboard's section on the language model shows.
+    """The contents of the dashboard's section on the language model.
 
     Attributes
     ----------
     report : OpinionReport or None
         ``None`` before it was ever asked.
     trouble : str
-        Why the judging worker's backend is out of order.
+        Error of the judging worker's backend.
     why_none : str
-        Why no language model can be asked at all.
+        Reason why no language model can judge here.
     offered : bool
-        Whether there is anything to change: a model that can judge, or one to switch off.
+        True if there is anything to change: a model that can judge, or one to switch off.
     """
 
     report: OpinionReport | None
@@ -97,7 +97,7 @@ def panel(experiment: Experiment) -> Panel | None:
 
 
 def _worker() -> tuple[bool, str]:
-    """Whether a judging worker was seen lately, and what is wrong with its backend."""
+    """True if a judging worker is alive, and the error of its backend."""
     pulse = WorkerPulse.objects.filter(queue="judging").order_by("-seen_at").first()
     if pulse is None or not capabilities.is_recent((timezone.now() - pulse.seen_at).total_seconds()):
         return False, ""
@@ -112,7 +112,7 @@ def change_llm_judge(request: HttpRequest, experiment_id: int) -> HttpResponse:
     form = LLMJudgeForm(request.POST)
     if not form.is_valid():
         return HttpResponseBadRequest(
-            "Choose off, shadow or votes; the budget is a number of comparisons; the rubric has at most 10,000 characters."
+            "Choose off, shadow or votes. The budget is a number of comparisons. The rubric has at most 10,000 characters."
         )
     data = form.cleaned_data
     try:

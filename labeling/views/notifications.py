@@ -1,4 +1,4 @@
-"""Who is told of an experiment's news. The forms stand on the page of its settings."""
+"""Notifications of an experiment. Their forms are on the page of its settings."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def subscribe(request: HttpRequest, experiment_id: int) -> HttpResponse:
     if subscription.secret:
         return settings_page(request, experiment, new_webhook=subscription)
     if reason := why_no_mail():
-        messages.warning(request, f"Added, but nothing will arrive yet. {reason}")
+        messages.warning(request, f"Added, but no message will arrive yet. {reason}")
     else:
         messages.success(request, "Added. Send a test to see that messages arrive.")
     return redirect("experiment_settings", experiment_id=experiment.pk)

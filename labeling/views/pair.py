@@ -43,7 +43,7 @@ class TokensField(forms.Field):
 
 
 class ScreenForm(forms.Form):
-    """What the page already holds, so that it is not handed out to it again."""
+    """The pairs that the page already holds; they are not handed out again."""
 
     besides = TokensField(required=False)
 
@@ -164,7 +164,7 @@ def undo(request: HttpRequest, experiment_id: int) -> HttpResponse:
             request,
             experiment,
             besides=form.cleaned_data["besides"],
-            notice=_("There is nothing to take back."),
+            notice=_("You have no answer to take back."),
         )
     return _reopen(request, experiment, newest, besides=form.cleaned_data["besides"])
 
@@ -202,7 +202,7 @@ def _reopen(
 
 @access.annotator_action
 def beat(request: HttpRequest, experiment_id: int) -> HttpResponse:
-    """Keep the pairs of an open page reserved. The reply is the same whatever they are."""
+    """Keep the pairs of an open page reserved. The reply is the same for comparisons and checks."""
     access.to_label(request, experiment_id)
     form = LeasesForm(request.POST)
     if not form.is_valid():
@@ -225,7 +225,7 @@ def leave(request: HttpRequest, experiment_id: int) -> HttpResponse:
 @login_required
 @require_safe
 def history(request: HttpRequest, experiment_id: int) -> HttpResponse:
-    """One's last answers, each of which can be opened again while the experiment runs."""
+    """The user's latest answers; each can be reopened while the experiment runs."""
     experiment = access.to_label(request, experiment_id)
     return render(
         request,
@@ -283,7 +283,7 @@ def _render(
 
 
 def _store(request: HttpRequest, experiment: Experiment) -> str:
-    """Where this user's browser keeps an answer to this experiment that is not saved yet. Does not tell who they are."""
+    """The key for unsaved answers in this user's browser storage. It does not identify the user."""
     place = salted_hmac("labeling.pair.store", f"{request.user.pk}/{experiment.pk}")
     return f"llmpo-unsent-{place.hexdigest()[:16]}"
 

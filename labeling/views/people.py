@@ -1,4 +1,4 @@
-"""Who belongs to an experiment, and in which role."""
+"""Members of an experiment and their roles."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def _tell_ended(request: HttpRequest, member: Membership, ended: int) -> None:
         links = "1 open invitation" if ended == 1 else f"{ended} open invitations"
         messages.info(
             request,
-            f"{links} that {member.user} had made or used ended, too. Make new ones for those who still need them.",
+            f"{links} that {member.user} had made or used also ended. Make new links for people who still need one.",
         )
 
 
@@ -136,7 +136,7 @@ def _warn_of_both_roles(request: HttpRequest, experiment: Experiment, user: User
 
 
 def _back(request: HttpRequest, experiment: Experiment) -> HttpResponse:
-    """Where the page may still be seen: who has just given up a role of their own is led home."""
+    """Back to the page of people, or to the first page if the user has just given up the right to see it."""
     if access.may_run(request, experiment):
         return redirect("people", experiment_id=experiment.pk)
     return redirect("home")

@@ -29,7 +29,7 @@ class ForgetForm(forms.Form):
     name = forms.CharField(max_length=150, label="Type the user name to confirm")
     blank_comments = forms.BooleanField(required=False, label="Empty the comments that they wrote")
     delete = forms.BooleanField(
-        required=False, label="Remove the account altogether if no judgment or log entry refers to it"
+        required=False, label="Delete the account completely if no judgment or log entry refers to it"
     )
 
     def __init__(self, data: Any, *, person: User) -> None:
@@ -57,7 +57,7 @@ def persons(request: HttpRequest) -> HttpResponse:
 @require_http_methods(["GET", "HEAD", "POST"])
 @access.recent_sign_in_required
 def person(request: HttpRequest, user_id: int) -> HttpResponse:
-    """What is stored about somebody, in numbers; a POST forgets them."""
+    """The stored data about a person, in numbers; a POST forgets the person."""
     access.to_administer(request)
     account = get_object_or_404(User, pk=user_id)
     form = ForgetForm(request.POST if request.method == "POST" else None, person=account)
@@ -85,7 +85,7 @@ def person(request: HttpRequest, user_id: int) -> HttpResponse:
 @login_required
 @require_safe
 def data_of_person(request: HttpRequest, user_id: int) -> HttpResponse:
-    """Everything that is stored about somebody, as a file."""
+    """The stored data about a person, as a file."""
     access.to_administer(request)
     access.require_recent_sign_in(request)
     return _file(request, get_object_or_404(User, pk=user_id), complete=True)
@@ -94,7 +94,7 @@ def data_of_person(request: HttpRequest, user_id: int) -> HttpResponse:
 @login_required
 @require_safe
 def own_data(request: HttpRequest) -> HttpResponse:
-    """Everything that is stored about oneself, but for the answers in experiments that have not concluded."""
+    """The stored data about the user, without the answers in experiments that have not concluded."""
     return _file(request, request.user, complete=False)
 
 

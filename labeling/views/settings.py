@@ -18,19 +18,24 @@ from labeling.dashboard.status import status_of
 
 
 class SettingsForm(forms.Form):
-    """What may be changed after an experiment was made."""
+    """The settings that may change after the start."""
 
     budget = forms.IntegerField(
-        min_value=1, max_value=2_000_000_000, help_text="Comparisons after which to stop anyway."
+        min_value=1,
+        max_value=2_000_000_000,
+        help_text="Maximum number of comparisons, with or without a winner.",
     )
     delta = forms.FloatField(
-        min_value=1e-9, max_value=0.5, label="Risk δ", help_text="Of naming a wrong winner, for example 0.05."
+        min_value=1e-9,
+        max_value=0.5,
+        label="Accepted risk",
+        help_text="The risk of naming a wrong winner, for example 0.05.",
     )
     epsilon = forms.FloatField(
         min_value=0,
         max_value=0.4,
         label="Margin ε",
-        help_text="The best policy has to win more than ½ + ε against every other one.",
+        help_text="The winner must win more than ½ plus this margin against every other policy.",
     )
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -59,14 +64,14 @@ class SubscriptionForm(forms.Form):
 @login_required
 @require_safe
 def experiment_settings(request: HttpRequest, experiment_id: int) -> HttpResponse:
-    """What can be changed now, who is told of news, and the way to a copy."""
+    """The page of settings, notifications and copying."""
     return settings_page(request, access.to_run(request, experiment_id))
 
 
 def settings_page(
     request: HttpRequest, experiment: Experiment, *, status: int = 200, **context: Any
 ) -> HttpResponse:
-    """The page, with whatever form was filled in wrongly in place of a fresh one."""
+    """The page, with a faulty form in place of the fresh one."""
     current = {"budget": experiment.budget, "delta": experiment.delta, "epsilon": experiment.epsilon}
     defaults = {
         "experiment": experiment,

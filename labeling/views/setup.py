@@ -1,4 +1,4 @@
-"""Making an experiment, changing it while it is a draft, and deleting it."""
+"""Pages to create, change and delete a draft."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ read_or_write = require_http_methods(["GET", "HEAD", "POST"])
 @login_required
 @read_or_write
 def new(request: HttpRequest) -> HttpResponse:
-    """Choose what to start from, or bring a file along."""
+    """Choose a starting point, or upload a file."""
     access.to_create(request)
     faults: list[str] = []
     if request.method == "POST":
@@ -42,7 +42,7 @@ def new(request: HttpRequest) -> HttpResponse:
         except (ImportingError, SpecError) as error:
             faults = str(error).splitlines()
         else:
-            messages.success(request, "Read and saved as a draft. Look it over, then start it.")
+            messages.success(request, "Saved as a draft. Check it, then start it.")
             return redirect("setup", experiment_id=experiment.pk)
     context = {"starts": STARTS, "faults": faults, "typed_name": request.POST.get("name", "")}
     return render(request, "setup/new.html", context, status=400 if faults else 200)
@@ -80,7 +80,9 @@ def setup(request: HttpRequest, experiment_id: int) -> HttpResponse:
     """Change a draft."""
     experiment = access.to_run(request, experiment_id)
     if experiment.state != Experiment.State.DRAFT:
-        messages.error(request, "It has been started, so its setup is fixed: judgments rest on it.")
+        messages.error(
+            request, "The experiment has been started, so its setup cannot change: judgments depend on it."
+        )
         return redirect("dashboard", experiment_id=experiment.pk)
     return _page(
         request,

@@ -1,4 +1,4 @@
-"""One's own API tokens."""
+"""The API tokens of the user."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from labeling import access
 
 
 class TokenForm(forms.Form):
-    name = forms.CharField(max_length=100, help_text="What it is for, for example: nightly export.")
+    name = forms.CharField(max_length=100, help_text="Its purpose, for example: nightly export.")
     scopes = forms.MultipleChoiceField(
         choices=Token.Scope.choices,
         initial=[Token.Scope.READ],
         widget=forms.CheckboxSelectMultiple,
-        label="What it may do",
-        help_text="Choose the least that the program needs. It can never do more than you can.",
+        label="Scopes",
+        help_text="Choose only what the program needs. A token never has more rights than you.",
     )
     experiment = forms.ModelChoiceField(
         queryset=None,
         required=False,
-        empty_label="All that are open to you",
-        help_text="A token for one experiment finds no other, and makes none.",
+        empty_label="All your experiments",
+        help_text="A token for one experiment cannot see or create others.",
     )
     valid_days = forms.IntegerField(min_value=1, max_value=365, initial=30, label="Valid for (days)")
 

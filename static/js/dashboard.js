@@ -165,7 +165,7 @@
     }
   }
 
-  // What the reader has opened and scrolled to stays so when the part is swapped.
+  // Keep open sections and scroll positions when the part is swapped.
   let open = [];
   let scrolled = [];
   document.addEventListener("htmx:beforeSwap", () => {

@@ -170,7 +170,7 @@
     }
   }
 
-  // ---------------------------------------------------------------- what people do
+  // ---------------------------------------------------------------- actions of people
 
   document.addEventListener("submit", (event) => {
     const form = event.target;

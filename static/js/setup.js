@@ -1,4 +1,4 @@
-// Puts the focus where the last button leads: on what was added, or on what is left.
+// Moves the focus to the row that the last button added, or to a remaining one.
 (() => {
   "use strict";
   document.addEventListener("htmx:afterSettle", () => {
@@ -7,7 +7,7 @@
     next.remove();
     const wanted = document.getElementById(next.dataset.focus);
     if (!wanted) return;
-    // What has come to an end of its list can no longer be moved that way.
+    // The first row cannot move up, and the last one cannot move down.
     const target = wanted.disabled ? wanted.parentElement.querySelector("button:not(:disabled)") : wanted;
     target.focus();
     if (target.select) target.select();

@@ -1,4 +1,4 @@
-"""What each operation does, beyond letting the right people in."""
+"""The effects of each operation, besides its access rights."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class TestCreate:
         settings.JUDGE_BACKEND = "embedded"
         response = admin_call("post", "/experiments", SPEC | {"settings": {"llm_judge": "shadow"}})
         assert response.status_code == 422
-        assert "No language model that can judge is set up here" in response.json()["detail"]
+        assert "No language model that can judge is configured" in response.json()["detail"]
         assert not Experiment.objects.exists()
 
     @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What a token may do: its user's rights, as far as its scopes go, in the experiment that it is bound to."""
+"""The rights of a token: its user's rights, limited by its scopes and by its experiment."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_a_bound_token_makes_no_experiment(people, experiment, caller_for):
     ):
         response = call("post", path, body)
         assert response.status_code == 403
-        assert "bound to one experiment" in response.json()["detail"]
+        assert "limited to one experiment" in response.json()["detail"]
 
 
 def test_a_demotion_narrows_what_a_token_can_do(people, experiment, caller_for):

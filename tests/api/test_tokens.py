@@ -74,4 +74,4 @@ def test_the_tokens_user_is_who_it_was_made_for(people):
     client.force_login(people["admin"])
     seen = client.get("/api/experiments", headers={"Authorization": f"Bearer {secret}"}).json()
     make_experiment()
-    assert seen["count"] == 1, "what its own user may see, whoever is logged in"
+    assert seen["count"] == 1, "only the token's own user decides, not the session"

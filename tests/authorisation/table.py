@@ -1,9 +1,9 @@
-"""Who may do what at every address of the URLconf, one row each; test_matrix.py tries every cell.
+"""The rights at every address of the URLconf, one row each; test_matrix.py tries every cell.
 
 A new address needs a row in ``TABLE`` under its route, as ``urls.py`` has it but without converters. A row names, for each
 method that the address takes, the status that each role gets in its own experiment from a request with the row's body, or
 with none. An empty POST that a role may make is answered with 400, or, where it makes sense empty or leads back to a page
-that says what is wrong, with 302. What a row does not name follows from ``expected``. A new parameter in a route needs a
+that says what is wrong, with 302. Statuses that a row does not name follow from ``expected``. A new parameter in a route needs a
 value in ``World.arguments``, and a new role an entry in ``ROLES`` and in ``World``.
 """
 
@@ -54,7 +54,7 @@ Expectation = frozenset[int]
 
 @dataclass(frozen=True)
 class Row:
-    """What each method is answered with, by role.
+    """The expected status of each method, by role.
 
     ``elsewhere``: the same where the experiment, or the thing itself, is somebody else's; by default nobody but a superuser
     finds it. ``back_to_pair``: after logging in, an annotator whose click came too late is back at the pair, not at the click.
@@ -200,7 +200,7 @@ TABLE: dict[str, Row] = {
     "tokens/": page(get=everybody(200), post=everybody(400), recent=("post",)),
     "tokens/<token_id>/revoke/": page(post=everybody(302), elsewhere={}, recent=("post",)),
     "my-data.json": page(get=everybody(200)),
-    # Of those who run the site
+    # Pages of administrators
     "persons/": page(get={"superuser": 200}),
     "persons/<user_id>/": page(get={"superuser": 200}, post={"superuser": 400}, recent=("post",)),
     "persons/<user_id>/data.json": page(get={"superuser": 200}, recent=("get",)),
@@ -218,7 +218,7 @@ TABLE: dict[str, Row] = {
     # Making experiments
     "experiments/new/": page(get={"superuser": 200}, post={"superuser": 400}),
     "experiments/new/<start>/": page(get={"superuser": 200}, post={"superuser": 400}),
-    # Of one that runs the setup is fixed: the dashboard says so.
+    # The setup of a running experiment is fixed: the dashboard says so.
     f"{_EXPERIMENT}/setup/": page(get=runners(302), post=runners(302)),
     f"{_EXPERIMENT}/setup.yaml": page(get=watchers(200)),
     f"{_EXPERIMENT}/delete/": page(get=owners(302), post=owners(302), recent=("post",)),
@@ -298,7 +298,7 @@ def expected(route: str, role: str, method: str, place: str) -> Expectation:
         return frozenset({403} if route == ADMIN_LOGIN and role not in OUTSIDERS else {302})
     row = TABLE[route]
     if method not in row.methods:
-        # Who is not logged in may be told so first.
+        # A visitor who is not logged in may be told so first.
         return frozenset({405, 302} if role in OUTSIDERS and not is_api(route) else {405})
     if role in TOKENS and method in row.scopes:
         return frozenset({_of_token(route, row, TOKENS[role], method, place)})
@@ -310,7 +310,7 @@ def expected(route: str, role: str, method: str, place: str) -> Expectation:
 
 
 def _there(row: Row, method: str, place: str, role: str) -> Statuses:
-    """Who gets what in this place; a role that is missing finds nothing."""
+    """The expected status of each role in this place; an absent role gets 404."""
     statuses = row.methods[method]
     if place != "own" and row.elsewhere is not None:
         return row.elsewhere.get(method, {})

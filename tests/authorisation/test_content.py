@@ -1,4 +1,4 @@
-"""What the pages lead to and say: every link and button works for whoever sees it, and nobody reads above their role."""
+"""Links, buttons and texts of the pages: all work for their readers, and nobody reads above their role."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SIGN_OUT = {"/accounts/logout/", "/accounts/everywhere/"}
 
 @dataclass(frozen=True)
 class Step:
-    """What a click on a page sends."""
+    """The request that a click on a page sends."""
 
     method: str
     path: str
@@ -82,7 +82,7 @@ def take(world: World, role: str, step: Step) -> HttpResponse:
 
 
 @pytest.mark.parametrize("role", ["anonymous", *people_inside()])
-def test_every_link_and_button_is_for_whoever_sees_it_and_nobody_reads_above_their_role(role, world: World):
+def test_every_link_and_button_works_for_its_readers_and_nobody_reads_above_their_role(role, world: World):
     """From every page that the role may open, in every state of an experiment, and on to what those lead to."""
     waiting = [Step("get", path) for path in start_pages(world, role)]
     seen, wrong = set(map(kind_of, waiting)), []

@@ -29,7 +29,7 @@ PAGES = [route for route in TABLE if not is_api(route)]
 
 
 def places(route: str) -> list[str]:
-    """Where it can be tried: ``mixed`` needs a thing of an experiment in the route, and ``other`` any thing at all."""
+    """The places to try: ``mixed`` needs a thing of an experiment in the route, ``other`` any thing."""
     parameters = route.count("<")
     if "<experiment_id>" in route:
         return list(PLACES) if parameters > 1 and "<action>" not in route else ["own", "other"]
@@ -37,7 +37,7 @@ def places(route: str) -> list[str]:
 
 
 def methods(route: str, role: str, place: str) -> list[str]:
-    """Those to try. HEAD is answered as GET is, and a method that an address does not take is refused before anything is
+    """The methods to try. HEAD is answered as GET is, and a method that an address does not take is refused before anything is
     looked up: each is tried once, and by the two who differ most.
     """
     if route not in TABLE:
@@ -173,7 +173,7 @@ def test_what_cannot_be_undone_needs_a_recent_sign_in(world: World):
     assert not wrong, "\n".join(wrong)
 
 
-# Who opened the link for an annotator: what the page that follows answers to GET and to an empty POST. Outsiders need
+# Visitors who opened the link for an annotator: the next page's answers to GET and to an empty POST. Outsiders need
 # an account first; the role of ``removed`` was taken after the link was made.
 AT_THE_LINK = dict.fromkeys(ROLES, (200, 302)) | {
     "anonymous": (200, 400),
@@ -184,7 +184,7 @@ AT_THE_LINK = dict.fromkeys(ROLES, (200, 302)) | {
 
 
 @pytest.mark.parametrize("role", ROLES)
-def test_a_link_lets_in_whoever_opened_it(role, world: World):
+def test_a_link_lets_in_its_visitors(role, world: World):
     seen = []
     for method in ("get", "post"):
         with world.visit(role) as client:

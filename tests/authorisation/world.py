@@ -37,7 +37,7 @@ _NOBODY: frozenset[str] = frozenset()
 # No shorter one is told from chance.
 _SHORTEST_CANARY = 8
 
-# Who may read what of their own experiment, which runs; of another one only a superuser may read any of it. A token
+# Rights to read in one's own running experiment; in another one only a superuser may read anything. A token
 # reads what the role does in whose place it acts.
 MAY_READ = {
     "the names of the policies": _WATCHERS,
@@ -154,11 +154,11 @@ class World:
             "token_id": self.tokens[role if place == "own" and role in self.tokens else "deactivated"].pk,
             "start": "blank",
             "action": "pause",
-            # Of accounts: what nobody was sent
+            # Secrets of accounts that nobody was sent
             "uidb36": "1",
             "key": "no-key",
             "provider_id": "sso",
-            # Of Django's admin site
+            # Secrets of Django's admin site
             "object_id": 1,
             "content_type_id": 1,
             "id": 1,
@@ -221,20 +221,20 @@ class World:
             transaction.set_rollback(True)
 
     def may_read(self, role: str, name: str) -> bool:
-        """Whether this canary of their own experiment is for people in this role."""
+        """True if this canary of their own experiment is for people in this role."""
         if role in TOKENS:
             return bool(set(TOKENS[role].reads_as) & MAY_READ[name])
         return role in MAY_READ[name]
 
     def may_read_of_others(self, role: str, name: str) -> bool:
-        """Whether this canary of an experiment is for people in this role of another one."""
+        """True if this canary of an experiment is for people in this role of another one."""
         everywhere = role == "superuser" or (role in TOKENS and not TOKENS[role].bound)
         return everywhere and self.may_read(role, name)
 
     def leaks(self, role: str, response: HttpResponse) -> list[str]:
         """The canaries in an answer that this role may not read."""
         content = response.text_read + str(dict(response.headers)).encode()
-        # What the request itself names is no secret: a link to join is known to whoever opens it.
+        # A link to join is no secret for the request that opens it.
         for said in response.said:
             content = content.replace(said.encode(), b"") if len(said) >= _SHORTEST_CANARY else content
         found = [

@@ -24,13 +24,13 @@ HTMX = {"HX-Request": "true"}
 GOLD_RATE = 0.5
 # Enough of each that an attacker who is right seven times in ten is told from one who guesses.
 PAIRS = 200
-# Headers that differ from reply to reply whatever they are about.
+# Headers that differ in every reply.
 _CHANGING = {"Content-Length", "Date"}
 
 
 @dataclass(frozen=True)
 class Reply:
-    """What can be measured of a reply, the texts of the pair aside."""
+    """The measurable properties of a reply, apart from the texts of the pair."""
 
     status: int
     headers: tuple[tuple[str, str], ...]
@@ -126,7 +126,7 @@ class _Player:
                 _, reply, token = self.show()
 
     def probe(self, pair: Pair) -> None:
-        """All that an annotator may do to a pair before they answer, and its answer stays possible."""
+        """Everything an annotator may do to a pair before they answer it."""
         _, pair.beat = self.measured("post", "beat", {"token": pair.token})
         _, pair.returned = self.measured("post", "leave", {"token": pair.token})
         _, pair.reloaded, token = self.show()

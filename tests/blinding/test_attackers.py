@@ -29,7 +29,7 @@ Guess = Callable[[Session, Pair], bool]
 def assert_no_better_than_chance(guesses: list[bool], truth: list[bool]) -> None:
     assert len(guesses) == len(truth) >= PAIRS
     hits = sum(guess == true for guess, true in zip(guesses, truth, strict=True))
-    # Who is always wrong knows as much as who is always right.
+    # A guess that is always wrong tells as much as one that is always right.
     assert binomtest(hits, len(truth)).pvalue > LEVEL, f"{hits} of {len(truth)} right"
 
 
@@ -90,7 +90,7 @@ def test_nobody_guesses_the_sides(attack: str, session: Session):
 
 
 def odd_ones(values: list[Hashable]) -> list[bool]:
-    """Whether each value is another than the most frequent one."""
+    """True if each value is another than the most frequent one."""
     [(usual, _)] = Counter(values).most_common(1)
     return [value != usual for value in values]
 

@@ -1,4 +1,4 @@
-"""Issue 11.1 and 11.3: whatever an annotator does to a pair, a check answers as a comparison does.
+"""Issue 11.1 and 11.3: a check answers as a comparison does, to everything an annotator does to it.
 
 The same script is played against a comparison and against a gold pair, on the page and through the API. Their
 transcripts are equal but for the texts of the pairs and their tokens.
@@ -39,7 +39,7 @@ _TEXTS = re.compile(
     r'<p class="task-text".*?</p>|<div class="text".*?</div>|<dd dir="auto">.*?</dd>|<p dir="auto">.*?</p>'
     r'|"(prompt|left|right)": "[^"]*"|<time.*?</time>|<h2 id="answer.*?</h2>|csrfmiddlewaretoken" value="\w+"'
     r'|X-CSRFToken": "\w+"'
-    # How far the experiment is, which depends on the sides of earlier pairs.
+    # Progress of the experiment; it depends on the sides of earlier pairs.
     r'|data-confidence="\d+"|data-left="[^"]*"|<progress .*?</progress>|<span id="left">.*?</span>',
     flags=re.DOTALL,
 )
@@ -251,7 +251,7 @@ SCRIPTS: dict[str, tuple[Step, ...]] = {
     "a pause": (a_pause, look, judge, undo),
     "a pause, and leave": (a_pause, leave, look),
 }
-# What the API does not offer.
+# Actions that the API does not offer.
 _PAGE_ONLY = {history, beat, leave}
 
 
@@ -293,7 +293,7 @@ def test_a_pair_that_was_left_comes_before_a_new_one():
 
 
 def test_a_check_waits_where_no_comparison_is_ready():
-    """Else whoever had to wait for a pair would know that it is none."""
+    """Otherwise a wait before a pair would show that the pair is not a check."""
     ann = make_user()
     experiment = make_experiment(planned=False, n_gold=40, gold_rate=0.5, repeat_rate=0.5, annotators=(ann,))
     assert serving.show_next(experiment=experiment, annotator=ann) is None

@@ -1,4 +1,4 @@
-"""Issue 11.5: whoever annotates and may see policies learns nothing of pairs that they may still be shown."""
+"""Issue 11.5: a person who annotates and sees policies learns nothing about pairs still to judge."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the tests of annotators' pages share."""
+"""Shared helpers of the tests of annotators' pages."""
 
 from __future__ import annotations
 

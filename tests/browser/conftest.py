@@ -52,13 +52,13 @@ def server_at_rest(live_server) -> Iterator[None]:
 
 @pytest.fixture
 def problems() -> list[str]:
-    """What the browser complained of. A test that provokes a complaint checks it and clears the list."""
+    """Complaints of the browser. A test that provokes a complaint checks it and clears the list."""
     return []
 
 
 @contextmanager
 def watch(context: BrowserContext, live_server, problems: list[str]) -> Iterator[BrowserContext]:
-    """Write down whatever a browser complains of, and every request to another host; close it in the end."""
+    """Record the browser's complaints and every request to another host; close it in the end."""
     context.on("console", lambda m: problems.append(m.text) if m.type in {"error", "warning"} else None)
     context.on("weberror", lambda error: problems.append(str(error.error)))
     host = urlsplit(live_server.url).netloc

@@ -100,7 +100,7 @@ def fill_the_dashboard(experiment: Experiment) -> None:
 
 
 def pages(world: dict[str, object]) -> dict[str | None, list[str]]:
-    """Who looks at what."""
+    """The pages to check, by user."""
     return {
         None: ["/accounts/login/", f"/join/{world['token']}/", "/join/no-such-invitation/"],
         "annotator": [

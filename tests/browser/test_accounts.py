@@ -18,7 +18,7 @@ from tests.oidc_provider import a_provider, settings_for
 
 pytestmark = pytest.mark.browser
 
-# Where to put pictures of the pages, for somebody who wants to look at them.
+# Folder for pictures of the pages, for people to look at.
 PICTURES = os.environ.get("PICTURES")
 
 

@@ -43,7 +43,7 @@ def test_find_void_restore_and_export(page: Page, annotator):
     assert counts.comparison_count(experiment.pk) == 4
 
     page.goto(f"/experiments/{experiment.pk}/export/")
-    page.get_by_text("Choose which, and how", exact=True).click()
+    page.get_by_text("Filter and options", exact=True).click()
     page.get_by_label("With its manifest").check()
     page.get_by_label("Judgment", exact=True).select_option("Any")
     page.get_by_role("button", name="Apply").click()

@@ -36,7 +36,7 @@ def experiment(owner) -> Experiment:
 
 
 def look(page: Page, name: str) -> None:
-    """A picture for whoever wants to see the page: set PICTURES to a folder."""
+    """Take a picture of the page if PICTURES names a folder."""
     if folder := os.environ.get("PICTURES"):
         page.screenshot(path=Path(folder) / f"{name}.png", full_page=True)
 
@@ -46,7 +46,7 @@ def test_a_larger_delta_is_explained_confirmed_and_marked(page: Page, owner, exp
     page.goto(f"/experiments/{experiment.pk}/")
     page.get_by_role("link", name="Settings").click()
     look(page, "settings")
-    page.get_by_label("Risk δ").fill("0.1")
+    page.get_by_label("Accepted risk").fill("0.1")
     page.get_by_role("button", name="Change…").click()
     expect(page.get_by_text("breaks the guarantee")).to_be_visible()
     look(page, "confirm")
@@ -99,13 +99,13 @@ def test_a_webhook_is_added_and_its_secret_shown_once(page: Page, owner, experim
     page.goto(f"/experiments/{experiment.pk}/settings/")
     page.get_by_label("By").select_option("webhook")
     page.get_by_label("To", exact=True).fill("https://example.org/hook")
-    page.get_by_label("It turns unhealthy").uncheck()
+    page.get_by_label("It becomes unhealthy").uncheck()
     page.get_by_role("button", name="Add").click()
     secret = page.locator("code.secret").inner_text()
     look(page, "webhook")
     subscription = experiment.subscriptions.get()
     assert (subscription.secret, subscription.events) == (secret, ["concluded", "stalled"])
-    page.get_by_role("button", name="Send a test to https://example.org/hook").click()
+    page.get_by_role("button", name="Send a test to example.org").click()
     expect(page.get_by_text("A test is on its way")).to_be_visible()
     expect(page.locator("code.secret")).to_have_count(0)
 

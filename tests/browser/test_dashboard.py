@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
 
 def turn_the_loop(experiment: Experiment) -> None:
-    """One turn of what the workers do."""
+    """One turn of the workers."""
     for queue in ("control", "generation"):
         WorkerPulse.objects.update_or_create(queue=queue, worker="test")
     write_batch(worker="test", backend=SkilledBackend(n_policies=experiment.policies.count()))
@@ -72,8 +72,10 @@ def test_what_takes_long_is_computed_on_demand_and_shown_when_it_is_there(page: 
     page.goto(f"/experiments/{experiment.pk}/")
     page.get_by_role("button", name="Compute").click()
     section = page.locator("#without")
-    expect(section.get_by_role("status")).to_have_text("Being computed: 0%.")
+    expect(section.get_by_role("status")).to_have_text("Computing: 0%.")
     while examine(experiment_id=experiment.pk):
         pass
-    expect(section.get_by_role("row", name="ann")).to_contain_text("Nothing would be left", timeout=10_000)
+    expect(section.get_by_role("row", name="ann")).to_contain_text(
+        "No judgments would remain", timeout=10_000
+    )
     expect(section.get_by_role("button", name="Compute again")).to_be_visible()

@@ -45,12 +45,12 @@ def test_every_payload_is_shown_and_judged_and_nothing_else_happens(page: Page, 
     expect(page.get_by_role("heading", name="Response A")).to_be_visible()
 
 
-# What the page is made of, but for the texts.
+# The structure of the page without its texts.
 _SHAPE = """() => [...document.querySelectorAll("body *")]
     .filter((e) => !e.closest(".text > *, .all, .guidelines, .task-text > *, [hidden], #together-switch"))
     .map((e) => `${e.tagName}#${e.id}.${e.className}[${e.name ?? ""}]`).join("\\n")"""
 
-# Whether a click on the middle of a button would hit it.
+# True if a click on the middle of a button would hit it.
 _ON_TOP = """(id) => {
     const button = document.getElementById(id);
     button.scrollIntoView({ block: "nearest" });

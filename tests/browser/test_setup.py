@@ -46,7 +46,7 @@ def test_an_experiment_is_built_by_hand_counted_and_started(page, maker, problem
     page.get_by_role("link", name="From scratch").click()
     page.get_by_label("Name", exact=True).fill("Counting objects")
     page.locator("#tasks").fill("I have two cars and a dog. How many animals?\t1\nA cow, a cat: how many?\t2")
-    expect(page.locator("#tasks-preview")).to_contain_text("2 tasks, 2 with a right answer.")
+    expect(page.locator("#tasks-preview")).to_contain_text("2 tasks, 2 with a reference answer.")
 
     press(page, "Add a factor")
     expect(page.locator("#id_f1-name")).to_be_focused()
@@ -69,7 +69,7 @@ def test_an_experiment_is_built_by_hand_counted_and_started(page, maker, problem
     expect(page.locator("#up-f2-l3")).to_be_focused()
 
     page.get_by_label("Rule (reference answers)").check()
-    page.get_by_label("Budget: most comparisons").fill("60")
+    page.get_by_label("Budget: maximum number of comparisons").fill("60")
     page.keyboard.press("Tab")
     expect(page.locator("#size-policies")).to_have_text("6")
     expect(page.locator("#size-pairs")).to_have_text("15")

@@ -1,4 +1,4 @@
-"""What a stop claims: each claim errs with probability at most δ, whatever samples and whenever one stops."""
+"""The claims of a stop: each errs with probability at most δ, for any sampler and any stopping time."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def preferences(first: float, second: float, third: float) -> np.ndarray:
 
 
 def falsely_named(mu: np.ndarray, margin: float) -> Bad:
-    """Whether any policy is proved that some other beats by the margin or more."""
+    """True if any policy is proved that some other beats by the margin or more."""
     false = np.array([any(mu[k, b] >= 0.5 + margin for k in range(3) if k != b) for b in range(3)])
 
     def bad(tally: Tally) -> np.ndarray:

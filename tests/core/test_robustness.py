@@ -1,4 +1,4 @@
-"""What hangs on single judgments and judges, and what the data say against an assumption."""
+"""The influence of single judgments and judges, and contradictions between data and assumptions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What one annotator may hold and take back."""
+"""Limits on the pairs that one annotator holds and takes back."""
 
 from __future__ import annotations
 

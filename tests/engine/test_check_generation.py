@@ -59,13 +59,13 @@ def test_another_task_may_be_asked(use):
 
 def test_a_failure_is_printed_and_is_the_exit_status(use, capsys):
     use(ScriptedBackend(lambda request: GenerationFailure(request.key, "too long")))
-    with pytest.raises(CommandError, match="reasons stand above"):
+    with pytest.raises(CommandError, match="reasons are shown above"):
         check()
 
 
 def test_a_backend_that_is_out_of_order_is_said_so(use):
     use(BreakingBackend(BackendError("cannot be reached")))
-    with pytest.raises(CommandError, match="out of order: cannot be reached"):
+    with pytest.raises(CommandError, match="does not work: cannot be reached"):
         check()
 
 

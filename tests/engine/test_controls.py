@@ -74,7 +74,7 @@ class TestChange:
         judged.refresh_from_db()
         assert "breaks the guarantee" in last_entry(judged).sentence
         assert consequences.caveats(judged) == [
-            "δ was raised from 0.01 to 0.1 after outcomes had been seen, so the certainty is not guaranteed."
+            "The accepted risk was raised from 0.01 to 0.1 after outcomes had been seen, so the certainty is not guaranteed."
         ]
         change_settings(experiment_id=judged.pk, by=admin, delta=0.05)
         judged.refresh_from_db()
@@ -110,7 +110,7 @@ class TestChange:
         assert snapshot.peak_evidence == list(replayed.peak_evidence)
         assert snapshot.evidence != before.evidence
         assert "60%" in last_entry(judged).sentence
-        assert "ε was changed from 0 to 0.1" in consequences.caveats(judged)[0]
+        assert "The margin was changed from 0 to 0.1" in consequences.caveats(judged)[0]
 
     def test_the_planner_goes_on_from_the_new_evidence(self, judged, annotator, admin):
         change_settings(experiment_id=judged.pk, by=admin, epsilon=0.1)
@@ -170,7 +170,7 @@ class TestReopen:
 
     def test_a_winner_is_certified_anew_at_a_stricter_delta(self, certified, annotator, admin):
         judged = counts.comparison_count(certified.pk)
-        with pytest.raises(WrongStateError, match="smaller δ"):
+        with pytest.raises(WrongStateError, match="smaller risk"):
             reopen(experiment_id=certified.pk, by=admin)
         reopen(experiment_id=certified.pk, by=admin, delta=0.02)
         certified.refresh_from_db()
@@ -206,7 +206,7 @@ class TestReopen:
     def test_not_out_of_the_archive(self, judged, admin):
         stop(experiment_id=judged.pk, by=admin)
         archive(experiment_id=judged.pk, by=admin)
-        with pytest.raises(WrongStateError, match="take it out first"):
+        with pytest.raises(WrongStateError, match="Take it out of the archive first"):
             reopen(experiment_id=judged.pk, by=admin)
 
 
@@ -234,7 +234,7 @@ class TestArchive:
     def test_it_does_not_start_in_there(self, admin):
         experiment = make_experiment(running=False)
         archive(experiment_id=experiment.pk, by=admin)
-        with pytest.raises(WrongStateError, match="take it out first"):
+        with pytest.raises(WrongStateError, match="Take it out of the archive first"):
             start(experiment_id=experiment.pk, by=admin)
 
 

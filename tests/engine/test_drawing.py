@@ -1,4 +1,4 @@
-"""Where a comparison's responses come from: written for it, written once, or imported."""
+"""The origin of a comparison's responses: new, written once, or imported."""
 
 from __future__ import annotations
 
@@ -95,10 +95,10 @@ class TestImported:
     @pytest.mark.parametrize(
         ("changes", "message"),
         [
-            ({"settings": {}}, "the setting responses is imported"),
+            ({"settings": {}}, "the setting “responses: imported”"),
             ({"factors": [FactorSpec("P", "prompt", {"A": {"text": ""}, "B": {"text": ""}})]}, "one factor"),
-            ({"tasks": [TaskSpec("One?")] * 3}, "Two tasks are the same"),
-            ({"ready_made": [ReadyMade(0, "C", "x")]}, "which is no policy"),
+            ({"tasks": [TaskSpec("One?")] * 3}, "Two tasks are identical"),
+            ({"ready_made": [ReadyMade(0, "C", "x")]}, "which is not a policy"),
             ({"ready_made": []}, "no task in common"),
         ],
     )

@@ -73,7 +73,7 @@ def test_what_nobody_asks_for_any_more_waits():
     assert asked.state == "done"
 
 
-def test_whoever_stops_asking_in_the_middle_stops_the_computation(monkeypatch):
+def test_a_page_that_stops_asking_stops_the_computation(monkeypatch):
     asked = ask(question=QUESTION)
 
     def impatient(plan: Plan, *, progress, **options: object) -> None:

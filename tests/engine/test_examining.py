@@ -1,4 +1,4 @@
-"""What workers compute for the dashboard in slices: forecasts, and replays without each annotator."""
+"""Computations for the dashboard in slices: forecasts, and replays without each annotator."""
 
 from __future__ import annotations
 

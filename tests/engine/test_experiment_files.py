@@ -117,7 +117,7 @@ def test_ready_made_responses_come_back_too(spec, prompts, data):
     assert read(write_experiment(imported)) == imported
 
 
-def test_names_and_answers_are_what_was_written_whatever_they_look_like():
+def test_names_and_answers_stay_as_written_even_if_they_look_like_numbers():
     spec = read(SMALL)
     assert list(spec.factors[0].levels) == ["No", "1.0", "Nothing"]
     assert spec.factors[0].levels["1.0"] == {"instruction": "Think.\nThen answer.\n"}
@@ -129,13 +129,13 @@ def test_names_and_answers_are_what_was_written_whatever_they_look_like():
 @pytest.mark.parametrize(
     ("old", "new", "expected"),
     [
-        ("delta: 1e-2", "dleta: 1e-2", "line 2, dleta: There is no 'dleta'; there are name,"),
+        ("delta: 1e-2", "dleta: 1e-2", "line 2, dleta: Unknown field 'dleta'. Allowed: name,"),
         ("    kind: strategy\n", "", "line 4, factors → 1: Give kind."),
         ("What is 1 + 1?", "[1]", "line 14, tasks → 1: This must be a text."),
         ("{Strategy: No}", "Strategy", "line 17, excluded → 1: This must be an object of named values."),
-        ("reference: 007", "refrence: 7", "line 15, tasks → 2 → refrence: There is no 'refrence' here; there are"),
+        ("reference: 007", "refrence: 7", "line 15, tasks → 2 → refrence: Unknown field 'refrence'. Allowed here:"),
         ("name: Adding\n", "", "line 1: Give the experiment a name."),
-        ("delta: 1e-2", "name: Again", "line 2: 'name' is given twice in one object."),
+        ("delta: 1e-2", "name: Again", "line 2: 'name' appears twice in one object. Remove one of them."),
         ("delta: 1e-2", "delta: [1]", "line 2, delta: This must be a single value."),
         ("delta: 1e-2", "delta: *risk", "line 2, delta: Aliases"),
         ("delta: 1e-2", "delta: &a 1\nepsilon: *a", "line 2, delta: Aliases"),
@@ -167,7 +167,9 @@ def test_what_is_no_experiment_is_refused(text):
 
 
 def test_a_fault_of_json_is_found_too():
-    assert faults_of('{"name": "A",\n "name": "B"}') == ["'name' is given twice in one object."]
+    assert faults_of('{"name": "A",\n "name": "B"}') == [
+        "'name' appears twice in one object. Remove one of them."
+    ]
     assert faults_of('{"name": "A",\n "tasks": [}')[0].startswith("line 2: This is not YAML")
 
 
@@ -186,9 +188,9 @@ def test_tasks_and_responses_may_stand_in_files_beside():
 def test_a_file_beside_is_named_in_its_errors_and_needs_a_reader():
     text = "name: N\ntasks_file: t.csv"
     assert faults_of(text, read_file=lambda name: "prompt,reference\nx") == [
-        "t.csv, line 2: There are 1 columns here and 2 in the first line."
+        "t.csv, line 2: This row has 1 columns, but the first line has 2."
     ]
-    assert faults_of(text)[0].startswith("line 2, tasks_file: A file is named here")
+    assert faults_of(text)[0].startswith("line 2, tasks_file: Only manage.py load_experiment can read")
 
     def missing(name: str) -> str:
         raise FileNotFoundError(2, "No such file or directory")
@@ -201,5 +203,5 @@ def test_a_file_beside_is_named_in_its_errors_and_needs_a_reader():
 def test_a_response_to_a_task_that_is_not_there_is_refused():
     text = "name: N\ntasks: [A?]\nready_made:\n  - {task: B?, policy: P, response: r}\n"
     assert faults_of(text) == [
-        "line 4, ready_made: A response is to the task 'B?', which is not among the tasks."
+        "line 4, ready_made: A response belongs to the task 'B?', which is not in the list of tasks. Add the task or remove the response."
     ]

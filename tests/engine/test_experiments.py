@@ -138,8 +138,8 @@ TASK = TaskSpec("What is 1 + 1?", "2")
         ({"settings": {"seed": -1}}, "seed: "),
         ({"settings": {"sampler": "clairvoyant"}}, "sampler must be one of .*'clairvoyant'"),
         ({"settings": {"stopping": "hunch"}}, "stopping must be one of .*'hunch'"),
-        ({"settings": {"colour": "red"}}, "no setting colour"),
-        ({"settings": {"state": "running"}}, "no setting state"),
+        ({"settings": {"colour": "red"}}, "Unknown setting: colour"),
+        ({"settings": {"state": "running"}}, "Unknown setting: state"),
     ],
 )
 def test_an_unusable_description_is_refused_with_what_is_wrong_and_leaves_nothing_behind(change, message):
@@ -211,13 +211,13 @@ class TestConclusion:
         advance(experiment_id=experiment.pk)
         stop(experiment_id=experiment.pk)
         states = set(experiment.comparisons.values_list("state", "discard_reason"))
-        assert states == {("discarded", "The experiment concluded before it was needed.")}
+        assert states == {("discarded", "The experiment concluded before this comparison was needed.")}
 
     def test_nothing_waits_to_be_written_any_longer(self):
         experiment = make_experiment()
         stop(experiment_id=experiment.pk)
         assert set(Response.objects.values_list("state", "failure_reason")) == {
-            ("failed", "The experiment concluded before it was needed.")
+            ("failed", "The experiment concluded before this comparison was needed.")
         }
         assert claim_responses(worker="w", limit=10).responses == []
 
@@ -237,7 +237,7 @@ class TestConclusion:
         late.refresh_from_db()
         assert (late.state, late.discard_reason) == (
             "discarded",
-            "The experiment concluded before it was needed.",
+            "The experiment concluded before this comparison was needed.",
         )
         assert set(running.comparisons.values_list("state", flat=True)) == {"ready"}
 

@@ -54,7 +54,7 @@ NAME = "greta.of.kiel"
 
 @pytest.fixture
 def greta() -> User:
-    """Somebody who has left a trace of every kind."""
+    """A person who has left a trace of every kind."""
     user = make_user(NAME, email=f"{NAME}@example.org", first_name="Greta", last_name="Kielmann")
     other = make_user("other")
     owner = make_user("owner")
@@ -228,7 +228,7 @@ class TestForgetting:
 
     def test_twice_is_refused(self, greta):
         forget_person(user_id=greta.pk, by=None)
-        with pytest.raises(PersonError, match="forgotten already"):
+        with pytest.raises(PersonError, match="already been forgotten"):
             forget_person(user_id=greta.pk, by=None)
 
 
@@ -282,7 +282,7 @@ class TestCommands:
 
 class TestOwnData:
     def test_no_answers_of_an_experiment_that_goes_on(self, annotator):
-        """Which answers were checks would tell the annotator which pairs are."""
+        """The file of one's own data would reveal the checks if it held their answers."""
         experiment = make_experiment(ready=True, annotators=(annotator,), n_gold=3, practice=2)
         for _ in range(4):
             pair = show_next(experiment=experiment, annotator=annotator)

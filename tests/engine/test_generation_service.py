@@ -69,7 +69,7 @@ class TestClaim:
         ids = [response.pk for response in claim_responses(worker="w", limit=3).responses]
         assert ids == [late.pk, *Response.objects.order_by("pk").values_list("pk", flat=True)[:2]]
 
-    def test_experiments_share_alike_whoever_came_first(self):
+    def test_experiments_share_alike_in_any_order(self):
         first, second = make_experiment(), make_experiment()
         Response.objects.filter(task__experiment=second).update(
             created_at=timezone.now() - timedelta(hours=1)
@@ -343,7 +343,7 @@ class TestGivingBack:
 
 
 class TestSuspects:
-    """What was in a batch that came to a sudden end may be what ended it."""
+    """Any response of a batch that ended suddenly may have caused the end."""
 
     def test_they_come_back_in_smaller_batches_and_at_last_one_by_one(self, settings):
         settings.GENERATION_ATTEMPTS = 3

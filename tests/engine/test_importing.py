@@ -68,17 +68,17 @@ def test_multiple_choice_carries_its_choices_and_its_best_answer():
 def test_a_csv_field_may_hold_lines_and_the_next_fault_is_at_its_own_line():
     assert read_tasks('prompt,reference\n"One\ntwo?",3\n') == [TaskSpec("One\ntwo?", "3")]
     assert faults_of(read_tasks, 'prompt,reference\n"One\ntwo?",3\nbad\n') == [
-        "line 4: There are 1 columns here and 2 in the first line."
+        "line 4: This row has 1 columns, but the first line has 2."
     ]
 
 
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ('{"prompt": "A"}\n{"prompt": }\n[]\n{"x": 1}', ["line 2: This is not JSON", "line 3: This must be an object", "line 4: There is no prompt or task"]),
+        ('{"prompt": "A"}\n{"prompt": }\n[]\n{"x": 1}', ["line 2: This is not JSON", "line 3: This must be an object", "line 4: prompt or task"]),
         ("prompt,prompt\na,b", ["line 1: Two columns have the same name."]),
         ('prompt,reference\n"a,b\n', ["line "]),
-        ("reference,task\n2,\n", ["line 2: There is no prompt or task"]),
+        ("reference,task\n2,\n", ["line 2: prompt or task"]),
         ('[{"prompt": {"a": 1}}]', ["entry 1: prompt must be a text."]),
         ('[{"prompt": " "}]', ["entry 1: The task is empty."]),
         ('[1, true]', ["entry 1: This must be an object", "entry 2: This must be an object"]),
@@ -90,7 +90,7 @@ def test_a_csv_field_may_hold_lines_and_the_next_fault_is_at_its_own_line():
         ("{", ["line 1: This is not JSON"]),
         ('{"a":' * 100_000, ["This is nested too deeply"]),
         ("[" * 100_000, ["This is nested too deeply"]),
-        ('prompt,x\n"y"y,1', ["line 2: This is not CSV that can be read: ',' expected after"]),
+        ('prompt,x\n"y"y,1', ["line 2: This is not valid CSV: ',' expected after"]),
     ],
 )  # fmt: skip
 def test_every_fault_is_told_with_its_place(text, expected):
@@ -111,7 +111,7 @@ def test_of_many_faults_the_first_are_told_and_the_rest_counted():
 
 
 @given(st.text(max_size=300))
-def test_whatever_is_given_it_is_read_or_refused(text):
+def test_every_text_is_read_or_refused(text):
     for read in (read_tasks, read_gold, read_responses):
         with suppress(ImportingError):
             read(text)
@@ -136,7 +136,9 @@ def test_gold_items_written_are_read_back(gold):
 
 def test_gold_items_come_as_csv_too_and_miss_nothing():
     assert read_gold("prompt,better,worse\nA,b,w\n") == [GoldSpec("A", "b", "w")]
-    assert faults_of(read_gold, "prompt,better,worse\nA,b,\n") == ["line 2: There is no worse here."]
+    assert faults_of(read_gold, "prompt,better,worse\nA,b,\n") == [
+        "line 2: worse is missing. Found: prompt, better. Add it, or rename a column."
+    ]
 
 
 class TestResponses:
@@ -156,12 +158,18 @@ class TestResponses:
     @pytest.mark.parametrize(
         ("text", "fault"),
         [
-            ("task,policy\na,A\n", "line 2: There is no response here."),
-            ("task,response\na,A\n", "line 2: There is no policy here."),
-            ("task,policy,response,reference\na,A,1,1\na,B,1,2\n", "line 3: This task had another reference"),
+            ("task,policy\na,A\n", "line 2: The response is empty."),
+            (
+                "task,response\na,A\n",
+                "line 2: policy is missing. Found: task, response. Add it, or rename a column.",
+            ),
+            (
+                "task,policy,response,reference\na,A,1,1\na,B,1,2\n",
+                "line 3: This task has a different reference",
+            ),
             (
                 f"task,policy,response\na,{'A' * 101},1\n",
-                "line 2: A policy's name has at most 100 characters.",
+                "line 2: The name of the policy has more than 100 characters. Shorten it.",
             ),
             ('["a"]', "entry 1: This must be an object"),
         ],

@@ -138,7 +138,7 @@ class TestExpiry:
         expire_leases()
         held.comparison.refresh_from_db()
         assert held.comparison.state == "discarded"
-        assert held.comparison.discard_reason == "The experiment concluded before it was judged."
+        assert held.comparison.discard_reason == "The experiment concluded before this comparison was judged."
 
 
 class TestJudge:

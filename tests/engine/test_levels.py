@@ -1,4 +1,4 @@
-"""What a level may hold, and how a policy's levels become one request."""
+"""Values of levels, and the request that a policy's levels make."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_a_level_is_read_from_its_json_object(kind, value, parsed):
         ("prompt", None, "an object of named settings"),
         ("prompt", {}, "A prompt level needs text"),
         ("prompt", {"text": 1}, "text of a prompt level must be of type str, not 1"),
-        ("prompt", {"text": "a", "tone": "b"}, "A prompt level has no tone; it may have text"),
+        ("prompt", {"text": "a", "tone": "b"}, "A prompt level has no tone. Allowed: text"),
         ("strategy", {"instruction": None}, "instruction of a strategy level must be of type str"),
         ("sampling", {"temperature": "hot"}, "temperature of a sampling level must be of type float"),
         ("sampling", {"temperature": True}, "temperature of a sampling level"),
@@ -105,11 +105,11 @@ class TestGuardrails:
             ("", None),
         ],
     )
-    def test_a_matching_task_is_refused_whatever_its_case(self, task, refusal):
+    def test_a_matching_task_is_refused_in_any_case(self, task, refusal):
         assert compose([self.guardrail]).refusal_for_input(task) == refusal
 
     @pytest.mark.parametrize(("text", "refusal"), [("Damn!", "No."), ("HELL", "No."), ("Fine.", None)])
-    def test_every_alternative_of_an_output_pattern_is_matched_whatever_its_case(self, text, refusal):
+    def test_every_alternative_of_an_output_pattern_is_matched_in_any_case(self, text, refusal):
         assert compose([self.guardrail]).refusal_for_output(text) == refusal
 
     def test_input_patterns_do_not_look_at_the_output_nor_output_patterns_at_the_input(self):
@@ -164,7 +164,7 @@ class TestGuardModels:
         ("value", "complaint"),
         [
             ({"guard_reads": "minds"}, "guard_reads must be one of input, output, both"),
-            ({"guard_blocks": ""}, "guard_blocks must say"),
+            ({"guard_blocks": ""}, "guard_blocks must not be empty"),
             ({"guard_blocks": "("}, "RE2"),
             ({"guard_model": 3}, "must be of type str"),
         ],

@@ -52,7 +52,7 @@ def assert_once_each(experiment) -> None:
     assert rebuild_counts(experiment_id=experiment.pk) == {}
 
 
-def test_every_comparison_is_judged_once_by_whoever_came_first(voting, users):
+def test_every_comparison_is_judged_once_by_the_first_judge(voting, users):
     def label(user) -> int:
         clicks = 0
         while (held := lease_next(experiment_id=voting.pk, annotator=user)) is not None:
@@ -124,7 +124,7 @@ def test_workers_that_claim_at_once_share_nothing(voting, users, settings):
     assert len(ids) == len(set(ids))
 
 
-def test_the_budget_holds_whoever_asks_at_the_same_time(voting):
+def test_the_budget_holds_with_concurrent_callers(voting):
     shadow(voting, rubric="Another judge.", budget=45)
     at_once([lambda: ask_opinions(experiment_id=voting.pk, most=10)] * 4)
     assert Opinion.objects.count() <= 45

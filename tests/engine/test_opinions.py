@@ -239,7 +239,7 @@ class TestVotes:
         for _ in range(9):
             click(experiment, annotator)
         opine(experiment)
-        with pytest.raises(WrongStateError, match="both judged 9 comparisons; it may vote from 10 on"):
+        with pytest.raises(WrongStateError, match=r"both judged 9 comparisons\. It may vote from 10 on"):
             vote(experiment)
         experiment.refresh_from_db()
         assert experiment.llm_judge == "shadow"

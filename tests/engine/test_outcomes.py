@@ -1,4 +1,4 @@
-"""How several judgments of one comparison become one outcome."""
+"""Several judgments of one comparison become one outcome."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Several judgments of one comparison: by different people, one outcome, exact whatever is taken back."""
+"""Several judgments of one comparison: by different people, one outcome, exact after every void."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class TestOverlap:
         experiment = overlapping(people)
         assert lease(experiment, people[0]).comparison != lease(experiment, people[1]).comparison
 
-    def test_the_rule_judge_judges_once_whatever_the_overlap(self):
+    def test_the_rule_judge_judges_once_for_every_overlap(self):
         experiment = make_experiment(judge="rule", ready=True, overlap=3)
         judge_comparisons(experiment.pk)
         comparison = Comparison.objects.filter(state="judged").first()

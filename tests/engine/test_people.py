@@ -186,7 +186,7 @@ class TestLimits:
 
 
 class TestWhatEndsALink:
-    """Issue 11, item 6: links end with the rights of whoever made or used them."""
+    """Issue 11, item 6: links end with the rights of the people who made or used them."""
 
     def test_the_removal_of_its_maker(self, experiment, owner):
         editor = member(experiment, "editor")
@@ -322,7 +322,7 @@ class TestRaces:
         assert late.result() is False
         assert [m.user for m in experiment.memberships.filter(role="annotator")] == [first]
 
-    def test_joining_waits_for_the_removal_of_whoever_made_the_link(self):
+    def test_joining_waits_for_the_removal_of_the_links_maker(self):
         experiment = make_experiment(running=False)
         owner, editor = member(experiment, "owner"), member(experiment, "editor")
         invitation = invite(experiment, by=editor)

@@ -1,4 +1,4 @@
-"""Which policies there are, and what the engine may assume about them."""
+"""The policies of an experiment, and the assumptions of the engine about them."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ def at_once(calls: list[Callable[[], Any]]) -> list[Any]:
     pool = ThreadPoolExecutor(len(calls))
     futures = [pool.submit(run, call) for call in calls]
     pool.shutdown(wait=False)
-    # Whoever waits for a lock of this very thread would wait for ever.
+    # A wait for a lock of this same thread would never end.
     return [future.result(timeout=120) for future in futures]
 
 

@@ -134,7 +134,7 @@ def test_no_decision_rests_on_a_peak_that_was_taken_back(annotator, admin):
             break
         advance(experiment_id=experiment.pk)
         write_responses()
-    # What the planner would have written in the moment between the click and its undo.
+    # The snapshot that the planner would have written between the click and its undo.
     replaying.write_snapshot(experiment=experiment, design=designs.design(experiment))
     void_judgment(judgment_id=clicks[-1].pk, by=admin, reason="A slip.")
     experiment.refresh_from_db()

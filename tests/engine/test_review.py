@@ -92,7 +92,7 @@ class TestRestore:
         void(judgment, admin)
         assert counts.comparison_count(experiment.pk) == 0
         assert_counts_are_those_of_the_judgments(experiment)
-        # What stands no longer may be judged by the same annotator again.
+        # After a void, the same annotator may judge the pair again.
         comparison = judgment.comparison
         comparison.leases.exclude(state="judged").get()
         assert lease(experiment, annotator).comparison == comparison
@@ -136,12 +136,12 @@ class TestRefusedRestore:
         assert Judgment.objects.count() == rows
 
     def test_what_stands(self, experiment, annotator):
-        self.refused(click(experiment, annotator), "stands")
+        self.refused(click(experiment, annotator), "not voided")
 
     def test_twice(self, experiment, annotator, admin):
         old = void(click(experiment, annotator), admin)
         void(restore_judgment(judgment_id=old.pk), admin)
-        self.refused(old, "restored already")
+        self.refused(old, "already been restored")
 
     def test_of_a_concluded_experiment(self, experiment, annotator, admin):
         old = void(click(experiment, annotator), admin)
@@ -153,7 +153,7 @@ class TestRefusedRestore:
         other = make_user()
         add_member(experiment, other)
         assert click(experiment, other).comparison == old.comparison
-        self.refused(old, "judged anew")
+        self.refused(old, "has been judged again")
 
     def test_of_a_pair_judged_anew_by_the_same_person(self, annotator, admin):
         experiment = make_experiment(ready=True, annotators=(annotator, make_user()), overlap=2)

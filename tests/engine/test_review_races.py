@@ -113,7 +113,7 @@ def test_a_bulk_void_does_not_deadlock_with_a_click_that_waits_for_its_count(ann
     click(experiment, annotator)
     held = lease(experiment, annotator)
     with transaction.atomic():
-        # Of two policies there is one count: the click waits for the one that the bulk void has changed.
+        # Each pair of policies has one count: the click waits for the count that the bulk void has changed.
         void_annotator(experiment_id=experiment.pk, annotator=annotator, by=admin, reason="Spam")
         later = blocked(
             lambda: judge_leased(

@@ -1,4 +1,4 @@
-"""Who may write what: settings of an experiment, what workers offer, and claims that keep to it."""
+"""Settings of an experiment, offers of workers, and claims that respect both."""
 
 from __future__ import annotations
 

@@ -104,7 +104,7 @@ class TestWake:
 
 
 def wake_with_broker(url: str, tmp_path: Path) -> subprocess.CompletedProcess[str]:
-    """What a web process does after a click, in a process of its own with another broker."""
+    """The work of a web process after a click, in a process of its own with another broker."""
     code = (
         "import django; django.setup()\n"
         "from engine.tasks import advance, wake\n"
@@ -252,7 +252,7 @@ class TestWorkersThatServeDifferently:
 
     @pytest.fixture
     def addressed(self, monkeypatch) -> list[str]:
-        """To whom messages to write went: "" for whoever comes first."""
+        """Receivers of the messages to write: "" for any worker."""
         to: list[str] = []
         monkeypatch.setattr(
             tasks.generate,

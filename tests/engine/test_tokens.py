@@ -184,7 +184,7 @@ class TestLastRight:
         assert token_of(secret=secret) is None
 
     def test_a_demotion_ends_none(self, annotator, experiment):
-        """What it may still do is asked at every request: the user's rights and its scopes, both."""
+        """Every request checks the rights of a token again: the user's rights and its scopes."""
         editor = make_user()
         member = add_member(experiment, editor, "editor")
         _, secret = make_token(user=editor, name="all", valid_days=1, experiment=experiment)

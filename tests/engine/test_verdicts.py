@@ -1,4 +1,4 @@
-"""What a language model is asked, and how its answers are read."""
+"""The question to a language model, and the reading of its answers."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ ASKED = {
         ("The answer is [[tie]].", "tie"),
     ],
 )
-def test_verdicts_are_read_with_whatever_is_around_them(text, choice):
+def test_verdicts_are_read_with_any_text_around_them(text, choice):
     assert read_verdict(text).choice == choice
 
 

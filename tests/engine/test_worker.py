@@ -208,7 +208,7 @@ class TestFailures:
 
 
 class TestStopping:
-    """What SIGTERM does to a batch under way."""
+    """The effect of SIGTERM on a batch under way."""
 
     @pytest.mark.parametrize("kind", [ScriptedBackend, ContinuousScriptedBackend])
     def test_what_is_finished_is_stored_and_the_rest_given_back_at_no_cost(self, kind):
@@ -291,7 +291,7 @@ class TestStream:
         write_responses(backend)
         assert set(Response.objects.values_list("state", flat=True)) == {"done"}
 
-    def test_whoever_waits_for_news_hears_it_as_it_comes(self, monkeypatch):
+    def test_progress_is_reported_as_it_comes(self, monkeypatch):
         monkeypatch.setattr("engine.generation.worker._FLUSH_SECONDS", 0)
         experiment = make_experiment()
         news = []

@@ -18,7 +18,7 @@ MODEL = "small"
 
 @dataclass
 class Reply:
-    """What goes over the wire. ``body`` is sent as it is if it is bytes already."""
+    """An answer of the server. ``body`` is sent unchanged if it is bytes."""
 
     body: dict[str, Any] | bytes = b""
     status: int = 200
@@ -97,7 +97,7 @@ def serve(respond: Callable[[dict[str, Any]], Reply]) -> Iterator[ChatServer]:
             try:
                 chat.handle(self)
             except (BrokenPipeError, ConnectionResetError):
-                # Whoever asked has lost patience, as some tests mean them to.
+                # The client has given up, as some tests intend.
                 self.close_connection = True
 
         def log_message(self, *args: Any) -> None:

@@ -1,4 +1,4 @@
-"""What every backend promises, whatever engine is behind it.
+"""The promises of every backend, with any engine.
 
 A backend's test module subclasses :class:`BackendContract` (and :class:`StreamContract` where it takes on new
 requests while it writes) and gives a ``backend`` fixture whose model is the repository's own small one.

@@ -1,4 +1,4 @@
-"""Which backend the settings name."""
+"""The backend that the settings name."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ def is_signed_in(client: Client) -> bool:
 
 
 def code_of(secret: str, steps: int = 0) -> str:
-    """What an authenticator app shows, ``steps`` half minutes from now."""
+    """The code of an authenticator app, ``steps`` half minutes from now."""
     return format_hotp_value(hotp_value(secret, int(time()) // 30 + steps))
 
 
@@ -290,7 +290,7 @@ def test_a_recovery_code_opens_the_account_once(annotator):
 
 
 def test_a_code_works_once(annotator):
-    """Somebody who reads it over one's shoulder is too late."""
+    """A code that was used once is refused, even if a stranger has read it."""
     secret, _ = turn_on_two_steps(sign_in(annotator))
     code = code_of(secret, 1)
     first, second = sign_in(annotator), sign_in(annotator)

@@ -42,7 +42,7 @@ PAGES = {
     "account_email": Page(**OWN, user_get=200, user_post=302),
     "account_confirm_email": Page(200, 404, 200, 404, ("MQ:no:key",)),
     "account_change_password": Page(**OWN, user_get=200, user_post=200),
-    # Who has a password changes it instead.
+    # A user with a password changes it instead.
     "account_set_password": Page(**OWN, user_get=302, user_post=302),
     "account_reset_password": Page(200, 200, 200, 200),
     "account_reset_password_done": Page(200, 405, 200, 405),

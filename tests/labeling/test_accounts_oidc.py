@@ -44,7 +44,7 @@ def go_through(client: Client, query: str = ""):
 
 
 def way_back(client: Client, query: str = "") -> str:
-    """Where the provider sends a browser back to that started here."""
+    """The address to which the provider sends back a browser that started here."""
     page = client.post(LOGIN + query).content.decode()
     to_provider = unescape(re.search(r'<meta http-equiv="refresh" content="0; url=([^"]+)">', page)[1])
     back = requests.get(to_provider, allow_redirects=False, timeout=30).headers["Location"]
@@ -73,7 +73,7 @@ def test_an_address_that_both_sides_verified_opens_the_account_and_links_it(anno
     verified(annotator)
     go_through(client)
     assert client.session["_auth_user_id"] == str(annotator.pk)
-    # From now on it is the number at the provider that counts, whatever becomes of the address.
+    # From now on the number at the provider counts, not the address.
     provider.claims |= {"email": "ann.married@example.org"}
     again = Client()
     go_through(again)
@@ -92,7 +92,7 @@ def test_an_address_that_the_provider_has_not_verified_opens_nothing(
 
 
 def test_an_address_that_the_account_only_claims_opens_nothing(annotator, client, provider):
-    """Somebody who wrote another's address into their account must not get that person's visit."""
+    """A person with another's address in their account must not get that person's visit."""
     EmailAddress.objects.create(user=annotator, email="ann@example.org", verified=False, primary=True)
     assert go_through(client).status_code == 403
     assert not is_signed_in(client)
@@ -261,7 +261,7 @@ def test_a_token_for_another_client_is_refused(annotator, client, provider):
 
 
 def test_an_answer_that_nobody_asked_for_is_refused(annotator, client, provider):
-    """Somebody else's code in one's own browser: one would work in their account."""
+    """A code of another person in one's own browser would log one into their account."""
     verified(annotator)
     assert client.get(way_back(Client())).status_code == 401
     assert not is_signed_in(client)

@@ -1,4 +1,4 @@
-"""Who is closed out after wrong passwords, and who must not be; where a request came from. Issue 11, item 9."""
+"""Lockouts after wrong passwords, and client addresses. Issue 11, item 9."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_a_known_browser_has_a_limit_of_its_own(annotator):
 
 
 def test_a_browser_is_known_under_its_own_names_only(annotator):
-    """Somebody with an account gains nothing against other people's."""
+    """An account gives no advantage against the accounts of others."""
     make_user("mallory")
     mallorys = Client()
     attempt(PASSWORD, name="mallory", client=mallorys, address=ELSEWHERE)
@@ -169,7 +169,7 @@ def behind_proxies(settings) -> None:
     [
         ("10.0.0.1", "192.0.2.1", "192.0.2.1"),
         ("10.0.0.1", "192.0.2.1, 10.0.0.2", "192.0.2.1"),
-        # What the client wrote itself stands on the left.
+        # The client's own entry stands on the left.
         ("10.0.0.1", "203.0.113.9, 192.0.2.1", "192.0.2.1"),
         ("10.0.0.1", "203.0.113.9, 192.0.2.1, 10.0.0.2", "192.0.2.1"),
         ("10.0.0.1", "192.0.2.1:4711", "192.0.2.1"),

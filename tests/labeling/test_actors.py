@@ -1,4 +1,4 @@
-"""Whatever is done through a page or the API is in the log with whoever did it, and names nobody in its text."""
+"""Every action through a page or the API is in the log with its actor, and the text names no person."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.factories import add_member, click, make_experiment, make_user
 from tests.labeling.test_setup import filled, sent
 
 ROOT = Path(__file__).parents[2]
-# What LLM-PO does by itself, and what is done at the command line.
+# Actions of LLM-PO itself and of the command line.
 NOBODYS = {AuditEntry.Action.CONCLUDE, AuditEntry.Action.LLM_HALTED, AuditEntry.Action.RESET_LINK}
 
 
@@ -39,7 +39,7 @@ def services_with_an_actor() -> set[str]:
 
 
 def calls_of_services(path: Path) -> list[tuple[str, ast.Call]]:
-    """Every call of a service with an actor in a file, by whatever name it was imported."""
+    """Every call of a service with an actor in a file, under any imported name."""
     wanted = services_with_an_actor()
     tree = ast.parse(path.read_text())
     names: dict[str, str] = {}
@@ -77,7 +77,7 @@ def test_every_call_from_a_page_or_the_api_says_who_did_it():
 
 @pytest.fixture
 def walked(admin, annotator, client_for) -> User:
-    """Somebody who has done everything that there is to do, through the pages."""
+    """A person who has done every possible action through the pages."""
     User.objects.filter(pk=annotator.pk).update(username="ann.of.kiel")
     client = client_for(admin)
 
@@ -137,7 +137,7 @@ pytestmark = pytest.mark.django_db
 
 def test_every_action_has_its_actor(walked):
     entries = list(AuditEntry.objects.exclude(action__in=NOBODYS))
-    # Whoever joins does it themselves: see below.
+    # People join by themselves: see below.
     assert {entry.action for entry in entries} == set(AuditEntry.Action) - NOBODYS - {AuditEntry.Action.JOIN}
     assert {(entry.action, entry.by) for entry in entries if entry.by != walked} == set()
 

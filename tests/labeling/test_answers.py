@@ -1,4 +1,4 @@
-"""What an annotator does besides clicking: reporting, undoing, looking back, staying and leaving."""
+"""Actions of an annotator besides judging: reporting, undoing, looking back, staying and leaving."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ class TestUndo:
         held = lease(experiment, annotator)
         click(experiment, other)
         response = client_for(annotator).post(url, headers=headers, follow=True)
-        assert "There is nothing to take back." in words(response) + stage(response)["said"]
+        assert "You have no answer to take back." in words(response) + stage(response)["said"]
         assert stage(response)["token"] == str(held.token)
         assert not JudgmentVoid.objects.exists()
 

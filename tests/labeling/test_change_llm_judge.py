@@ -63,17 +63,17 @@ def test_a_worker_whose_backend_is_out_of_order_says_so(experiment, editor, clie
     WorkerPulse.objects.create(
         queue="judging", worker="w", details={"trouble": "The server refused the key."}
     )
-    assert "out of order:</strong> The server refused the key." in section(client_for(editor), experiment)
+    assert "reports an error:</strong> The server refused the key." in section(client_for(editor), experiment)
 
 
 def test_where_no_model_can_judge_none_is_offered(experiment, editor, client_for, settings):
     """Issue 11, item 17: the embedded model was offered, and can do four toy tasks only."""
     settings.JUDGE_BACKEND = ""
     client = client_for(editor)
-    assert "No language model that can judge is set up here." in section(client, experiment)
+    assert "No language model that can judge is configured." in section(client, experiment)
     assert "<button" not in section(client, experiment)
     page = words(change(client, experiment, "shadow", follow=True))
-    assert "The embedded model cannot: set JUDGE_BACKEND" in page
+    assert "The embedded model cannot judge: set JUDGE_BACKEND" in page
     experiment.refresh_from_db()
     assert experiment.llm_judge == "off"
 
@@ -84,7 +84,9 @@ def test_one_that_was_on_when_its_model_went_away_can_be_switched_off(
     shadow(experiment)
     settings.JUDGE_BACKEND = "embedded"
     client = client_for(editor)
-    assert "So it is not asked, although this experiment lets it judge." in section(client, experiment)
+    assert "The model is not asked, although this experiment allows it to judge." in section(
+        client, experiment
+    )
     assert 'value="off"' in section(client, experiment)
     assert 'value="shadow"' not in section(client, experiment)
     change(client, experiment, "off")
@@ -96,14 +98,14 @@ def test_from_off_to_votes_and_back(
     experiment, annotator, editor, client_for, woken, django_capture_on_commit_callbacks
 ):
     client = client_for(editor)
-    assert "It is not asked." in section(client, experiment)
+    assert "Off. First let the model give opinions" in section(client, experiment)
     with django_capture_on_commit_callbacks(execute=True):
         response = change(client, experiment, "shadow", rubric="Shorter wins.", budget="40")
     assert response["Location"] == reverse("dashboard", args=[experiment.pk])
     assert woken == [()]
     experiment.refresh_from_db()
     assert (experiment.llm_judge, experiment.rubric, experiment.llm_budget) == ("shadow", "Shorter wins.", 40)
-    assert "10 to go" in section(client, experiment)
+    assert "10 more are needed" in section(client, experiment)
     assert "let it vote" not in section(client, experiment)
 
     click_on(experiment, annotator, 10)
@@ -113,7 +115,7 @@ def test_from_off_to_votes_and_back(
     change(client, experiment, "votes", rubric="Shorter wins.", budget="40")
     experiment.refresh_from_db()
     assert experiment.llm_judge == "votes"
-    assert "votes on comparisons that nobody is looking at" in section(client, experiment)
+    assert "votes on comparisons that no annotator is looking at" in section(client, experiment)
 
     change(client, experiment, "off", rubric="Shorter wins.")
     experiment.refresh_from_db()
@@ -128,7 +130,7 @@ def test_from_off_to_votes_and_back(
 
 def test_what_is_not_allowed_yet_is_explained_and_changes_nothing(experiment, editor, client_for):
     response = change(client_for(editor), experiment, "votes", rubric="New.", follow=True)
-    assert "have both judged 0 comparisons; it may vote from 10 on" in response.content.decode()
+    assert "have both judged 0 comparisons. It may vote from 10 on" in response.content.decode()
     experiment.refresh_from_db()
     assert (experiment.llm_judge, experiment.rubric) == ("off", "")
 
@@ -156,10 +158,10 @@ def test_the_figures_are_those_of_the_opinions(experiment, annotator, viewer, cl
     opine(experiment, prefers_first)
     html = " ".join(section(client_for(viewer), experiment).split())
     assert "<dt>Same answer</dt><dd>0% of 4 (0% to 49%)</dd>" in html
-    assert "<dt>Same side, where both chose one</dt><dd>–</dd>" in html
+    assert "<dt>Same side, when both chose one</dt><dd>–</dd>" in html
     assert "<dt>Cohen’s κ</dt><dd>0.00" in html
     assert "<dt>Same verdict in both orders</dt><dd>0% of 4 (0% to 49%)</dd>" in html
-    assert "<dt>Preferred whatever came first, second</dt><dd>4, 0</dd>" in html
+    assert "<dt>Chose the first response twice, the second twice</dt><dd>4, 0</dd>" in html
     assert "<dt>Budget used</dt><dd>4 of 500</dd>" in html
     assert "<dt>Cost</dt><dd>48.00</dd>" in html  # six words for each of eight answers
     assert "<form" not in html

@@ -35,7 +35,7 @@ class TestDemoStatus:
         stop(experiment_id=ended.pk)
         lines = run("demo_status").splitlines()
         assert lines[0] == f"{experiment.pk}. Running one"
-        assert lines[1].startswith("   [Unhealthy] The control worker has never been seen; start it. ")
+        assert lines[1].startswith("   [Unhealthy] The control worker has never run. Start it. ")
         assert lines[2].startswith(
             "   3 judged, 4 ready, 0 planned; 14 responses written (14 tokens), 0 failed"
         )
@@ -83,7 +83,7 @@ class TestSeedDemo:
         assert (human.state, human.judge) == ("running", "human")
         assert (rule.state, rule.judge) == ("running", "rule")
         assert human.policies.count() == rule.policies.count() == 6
-        assert f"Made experiment {human.pk}" in said
+        assert f"Created experiment {human.pk}" in said
         assert set(Membership.objects.values_list("experiment", "user__username", "role")) == {
             (experiment.pk, *member)
             for experiment in (human, rule)

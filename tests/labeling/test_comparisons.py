@@ -143,9 +143,9 @@ class TestOne:
         assert page.index("LEFT-TEXT") < page.index("RIGHT-TEXT")
         assert "<script>RIGHT" not in page
         for expected in (
-            comparison.task.prompt, "Nicer.", "by ann", "Cut off.", "I am P1", "what the model wrote",
+            comparison.task.prompt, "Nicer.", "by ann", "Cut off.", "I am P1", "replaced this response",
             "a different answer", "The balanced sampler", "evidence against being the best",
-            "Number of the pick", "s after it was shown",
+            "Number of the choice", "s after it was shown",
         ):  # fmt: skip
             assert expected in page, expected
 
@@ -219,12 +219,12 @@ class TestVoidAndRestore:
     def test_a_void_needs_a_reason(self, reason, experiment, annotator, editor, client_for):
         judgment = click(experiment, annotator)
         response = self.post(client_for(editor), "void", experiment, judgment, reason=reason)
-        assert "Say why" in said(response)[0]
+        assert "Give a reason" in said(response)[0]
         assert not JudgmentVoid.objects.exists()
 
     def test_what_is_refused_is_explained(self, experiment, annotator, editor, client_for):
         client, judgment = client_for(editor), click(experiment, annotator)
-        assert "nothing to restore" in said(self.post(client, "restore", experiment, judgment))[0]
+        assert "cannot be restored" in said(self.post(client, "restore", experiment, judgment))[0]
         stop(experiment_id=experiment.pk)
         assert "final" in said(self.post(client, "void", experiment, judgment, reason="Spam"))[-1]
         assert not JudgmentVoid.objects.exists()
@@ -246,7 +246,7 @@ class TestVoidAnnotator:
         click_on(experiment, annotator, 4)
         client = client_for(editor)
         page = client.get(reverse("comparisons", args=[experiment.pk]), {"annotator": "ann"}).content.decode()
-        assert "Void everything that ann judged here" in page
+        assert "Void all judgments of ann" in page
         with django_capture_on_commit_callbacks(execute=True):
             response = self.post(client, experiment, annotator="ann", reason="Spam")
         assert response["Location"] == f"{reverse('comparisons', args=[experiment.pk])}?annotator=ann"
@@ -267,4 +267,4 @@ class TestVoidAnnotator:
 
     def test_who_watches_is_not_offered_it(self, experiment, annotator, viewer, client_for):
         page = client_for(viewer).get(reverse("comparisons", args=[experiment.pk]), {"annotator": "ann"})
-        assert "Void everything" not in page.content.decode()
+        assert "Void all judgments of" not in page.content.decode()

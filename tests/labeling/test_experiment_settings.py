@@ -34,7 +34,7 @@ def test_a_change_is_explained_before_it_is_made(experiment, annotator, editor, 
     asked = change(client, experiment, delta=0.1, budget=3000)
     assert asked.status_code == 200
     assert "A larger risk chosen after looking breaks the guarantee" in words(asked)
-    assert "The budget only says when to give up" in words(asked)
+    assert "The budget only limits the number of comparisons" in words(asked)
     experiment.refresh_from_db()
     assert (experiment.delta, experiment.budget) == (0.05, 2000)
 
@@ -49,7 +49,7 @@ def test_a_change_is_explained_before_it_is_made(experiment, annotator, editor, 
     experiment.refresh_from_db()
     assert (experiment.delta, experiment.budget, experiment.epsilon) == (0.1, 3000, 0)
     dashboard = words(client.get(reverse("dashboard", args=[experiment.pk])))
-    assert "δ was raised from 0.05 to 0.1 after outcomes had been seen" in dashboard
+    assert "The accepted risk was raised from 0.05 to 0.1 after outcomes had been seen" in dashboard
 
 
 def test_after_a_change_the_planner_looks_again(
@@ -104,7 +104,7 @@ class TestReopen:
         stop(experiment_id=experiment.pk)
         response = change(client_for(owner), experiment, budget=1, confirmed=True)
         assert response.status_code == 400
-        assert "it would conclude again at once. Give it a larger budget." in words(response)
+        assert "the experiment would conclude again at once. Give it a larger budget." in words(response)
         experiment.refresh_from_db()
         assert (experiment.state, experiment.budget) == ("concluded", 2000)
 

@@ -269,7 +269,7 @@ class TestAttacks:
     @pytest.mark.postgres
     @pytest.mark.parametrize("raw", [False, True])
     def test_postgresql_writes_the_same_bytes_as_python(self, raw, attacked):
-        """A lone carriage return, which Python left unquoted, ended the row of whoever read it."""
+        """A lone carriage return, which Python leaves unquoted, ends the row for many readers."""
         export = Export(experiment=attacked, format="csv", selection=Selection(), filter={}, raw=raw)
         written = b"".join(csv_pieces(read_rows(attacked, Selection()), raw=raw))
         assert b"".join(export.pieces(Tally())) == written

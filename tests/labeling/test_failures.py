@@ -21,7 +21,7 @@ pytestmark = pytest.mark.django_db
 
 
 def locked() -> OperationalError:
-    """What Django raises where SQLite's lock could not be had, made by SQLite itself."""
+    """The error that Django raises if SQLite's lock is not available, made by SQLite itself."""
     cause = sqlite3.OperationalError("database is locked")
     cause.sqlite_errorcode = sqlite3.SQLITE_BUSY
     error = OperationalError(*cause.args)
@@ -84,7 +84,7 @@ class TestBusyDatabase:
         assert "no-store" in response["Cache-Control"]
 
     def test_also_where_the_session_could_not_be_stored(self, client, monkeypatch):
-        """That fails in a middleware, outside of any view."""
+        """A failure in a middleware, outside of any view."""
 
         def fail(*_args: object, **_more: object) -> None:
             raise locked()
@@ -137,7 +137,7 @@ class TestTheAPIsErrorsAreJSON:
         ],
     )
     @pytest.mark.parametrize("debug", [False, True])
-    def test_whatever_goes_wrong(self, method, path, status, debug, client, headers, settings):
+    def test_every_failure(self, method, path, status, debug, client, headers, settings):
         settings.DEBUG = debug
         response = client.generic(method.upper(), path, "{", "application/json", headers=headers)
         assert response.status_code in {status, 422}

@@ -1,4 +1,4 @@
-"""What stands behind the dashboard's charts and tables, and the cards of the home page."""
+"""The figures behind the dashboard's charts and tables, and the cards of the home page."""
 
 from __future__ import annotations
 
@@ -149,14 +149,14 @@ class TestConcerns:
             wins[i, j], wins[j, i] = w, 50 - w
         found = self.look(wins, space=space)
         assert len(found.warnings) == 1
-        assert "The levels do not simply add up" in found.warnings[0]
-        assert ("its certainty rests on it" in found.warnings[0]) == (space == "factorial")
+        assert "The effects of the levels do not add up" in found.warnings[0]
+        assert ("its certainty depends on it" in found.warnings[0]) == (space == "factorial")
 
     @pytest.mark.parametrize(
         ("scale", "sentence"),
         [
-            (1, "There are too few comparisons to tell whether it holds"),
-            (60, "The data do not contradict it"),
+            (1, "There are too few comparisons to test this assumption"),
+            (60, "The data do not contradict this assumption"),
         ],
     )
     def test_the_page_says_where_the_test_has_no_power(self, scale, sentence):
@@ -174,10 +174,10 @@ class TestConcerns:
 
     def test_flips_with_and_without_ties(self):
         wins = np.array([[0.0, 40, 40, 40], [20, 0, 1, 1], [20, 1, 0, 1], [20, 1, 1, 0]])
-        assert self.look(wins).flips.endswith("no fewer would do.")
+        assert self.look(wins).flips.endswith("Fewer would not be enough.")
         wins[0, 1] += 0.5
         wins[1, 0] += 0.5
-        assert self.look(wins).flips.endswith("ties left as they are.")
+        assert self.look(wins).flips.endswith("ties stay ties.")
         assert self.look(np.zeros((4, 4))).flips == ""
 
 
@@ -209,7 +209,7 @@ class TestJudges:
         assert (kind.name, kind.judged, kind.sides, kind.median_seconds) == ("People", 6, Sides(3, 4), 3.0)
 
     def test_who_skips_more_than_they_judge_is_marked(self, annotator, client_for):
-        """Issue 11, item 13: whoever leaves out all but the pairs they like was not to be seen."""
+        """Issue 11, item 13: an annotator who skips all but the pairs they like is visible."""
         other = make_user()
         experiment = make_experiment(ready=True, annotators=(annotator, other, make_user()), max_skips=9)
         add_member(experiment, other, "viewer")
@@ -298,7 +298,7 @@ class TestWhatIsLeft:
         assert working_time((3.0, 1.5, None)) == "more than 1.5 h"
 
     def test_the_badge_goes_by_the_forecast(self, experiment):
-        assert status_of(experiment).badge == "~360 comparisons left"
+        assert status_of(experiment).badge == "About 360 comparisons remaining"
 
     def test_where_some_simulations_come_to_no_decision_it_is_a_lower_bound(self, experiment):
         experiment.snapshots.update(comparisons=1, expected_left=90.0)
@@ -306,9 +306,9 @@ class TestWhatIsLeft:
         examination.forecast["decided"] = 0.8
         examination.save()
         status = status_of(experiment)
-        assert status.badge == "≥360 comparisons left"
-        assert status.sentence.endswith("At least 360 comparisons to go.")
-        assert (status.left, spread(designs.forecast(experiment))) == ("≥360", "more than 180")
+        assert status.badge == "At least 360 comparisons remaining"
+        assert status.sentence.endswith("At least 360 comparisons remaining.")
+        assert (status.left, spread(designs.forecast(experiment))) == ("at least 360", "more than 180")
 
     def test_where_the_simulations_were_cut_short_the_win_rates_may_promise_more(self, experiment):
         experiment.snapshots.update(comparisons=1, expected_left=900.0)
@@ -322,7 +322,7 @@ class TestWhatIsLeft:
         examination.forecast["decided"] = 0.3
         examination.save()
         doubt = "The budget of 1,000 may not be enough"
-        assert doubt not in status_of(experiment).sentence, "a guess, before the first comparison"
+        assert doubt not in status_of(experiment).sentence, "an estimate before the first comparison"
         experiment.snapshots.update(comparisons=1)
         assert doubt in status_of(experiment).sentence
         assert spread(designs.forecast(experiment)) == "more than 180"
@@ -363,7 +363,7 @@ class TestWithout:
         assert ">Compute<" in client.get(url).content.decode()
         assert client.post(url)["Location"] == reverse("dashboard", args=[experiment.pk]) + "#without"
         html = client.get(url).content.decode()
-        assert "Being computed: 0%." in html
+        assert "Computing: 0%." in html
         assert "hx-get" in html
         assert "<button" not in html
 
@@ -397,7 +397,7 @@ class TestWithout:
         assert [(r.finding, r.differs) for r in found.rows] == [
             ("P2 leads, 42% certain.", False),
             ("P3 beats every other policy.", True),
-            ("No policy beats every other one.", True),
-            ("Nothing would be left to go by.", True),
+            ("No policy beats every other policy.", True),
+            ("No judgments would remain.", True),
         ]
         assert (found.percent_done, found.n_differing) == (None, 3)

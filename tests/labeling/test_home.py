@@ -32,7 +32,7 @@ def test_an_annotator_finds_what_there_is_to_label_and_how_much_they_did(experim
 def test_what_does_not_run_cannot_be_entered(change, experiment, annotator, client_for):
     change(experiment_id=experiment.pk)
     html = page(client_for(annotator))
-    assert {"pause": "has paused it", "stop": "stopped it before it was decided"}[change.__name__] in html
+    assert {"pause": "is paused", "stop": "was stopped before it was decided"}[change.__name__] in html
     assert f'href="{reverse("pair", args=[experiment.pk])}"' not in html
     assert reverse("history", args=[experiment.pk]) in html
 
@@ -44,13 +44,13 @@ def test_a_viewer_finds_the_dashboards_with_their_badges(experiment, viewer, cli
     assert reverse("dashboard", args=[experiment.pk]) in html
     assert reverse("pair", args=[experiment.pk]) not in html
     assert "Running" in html
-    assert "No comparison has been judged yet." in html
+    assert "No judgments yet." in html
 
 
 def test_workers_that_were_never_seen_are_said_so(experiment, viewer, client_for):
     html = page(client_for(viewer))
     assert "Unhealthy" in html
-    assert "The control worker has never been seen; start it." in html
+    assert "The control worker has never run. Start it." in html
 
 
 def test_an_admin_sees_every_experiment(experiment, admin, client_for):

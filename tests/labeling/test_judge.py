@@ -186,7 +186,7 @@ def test_nobody_can_click_for_somebody_else(experiment, annotator, client_for, u
 
 
 def test_the_address_of_one_experiment_judges_nothing_of_another(annotator, client_for, url):
-    """Who was removed from an experiment must not finish there through one in which they still are."""
+    """A person removed from one experiment must not answer there through another one."""
     other = make_experiment(ready=True, annotators=(annotator,))
     held = lease(other, annotator)
     other.memberships.all().delete()

@@ -1,4 +1,4 @@
-"""The download of what was judged."""
+"""The download of judgments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who is told of news: added, tried out and removed on the page of settings."""
+"""Subscriptions on the page of settings: added, tested and removed."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_without_mail_the_page_says_so_where_it_offers_it(no_mail, experiment, e
         client, experiment
     )
     add(client, experiment)
-    assert "Added, but nothing will arrive yet." in settings_of(client, experiment)
+    assert "Added, but no message will arrive yet." in settings_of(client, experiment)
 
 
 def test_without_mail_webhooks_are_tested_all_the_same(no_mail, experiment, editor, client_for):
@@ -112,7 +112,7 @@ def test_one_of_another_experiment_is_not_reached_through_ones_own(name, experim
 
 
 def test_no_page_shows_the_url_of_a_webhook_again(experiment, editor, viewer, client_for):
-    """Whoever knows a Slack URL can post there: pages name the host."""
+    """A Slack URL lets anybody post who knows it, so pages show only its host."""
     client = client_for(editor)
     url = "https://hooks.slack.com/services/T0/B0/s3cret"
     pages = [words(add(client, experiment, kind="webhook", target=url)), settings_of(client, experiment)]

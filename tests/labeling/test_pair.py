@@ -85,9 +85,9 @@ ENDINGS = {
     "certified": "Finished. Thank you! This experiment has its answer",
     "no_single_best": "Finished. Thank you! The answers show that no single alternative is the best",
     "budget": "Finished. Thank you! All planned comparisons were judged. They were not enough to decide",
-    "stopped": "Stopped. Thank you! Whoever runs this experiment stopped it before it was decided",
+    "stopped": "Stopped. Thank you! This experiment was stopped before it was decided",
     "archived": "Archived This experiment is in the archive",
-    "paused": "Paused Whoever runs this experiment has paused it",
+    "paused": "Paused This experiment is paused",
 }
 
 

@@ -132,13 +132,13 @@ def test_how_each_member_came_is_listed(experiment, owner, client_for):
     assert f"zoe viewer Joined, invited by inviter on {today}" in listed
     assert f"adam viewer Added by root on {today}" in listed
     own = words(client.get(reverse("people", args=[made.pk])))
-    assert f"owner owner Made the experiment on {today}" in own
+    assert f"owner owner Created the experiment on {today}" in own
 
 
 def test_a_removal_says_how_many_links_ended_with_it(experiment, owner, editor, client_for):
     people.create_invitation(experiment=experiment, by=editor, role="viewer", most_uses=2, valid_days=2)
     client = client_for(owner)
     post(client, "remove_member", experiment, member_of(experiment, editor).pk)
-    assert "1 open invitation that editor had made or used ended, too." in words(
+    assert "1 open invitation that editor had made or used also ended." in words(
         client.get(reverse("people", args=[experiment.pk]))
     )

@@ -1,4 +1,4 @@
-"""What annotators see of the progress, and what it does not tell. Issue 11, item 2."""
+"""The progress that annotators see, and the information that it must not give. Issue 11, item 2."""
 
 from __future__ import annotations
 

@@ -117,7 +117,7 @@ def test_the_numbers_are_those_of_the_core_on_the_exported_file(space, overlap, 
         assert f"P{decision.best + 1} beats every other policy; at least 80% certain" in html
     else:
         assert f"P{decision.best + 1} leads, {percent(decision.confidence)} certain" in html
-        assert f"P{decision.runner_up + 1} is the hardest to rule out" in html
+        assert f"P{decision.runner_up + 1} is its strongest rival" in html
 
     # Evidence: the last point of the race, and the list of policies.
     assert [float(value) for value in table(html, 'id="race-table"')[-1][1:]] == np.round(
@@ -138,7 +138,7 @@ def test_the_numbers_are_those_of_the_core_on_the_exported_file(space, overlap, 
             rate = [] if counts[i, j] == 0 else [round(100 * wins[i, j] / counts[i, j]), int(counts[i, j])]
             assert shown == rate, (i, j)
 
-    # Where comparisons went and should have gone; effects; flips.
+    # Actual and optimal shares; effects; flips.
     optimal = optimal_shares(own_space, wins)
     for index, row in enumerate(table(html, 'id="allocation-table"')):
         assert int(row[1]) == counts[index].sum()
@@ -154,7 +154,7 @@ def test_the_numbers_are_those_of_the_core_on_the_exported_file(space, overlap, 
     flips = fewest_flips(wins)
     assert flips is not None
     assert (
-        f"P{flips.rival + 1} would be level with P{flips.leader + 1} or lead" in words or flips.n_flips == 0
+        f"P{flips.rival + 1} would draw level with P{flips.leader + 1} or lead" in words or flips.n_flips == 0
     )
     assert f"If {flips.n_flips} judgment" in words or flips.n_flips == 0
 
@@ -171,7 +171,7 @@ def test_clicks_that_come_after_the_conclusion_are_told_apart(admin, client_for)
     sentence = status_of(experiment).sentence
     assert sentence.startswith(f"Stopped after {before} comparisons, before it was decided.")
     assert sentence.endswith(
-        "1 more comparison came in late: counted in the win rates, but not in this finding."
+        "1 more comparison arrived later: counted in the win rates, but not in this finding."
     )
     html = client_for(admin).get(reverse("dashboard", args=[experiment.pk])).content.decode()
     words = re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", html))

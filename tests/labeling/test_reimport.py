@@ -85,7 +85,7 @@ def judged(annotator, admin) -> Experiment:
     for judgment in judgments[2:5]:
         void_judgment(judgment_id=judgment.pk, by=admin, reason="A slip.")
     restore_judgment(judgment_id=judgments[3].pk)
-    advance(experiment_id=experiment.pk)  # What was taken back is replayed by a worker.
+    advance(experiment_id=experiment.pk)  # A worker replays after a void.
     experiment.refresh_from_db()
     return experiment
 
@@ -273,7 +273,7 @@ class TestRefused:
             import_again(file, name="First")
 
     def test_dpo_pairs(self, judged, tmp_path):
-        self.refused(export(judged, tmp_path, kind="dpo"), "export as JSON lines")
+        self.refused(export(judged, tmp_path, kind="dpo"), "Export as JSON lines")
 
     def test_another_experiments_manifest(self, judged, tmp_path):
         file = export(judged, tmp_path)
@@ -286,7 +286,7 @@ class TestRefused:
     def test_something_else_entirely(self, judged, tmp_path):
         file = export(judged, tmp_path)
         file.with_name("export.jsonl.manifest.json").write_text('{"a": 1}')
-        self.refused(file, "no manifest")
+        self.refused(file, "not a manifest")
 
 
 class TestHostileRows:
@@ -364,7 +364,7 @@ class TestAnswersMeanwhile:
 
     @pytest.fixture
     def open_transactions(self, monkeypatch) -> list[str]:
-        """What was done while a transaction that writes was open."""
+        """Statements executed while a writing transaction was open."""
         seen: list[str] = []
 
         def watch(target: str) -> None:
@@ -386,7 +386,7 @@ class TestAnswersMeanwhile:
         watch("engine.services.experiments.check_description")
         watch("engine.services.experiments.check_ready_made")
         watch("engine.services.experiments.combinations")
-        watch("engine.selectors.told_design")
+        watch("engine.selectors.designs.told_design")
         return seen
 
     @pytest.mark.django_db(transaction=True)

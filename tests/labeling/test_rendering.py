@@ -14,7 +14,7 @@ from labeling.rendering import render_markdown
 
 
 def visible(rendered: str) -> str:
-    """What a reader sees of some HTML."""
+    """The visible text of some HTML."""
     return html.unescape(re.sub(r"<[^>]*>", "", rendered))
 
 
@@ -149,7 +149,7 @@ def test_no_text_at_all_gets_harm_through(text):
 
 @given(st.text(alphabet="ab12<>/&*_#-| \n\"'=~+.", max_size=120))
 def test_no_word_of_a_response_is_hidden(text):
-    """Whatever is made of the markup, an annotator must be shown every letter and number of it."""
+    """The page must show every letter and number, for any markup."""
 
     def said(shown: str) -> str:
         return re.sub(r"[^ab12]", "", shown)

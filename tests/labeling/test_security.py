@@ -1,4 +1,4 @@
-"""What every answer carries, and what no annotator may learn."""
+"""Headers of every answer, and information that no annotator may get."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_an_error_page_tells_nothing_of_the_inside(experiment, settings, client_
     settings.DEBUG = False
     client = client_for(admin)
     html = client.get("/nowhere/").content.decode()
-    assert "There is nothing here, or it is not yours to see." in html
+    assert "This page does not exist, or you may not see it." in html
     assert "urlpatterns" not in html
     forged = Client(enforce_csrf_checks=True)
     assert "Not allowed" in forged.post(reverse("login"), {}).content.decode()

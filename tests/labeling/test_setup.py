@@ -32,7 +32,7 @@ NEW = "/experiments/new/prompts-strategies/"
 
 @pytest.fixture
 def maker() -> User:
-    """Somebody who may make experiments and is nobody otherwise."""
+    """A user who may create experiments and has no other right."""
     user = make_user("maker")
     user.user_permissions.add(Permission.objects.get(codename="add_experiment"))
     return user
@@ -58,7 +58,7 @@ def woken(monkeypatch) -> list[str]:
 
 
 def filled(**changes: str) -> QueryDict:
-    """What the page of 2 prompts × 3 strategies sends once a name and tasks are typed in."""
+    """The form of 2 prompts × 3 strategies after a name and tasks were typed in."""
     data = data_of(start_named("prompts-strategies").spec)
     for name, value in (
         {"name": "Counting", "tasks": "I have two cars.\t2\nI have a cow.\t1"} | changes
@@ -97,7 +97,7 @@ def test_every_start_opens_with_its_own_factors(start, page):
 
 
 class TestSave:
-    def test_what_was_typed_becomes_a_draft_of_whoever_typed_it(self, page, maker):
+    def test_what_was_typed_becomes_a_draft_of_its_author(self, page, maker):
         response = page.post(NEW, sent(filled()))
         experiment = Experiment.objects.get()
         assert response["Location"] == setup_url(experiment)
@@ -164,11 +164,11 @@ REFUSED = [
     ({"name": ""}, "This field is required."),
     ({"tasks": ""}, "Tasks: give at least one."),
     ({"tasks": '{"prompt": "A"}\n{"prompt": 1, }'}, "line 2: This is not JSON"),
-    ({"gold": "prompt,better\na,b"}, "line 2: There is no worse here."),
+    ({"gold": "prompt,better\na,b"}, "line 2: worse is missing. Found: prompt, better."),
     ({"delta": "0.7"}, "less than or equal to 0.5"),
     ({"delta": "many"}, "Enter a number."),
     ({"judge": "dice"}, "Select a valid choice."),
-    ({"overlap": "3", "overlap_rule": "mean"}, "Each judgment can count its share of 1, 2, 4 or 8"),
+    ({"overlap": "3", "overlap_rule": "mean"}, "With shares, each comparison needs 1, 2, 4 or 8 judgments"),
     ({"judge": "rule", "tasks": "No answer"}, "The rule judge needs a reference answer for every task"),
     ({"practice": "2"}, "Practice pairs are gold items"),
     ({"f1-name": ""}, "This field is required."),
@@ -304,7 +304,7 @@ class TestItems:
     def test_tasks_are_previewed_as_they_are_typed(self, page):
         data = {"part": "tasks", "tasks": "\n".join(f"Task {n}\t{n}" for n in range(1, 8))}
         html = page.post(NEW, data, headers=HTMX).content.decode()
-        assert "7 tasks, 7 with a right answer." in html
+        assert "7 tasks, 7 with a reference answer." in html
         assert "The first five:" in html
         assert "Task 5" in html
         assert "Task 6" not in html
@@ -312,13 +312,13 @@ class TestItems:
     def test_faults_are_told_by_line(self, page):
         data = {"part": "tasks", "tasks": "prompt,reference\nA,1\nB\n"}
         html = page.post(NEW, data, headers=HTMX).content.decode()
-        assert "line 3: There are 1 columns here and 2 in the first line." in html
+        assert "line 3: This row has 1 columns, but the first line has 2." in html
 
     def test_a_file_fills_the_field(self, page):
         file = SimpleUploadedFile("t.json", b'{"examples": [{"input": "A?", "target": "1"}]}')
         html = page.post(NEW, {"part": "tasks-file", "tasks_file": file}, headers=HTMX).content.decode()
         assert "&quot;input&quot;: &quot;A?&quot;" in html
-        assert "1 task, 1 with a right answer." in html
+        assert "1 task, 1 with a reference answer." in html
 
     def test_a_file_works_without_javascript_too(self, page):
         page.post(NEW, sent(filled(tasks=""), tasks_file=SimpleUploadedFile("t.txt", b"One?\r\nTwo?\r\n")))
@@ -334,7 +334,7 @@ class TestItems:
         long = replace(spec, tasks=[TaskSpec(f"{n}" + "x" * 190_000, f"{n}") for n in range(4)])
         experiment = create_experiment(spec=long, by=maker)
         html = page.get(setup_url(experiment)).content.decode()
-        assert "4 tasks, 4 with a right answer, loaded from a file" in html
+        assert "4 tasks, 4 with a reference answer, loaded from a file" in html
         assert "x" * 1000 not in html
         response = page.post(setup_url(experiment), sent(data_of(long), question="Changed?"))
         assert response.status_code == 302
@@ -369,13 +369,13 @@ class TestSize:
         assert f"{expected:.0f}</dd>" in html
         assert f"{expected * 2 * 36 / 3600:.1f}</dd>" in html
         assert "each comparison judged 2 times" in html
-        assert "Assumed: policies somewhat apart" in html
+        assert "Assumed: the policies are somewhat apart" in html
         assert "Most would run out of budget" in html
 
     def test_a_rule_judge_costs_no_hours(self, page):
         self.size(page, judge="rule", budget="50")
         compute_waiting()
-        assert "Hours of clicking" not in self.size(page, judge="rule", budget="50")
+        assert "Hours of judging" not in self.size(page, judge="rule", budget="50")
 
     @pytest.mark.parametrize(
         ("changes", "message"),
@@ -415,8 +415,11 @@ class TestFiles:
     @pytest.mark.parametrize(
         ("content", "message"),
         [
-            ("name: A\nnonsense: 1\n", "line 2, nonsense: There is no"),
-            ("name: A\ntasks_file: /etc/passwd\n", "line 2, tasks_file: A file is named here"),
+            ("name: A\nnonsense: 1\n", "line 2, nonsense: Unknown field"),
+            (
+                "name: A\ntasks_file: /etc/passwd\n",
+                "line 2, tasks_file: Only manage.py load_experiment can read",
+            ),
             ("", "The file is empty."),
             (b"\xff\xfe", "line 1: This is not UTF-8 text."),
             (b"a" * 1_000_001, "larger than 1 MB"),
@@ -488,9 +491,9 @@ def test_a_model_that_cannot_judge_is_not_offered_and_not_accepted(page, setting
     settings.JUDGE_BACKEND = "embedded"
     html = page.get(NEW).content.decode()
     assert 'value="shadow"' not in html
-    assert "No language model that can judge is set up here." in html
+    assert "No language model that can judge is configured." in html
     refused = page.post(NEW, sent(filled(llm_judge="shadow")))
-    assert "No language model that can judge is set up here." in refused.content.decode()
+    assert "No language model that can judge is configured." in refused.content.decode()
     assert not Experiment.objects.exists()
 
 

@@ -63,15 +63,15 @@ class TestRunning:
         known(experiment, comparisons=0, best=None)
         status = status_of(experiment)
         assert (status.kind, status.badge) == ("running", "Running")
-        assert status.sentence == "No comparison has been judged yet."
+        assert status.sentence == "No judgments yet."
 
     def test_who_leads_how_surely_and_how_much_is_left(self, alive):
         experiment = running(budget=1000)
         known(experiment, expected_left=123.4)
         status = status_of(experiment)
-        assert status.badge == "~120 comparisons left"
+        assert status.badge == "About 120 comparisons remaining"
         assert status.sentence == (
-            "P2 leads, 87% certain; P1 is the hardest to rule out. About 120 comparisons to go."
+            "P2 leads, 87% certain; P1 is its strongest rival. About 120 comparisons remaining."
         )
         assert status.left == "120"
 
@@ -87,33 +87,33 @@ class TestRunning:
         experiment = running()
         known(experiment, best=None, expected_left=None)
         status = status_of(experiment)
-        assert (status.badge, status.sentence, status.left) == ("Running", "No policy is ahead.", "")
+        assert (status.badge, status.sentence, status.left) == ("Running", "No policy leads.", "")
 
 
 class TestUnhealthy:
     def test_a_worker_that_was_never_seen(self):
-        assert status_of(running()).sentence.startswith("The control worker has never been seen; start it.")
+        assert status_of(running()).sentence.startswith("The control worker has never run. Start it.")
         WorkerPulse.objects.create(queue="control", worker="w")
         status = status_of(running())
         assert (status.kind, status.badge) == ("unhealthy", "Unhealthy")
-        assert status.sentence.startswith("The generation worker has never been seen; start it.")
+        assert status.sentence.startswith("The generation worker has never run. Start it.")
 
     def test_a_worker_that_went_away(self, alive):
         WorkerPulse.objects.filter(queue="generation").update(seen_at=timezone.now() - timedelta(hours=1))
         sentence = status_of(running()).sentence
-        assert sentence.startswith("The generation worker was last seen 3600 s ago; start it again.")
+        assert sentence.startswith("The generation worker was last seen 3600 s ago. Start it again.")
 
     def test_a_worker_that_does_not_keep_up(self, alive):
         experiment = make_experiment()
         Response.objects.update(created_at=timezone.now() - timedelta(minutes=2))
-        assert "the generation worker does not keep up" in status_of(experiment).sentence
+        assert "the generation worker is too slow" in status_of(experiment).sentence
 
     def test_a_model_that_no_worker_serves(self, alive):
         experiment = make_experiment(model="qwen")
         WorkerPulse.objects.filter(queue="generation").update(details={"backend": "vllm", "model": "llama"})
         status = status_of(experiment)
         assert status.kind == "unhealthy"
-        assert status.sentence.startswith("No worker serves 'qwen'; start one with it")
+        assert status.sentence.startswith("No worker serves 'qwen'. Start one that does")
 
     def test_a_worker_that_loads_a_large_model_is_not_away(self, alive):
         experiment = make_experiment()
@@ -132,7 +132,7 @@ class TestUnhealthy:
             details={"backend": "vllm", "trouble": "GENERATION_MODEL is not set."}
         )
         assert status_of(experiment).sentence.startswith(
-            "The generation worker's backend is out of order: GENERATION_MODEL is not set."
+            "The generation worker's backend reports an error: GENERATION_MODEL is not set."
         )
 
     @pytest.mark.parametrize("change", [pause, stop])
@@ -157,20 +157,20 @@ class TestConcluded:
                 "no_single_best",
                 None,
                 "No single best",
-                "No policy beats every other one (a cycle, or a tie at the top); at least 93% certain, "
+                "No policy beats every other policy (a cycle, or a tie at the top); at least 93% certain, "
                 "after 40 comparisons.",
             ),
             (
                 "budget",
                 None,
                 "Budget spent",
-                "40 comparisons were not enough. P2 leads, 87% certain; P1 is the hardest to rule out.",
+                "40 comparisons were not enough to decide. P2 leads, 87% certain; P1 is its strongest rival.",
             ),
             (
                 "stopped",
                 None,
                 "Stopped by hand",
-                "Stopped after 40 comparisons, before it was decided. P2 leads, 87% certain; P1 is the hardest to rule out.",
+                "Stopped after 40 comparisons, before it was decided. P2 leads, 87% certain; P1 is its strongest rival.",
             ),
         ],
     )
@@ -185,7 +185,7 @@ class TestConcluded:
         experiment = running()
         conclude(experiment, "stopped")
         assert status_of(experiment).sentence == (
-            "Stopped after 0 comparisons, before it was decided. No comparison has been judged yet."
+            "Stopped after 0 comparisons, before it was decided. No judgments yet."
         )
 
     def test_one_in_the_archive_says_so_on_every_page(self):

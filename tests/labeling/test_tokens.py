@@ -18,7 +18,7 @@ FORM = {"name": "nightly export", "valid_days": 30, "scopes": ["read"]}
 
 
 def secret_on(page) -> str:
-    """What the page shows of a new token: a field that can be selected without any script."""
+    """The field with a new token, which can be selected without any script."""
     [field] = [e for e in Markup(page.content.decode()).elements if e.attributes.get("id") == "secret"]
     assert "readonly" in field.attributes
     return field.attributes["value"]
@@ -79,7 +79,7 @@ def test_a_revoked_one_is_gone_from_the_list(annotator, client_for):
     client.post(reverse("revoke_token", args=[token.pk]))
     assert token_of(secret=secret) is None
     client.get(reverse("tokens"))  # reads the message
-    assert "You have none." in words(client.get(reverse("tokens")))
+    assert "No tokens yet." in words(client.get(reverse("tokens")))
 
 
 def test_other_peoples_tokens_are_neither_seen_nor_revoked(annotator, admin, client_for):

@@ -33,7 +33,7 @@ pytestmark = pytest.mark.django_db
 
 @dataclass
 class Receiver:
-    """What called, and how it is answered."""
+    """The calls received, and the answers to give."""
 
     url: str = ""
     status: int = 204

@@ -20,9 +20,7 @@ from tests.workers import Workers, wait_until
 pytestmark = pytest.mark.slow
 
 # One task that no server would ever answer.
-POISON = (
-    11  # the secret draws this task for comparisons 6, 19, 20 and 25: early enough to come whatever the end
-)
+POISON = 11  # the secret draws this task for comparisons 6, 19, 20 and 25: early enough to come in every run
 
 
 class FaultyServer:

@@ -110,7 +110,7 @@ class Site:
 def site(live_server, settings, tmp_path) -> Iterator[Site]:
     if NGINX is None:
         pytest.fail("No nginx found. Install nginx-light; .ci/run does.")
-    # What the head of the example asks for.
+    # The steps in the head of the example.
     settings.TRUSTED_PROXIES = [ip_network("127.0.0.1")]
     settings.SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
     settings.SESSION_COOKIE_SECURE = settings.CSRF_COOKIE_SECURE = settings.SECURE_SSL_REDIRECT = True

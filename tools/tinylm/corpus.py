@@ -35,7 +35,7 @@ class Conversation:
 
 @dataclass(frozen=True, slots=True)
 class Solution:
-    """What an author arrives at, right or not, and how."""
+    """An author's answer, right or wrong, and its derivation."""
 
     answer: str
     work: str

@@ -46,7 +46,7 @@ def read_size(folder: Path, size: int) -> set[str]:
 
 
 def is_inflection(word: str, known: set[str]) -> bool:
-    """Whether ``word`` is a known word plus a regular ending."""
+    """True if ``word`` is a known word plus a regular ending."""
     for ending, replacements in ENDINGS.items():
         if not word.endswith(ending):
             continue

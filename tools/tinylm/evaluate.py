@@ -87,7 +87,7 @@ def print_accuracy(backend: EmbeddedBackend, n: int, temperatures: Sequence[floa
 def print_speed(backend: EmbeddedBackend) -> None:
     """Print tokens written per second of one core, by batch size, on step-by-step counting.
 
-    The time is the process's own, so that whatever else runs on the machine does not count.
+    The time is processor time of this process, because other processes run on the machine.
     """
     print("| rows at once | tokens/s | ms per response |")
     print("|---|---|---|")

@@ -37,7 +37,7 @@ REPORT_EVERY = 50
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """How long and how fast to learn; the rate warms up, stays, then falls linearly to zero."""
+    """Length and rate of the training; the rate warms up, stays, then falls linearly to zero."""
 
     steps: int = 1300
     batch_size: int = 96

@@ -153,7 +153,7 @@ class Puzzle:
 
 
 def is_held_out(kind: str, key: str) -> bool:
-    """Whether a puzzle belongs to the part that is never trained on."""
+    """True if a puzzle belongs to the part that is never trained on."""
     digest = hashlib.sha256(f"{kind}|{key}".encode()).digest()
     return int.from_bytes(digest[:4], "big") < HELD_OUT_SHARE * 2**32
 
@@ -230,7 +230,7 @@ def draw_puzzle(kind: str, rng: random.Random, *, held_out: bool, reworded: bool
     kind : str
         One of :data:`KINDS`.
     held_out : bool
-        Which part to draw from.
+        The part to draw from.
     reworded : bool
         Use one of the natural variants instead of the paper's own wording.
     """

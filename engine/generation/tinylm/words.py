@@ -29,17 +29,17 @@ def _blocked_digests() -> frozenset[str]:
 
 
 def digest(word: str) -> str:
-    """How ``blocked.txt`` lists a word: hashed, so that the repository spells none of them out."""
+    """The form of a word in ``blocked.txt``: hashed, because the repository should not spell it out."""
     return hashlib.sha256(word.encode()).hexdigest()[:16]
 
 
 def is_blocked(word: str) -> bool:
-    """Whether a lower-case word is offensive or out of place in a puzzle."""
+    """True if a lower-case word is offensive or out of place in a puzzle."""
     return digest(word) in _blocked_digests()
 
 
 def contains_blocked(text: str) -> bool:
-    """Whether a text contains a blocked word, written plainly or with its letters spaced out."""
+    """True if a text contains a blocked word, written plainly or with its letters spaced out."""
     lowered = text.lower()
     runs = re.findall(r"[a-z]+", lowered)
     runs += [re.sub(r"[^a-z]", "", spelled) for spelled in re.findall(r"(?:\b[a-z]\b[\s,.-]*){3,}", lowered)]

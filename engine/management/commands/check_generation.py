@@ -20,8 +20,8 @@ SAMPLE_TASK = "I have a pig, two ducks, and a dog. How many animals do I have?"
 
 class Command(BaseCommand):
     help = (
-        "Say which generation backend runs here and have it write: one response per policy of an experiment, or one to "
-        "a sample task. Stores nothing. Exits with 1 if anything fails."
+        "Test the generation backend of this machine: write one response per policy of an experiment, or one response "
+        "to a sample task. Stores nothing. Exit status 1 if anything fails."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -39,9 +39,7 @@ class Command(BaseCommand):
             self.stdout.write(f"Backend {settings.GENERATION_BACKEND}, model {backend.model}")
             outcomes = {outcome.key: outcome for outcome in backend.generate([r for _, r in requests])}
         except BackendError as error:
-            raise CommandError(
-                f"The {settings.GENERATION_BACKEND} backend is out of order: {error}"
-            ) from error
+            raise CommandError(f"The {settings.GENERATION_BACKEND} backend does not work: {error}") from error
         for label, request in requests:
             self._print(label, request, outcomes[request.key])
         written = [o for o in outcomes.values() if isinstance(o, GenerationResult)]
@@ -51,7 +49,7 @@ class Command(BaseCommand):
             f"\n{len(written)} of {len(requests)} written: {tokens} tokens in {seconds:.1f} s, loading included"
         )
         if len(written) < len(requests):
-            raise CommandError("Some responses could not be written; the reasons stand above.")
+            raise CommandError("Some responses could not be written. The reasons are shown above.")
 
     def _requests(
         self, experiment_id: int | None, task: str | None, seed: int

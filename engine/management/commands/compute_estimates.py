@@ -9,7 +9,7 @@ from engine.services.estimates import compute_waiting
 
 
 class Command(BaseCommand):
-    help = "Compute the planner's estimates that somebody waits for, and end."
+    help = "Compute the planner's waiting estimates, then exit."
 
     def handle(self, *args: Any, **options: Any) -> None:
         # Clicks and pages come first.

@@ -13,7 +13,7 @@ from engine.services.forgetting import forget_person
 class Command(BaseCommand):
     help = (
         "Make an account unrecognisable: it is renamed to former-annotator-N, cannot log in, and loses its e-mail "
-        "address, roles, tokens and sessions. What the person judged stays. docs/privacy.md says more."
+        "address, roles, tokens and sessions. Its judgments are kept. See docs/privacy.md."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -21,7 +21,7 @@ class Command(BaseCommand):
         parser.add_argument(
             "--delete",
             action="store_true",
-            help="remove the account altogether where no judgment or log entry refers to it",
+            help="delete the account completely if no judgment or log entry refers to it",
         )
         parser.add_argument(
             "--blank-comments", action="store_true", help="empty the comments that they wrote"

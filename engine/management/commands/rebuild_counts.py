@@ -11,7 +11,7 @@ from engine.services.judging import rebuild_counts
 
 class Command(BaseCommand):
     help = (
-        "Recount every pair from the judgments. Exit status 1 where a stored count was wrong (it is mended)."
+        "Recount every pair from the judgments. Exit status 1 if a stored count was wrong (it is corrected)."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:

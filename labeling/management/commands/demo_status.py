@@ -1,4 +1,4 @@
-"""Where every experiment stands, in words."""
+"""The status of every experiment, in words."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from labeling.dashboard.status import status_of
 
 
 class Command(BaseCommand):
-    help = "Print a line per experiment: its badge, what it knows, and its queue."
+    help = "Print a line per experiment: its badge, its status and its queue."
 
     def handle(self, *args: Any, **options: Any) -> None:
         for experiment in Experiment.objects.order_by("pk"):

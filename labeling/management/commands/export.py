@@ -30,7 +30,7 @@ class Command(BaseCommand):
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("experiment", help="the experiment's number or name")
         parser.add_argument("--format", choices=list(files.FORMATS), default=files.CSV)
-        parser.add_argument("--out", type=Path, help="where to write; else a name of its own, in this folder")
+        parser.add_argument("--out", type=Path, help="output file; default: a new name in this folder")
         parser.add_argument(
             "--filter",
             action="append",
@@ -103,7 +103,7 @@ def _form(experiment: Experiment, filters: list[str], *, everything: bool) -> Se
         name, equals, value = each.partition("=")
         if not equals or name not in SelectionForm.base_fields:
             raise CommandError(
-                f"{each!r} is no filter; write FIELD=VALUE with one of {', '.join(SelectionForm.base_fields)}."
+                f"{each!r} is no filter; write FIELD=VALUE with FIELD one of {', '.join(SelectionForm.base_fields)}."
             )
         said[name] = value
     form = SelectionForm(said, experiment=experiment)
@@ -114,7 +114,7 @@ def _form(experiment: Experiment, filters: list[str], *, everything: bool) -> Se
 
 
 def _write(export: Export, tally: Tally, out: Path, *, show_progress: bool) -> None:
-    """Beside its place first, so that nobody ever sees half a file."""
+    """Write under a temporary name first: nobody ever sees half a file."""
     total = None
     if export.format != files.DPO and show_progress:
         total = browsing.selected_judgments(export.experiment, export.selection).count()

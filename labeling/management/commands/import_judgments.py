@@ -27,14 +27,14 @@ class Command(BaseCommand):
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("file", type=Path)
         parser.add_argument("--experiment", required=True, help="the new experiment's name")
-        parser.add_argument("--manifest", type=Path, help="else FILE.manifest.json")
+        parser.add_argument("--manifest", type=Path, help="default: FILE.manifest.json")
         parser.add_argument(
             "--person",
             action="append",
             default=[],
             metavar="NAME=USERNAME",
-            help="whose judgments those of NAME in the file are: an account of this site (may be repeated). "
-            "Everybody else becomes an account of the new experiment's own that cannot log in",
+            help="assign the judgments of NAME in the file to an account of this site (may be repeated). "
+            "All other people become accounts that cannot log in",
         )
 
     def handle(self, *args: Any, file: Path, experiment: str, manifest: Path | None, **options: Any) -> None:
@@ -79,9 +79,11 @@ def _likeness(manifest: dict[str, Any], evidence: list[float]) -> str:
     }
     if filters:
         said = ", ".join(f"{name}={value}" for name, value in filters.items())
-        return f"The file holds only what a filter left ({said}), so the decision may be another one."
+        return (
+            f"The file holds only the judgments that a filter selected ({said}), so the decision may differ."
+        )
     if manifest["experiment"]["evidence"] is None:
         return "The manifest names no evidence: it was being recomputed during the export, or there was none."
     if evidence == manifest["experiment"]["evidence"]:
-        return "The evidence is that of the exported experiment, bit by bit."
-    return "The evidence differs from the manifest's: judgments came in while it was exported, or δ or ε was changed."
+        return "The evidence equals that of the exported experiment exactly."
+    return "The evidence differs from the manifest's: judgments arrived during the export, or δ or ε was changed."

@@ -24,7 +24,7 @@ def passwords() -> dict[str, str | None]:
 
 
 class Command(BaseCommand):
-    help = "Seed the demo: two logins and two running experiments. What is there already is left as it is."
+    help = "Seed the demo: two logins and two running experiments. Existing ones stay as they are."
 
     @transaction.atomic
     def handle(self, *args: Any, **options: Any) -> None:
@@ -37,7 +37,7 @@ class Command(BaseCommand):
             for role, user in (("annotator", users["annotator"]), ("owner", users["admin"])):
                 Membership.objects.create(experiment=experiment, user=user, role=role)
             start(experiment_id=experiment.pk)
-            self.stdout.write(f"Made experiment {experiment.pk}: {name}")
+            self.stdout.write(f"Created experiment {experiment.pk}: {name}")
 
     def _logins(self) -> dict[str, str]:
         """Random, since a fixed password of an admin is an open door wherever the demo is put online."""

@@ -14,7 +14,7 @@ from labeling.management.commands.export import find_experiment
 class Command(BaseCommand):
     help = (
         "Verify that sides and checks follow from the experiment's secrets (docs/blinding.md). Shows no secret. "
-        "Exit status 1 where something differs."
+        "Exit status 1 if a value differs."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -28,4 +28,4 @@ class Command(BaseCommand):
             raise CommandError(
                 f"{len(found.differences)} of {found.verified:,} values differ from the record."
             )
-        self.stdout.write(f"All {found.verified:,} values are as the secrets say.")
+        self.stdout.write(f"All {found.verified:,} values agree with the secrets.")

@@ -1,0 +1,66 @@
+"""CONTRIBUTING leads a new reader to the file in which a change starts."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+ROW = re.compile(r"^\| ([^|]+) \| `([^`|]+)` \| `([^`|]+)` \|$", flags=re.MULTILINE)
+ROWS = ROW.findall((ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"))
+
+
+def test_the_table_has_twenty_changes_and_each_once():
+    changes = [change for change, _, _ in ROWS]
+    assert len(changes) >= 20
+    assert len(set(changes)) == len(changes)
+
+
+@pytest.mark.parametrize(("change", "file", "text"), ROWS)
+def test_a_change_starts_in_a_file_that_holds_its_text(change: str, file: str, text: str):
+    assert text in (ROOT / file).read_text(encoding="utf-8"), f"{change}: {file} does not contain {text}"
+
+
+def test_every_decision_has_a_status_and_is_in_the_index():
+    folder = ROOT / "docs" / "decisions"
+    index = (folder / "README.md").read_text(encoding="utf-8")
+    for file in sorted(folder.glob("*.md")):
+        if file.name == "README.md":
+            continue
+        assert f"]({file.name})" in index, f"Add {file.name} to docs/decisions/README.md."
+        lines = file.read_text(encoding="utf-8").splitlines()
+        assert lines[2].startswith("Status: "), f"{file.name} needs its status in line 3."
+
+
+def test_every_document_is_in_the_index():
+    index = (ROOT / "docs" / "README.md").read_text(encoding="utf-8")
+    pages = {file.name for file in (ROOT / "docs").glob("*.md")} - {"README.md"}
+    assert {page for page in pages if f"]({page}" not in index} == set()
+
+
+def _anchors(file: Path) -> set[str]:
+    """The anchors that the headings of a document make."""
+    headings = re.findall(r"^#+ (.*)$", file.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
+
+
+def test_links_between_documents_lead_somewhere():
+    broken = []
+    for file in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]:
+        links = re.findall(r"\]\(([^)#\s]*)(?:#([^)]*))?\)", file.read_text(encoding="utf-8"))
+        for target, anchor in (link for link in links if "://" not in link[0]):
+            found = file.parent / target if target else file
+            if not found.exists() or (anchor and anchor not in _anchors(found)):
+                broken.append(f"{file.relative_to(ROOT)}: {target}#{anchor}")
+    assert broken == []
+
+
+def test_the_words_of_contributing_are_those_of_the_glossary():
+    def words(name: str) -> set[str]:
+        text = (ROOT / name).read_text(encoding="utf-8")
+        return set(text.partition("| word | meaning | not |\n")[2].split("\n\n")[0].splitlines())
+
+    assert words("CONTRIBUTING.md") <= words("docs/glossary.md")
+    assert len(words("CONTRIBUTING.md")) > 10
