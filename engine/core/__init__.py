@@ -4,7 +4,7 @@ Pure numpy and scipy: nothing here knows of the web application, of queues or of
 """
 
 from engine.core.design import Design
-from engine.core.planner import Forecast, Plan, forecast, forecast_rest
+from engine.core.planner import Forecast, Plan, Simulations, forecast, forecast_rest
 from engine.core.problem import BradleyTerry, Factorial, Unstructured
 from engine.core.ranking import Place, Rate, Standing
 from engine.core.sampling import Sampler, Situation, Stateless
@@ -22,6 +22,7 @@ __all__ = [
     "Plan",
     "Rate",
     "Sampler",
+    "Simulations",
     "Situation",
     "Standing",
     "Stateless",

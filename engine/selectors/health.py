@@ -102,6 +102,7 @@ class QueueHealth:
     generation_seconds: float | None
     tokens: int
     control_seen_seconds: float | None
+    analysis_seen_seconds: float | None
     generation_seen_seconds: float | None
     last_failure: str
     leaks: int
@@ -114,6 +115,10 @@ class QueueHealth:
     @property
     def control_alive(self) -> bool:
         return is_recent(self.control_seen_seconds)
+
+    @property
+    def analysis_alive(self) -> bool:
+        return is_recent(self.analysis_seen_seconds)
 
     @property
     def generation_alive(self) -> bool:
@@ -164,6 +169,7 @@ def queue_health(experiment: Experiment) -> QueueHealth:
         generation_seconds=generation_seconds(experiment),
         tokens=totals["tokens"] or 0,
         control_seen_seconds=_seen([pulse for pulse in pulses if pulse.queue == "control"], now),
+        analysis_seen_seconds=_seen([pulse for pulse in pulses if pulse.queue == "analysis"], now),
         generation_seen_seconds=_seen(writers, now),
         last_failure="" if failure is None else failure.failure_reason,
         leaks=totals["leaks"],

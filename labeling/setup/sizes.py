@@ -11,8 +11,7 @@ from engine.domain.errors import SpecError
 from engine.domain.policy_space import combinations, policy_space
 from engine.models import Estimate, Experiment
 from engine.services import estimates
-from engine.tasks import estimate as compute_estimates
-from engine.tasks import wake
+from engine.tasks import analyse, wake
 from labeling.forms.draft import DraftEditor
 
 # Standard deviation of the log-odds between two policies, as the planner takes it.
@@ -40,10 +39,7 @@ class Size:
 
     @property
     def pending(self) -> bool:
-        return self.estimate is not None and self.estimate.state in {
-            Estimate.State.WAITING,
-            Estimate.State.RUNNING,
-        }
+        return self.estimate is not None and self.estimate.state == Estimate.State.WAITING
 
     @property
     def percent(self) -> int:
@@ -89,7 +85,7 @@ def size_of(editor: DraftEditor) -> Size:
         return Size(policies=len(policies), fault=fault)
     answer = estimates.ask(question=question)
     if answer.state == Estimate.State.WAITING:
-        wake(compute_estimates)
+        wake(analyse)
     known = editor.settings.cleaned_data
     people = known.get("judge") == Experiment.Judge.HUMAN
     overlap = known.get("overlap") or 1

@@ -16,7 +16,7 @@ from engine import tasks
 from engine.domain.specs import FactorSpec, TaskSpec
 from engine.models import Estimate, Experiment, User
 from engine.selectors import specs
-from engine.services.estimates import compute_waiting
+from engine.services.estimates import compute_next
 from engine.services.experiments import create_experiment
 from labeling.demo import human_spec, rule_spec
 from labeling.forms.draft import data_of
@@ -50,9 +50,9 @@ def draft(maker) -> Experiment:
 
 @pytest.fixture(autouse=True)
 def woken(monkeypatch) -> list[str]:
-    """The estimates that a worker was asked to compute, by name of the task."""
+    """The messages to workers, by name of the task."""
     sent: list[str] = []
-    monkeypatch.setattr(tasks.estimate, "apply_async", lambda args=(), **options: sent.append("estimate"))
+    monkeypatch.setattr(tasks.analyse, "apply_async", lambda args=(), **options: sent.append("analyse"))
     monkeypatch.setattr(tasks.advance, "apply_async", lambda args=(), **options: sent.append("advance"))
     return sent
 
@@ -356,12 +356,12 @@ class TestSize:
         assert '<dd id="size-pairs">15</dd>' in html
         assert "size-dimensions" not in html
         assert "load delay:1s" in html
-        assert woken == ["estimate"]
+        assert woken == ["analyse"]
 
     def test_the_answer_comes_with_hours_and_what_it_assumes(self, page):
         changes = {"space": "factorial", "budget": "100", "overlap": "2", "seconds": "36"}
         self.size(page, **changes)
-        compute_waiting()
+        compute_next()
         html = self.size(page, **changes)
         assert '<dd id="size-dimensions">3</dd>' in html
         assert "load delay:1s" not in html
@@ -374,7 +374,7 @@ class TestSize:
 
     def test_a_rule_judge_costs_no_hours(self, page):
         self.size(page, judge="rule", budget="50")
-        compute_waiting()
+        compute_next()
         assert "Hours of clicking" not in self.size(page, judge="rule", budget="50")
 
     @pytest.mark.parametrize(
