@@ -325,9 +325,9 @@ class Migration(migrations.Migration):
                 ('identity', models.CharField(max_length=64)),
                 ('seed', models.PositiveBigIntegerField()),
                 ('state', models.CharField(choices=[('waiting', 'Waiting'), ('asking', 'Asking'), ('done', 'Done'), ('failed', 'Failed')], default='waiting', max_length=10)),
-                ('claim', models.UUIDField(blank=True, help_text='The batch in which it is being asked for.', null=True)),
-                ('claimed_by', models.CharField(blank=True, max_length=200)),
-                ('claimed_at', models.DateTimeField(blank=True, null=True)),
+                ('claim', models.UUIDField(blank=True, help_text='A random number that only its holder knows.', null=True)),
+                ('claimed_by', models.CharField(blank=True, help_text='The last worker that took it.', max_length=200)),
+                ('claim_expires_at', models.DateTimeField(blank=True, help_text='From then on another worker may take it.', null=True)),
                 ('attempts', models.PositiveSmallIntegerField(default=0)),
                 ('failure_reason', models.TextField(blank=True)),
                 ('left_first', models.CharField(blank=True, choices=[('left', 'Left'), ('right', 'Right'), ('tie', 'Equally good')], help_text='The verdict where it read the left one first.', max_length=10)),
@@ -398,9 +398,9 @@ class Migration(migrations.Migration):
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
                 ('seed', models.PositiveBigIntegerField()),
                 ('state', models.CharField(choices=[('waiting', 'Waiting'), ('generating', 'Generating'), ('done', 'Done'), ('failed', 'Failed')], default='waiting', max_length=10)),
-                ('claim', models.UUIDField(blank=True, help_text='The batch that is writing it.', null=True)),
-                ('claimed_by', models.CharField(blank=True, max_length=200)),
-                ('claimed_at', models.DateTimeField(blank=True, help_text='When its worker last gave a sign of life.', null=True)),
+                ('claim', models.UUIDField(blank=True, help_text='A random number that only its holder knows.', null=True)),
+                ('claimed_by', models.CharField(blank=True, help_text='The last worker that took it.', max_length=200)),
+                ('claim_expires_at', models.DateTimeField(blank=True, help_text='From then on another worker may take it.', null=True)),
                 ('taken_at', models.DateTimeField(blank=True, help_text='When a worker last took it.', null=True)),
                 ('attempts', models.PositiveSmallIntegerField(default=0)),
                 ('crashes', models.PositiveSmallIntegerField(default=0, help_text='How often the batch that it was in came to a sudden end.')),
@@ -476,6 +476,9 @@ class Migration(migrations.Migration):
             name='Notification',
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('claim', models.UUIDField(blank=True, help_text='A random number that only its holder knows.', null=True)),
+                ('claimed_by', models.CharField(blank=True, help_text='The last worker that took it.', max_length=200)),
+                ('claim_expires_at', models.DateTimeField(blank=True, help_text='From then on another worker may take it.', null=True)),
                 ('event', models.CharField(max_length=20)),
                 ('key', models.CharField(max_length=100)),
                 ('subject', models.CharField(max_length=300)),
@@ -640,7 +643,7 @@ class Migration(migrations.Migration):
         ),
         migrations.AddIndex(
             model_name='opinion',
-            index=models.Index(condition=models.Q(('state', 'asking')), fields=['claimed_at'], name='opinion_asking'),
+            index=models.Index(condition=models.Q(('state', 'asking')), fields=['claim_expires_at'], name='opinion_asking'),
         ),
         migrations.AddConstraint(
             model_name='opinion',
@@ -704,7 +707,7 @@ class Migration(migrations.Migration):
         ),
         migrations.AddIndex(
             model_name='response',
-            index=models.Index(condition=models.Q(('state', 'generating')), fields=['claimed_at'], name='response_generating'),
+            index=models.Index(condition=models.Q(('state', 'generating')), fields=['claim_expires_at'], name='response_generating'),
         ),
         migrations.AddConstraint(
             model_name='response',

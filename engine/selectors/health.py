@@ -154,7 +154,7 @@ def queue_health(experiment: Experiment) -> QueueHealth:
     waiting = responses.filter(state=Response.State.WAITING)
     oldest = waiting.order_by("created_at").values_list("created_at", flat=True).first()
     troubled = responses.filter(state__in=[Response.State.FAILED, Response.State.WAITING])
-    failure = troubled.exclude(failure_reason="").exclude(claimed_by="").order_by("-claimed_at").first()
+    failure = troubled.exclude(failure_reason="").exclude(claimed_by="").order_by("-taken_at").first()
     totals = responses.aggregate(
         tokens=Sum("completion_tokens"),
         leaks=Count("pk", filter=~Q(leak="")),

@@ -335,7 +335,7 @@ class TestSweep:
     def test_it_takes_back_what_a_dead_worker_was_writing(self, sent, settings):
         make_experiment()
         claim_responses(worker="dead", limit=100)
-        Response.objects.update(claimed_at=timezone.now() - timedelta(seconds=settings.CLAIM_SECONDS + 1))
+        Response.objects.update(claim_expires_at=timezone.now() - timedelta(seconds=1))
         tasks.sweep()
         assert set(Response.objects.values_list("state", flat=True)) == {"waiting"}
 
