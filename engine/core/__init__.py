@@ -4,6 +4,7 @@ Pure numpy and scipy: nothing here knows of the web application, of queues or of
 """
 
 from engine.core.design import Design
+from engine.core.formula import closed_form
 from engine.core.planner import Forecast, Plan, Simulations, forecast, forecast_rest
 from engine.core.problem import BradleyTerry, Factorial, Unstructured
 from engine.core.ranking import Place, Rate, Standing
@@ -28,6 +29,7 @@ __all__ = [
     "Stateless",
     "StopReason",
     "Unstructured",
+    "closed_form",
     "forecast",
     "forecast_rest",
 ]

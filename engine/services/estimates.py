@@ -90,7 +90,7 @@ def _compute(estimate: Estimate, tick: Callable[[], None]) -> None:
         mine.update(progress=len(done.left) / n_runs, simulations=asdict(done))
 
     try:
-        plan, log_odds = _plan(estimate.question)
+        plan, log_odds = plan_of(estimate.question)
         answer = forecast(
             plan,
             log_odds=log_odds,
@@ -111,7 +111,8 @@ def _compute(estimate: Estimate, tick: Callable[[], None]) -> None:
         claims.release(mine, state=Estimate.State.DONE, progress=1.0, simulations={}, answer=asdict(answer))
 
 
-def _plan(question: dict[str, Any]) -> tuple[Plan, float]:
+def plan_of(question: dict[str, Any]) -> tuple[Plan, float]:
+    """What a stored question asks of the planner: the plan, and the spread of the policies in log-odds."""
     rules = dict(question)
     levels = {str(f): [str(level) for level in range(n)] for f, n in enumerate(rules.pop("levels"))}
     excluded = [{f: str(level) for f, level in each.items()} for each in rules.pop("excluded")]
