@@ -1,4 +1,4 @@
-# LLM-PO in a container: the web server and the control worker; `--target gpu` also has vLLM. compose.yaml uses both.
+# LLM-PO in a container: the web server, the control worker and the analysis worker; `--target gpu` also has vLLM. compose.yaml uses both.
 # For a build that is the same every time, name the image by its digest: PYTHON_IMAGE=python:3.11-slim@sha256:...
 ARG PYTHON_IMAGE=python:3.11-slim
 FROM ${PYTHON_IMAGE} AS base

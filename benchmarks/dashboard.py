@@ -336,7 +336,10 @@ def serving(database_name: str, processes: int) -> Iterator[tuple[int, int]]:
             "--log-level",
             "error",
         ],
-        [python, "-m", "celery", "-A", "llmpo_site", "worker", "-Q", "control", "-P", "solo", "-l", "error"],
+        *(
+            [python, "-m", "celery", "-A", "llmpo_site", "worker", "-Q", queue, "-P", "solo", "-l", "error"]
+            for queue in ("control", "analysis")
+        ),
     )
     running = [subprocess.Popen(command, cwd=ROOT, env=environment) for command in commands]
     try:

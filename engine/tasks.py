@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import logging
-import subprocess
-import sys
 import time
 from typing import Any
 
@@ -28,6 +26,8 @@ from engine.selectors import capabilities
 from engine.selectors.opinions import experiments_with_opinions
 from engine.services import (
     analysis,
+    claims,
+    estimates,
     experiments,
     generation,
     judging,
@@ -183,21 +183,30 @@ def give_opinions(self: Task) -> None:
         wake(give_opinions)
 
 
-@shared_task
-def examine(experiment_id: int) -> None:
-    """Compute a slice of the dashboard's expensive results; come back for more."""
-    if analysis.examine(experiment_id=experiment_id):
-        wake(examine, experiment_id)
+@shared_task(bind=True)
+def analyse(self: Task) -> None:
+    """Do one piece of slow work: the planner's estimates, forecasts, replays without each annotator; come back for more."""
+    worker = self.request.hostname or "local"
+    _pulse("analysis", worker)
+    pulsed_at = time.monotonic()
 
+    def tick() -> None:
+        nonlocal pulsed_at
+        if _is_stopping():
+            raise claims.StoppedError
+        if time.monotonic() - pulsed_at >= _PULSE_SECONDS:
+            pulsed_at = time.monotonic()
+            _pulse("analysis", worker)
 
-@shared_task
-def estimate() -> None:
-    """Have the planner's estimates computed: in a process of its own, since they take seconds and this worker's clicks wait."""
-    subprocess.Popen(
-        [sys.executable, "-m", "django", "compute_estimates"],
-        cwd=settings.BASE_DIR,
-        stdout=subprocess.DEVNULL,
-    )
+    try:
+        # Somebody looks at the page of an estimate, and it is bounded.
+        found = estimates.compute_next(worker=worker, tick=tick) or analysis.examine_next(
+            worker=worker, tick=tick
+        )
+    except claims.StoppedError:
+        return
+    if found:
+        wake(analyse)
 
 
 @shared_task
@@ -221,8 +230,7 @@ def sweep(self: Task) -> None:
     paused = Experiment.objects.filter(state=Experiment.State.PAUSED, evidence_stale=True)
     for experiment_id in paused.values_list("pk", flat=True):
         wake(advance, experiment_id)
-    for experiment_id in analysis.to_examine():
-        wake(examine, experiment_id)
+    wake(analyse)
     _wake_writers()
     notifications.watch()
     if notifications.has_due():

@@ -1,4 +1,4 @@
-"""The Celery application: ``celery -A llmpo_site worker -Q control`` and ``-Q generation``."""
+"""The Celery application: ``celery -A llmpo_site worker -Q control``, ``-Q generation``, ``-Q analysis`` and ``-Q judging``."""
 
 import os
 

@@ -345,6 +345,7 @@ CELERY_WORKER_DIRECT = True
 CELERY_TASK_ROUTES = {
     "engine.tasks.generate": {"queue": "generation"},
     "engine.tasks.give_opinions": {"queue": "judging"},
+    "engine.tasks.analyse": {"queue": "analysis"},
 }
 # In memory: Celery's usual one keeps a file, and does not start again once a kill has torn it.
 CELERY_BEAT_SCHEDULER = "celery.beat:Scheduler"

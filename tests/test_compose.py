@@ -43,7 +43,7 @@ def copied_into_the_image() -> list[str]:
 
 def test_every_process_of_an_installation_is_there():
     assert set(SERVICES) == {
-        "postgres", "redis", "migrate", "web", "control", "generation", "generation-gpu",
+        "postgres", "redis", "migrate", "web", "control", "analysis", "generation", "generation-gpu",
     }  # fmt: skip
 
 
@@ -72,7 +72,7 @@ def test_what_the_dockerfile_copies_is_there_and_not_ignored():
         assert name in allowed
 
 
-@pytest.mark.parametrize("name", ["control", "generation", "generation-gpu"])
+@pytest.mark.parametrize("name", ["control", "analysis", "generation", "generation-gpu"])
 def test_workers_listen_to_queues_that_there_are(name):
     options = celery_options(SERVICES[name]["command"])
     routed = {app.conf.task_default_queue, *(route["queue"] for route in app.conf.task_routes.values())}
@@ -80,7 +80,7 @@ def test_workers_listen_to_queues_that_there_are(name):
     if name == "control":
         assert options["beat"]
     else:
-        # vLLM starts processes of its own, which a pool's may not.
+        # vLLM starts processes of its own, which a pool's may not; a solo worker hears of its stop in mid-task.
         assert (options["pool"], options["concurrency"]) == ("solo", "1")
 
 

@@ -38,6 +38,7 @@ def _database_url() -> str:
 _COMMANDS = {
     "control": "worker -P solo -Q control -n control@%h --without-gossip --without-mingle",
     "generation": "worker -P solo -Q generation -n {called}@%h --without-gossip --without-mingle",
+    "analysis": "worker -P solo -Q analysis -n analysis@%h --without-gossip --without-mingle",
     "judging": "worker -P solo -Q judging -n judging@%h --without-gossip --without-mingle",
     "beat": "beat --pidfile=",
 }

@@ -12,7 +12,8 @@ equations, and the proofs of what goes beyond it.
 """
 
 from .design import Design
-from .planner import Forecast, Plan, forecast, forecast_rest
+from .formula import closed_form
+from .planner import Forecast, Plan, Simulations, forecast, forecast_rest
 from .problem import BradleyTerry, Factorial, Unstructured
 from .ranking import Place, Rate, Standing
 from .sampling import Sampler, Situation, Stateless
@@ -32,11 +33,13 @@ __all__ = [
     "Plan",
     "Rate",
     "Sampler",
+    "Simulations",
     "Situation",
     "Standing",
     "Stateless",
     "StopReason",
     "Unstructured",
+    "closed_form",
     "forecast",
     "forecast_rest",
 ]

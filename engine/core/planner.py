@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
-from functools import partial
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 from scipy import special
@@ -33,7 +33,10 @@ class Forecast:
     decided
         Share that came to a decision within the budget.
     n_runs
-        Number of simulated experiments.
+        Number of simulated experiments: fewer than asked for where the processor time did not suffice for all.
+    horizon
+        Comparisons after which a simulated experiment was given up as undecided: the budget, or fewer where the
+        processor time did not suffice for it.
     """
 
     expected: float
@@ -41,6 +44,32 @@ class Forecast:
     high: float
     decided: float
     n_runs: int
+    horizon: int
+
+
+@dataclass(frozen=True, slots=True)
+class Simulations:
+    """The simulated experiments of a forecast that are done: enough to go on later with the same arguments.
+
+    Attributes
+    ----------
+    left
+        Comparisons that each took, those out of budget counted at the budget.
+    decided
+        Whether each came to a decision.
+    horizon
+        As in `Forecast`.
+    seconds
+        Processor time spent on them.
+    """
+
+    left: Sequence[float] = ()
+    decided: Sequence[bool] = ()
+    horizon: int = 0
+    seconds: float = 0.0
+
+
+NONE_YET = Simulations()
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,9 +101,11 @@ def forecast(
     log_odds: float = 0.4,
     strengths: FloatArray | None = None,
     n_runs: int = 100,
-    workers: int = 1,
     seed: int = 0,
-    progress: Callable[[int, int], None] | None = None,
+    start: Simulations = NONE_YET,
+    seconds: float = np.inf,
+    tick: Callable[[], None] = lambda: None,
+    progress: Callable[[Simulations, int], None] = lambda done, n_runs: None,
 ) -> Forecast:
     """Forecast an experiment before its first comparison, by simulating it.
 
@@ -89,17 +120,15 @@ def forecast(
         Shape (K,): a guess of the strengths themselves, in log-odds, in place of random ones.
     n_runs
         Number of simulated experiments, each with strengths of its own unless they are given.
-    workers
-        Processes to share the work; 1 stays in this one.
-    seed
-        Seed of the simulation.
+    start
+        What an earlier call with the same arguments got done.
+    seconds
+        Processor time to spend at most. The first simulated experiments are cut short where even they would take
+        longer; of the others as many are done as there is time for.
+    tick
+        Called after every step of every simulation. What it raises ends the forecast.
     progress
-        Called with the number of simulated experiments done and the total.
-
-    Raises
-    ------
-    ValueError
-        If the plan's claim, sampler or stopping rule is unknown.
+        Called with the simulated experiments that are done, and the number of all.
     """
     rng = np.random.default_rng(seed)
     K = plan.space.n_policies
@@ -111,7 +140,9 @@ def forecast(
     else:
         scores = rng.standard_normal((n_runs, K)) * (log_odds / np.sqrt(2.0))
     mu = special.expit(scores[:, :, None] - scores[:, None, :])
-    return _simulate_in_parts(plan, mu, None, None, workers=workers, seed=seed, progress=progress)
+    return _simulate_in_parts(
+        plan, mu, None, None, seed=seed, start=start, seconds=seconds, tick=tick, progress=progress
+    )
 
 
 def forecast_rest(
@@ -120,9 +151,11 @@ def forecast_rest(
     peak_evidence: FloatArray,
     *,
     n_runs: int = 100,
-    workers: int = 1,
     seed: int = 0,
-    progress: Callable[[int, int], None] | None = None,
+    start: Simulations = NONE_YET,
+    seconds: float = np.inf,
+    tick: Callable[[], None] = lambda: None,
+    progress: Callable[[Simulations, int], None] = lambda done, n_runs: None,
 ) -> Forecast:
     """Forecast the rest of an experiment from what it has found so far, by simulating continuations.
 
@@ -136,20 +169,9 @@ def forecast_rest(
     wins
         Shape (K, K): summed outcomes so far.
     peak_evidence
-        Shape (K,): `Design.peak_evidence`, in nats.
-    n_runs
-        Number of simulated continuations.
-    workers
-        Processes to share the work; 1 stays in this one.
-    seed
-        Seed of the simulation.
-    progress
-        Called with the number of simulated continuations done and the total.
-
-    Raises
-    ------
-    ValueError
-        If the plan's claim, sampler or stopping rule is unknown, or `peak_evidence` does not fit its space.
+        Shape (K,): `Design.peak_evidence`.
+    n_runs, seed, start, seconds, tick, progress
+        As in `forecast`.
     """
     rng = np.random.default_rng(seed)
     tally = Tally(wins[None])
@@ -171,7 +193,9 @@ def forecast_rest(
         drawn = rng.beta(wins[rows, columns] + expected, wins[columns, rows] + _FIT_WEIGHT - expected)
         mu[:, rows, columns] = drawn
         mu[:, columns, rows] = 1.0 - drawn
-    return _simulate_in_parts(plan, mu, wins, peak_evidence, workers=workers, seed=seed, progress=progress)
+    return _simulate_in_parts(
+        plan, mu, wins, peak_evidence, seed=seed, start=start, seconds=seconds, tick=tick, progress=progress
+    )
 
 
 def _simulate_in_parts(
@@ -180,35 +204,74 @@ def _simulate_in_parts(
     wins: FloatArray | None,
     peak: FloatArray | None,
     *,
-    workers: int,
     seed: int,
-    progress: Callable[[int, int], None] | None,
+    start: Simulations,
+    seconds: float,
+    tick: Callable[[], None],
+    progress: Callable[[Simulations, int], None],
 ) -> Forecast:
     n_runs = mu.shape[0]
-    parts = np.array_split(mu, max(workers, min(10, n_runs // 10)) if progress or workers > 1 else 1)
+    parts = _parts(n_runs)
     seeds = np.random.SeedSequence(seed).spawn(len(parts))
-    task = partial(_simulate_part, plan, wins, peak)
-    results: list[SimulatedRuns] = []
-    done = 0
-    pool = ProcessPoolExecutor(workers) if workers > 1 else None
-    try:
-        for part, runs in zip(parts, (pool.map if pool else map)(task, parts, seeds), strict=True):
-            results.append(runs)
-            done += part.shape[0]
-            if progress:
-                progress(done, n_runs)
-    finally:
-        if pool:
-            pool.shutdown()
     so_far = 0.0 if wins is None else float(wins.sum())
-    left = np.concatenate([runs.n_comparisons for runs in results]) - so_far
+    done = start
+    for part, part_seed in zip(parts, seeds, strict=True):
+        n_done = len(done.left)
+        if part.stop <= n_done:
+            continue
+        expected_seconds = 0.0 if n_done == 0 else done.seconds / n_done * (part.stop - part.start)
+        if done.seconds + expected_seconds > seconds:
+            break
+        began = time.process_time()
+
+        def go_on(limit: float = began + seconds - done.seconds) -> bool:
+            tick()
+            return time.process_time() < limit
+
+        runs = _simulate_part(plan, mu[part], wins, peak, seed=part_seed, go_on=go_on)
+        cut = bool(np.any(~runs.stopped & (runs.n_comparisons < plan.budget)))
+        spent = done.seconds + time.process_time() - began
+        if cut and n_done:
+            # Its short runs alone would make experiments look shorter than they are.
+            done = replace(done, seconds=spent)
+            break
+        done = Simulations(
+            left=(*done.left, *(runs.n_comparisons - so_far).tolist()),
+            decided=(*done.decided, *runs.stopped.tolist()),
+            horizon=int(runs.n_comparisons.max()) if cut else plan.budget,
+            seconds=spent,
+        )
+        progress(done, n_runs)
+        if cut:
+            break
+    left = np.array(done.left)
     low, high = np.quantile(left, [0.1, 0.9])
-    decided = np.concatenate([runs.stopped for runs in results])
-    return Forecast(float(left.mean()), float(low), float(high), float(decided.mean()), n_runs)
+    return Forecast(
+        expected=float(left.mean()),
+        low=float(low),
+        high=float(high),
+        decided=float(np.mean(done.decided)),
+        n_runs=left.size,
+        horizon=done.horizon,
+    )
+
+
+def _parts(n_runs: int) -> list[slice]:
+    """A few runs first, to see what they cost; then more side by side, which is cheaper for each."""
+    ends = [0, 4, 12]
+    while ends[-1] < n_runs:
+        ends.append(ends[-1] + 16)
+    return [slice(a, min(b, n_runs)) for a, b in pairwise(ends) if a < n_runs]
 
 
 def _simulate_part(
-    plan: Plan, wins: FloatArray | None, peak: FloatArray | None, mu: FloatArray, seed: np.random.SeedSequence
+    plan: Plan,
+    mu: FloatArray,
+    wins: FloatArray | None,
+    peak: FloatArray | None,
+    *,
+    seed: np.random.SeedSequence,
+    go_on: Callable[[], bool],
 ) -> SimulatedRuns:
     return simulate(
         mu,
@@ -225,4 +288,5 @@ def _simulate_part(
         wins=wins,
         peak_evidence=peak,
         seed=seed,
+        go_on=go_on,
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,7 +20,7 @@ class SimulatedRuns:
     Attributes
     ----------
     n_comparisons
-        Shape (R,): comparisons when the run stopped, or the budget.
+        Shape (R,): comparisons when the run stopped; the budget, or where `go_on` ended it, for the others.
     stopped
         Shape (R,): whether the run stopped before its budget was spent.
     best
@@ -60,6 +60,7 @@ def simulate(
     wins: FloatArray | None = None,
     peak_evidence: FloatArray | None = None,
     seed: Seed = 0,
+    go_on: Callable[[], bool] = lambda: True,
 ) -> SimulatedRuns:
     """Run one design R times side by side.
 
@@ -87,6 +88,8 @@ def simulate(
     wins, peak_evidence
         Shapes (K, K) and (K,): where every run goes on from; a fresh start by default. What comes out counts
         these comparisons too.
+    go_on
+        Asked after every step; False ends all runs there, undecided.
     """
     n_runs, n_policies = mu.shape[:2]
     rng = np.random.default_rng(seed)
@@ -137,6 +140,10 @@ def simulate(
             picker.keep(~ended)
             queue = [(i[~ended], j[~ended]) for i, j in queue]
         if alive.size == 0:
+            break
+        if not go_on():
+            n_comparisons[alive] = t
+            best[alive] = ledger.best()
             break
     refuted[alive] = ledger.rule.refuted
     guesses[[k for k, mark in enumerate(marks) if mark > t]] = best

@@ -6,6 +6,7 @@ from django.db import models
 from django.db.models import Q
 from django.utils import timezone
 
+from engine.models.claims import Claimable
 from engine.models.experiments import Experiment
 from engine.models.policies import Policy
 
@@ -53,16 +54,18 @@ class ReplayPoint(models.Model):
         return f"{self.experiment} after {self.comparisons}"
 
 
-class Examination(models.Model):
-    """Results that take too long to compute for a page: the forecast, and replays without each annotator.
+class Examination(Claimable):
+    """What takes too long to compute for a page: the forecast, and replays without each annotator.
 
-    Workers do it a slice at a time, so that nothing else in their queue waits for long.
+    What is under way is kept with it, so that a worker that is killed loses little.
     """
 
     experiment = models.OneToOneField(Experiment, models.CASCADE, related_name="examination")
-    claimed_at = models.DateTimeField(null=True, blank=True, help_text="Time at which a worker took a slice.")
     forecast = models.JSONField(
         default=dict, blank=True, help_text="Numbers of comparisons that simulated continuations took."
+    )
+    simulations = models.JSONField(
+        default=dict, blank=True, help_text="Where the simulations for the next forecast have got to."
     )
     replays_wanted_at = models.DateTimeField(null=True, blank=True)
     replays = models.JSONField(default=dict, blank=True, help_text="Progress of the replays.")
@@ -72,15 +75,15 @@ class Examination(models.Model):
         return f"Examination of {self.experiment}"
 
 
-class Estimate(models.Model):
-    """The planner's answer for one set of settings, kept for the next identical question.
+class Estimate(Claimable):
+    """The planner's answer for one set of settings, kept for whoever asks the same again.
 
-    waiting → running (progress) → done | failed. One that nobody has asked for lately waits until somebody does.
+    waiting (claimed while a worker simulates) → done | failed. One that nobody has asked for lately waits until somebody
+    does.
     """
 
     class State(models.TextChoices):
         WAITING = "waiting", "Waiting"
-        RUNNING = "running", "Running"
         DONE = "done", "Done"
         FAILED = "failed", "Failed"
 
@@ -88,17 +91,17 @@ class Estimate(models.Model):
     question = models.JSONField(help_text="The settings that the answer depends on.")
     state = models.CharField(max_length=10, choices=State, default=State.WAITING)
     progress = models.FloatField(default=0.0, help_text="Share of the simulated experiments that are done.")
+    simulations = models.JSONField(
+        default=dict, blank=True, help_text="The simulated experiments that are done."
+    )
     answer = models.JSONField(null=True, blank=True)
     failure_reason = models.TextField(blank=True)
     asked_at = models.DateTimeField(default=timezone.now)
-    beat_at = models.DateTimeField(
-        null=True, blank=True, help_text="Last heartbeat of the process that computes it."
-    )
 
     class Meta:
         constraints = (
             models.CheckConstraint(
-                name="estimate_state", condition=Q(state__in=["waiting", "running", "done", "failed"])
+                name="estimate_state", condition=Q(state__in=["waiting", "done", "failed"])
             ),
         )
 

@@ -6,10 +6,11 @@ from django.db import models
 from django.db.models import Q
 from django.utils import timezone
 
+from engine.models.claims import Claimable
 from engine.models.policies import Policy, Task
 
 
-class Response(models.Model):
+class Response(Claimable):
     """One text that a policy wrote, or is to write, for a task."""
 
     class State(models.TextChoices):
@@ -28,10 +29,7 @@ class Response(models.Model):
     task = models.ForeignKey(Task, models.PROTECT, related_name="responses")
     seed = models.PositiveBigIntegerField()
     state = models.CharField(max_length=10, choices=State, default=State.WAITING)
-    claim = models.UUIDField(null=True, blank=True, help_text="Token of the batch that is writing it.")
-    claimed_by = models.CharField(max_length=200, blank=True)
-    claimed_at = models.DateTimeField(null=True, blank=True, help_text="Last heartbeat of its worker.")
-    taken_at = models.DateTimeField(null=True, blank=True, help_text="Time at which a worker last took it.")
+    taken_at = models.DateTimeField(null=True, blank=True, help_text="When a worker last took it.")
     attempts = models.PositiveSmallIntegerField(default=0)
     crashes = models.PositiveSmallIntegerField(
         default=0, help_text="Number of its batches that ended suddenly."
@@ -60,7 +58,9 @@ class Response(models.Model):
         indexes = (
             # The queue itself: finished rows do not enlarge it.
             models.Index(fields=["created_at", "id"], name="response_waiting", condition=Q(state="waiting")),
-            models.Index(fields=["claimed_at"], name="response_generating", condition=Q(state="generating")),
+            models.Index(
+                fields=["claim_expires_at"], name="response_generating", condition=Q(state="generating")
+            ),
         )
         constraints = (
             models.CheckConstraint(

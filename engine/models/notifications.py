@@ -9,6 +9,7 @@ from django.db import models
 from django.db.models import Q
 from django.utils import timezone
 
+from engine.models.claims import Claimable
 from engine.models.experiments import Experiment
 
 
@@ -57,10 +58,10 @@ class Subscription(models.Model):
         return self.target if self.kind == self.Kind.EMAIL else self.host
 
 
-class Notification(models.Model):
+class Notification(Claimable):
     """The outbox: one message to one subscriber, written with what it tells of and sent afterwards.
 
-    waiting → sent | failed (after too many attempts). ``key`` makes the same news one message.
+    waiting (claimed while a worker sends it) → sent | failed (after too many attempts). ``key`` makes the same news one message.
     """
 
     class State(models.TextChoices):

@@ -6,12 +6,13 @@ from django.db import models
 from django.db.models import Q
 from django.utils import timezone
 
+from engine.models.claims import Claimable
 from engine.models.comparisons import Comparison
 from engine.models.judgments import Judgment
 
 
-class Opinion(models.Model):
-    """An opinion of a language model on a comparison, asked in both orders.
+class Opinion(Claimable):
+    """What a language model thinks of a comparison, asked in both orders.
 
     ``identity`` names the model and the words it was asked with: agreement with people is known per identity only.
     """
@@ -33,9 +34,6 @@ class Opinion(models.Model):
     identity = models.CharField(max_length=64)
     seed = models.PositiveBigIntegerField()
     state = models.CharField(max_length=10, choices=State, default=State.WAITING)
-    claim = models.UUIDField(null=True, blank=True, help_text="Token of the batch that asks for it.")
-    claimed_by = models.CharField(max_length=200, blank=True)
-    claimed_at = models.DateTimeField(null=True, blank=True)
     attempts = models.PositiveSmallIntegerField(default=0)
     failure_reason = models.TextField(blank=True)
 
@@ -66,7 +64,7 @@ class Opinion(models.Model):
     class Meta:
         indexes = (
             models.Index(fields=["id"], name="opinion_waiting", condition=Q(state="waiting")),
-            models.Index(fields=["claimed_at"], name="opinion_asking", condition=Q(state="asking")),
+            models.Index(fields=["claim_expires_at"], name="opinion_asking", condition=Q(state="asking")),
         )
         constraints = (
             models.UniqueConstraint(fields=["comparison", "identity"], name="opinion_once"),

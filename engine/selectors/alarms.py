@@ -7,8 +7,8 @@ from datetime import timedelta
 from django.conf import settings
 from django.utils import timezone
 
-from engine.models import AuditEntry, Comparison, Experiment, Judgment, Response, WorkerPulse
-from engine.selectors.health import is_recent
+from engine.models import AuditEntry, Comparison, Experiment, Judgment, Response
+from engine.selectors import workers
 
 _BEGINNINGS = (AuditEntry.Action.START, AuditEntry.Action.RESUME, AuditEntry.Action.REOPEN)
 
@@ -17,19 +17,13 @@ def trouble(experiment: Experiment) -> str:
     """The reason why responses are not written as they should be; empty if they are."""
     waiting = Response.objects.filter(policy__experiment=experiment, state=Response.State.WAITING)
     oldest = waiting.order_by("created_at").values_list("created_at", flat=True).first()
-    seen_at = (
-        WorkerPulse.objects.filter(queue="generation")
-        .order_by("-seen_at")
-        .values_list("seen_at", flat=True)
-        .first()
-    )
-    now = timezone.now()
-    if seen_at is None:
-        return "No generation worker has ever run. Start one."
-    if not is_recent((now - seen_at).total_seconds()):
-        return f"No generation worker has run since {seen_at:%Y-%m-%d %H:%M} UTC. Start one."
-    if oldest is not None and now - oldest > timedelta(seconds=60):
-        return "Responses have waited for more than a minute: the generation workers are too slow. Start another one."
+    worker = workers.latest("generation")
+    if worker is None:
+        return "No generation worker has ever been seen; start one."
+    if not worker.alive:
+        return f"No generation worker has been seen since {worker.seen_at:%Y-%m-%d %H:%M} UTC; start one."
+    if oldest is not None and timezone.now() - oldest > timedelta(seconds=60):
+        return "Responses have been waiting for more than a minute: the generation workers do not keep up."
     return ""
 
 

@@ -7,12 +7,9 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from django.conf import settings
-from django.utils import timezone
-
-from engine.models import Experiment, Factor, Level, Policy, WorkerPulse
-
-_LONGEST_LOADING_SECONDS = 900.0
+from engine.models import Experiment, Factor, Level, Policy
+from engine.selectors import workers
+from engine.selectors.workers import Worker
 
 
 @dataclass(frozen=True)
@@ -84,37 +81,21 @@ def needs(policy_ids: Collection[int]) -> dict[int, Need]:
     }
 
 
-def is_recent(seconds: float | None) -> bool:
-    """True if a worker last seen so long ago counts as alive: one busy with a batch is silent for a while."""
-    return seconds is not None and seconds < settings.CLAIM_SECONDS + 3 * settings.SWEEP_SECONDS
-
-
-def is_alive(seen_seconds: float, details: Mapping[str, Any]) -> bool:
-    """True if the worker of a pulse counts as alive: one that loads its model is silent for minutes."""
-    return is_recent(seen_seconds) or bool(details.get("loading") and seen_seconds < _LONGEST_LOADING_SECONDS)
-
-
-def live_offers(pulses: Iterable[WorkerPulse] | None = None) -> dict[str, Offer | None]:
+def live_offers(writers: Iterable[Worker] | None = None) -> dict[str, Offer | None]:
     """The generation workers that are alive, and what each offers; ``None`` where it has not said so yet.
 
-    ``pulses``: those of the generation workers, where they are at hand.
+    ``writers``: the generation workers, where they are at hand.
     """
-    now = timezone.now()
-    if pulses is None:
-        pulses = WorkerPulse.objects.filter(queue="generation").order_by("worker")
-    return {
-        pulse.worker: Offer.from_details(pulse.details)
-        for pulse in pulses
-        if is_alive((now - pulse.seen_at).total_seconds(), pulse.details)
-    }
+    writers = workers.seen("generation") if writers is None else writers
+    return {worker.name: Offer.from_details(worker.details) for worker in writers if worker.alive}
 
 
-def unserved_needs(experiment: Experiment, pulses: Iterable[WorkerPulse] | None = None) -> list[str]:
-    """The needs of the experiment's policies that no live worker serves, in words.
+def unserved_needs(experiment: Experiment, writers: Iterable[Worker] | None = None) -> list[str]:
+    """What the experiment's policies need and no worker that is alive serves, in words.
 
     Empty while a worker has not said what it serves, and where no worker is alive at all: that is another trouble.
     """
-    offers = live_offers(pulses).values()
+    offers = live_offers(writers).values()
     if not offers or None in offers:
         return []
     wanted = set(needs(experiment.policies.values_list("pk", flat=True)).values())

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from django.db.models import Window
 from django.db.models.functions import RowNumber
+from django.utils import timezone
 
 from engine.core import Claim, Design, Factorial
 from engine.core.problem import Space
@@ -126,6 +127,13 @@ class Left:
     high: float | None
     decided: float
     to_the_budget: bool
+
+
+def forecast_progress(experiment: Experiment) -> float | None:
+    """The share of the next forecast's simulations that are done; ``None`` while no worker is at it."""
+    held = Examination.objects.filter(experiment=experiment, claim_expires_at__gt=timezone.now())
+    simulations = held.values_list("simulations", flat=True).first()
+    return simulations["progress"] if simulations else None
 
 
 def forecast(experiment: Experiment, judged: int | None = None) -> Left | None:

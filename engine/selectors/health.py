@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
-from typing import Any
 
 from django.db.models import Count, Q, QuerySet, Sum
 from django.utils import timezone
@@ -16,13 +14,14 @@ from engine.models import (
     Experiment,
     Policy,
     Response,
-    WorkerPulse,
 )
+from engine.selectors import workers
 from engine.selectors.buffer import generation_seconds, mean_seconds
-from engine.selectors.capabilities import Offer, is_alive, is_recent, unserved_needs
+from engine.selectors.capabilities import Offer, unserved_needs
+from engine.selectors.workers import Worker
 
-# Workers that stopped longer ago are not shown.
-_SHOWN = timedelta(hours=1)
+# Workers that went away longer ago are of no interest any more.
+_SHOWN_SECONDS = 3600.0
 
 
 @dataclass(frozen=True)
@@ -101,8 +100,9 @@ class QueueHealth:
     oldest_waiting_seconds: float
     generation_seconds: float | None
     tokens: int
-    control_seen_seconds: float | None
-    generation_seen_seconds: float | None
+    control_alive: bool
+    analysis_alive: bool
+    generation_alive: bool
     last_failure: str
     leaks: int
     workers: list[WorkerHealth]
@@ -110,14 +110,6 @@ class QueueHealth:
     guardrails: list[GuardrailCount]
     unserved: list[str]
     needs_workers: bool
-
-    @property
-    def control_alive(self) -> bool:
-        return is_recent(self.control_seen_seconds)
-
-    @property
-    def generation_alive(self) -> bool:
-        return is_recent(self.generation_seen_seconds) or any(worker.alive for worker in self.workers)
 
     @property
     def loading(self) -> bool:
@@ -149,25 +141,27 @@ def queue_health(experiment: Experiment) -> QueueHealth:
     waiting = responses.filter(state=Response.State.WAITING)
     oldest = waiting.order_by("created_at").values_list("created_at", flat=True).first()
     troubled = responses.filter(state__in=[Response.State.FAILED, Response.State.WAITING])
-    failure = troubled.exclude(failure_reason="").exclude(claimed_by="").order_by("-claimed_at").first()
+    failure = troubled.exclude(failure_reason="").exclude(claimed_by="").order_by("-taken_at").first()
     totals = responses.aggregate(
         tokens=Sum("completion_tokens"),
         leaks=Count("pk", filter=~Q(leak="")),
         guarded=Count("pk", filter=~Q(guardrail="")),
     )
-    pulses = list(WorkerPulse.objects.order_by("worker"))
-    writers = [pulse for pulse in pulses if pulse.queue == "generation"]
+    known = workers.seen("control", "analysis", "generation")
+    alive = {worker.queue for worker in known if worker.alive}
+    writers = [worker for worker in known if worker.queue == "generation"]
     return QueueHealth(
         comparisons=_tally(Comparison.objects.filter(experiment=experiment)),
         responses=_tally(responses),
         oldest_waiting_seconds=0.0 if oldest is None else (now - oldest).total_seconds(),
         generation_seconds=generation_seconds(experiment),
         tokens=totals["tokens"] or 0,
-        control_seen_seconds=_seen([pulse for pulse in pulses if pulse.queue == "control"], now),
-        generation_seen_seconds=_seen(writers, now),
+        control_alive="control" in alive,
+        analysis_alive="analysis" in alive,
+        generation_alive="generation" in alive,
         last_failure="" if failure is None else failure.failure_reason,
         leaks=totals["leaks"],
-        workers=_workers(writers, now),
+        workers=_workers(writers),
         queue_seconds=_queue_seconds(responses),
         guardrails=_guardrail_counts(experiment) if totals["guarded"] else [],
         unserved=unserved_needs(experiment, writers),
@@ -175,7 +169,7 @@ def queue_health(experiment: Experiment) -> QueueHealth:
     )
 
 
-def _workers(pulses: Sequence[WorkerPulse], now: datetime) -> list[WorkerHealth]:
+def _workers(writers: Sequence[Worker]) -> list[WorkerHealth]:
     in_hand = dict(
         Response.objects.filter(state=Response.State.GENERATING)
         .values_list("claimed_by")
@@ -183,29 +177,29 @@ def _workers(pulses: Sequence[WorkerPulse], now: datetime) -> list[WorkerHealth]
         .order_by()
     )
     return [
-        _worker(pulse.worker, pulse.details, in_hand.get(pulse.worker, 0), now - pulse.seen_at)
-        for pulse in pulses
-        if now - pulse.seen_at < _SHOWN
+        _health(worker, in_hand.get(worker.name, 0))
+        for worker in writers
+        if worker.seen_seconds < _SHOWN_SECONDS
     ]
 
 
-def _worker(name: str, details: Mapping[str, Any], in_hand: int, silent: timedelta) -> WorkerHealth:
-    offer = Offer.from_details(details) or Offer(backend="", model="")
-    used, total = details.get("gpu_memory") or (None, None)
+def _health(worker: Worker, in_hand: int) -> WorkerHealth:
+    offer = Offer.from_details(worker.details) or Offer(backend="", model="")
+    used, total = worker.details.get("gpu_memory") or (None, None)
     return WorkerHealth(
-        name=name,
+        name=worker.name,
         backend=offer.backend,
         model=offer.model,
         others=offer.others,
-        tokens_per_second=details.get("tokens_per_second"),
-        batch_size=details.get("batch_size"),
+        tokens_per_second=worker.details.get("tokens_per_second"),
+        batch_size=worker.details.get("batch_size"),
         in_hand=in_hand,
         gpu_used_bytes=used,
         gpu_total_bytes=total,
-        seen_seconds=silent.total_seconds(),
-        alive=is_alive(silent.total_seconds(), details),
-        loading=bool(details.get("loading")),
-        trouble=details.get("trouble", ""),
+        seen_seconds=worker.seen_seconds,
+        alive=worker.alive,
+        loading=worker.loading,
+        trouble=worker.details.get("trouble", ""),
     )
 
 
@@ -238,7 +232,3 @@ def _guardrail_counts(experiment: Experiment) -> list[GuardrailCount]:
 
 def _tally(rows: QuerySet[Comparison] | QuerySet[Response]) -> dict[str, int]:
     return Counter(dict(rows.values_list("state").annotate(n=Count("pk")).order_by()))
-
-
-def _seen(pulses: Sequence[WorkerPulse], now: datetime) -> float | None:
-    return min(((now - pulse.seen_at).total_seconds() for pulse in pulses), default=None)

@@ -1,29 +1,40 @@
-"""Computations that take too long for a page: the forecast, and replays without each annotator. In slices.
+"""What takes too long for a page: the forecast, and replays without each annotator. Computed by an analysis worker.
 
-A slice is claimed by a conditional UPDATE and computed outside of any transaction: clicks never wait for it.
+It is claimed (:mod:`engine.services.claims`) and computed outside of any transaction, so that it holds no lock while clicks
+come in. How far it has got is stored on the way: pages show it, and after a kill another worker goes on from there.
 """
 
 from __future__ import annotations
 
+import hashlib
+import logging
 import time
-from datetime import timedelta
+import uuid
+from collections.abc import Callable
+from dataclasses import asdict
+from functools import partial
 from typing import Any
 
 import numpy as np
+from django.conf import settings
 from django.db import transaction
 from django.db.models import Count, Q, QuerySet
 from django.utils import timezone
 
-from engine.core import Design, Plan, forecast, forecast_rest
+from engine.core import Design, Forecast, Plan, Simulations, forecast, forecast_rest
 from engine.core.robustness import Replays, replay, summed_wins
 from engine.core.types import FloatArray
 from engine.models import Examination, Experiment, Judgment
 from engine.selectors import counts, designs, judges
 from engine.selectors.designs import STOPS_ON
+from engine.services import claims
 
-SLICE_SECONDS = 2.0
-_CLAIM = timedelta(minutes=2)
-# Only the annotators with the most judgments.
+logger = logging.getLogger(__name__)
+
+# How far replays have got is stored this often, and after a turn of this length somebody else's work comes first.
+_CHECKPOINT_SECONDS = 2.0
+_TURN_SECONDS = 20.0
+# Of the annotators, those whose judgments are the most.
 MOST_ANNOTATORS = 30
 _FORECAST_RUNS = 40
 _LONGEST_FORECAST = 1_000_000  # comparisons × K²: some seconds
@@ -44,60 +55,106 @@ def request_replays(*, experiment_id: int) -> Examination:
 
 
 def outdate(*, experiment: Experiment, replays: bool = True) -> None:
-    """Forget what was computed under other settings or judgments; a slice that is under way is dropped when it ends.
+    """Forget what was computed under other settings or judgments; what is under way loses its claim, and stops.
 
     ``replays``: those too; they know nothing of the budget.
     """
     gone: dict[str, Any] = {"replays": {}, "findings": {}} if replays else {}
-    Examination.objects.filter(experiment=experiment).update(forecast={}, claimed_at=None, **gone)
+    claims.release(Examination.objects.filter(experiment=experiment), forecast={}, simulations={}, **gone)
 
 
-def examine(*, experiment_id: int) -> bool:
-    """Compute one slice of the wanted results. Returns whether more remains."""
-    experiment = Experiment.objects.get(pk=experiment_id)
-    examination, _ = Examination.objects.get_or_create(experiment=experiment)
-    now = timezone.now()
-    free = Q(claimed_at__isnull=True) | Q(claimed_at__lt=now - _CLAIM)
-    if not Examination.objects.filter(free, pk=examination.pk).update(claimed_at=now):
+def examine_next(*, worker: str = "", tick: Callable[[], None] = lambda: None) -> bool:
+    """Do the next piece of work of any experiment; returns whether there was one.
+
+    What fails keeps its claim until the deadline: so long the others have their turn, and then it is tried again.
+    """
+    for experiment_id in to_examine():
+        try:
+            if _examine(experiment_id, worker, tick):
+                return True
+        except claims.StoppedError:
+            raise
+        except Exception:
+            logger.exception("The analysis of experiment %s failed; it is tried again later", experiment_id)
+    return False
+
+
+def examine(*, experiment_id: int, worker: str = "", tick: Callable[[], None] = lambda: None) -> bool:
+    """Do one piece of what is wanted of an experiment: its forecast, or a turn of its replays. Returns whether more remains.
+
+    ``tick`` is called again and again meanwhile; what it raises interrupts the work, which keeps what it has.
+    """
+    if not _examine(experiment_id, worker, tick):
         return False
-    examination.refresh_from_db()
-    changed: dict[str, Any] = {}
-    try:
-        if forecast_is_due(experiment, examination):
-            changed = {"forecast": _forecast(experiment)}
-        elif examination.replays_wanted_at is not None:
-            changed = _replays(experiment, examination)
-    finally:
-        Examination.objects.filter(pk=examination.pk, claimed_at=now).update(claimed_at=None, **changed)
-    examination.refresh_from_db()
+    experiment = Experiment.objects.get(pk=experiment_id)
+    examination = Examination.objects.get(experiment=experiment)
     return examination.replays_wanted_at is not None or forecast_is_due(experiment, examination)
 
 
+def _examine(experiment_id: int, worker: str, tick: Callable[[], None]) -> bool:
+    """Whether there was anything to do here, and this worker did it."""
+    Examination.objects.get_or_create(experiment_id=experiment_id)
+    row = Examination.objects.filter(experiment_id=experiment_id)
+    claim = claims.take(row, seconds=settings.CLAIM_SECONDS, by=worker)
+    mine = claims.held(row, claim)
+    examination = mine.select_related("experiment").first()
+    if examination is None:
+        return False
+    experiment = examination.experiment
+    changes: dict[str, Any] = {}
+    try:
+        if forecast_is_due(experiment, examination):
+            keep = _keeper(row, claim, tick, wanted=_may_be_forecast(experiment).exists)
+            changes = _forecast(experiment, examination, mine, keep)
+        elif examination.replays_wanted_at is not None:
+            keep = _keeper(row, claim, tick)
+            changes = _replays(experiment, examination, mine, keep)
+    except claims.ClaimLostError:
+        logger.info("The analysis of experiment %s is outdated, and was put down", experiment_id)
+    except claims.StoppedError:
+        claims.release(mine)
+        raise
+    claims.release(mine, **changes)
+    return True
+
+
+def _keeper(
+    row: QuerySet[Examination],
+    claim: uuid.UUID,
+    tick: Callable[[], None],
+    wanted: Callable[[], bool] = lambda: True,
+) -> Callable[[], None]:
+    keep = claims.keeper(row, claim, seconds=settings.CLAIM_SECONDS, wanted=wanted)
+
+    def keep_on() -> None:
+        tick()
+        keep()
+
+    return keep_on
+
+
 def to_examine() -> list[int]:
-    """Experiments with something left to compute."""
-    running = Experiment.objects.filter(
+    """Experiments with something left to compute that nobody is at: first those without a new forecast."""
+    candidates = Experiment.objects.filter(
         Q(state=Experiment.State.RUNNING) | Q(examination__replays_wanted_at__isnull=False)
     ).select_related("examination")
-    return [
-        experiment.pk
-        for experiment in running
-        if (
-            (examination := getattr(experiment, "examination", None)) is not None
-            and examination.replays_wanted_at is not None
-        )
-        or forecast_is_due(experiment, examination)
-    ]
+    forecasts, replays = [], []
+    for experiment in candidates.order_by("examination__replays_wanted_at", "pk"):
+        examination = getattr(experiment, "examination", None)
+        if forecast_is_due(experiment, examination):
+            forecasts.append(experiment.pk)
+        elif examination is not None and examination.replays_wanted_at is not None:
+            replays.append(experiment.pk)
+    return forecasts + replays
 
 
-def _replays_wanted(examination: Examination | None) -> bool:
-    return examination is not None and examination.replays_wanted_at is not None
+def _may_be_forecast(experiment: Experiment) -> QuerySet[Experiment]:
+    """The experiment, where it runs and its evidence is not stale: a forecast goes on from the peaks."""
+    return Experiment.objects.filter(pk=experiment.pk, state=Experiment.State.RUNNING, evidence_stale=False)
 
 
 def forecast_is_due(experiment: Experiment, examination: Examination | None) -> bool:
-    """True if a running experiment has no forecast, or a tenth more comparisons than at its last one.
-
-    Not while its evidence is stale: a forecast goes on from the peaks.
-    """
+    """Whether a running experiment has no forecast, or a tenth more comparisons than at its last one."""
     if experiment.state != Experiment.State.RUNNING or experiment.evidence_stale:
         return False
     if examination is None or not examination.forecast:
@@ -106,7 +163,12 @@ def forecast_is_due(experiment: Experiment, examination: Examination | None) -> 
     return n >= (1.0 + _GROWTH) * examination.forecast["comparisons"] + _FEWEST_NEWS
 
 
-def _forecast(experiment: Experiment) -> dict[str, Any]:
+def _forecast(
+    experiment: Experiment,
+    examination: Examination,
+    mine: QuerySet[Examination],
+    keep: Callable[[], None],
+) -> dict[str, Any]:
     """Simulated continuations of the experiment as it stands, all side by side; before its first comparison, the planner's."""
     wins = counts.wins_matrix(experiment)
     latest = designs.latest_snapshot(experiment)
@@ -122,23 +184,48 @@ def _forecast(experiment: Experiment) -> dict[str, Any]:
         stopping=experiment.stopping,
         budget=horizon,
     )
-    if n == 0:
-        rest = forecast(plan, n_runs=_FORECAST_RUNS)
-    else:
-        peak = np.zeros(wins.shape[0]) if latest is None else np.array(latest.peak_evidence)
-        rest = forecast_rest(plan, wins, peak, n_runs=_FORECAST_RUNS)
+    peak = np.zeros(wins.shape[0]) if latest is None else np.array(latest.peak_evidence)
+    begun = _digest(wins, peak)
+    so_far = examination.simulations
+    start = Simulations(**so_far["done"]) if so_far.get("begun") == begun else Simulations()
+
+    def store(done: Simulations, n_runs: int) -> None:
+        mine.update(simulations={"begun": begun, "progress": len(done.left) / n_runs, "done": asdict(done)})
+
+    store(start, _FORECAST_RUNS)
+    simulate: Callable[..., Forecast] = (
+        partial(forecast, plan) if n == 0 else partial(forecast_rest, plan, wins, peak)
+    )
+    rest = simulate(
+        n_runs=_FORECAST_RUNS,
+        start=start,
+        tick=keep,
+        progress=store,
+    )
     return {
-        "comparisons": n,
-        "horizon": horizon,
-        "expected": rest.expected,
-        "low": rest.low,
-        "high": rest.high,
-        "decided": rest.decided,
+        "simulations": {},
+        "forecast": {
+            "comparisons": n,
+            "horizon": horizon,
+            "expected": rest.expected,
+            "low": rest.low,
+            "high": rest.high,
+            "decided": rest.decided,
+        },
     }
 
 
-def _replays(experiment: Experiment, examination: Examination) -> dict[str, Any]:
-    """Go on with the replays, from the start where judgments were taken back meanwhile."""
+def _digest(*arrays: FloatArray) -> str:
+    return hashlib.sha256(b"".join(array.tobytes() for array in arrays)).hexdigest()
+
+
+def _replays(
+    experiment: Experiment,
+    examination: Examination,
+    mine: QuerySet[Examination],
+    keep: Callable[[], None],
+) -> dict[str, Any]:
+    """A turn of the replays: on from where they got to, or from the start where judgments were taken back meanwhile."""
     standing = counts.standing_judgments(experiment.pk)
     so_far = examination.replays
     last = so_far.get("last_judgment") or (standing.order_by("pk").values_list("pk", flat=True).last() or 0)
@@ -149,27 +236,41 @@ def _replays(experiment: Experiment, examination: Examination) -> dict[str, Any]
     annotators = so_far.get("annotators") or _annotators(until)
     without = judges.outcomes_without(experiment, [pk for pk, _, _ in annotators], last)
     sequences = list(without.values())
-    deadline = time.monotonic() + SLICE_SECONDS
-    rules = {"delta": experiment.delta, "epsilon": experiment.epsilon, "stopping": experiment.stopping}
-    reached = replay(
-        designs.space(experiment),
-        sequences,
-        start=Replays(so_far["step"], np.array(so_far["peak_evidence"])) if so_far else None,
-        go_on=lambda step: time.monotonic() < deadline,
-        **rules,
-    )
     total = max(map(len, sequences), default=0)
-    if reached.step < total:
-        return {
-            "replays": {
-                "last_judgment": last,
-                "n_judgments": n_judgments,
-                "annotators": annotators,
-                "step": reached.step,
-                "total": total,
-                "peak_evidence": reached.peak_evidence.tolist(),
-            }
+    space = designs.space(experiment)
+    start = Replays(so_far["step"], np.array(so_far["peak_evidence"])) if so_far else None
+    turn_ends = time.monotonic() + _TURN_SECONDS
+    while True:
+        checkpoint = time.monotonic() + _CHECKPOINT_SECONDS
+
+        def go_on(step: int, checkpoint: float = checkpoint) -> bool:
+            keep()
+            return time.monotonic() < checkpoint
+
+        reached = replay(
+            space,
+            sequences,
+            start=start,
+            go_on=go_on,
+            delta=experiment.delta,
+            epsilon=experiment.epsilon,
+            stopping=experiment.stopping,
+        )
+        if reached.step >= total:
+            break
+        start = reached
+        so_far = {
+            "last_judgment": last,
+            "n_judgments": n_judgments,
+            "annotators": annotators,
+            "step": reached.step,
+            "total": total,
+            "peak_evidence": reached.peak_evidence.tolist(),
         }
+        if not mine.update(replays=so_far) or until.count() != n_judgments:
+            raise claims.ClaimLostError
+        if time.monotonic() >= turn_ends:
+            return {}
     rows = [
         _finding(experiment, annotator, sequence, peak)
         for annotator, sequence, peak in zip(annotators, sequences, reached.peak_evidence, strict=True)

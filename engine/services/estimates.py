@@ -1,29 +1,31 @@
-"""The planner's estimates: asked for by pages, computed by a process of their own, kept for the next who asks the same."""
+"""The planner's estimates: asked for by pages, computed by an analysis worker, kept for the next who asks the same."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import timedelta
 from typing import Any
 
+from django.conf import settings
 from django.db import transaction
+from django.db.models import QuerySet
 from django.utils import timezone
 
-from engine.core import Plan, forecast
+from engine.core import Plan, Simulations, forecast
 from engine.domain.policy_space import combinations, policy_space
 from engine.models import Estimate
 from engine.selectors.designs import STOPS_ON
+from engine.services import claims
 
 _KEPT = timedelta(days=30)
 # A page asks every second or two; after it is closed, nobody wants the answer.
 _WANTED = timedelta(seconds=20)
-_SILENT = timedelta(minutes=10)
 _RUNS = 60
-_RUNS_OF_MANY = 20
-_MANY = 40
+# Somebody is looking at the page: fewer simulated experiments, rather than more time than this.
+_PROCESSOR_SECONDS = 25.0
 
 
 @dataclass(frozen=True)
@@ -41,10 +43,6 @@ class Question:
     log_odds: float
 
 
-class _NobodyAsksError(Exception):
-    pass
-
-
 @transaction.atomic
 def ask(*, question: Question) -> Estimate:
     """The estimate for these settings, as far as it has come. Where it waits, somebody should be woken to compute it."""
@@ -53,62 +51,71 @@ def ask(*, question: Question) -> Estimate:
     key = hashlib.sha256(json.dumps(stored, sort_keys=True).encode()).hexdigest()
     Estimate.objects.filter(asked_at__lt=now - _KEPT).delete()
     estimate, _ = Estimate.objects.get_or_create(key=key, defaults={"question": stored})
-    Estimate.objects.filter(key=key, state=Estimate.State.RUNNING, beat_at__lt=now - _SILENT).update(
-        state=Estimate.State.WAITING, progress=0.0
-    )
     Estimate.objects.filter(key=key).update(asked_at=now)
     estimate.refresh_from_db()
     return estimate
 
 
-def compute_waiting() -> int:
-    """Compute what waits and is still wanted, one after the other; returns how many were computed.
+def compute_next(*, worker: str = "", tick: Callable[[], None] = lambda: None) -> bool:
+    """Compute the estimate that was asked for last, of those that somebody still waits for; returns whether there was one.
 
-    While another process is at it, that one takes what comes, and this one leaves.
+    ``tick`` is called again and again meanwhile; what it raises interrupts the estimate, which keeps what it has.
     """
-    computed = 0
-    while (estimate := _claim()) is not None:
-        _compute(estimate)
-        computed += 1
-    return computed
+    wanted = _wanted(Estimate.objects.all())
+    while (newest := claims.free(wanted).order_by("-asked_at").first()) is not None:
+        row = Estimate.objects.filter(pk=newest.pk)
+        claim = claims.take(
+            row.filter(state=Estimate.State.WAITING), seconds=settings.CLAIM_SECONDS, by=worker
+        )
+        if (estimate := claims.held(row, claim).first()) is not None:
+            _compute(estimate, tick)
+            return True
+    return False
 
 
-def _claim() -> Estimate | None:
-    now = timezone.now()
-    running = Estimate.objects.filter(state=Estimate.State.RUNNING, beat_at__gte=now - _SILENT)
-    waiting = Estimate.objects.filter(state=Estimate.State.WAITING, asked_at__gte=now - _WANTED)
-    estimate = None if running.exists() else waiting.order_by("-asked_at").first()
-    if estimate is None:
-        return None
-    mine = waiting.filter(pk=estimate.pk).update(state=Estimate.State.RUNNING, beat_at=now, progress=0.0)
-    return estimate if mine else None
+def _wanted(rows: QuerySet[Estimate]) -> QuerySet[Estimate]:
+    return rows.filter(state=Estimate.State.WAITING, asked_at__gte=timezone.now() - _WANTED)
 
 
-def _compute(estimate: Estimate) -> None:
+def _compute(estimate: Estimate, tick: Callable[[], None]) -> None:
     row = Estimate.objects.filter(pk=estimate.pk)
+    mine = claims.held(row, estimate.claim)
+    keep = claims.keeper(row, estimate.claim, seconds=settings.CLAIM_SECONDS, wanted=_wanted(row).exists)
 
-    def on_progress(done: int, total: int) -> None:
-        now = timezone.now()
-        row.update(progress=done / total, beat_at=now)
-        if not row.filter(asked_at__gte=now - _WANTED).exists():
-            raise _NobodyAsksError
+    def keep_on() -> None:
+        tick()
+        keep()
+
+    def store(done: Simulations, n_runs: int) -> None:
+        mine.update(progress=len(done.left) / n_runs, simulations=asdict(done))
 
     try:
-        plan, log_odds = _plan(estimate.question)
-        n_runs = _RUNS if plan.space.n_policies <= _MANY else _RUNS_OF_MANY
-        answer = forecast(plan, log_odds=log_odds, n_runs=n_runs, progress=on_progress)
-    except _NobodyAsksError:
-        row.update(state=Estimate.State.WAITING, progress=0.0)
+        plan, log_odds = plan_of(estimate.question)
+        answer = forecast(
+            plan,
+            log_odds=log_odds,
+            n_runs=_RUNS,
+            seconds=_PROCESSOR_SECONDS,
+            start=Simulations(**estimate.simulations),
+            tick=keep_on,
+            progress=store,
+        )
+    except claims.ClaimLostError:
+        claims.release(mine)
     except (ValueError, ArithmeticError, MemoryError) as error:
-        row.update(state=Estimate.State.FAILED, failure_reason=str(error) or type(error).__name__)
+        claims.release(mine, state=Estimate.State.FAILED, failure_reason=str(error) or type(error).__name__)
+    except claims.StoppedError:
+        claims.release(mine)
+        raise
     else:
-        row.update(state=Estimate.State.DONE, progress=1.0, answer=asdict(answer))
+        claims.release(mine, state=Estimate.State.DONE, progress=1.0, simulations={}, answer=asdict(answer))
 
 
-def _plan(question: dict[str, Any]) -> tuple[Plan, float]:
-    settings = dict(question)
-    levels = {str(f): [str(level) for level in range(n)] for f, n in enumerate(settings.pop("levels"))}
-    excluded = [{f: str(level) for f, level in each.items()} for each in settings.pop("excluded")]
-    space = policy_space(settings.pop("space"), levels, combinations(levels, excluded))
-    log_odds = settings.pop("log_odds")
-    return Plan(space, claim=STOPS_ON, streams=False, **settings), log_odds
+def plan_of(question: dict[str, Any]) -> tuple[Plan, float]:
+    """What a stored question asks of the planner: the plan, and the spread of the policies in log-odds."""
+    rules = dict(question)
+    levels = {str(f): [str(level) for level in range(n)] for f, n in enumerate(rules.pop("levels"))}
+    excluded = [{f: str(level) for f, level in each.items()} for each in rules.pop("excluded")]
+    space = policy_space(rules.pop("space"), levels, combinations(levels, excluded))
+    log_odds = rules.pop("log_odds")
+    return Plan(space, claim=STOPS_ON, streams=False, **rules), log_odds

@@ -25,6 +25,7 @@ from engine.models import (
     User,
 )
 from engine.selectors.persons import addresses_of, sessions_of, subscriptions_to
+from engine.services import claims
 from engine.services.audit import record
 from engine.services.notifications import unsubscribe
 from engine.services.people import end_invitation, remove_member
@@ -158,6 +159,7 @@ def _rename_in_findings(user: User, before: str) -> None:
         for row in examination.findings.get("rows", ()):
             if row["annotator"] == before:
                 row["annotator"] = user.username
-        # Replays that are under way hold names too, and begin anew.
+        # Replays that are under way hold names too: they stop, and begin anew.
+        claims.release(Examination.objects.filter(pk=examination.pk))
         examination.replays = {}
         examination.save(update_fields=["findings", "replays"])

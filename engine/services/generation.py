@@ -7,7 +7,6 @@ import uuid
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from datetime import timedelta
 
 from django.conf import settings
 from django.db import connection, transaction
@@ -17,6 +16,7 @@ from django.utils import timezone
 from engine.models import Comparison, Response
 from engine.selectors import capabilities
 from engine.selectors.capabilities import Offer
+from engine.services import claims
 
 
 @dataclass(frozen=True)
@@ -74,17 +74,17 @@ def claim_responses(
         ids = _lock_oldest(same, 1 if last else max(1, limit // 4**suspect.crashes))
     else:
         ids = _lock_shares(waiting.filter(crashes=0), limit)
-    token = joining or uuid.uuid4()
-    now = timezone.now()
-    Response.objects.filter(pk__in=ids).update(
+    rows = Response.objects.filter(pk__in=ids)
+    token = claims.take(
+        rows,
+        seconds=settings.CLAIM_SECONDS,
+        by=worker,
+        joining=joining,
         state=Response.State.GENERATING,
-        claim=token,
-        claimed_by=worker,
-        claimed_at=now,
-        taken_at=now,
+        taken_at=timezone.now(),
         attempts=F("attempts") + 1,
     )
-    claimed = Response.objects.filter(pk__in=ids).select_related("task")
+    claimed = claims.held(rows, token).select_related("task")
     return Claim(token=token, responses=list(claimed.order_by("created_at", "id")))
 
 
@@ -138,19 +138,21 @@ def store_outcomes(*, claim: uuid.UUID, outcomes: Iterable[Written | Failed]) ->
     by_id = {outcome.response_id: outcome for outcome in outcomes}
     comparisons = _lock_comparisons(by_id)
     wanted = _halves(comparisons)
-    ours = Response.objects.filter(pk__in=by_id, claim=claim, state=Response.State.GENERATING)
+    ours = claims.held(Response.objects.filter(pk__in=by_id, state=Response.State.GENERATING), claim)
     attempts = dict(ours.select_for_update().values_list("pk", "attempts"))
     written = [by_id[pk] for pk in attempts if isinstance(by_id[pk], Written)]
     _store_written(written)
     for pk, spent in attempts.items():
         if isinstance(failed := by_id[pk], Failed):
             again = pk in wanted and failed.retryable and spent < settings.GENERATION_ATTEMPTS
-            Response.objects.filter(pk=pk).update(
+            claims.release(
+                ours.filter(pk=pk),
                 state=Response.State.WAITING if again else Response.State.FAILED,
-                claim=None,
                 failure_reason=failed.reason,
             )
-    Response.objects.filter(claim=claim, state=Response.State.GENERATING).update(claimed_at=timezone.now())
+    claims.renew(
+        Response.objects.filter(state=Response.State.GENERATING), claim, seconds=settings.CLAIM_SECONDS
+    )
     return _settle(comparisons)
 
 
@@ -159,7 +161,7 @@ _WRITTEN_FIELDS = [field.name for field in fields(Written) if field.name != "res
 
 def _store_written(written: Sequence[Written]) -> None:
     """One prepared statement for all of them, whose rows are locked: as UPDATEs of the ORM they take ten times as long."""
-    constant = {"state": Response.State.DONE, "claim": None, "done_at": timezone.now()}
+    constant = claims.NOBODY | {"state": Response.State.DONE, "done_at": timezone.now()}
     meta = Response._meta
     columns = [meta.get_field(name) for name in (*constant, *_WRITTEN_FIELDS)]
     assignments = ", ".join(f"{connection.ops.quote_name(field.column)} = %s" for field in columns)
@@ -183,15 +185,14 @@ def release_claim(*, claim: uuid.UUID, reason: str, blameless: bool = False) -> 
     ``blameless``: the worker was stopped or the backend is out of order, which no response can help: the attempt does
     not count. Otherwise each of them may be what broke the batch, and is under suspicion from now on.
     """
-    unfinished = Response.objects.filter(claim=claim, state=Response.State.GENERATING)
+    unfinished = claims.held(Response.objects.filter(state=Response.State.GENERATING), claim)
     return _give_back(unfinished, reason, blameless=blameless)
 
 
 @transaction.atomic
 def expire_claims() -> set[int]:
     """Give back what workers that died were writing."""
-    silent_since = timezone.now() - timedelta(seconds=settings.CLAIM_SECONDS)
-    expired = Response.objects.filter(state=Response.State.GENERATING, claimed_at__lt=silent_since)
+    expired = claims.expired(Response.objects.filter(state=Response.State.GENERATING))
     return _give_back(expired, "The worker that was writing it disappeared.", blameless=False)
 
 
@@ -206,10 +207,9 @@ def _give_back(lost: QuerySet[Response], reason: str, *, blameless: bool) -> set
         rows.update(attempts=F("attempts") - 1)
     else:
         rows.update(crashes=F("crashes") + 1)
-    rows.filter(Q(attempts__gte=settings.GENERATION_ATTEMPTS) | ~Q(pk__in=_halves(comparisons))).update(
-        state=Response.State.FAILED, claim=None, failure_reason=reason
-    )
-    rows.update(state=Response.State.WAITING, claim=None, failure_reason=reason)
+    spent = rows.filter(Q(attempts__gte=settings.GENERATION_ATTEMPTS) | ~Q(pk__in=_halves(comparisons)))
+    claims.release(spent, state=Response.State.FAILED, failure_reason=reason)
+    claims.release(rows, state=Response.State.WAITING, failure_reason=reason)
     return _settle(comparisons)
 
 

@@ -15,7 +15,7 @@ from datetime import timedelta
 from django.core.exceptions import ValidationError
 from django.core.validators import validate_email
 from django.db import transaction
-from django.db.models import F
+from django.db.models import F, QuerySet
 from django.utils import timezone
 
 from engine.domain.errors import SubscriptionError
@@ -23,6 +23,7 @@ from engine.domain.mail import why_no_mail
 from engine.domain.webhook_urls import check_url
 from engine.models import Alarm, AuditEntry, Experiment, Notification, Subscription, User
 from engine.selectors.alarms import stall, trouble
+from engine.services import claims
 from engine.services.audit import record
 
 MOST_SUBSCRIPTIONS = 20
@@ -31,8 +32,8 @@ RECOVERED = "recovered"
 # Shorter trouble gets no message.
 _GRACE = {Alarm.Kind.UNHEALTHY: timedelta(minutes=1), Alarm.Kind.STALLED: timedelta(0)}
 _RETRY_SECONDS = (30, 120, 480, 1800, 7200, 21600)
-# For this time, no other worker sends a message that is being sent.
-_CLAIM = timedelta(minutes=2)
+# A message being sent is nobody else's for so long: longer than any server is waited for.
+_CLAIM_SECONDS = 120.0
 
 
 # ---------------------------------------------------------------- who wants them
@@ -195,39 +196,41 @@ def _end_alarm(experiment: Experiment, kind: Alarm.Kind) -> None:
 
 def claim_due() -> Notification | None:
     """The next message to send, which is nobody else's for a while."""
-    while True:
-        now = timezone.now()
-        due = (
-            Notification.objects.filter(state=Notification.State.WAITING, due_at__lte=now)
-            .select_related("subscription__experiment__winner")
-            .order_by("due_at", "pk")
-            .first()
+    while (next_due := _due().order_by("due_at", "pk").first()) is not None:
+        row = Notification.objects.filter(pk=next_due.pk)
+        claim = claims.take(
+            row.filter(state=Notification.State.WAITING, due_at__lte=timezone.now()),
+            seconds=_CLAIM_SECONDS,
+            attempts=F("attempts") + 1,
         )
-        if due is None:
-            return None
-        claimed = Notification.objects.filter(
-            pk=due.pk, state=Notification.State.WAITING, due_at=due.due_at
-        ).update(due_at=now + _CLAIM, attempts=F("attempts") + 1)
-        if claimed:
-            due.attempts += 1
-            return due
+        mine = claims.held(row, claim).select_related("subscription__experiment__winner").first()
+        if mine is not None:
+            return mine
+    return None
 
 
 def mark_sent(*, notification: Notification) -> None:
-    Notification.objects.filter(pk=notification.pk).update(
-        state=Notification.State.SENT, sent_at=timezone.now(), error=""
-    )
+    claims.release(_claimed(notification), state=Notification.State.SENT, sent_at=timezone.now(), error="")
 
 
 def mark_unsent(*, notification: Notification, error: str, final: bool = False) -> None:
     """Try again later, longer each time; not any more after the last time, or where it would never do (``final``)."""
-    unsent = Notification.objects.filter(pk=notification.pk)
+    unsent = _claimed(notification)
     if final or notification.attempts > len(_RETRY_SECONDS):
-        unsent.update(state=Notification.State.FAILED, error=error[:500])
+        claims.release(unsent, state=Notification.State.FAILED, error=error[:500])
         return
     pause = timedelta(seconds=_RETRY_SECONDS[notification.attempts - 1])
-    unsent.update(due_at=timezone.now() + pause, error=error[:500])
+    claims.release(unsent, due_at=timezone.now() + pause, error=error[:500])
 
 
 def has_due() -> bool:
-    return Notification.objects.filter(state=Notification.State.WAITING, due_at__lte=timezone.now()).exists()
+    return _due().exists()
+
+
+def _due() -> QuerySet[Notification]:
+    waiting = Notification.objects.filter(state=Notification.State.WAITING, due_at__lte=timezone.now())
+    return claims.free(waiting)
+
+
+def _claimed(notification: Notification) -> QuerySet[Notification]:
+    return claims.held(Notification.objects.filter(pk=notification.pk), notification.claim)

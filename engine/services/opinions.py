@@ -8,7 +8,6 @@ import uuid
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
 
 from django.conf import settings
 from django.db import transaction
@@ -25,7 +24,7 @@ from engine.selectors.opinions import (
     without_opinion,
 )
 from engine.selectors.rubrics import identity, why_no_judge
-from engine.services import audit
+from engine.services import audit, claims
 from engine.services.judging import record_judgment
 from engine.services.notifications import announce
 
@@ -164,16 +163,15 @@ def claim_opinions(*, worker: str, limit: int) -> Claim:
         .select_for_update(skip_locked=True, of=("self",))
         .values_list("pk", flat=True)[:limit]
     )
-    token = uuid.uuid4()
     rows = Opinion.objects.filter(pk__in=ids)
-    rows.update(
+    token = claims.take(
+        rows,
+        seconds=settings.CLAIM_SECONDS,
+        by=worker,
         state=Opinion.State.ASKING,
-        claim=token,
-        claimed_by=worker,
-        claimed_at=timezone.now(),
         attempts=F("attempts") + 1,
     )
-    asked = rows.select_related(
+    asked = claims.held(rows, token).select_related(
         "comparison__experiment", "comparison__task", "comparison__response_i", "comparison__response_j"
     )
     return Claim(token=token, opinions=list(asked.order_by("pk")))
@@ -181,7 +179,7 @@ def claim_opinions(*, worker: str, limit: int) -> Claim:
 
 def renew_claim(*, claim: uuid.UUID) -> None:
     """Say that the rest of a batch is still being asked for."""
-    _of_claim(claim).update(claimed_at=timezone.now())
+    claims.renew(_being_asked(), claim, seconds=settings.CLAIM_SECONDS)
 
 
 @transaction.atomic
@@ -190,11 +188,10 @@ def store_opinion(*, claim: uuid.UUID, asked: Asked, model: str) -> bool:
 
     A run of failed opinions halts the language model in the experiment.
     """
-    opinions = _of_claim(claim).select_for_update(of=("self",)).select_related("comparison")
+    opinions = claims.held(_being_asked(), claim).select_for_update(of=("self",)).select_related("comparison")
     opinion = opinions.filter(pk=asked.opinion_id).first()
     if opinion is None:
         return False
-    opinion.claim = None
     opinion.model = model
     opinion.prompt_tokens += asked.prompt_tokens
     opinion.completion_tokens += asked.completion_tokens
@@ -210,6 +207,8 @@ def store_opinion(*, claim: uuid.UUID, asked: Asked, model: str) -> bool:
         opinion.state = Opinion.State.WAITING
     else:
         opinion.state = Opinion.State.FAILED
+    for name, value in claims.NOBODY.items():
+        setattr(opinion, name, value)
     opinion.save()
     experiment_id = opinion.comparison.experiment_id
     if opinion.state == Opinion.State.DONE:
@@ -225,7 +224,7 @@ def release_claim(*, claim: uuid.UUID, reason: str, blameless: bool) -> None:
 
     ``blameless``: the worker was stopped or the backend is out of order, so the attempt does not count.
     """
-    unfinished = _of_claim(claim)
+    unfinished = claims.held(_being_asked(), claim)
     if blameless:
         unfinished.update(attempts=F("attempts") - 1)
     _give_back(unfinished, reason)
@@ -234,13 +233,11 @@ def release_claim(*, claim: uuid.UUID, reason: str, blameless: bool) -> None:
 @transaction.atomic
 def expire_opinions() -> None:
     """Give back what workers that died were asking for."""
-    silent_since = timezone.now() - timedelta(seconds=settings.CLAIM_SECONDS)
-    lost = Opinion.objects.filter(state=Opinion.State.ASKING, claimed_at__lt=silent_since)
-    _give_back(lost, "The worker that was asking for it disappeared.")
+    _give_back(claims.expired(_being_asked()), "The worker that was asking for it disappeared.")
 
 
-def _of_claim(claim: uuid.UUID) -> QuerySet[Opinion]:
-    return Opinion.objects.filter(claim=claim, state=Opinion.State.ASKING)
+def _being_asked() -> QuerySet[Opinion]:
+    return Opinion.objects.filter(state=Opinion.State.ASKING)
 
 
 def _give_back(lost: QuerySet[Opinion], reason: str) -> None:
@@ -249,8 +246,8 @@ def _give_back(lost: QuerySet[Opinion], reason: str) -> None:
         .select_for_update(of=("self",))
         .values_list("pk", "comparison__experiment")
     )
-    Opinion.objects.filter(pk__in=spent).update(state=Opinion.State.FAILED, claim=None, failure_reason=reason)
-    lost.update(state=Opinion.State.WAITING, claim=None, failure_reason=reason)
+    claims.release(lost.filter(pk__in=spent), state=Opinion.State.FAILED, failure_reason=reason)
+    claims.release(lost, state=Opinion.State.WAITING, failure_reason=reason)
     for experiment_id, failures in sorted(Counter(spent.values()).items()):
         _count_failures(experiment_id, failures, reason)
 

@@ -53,6 +53,7 @@ def _live_figures(experiment: Experiment) -> dict[str, Any]:
         "comparisons": counts.comparison_count(experiment.pk),
         "late": late_clicks(experiment, snapshot),
         "remaining": _remaining(experiment),
+        "forecast_progress": designs.forecast_progress(experiment),
     }
 
 

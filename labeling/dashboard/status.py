@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from engine.models import Experiment, Policy, Snapshot
-from engine.selectors import capabilities, consequences, counts, designs
+from engine.selectors import consequences, counts, designs, workers
 from engine.selectors.health import QueueHealth, queue_health
 from labeling.formatting import about, percent
 
@@ -87,7 +87,7 @@ def _status_of(experiment: Experiment, snapshot: Snapshot | None, health: QueueH
 
 def _ailment(health: QueueHealth) -> str:
     if not health.control_alive:
-        return _away("control", health.control_seen_seconds)
+        return _away("control")
     if health.generation_alive and health.unserved:
         return (
             f"No worker serves {health.unserved[0]}. Start one that does (GENERATION_BACKEND, GENERATION_MODEL), "
@@ -96,8 +96,8 @@ def _ailment(health: QueueHealth) -> str:
     if health.generation_alive and health.trouble:
         return f"The generation worker's backend reports an error: {health.trouble}"
     if health.loading:
-        return "The generation worker is loading its model; a large model takes minutes."
-    return _away("generation", health.generation_seen_seconds)
+        return "The generation worker is loading its model, which takes minutes for a large one."
+    return _away("generation")
 
 
 def _running(experiment: Experiment, snapshot: Snapshot | None) -> Status:
@@ -178,11 +178,10 @@ def _standing(snapshot: Snapshot | None) -> str:
     return sentence + "."
 
 
-def _away(queue: str, seen_seconds: float | None) -> str:
-    if seen_seconds is None:
-        return f"The {queue} worker has never run. Start it."
-    if not capabilities.is_recent(seen_seconds):
-        return f"The {queue} worker was last seen {int(seen_seconds)} s ago. Start it again."
-    return (
-        "Responses have waited for more than a minute: the generation worker is too slow. Start another one."
-    )
+def _away(queue: str) -> str:
+    worker = workers.latest(queue)
+    if worker is None:
+        return f"The {queue} worker has never been seen; start it."
+    if not worker.alive:
+        return f"The {queue} worker was last seen {int(worker.seen_seconds)} s ago; start it again."
+    return "Responses have been waiting for more than a minute: the generation worker does not keep up."

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from engine.core import Forecast, closed_form
 from engine.core.problem import BradleyTerry
 from engine.domain import limits
 from engine.domain.errors import SpecError
 from engine.domain.policy_space import combinations, policy_space
 from engine.models import Estimate, Experiment
+from engine.selectors import workers
 from engine.services import estimates
-from engine.tasks import estimate as compute_estimates
-from engine.tasks import wake
+from engine.tasks import analyse, wake
 from labeling.forms.draft import DraftEditor
 
 # Standard deviation of the log-odds between two policies, as the planner takes it.
@@ -25,13 +26,19 @@ SPREADS = {
 
 @dataclass(frozen=True)
 class Size:
-    """The size shown before the start. ``estimate`` is None if there is no question for the planner."""
+    """What the page says before Start. ``estimate`` is None where there is nothing to ask the planner.
+
+    ``formula`` is the planner's first figure, which needs no simulation. ``worker_alive`` says whether anybody is there to
+    simulate.
+    """
 
     policies: int = 0
     pairs: int = 0
     dimensions: int | None = None
     fault: str = ""
     estimate: Estimate | None = None
+    formula: Forecast | None = None
+    worker_alive: bool = True
     hours: tuple[float, float, float] | None = None
     spread: str = ""
     overlap: int = 1
@@ -40,10 +47,7 @@ class Size:
 
     @property
     def pending(self) -> bool:
-        return self.estimate is not None and self.estimate.state in {
-            Estimate.State.WAITING,
-            Estimate.State.RUNNING,
-        }
+        return self.estimate is not None and self.estimate.state == Estimate.State.WAITING
 
     @property
     def percent(self) -> int:
@@ -54,8 +58,18 @@ class Size:
         return self.estimate.answer if self.estimate else None
 
     @property
+    def figures(self) -> dict[str, Any] | None:
+        """The simulated figures, and until there are any those of the formula."""
+        return self.answer or (asdict(self.formula) if self.formula and self.pending else None)
+
+    @property
+    def cut_short(self) -> bool:
+        """Whether there was no time to simulate as far as the budget."""
+        return self.answer is not None and self.answer["horizon"] < self.budget
+
+    @property
     def mostly_undecided(self) -> bool:
-        return self.answer is not None and self.answer["decided"] < 0.5
+        return self.figures is not None and self.figures["decided"] < 0.5
 
 
 def size_of(editor: DraftEditor) -> Size:
@@ -89,28 +103,28 @@ def size_of(editor: DraftEditor) -> Size:
         return Size(policies=len(policies), fault=fault)
     answer = estimates.ask(question=question)
     if answer.state == Estimate.State.WAITING:
-        wake(compute_estimates)
+        wake(analyse)
     known = editor.settings.cleaned_data
     people = known.get("judge") == Experiment.Judge.HUMAN
     overlap = known.get("overlap") or 1
     seconds = _seconds(editor.data.get("seconds", ""))
-    hours = None
-    if answer.answer and people:
-        low, mean, high = (
-            answer.answer[name] * overlap * seconds / 3600 for name in ("low", "expected", "high")
-        )
-        hours = (low, mean, high)
-    return Size(
+    plan, log_odds = estimates.plan_of(answer.question)
+    size = Size(
         policies=len(policies),
         pairs=len(policies) * (len(policies) - 1) // 2,
         dimensions=space.n_features if isinstance(space, BradleyTerry) else None,
         estimate=answer,
-        hours=hours,
+        formula=closed_form(plan, log_odds=log_odds),
+        worker_alive=workers.is_alive("analysis"),
         spread=SPREADS[spread],
         overlap=overlap,
         seconds=seconds,
         budget=question.budget,
     )
+    if size.figures is None or not people:
+        return size
+    low, mean, high = (size.figures[name] * overlap * seconds / 3600 for name in ("low", "expected", "high"))
+    return replace(size, hours=(low, mean, high))
 
 
 def _seconds(given: str) -> float:

@@ -16,7 +16,7 @@ from engine.domain.errors import WrongStateError
 from engine.models import Experiment
 from engine.selectors import counts, log
 from engine.services import analysis, controls
-from engine.tasks import advance, examine, wake
+from engine.tasks import advance, analyse, wake
 from labeling import access
 from labeling.dashboard import figures
 from labeling.dashboard.findings import without_each_annotator
@@ -70,7 +70,7 @@ def without(request: HttpRequest, experiment_id: int) -> HttpResponse:
     experiment = access.to_watch(request, experiment_id)
     if request.method == "POST":
         analysis.request_replays(experiment_id=experiment.pk)
-        wake(examine, experiment.pk)
+        wake(analyse)
         return redirect(reverse("dashboard", args=[experiment.pk]) + "#without")
     context = {"experiment": experiment, "without": without_each_annotator(experiment)}
     return render(request, "dashboard/_without.html", context)

@@ -10,13 +10,12 @@ from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse, HttpResponseBadRequest
 from django.shortcuts import redirect
-from django.utils import timezone
 from django.views.decorators.http import require_POST
 
 from engine.domain.errors import WrongStateError
-from engine.models import Experiment, Opinion, WorkerPulse
-from engine.selectors import capabilities
+from engine.models import Experiment, Opinion
 from engine.selectors import opinions as opinions_selectors
+from engine.selectors import workers
 from engine.selectors.opinions import OpinionReport, experiments_with_opinions, opinion_report
 from engine.selectors.rubrics import DEFAULT_RUBRIC, why_no_judge
 from engine.services import opinions
@@ -97,11 +96,11 @@ def panel(experiment: Experiment) -> Panel | None:
 
 
 def _worker() -> tuple[bool, str]:
-    """True if a judging worker is alive, and the error of its backend."""
-    pulse = WorkerPulse.objects.filter(queue="judging").order_by("-seen_at").first()
-    if pulse is None or not capabilities.is_recent((timezone.now() - pulse.seen_at).total_seconds()):
+    """Whether a judging worker was seen lately, and what is wrong with its backend."""
+    worker = workers.latest("judging")
+    if worker is None or not worker.alive:
         return False, ""
-    return True, pulse.details.get("trouble", "")
+    return True, worker.details.get("trouble", "")
 
 
 @login_required

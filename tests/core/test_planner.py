@@ -1,7 +1,18 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from engine.core import BradleyTerry, Design, Plan, Unstructured, forecast, forecast_rest
+from engine.core import (
+    BradleyTerry,
+    Design,
+    Plan,
+    Simulations,
+    Unstructured,
+    forecast,
+    forecast_rest,
+    planner,
+)
 from engine.core.allocation import lower_bound, pairwise_characteristic_time
 
 from .conftest import bradley_terry
@@ -53,11 +64,42 @@ def test_the_rest_of_a_run_shrinks_as_it_goes_on() -> None:
     assert 0 <= left[1] < left[0]
 
 
-def test_processes_and_progress_change_nothing_but_the_waiting() -> None:
-    calls: list[tuple[int, int]] = []
-    plan = Plan(Unstructured(3), budget=400)
-    shared = forecast(plan, log_odds=1.5, n_runs=20, workers=2, progress=lambda *c: calls.append(c))
-    again = forecast(plan, log_odds=1.5, n_runs=20, workers=2)
-    assert shared == again
-    assert calls[-1] == (20, 20)
-    assert [done for done, _ in calls] == sorted(done for done, _ in calls)
+def test_a_forecast_goes_on_from_where_it_was_interrupted() -> None:
+    plan = Plan(Unstructured(3), budget=200)
+    stored: list[tuple[Simulations, int]] = []
+    whole = forecast(plan, log_odds=1.5, n_runs=20, progress=lambda *done: stored.append(done))
+    assert [(len(done.left), n_runs) for done, n_runs in stored] == [(4, 20), (12, 20), (20, 20)]
+    for done, _ in stored:
+        assert forecast(plan, log_odds=1.5, n_runs=20, start=done) == whole
+
+
+def test_what_a_tick_raises_ends_it() -> None:
+    steps = iter(range(7))
+    with pytest.raises(StopIteration):
+        forecast(Plan(Unstructured(3), budget=200), n_runs=4, tick=lambda: next(steps) and None)
+    assert next(steps, None) is None
+
+
+def test_with_little_time_fewer_experiments_are_simulated() -> None:
+    plan = Plan(Unstructured(3), budget=200)
+    stored: list[Simulations] = []
+    forecast(plan, n_runs=20, progress=lambda done, n_runs: stored.append(done))
+    few = forecast(plan, n_runs=20, start=replace(stored[0], seconds=10.0), seconds=11.0)
+    assert (few.n_runs, few.horizon) == (4, 200)
+    assert few.expected == np.mean(stored[0].left)
+
+
+def test_with_no_time_at_all_the_first_ones_are_cut_short_and_say_so() -> None:
+    cut = forecast(Plan(Unstructured(3), budget=200), n_runs=20, seconds=0.0)
+    assert (cut.n_runs, cut.horizon, cut.expected, cut.decided) == (4, 1, 1.0, 0.0)
+
+
+def test_an_experiment_that_is_cut_later_on_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only its short runs would have ended, and they are no fair sample."""
+    plan = Plan(Unstructured(3), budget=200)
+    stored: list[Simulations] = []
+    forecast(plan, n_runs=20, progress=lambda done, n_runs: stored.append(done))
+    clock = iter([0.0, *[10.0] * 1000])
+    monkeypatch.setattr(planner.time, "process_time", lambda: next(clock))
+    cut = forecast(plan, n_runs=20, start=replace(stored[0], seconds=1.0), seconds=5.0)
+    assert (cut.n_runs, cut.horizon) == (4, 200)

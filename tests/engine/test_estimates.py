@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import timedelta
 
 import pytest
-from django.core.management import call_command
 from django.utils import timezone
 
-from engine import tasks
 from engine.core import Plan, Unstructured, forecast
 from engine.models import Estimate
-from engine.services.estimates import Question, ask, compute_waiting
+from engine.services import claims, estimates
+from engine.services.estimates import Question, ask, compute_next
 
 pytestmark = pytest.mark.django_db
 
@@ -32,21 +28,23 @@ QUESTION = Question(
 )
 
 
+PLAN = Plan(Unstructured(3), claim="best_if_any", streams=False, delta=0.1, budget=300)
+
+
+def nobody_waits() -> None:
+    Estimate.objects.update(asked_at=timezone.now() - timedelta(minutes=1))
+
+
 def test_the_answer_is_the_planners_and_is_kept():
     asked = ask(question=QUESTION)
     assert (asked.state, asked.progress) == ("waiting", 0.0)
-    assert compute_waiting() == 1
+    assert compute_next(worker="w")
     done = ask(question=QUESTION)
     assert (done.pk, done.state, done.progress) == (asked.pk, "done", 1.0)
-    expected = forecast(
-        Plan(Unstructured(3), claim="best_if_any", streams=False, delta=0.1, budget=300),
-        log_odds=0.8,
-        n_runs=60,
-        progress=lambda done, total: None,
-    )
-    assert done.answer["expected"] == expected.expected
-    assert done.answer["decided"] == expected.decided
-    assert compute_waiting() == 0
+    assert (done.claim, done.claimed_by, done.simulations) == (None, "w", {})
+    expected = forecast(PLAN, log_odds=0.8, n_runs=60)
+    assert done.answer == asdict(expected)
+    assert not compute_next()
 
 
 def test_other_settings_are_another_question():
@@ -58,49 +56,120 @@ def test_other_settings_are_another_question():
 def test_the_structure_is_told_apart():
     for space in ("unstructured", "factorial"):
         ask(question=replace(QUESTION, levels=[2, 3], excluded=[], space=space))
-    assert compute_waiting() == 2
+    assert compute_next()
+    assert compute_next()
     expected = {e.question["space"]: e.answer["expected"] for e in Estimate.objects.all()}
     assert expected["factorial"] != expected["unstructured"]
 
 
+def test_whoever_asked_last_is_answered_first():
+    ask(question=QUESTION)
+    last = ask(question=replace(QUESTION, delta=0.2))
+    compute_next()
+    assert Estimate.objects.get(state="done").pk == last.pk
+
+
 def test_what_nobody_asks_for_any_more_waits():
     asked = ask(question=QUESTION)
-    Estimate.objects.update(asked_at=timezone.now() - timedelta(minutes=1))
-    assert compute_waiting() == 0
+    nobody_waits()
+    assert not compute_next()
     ask(question=QUESTION)
-    assert compute_waiting() == 1
+    assert compute_next()
     asked.refresh_from_db()
     assert asked.state == "done"
 
 
-def test_a_page_that_stops_asking_stops_the_computation(monkeypatch):
+@pytest.fixture
+def always_looks(monkeypatch) -> None:
+    """Claims are looked at with every step, and not once a second."""
+    monkeypatch.setattr(claims, "_KEEP_SECONDS", 0.0)
+
+
+@pytest.mark.usefixtures("always_looks")
+def test_whoever_stops_asking_in_the_middle_stops_the_computation():
     asked = ask(question=QUESTION)
-
-    def impatient(plan: Plan, *, progress, **options: object) -> None:
-        Estimate.objects.update(asked_at=timezone.now() - timedelta(minutes=1))
-        progress(6, 60)
-
-    monkeypatch.setattr("engine.services.estimates.forecast", impatient)
-    compute_waiting()
+    assert compute_next(tick=nobody_waits)
     asked.refresh_from_db()
-    assert (asked.state, asked.answer) == ("waiting", None)
+    assert (asked.state, asked.answer, asked.claim) == ("waiting", None, None)
 
 
-def test_one_process_is_enough_and_a_dead_one_is_replaced():
+def ticks(n: int, error: type[Exception]):
+    """Lets so many steps pass, and then raises."""
+    left = iter(range(n))
+
+    def tick() -> None:
+        if next(left, None) is None:
+            raise error
+
+    return tick
+
+
+class KilledError(Exception):
+    """Stands for kill -9: nothing that the worker would do at its end is done."""
+
+
+def steps_of(n_runs: int) -> int:
+    """Steps that the first ``n_runs`` simulated experiments take in all."""
+    counted = []
+
+    def enough(done, of) -> None:
+        if len(done.left) >= n_runs:
+            raise KilledError
+
+    with pytest.raises(KilledError):
+        forecast(PLAN, log_odds=0.8, n_runs=60, tick=lambda: counted.append(1), progress=enough)
+    return len(counted)
+
+
+def test_after_a_kill_another_worker_goes_on_from_what_was_stored(settings):
+    whole = forecast(PLAN, log_odds=0.8, n_runs=60)
+    asked = ask(question=QUESTION)
+    with pytest.raises(KilledError):
+        compute_next(worker="dead", tick=ticks(steps_of(12) + 1, KilledError))
+    asked.refresh_from_db()
+    assert (asked.state, asked.claimed_by, asked.progress) == ("waiting", "dead", 0.2)
+    assert len(asked.simulations["left"]) == 12
+    assert not compute_next(), "the dead worker's, until its deadline has passed"
+    Estimate.objects.update(claim_expires_at=timezone.now() - timedelta(seconds=1))
     ask(question=QUESTION)
-    Estimate.objects.update(state="running", beat_at=timezone.now())
-    ask(question=replace(QUESTION, delta=0.2))
-    assert compute_waiting() == 0
-    Estimate.objects.filter(state="running").update(beat_at=timezone.now() - timedelta(hours=1))
-    ask(question=QUESTION)
-    assert compute_waiting() == 2
+    more = []
+    assert compute_next(tick=lambda: more.append(1))
+    asked.refresh_from_db()
+    assert asked.answer == asdict(whole)
+    in_all = []
+    forecast(PLAN, log_odds=0.8, n_runs=60, tick=lambda: in_all.append(1))
+    assert len(more) == len(in_all) - steps_of(12)
+
+
+def test_a_worker_that_is_stopped_gives_it_back_at_once():
+    asked = ask(question=QUESTION)
+    with pytest.raises(claims.StoppedError):
+        compute_next(tick=ticks(3, claims.StoppedError))
+    asked.refresh_from_db()
+    assert (asked.state, asked.claim) == ("waiting", None)
+    assert compute_next()
+
+
+@pytest.mark.usefixtures("always_looks")
+def test_a_late_answer_is_refused():
+    asked = ask(question=QUESTION)
+    taken: list[object] = []
+
+    def lose_it() -> None:
+        if not taken:
+            Estimate.objects.update(claim_expires_at=timezone.now() - timedelta(seconds=1))
+            taken.append(claims.take(Estimate.objects.all(), seconds=60, by="another"))
+
+    assert compute_next(worker="late", tick=lose_it)
+    asked.refresh_from_db()
+    assert (asked.state, asked.claimed_by, asked.claim) == ("waiting", "another", taken[0])
 
 
 def test_settings_that_cannot_be_planned_are_said_to_be():
     ask(question=replace(QUESTION, levels=[1], excluded=[]))
-    compute_waiting()
+    compute_next()
     estimate = Estimate.objects.get()
-    assert estimate.state == "failed"
+    assert (estimate.state, estimate.claim) == ("failed", None)
     assert "at least 2 policies" in estimate.failure_reason
 
 
@@ -111,15 +180,9 @@ def test_old_answers_are_forgotten():
     assert Estimate.objects.count() == 1
 
 
-def test_the_worker_starts_a_process_of_its_own(monkeypatch):
-    started = []
-    monkeypatch.setattr(subprocess, "Popen", lambda command, **options: started.append(command))
-    tasks.estimate()
-    assert started == [[sys.executable, "-m", "django", "compute_estimates"]]
-
-
-def test_the_process_does_what_waits(monkeypatch):
-    monkeypatch.setattr(os, "nice", lambda increment: increment)
+def test_it_takes_only_so_much_processor_time(monkeypatch):
+    monkeypatch.setattr(estimates, "_PROCESSOR_SECONDS", 0.0)
     ask(question=QUESTION)
-    call_command("compute_estimates")
-    assert Estimate.objects.get().state == "done"
+    compute_next()
+    answer = Estimate.objects.get().answer
+    assert (answer["n_runs"], answer["horizon"], answer["decided"]) == (4, 1, 0.0)

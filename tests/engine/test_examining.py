@@ -1,4 +1,4 @@
-"""Computations for the dashboard in slices: forecasts, and replays without each annotator."""
+"""What analysis workers compute: forecasts, and replays without each annotator."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ from datetime import timedelta
 
 import numpy as np
 import pytest
+from celery.worker import state
 from django.utils import timezone
 
 from engine import tasks
 from engine.core import Design, Plan, Unstructured, forecast, forecast_rest
 from engine.domain.outcomes import joint_outcome
-from engine.models import Examination, Experiment, User
+from engine.models import Estimate, Examination, Experiment, User, WorkerPulse
 from engine.selectors import counts, designs, judges
-from engine.services import analysis
+from engine.services import analysis, claims, estimates
 from engine.services.analysis import examine, request_replays, to_examine
 from engine.services.controls import change_settings
 from engine.services.experiments import pause
@@ -36,6 +37,17 @@ def judged(n: int, overlap: int = 1, people: int = 2, **settings) -> Experiment:
             write_responses()
     experiment.refresh_from_db()
     return experiment
+
+
+QUESTION = estimates.Question(
+    space="unstructured", levels=[3], excluded=[], delta=0.1, epsilon=0.0, sampler="balanced",
+    stopping="certified", budget=50, log_odds=0.8,
+)  # fmt: skip
+
+
+def one_step_a_turn(monkeypatch) -> None:
+    monkeypatch.setattr(analysis, "_CHECKPOINT_SECONDS", 0.0)
+    monkeypatch.setattr(analysis, "_TURN_SECONDS", 0.0)
 
 
 def finish(experiment: Experiment) -> Examination:
@@ -155,21 +167,23 @@ class TestReplays:
                 others = comparison.judgments.exclude(annotator_id=annotator_id)
                 assert outcome == joint_outcome([each.outcome for each in others], "majority")
 
-    def test_in_slices_they_come_to_the_same(self, monkeypatch):
+    def test_in_turns_they_come_to_the_same(self, monkeypatch):
         experiment = judged(12)
         request_replays(experiment_id=experiment.pk)
         whole = finish(experiment).findings["rows"]
-        monkeypatch.setattr(analysis, "SLICE_SECONDS", 0.0)
+        one_step_a_turn(monkeypatch)
         request_replays(experiment_id=experiment.pk)
         steps = []
         while examine(experiment_id=experiment.pk):
-            steps.append(Examination.objects.get(experiment=experiment).replays.get("step", 0))
+            examination = Examination.objects.get(experiment=experiment)
+            assert examination.claim is None
+            steps.append(examination.replays.get("step", 0))
         assert [step for step in steps if step] == list(range(1, 12))
         assert Examination.objects.get(experiment=experiment).findings["rows"] == whole
 
     def test_where_a_judgment_is_taken_back_meanwhile_they_begin_anew(self, monkeypatch):
         experiment = judged(6)
-        monkeypatch.setattr(analysis, "SLICE_SECONDS", 0.0)
+        one_step_a_turn(monkeypatch)
         request_replays(experiment_id=experiment.pk)
         examine(experiment_id=experiment.pk)
         examine(experiment_id=experiment.pk)
@@ -178,6 +192,24 @@ class TestReplays:
         examine(experiment_id=experiment.pk)
         state = Examination.objects.get(experiment=experiment).replays
         assert (state["step"], state["n_judgments"]) == (1, 11)
+        assert finish(experiment).findings["n_judgments"] == 11
+
+    def test_one_that_is_taken_back_in_the_middle_stops_them(self, monkeypatch):
+        experiment = judged(6)
+        finish(experiment)
+        monkeypatch.setattr(analysis, "_CHECKPOINT_SECONDS", 0.0)
+        request_replays(experiment_id=experiment.pk)
+        first = counts.standing_judgments(experiment.pk).order_by("pk").first()
+        ticked: list[int] = []
+
+        def void_once() -> None:
+            ticked.append(1)
+            if len(ticked) == 1:
+                void_judgment(judgment_id=first.pk, by=first.annotator, reason="a slip")
+
+        assert examine(experiment_id=experiment.pk, tick=void_once)
+        examination = Examination.objects.get(experiment=experiment)
+        assert (examination.replays["step"], examination.findings, examination.claim) == (1, {}, None)
         assert finish(experiment).findings["n_judgments"] == 11
 
     def test_asking_twice_is_asking_once(self):
@@ -219,7 +251,22 @@ class TestOtherSettings:
         examination = Examination.objects.get()
         assert (examination.findings, examination.forecast) == ({}, {})
 
-    def test_a_slice_that_was_under_way_when_they_changed_is_dropped(self, monkeypatch):
+    def test_a_forecast_that_was_under_way_when_they_changed_stops_and_is_dropped(self, monkeypatch):
+        experiment = judged(3)
+        monkeypatch.setattr(claims, "_KEEP_SECONDS", 0.0)
+        ticked = []
+
+        def change_meanwhile() -> None:
+            ticked.append(1)
+            if len(ticked) == 3:
+                change_settings(experiment_id=experiment.pk, by=None, delta=0.001)
+
+        examine(experiment_id=experiment.pk, tick=change_meanwhile)
+        assert len(ticked) == 3
+        examination = Examination.objects.get()
+        assert (examination.forecast, examination.simulations) == ({}, {})
+
+    def test_a_late_forecast_is_refused(self, monkeypatch):
         experiment = judged(3)
 
         def change_meanwhile(*args, **options):
@@ -227,47 +274,159 @@ class TestOtherSettings:
             return forecast_rest(*args, **options)
 
         monkeypatch.setattr(analysis, "forecast_rest", change_meanwhile)
-        assert examine(experiment_id=experiment.pk), "it is due again"
+        examine(experiment_id=experiment.pk)
         assert Examination.objects.get().forecast == {}
+
+    @pytest.mark.parametrize("ended", ["paused", "stale"])
+    def test_a_forecast_that_nobody_wants_any_more_stops(self, monkeypatch, ended):
+        experiment = judged(3)
+        monkeypatch.setattr(claims, "_KEEP_SECONDS", 0.0)
+        change = {"state": "paused"} if ended == "paused" else {"evidence_stale": True}
+        assert not examine(
+            experiment_id=experiment.pk,
+            tick=lambda: Experiment.objects.filter(pk=experiment.pk).update(**change),
+        )
+        examination = Examination.objects.get()
+        assert (examination.forecast, examination.claim) == ({}, None)
+        assert designs.forecast_progress(experiment) is None
+
+
+class KilledError(Exception):
+    """Stands for kill -9: nothing that the worker would do at its end is done."""
+
+
+def killed_after(n: int):
+    left = iter(range(n))
+
+    def tick() -> None:
+        if next(left, None) is None:
+            raise KilledError
+
+    return tick
+
+
+def past_its_deadline() -> None:
+    Examination.objects.update(claim_expires_at=timezone.now() - timedelta(seconds=1))
 
 
 class TestClaim:
     def test_what_another_worker_has_in_hand_is_left_to_it(self):
         experiment = judged(3)
         request_replays(experiment_id=experiment.pk)
-        Examination.objects.update(claimed_at=timezone.now())
+        claims.take(Examination.objects.all(), seconds=60, by="another")
         assert not examine(experiment_id=experiment.pk)
         assert Examination.objects.get(experiment=experiment).findings == {}
 
     def test_a_worker_that_died_holds_nothing_back(self):
         experiment = judged(3)
         request_replays(experiment_id=experiment.pk)
-        Examination.objects.update(claimed_at=timezone.now() - timedelta(minutes=5))
+        claims.take(Examination.objects.all(), seconds=-1, by="dead")
         assert finish(experiment).findings["rows"]
 
-    def test_an_error_gives_the_slice_back(self, monkeypatch):
+    def test_after_a_kill_a_forecast_goes_on_from_what_was_stored(self):
+        experiment = judged(3)
+        in_all: list[int] = []
+        examine(experiment_id=experiment.pk, tick=lambda: in_all.append(1))
+        whole = Examination.objects.get().forecast
+        Examination.objects.update(forecast={})
+        n_steps = len(in_all)
+        with pytest.raises(KilledError):
+            examine(experiment_id=experiment.pk, tick=killed_after(n_steps - 1))
+        assert designs.forecast_progress(experiment) == 28 / 40
+        assert not examine(experiment_id=experiment.pk), "the dead worker's, until its deadline has passed"
+        past_its_deadline()
+        assert designs.forecast_progress(experiment) is None, "nobody is at it"
+        more: list[int] = []
+        examine(experiment_id=experiment.pk, tick=lambda: more.append(1))
+        assert Examination.objects.get().forecast == whole
+        assert 0 < len(more) < n_steps
+
+    def test_one_of_other_counts_begins_anew(self):
+        experiment = judged(3)
+        with pytest.raises(KilledError):
+            examine(experiment_id=experiment.pk, tick=killed_after(1))
+        begun = Examination.objects.get().simulations["begun"]
+        past_its_deadline()
+        click_for(experiment, make_member(experiment), lambda i, j: i > j)
+        with pytest.raises(KilledError):
+            examine(experiment_id=experiment.pk, tick=killed_after(1))
+        assert Examination.objects.get().simulations["begun"] != begun
+
+    def test_a_worker_that_is_stopped_gives_it_back_at_once(self):
+        experiment = judged(3)
+
+        def stop() -> None:
+            raise claims.StoppedError
+
+        with pytest.raises(claims.StoppedError):
+            analysis.examine_next(tick=stop)
+        assert Examination.objects.get(experiment=experiment).claim is None
+
+    def test_what_fails_keeps_no_other_from_its_turn_and_is_tried_again_later(self, monkeypatch, caplog):
+        broken, sound = judged(3), make_experiment()
+        monkeypatch.setattr(analysis, "forecast_rest", lambda *args, **options: np.array(1) / "x")
+        assert analysis.examine_next()
+        assert f"The analysis of experiment {broken.pk} failed" in caplog.text
+        assert Examination.objects.get(experiment=sound).forecast
+        assert not analysis.examine_next(), "the broken one waits"
+        monkeypatch.undo()
+        past_its_deadline()
+        assert analysis.examine_next()
+        assert Examination.objects.get(experiment=broken).forecast
+
+    def test_forecasts_go_before_replays(self):
+        first, second = make_experiment(), make_experiment()
+        finish(first)
+        request_replays(experiment_id=first.pk)
+        assert to_examine() == [second.pk, first.pk]
+
+
+class TestTask:
+    @pytest.fixture
+    def sent(self, monkeypatch) -> list[str]:
+        messages: list[str] = []
+        monkeypatch.setattr(
+            tasks.analyse, "apply_async", lambda args=(), **options: messages.append("analyse")
+        )
+        return messages
+
+    def test_it_comes_back_until_nothing_is_left(self, sent, django_capture_on_commit_callbacks):
         experiment = judged(3)
         request_replays(experiment_id=experiment.pk)
-        monkeypatch.setattr(analysis, "forecast_rest", lambda *args, **options: np.array(1) / "x")
-        with pytest.raises(TypeError):
-            examine(experiment_id=experiment.pk)
-        assert Examination.objects.get(experiment=experiment).claimed_at is None
+        for n_sent in (1, 2, 2):
+            with django_capture_on_commit_callbacks(execute=True):
+                tasks.analyse()
+            assert len(sent) == n_sent
+        examination = Examination.objects.get()
+        assert examination.forecast
+        assert examination.findings["rows"]
 
+    def test_estimates_go_first_as_somebody_looks_at_the_page(self, sent):
+        judged(0)
+        estimates.ask(question=QUESTION)
+        tasks.analyse()
+        assert Estimate.objects.get().state == "done"
+        assert not Examination.objects.exists()
 
-def test_the_sweep_wakes_it_and_it_comes_back_for_more(monkeypatch, django_capture_on_commit_callbacks):
-    experiment = judged(3)
-    request_replays(experiment_id=experiment.pk)
-    monkeypatch.setattr(analysis, "SLICE_SECONDS", 0.0)
-    sent: list[tuple[str, tuple[int, ...]]] = []
-    for name in ("examine", "judge", "generate", "advance"):
-        task = getattr(tasks, name)
-        monkeypatch.setattr(
-            task, "apply_async", lambda args=(), name=name, **options: sent.append((name, tuple(args)))
-        )
-    with django_capture_on_commit_callbacks(execute=True):
-        tasks.sweep()
-    assert ("examine", (experiment.pk,)) in sent
-    sent.clear()
-    with django_capture_on_commit_callbacks(execute=True):
-        tasks.examine(experiment.pk)
-    assert sent == [("examine", (experiment.pk,))]
+    def test_it_says_that_the_analysis_worker_is_alive(self, sent):
+        tasks.analyse()
+        assert list(WorkerPulse.objects.values_list("queue", "worker")) == [("analysis", "local")]
+
+    def test_in_the_middle_of_long_work_too(self, sent, monkeypatch):
+        judged(0)
+        monkeypatch.setattr(tasks, "_PULSE_SECONDS", 0.0)
+        seen = []
+        monkeypatch.setattr(tasks, "_pulse", lambda queue, worker: seen.append(queue))
+        tasks.analyse()
+        assert len(seen) > 2
+        assert set(seen) == {"analysis"}
+
+    def test_a_worker_that_is_told_to_stop_ends_in_the_middle(
+        self, sent, monkeypatch, django_capture_on_commit_callbacks
+    ):
+        experiment = judged(0)
+        monkeypatch.setattr(state, "should_stop", 0)
+        with django_capture_on_commit_callbacks(execute=True):
+            tasks.analyse()
+        examination = Examination.objects.get(experiment=experiment)
+        assert (examination.forecast, examination.claim, sent) == ({}, None, [])

@@ -49,12 +49,12 @@ def claim_all() -> Claim:
 def silence(claim: Claim) -> None:
     """Make a claim look as if its worker had died."""
     long_ago = timezone.now() - timedelta(seconds=settings.CLAIM_SECONDS + 1)
-    Response.objects.filter(claim=claim.token).update(claimed_at=long_ago)
+    Response.objects.filter(claim=claim.token).update(claim_expires_at=long_ago)
 
 
 def silence_all() -> None:
     long_ago = timezone.now() - timedelta(seconds=settings.CLAIM_SECONDS + 1)
-    Response.objects.filter(state="generating").update(claimed_at=long_ago)
+    Response.objects.filter(state="generating").update(claim_expires_at=long_ago)
 
 
 def halves_of(comparison: Comparison) -> list[Response]:
@@ -126,7 +126,7 @@ class TestClaim:
             "gpu-1",
             1,
         )
-        assert row.claimed_at is not None
+        assert row.claim_expires_at is not None
 
 
 class TestStore:

@@ -244,10 +244,15 @@ class TestOutbox:
         return notifications.send_test(subscription=subscribed(experiment))
 
     def test_what_is_claimed_is_nobody_elses_for_a_while_and_comes_back_when_its_worker_died(self, waiting):
-        assert claim_due() == waiting
+        late = claim_due()
+        assert late == waiting
         assert claim_due() is None
-        Notification.objects.update(due_at=timezone.now() - timedelta(seconds=1))
-        assert claim_due() == waiting
+        Notification.objects.update(claim_expires_at=timezone.now() - timedelta(seconds=1))
+        again = claim_due()
+        assert (again, again.attempts) == (waiting, 2)
+        mark_unsent(notification=late, error="too late to say so", final=True)
+        waiting.refresh_from_db()
+        assert (waiting.state, waiting.error, waiting.claim) == ("waiting", "", again.claim)
 
     def test_what_was_sent_is_done(self, waiting):
         mark_sent(notification=claim_due())

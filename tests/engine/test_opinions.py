@@ -437,7 +437,7 @@ class TestWhatGoesWrong:
             claim = claim_opinions(worker="dead", limit=10)
             assert [o.attempts for o in claim.opinions] == [attempt] * 3
             long_ago = timezone.now() - timedelta(seconds=settings.CLAIM_SECONDS + 1)
-            Opinion.objects.filter(claim=claim.token).update(claimed_at=long_ago)
+            Opinion.objects.filter(claim=claim.token).update(claim_expires_at=long_ago)
             expire_opinions()
         assert {(o.state, o.failure_reason) for o in opinions_of(asked)} == {
             ("failed", "The worker that was asking for it disappeared.")
@@ -445,7 +445,7 @@ class TestWhatGoesWrong:
 
     def test_what_comes_after_the_claim_was_lost_is_dropped(self, asked):
         late = claim_opinions(worker="slow", limit=1)
-        Opinion.objects.filter(claim=late.token).update(claimed_at=timezone.now() - timedelta(hours=1))
+        Opinion.objects.filter(claim=late.token).update(claim_expires_at=timezone.now() - timedelta(hours=1))
         expire_opinions()
         asked_late = Asked(late.opinions[0].pk, left_first="left", right_first="left")
         assert not store_opinion(claim=late.token, asked=asked_late, model="m")
@@ -537,7 +537,9 @@ class TestHalting:
         ask_opinions(experiment_id=judged.pk, most=8)
         for _ in range(settings.JUDGE_ATTEMPTS):
             claim = claim_opinions(worker="dead", limit=8)
-            Opinion.objects.filter(claim=claim.token).update(claimed_at=timezone.now() - timedelta(hours=1))
+            Opinion.objects.filter(claim=claim.token).update(
+                claim_expires_at=timezone.now() - timedelta(hours=1)
+            )
             expire_opinions()
         judged.refresh_from_db()
         assert "8 opinions in a row failed" in judged.llm_halted

@@ -352,7 +352,7 @@ class TestRowLocks:
         experiment = make_experiment()
         claim = claim_responses(worker="slow", limit=1000)
         long_ago = timezone.now() - timedelta(seconds=django_settings.CLAIM_SECONDS + 1)
-        Response.objects.filter(claim=claim.token).update(claimed_at=long_ago)
+        Response.objects.filter(claim=claim.token).update(claim_expires_at=long_ago)
         with transaction.atomic():
             store_outcomes(claim=claim.token, outcomes=[written(claim.responses[0])])
             expiry = blocked(expire_claims)

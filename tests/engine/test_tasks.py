@@ -42,7 +42,7 @@ def sent(monkeypatch) -> list[tuple[str, tuple[object, ...]]]:
     def record(name: str) -> Callable[..., None]:
         return lambda args=(), **options: messages.append((name, tuple(args)))
 
-    for name in ("advance", "generate", "judge", "sweep"):
+    for name in ("advance", "analyse", "generate", "judge", "sweep"):
         monkeypatch.setattr(getattr(tasks, name), "apply_async", record(name))
     return messages
 
@@ -165,16 +165,17 @@ class TestRealBrokers:
 
 
 class TestRouting:
-    def test_only_generation_goes_to_the_generation_queue(self):
+    def test_what_takes_long_goes_to_queues_of_its_own(self):
         queues = {
             task.name: app.amqp.router.route({}, task.name)["queue"].name
-            for task in (tasks.advance, tasks.generate, tasks.judge, tasks.sweep)
+            for task in (tasks.advance, tasks.generate, tasks.judge, tasks.sweep, tasks.analyse)
         }
         assert queues == {
             "engine.tasks.advance": "control",
             "engine.tasks.generate": "generation",
             "engine.tasks.judge": "control",
             "engine.tasks.sweep": "control",
+            "engine.tasks.analyse": "analysis",
         }
 
     def test_the_sweep_comes_round_by_itself(self):
@@ -329,12 +330,12 @@ class TestSweep:
         pause(experiment_id=paused.pk)
         stop(experiment_id=stopped.pk)
         tasks.sweep()
-        assert sent == [("judge", (running.pk,)), ("generate", ())]
+        assert sent == [("judge", (running.pk,)), ("analyse", ()), ("generate", ())]
 
     def test_it_takes_back_what_a_dead_worker_was_writing(self, sent, settings):
         make_experiment()
         claim_responses(worker="dead", limit=100)
-        Response.objects.update(claimed_at=timezone.now() - timedelta(seconds=settings.CLAIM_SECONDS + 1))
+        Response.objects.update(claim_expires_at=timezone.now() - timedelta(seconds=1))
         tasks.sweep()
         assert set(Response.objects.values_list("state", flat=True)) == {"waiting"}
 

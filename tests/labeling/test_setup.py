@@ -13,10 +13,12 @@ from django.test import Client
 from django.urls import reverse
 
 from engine import tasks
+from engine.core import closed_form
 from engine.domain.specs import FactorSpec, TaskSpec
-from engine.models import Estimate, Experiment, User
+from engine.models import Estimate, Experiment, User, WorkerPulse
 from engine.selectors import specs
-from engine.services.estimates import compute_waiting
+from engine.services import estimates
+from engine.services.estimates import compute_next, plan_of
 from engine.services.experiments import create_experiment
 from labeling.demo import human_spec, rule_spec
 from labeling.forms.draft import data_of
@@ -50,9 +52,9 @@ def draft(maker) -> Experiment:
 
 @pytest.fixture(autouse=True)
 def woken(monkeypatch) -> list[str]:
-    """The estimates that a worker was asked to compute, by name of the task."""
+    """The messages to workers, by name of the task."""
     sent: list[str] = []
-    monkeypatch.setattr(tasks.estimate, "apply_async", lambda args=(), **options: sent.append("estimate"))
+    monkeypatch.setattr(tasks.analyse, "apply_async", lambda args=(), **options: sent.append("analyse"))
     monkeypatch.setattr(tasks.advance, "apply_async", lambda args=(), **options: sent.append("advance"))
     return sent
 
@@ -356,12 +358,42 @@ class TestSize:
         assert '<dd id="size-pairs">15</dd>' in html
         assert "size-dimensions" not in html
         assert "load delay:1s" in html
-        assert woken == ["estimate"]
+        assert woken == ["analyse"]
+
+    def test_a_formula_answers_at_once_and_the_simulations_refine_it(self, page):
+        html = self.size(page, budget="100", seconds="36")
+        estimate = Estimate.objects.get()
+        assert (estimate.state, estimate.answer) == ("waiting", None)
+        plan, log_odds = plan_of(estimate.question)
+        first = closed_form(plan, log_odds=log_odds).expected
+        assert f"about {first:.0f}</dd>" in html
+        assert f"{first * 36 / 3600:.1f}</dd>" in html
+        assert "These figures come from a formula." in html
+        assert '<progress id="size-progress" max="100" value="0">' in html
+        Estimate.objects.update(progress=0.4)
+        assert 'value="40"' in self.size(page, budget="100", seconds="36")
+        compute_next()
+        html = self.size(page, budget="100", seconds="36")
+        assert "from a formula" not in html
+        assert "From 60 simulated experiments." in html
+
+    def test_without_an_analysis_worker_it_says_that_nothing_is_simulated(self, page):
+        assert "No analysis worker is running" in self.size(page)
+        WorkerPulse.objects.create(queue="analysis", worker="w")
+        assert "No analysis worker is running" not in self.size(page)
+
+    def test_where_the_simulations_were_cut_short_it_says_how_far_they_went(self, page, monkeypatch):
+        monkeypatch.setattr(estimates, "_PROCESSOR_SECONDS", 0.0)
+        self.size(page)
+        compute_next()
+        html = self.size(page)
+        assert "0 of 100 come to a decision within the first 1 comparisons; there was no time" in html
+        assert "raise it" not in html
 
     def test_the_answer_comes_with_hours_and_what_it_assumes(self, page):
         changes = {"space": "factorial", "budget": "100", "overlap": "2", "seconds": "36"}
         self.size(page, **changes)
-        compute_waiting()
+        compute_next()
         html = self.size(page, **changes)
         assert '<dd id="size-dimensions">3</dd>' in html
         assert "load delay:1s" not in html
@@ -374,8 +406,8 @@ class TestSize:
 
     def test_a_rule_judge_costs_no_hours(self, page):
         self.size(page, judge="rule", budget="50")
-        compute_waiting()
-        assert "Hours of judging" not in self.size(page, judge="rule", budget="50")
+        compute_next()
+        assert "Hours of clicking" not in self.size(page, judge="rule", budget="50")
 
     @pytest.mark.parametrize(
         ("changes", "message"),

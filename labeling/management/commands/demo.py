@@ -32,6 +32,7 @@ _PROGRAMS = {
     "web": "{python} -m gunicorn llmpo_site.wsgi --bind {host}:{port} --threads 8 --access-logfile -",
     "control": _WORKER + " -Q control -n control@%%h",
     "generation": _WORKER + " -Q generation -n generation@%%h",
+    "analysis": _WORKER + " -Q analysis -n analysis@%%h",
     "judging": _WORKER + " -Q judging -n judging@%%h",
     "beat": "{python} -m celery -A llmpo_site beat --pidfile=",
 }

@@ -1,0 +1,70 @@
+"""Which workers were seen, and which of them are alive: the one place that decides it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from django.conf import settings
+from django.utils import timezone
+
+from engine.models import WorkerPulse
+
+_LONGEST_LOADING_SECONDS = 900.0
+
+
+@dataclass(frozen=True)
+class Worker:
+    """A worker of a queue, by its latest pulse.
+
+    Attributes
+    ----------
+    details
+        What it said of itself.
+    seen_seconds
+        How long ago that was.
+    """
+
+    queue: str
+    name: str
+    details: Mapping[str, Any]
+    seen_at: datetime
+    seen_seconds: float
+
+    @property
+    def loading(self) -> bool:
+        """It is loading its model, and will not be heard of until that is done."""
+        return bool(self.details.get("loading"))
+
+    @property
+    def alive(self) -> bool:
+        """Whether it counts as alive: one busy with a batch is silent for a while, one that loads its model for minutes."""
+        patience = settings.CLAIM_SECONDS + 3 * settings.SWEEP_SECONDS
+        return self.seen_seconds < (max(patience, _LONGEST_LOADING_SECONDS) if self.loading else patience)
+
+
+def seen(*queues: str) -> list[Worker]:
+    """All workers of these queues that were ever seen, by name."""
+    now = timezone.now()
+    return [
+        Worker(
+            queue=pulse.queue,
+            name=pulse.worker,
+            details=pulse.details,
+            seen_at=pulse.seen_at,
+            seen_seconds=(now - pulse.seen_at).total_seconds(),
+        )
+        for pulse in WorkerPulse.objects.filter(queue__in=queues).order_by("worker", "queue")
+    ]
+
+
+def latest(queue: str) -> Worker | None:
+    """The worker of a queue that was seen last; of those that are alive, if any is."""
+    return min(seen(queue), key=lambda worker: (not worker.alive, worker.seen_seconds), default=None)
+
+
+def is_alive(queue: str) -> bool:
+    """Whether any worker of a queue is alive."""
+    return any(worker.alive for worker in seen(queue))

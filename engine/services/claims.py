@@ -1,0 +1,130 @@
+"""Who works on a row: the one protocol by which workers take work from the database.
+
+A worker *takes* rows by a conditional UPDATE that writes a random number, the claim, and a deadline. It *renews* the
+deadline while it works. Every later change that it makes names the claim: a row that somebody else has taken, or that was
+given back meanwhile, does not match any more, so that a late result is refused. A holder that dies stops renewing, and its
+rows are *expired*: whoever finds them may take them or give them back. A deadline that has passed takes nothing away as
+long as nobody else has come.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any, TypeVar
+
+from django.db.models import Q, QuerySet
+from django.utils import timezone
+
+from engine.models.claims import Claimable
+
+C = TypeVar("C", bound=Claimable)
+
+# To be written where a claim ends, by those who have to write a row in another way than by `release`.
+NOBODY = {"claim": None, "claim_expires_at": None}
+# A long computation renews its claim, and asks whether it is still wanted, at most this often.
+_KEEP_SECONDS = 1.0
+
+
+class StoppedError(Exception):
+    """The worker was told to stop: it gives back what it holds."""
+
+
+class ClaimLostError(Exception):
+    """The row was taken by somebody else or given back, or its result is not wanted any more."""
+
+
+def free(rows: QuerySet[C]) -> QuerySet[C]:
+    """Those of ``rows`` that may be taken: nobody holds them, or whoever does is past the deadline."""
+    return rows.filter(Q(claim__isnull=True) | Q(claim_expires_at__lt=timezone.now()))
+
+
+def take(
+    rows: QuerySet[C], *, seconds: float, by: str = "", joining: uuid.UUID | None = None, **changes: Any
+) -> uuid.UUID:
+    """Claim those of ``rows`` that are free, in one UPDATE; :func:`held` says which these were.
+
+    Parameters
+    ----------
+    rows : QuerySet
+        Filtered by fields of the row itself only. The database looks at these again once it has the row; at a
+        joined table it would not, and two workers could get the same row.
+    seconds : float
+        Until the deadline, unless the claim is renewed.
+    by : str
+        The worker's name.
+    joining : UUID
+        A claim that this worker holds already: the rows are added to it.
+    changes
+        Other fields to write with the claim.
+
+    Returns
+    -------
+    UUID
+        The claim. It holds nothing where nothing was free.
+
+    Raises
+    ------
+    ValueError
+        ``rows`` is filtered by another table.
+    """
+    wanted = free(rows)
+    if wanted.query.count_active_tables() > 1:
+        raise ValueError(
+            "Rows are claimed by fields of their own: look up the ids first, then filter by pk__in."
+        )
+    claim = joining or uuid.uuid4()
+    wanted.update(claim=claim, claimed_by=by, claim_expires_at=_deadline(seconds), **changes)
+    return claim
+
+
+def held(rows: QuerySet[C], claim: uuid.UUID | None) -> QuerySet[C]:
+    """Those of ``rows`` that this claim holds. ``None`` holds nothing."""
+    return rows.none() if claim is None else rows.filter(claim=claim)
+
+
+def renew(rows: QuerySet[C], claim: uuid.UUID, *, seconds: float) -> int:
+    """Put the deadline off: the holder is still at work. Returns how many rows the claim still holds."""
+    return held(rows, claim).update(claim_expires_at=_deadline(seconds))
+
+
+def release(rows: QuerySet[C], **changes: Any) -> int:
+    """End the claim on ``rows``, which are :func:`held` or :func:`expired`, and write ``changes``; returns how many there were.
+
+    0 says that the result came too late and was refused.
+    """
+    return rows.update(**NOBODY, **changes)
+
+
+def expired(rows: QuerySet[C]) -> QuerySet[C]:
+    """Those of ``rows`` whose holder has let the deadline pass: it died, or is very late."""
+    return rows.filter(claim__isnull=False, claim_expires_at__lt=timezone.now())
+
+
+def keeper(
+    rows: QuerySet[C], claim: uuid.UUID, *, seconds: float, wanted: Callable[[], bool] = lambda: True
+) -> Callable[[], None]:
+    """What a long computation calls again and again: it renews the claim every second or so.
+
+    Raises
+    ------
+    ClaimLostError
+        From the function that is returned: the claim is lost, or the result is not ``wanted`` any more.
+    """
+    renewed_at = time.monotonic()
+
+    def keep() -> None:
+        nonlocal renewed_at
+        if time.monotonic() - renewed_at < _KEEP_SECONDS:
+            return
+        renewed_at = time.monotonic()
+        if not renew(rows, claim, seconds=seconds) or not wanted():
+            raise ClaimLostError
+
+    return keep
+
+
+def _deadline(seconds: float) -> Any:
+    return timezone.now() + timedelta(seconds=seconds)

@@ -1,0 +1,59 @@
+"""The planner's first figure: a formula, held against simulations."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from engine.core import BradleyTerry, Factorial, Plan, Unstructured, closed_form, forecast
+
+TWO_BY_THREE = Factorial({"a": ["1", "2"], "b": ["1", "2", "3"]})
+
+
+@pytest.mark.parametrize(
+    ("space", "log_odds", "rules"),
+    [
+        (Unstructured(3), 0.8, {}),
+        (Unstructured(5), 1.2, {"epsilon": 0.05}),
+        (Unstructured(4), 1.2, {"stopping": "heuristic"}),
+        (Unstructured(4), 1.2, {"sampler": "random"}),
+        (TWO_BY_THREE, 0.8, {}),
+    ],
+    ids=["three", "margin", "heuristic", "spread", "factorial"],
+)
+def test_it_is_within_a_factor_of_two_of_the_simulated_mean(space, log_odds, rules) -> None:
+    plan = Plan(space, claim="best_if_any", streams=False, budget=800, **rules)
+    simulated = forecast(plan, log_odds=log_odds, n_runs=28)
+    figure = closed_form(plan, log_odds=log_odds)
+    assert simulated.expected / 2 < figure.expected < simulated.expected * 2
+    assert figure.low <= figure.expected <= figure.high <= plan.budget
+    assert (figure.n_runs, figure.horizon) == (0, 800)
+
+
+def figure(space=TWO_BY_THREE, log_odds: float = 0.8, **settings) -> float:
+    return closed_form(Plan(space, streams=False, budget=5000, **settings), log_odds=log_odds).expected
+
+
+def test_what_makes_it_harder_makes_it_longer() -> None:
+    for space in (Unstructured(6), TWO_BY_THREE):
+        assert figure(space) < figure(space, log_odds=0.4)
+        assert figure(space) < figure(space, delta=0.001)
+        assert figure(space) <= figure(space, sampler="random")
+    assert figure(Unstructured(6)) < figure(Unstructured(12))
+    assert figure(Unstructured(6), stopping="heuristic") < figure(Unstructured(6), stopping="theory")
+
+
+def test_what_no_budget_suffices_for_is_told_at_the_budget() -> None:
+    answer = closed_form(Plan(TWO_BY_THREE, stopping="theory", budget=500))
+    assert (answer.expected, answer.decided) == (500.0, 0.0)
+
+
+def test_a_space_that_assumes_nothing_but_in_name_costs_the_same_by_pairs() -> None:
+    """In the one-hot space the contrasts with the best are independent: comparing each rival with it is optimal."""
+    plan = {"stopping": "heuristic", "log_odds": 0.8}
+    assert figure(BradleyTerry.one_hot(6), **plan) == pytest.approx(figure(Unstructured(6), **plan), rel=0.2)
+
+
+def test_a_constant_shift_of_all_features_changes_nothing() -> None:
+    features = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
+    assert figure(BradleyTerry(features)) == pytest.approx(figure(BradleyTerry(features + 7.0)))

@@ -1,0 +1,205 @@
+"""The protocol by which workers take work: checked step by step against a model of it, and with real row locks."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections import Counter
+from datetime import datetime, timedelta
+from types import SimpleNamespace
+from unittest import mock
+
+import pytest
+from django.db import connection
+from django.utils import timezone
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from engine.models import Estimate, Opinion
+from engine.services import claims
+
+ROWS = range(3)
+WORKERS = range(3)
+SECONDS = 10
+
+
+def make_rows(n: int) -> list[int]:
+    rows = [Estimate.objects.create(key=uuid.uuid4().hex, question={}) for _ in range(n)]
+    return [row.pk for row in rows]
+
+
+class Model:
+    """The protocol in a few lines: who holds each row, until when, and whose result it has."""
+
+    def __init__(self) -> None:
+        self.now: datetime = timezone.now()
+        self.holder: dict[int, int | None] = dict.fromkeys(ROWS)
+        self.deadline = dict.fromkeys(ROWS, self.now)
+        self.result = dict.fromkeys(ROWS, "")
+
+    def free(self, row: int) -> bool:
+        return self.holder[row] is None or self.deadline[row] < self.now
+
+    def take(self, worker: int, row: int) -> None:
+        if self.free(row):
+            self.holder[row] = worker
+            self.deadline[row] = self.now + timedelta(seconds=SECONDS)
+
+    def held(self, worker: int) -> set[int]:
+        return {row for row in ROWS if self.holder[row] == worker}
+
+
+steps = st.lists(
+    st.one_of(
+        st.tuples(st.just("take"), st.sampled_from(WORKERS), st.sets(st.sampled_from(ROWS))),
+        st.tuples(st.just("renew"), st.sampled_from(WORKERS), st.none()),
+        st.tuples(st.just("finish"), st.sampled_from(WORKERS), st.sampled_from(ROWS)),
+        st.tuples(st.just("expire"), st.none(), st.none()),
+        st.tuples(st.just("wait"), st.none(), st.sampled_from([1, SECONDS - 1, SECONDS + 1])),
+    ),
+    max_size=25,
+)
+
+
+@pytest.mark.django_db
+@settings(max_examples=60)
+@given(steps=steps)
+def test_whatever_happens_each_row_has_one_holder_and_only_its_result(steps):
+    Estimate.objects.all().delete()
+    pks = make_rows(len(ROWS))
+    rows = Estimate.objects.filter(pk__in=pks)
+    model = Model()
+    claim_of: dict[int, uuid.UUID | None] = dict.fromkeys(WORKERS)
+    with mock.patch("engine.services.claims.timezone", SimpleNamespace(now=lambda: model.now)):
+        for step, worker, what in steps:
+            match step:
+                case "take":
+                    # Each worker has one claim at a time, to which it adds.
+                    claim_of[worker] = claims.take(
+                        rows.filter(pk__in=[pks[row] for row in what]),
+                        seconds=SECONDS,
+                        by=str(worker),
+                        joining=claim_of[worker],
+                    )
+                    for row in what:
+                        model.take(worker, row)
+                case "renew" if claim_of[worker] is not None:
+                    n = claims.renew(rows, claim_of[worker], seconds=SECONDS)
+                    assert n == len(model.held(worker))
+                    for row in model.held(worker):
+                        model.deadline[row] = model.now + timedelta(seconds=SECONDS)
+                case "finish":
+                    row = rows.filter(pk=pks[what])
+                    n = claims.release(claims.held(row, claim_of[worker]), failure_reason=f"by {worker}")
+                    assert n == (what in model.held(worker)), "a late result is refused"
+                    if n:
+                        model.holder[what], model.result[what] = None, f"by {worker}"
+                case "expire":
+                    late = {row for row in ROWS if model.holder[row] is not None and model.free(row)}
+                    assert claims.release(claims.expired(rows)) == len(late)
+                    model.holder |= dict.fromkeys(late)
+                case "wait":
+                    model.now += timedelta(seconds=what)
+            stored = [Estimate.objects.get(pk=pk) for pk in pks]
+            assert [row.claim for row in stored] == [
+                None if (holder := model.holder[row]) is None else claim_of[holder] for row in ROWS
+            ]
+            assert [row.failure_reason for row in stored] == list(model.result.values())
+            free = set(claims.free(rows).values_list("pk", flat=True))
+            assert free == {pks[row] for row in ROWS if model.free(row)}
+
+
+@pytest.mark.django_db
+class TestRules:
+    def test_no_claim_holds_nothing(self):
+        make_rows(2)
+        assert not claims.held(Estimate.objects.all(), None).exists()
+
+    def test_what_is_filtered_by_another_table_is_not_claimed(self):
+        """The database would not look at the other table again once it has the row."""
+        with pytest.raises(ValueError, match="pk__in"):
+            claims.take(Opinion.objects.filter(comparison__experiment__state="running"), seconds=1)
+
+    def test_a_keeper_renews_every_now_and_then(self):
+        [pk] = make_rows(1)
+        row = Estimate.objects.filter(pk=pk)
+        claim = claims.take(row, seconds=1)
+        first = row.get().claim_expires_at
+        clock = iter([0.0, 0.5, 1.5, 1.5])
+        with mock.patch("engine.services.claims.time", SimpleNamespace(monotonic=lambda: next(clock))):
+            keep = claims.keeper(row, claim, seconds=60)
+            keep()
+            assert row.get().claim_expires_at == first
+            keep()
+        assert row.get().claim_expires_at > first
+
+    @pytest.mark.parametrize("why", ["lost", "unwanted"])
+    def test_it_ends_what_is_lost_or_not_wanted_any_more(self, why, monkeypatch):
+        monkeypatch.setattr(claims, "_KEEP_SECONDS", 0.0)
+        [pk] = make_rows(1)
+        row = Estimate.objects.filter(pk=pk)
+        claim = claims.take(row, seconds=60)
+        keep = claims.keeper(row, claim, seconds=60, wanted=lambda: why != "unwanted")
+        if why == "lost":
+            keep()
+            claims.release(row)
+        with pytest.raises(claims.ClaimLostError):
+            keep()
+
+
+@pytest.mark.postgres
+@pytest.mark.django_db(transaction=True)
+def test_of_many_workers_that_reach_for_the_same_rows_each_row_has_one():
+    """Also where what they reach for has just been given back by one who died."""
+    pks = make_rows(30)
+    claims.take(Estimate.objects.all(), seconds=-1, by="dead")
+    begin = threading.Barrier(8)
+    won: dict[str, set[int]] = {}
+
+    def reach(worker: str) -> None:
+        try:
+            begin.wait(30)
+            rows = Estimate.objects.filter(pk__in=pks)
+            claim = claims.take(rows, seconds=60, by=worker, progress=0.5)
+            won[worker] = set(claims.held(rows, claim).values_list("pk", flat=True))
+        finally:
+            connection.close()
+
+    threads = [threading.Thread(target=reach, args=(f"w{n}",)) for n in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert len(won) == 8
+    assert Counter(pk for mine in won.values() for pk in mine) == Counter(pks)
+    assert {row.pk: row.claimed_by for row in Estimate.objects.all()} == {
+        pk: worker for worker, mine in won.items() for pk in mine
+    }
+
+
+@pytest.mark.postgres
+@pytest.mark.django_db(transaction=True)
+def test_a_result_that_races_with_an_expiry_counts_once_or_not_at_all():
+    """Whichever comes first: the holder's result, or another worker's claim on what is past its deadline."""
+    for _ in range(20):
+        [pk] = make_rows(1)
+        row = Estimate.objects.filter(pk=pk)
+        late = claims.take(row, seconds=-1, by="late")
+        begin = threading.Barrier(2)
+        stored: list[int] = []
+
+        def finish(row=row, late=late, begin=begin, stored=stored) -> None:
+            try:
+                begin.wait(30)
+                stored.append(claims.release(claims.held(row, late), state="done", progress=1.0))
+            finally:
+                connection.close()
+
+        thread = threading.Thread(target=finish)
+        thread.start()
+        begin.wait(30)
+        another = claims.take(row.filter(state="waiting"), seconds=60, by="another")
+        taken = claims.held(row, another).count()
+        thread.join(60)
+        assert stored[0] + taken == 1
+        assert row.get().state == ("done" if stored[0] else "waiting")
