@@ -83,8 +83,11 @@ def new_lease(
     now = timezone.now()
     turn_over = Q(state__in=RESUMABLE, held_until__lte=now, held_until__gt=now - allowances.hold())
     over = Q(state__in=[Lease.State.SKIPPED, Lease.State.JUDGED])
+    # An imported judgment stands without a lease.
+    judged = Judgment.objects.filter(comparison=OuterRef("pk"), annotator=annotator, standing=True)
     ready = Comparison.objects.filter(
         ~Exists(mine.filter(turn_over | over | Q(token__in=besides))),
+        ~Exists(judged),
         experiment_id=experiment_id,
         experiment__state=Experiment.State.RUNNING,
         experiment__judge=Experiment.Judge.HUMAN,

@@ -20,7 +20,7 @@ from engine.judges.worker import judge_comparisons
 from engine.models import Experiment, Judgment, User
 from engine.services.drafts import replace_draft
 from engine.services.experiments import start
-from engine.services.judging import rebuild_counts, void_judgment
+from engine.services.judging import lease_next, rebuild_counts, void_judgment
 from engine.services.planning import advance
 from engine.services.review import restore_judgment
 from labeling.exports.columns import COLUMNS, read_rows
@@ -230,6 +230,21 @@ def test_with_several_judges_half_judged_pairs_wait_for_the_others(rule, annotat
     again = import_again(export(experiment, tmp_path))
     assert_same(experiment, again, looked_at_each=False)
     assert sorted(again.comparisons.values_list("state", flat=True)) == ["judged"] * 3 + ["ready"]
+
+
+def test_nobody_is_shown_again_what_they_had_judged_before_the_import(annotator, tmp_path):
+    """There is no lease that says so; a second judgment of theirs was refused by the database alone."""
+    other = make_user("ben")
+    experiment = make_experiment(ready=True, overlap=2, annotators=(annotator, other))
+    click_on(experiment, annotator, 2)
+    again = import_again(export(experiment, tmp_path, "--usernames"), people=["ann=ann"])
+    add_member(again, annotator)
+    add_member(again, other)
+    start(experiment_id=again.pk)
+    assert set(again.comparisons.values_list("state", flat=True)) == {"ready"}
+    assert lease_next(experiment_id=again.pk, annotator=annotator) is None
+    click(again, other)
+    assert selectors.comparison_count(again.pk) == 1
 
 
 def test_a_rule_judged_experiment_comes_back_too(tmp_path):
