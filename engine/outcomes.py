@@ -1,4 +1,4 @@
-"""How several judgments of one comparison become its one outcome D."""
+"""What an answer means for the policies, and how several judgments of one comparison become its one outcome D."""
 
 from __future__ import annotations
 
@@ -6,6 +6,13 @@ from collections.abc import Sequence
 
 MEAN = "mean"
 MAJORITY = "majority"
+
+
+def outcome_of(choice: str, *, i_on_left: bool) -> float:
+    """D of one answer: 1 where policy i's response was chosen, 0 where policy j's, ½ where neither was."""
+    if choice not in {"left", "right"}:
+        return 0.5
+    return float((choice == "left") == i_on_left)
 
 
 def joint_outcome(outcomes: Sequence[float], rule: str) -> float:

@@ -27,7 +27,7 @@ from engine.models import (
     PairCount,
     User,
 )
-from engine.outcomes import joint_outcome
+from engine.outcomes import joint_outcome, outcome_of
 from engine.services import allowances
 from engine.services.replaying import mark_stale
 
@@ -404,7 +404,7 @@ def record_judgment(
         annotator=annotator,
         token=token,
         choice=choice,
-        outcome=_outcome_of(choice, comparison),
+        outcome=outcome_of(choice, i_on_left=comparison.i_on_left),
         reason=reason,
         comment=comment,
         shown_at=shown_at,
@@ -425,12 +425,6 @@ def record_judgment(
         _reopen(comparison)
     comparison.save(update_fields=["state", "outcome", "judged_at", "discard_reason"])
     return judgment
-
-
-def _outcome_of(choice: str, comparison: Comparison) -> float:
-    if choice in {Judgment.Choice.TIE, Judgment.Choice.BOTH_BAD}:
-        return 0.5
-    return 1.0 if (choice == Judgment.Choice.LEFT) == comparison.i_on_left else 0.0
 
 
 def _count(comparison: Comparison, *, outcome: float, comparisons: int) -> None:

@@ -338,6 +338,28 @@ class TestHostileRows:
     def test_a_value_that_does_not_fit(self, column, value, words, judged, tmp_path):
         self.refused(judged, tmp_path, lambda rows: rows[1].update({column: value}), f"Row 2: .*{words}")
 
+    def test_an_outcome_that_is_not_what_the_answer_means(self, judged, tmp_path):
+        def change(rows):
+            rows[0]["outcome"] = 1 - rows[0]["outcome"]
+
+        self.refused(
+            judged, tmp_path, change, "Row 1: outcome is [01].0, but choice left with P[12] on the left"
+        )
+
+    def test_a_comparison_with_two_sides(self, judged, tmp_path):
+        def change(rows):
+            both = next([a, b] for a in rows for b in rows if a["restores"] == b["judgment_id"])
+            row = both[0]
+            row["left_policy"] = row["policy_j"] if row["left_policy"] == row["policy_i"] else row["policy_i"]
+            row["outcome"] = 1 - row["outcome"]
+
+        self.refused(
+            judged,
+            tmp_path,
+            change,
+            "comparison_id is that of an earlier row with another pair, side or task",
+        )
+
     def test_a_column_that_is_missing(self, judged, tmp_path):
         self.refused(judged, tmp_path, lambda rows: rows[2].pop("choice"), "Row 3 has no column 'choice'")
 
