@@ -86,7 +86,7 @@ from engine.selectors.opinions import (
 from engine.selectors.people import (
     REPEAT_DISTANCE,
     Answer,
-    annotator_count,
+    annotators_left,
     answers_before,
     answers_given,
     experiments_to_label,
@@ -125,7 +125,7 @@ __all__ = [
     "Waste",
     "WorkerHealth",
     "agreement_table",
-    "annotator_count",
+    "annotators_left",
     "annotators_present",
     "answers_before",
     "answers_given",

@@ -229,13 +229,35 @@ def skip(*, experiment_id: int, token: uuid.UUID, annotator: User) -> None:
     lease.state = Lease.State.SKIPPED
     lease.save(update_fields=["state"])
     comparison.skips += 1
-    limit = min(comparison.experiment.max_skips, selectors.annotator_count(comparison.experiment_id))
-    if comparison.skips >= limit:
+    if (
+        comparison.skips >= comparison.experiment.max_skips
+        or not selectors.annotators_left(comparison.experiment_id, comparison.pk).exists()
+    ):
         comparison.state = Comparison.State.DISCARDED
         comparison.discard_reason = f"Skipped by {comparison.skips} annotator(s)."
     else:
         _reopen(comparison)
     comparison.save(update_fields=["skips", "state", "discard_reason"])
+
+
+@transaction.atomic
+def discard_unwanted(*, experiment_id: int) -> int:
+    """Discard what some annotators skipped and no other one is left to see; returns how many comparisons.
+
+    Those who were left when it was skipped may have judged it since, or may annotate no longer. A comparison that
+    waits for nobody would be in flight for ever, and the budget would never be reached.
+    """
+    skipped = (
+        Comparison.objects.filter(experiment_id=experiment_id, state=Comparison.State.READY, skips__gt=0)
+        .exclude(Exists(selectors.annotators_left(experiment_id, OuterRef("pk"))))
+        .select_for_update(no_key=True, skip_locked=True, of=("self",))
+    )
+    discarded = list(skipped)
+    for comparison in discarded:
+        comparison.state = Comparison.State.DISCARDED
+        comparison.discard_reason = f"Skipped by {comparison.skips} annotator(s); no other one is left."
+        comparison.save(update_fields=["state", "discard_reason"])
+    return len(discarded)
 
 
 @transaction.atomic

@@ -17,6 +17,7 @@ from engine.services import replaying
 from engine.services.drawing import drawer
 from engine.services.experiments import conclude
 from engine.services.generation import settle_shared
+from engine.services.judging import discard_unwanted
 from engine.services.snapshots import write_snapshot
 
 # Raised whenever the same counts and seed would give other pairs, so that a replay knows what it replays.
@@ -66,6 +67,7 @@ def _advance_once(experiment_id: int) -> Advance | None:
         return None
     if experiment.responses == Experiment.Responses.REUSE:
         settle_shared(experiment_id=experiment.pk)
+    discard_unwanted(experiment_id=experiment.pk)
     stale = experiment.evidence_stale
     peaks = replaying.replayed_peaks(experiment=experiment) if stale else None
     design = selectors.design(experiment, peaks=peaks)
