@@ -29,11 +29,11 @@ from engine.services import (
     examining,
     experiments,
     generation,
-    judging,
     notifications,
     opinions,
     planning,
     retention,
+    showing,
     tokens,
 )
 
@@ -210,7 +210,7 @@ def sweep(self: Task) -> None:
     """Re-drive whatever got stuck: dead workers' claims, absent annotators' leases, lost messages."""
     _pulse("control", self.request.hostname or "local")
     generation.expire_claims()
-    judging.expire_leases()
+    showing.hand_back_expired()
     opinions.expire_opinions()
     experiments.discard_leftovers()
     for experiment_id in Experiment.objects.filter(state=Experiment.State.RUNNING).values_list(

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from django.conf import settings
 from django.db import transaction
-from django.db.models import Exists, F, OuterRef, Q, QuerySet, Value
+from django.db.models import Exists, F, OuterRef, Q, QuerySet, Subquery, Value
 from django.db.models.functions import Least
 from django.utils import timezone
 from django.utils.translation import gettext as _
@@ -34,22 +34,20 @@ from engine.services.replaying import mark_stale
 # ---------------------------------------------------------------- leases
 
 
-RESUMABLE = (Lease.State.RETURNED, Lease.State.EXPIRED)
-
-
 @transaction.atomic(savepoint=False)
 def lease_next(*, experiment_id: int, annotator: User, besides: Collection[uuid.UUID] = ()) -> Lease | None:
     """The pair this annotator should look at now, reserved for them; ``None`` where none is ready.
 
     A pair already shown to them and still open is shown again (a reload, or the back button), unless it is
-    among those on their screen already (``besides``). Nobody holds more than ``allowances.MOST_HELD`` pairs, checks
-    among them, and nobody holds one for longer than ``allowances.hold()``.
+    among those on their screen already (``besides``). Nobody holds more than ``allowances.MOST_HELD`` pairs, and nobody
+    holds one for longer than ``allowances.hold()``.
     """
-    room = allowances.locked_room(experiment_id=experiment_id, annotator=annotator)
+    allowances.locked(experiment_id=experiment_id, annotator=annotator)
     held = held_leases(experiment_id=experiment_id, annotator=annotator)
-    if (lease := renewed(held, besides=besides)) is not None:
-        return lease
-    if len(held) >= room:
+    for lease in held:
+        if lease.token not in besides and renew(lease):
+            return lease
+    if len(held) >= allowances.MOST_HELD:
         return None
     return new_lease(experiment_id=experiment_id, annotator=annotator, besides=besides)
 
@@ -60,28 +58,24 @@ def held_leases(*, experiment_id: int, annotator: User) -> list[Lease]:
     return list(held.select_related("comparison__task", "comparison__response_i", "comparison__response_j"))
 
 
-def renewed(held: Iterable[Lease], *, besides: Collection[uuid.UUID]) -> Lease | None:
-    """The first of these that is not on the annotator's screen (``besides``), held for longer from now on."""
-    return next((lease for lease in held if lease.token not in besides and _renew(lease)), None)
-
-
 @transaction.atomic(savepoint=False)
 def new_lease(
     *,
     experiment_id: int,
     annotator: User,
     besides: Collection[uuid.UUID] = (),
-    instead: Callable[[], Check | None] | None = None,
+    instead: Callable[[Comparison], Check | None] | None = None,
 ) -> Lease | Check | None:
     """A ready pair other than ``besides``, reserved for this annotator; ``None`` where none is ready.
 
-    Whoever calls this has seen to it that the annotator may hold another pair. ``instead``: asked where a pair is
-    ready that the annotator never had; the check that it returns takes its place.
+    Whoever calls this has seen to it that the annotator may hold another pair. ``instead``: asked about the comparison
+    that is due, with ``had_since``: when the annotator was first shown it, where they handed it back. The check that it
+    returns takes its place.
     """
     mine = Lease.objects.filter(annotator=annotator, comparison=OuterRef("pk"))
     # Others have their turn, for as long as this annotator had theirs.
     now = timezone.now()
-    turn_over = Q(state__in=RESUMABLE, held_until__lte=now, held_until__gt=now - allowances.hold())
+    turn_over = Q(state__in=Lease.HANDED_BACK, held_until__lte=now, held_until__gt=now - allowances.hold())
     over = Q(state__in=[Lease.State.SKIPPED, Lease.State.JUDGED])
     # An imported judgment stands without a lease.
     judged = Judgment.objects.filter(comparison=OuterRef("pk"), annotator=annotator, standing=True)
@@ -92,9 +86,11 @@ def new_lease(
         experiment__state=Experiment.State.RUNNING,
         experiment__judge=Experiment.Judge.HUMAN,
         state=Comparison.State.READY,
-    ).annotate(held_before=Exists(mine.filter(state__in=RESUMABLE)))
+    ).annotate(
+        had_since=Subquery(mine.filter(state__in=Lease.HANDED_BACK).order_by("-pk").values("created_at")[:1])
+    )
     comparison = (
-        ready.order_by(*(("-held_before", "pk") if instead else ("pk",)))
+        ready.order_by(*((F("had_since").asc(nulls_last=True), "pk") if instead else ("pk",)))
         .select_related("task", "response_i", "response_j")
         .only("state", "i_on_left", "task__prompt", "response_i__text", "response_j__text")
         .select_for_update(skip_locked=True, no_key=True, of=("self",))
@@ -102,11 +98,11 @@ def new_lease(
     )
     if comparison is None:
         return None
-    if instead and not comparison.held_before and (check := instead()) is not None:
+    if instead and (check := instead(comparison)) is not None:
         return check
     comparison.state = Comparison.State.LEASED
     comparison.save(update_fields=["state"])
-    resumed = _resumed(comparison, annotator) if comparison.held_before else None
+    resumed = _resumed(comparison, annotator) if comparison.had_since else None
     return resumed or _granted(comparison, annotator)
 
 
@@ -125,6 +121,7 @@ def _granted(comparison: Comparison, annotator: User) -> Lease:
     return Lease.objects.create(
         comparison=comparison,
         annotator=annotator,
+        created_at=now,
         granted_at=now,
         expires_at=_lease_end(),
         held_until=now + allowances.hold(),
@@ -134,7 +131,7 @@ def _granted(comparison: Comparison, annotator: User) -> Lease:
 def _resumed(comparison: Comparison, annotator: User) -> Lease | None:
     """The lease that this annotator had of the pair before, so that an answer still on its way to us finds it."""
     earlier = (
-        comparison.leases.filter(annotator=annotator, state__in=RESUMABLE)
+        comparison.leases.filter(annotator=annotator, state__in=Lease.HANDED_BACK)
         .exclude(token__in=comparison.judgments.values("token"))
         .order_by("-pk")
         .first()
@@ -150,7 +147,7 @@ def _resumed(comparison: Comparison, annotator: User) -> Lease | None:
 
 
 @transaction.atomic
-def lease_again(*, comparison_id: int, annotator: User, besides: Collection[uuid.UUID] = ()) -> Lease | None:
+def lease_again(*, comparison_id: int, annotator: User) -> Lease | None:
     """Reserve a comparison for the annotator who took it back; ``None`` where somebody else holds it now."""
     comparison = (
         Comparison.objects.select_related("task", "response_i", "response_j")
@@ -159,23 +156,9 @@ def lease_again(*, comparison_id: int, annotator: User, besides: Collection[uuid
     )
     if comparison.state != Comparison.State.READY:
         return None
-    make_room(experiment_id=comparison.experiment_id, annotator=annotator, besides=besides)
     comparison.state = Comparison.State.LEASED
     comparison.save(update_fields=["state"])
     return _granted(comparison, annotator)
-
-
-@transaction.atomic(savepoint=False)
-def make_room(*, experiment_id: int, annotator: User, besides: Collection[uuid.UUID] = ()) -> None:
-    """Hand pairs back until the annotator may hold another one.
-
-    Those that wait on the screen (``besides``) go before the one on show, the last before the first.
-    """
-    room = allowances.locked_room(experiment_id=experiment_id, annotator=annotator)
-    places = {token: place for place, token in enumerate(besides, 1)}
-    held = sorted(_held(experiment_id, annotator), key=lambda lease: (places.get(lease.token, 0), lease.pk))
-    if over := held[max(0, room - 1) :]:
-        _end_leases(Lease.objects.filter(pk__in=[lease.pk for lease in over]), Lease.State.RETURNED)
 
 
 @transaction.atomic
@@ -198,7 +181,8 @@ def renew_leases(*, annotator: User, tokens: Collection[uuid.UUID]) -> int:
     return _renewed(Lease.objects.filter(annotator=annotator, token__in=tokens))
 
 
-def _renew(lease: Lease) -> bool:
+def renew(lease: Lease) -> bool:
+    """Keep a pair reserved for longer; says whether it still is its annotator's."""
     lease.expires_at = min(_lease_end(), lease.held_until)
     return bool(_renewed(Lease.objects.filter(pk=lease.pk)))
 

@@ -195,7 +195,10 @@ class TestRepeats:
                 break
         assert (
             check_due(
-                experiment=experiment, annotator=other, seen=seen_by(experiment=experiment, annotator=other)
+                experiment=experiment,
+                annotator=other,
+                seen=seen_by(experiment=experiment, annotator=other),
+                instead_of=experiment.comparisons.first(),
             )
             is None
         )
