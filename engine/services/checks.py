@@ -270,7 +270,8 @@ def _repeat_check(
     if not candidates:
         return None
     chosen = blinding.repeat_choice(experiment.secret, annotator.pk, number, candidates)
-    with_texts = earlier.select_related(
+    # Also where an editor voids it at this moment: it stood when it was chosen.
+    with_texts = Judgment.objects.select_related(
         "comparison__task", "comparison__response_i", "comparison__response_j"
     )
     return Check.objects.create(
