@@ -30,11 +30,11 @@ from engine.services import (
     estimates,
     experiments,
     generation,
-    judging,
     notifications,
     opinions,
     planning,
     retention,
+    serving,
     tokens,
 )
 
@@ -220,7 +220,7 @@ def sweep(self: Task) -> None:
     """Restart stuck work: dead workers' claims, absent annotators' leases, lost messages."""
     _pulse("control", self.request.hostname or "local")
     generation.expire_claims()
-    judging.expire_leases()
+    serving.hand_back_expired()
     opinions.expire_opinions()
     experiments.discard_leftovers()
     for experiment_id in Experiment.objects.filter(state=Experiment.State.RUNNING).values_list(

@@ -8,6 +8,13 @@ MEAN = "mean"
 MAJORITY = "majority"
 
 
+def outcome_of(choice: str, *, i_on_left: bool) -> float:
+    """D of one answer: 1 where policy i's response was chosen, 0 where policy j's, ½ where neither was."""
+    if choice not in {"left", "right"}:
+        return 0.5
+    return float((choice == "left") == i_on_left)
+
+
 def joint_outcome(outcomes: Sequence[float], rule: str) -> float:
     """D of a comparison that several annotators judged.
 

@@ -9,6 +9,7 @@ from django.db import models
 from django.db.models import Q
 from django.utils import timezone
 
+from engine.models.comparisons import Comparison
 from engine.models.experiments import Experiment
 from engine.models.judgments import Judgment
 
@@ -60,9 +61,25 @@ class Check(models.Model):
         default=0,
         help_text="Number of secrets of the experiment before the one used for this draw.",
     )
+    instead_of = models.ForeignKey(
+        Comparison,
+        models.CASCADE,
+        null=True,
+        blank=True,
+        related_name="+",
+        help_text="The comparison that the annotator would have been shown; empty for practice.",
+    )
+    # A check is reserved as a comparison is, and these mean what they mean for a lease.
+    reserved = models.BooleanField(
+        default=True, help_text="Not handed back since it was shown; no sweep has ended it."
+    )
+    created_at = models.DateTimeField(default=timezone.now)
     shown_at = models.DateTimeField(default=timezone.now)
     expires_at = models.DateTimeField(
-        default=timezone.now, help_text="End of the reservation, as for a lease."
+        default=timezone.now, help_text="Once it is not reserved any more: since when."
+    )
+    held_until = models.DateTimeField(
+        default=timezone.now, help_text="No renewal goes beyond this; then others have their turn."
     )
     choice = models.CharField(
         max_length=10,

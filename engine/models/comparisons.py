@@ -98,10 +98,16 @@ class Lease(models.Model):
         EXPIRED = "expired", "Expired"
         RETURNED = "returned", "Returned"
 
+    # Ended without an answer: its annotator may be shown the pair again.
+    HANDED_BACK = (State.RETURNED, State.EXPIRED)
+
     comparison = models.ForeignKey(Comparison, models.CASCADE, related_name="leases")
     annotator = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="leases")
     token = models.UUIDField(default=uuid.uuid4, unique=True)
     state = models.CharField(max_length=10, choices=State, default=State.ACTIVE)
+    created_at = models.DateTimeField(
+        default=timezone.now, help_text="When it was first shown; ``granted_at`` is when it was shown last."
+    )
     granted_at = models.DateTimeField(default=timezone.now)
     expires_at = models.DateTimeField()
     held_until = models.DateTimeField(

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
-from django.db.models import Count, F, OuterRef, QuerySet, Subquery, Value
+from django.db.models import Count, Exists, F, OuterRef, QuerySet, Subquery, Value
 from django.db.models.functions import Coalesce
 from django.utils import timezone
 
@@ -18,6 +18,7 @@ from engine.models import (
     Experiment,
     Invitation,
     Judgment,
+    Lease,
     Membership,
     User,
 )
@@ -75,10 +76,29 @@ def open_invitations(experiment: Experiment, roles: Collection[str]) -> QuerySet
     )
 
 
-def annotator_count(experiment_id: int) -> int:
+def annotators_left(experiment_id: int, comparison: int | OuterRef) -> QuerySet[Membership]:
+    """The annotators who may still be shown a comparison: they have neither judged nor skipped it.
+
+    ``comparison``: its number, or an ``OuterRef`` to it, to use this as a subquery.
+    """
+    through_with_it = Lease.objects.filter(
+        comparison=_outer(comparison),
+        annotator=OuterRef("user"),
+        state__in=[Lease.State.SKIPPED, Lease.State.JUDGED],
+    )
+    judged = Judgment.objects.filter(comparison=_outer(comparison), annotator=OuterRef("user"), standing=True)
     return Membership.objects.filter(
-        experiment_id=experiment_id, role=Membership.Role.ANNOTATOR, user__is_active=True
-    ).count()
+        ~Exists(through_with_it),
+        ~Exists(judged),
+        experiment_id=experiment_id,
+        role=Membership.Role.ANNOTATOR,
+        user__is_active=True,
+    )
+
+
+def _outer(reference: int | OuterRef) -> int | OuterRef:
+    """The same reference one query further in."""
+    return OuterRef(reference) if isinstance(reference, OuterRef) else reference
 
 
 def experiments_to_label(user: AbstractBaseUser | AnonymousUser) -> QuerySet[Experiment]:

@@ -5,12 +5,10 @@ from __future__ import annotations
 from datetime import timedelta
 
 from django.conf import settings
-from django.db.models import Count, OuterRef, Subquery
-from django.utils import timezone
 from django.utils.translation import ngettext
 
 from engine.domain.errors import WrongStateError
-from engine.models import Allowance, Check, User
+from engine.models import Allowance, User
 from engine.selectors import people
 
 # The pair on show, the one fetched ahead, and one that came back by an undo. More would keep pairs from others, or
@@ -40,23 +38,6 @@ def locked(*, experiment_id: int, annotator: User) -> Allowance:
         defaults={"undo_credit": UNDOS_IN_A_ROW * ANSWERS_PER_UNDO},
     )
     return allowance
-
-
-def locked_room(*, experiment_id: int, annotator: User) -> int:
-    """The number of comparisons the annotator may hold besides their checks; also orders their requests."""
-    held = Check.objects.filter(
-        experiment=OuterRef("experiment"),
-        annotator=OuterRef("annotator"),
-        choice="",
-        expires_at__gt=timezone.now(),
-    ).order_by()
-    n_held = Subquery(held.values("experiment").annotate(n=Count("pk")).values("n"))
-    rows = Allowance.objects.filter(experiment=experiment_id, annotator=annotator).annotate(checks=n_held)
-    row = rows.select_for_update(no_key=True, of=("self",)).first()
-    if row is None:
-        locked(experiment_id=experiment_id, annotator=annotator)
-        row = rows.get()
-    return max(0, MOST_HELD - (row.checks or 0))
 
 
 def spend_undo(*, experiment_id: int, annotator: User) -> None:

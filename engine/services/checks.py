@@ -7,20 +7,22 @@ comparison does: it is reserved for a while, is handed back, may go to somebody 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from enum import Enum, auto
+from typing import Any
 
 from django.conf import settings
 from django.db import transaction
-from django.db.models import Count, DateTimeField, Exists, ExpressionWrapper, F, Q, QuerySet, Subquery, Value
+from django.db.models import Count, Exists, F, Q, QuerySet, Subquery, Value
 from django.db.models.functions import Coalesce, Least
 from django.utils import timezone
 from django.utils.translation import gettext as _
 
 from engine.domain import blinding
 from engine.domain.errors import LeaseLostError, WrongStateError
-from engine.models import Check, Experiment, GoldItem, Judgment, Lease, User
+from engine.models import Check, Comparison, Experiment, GoldItem, Judgment, Lease, User
 from engine.selectors import counts, people
 from engine.services import allowances
 
@@ -41,44 +43,128 @@ def are_used(experiment: Experiment) -> bool:
 def unanswered_checks(*, experiment: Experiment, annotator: User) -> list[Check]:
     """The checks that this annotator was shown and has not answered, the first one first."""
     mine = Check.objects.filter(experiment=experiment, annotator=annotator, choice="")
-    return list(mine.order_by("shown_at", "pk"))
+    return list(mine.order_by("created_at", "pk"))
 
 
 def is_held(check: Check) -> bool:
-    """True if the annotator is looking at it, as far as their page has said."""
-    return check.expires_at > timezone.now()
+    """Whether the annotator holds it, as an active lease is held."""
+    return check.reserved and check.held_until > timezone.now()
 
 
-def _is_lost(check: Check) -> Exists | Q:
-    """True if a comparison in its place would be somebody else's by now, as a condition.
-
-    A comparison that an annotator leaves is the next one to be shown to somebody else. Practice waits for its annotator.
-    """
-    if check.kind == Check.Kind.PRACTICE or is_held(check):
-        return Q(pk__in=[])
-    shown_since = Lease.objects.filter(
-        comparison__experiment_id=check.experiment_id, granted_at__gte=check.expires_at
-    )
-    return Exists(shown_since.exclude(annotator=check.annotator_id))
-
-
-def hold(check: Check) -> Check:
-    """Reserve a check anew for as long as a comparison is reserved; it comes back with its texts."""
-    now = timezone.now()
-    shown_at = now if check.shown_at + allowances.hold() <= now else check.shown_at
-    until = min(_end(), shown_at + allowances.hold())
-    Check.objects.filter(pk=check.pk).update(expires_at=until, shown_at=shown_at)
+def renew(check: Check) -> Check | None:
+    """A check that is held, reserved for longer, with its texts; ``None`` where it was handed back meanwhile."""
+    if not _renewed(Check.objects.filter(pk=check.pk)):
+        return None
     return _with_texts().get(pk=check.pk)
 
 
-def has_rested(check: Check) -> bool:
-    """True if it may be shown again: a comparison that was held for too long is others' for as long again."""
-    since = timezone.now() - check.shown_at
-    return check.kind == Check.Kind.PRACTICE or not allowances.hold() <= since < 2 * allowances.hold()
+def renew_checks(*, annotator: User, tokens: Collection[uuid.UUID]) -> None:
+    """Keep checks reserved while their page is open, for no longer than a comparison can be held."""
+    _renewed(Check.objects.filter(annotator=annotator, token__in=tokens))
+
+
+def _renewed(checks: QuerySet[Check]) -> int:
+    held = checks.filter(choice="", reserved=True, held_until__gt=timezone.now())
+    return held.update(expires_at=Least(Value(_end()), F("held_until")))
+
+
+def return_checks(*, annotator: User, tokens: Collection[uuid.UUID] | None = None) -> None:
+    """End the reservation of checks whose page was closed: these, or all of the annotator's."""
+    held = Check.objects.filter(annotator=annotator, choice="", reserved=True)
+    if tokens is not None:
+        held = held.filter(token__in=tokens)
+    held.update(reserved=False, expires_at=timezone.now())
+
+
+def expire_checks() -> None:
+    """End the reservations of annotators who went away, in the sweep that ends their leases."""
+    now = timezone.now()
+    gone = Check.objects.filter(choice="", reserved=True, expires_at__lt=now)
+    gone.update(reserved=False, expires_at=now)
+
+
+def resumable(unanswered: Iterable[Check]) -> Check | None:
+    """The first of these that was handed back and that its annotator may be shown again.
+
+    As a comparison: not while it would be with somebody else, nor as long after it was held for too long. Practice
+    waits for its annotator.
+    """
+    now = timezone.now()
+    for check in unanswered:
+        others_turn = check.held_until <= now < check.held_until + allowances.hold()
+        if check.reserved or (others_turn and check.kind != Check.Kind.PRACTICE):
+            continue
+        fate = _fate(check)
+        if fate == _Fate.FREE:
+            return check
+        if fate == _Fate.LOST:
+            _give_up(check)
+    return None
+
+
+def resume(check: Check) -> Check:
+    """Reserve a check again for its annotator, as a lease is; it comes back with its texts."""
+    now = timezone.now()
+    held_until = check.held_until if check.held_until > now else now + allowances.hold()
+    Check.objects.filter(pk=check.pk).update(
+        reserved=True, shown_at=now, held_until=held_until, expires_at=min(_end(), held_until)
+    )
+    return _with_texts().get(pk=check.pk)
+
+
+class _Fate(Enum):
+    """What would have become of a comparison that was handed back: ready, somebody else's now, or judged."""
+
+    FREE = auto()
+    TAKEN = auto()
+    LOST = auto()
+
+
+def _fate(check: Check) -> _Fate:
+    """What would have become, by now, of a comparison in the place of a check that is not reserved any more."""
+    if check.kind == Check.Kind.PRACTICE:
+        return _Fate.FREE
+    if check.experiment.state == Experiment.State.CONCLUDED:
+        return _Fate.LOST
+    return _fate_among_others(check, since=check.expires_at, own=0)
+
+
+def _fate_among_others(check: Check, *, since: datetime, own: int) -> _Fate:
+    """The fate of the comparison from when it was ready, with ``own`` answers of this annotator.
+
+    Annotators are shown the first comparison that is ready. So whoever was shown for the first time what comes after
+    the place of the check would have been shown it instead; and a language model would have voted on it.
+    """
+    before = Judgment.objects.filter(
+        comparison=check.instead_of, created_at__lt=check.created_at, standing=True
+    )
+    judged_by = list(before.values_list("annotator", flat=True))
+    votes = Judgment.objects.filter(
+        comparison__experiment_id=check.experiment_id, judge=Judgment.Judge.LLM, created_at__gte=since
+    )
+    wanted = check.experiment.overlap - own - len(judged_by) - votes.exists()
+    leases = Lease.objects.filter(
+        comparison__experiment_id=check.experiment_id,
+        comparison__gte=check.instead_of_id,
+        created_at__gte=since,
+    )
+    others = leases.exclude(annotator=check.annotator_id).order_by("pk")
+    for annotator_id, state in others.values_list("annotator", "state"):
+        if wanted <= 0:
+            break
+        if annotator_id in judged_by:
+            continue
+        if state == Lease.State.ACTIVE:
+            return _Fate.TAKEN
+        if state == Lease.State.JUDGED:
+            judged_by.append(annotator_id)
+            wanted -= 1
+    return _Fate.FREE if wanted > 0 else _Fate.LOST
 
 
 def _with_texts() -> QuerySet[Check]:
     return Check.objects.select_related(
+        "experiment",
         "gold",
         "repeated__comparison__task",
         "repeated__comparison__response_i",
@@ -86,41 +172,30 @@ def _with_texts() -> QuerySet[Check]:
     )
 
 
-def give_up_if_lost(check: Check) -> bool:
-    """End a check that is somebody else's by now: it counts as neither passed nor failed. Says whether it is one."""
-    lost = Check.objects.filter(_is_lost(check), pk=check.pk, choice="")
-    return bool(lost.update(choice=Check.LOST, judged_at=timezone.now()))
-
-
-def renew_checks(*, annotator: User, tokens: Collection[uuid.UUID]) -> None:
-    """Keep checks reserved while their page is open, for no longer than a comparison can be held."""
-    now = timezone.now()
-    held = Check.objects.filter(annotator=annotator, token__in=tokens, choice="", expires_at__gt=now)
-    latest = ExpressionWrapper(F("shown_at") + allowances.hold(), output_field=DateTimeField())
-    held.filter(shown_at__gt=now - allowances.hold()).update(expires_at=Least(Value(_end()), latest))
-
-
-def return_checks(*, annotator: User, tokens: Collection[uuid.UUID] | None = None) -> None:
-    """End the reservation of checks whose page was closed: these, or all of the annotator's."""
-    now = timezone.now()
-    held = Check.objects.filter(annotator=annotator, choice="", expires_at__gt=now)
-    if tokens is not None:
-        held = held.filter(token__in=tokens)
-    held.update(expires_at=now)
+def _give_up(check: Check) -> None:
+    """End a check that is somebody else's by now: it counts as neither passed nor failed."""
+    lost = Check.objects.filter(pk=check.pk, choice="", reserved=False)
+    lost.update(choice=Check.LOST, judged_at=timezone.now())
 
 
 @dataclass(frozen=True)
 class Seen:
-    """The number of pairs shown to an annotator: practice, checks of any kind, and all pairs."""
+    """How many pairs an annotator was shown: practice, checks of any kind, and all with the comparisons.
+
+    ``handed_back``: whether they ever handed one back, were away for too long, or took an answer back.
+    """
 
     practice: int
     checks: int
     pairs: int
+    handed_back: bool
 
 
 def seen_by(*, experiment: Experiment, annotator: User) -> Seen:
     """The number of pairs that this annotator was shown so far, by kind."""
     leases = Lease.objects.filter(annotator=annotator, comparison__experiment=experiment)
+    left = Q(choice="", reserved=False) | Q(choice=Check.LOST) | Q(voided_at__isnull=False)
+    checks_left = Check.objects.filter(left, annotator=annotator, experiment=experiment)
     counted = (
         User.objects.filter(pk=annotator.pk)
         .annotate(
@@ -131,11 +206,13 @@ def seen_by(*, experiment: Experiment, annotator: User) -> Seen:
             leased=Coalesce(
                 Subquery(leases.order_by().values("annotator").annotate(n=Count("pk")).values("n")), 0
             ),
+            handed_back=Exists(leases.filter(state__in=Lease.HANDED_BACK)),
+            checks_left=Exists(checks_left),
         )
-        .values_list("practice", "seen", "leased")
+        .values_list("practice", "seen", "leased", "handed_back", "checks_left")
     )
-    practice, checks, leased = counted.get()
-    return Seen(practice=practice, checks=checks, pairs=checks + leased)
+    practice, checks, leased, *left_any = counted.get()
+    return Seen(practice=practice, checks=checks, pairs=checks + leased, handed_back=any(left_any))
 
 
 def practice_due(*, experiment: Experiment, annotator: User, seen: Seen) -> Check | None:
@@ -145,7 +222,7 @@ def practice_due(*, experiment: Experiment, annotator: User, seen: Seen) -> Chec
     return _gold_check(experiment, annotator, Check.Kind.PRACTICE, seen.pairs)
 
 
-def check_due(*, experiment: Experiment, annotator: User, seen: Seen) -> Check | None:
+def check_due(*, experiment: Experiment, annotator: User, seen: Seen, instead_of: Comparison) -> Check | None:
     """The check that is to be shown instead of a comparison, where the annotator's next pair is one.
 
     That depends on the experiment's secret, the annotator, and how many pairs they were shown; at the rates that the
@@ -153,13 +230,15 @@ def check_due(*, experiment: Experiment, annotator: User, seen: Seen) -> Check |
     """
     draw = blinding.check_draw(experiment.secret, annotator.pk, seen.pairs)
     if draw < experiment.gold_rate:
-        return _gold_check(experiment, annotator, Check.Kind.GOLD, seen.pairs)
+        return _gold_check(experiment, annotator, Check.Kind.GOLD, seen.pairs, instead_of)
     if draw < experiment.gold_rate + experiment.repeat_rate:
-        return _repeat_check(experiment, annotator, seen.pairs)
+        return _repeat_check(experiment, annotator, seen.pairs, instead_of)
     return None
 
 
-def _gold_check(experiment: Experiment, annotator: User, kind: str, number: int) -> Check | None:
+def _gold_check(
+    experiment: Experiment, annotator: User, kind: str, number: int, instead_of: Comparison | None = None
+) -> Check | None:
     unseen = (
         GoldItem.objects.filter(experiment=experiment).exclude(checks__annotator=annotator).order_by("pk")
     )
@@ -174,11 +253,14 @@ def _gold_check(experiment: Experiment, annotator: User, kind: str, number: int)
         better_on_left=blinding.better_on_left(experiment.secret, annotator.pk, gold.pk),
         number=number,
         period=len(experiment.past_secrets),
-        expires_at=_end(),
+        instead_of=instead_of,
+        **_reservation(),
     )
 
 
-def _repeat_check(experiment: Experiment, annotator: User, number: int) -> Check | None:
+def _repeat_check(
+    experiment: Experiment, annotator: User, number: int, instead_of: Comparison
+) -> Check | None:
     earlier = counts.standing_judgments(experiment.pk).filter(annotator=annotator).order_by("-pk")
     rows = list(earlier.values_list("pk", "choice", "repeats"))
     candidates = [
@@ -189,7 +271,8 @@ def _repeat_check(experiment: Experiment, annotator: User, number: int) -> Check
     if not candidates:
         return None
     chosen = blinding.repeat_choice(experiment.secret, annotator.pk, number, candidates)
-    with_texts = earlier.select_related(
+    # Also where an editor voids it at this moment: it stood when it was chosen.
+    with_texts = Judgment.objects.select_related(
         "comparison__task", "comparison__response_i", "comparison__response_j"
     )
     return Check.objects.create(
@@ -199,7 +282,8 @@ def _repeat_check(experiment: Experiment, annotator: User, number: int) -> Check
         repeated=with_texts.get(pk=chosen),
         number=number,
         period=len(experiment.past_secrets),
-        expires_at=_end(),
+        instead_of=instead_of,
+        **_reservation(),
     )
 
 
@@ -225,17 +309,17 @@ def answer_check(
     if check is None:
         return None
     skipped = choice == Check.SKIPPED
-    if check.choice == Check.LOST or (not check.choice and give_up_if_lost(check)):
-        if skipped:
-            return Checked(check=check, created=False)
+    if skipped and (check.choice or not check.reserved):
+        # A pair that was handed back is not skipped: it may be shown to its annotator again.
+        return Checked(check=check, created=False)
+    if check.choice == Check.SKIPPED:
+        # As for a comparison, so that nobody can tell them apart.
+        raise LeaseLostError(_("You skipped that pair, so your answer to it was not counted."))
+    if check.choice == Check.LOST or (not check.choice and not check.reserved and _fate(check) != _Fate.FREE):
         raise LeaseLostError(
             _("That pair was open for a long time and went to somebody else, so your answer was not counted.")
         )
-    if check.choice == Check.SKIPPED and not skipped:
-        # The same as for a comparison: annotators must not tell them apart.
-        raise LeaseLostError(_("You skipped that pair, so your answer to it was not counted."))
-    # A pair that was handed back is not skipped: it may be shown to its annotator again.
-    if check.choice or (skipped and not is_held(check)):
+    if check.choice:
         return Checked(check=check, created=False)
     if choice not in [*counts.choices(check.experiment), Check.SKIPPED]:
         raise WrongStateError(_("This experiment does not offer that choice."))
@@ -249,25 +333,26 @@ def answer_check(
 
 @transaction.atomic
 def take_back_check(*, check_id: int) -> Check:
-    """Void the answer to a check and show its pair again, as a judgment that is taken back is.
+    """Void the answer to a check and have its pair again, as a judgment that is taken back has.
+
+    It is not reserved where somebody else would be looking at a comparison in its place now.
 
     Raises
     ------
     WrongStateError
         The experiment has concluded, or the answer was taken back already.
     """
-    check = (
-        _with_texts()
-        .select_related("experiment")
-        .select_for_update(no_key=True, of=("self",))
-        .get(pk=check_id)
-    )
+    check = _with_texts().select_for_update(no_key=True, of=("self",)).get(pk=check_id)
     if check.experiment.state == Experiment.State.CONCLUDED:
         raise WrongStateError(_("The experiment has concluded; its judgments are final."))
     if check.voided_at is not None:
         raise WrongStateError(_("This judgment was taken back already."))
     check.voided_at = timezone.now()
     check.save(update_fields=["voided_at"])
+    reservation = _reservation()
+    if _fate_among_others(check, since=check.judged_at, own=1) == _Fate.TAKEN:
+        # A comparison would come again as the pair that it was, and would have been ready since the answer.
+        reservation |= {"reserved": False, "created_at": check.created_at, "expires_at": check.judged_at}
     return Check.objects.create(
         experiment=check.experiment,
         annotator_id=check.annotator_id,
@@ -277,8 +362,14 @@ def take_back_check(*, check_id: int) -> Check:
         repeated=check.repeated,
         number=check.number,
         period=check.period,
-        expires_at=_end(),
+        instead_of_id=check.instead_of_id,
+        **reservation,
     )
+
+
+def _reservation() -> dict[str, Any]:
+    """Of a check that is shown now."""
+    return {"expires_at": _end(), "held_until": timezone.now() + allowances.hold()}
 
 
 def expected_choice(check: Check) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 
 from engine.domain import limits
 from engine.domain.errors import SpecError
+from engine.domain.outcomes import outcome_of
 from engine.models import Judgment, JudgmentVoid, Response
 from engine.services.experiments import Description
 
@@ -122,6 +123,12 @@ class _Checker:
             )
         if row["judge"] not in Judgment.Judge or row["choice"] not in Judgment.Choice:
             raise ValueError("judge or choice is none that there is.")
+        outcome = outcome_of(row["choice"], i_on_left=row["left_policy"] == i)
+        if row["outcome"] != outcome:
+            raise ValueError(
+                f"outcome is {limits.shown(row['outcome'])}, but choice {row['choice']} with {row['left_policy']} on the "
+                f"left means {outcome:g}. Export the file again."
+            )
         self._check_identity(row)
 
     def _check_identity(self, row: Row) -> None:
@@ -129,12 +136,13 @@ class _Checker:
         pair = (
             row["policy_i"],
             row["policy_j"],
+            row["left_policy"],
             row["task_number"],
             row["response_i_id"],
             row["response_j_id"],
         )
         if self._pairs.setdefault(row["comparison_id"], pair) != pair:
-            raise ValueError("comparison_id is that of an earlier row with another pair or task.")
+            raise ValueError("comparison_id is that of an earlier row with another pair, side or task.")
         for side in "ij":
             written = (row[f"policy_{side}"], row["task_number"])
             if self._responses.setdefault(row[f"response_{side}_id"], written) != written:

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from django.conf import settings
 from django.db import transaction
-from django.db.models import Exists, F, OuterRef, Q, QuerySet, Value
+from django.db.models import Exists, F, OuterRef, Q, QuerySet, Subquery, Value
 from django.db.models.functions import Least
 from django.utils import timezone
 from django.utils.translation import gettext as _
 
 from engine.domain.errors import LeaseLostError, UnknownTokenError, WrongStateError
-from engine.domain.outcomes import joint_outcome
+from engine.domain.outcomes import joint_outcome, outcome_of
 from engine.models import (
     Check,
     Comparison,
@@ -28,14 +28,12 @@ from engine.models import (
     RoleLoss,
     User,
 )
-from engine.selectors import counts, people
+from engine.selectors import counts
+from engine.selectors.people import annotators_left
 from engine.services import allowances
 from engine.services.replaying import mark_stale
 
 # ---------------------------------------------------------------- leases
-
-
-RESUMABLE = (Lease.State.RETURNED, Lease.State.EXPIRED)
 
 
 @transaction.atomic(savepoint=False)
@@ -43,14 +41,15 @@ def lease_next(*, experiment_id: int, annotator: User, besides: Collection[uuid.
     """The pair this annotator should look at now, reserved for them; ``None`` where none is ready.
 
     A pair already shown to them and still open is shown again (a reload, or the back button), unless it is
-    among those on their screen already (``besides``). Nobody holds more than ``allowances.MOST_HELD`` pairs, checks
-    among them, and nobody holds one for longer than ``allowances.hold()``.
+    among those on their screen already (``besides``). Nobody holds more than ``allowances.MOST_HELD`` pairs, and nobody
+    holds one for longer than ``allowances.hold()``.
     """
-    room = allowances.locked_room(experiment_id=experiment_id, annotator=annotator)
+    allowances.locked(experiment_id=experiment_id, annotator=annotator)
     held = held_leases(experiment_id=experiment_id, annotator=annotator)
-    if (lease := renewed(held, besides=besides)) is not None:
-        return lease
-    if len(held) >= room:
+    for lease in held:
+        if lease.token not in besides and renew(lease):
+            return lease
+    if len(held) >= allowances.MOST_HELD:
         return None
     return new_lease(experiment_id=experiment_id, annotator=annotator, besides=besides)
 
@@ -61,38 +60,39 @@ def held_leases(*, experiment_id: int, annotator: User) -> list[Lease]:
     return list(held.select_related("comparison__task", "comparison__response_i", "comparison__response_j"))
 
 
-def renewed(held: Iterable[Lease], *, besides: Collection[uuid.UUID]) -> Lease | None:
-    """The first of these that is not on the annotator's screen (``besides``), held for longer from now on."""
-    return next((lease for lease in held if lease.token not in besides and _renew(lease)), None)
-
-
 @transaction.atomic(savepoint=False)
 def new_lease(
     *,
     experiment_id: int,
     annotator: User,
     besides: Collection[uuid.UUID] = (),
-    instead: Callable[[], Check | None] | None = None,
+    instead: Callable[[Comparison], Check | None] | None = None,
 ) -> Lease | Check | None:
     """A ready pair other than ``besides``, reserved for this annotator; ``None`` where none is ready.
 
-    The caller ensures that the annotator may hold another pair. ``instead``: asked where a pair is
-    ready that the annotator never had; the check that it returns takes its place.
+    Whoever calls this has seen to it that the annotator may hold another pair. ``instead``: asked about the comparison
+    that is due, with ``had_since``: when the annotator was first shown it, where they handed it back. The check that it
+    returns takes its place.
     """
     mine = Lease.objects.filter(annotator=annotator, comparison=OuterRef("pk"))
     # Others have their turn, for as long as this annotator had theirs.
     now = timezone.now()
-    turn_over = Q(state__in=RESUMABLE, held_until__lte=now, held_until__gt=now - allowances.hold())
+    turn_over = Q(state__in=Lease.HANDED_BACK, held_until__lte=now, held_until__gt=now - allowances.hold())
     over = Q(state__in=[Lease.State.SKIPPED, Lease.State.JUDGED])
+    # An imported judgment stands without a lease.
+    judged = Judgment.objects.filter(comparison=OuterRef("pk"), annotator=annotator, standing=True)
     ready = Comparison.objects.filter(
         ~Exists(mine.filter(turn_over | over | Q(token__in=besides))),
+        ~Exists(judged),
         experiment_id=experiment_id,
         experiment__state=Experiment.State.RUNNING,
         experiment__judge=Experiment.Judge.HUMAN,
         state=Comparison.State.READY,
-    ).annotate(held_before=Exists(mine.filter(state__in=RESUMABLE)))
+    ).annotate(
+        had_since=Subquery(mine.filter(state__in=Lease.HANDED_BACK).order_by("-pk").values("created_at")[:1])
+    )
     comparison = (
-        ready.order_by(*(("-held_before", "pk") if instead else ("pk",)))
+        ready.order_by(*((F("had_since").asc(nulls_last=True), "pk") if instead else ("pk",)))
         .select_related("task", "response_i", "response_j")
         .only("state", "i_on_left", "task__prompt", "response_i__text", "response_j__text")
         .select_for_update(skip_locked=True, no_key=True, of=("self",))
@@ -100,11 +100,11 @@ def new_lease(
     )
     if comparison is None:
         return None
-    if instead and not comparison.held_before and (check := instead()) is not None:
+    if instead and (check := instead(comparison)) is not None:
         return check
     comparison.state = Comparison.State.LEASED
     comparison.save(update_fields=["state"])
-    resumed = _resumed(comparison, annotator) if comparison.held_before else None
+    resumed = _resumed(comparison, annotator) if comparison.had_since else None
     return resumed or _granted(comparison, annotator)
 
 
@@ -123,6 +123,7 @@ def _granted(comparison: Comparison, annotator: User) -> Lease:
     return Lease.objects.create(
         comparison=comparison,
         annotator=annotator,
+        created_at=now,
         granted_at=now,
         expires_at=_lease_end(),
         held_until=now + allowances.hold(),
@@ -132,7 +133,7 @@ def _granted(comparison: Comparison, annotator: User) -> Lease:
 def _resumed(comparison: Comparison, annotator: User) -> Lease | None:
     """The annotator's earlier lease of the pair: an answer that is still on its way finds it."""
     earlier = (
-        comparison.leases.filter(annotator=annotator, state__in=RESUMABLE)
+        comparison.leases.filter(annotator=annotator, state__in=Lease.HANDED_BACK)
         .exclude(token__in=comparison.judgments.values("token"))
         .order_by("-pk")
         .first()
@@ -148,7 +149,7 @@ def _resumed(comparison: Comparison, annotator: User) -> Lease | None:
 
 
 @transaction.atomic
-def lease_again(*, comparison_id: int, annotator: User, besides: Collection[uuid.UUID] = ()) -> Lease | None:
+def lease_again(*, comparison_id: int, annotator: User) -> Lease | None:
     """Reserve a comparison for the annotator who took it back; ``None`` where somebody else holds it now."""
     comparison = (
         Comparison.objects.select_related("task", "response_i", "response_j")
@@ -157,23 +158,9 @@ def lease_again(*, comparison_id: int, annotator: User, besides: Collection[uuid
     )
     if comparison.state != Comparison.State.READY:
         return None
-    make_room(experiment_id=comparison.experiment_id, annotator=annotator, besides=besides)
     comparison.state = Comparison.State.LEASED
     comparison.save(update_fields=["state"])
     return _granted(comparison, annotator)
-
-
-@transaction.atomic(savepoint=False)
-def make_room(*, experiment_id: int, annotator: User, besides: Collection[uuid.UUID] = ()) -> None:
-    """Hand pairs back until the annotator may hold another one.
-
-    Those that wait on the screen (``besides``) go before the one on show, the last before the first.
-    """
-    room = allowances.locked_room(experiment_id=experiment_id, annotator=annotator)
-    places = {token: place for place, token in enumerate(besides, 1)}
-    held = sorted(_held(experiment_id, annotator), key=lambda lease: (places.get(lease.token, 0), lease.pk))
-    if over := held[max(0, room - 1) :]:
-        _end_leases(Lease.objects.filter(pk__in=[lease.pk for lease in over]), Lease.State.RETURNED)
 
 
 @transaction.atomic
@@ -196,7 +183,8 @@ def renew_leases(*, annotator: User, tokens: Collection[uuid.UUID]) -> int:
     return _renewed(Lease.objects.filter(annotator=annotator, token__in=tokens))
 
 
-def _renew(lease: Lease) -> bool:
+def renew(lease: Lease) -> bool:
+    """Keep a pair reserved for longer; says whether it still is its annotator's."""
     lease.expires_at = min(_lease_end(), lease.held_until)
     return bool(_renewed(Lease.objects.filter(pk=lease.pk)))
 
@@ -227,13 +215,35 @@ def skip(*, experiment_id: int, token: uuid.UUID, annotator: User) -> None:
     lease.state = Lease.State.SKIPPED
     lease.save(update_fields=["state"])
     comparison.skips += 1
-    limit = min(comparison.experiment.max_skips, people.annotator_count(comparison.experiment_id))
-    if comparison.skips >= limit:
+    if (
+        comparison.skips >= comparison.experiment.max_skips
+        or not annotators_left(comparison.experiment_id, comparison.pk).exists()
+    ):
         comparison.state = Comparison.State.DISCARDED
         comparison.discard_reason = f"Skipped by {comparison.skips} annotator(s)."
     else:
         _reopen(comparison)
     comparison.save(update_fields=["skips", "state", "discard_reason"])
+
+
+@transaction.atomic
+def discard_unwanted(*, experiment_id: int) -> int:
+    """Discard what some annotators skipped and no other one is left to see; returns how many comparisons.
+
+    Those who were left when it was skipped may have judged it since, or may annotate no longer. A comparison that
+    waits for nobody would be in flight for ever, and the budget would never be reached.
+    """
+    skipped = (
+        Comparison.objects.filter(experiment_id=experiment_id, state=Comparison.State.READY, skips__gt=0)
+        .exclude(Exists(annotators_left(experiment_id, OuterRef("pk"))))
+        .select_for_update(no_key=True, skip_locked=True, of=("self",))
+    )
+    discarded = list(skipped)
+    for comparison in discarded:
+        comparison.state = Comparison.State.DISCARDED
+        comparison.discard_reason = f"Skipped by {comparison.skips} annotator(s); no other one is left."
+        comparison.save(update_fields=["state", "discard_reason"])
+    return len(discarded)
 
 
 @transaction.atomic
@@ -404,7 +414,7 @@ def record_judgment(
         annotator=annotator,
         token=token,
         choice=choice,
-        outcome=_outcome_of(choice, comparison),
+        outcome=outcome_of(choice, i_on_left=comparison.i_on_left),
         reason=reason,
         comment=comment,
         shown_at=shown_at,
@@ -425,12 +435,6 @@ def record_judgment(
         _reopen(comparison)
     comparison.save(update_fields=["state", "outcome", "judged_at", "discard_reason"])
     return judgment
-
-
-def _outcome_of(choice: str, comparison: Comparison) -> float:
-    if choice in {Judgment.Choice.TIE, Judgment.Choice.BOTH_BAD}:
-        return 0.5
-    return 1.0 if (choice == Judgment.Choice.LEFT) == comparison.i_on_left else 0.0
 
 
 def _count(comparison: Comparison, *, outcome: float, comparisons: int) -> None:

@@ -17,6 +17,7 @@ from engine.selectors import buffer, counts, designs
 from engine.services import replaying
 from engine.services.experiments import conclude
 from engine.services.generation import settle_shared
+from engine.services.judging import discard_unwanted
 from engine.services.snapshots import write_snapshot
 from engine.services.task_draws import drawer
 
@@ -67,6 +68,7 @@ def _advance_once(experiment_id: int) -> Advance | None:
         return None
     if experiment.responses == Experiment.Responses.REUSE:
         settle_shared(experiment_id=experiment.pk)
+    discard_unwanted(experiment_id=experiment.pk)
     stale = experiment.evidence_stale
     peaks = replaying.replayed_peaks(experiment=experiment) if stale else None
     design = designs.design(experiment, peaks=peaks)

@@ -15,7 +15,7 @@ from engine.selectors import counts
 from engine.services.allowances import hold
 from engine.services.analysis import outdate
 from engine.services.audit import record
-from engine.services.judging import RESUMABLE, record_judgment, void_judgment, write_voids
+from engine.services.judging import record_judgment, void_judgment, write_voids
 from engine.services.replaying import mark_stale
 
 # States of comparisons that accept no judgment now.
@@ -67,7 +67,7 @@ def restore_judgment(*, judgment_id: int, by: User | None = None) -> Judgment:
         raise WrongStateError(refusal)
     # As if the annotator had just clicked: the pair is not shown to them again.
     if voided.annotator is not None:
-        comparison.leases.filter(annotator=voided.annotator, state__in=RESUMABLE).update(
+        comparison.leases.filter(annotator=voided.annotator, state__in=Lease.HANDED_BACK).update(
             state=Lease.State.JUDGED
         )
     restored = record_judgment(

@@ -10,20 +10,20 @@ from django.db import transaction
 from django.utils.translation import gettext
 
 from engine.domain.errors import UnknownTokenError
-from engine.models import Check, Experiment, Flag, Judgment, Lease, User
+from engine.models import Check, Comparison, Experiment, Flag, Judgment, Lease, User
 from engine.services import allowances, checks, judging
-from engine.services.checks import expected_choice
+from engine.services.checks import Seen, expected_choice
 from engine.services.costs import same_cost
 
 # Statements that each of these takes at most, a comparison or a check: both are filled up to it.
 _SHOWING = 9
-_ANSWERING = 11
-_SKIPPING = 12
-_FLAGGING = 21
-_TAKING_BACK = 30
-_RETURNING = 5
+_SHOWING_AFTER_ONE_WAS_HANDED_BACK = 22
+_ANSWERING = 13
+_SKIPPING = 13
+_FLAGGING = 22
+_TAKING_BACK = 36
+_RETURNING = 6
 _RETURNING_EACH = 3
-_SCREEN = 4  # a page holds no more pairs than that
 
 
 @dataclass(frozen=True)
@@ -52,50 +52,68 @@ def show_next(
     if not checks.are_used(experiment):
         lease = judging.lease_next(experiment_id=experiment.pk, annotator=annotator, besides=besides)
         return None if lease is None else _of_comparison(lease)
-    with same_cost(_SHOWING), transaction.atomic(savepoint=False):
-        room = allowances.locked_room(experiment_id=experiment.pk, annotator=annotator)
+    with same_cost(_SHOWING) as cost, transaction.atomic(savepoint=False):
+        allowances.locked(experiment_id=experiment.pk, annotator=annotator)
         unanswered = checks.unanswered_checks(experiment=experiment, annotator=annotator)
-        waiting = [check for check in unanswered if check.token not in besides]
-        held = judging.held_leases(experiment_id=experiment.pk, annotator=annotator)
-        lease = judging.renewed(held, besides=besides)
-        check = next(filter(checks.is_held, waiting), None)
-        found: Lease | Check | None = lease
-        if check is not None and (lease is None or check.shown_at < lease.granted_at):
-            found = checks.hold(check)
-        elif lease is None and experiment.state == Experiment.State.RUNNING and len(held) < room:
-            on_screen = len(waiting) < len(unanswered)
-            found = _next(experiment, annotator, waiting, besides, on_screen=on_screen)
-        return None if found is None else _shown(found)
+        held = _held(experiment, annotator, unanswered)
+        for pair in held:
+            if pair.token not in besides and (found := _renewed(pair)) is not None:
+                return _shown(found)
+        if experiment.state != Experiment.State.RUNNING or len(held) >= allowances.MOST_HELD:
+            return None
+        seen = checks.seen_by(experiment=experiment, annotator=annotator)
+        if seen.handed_back:
+            cost.statements = _SHOWING_AFTER_ONE_WAS_HANDED_BACK
+        due = _due(experiment, annotator, seen=seen, unanswered=unanswered, besides=besides, held=held)
+        return None if due is None else _shown(due)
 
 
-def _next(
+def _held(experiment: Experiment, annotator: User, unanswered: list[Check]) -> list[Lease | Check]:
+    """The pairs that an annotator holds, whatever they are, in the order in which they were shown first."""
+    leases = judging.held_leases(experiment_id=experiment.pk, annotator=annotator)
+    held: list[Lease | Check] = [*leases, *filter(checks.is_held, unanswered)]
+    return sorted(held, key=lambda pair: pair.created_at)
+
+
+def _renewed(pair: Lease | Check) -> Lease | Check | None:
+    """A pair that is held, for longer; ``None`` where it was handed back meanwhile."""
+    if isinstance(pair, Check):
+        return checks.renew(pair)
+    return pair if judging.renew(pair) else None
+
+
+def _due(
     experiment: Experiment,
     annotator: User,
-    waiting: list[Check],
-    besides: Collection[uuid.UUID],
     *,
-    on_screen: bool,
+    seen: Seen,
+    unanswered: list[Check],
+    besides: Collection[uuid.UUID],
+    held: list[Lease | Check],
 ) -> Lease | Check | None:
-    """A pair that the annotator does not hold: one that they handed back before a new one.
-
-    ``on_screen``: a check is on the annotator's screen, so that there is no second one.
-    """
-    for check in filter(checks.has_rested, waiting):
-        if not checks.give_up_if_lost(check):
-            return checks.hold(check)
-    seen = checks.seen_by(experiment=experiment, annotator=annotator)
-    if not on_screen:
+    """A pair that the annotator does not hold: one that they handed back, the first one first, before a new one."""
+    handed_back = checks.resumable(check for check in unanswered if check.token not in besides)
+    # One check at a time, so that two of them do not meet on the screen.
+    alone = not any(isinstance(pair, Check) for pair in held)
+    if handed_back is None and alone:
         practice = checks.practice_due(experiment=experiment, annotator=annotator, seen=seen)
         if practice is not None:
             return practice
 
-    def instead() -> Check | None:
+    def instead(comparison: Comparison) -> Check | None:
         # Asked where a comparison is ready only: else a pair that had to be waited for would be no check.
-        return None if on_screen else checks.check_due(experiment=experiment, annotator=annotator, seen=seen)
+        if handed_back is not None:
+            first = comparison.had_since is None or handed_back.created_at < comparison.had_since
+            return checks.resume(handed_back) if first else None
+        if comparison.had_since is not None or not alone:
+            return None
+        return checks.check_due(experiment=experiment, annotator=annotator, seen=seen, instead_of=comparison)
 
-    return judging.new_lease(
+    due = judging.new_lease(
         experiment_id=experiment.pk, annotator=annotator, besides=besides, instead=instead
     )
+    # One that was handed back is there even where no comparison is.
+    return checks.resume(handed_back) if due is None and handed_back is not None else due
 
 
 def answer(
@@ -171,9 +189,24 @@ def renew(*, annotator: User, tokens: Collection[uuid.UUID]) -> None:
 
 def hand_back(*, annotator: User, tokens: Collection[uuid.UUID] | None = None) -> None:
     """End the reservations of a page that was closed, or all of the annotator's."""
-    with same_cost(_RETURNING + _RETURNING_EACH * min(len(tokens or ()), _SCREEN)):
+    with same_cost(_RETURNING) as cost:
+        n_pairs = _n_held(annotator) if tokens is None else len(tokens)
+        cost.statements += _RETURNING_EACH * n_pairs
         judging.return_leases(annotator=annotator, tokens=tokens)
         checks.return_checks(annotator=annotator, tokens=tokens)
+
+
+def _n_held(annotator: User) -> int:
+    """How many pairs somebody holds in all experiments together."""
+    leases = Lease.objects.filter(annotator=annotator, state=Lease.State.ACTIVE)
+    held = Check.objects.filter(annotator=annotator, choice="", reserved=True)
+    return leases.values("pk").union(held.values("pk"), all=True).count()
+
+
+def hand_back_expired() -> None:
+    """End the reservations of annotators who went away."""
+    judging.expire_leases()
+    checks.expire_checks()
 
 
 @transaction.atomic
@@ -183,7 +216,7 @@ def take_back(
     """Void one of the annotator's own answers, to a comparison or to a check, and show its pair again.
 
     ``None`` where a colleague is looking at the pair now; the answer is void all the same. ``besides``: the pairs
-    that wait behind the one on the screen.
+    that wait behind the one on the screen. Where the annotator holds as many as they may, one of the others goes back.
 
     Raises
     ------
@@ -192,16 +225,36 @@ def take_back(
     """
     with same_cost(_TAKING_BACK):
         allowances.spend_undo(experiment_id=experiment.pk, annotator=annotator)
+        again: Lease | Check | None
         if isinstance(answer, Check):
-            judging.make_room(experiment_id=experiment.pk, annotator=annotator, besides=besides)
-            return _of_check(checks.take_back_check(check_id=answer.pk))
-        void = judging.void_judgment(
-            judgment_id=answer.pk, by=annotator, reason="Taken back by the annotator"
-        )
-        lease = judging.lease_again(
-            comparison_id=void.judgment.comparison_id, annotator=annotator, besides=besides
-        )
-        return None if lease is None else _of_comparison(lease)
+            again = checks.take_back_check(check_id=answer.pk)
+            if not again.reserved:
+                return None
+        else:
+            void = judging.void_judgment(
+                judgment_id=answer.pk, by=annotator, reason="Taken back by the annotator"
+            )
+            again = judging.lease_again(comparison_id=void.judgment.comparison_id, annotator=annotator)
+            if again is None:
+                return None
+        _make_room(experiment, annotator, again.token, besides)
+        return _shown(again)
+
+
+def _make_room(
+    experiment: Experiment, annotator: User, shown: uuid.UUID, besides: Collection[uuid.UUID]
+) -> None:
+    """Hand pairs back until the annotator holds no more than they may, the one that is ``shown`` now among them.
+
+    Those that wait on the screen (``besides``) go before the one that was on show, the last before the first.
+    """
+    unanswered = checks.unanswered_checks(experiment=experiment, annotator=annotator)
+    others = [pair for pair in _held(experiment, annotator, unanswered) if pair.token != shown]
+    places = {token: place for place, token in enumerate(besides, 1)}
+    others.sort(key=lambda pair: (places.get(pair.token, 0), pair.created_at))
+    if over := [pair.token for pair in others[allowances.MOST_HELD - 1 :]]:
+        judging.return_leases(annotator=annotator, tokens=over)
+        checks.return_checks(annotator=annotator, tokens=over)
 
 
 def _shown(found: Lease | Check) -> ShownPair:

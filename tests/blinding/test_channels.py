@@ -26,7 +26,6 @@ from engine.services import serving
 from engine.services.allowances import hold
 from engine.services.costs import same_cost
 from engine.services.experiments import pause, stop
-from engine.services.judging import expire_leases
 from engine.services.planning import advance
 from engine.services.tokens import make_token
 from tests.factories import make_experiment, make_user, write_responses
@@ -136,15 +135,16 @@ class World:
             lease.expires_at -= span
             lease.save()
         for check in Check.objects.filter(annotator=self.ann, choice=""):
-            check.shown_at, check.expires_at = check.shown_at - span, check.expires_at - span
+            check.shown_at, check.held_until = check.shown_at - span, check.held_until - span
+            check.expires_at -= span
             check.save()
-        expire_leases()
+        serving.hand_back_expired()
 
     def time_passes(self) -> None:
         past = timezone.now() - timedelta(seconds=1)
         Lease.objects.filter(state="active", annotator=self.ann).update(expires_at=past)
         Check.objects.filter(choice="", annotator=self.ann).update(expires_at=past)
-        expire_leases()
+        serving.hand_back_expired()
 
 
 def judge(world: World) -> None:

@@ -189,6 +189,21 @@ class TestRepeats:
         assert len(set(repeated)) == len(repeated)
         assert not {taken_back.pk, tied.pk} & set(repeated)
 
+    def test_one_that_is_voided_while_it_is_chosen_is_shown_all_the_same(
+        self, experiment, annotator, admin, monkeypatch
+    ):
+        chosen = blinding.repeat_choice
+
+        def choose_and_void(*args):
+            judgment = chosen(*args)
+            void_judgment(judgment_id=judgment, by=admin, reason="A slip.")
+            return judgment
+
+        monkeypatch.setattr(blinding, "repeat_choice", choose_and_void)
+        monkeypatch.setattr(blinding, "check_draw", lambda *args: 0.0)
+        shown = show(experiment, annotator)
+        assert Check.objects.get(token=shown.token).repeated.choice == "left"
+
     def test_nobody_gets_the_pairs_of_somebody_else(self, experiment, annotator):
         other = make_user()
         for shown in range(30):
@@ -196,7 +211,10 @@ class TestRepeats:
                 break
         assert (
             check_due(
-                experiment=experiment, annotator=other, seen=seen_by(experiment=experiment, annotator=other)
+                experiment=experiment,
+                annotator=other,
+                seen=seen_by(experiment=experiment, annotator=other),
+                instead_of=experiment.comparisons.first(),
             )
             is None
         )

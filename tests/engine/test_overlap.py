@@ -93,7 +93,22 @@ class TestOverlap:
         experiment = overlapping(people)
         assert lease(experiment, people[0]).comparison != lease(experiment, people[1]).comparison
 
-    def test_the_rule_judge_judges_once_for_every_overlap(self):
+    def test_what_one_judged_and_the_other_skipped_waits_for_nobody(self, people):
+        """Else it would be in flight for ever, and an experiment of two would never reach its budget."""
+        experiment = overlapping(people[:2], overlap=2, budget=4, delta=1e-9)
+        for user, does in ((people[0], "judge"), (people[1], "skip")):
+            while (shown := serving.show_next(experiment=experiment, annotator=user)) is not None:
+                pair = {"experiment_id": experiment.pk, "token": shown.token, "annotator": user}
+                if does == "skip":
+                    serving.skip(**pair)
+                else:
+                    serving.answer(**pair, choice="left")
+        advance(experiment_id=experiment.pk)
+        assert set(experiment.comparisons.filter(skips=1).values_list("state", flat=True)) == {"discarded"}
+        assert experiment.comparisons.filter(state__in=Comparison.PENDING).count() == 4
+        assert rebuild_counts(experiment_id=experiment.pk) == {}
+
+    def test_the_rule_judge_judges_once_whatever_the_overlap(self):
         experiment = make_experiment(judge="rule", ready=True, overlap=3)
         judge_comparisons(experiment.pk)
         comparison = Comparison.objects.filter(state="judged").first()

@@ -11,11 +11,11 @@ from django.utils import timezone
 
 from engine.core import Design, Unstructured
 from engine.generation.base import GenerationFailure
-from engine.models import Comparison, Experiment, Response
+from engine.models import Comparison, Experiment, Membership, Response
 from engine.selectors import buffer, counts, designs
 from engine.services import planning
 from engine.services.experiments import pause, start, stop
-from engine.services.judging import judge_leased, skip
+from engine.services.judging import judge_leased, lease_next, skip
 from engine.services.planning import advance
 from tests.backends import ScriptedBackend
 from tests.factories import (
@@ -75,6 +75,19 @@ class TestBuffer:
             advance(experiment_id=experiment.pk)
             write_responses()
         assert experiment.comparisons.filter(state="ready", skips=1).count() == 5
+
+    def test_what_one_skipped_and_the_others_will_not_see_is_planned_anew(self, settings, annotator):
+        other = make_user()
+        experiment = make_experiment(ready=True, annotators=(annotator, other), budget=4)
+        while (held := lease_next(experiment_id=experiment.pk, annotator=annotator)) is not None:
+            skip(experiment_id=experiment.pk, token=held.token, annotator=annotator)
+        advance(experiment_id=experiment.pk)
+        skipped = experiment.comparisons.filter(skips=1)
+        assert skipped.filter(state=Comparison.State.READY).count() == skipped.count() > 0
+        Membership.objects.filter(user=other).delete()
+        advance(experiment_id=experiment.pk)
+        assert skipped.filter(state=Comparison.State.DISCARDED).count() == skipped.count()
+        assert experiment.comparisons.filter(state__in=Comparison.PENDING, skips=0).count() == 4
 
     @pytest.mark.parametrize("change", [pause, stop])
     def test_nothing_is_planned_unless_the_experiment_runs(self, change):

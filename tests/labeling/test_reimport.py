@@ -18,9 +18,10 @@ from engine.importing import write_experiment
 from engine.judges.worker import judge_comparisons
 from engine.models import Experiment, Judgment, User
 from engine.selectors import browsing, counts, designs
+from engine.selectors.counts import comparison_count
 from engine.services.drafts import replace_draft
 from engine.services.experiments import start
-from engine.services.judging import rebuild_counts, void_judgment
+from engine.services.judging import lease_next, rebuild_counts, void_judgment
 from engine.services.planning import advance
 from engine.services.review import restore_judgment
 from labeling.exports.columns import COLUMNS, read_rows
@@ -230,6 +231,21 @@ def test_with_several_judges_half_judged_pairs_wait_for_the_others(rule, annotat
     assert sorted(again.comparisons.values_list("state", flat=True)) == ["judged"] * 3 + ["ready"]
 
 
+def test_nobody_is_shown_again_what_they_had_judged_before_the_import(annotator, tmp_path):
+    """There is no lease that says so; a second judgment of theirs was refused by the database alone."""
+    other = make_user("ben")
+    experiment = make_experiment(ready=True, overlap=2, annotators=(annotator, other))
+    click_on(experiment, annotator, 2)
+    again = import_again(export(experiment, tmp_path, "--usernames"), people=["ann=ann"])
+    add_member(again, annotator)
+    add_member(again, other)
+    start(experiment_id=again.pk)
+    assert set(again.comparisons.values_list("state", flat=True)) == {"ready"}
+    assert lease_next(experiment_id=again.pk, annotator=annotator) is None
+    click(again, other)
+    assert comparison_count(again.pk) == 1
+
+
 def test_a_rule_judged_experiment_comes_back_too(tmp_path):
     experiment = make_experiment(ready=True, judge="rule")
     assert judge_comparisons(experiment.pk) > 0
@@ -320,6 +336,28 @@ class TestHostileRows:
     )
     def test_a_value_that_does_not_fit(self, column, value, words, judged, tmp_path):
         self.refused(judged, tmp_path, lambda rows: rows[1].update({column: value}), f"Row 2: .*{words}")
+
+    def test_an_outcome_that_is_not_what_the_answer_means(self, judged, tmp_path):
+        def change(rows):
+            rows[0]["outcome"] = 1 - rows[0]["outcome"]
+
+        self.refused(
+            judged, tmp_path, change, "Row 1: outcome is [01].0, but choice left with P[12] on the left"
+        )
+
+    def test_a_comparison_with_two_sides(self, judged, tmp_path):
+        def change(rows):
+            both = next([a, b] for a in rows for b in rows if a["restores"] == b["judgment_id"])
+            row = both[0]
+            row["left_policy"] = row["policy_j"] if row["left_policy"] == row["policy_i"] else row["policy_i"]
+            row["outcome"] = 1 - row["outcome"]
+
+        self.refused(
+            judged,
+            tmp_path,
+            change,
+            "comparison_id is that of an earlier row with another pair, side or task",
+        )
 
     def test_a_column_that_is_missing(self, judged, tmp_path):
         self.refused(judged, tmp_path, lambda rows: rows[2].pop("choice"), "Row 3 has no column 'choice'")

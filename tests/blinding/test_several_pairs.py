@@ -1,0 +1,318 @@
+"""Issue 11.3: of several pairs that an annotator holds, hands back or took an answer back to, none shows its kind.
+
+The same script is played twice: all pairs are comparisons, or one of them is a check. What the annotator hears is the
+same, the number of database queries included. Some scripts once told the two apart; the others are drawn at random.
+"""
+
+from __future__ import annotations
+
+import random
+import uuid
+from collections.abc import Iterator, Sequence
+from datetime import datetime, timedelta, tzinfo
+from typing import Any
+
+import pytest
+from django.db import transaction
+from django.test.utils import override_settings
+from django.utils import timezone
+
+from engine.domain import blinding
+from engine.domain.errors import EngineError
+from engine.models import Check, Comparison, Experiment, Judgment, Lease, User
+from engine.selectors import people
+from engine.services import serving
+from engine.services.costs import same_cost
+from engine.services.experiments import pause, start, stop
+from engine.services.judging import record_judgment
+from tests.factories import make_experiment, make_user
+
+pytestmark = pytest.mark.django_db
+
+# What is done, and to which pairs: by the order in which the annotator came to know them.
+Step = tuple[Any, ...]
+
+_N_RANDOM = 24
+# No name of a choice or a colleague here: those have scripts of their own, as a check takes no comparison from anybody.
+_RANDOM_STEPS = (
+    "look", "look", "look", "judge", "judge", "skip", "flag", "leave", "leave", "log_out", "beat", "undo", "reopen",
+    "list_answers", "be_away", "be_away_before_a_sweep", "half_a_lease", "an_hour",
+)  # fmt: skip
+_OF_ONE_PAIR = {"judge", "skip", "flag", "leave", "beat", "reopen"}
+
+
+class Clock(datetime):
+    """The time, which a test moves on."""
+
+    ahead = timedelta(0)
+
+    @classmethod
+    def now(cls, tz: tzinfo | None = None) -> datetime:
+        return datetime.now(tz) + cls.ahead
+
+
+@pytest.fixture(autouse=True)
+def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(timezone, "datetime", Clock)
+    yield
+    Clock.ahead = timedelta(0)
+
+
+class World:
+    """An annotator, a colleague, and whatever the annotator heard."""
+
+    def __init__(self, overlap: int = 1) -> None:
+        self.ann, self.colleague = make_user(), make_user()
+        # A check uses up no ready comparison: there must be enough for either world.
+        with override_settings(BUFFER_MIN=12, BUFFER_MAX=12):
+            self.experiment = make_experiment(
+                ready=True,
+                n_tasks=40,
+                n_gold=40,
+                gold_rate=0.5,
+                overlap=overlap,
+                annotators=(self.ann, self.colleague),
+            )
+        self.checks: set[int] = set()
+        self.known: list[uuid.UUID] = []
+        self.colleagues: list[uuid.UUID] = []
+        self.heard: list[object] = []
+
+    def draw(self, secret: str, annotator: int, number: int) -> float:
+        return 0.0 if annotator == self.ann.pk and number in self.checks else 0.99
+
+    def play(self, script: Sequence[Step], checks: set[int], monkeypatch: pytest.MonkeyPatch) -> list[object]:
+        """What the annotator hears where their pairs of these numbers are checks. Leaves nothing behind."""
+        self.checks, self.known, self.colleagues, self.heard = checks, [], [], []
+        Clock.ahead = timedelta(0)
+        monkeypatch.setattr(blinding, "check_draw", self.draw)
+        with transaction.atomic():
+            for step in script:
+                self.take(*step)
+            transaction.set_rollback(True)
+        return self.heard
+
+    def take(self, name: str, *of: int) -> None:
+        self.experiment.refresh_from_db()
+        with same_cost(0) as cost:
+            try:
+                said = getattr(self, name)(*of)
+            except EngineError as refused:
+                said = str(refused)
+        if name in _RANDOM_STEPS and name not in {"be_away", "an_hour"}:
+            self.heard.append((name, of, said, cost.taken))
+
+    def token(self, number: int) -> uuid.UUID:
+        return self.known[number % len(self.known)]
+
+    def number(self, shown: serving.ShownPair | None) -> int | None:
+        if shown is None:
+            return None
+        if shown.token not in self.known:
+            self.known.append(shown.token)
+        return self.known.index(shown.token)
+
+    # ------------------------------------------------------------ what the annotator does
+
+    def look(self, *besides: int) -> int | None:
+        tokens = [self.token(number) for number in besides]
+        return self.number(serving.show_next(experiment=self.experiment, annotator=self.ann, besides=tokens))
+
+    def judge(self, number: int) -> bool:
+        return serving.answer(
+            experiment_id=self.experiment.pk, token=self.token(number), annotator=self.ann, choice="left"
+        ).created
+
+    def skip(self, number: int) -> None:
+        serving.skip(experiment_id=self.experiment.pk, token=self.token(number), annotator=self.ann)
+
+    def flag(self, number: int) -> None:
+        serving.flag(
+            experiment_id=self.experiment.pk, token=self.token(number), annotator=self.ann, reason="task"
+        )
+
+    def leave(self, number: int) -> None:
+        serving.hand_back(annotator=self.ann, tokens=[self.token(number)])
+
+    def log_out(self) -> None:
+        serving.hand_back(annotator=self.ann)
+
+    def beat(self, number: int) -> None:
+        serving.renew(annotator=self.ann, tokens=[self.token(number)])
+
+    def undo(self) -> int | str | None:
+        return self._take_back(people.newest_answer(self.experiment, self.ann))
+
+    def reopen(self, number: int) -> int | str | None:
+        return self._take_back(people.own_answer(self.experiment, self.ann, self.token(number)))
+
+    def _take_back(self, answer: Judgment | Check | None) -> int | str | None:
+        if answer is None:
+            return "nothing"
+        return self.number(serving.take_back(experiment=self.experiment, answer=answer, annotator=self.ann))
+
+    def list_answers(self) -> tuple[list[int], int]:
+        answers = people.own_answers(self.experiment, self.ann)
+        today = people.judged_today(self.experiment.pk, self.ann)
+        return [self.known.index(answer.token) for answer in answers], today
+
+    # ------------------------------------------------------------ what happens meanwhile
+
+    def half_a_lease(self) -> None:
+        Clock.ahead += timedelta(seconds=150)
+
+    def be_away_before_a_sweep(self) -> None:
+        Clock.ahead += timedelta(seconds=301)
+
+    def be_away(self) -> None:
+        self.be_away_before_a_sweep()
+        serving.hand_back_expired()
+
+    def an_hour(self) -> None:
+        Clock.ahead += timedelta(seconds=3601)
+        serving.hand_back_expired()
+
+    def pause_and_resume(self) -> None:
+        pause(experiment_id=self.experiment.pk)
+        start(experiment_id=self.experiment.pk)
+
+    def the_end(self) -> None:
+        stop(experiment_id=self.experiment.pk)
+
+    def colleague_looks(self) -> None:
+        shown = serving.show_next(
+            experiment=self.experiment, annotator=self.colleague, besides=self.colleagues
+        )
+        self.colleagues.append(shown.token)
+
+    def colleague_judges(self) -> None:
+        serving.answer(
+            experiment_id=self.experiment.pk,
+            token=self.colleagues.pop(),
+            annotator=self.colleague,
+            choice="left",
+        )
+
+    def colleague_leaves(self) -> None:
+        serving.hand_back(annotator=self.colleague, tokens=[self.colleagues.pop()])
+
+    def model_votes(self) -> None:
+        for comparison in Comparison.objects.filter(experiment=self.experiment, state="ready"):
+            record_judgment(
+                comparison=comparison, choice="left", judge="llm", via="model", token=uuid.uuid4()
+            )
+
+
+TWO: tuple[Step, ...] = (("look",), ("look", 0))
+THREE: tuple[Step, ...] = (*TWO, ("look", 0, 1))
+
+# Script, how many people judge each comparison, and the number of the pair that is a check or not.
+SCRIPTS: dict[str, tuple[tuple[Step, ...], int, int]] = {
+    "leave both and look which comes first": ((*TWO, ("log_out",), ("look",), ("look", 0)), 1, 1),
+    "leave one and come back, then look at the order": (
+        (*TWO, ("leave", 0), ("look", 1), ("look",)), 1, 1
+    ),
+    "look before a sweep has ended what was left open": (
+        (*TWO, ("be_away_before_a_sweep",), ("look",), ("look", 0)), 1, 0
+    ),
+    "ask for a fourth pair before a sweep": (
+        (*THREE, ("be_away_before_a_sweep",), ("look", 0, 1, 2)), 1, 1
+    ),
+    "skip before a sweep": ((*TWO, ("be_away_before_a_sweep",), ("skip", 0), ("look",)), 1, 0),
+    "take an answer back while three pairs are held, and ask which one went": (
+        (("look",), ("judge", 0), ("look",), ("look", 1), ("look", 1, 2), ("undo",), ("look", 1, 2, 4), ("look", 1, 4)),
+        1, 3,
+    ),
+    "log out": ((*TWO, ("log_out",)), 1, 0),
+    "log out with three": ((*THREE, ("log_out",)), 1, 2),
+    "answer what was left when the experiment ends": ((*TWO, ("leave", 0), ("the_end",), ("judge", 0)), 1, 0),
+    "leave it after the end, and answer": ((*TWO, ("the_end",), ("leave", 0), ("judge", 0)), 1, 0),
+    "answer what was left and a colleague looked at and left": (
+        (*TWO, ("leave", 0), ("colleague_looks",), ("colleague_leaves",), ("judge", 0)), 1, 0
+    ),
+    "answer what was left and a colleague judges": (
+        (*TWO, ("leave", 0), ("colleague_looks",), ("judge", 0), ("colleague_judges",), ("judge", 0)), 1, 0
+    ),
+    "answer what was left and a colleague has judged, where two judge each": (
+        (*TWO, ("leave", 0), ("colleague_looks",), ("judge", 0), ("colleague_judges",), ("judge", 0)), 2, 0
+    ),
+    "look for what was left and a colleague has judged, where two judge each": (
+        (*TWO, ("leave", 0), ("colleague_looks",), ("look", 1), ("colleague_judges",), ("look", 1)), 2, 0
+    ),
+    "take back what a colleague looks at, where two judge each": (
+        (("look",), ("judge", 0), ("colleague_looks",), ("undo",), ("colleague_judges",), ("look",)), 2, 0
+    ),
+    "take back what a colleague has judged, where two judge each": (
+        (("look",), ("judge", 0), ("colleague_looks",), ("colleague_judges",), ("undo",), ("look",)), 2, 0
+    ),
+    "answer, where two judge each": ((("look",), ("judge", 0), ("look",), ("judge", 1)), 2, 0),
+    "answer what was left and a language model voted on": (
+        (*TWO, ("leave", 0), ("model_votes",), ("judge", 0)), 1, 0
+    ),
+    "a pause": ((*TWO, ("log_out",), ("pause_and_resume",), ("look",), ("look", 0)), 1, 1),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_a_check_among_several_pairs_is_not_told(name: str, monkeypatch: pytest.MonkeyPatch):
+    script, overlap, number = SCRIPTS[name]
+    world = World(overlap)
+    assert world.play(script, {number}, monkeypatch) == world.play(script, set(), monkeypatch)
+
+
+def drawn(dice: random.Random) -> list[Step]:
+    script: list[Step] = list(dice.choice([TWO, THREE]))
+    for name in dice.choices(_RANDOM_STEPS, k=dice.randint(2, 8)):
+        if name == "look":
+            script.append((name, *sorted(dice.sample(range(4), dice.randint(0, 3)))))
+        else:
+            script.append((name, dice.randrange(4)) if name in _OF_ONE_PAIR else (name,))
+    return script
+
+
+def test_whatever_is_done_no_check_is_told(monkeypatch: pytest.MonkeyPatch):
+    world = World()
+    dice = random.Random(11)
+    for _ in range(_N_RANDOM):
+        script = drawn(dice)
+        expected = world.play(script, set(), monkeypatch)
+        for number in (0, 1):
+            assert world.play(script, {number}, monkeypatch) == expected, (script, number)
+
+
+def test_a_check_that_was_handed_back_keeps_no_other_one_away(monkeypatch: pytest.MonkeyPatch):
+    """Who named its token with every request, as one that waits on the screen, was shown no second check."""
+    world = World()
+    world.checks = {0, 3}
+    monkeypatch.setattr(blinding, "check_draw", world.draw)
+    world.take("look")
+    world.take("leave", 0)
+    for number in (1, 2, 3):
+        world.take("look", 0)
+        world.take("judge", number)
+    assert Check.objects.filter(token=world.known[3]).exists()
+
+
+def kinds_held(experiment: Experiment, user: User) -> int:
+    leases = Lease.objects.filter(comparison__experiment=experiment, annotator=user, state="active")
+    return leases.count() + Check.objects.filter(annotator=user, choice="", reserved=True).count()
+
+
+def test_nobody_holds_more_pairs_than_three_whatever_they_are(monkeypatch: pytest.MonkeyPatch):
+    world = World()
+    monkeypatch.setattr(blinding, "check_draw", world.draw)
+    for checks in ({0}, {1}, {2}, {3}, set()):
+        world.checks, world.known = checks, []
+        with transaction.atomic():
+            for step in (
+                ("look",),
+                ("judge", 0),
+                ("look",),
+                ("look", 1),
+                ("look", 1, 2),
+                ("undo",),
+                ("look", 1, 2, 3),
+            ):
+                world.take(*step)
+                assert kinds_held(world.experiment, world.ann) <= 3
+            transaction.set_rollback(True)
