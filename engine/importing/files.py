@@ -13,7 +13,7 @@ from engine.specs import SETTINGS, ExperimentSpec, FactorSpec, GoldSpec, ReadyMa
 
 _PARTS = ("name", "factors", "tasks", "tasks_file", "gold", "ready_made", "responses_file")
 # Their letters count, whatever they look like.
-_TEXT_SETTINGS = {"question", "guidelines", "model"}
+_TEXT_SETTINGS = {"question", "guidelines", "model", "rubric"}
 
 ReadFile = Callable[[str], str]
 
