@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from engine import limits
@@ -96,7 +96,8 @@ class _Checker:
     def __init__(self, description: Description) -> None:
         self._labels = {f"P{number}" for number in range(1, len(description.policies) + 1)}
         self._n_tasks = len(description.spec.tasks)
-        self._judgments: set[int] = set()
+        # The comparison of each judgment, and whether it was taken back.
+        self._judgments: dict[int, tuple[int, bool]] = {}
         self._restored: set[int] = set()
         # Comparison and person of each judgment that stands.
         self._standing: set[tuple[int, str]] = set()
@@ -122,6 +123,7 @@ class _Checker:
             )
         if row["judge"] not in Judgment.Judge or row["choice"] not in Judgment.Choice:
             raise ValueError("judge or choice is none that there is.")
+        _check_outcome(row)
         self._check_identity(row)
 
     def _check_identity(self, row: Row) -> None:
@@ -144,8 +146,12 @@ class _Checker:
         if row["restores"] in self._judgments:
             if row["restores"] in self._restored:
                 raise ValueError("restores names a judgment that an earlier row restores.")
+            if self._judgments[row["restores"]] != (row["comparison_id"], True):
+                raise ValueError(
+                    "restores names a judgment of another comparison, or one that is not voided."
+                )
             self._restored.add(row["restores"])
-        self._judgments.add(row["judgment_id"])
+        self._judgments[row["judgment_id"]] = (row["comparison_id"], row["voided"])
         if row["annotator"] and not row["voided"]:
             self._check_once(row["comparison_id"], row["annotator"])
 
@@ -156,6 +162,20 @@ class _Checker:
                 f"{limits.shown(annotator)} has two judgments of comparison {comparison_id} that both stand."
             )
         self._standing.add((comparison_id, annotator))
+
+
+def _check_outcome(row: Row) -> None:
+    """The outcome is what the choice says; one of the two was edited where it is not."""
+    if row["choice"] in {Judgment.Choice.LEFT, Judgment.Choice.RIGHT}:
+        chose_left = row["choice"] == Judgment.Choice.LEFT
+        expected = float(chose_left == (row["left_policy"] == row["policy_i"]))
+    else:
+        expected = 0.5
+    if row["outcome"] != expected:
+        raise ValueError(
+            f"outcome is {limits.shown(row['outcome'])}, but choice and left_policy make it {expected:g}. "
+            "Export the file again; cells cannot be edited one by one."
+        )
 
 
 def _check_types(row: Row) -> None:
@@ -216,8 +236,10 @@ def _check_time(name: str, value: Any, *, required: bool) -> None:
     if not value and not required:
         return
     try:
-        aware = datetime.fromisoformat(value).tzinfo is not None
-    except (TypeError, ValueError):
-        aware = False
-    if not aware:
+        time = datetime.fromisoformat(value)
+        # In the first and the last hours that there are, databases cannot turn every zone into theirs.
+        fits = time.tzinfo is not None and bool(time.astimezone(UTC))
+    except (TypeError, ValueError, OverflowError):
+        fits = False
+    if not fits:
         raise ValueError(f"{name} must be a time with its zone in ISO 8601, not {limits.shown(value)}.")

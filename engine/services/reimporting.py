@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+from django.contrib.auth.hashers import make_password
 from django.db import transaction
 from django.utils import timezone
 
@@ -33,6 +34,8 @@ from engine.services.snapshots import write_snapshot
 from engine.specs import ExperimentSpec
 
 _BATCH = 1000
+# Of a user name's 150 characters; a number and the experiment's take the rest.
+_LONGEST_STEM = 110
 _PLAN = {
     "sampler": "sampler",
     "draw": "sampling_draw",
@@ -96,10 +99,12 @@ def _store(  # noqa: PLR0917 - what was checked, in the order in which it is sto
 ) -> Experiment:
     judged_at = {row["comparison_id"]: _time(row["judged_at"]) for row in rows if not row["voided"]}
     outcomes = {number: (outcome, judged_at[number]) for number, _, _, outcome in completions}
-    importing = _Import(store_experiment(description=description), outcomes, people)
+    experiment = store_experiment(description=description)
+    names = {row["annotator"] for row in rows} | {row["voided_by"] for row in rows if row["voided"]}
+    made = _made_people(experiment, sorted(names - {""} - people.keys()))
+    importing = _Import(experiment, outcomes, made | people)
     for start in range(0, len(rows), _BATCH):
         importing.add(rows[start : start + _BATCH])
-    experiment = importing.experiment
     experiment.planned_count = max(planned_count, importing.planned_count)
     experiment.state = Experiment.State.PAUSED
     experiment.started_at = timezone.now()
@@ -130,7 +135,7 @@ class _Import:
         self.planned_count = 0
         self._policies: dict[str, Policy] = {policy.label: policy for policy in experiment.policies.all()}
         self._tasks: dict[int, Task] = {task.position + 1: task for task in experiment.tasks.all()}
-        self._people: dict[str, User] = dict(people)
+        self._people: dict[str, User | None] = {"": None, **people}
         self._responses: dict[int, int] = {}
         self._comparisons: dict[int, int] = {}
         self._judgments: dict[int, int] = {}
@@ -212,7 +217,7 @@ class _Import:
                 judge=row["judge"],
                 # Not the file's word: only what this installation saw itself can be "page" or "api".
                 via=Judgment.Via.IMPORT,
-                annotator=self._person(row["annotator"]),
+                annotator=self._people[row["annotator"]],
                 token=uuid.uuid4(),
                 choice=row["choice"],
                 outcome=row["outcome"],
@@ -231,7 +236,7 @@ class _Import:
         JudgmentVoid.objects.bulk_create(
             JudgmentVoid(
                 judgment=judgment,
-                by=self._person(row["voided_by"]),
+                by=self._people[row["voided_by"]],
                 reason=row["void_reason"],
                 created_at=_time(row["voided_at"]),
             )
@@ -239,15 +244,28 @@ class _Import:
             if row["voided"]
         )
 
-    def _person(self, name: str) -> User | None:
-        """Somebody of that name as they are known here: they cannot log in, and are nobody else's namesake."""
-        if not name:
-            return None
-        if name not in self._people:
-            self._people[name] = User.objects.create_user(
-                f"{name[:120]}@import-{self.experiment.pk}", is_active=False
-            )
-        return self._people[name]
+
+def _made_people(experiment: Experiment, names: Sequence[str]) -> dict[str, User]:
+    """Accounts for people of these names as they are known here: they cannot log in, and nobody shares one.
+
+    Two names may become one when they are cut, or when Unicode's forms of the same letters are made one, and an
+    account of that name may be there already. Such a name gets a number.
+    """
+    suffix = f"@import-{experiment.pk}"
+    taken = set(User.objects.filter(username__endswith=suffix).values_list("username", flat=True))
+    numbers: Counter[str] = Counter()
+    accounts: dict[str, User] = {}
+    for name in names:
+        stem = User.normalize_username(name)[:_LONGEST_STEM]
+        while True:
+            numbers[stem] += 1
+            username = f"{stem}{f'-{numbers[stem]}' if numbers[stem] > 1 else ''}{suffix}"
+            if username not in taken:
+                break
+        taken.add(username)
+        accounts[name] = User(username=username, password=make_password(None), is_active=False)
+    User.objects.bulk_create(accounts.values(), batch_size=_BATCH)
+    return accounts
 
 
 def _count(experiment: Experiment, completions: Sequence[Completion]) -> None:

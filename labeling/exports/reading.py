@@ -6,8 +6,10 @@ import csv
 import hashlib
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from types import NoneType
+from typing import Any, TypeVar
 
 from engine import limits
 from engine.blinding import Period, is_secret
@@ -18,6 +20,8 @@ from engine.specs import ExperimentSpec, FactorSpec, GoldSpec, TaskSpec
 from labeling.exports.columns import COLUMNS, INTEGER, NUMBER, TEXT, TIME, TRUTH
 from labeling.exports.defusing import as_it_was
 from labeling.exports.files import CSV, JSONL, SCHEMA_VERSION
+
+_Part = TypeVar("_Part", FactorSpec, TaskSpec, GoldSpec)
 
 
 def read_manifest(manifest: Path, file: Path) -> dict[str, Any]:
@@ -59,6 +63,8 @@ def _check_counts(manifest: dict[str, Any]) -> None:
     limits.JUDGMENTS.check(manifest["rows"])
     if not isinstance(manifest["filter"], dict) or not isinstance(experiment["spec"], dict):
         raise SpecError("The manifest's filter and spec must be objects.")
+    if not isinstance(manifest["raw"], bool) or not isinstance(experiment["evidence"], (list, NoneType)):
+        raise SpecError("The manifest's raw must be true or false, and its evidence a list or null.")
 
 
 def spec_of(manifest: dict[str, Any], *, name: str) -> ExperimentSpec:
@@ -73,13 +79,29 @@ def spec_of(manifest: dict[str, Any], *, name: str) -> ExperimentSpec:
     try:
         return ExperimentSpec(
             name=name,
-            factors=[FactorSpec(**factor) for factor in said["factors"]],
-            tasks=[TaskSpec(**task) for task in said["tasks"]],
+            factors=[_part(FactorSpec, factor) for factor in said["factors"]],
+            tasks=[_part(TaskSpec, task) for task in said["tasks"]],
             settings=dict(said["settings"]),
-            gold=[GoldSpec(**gold) for gold in said["gold"]],
+            gold=[_part(GoldSpec, gold) for gold in said["gold"]],
         )
     except (KeyError, TypeError, ValueError) as error:
         raise SpecError(f"The manifest's description of the experiment cannot be read: {error}.") from error
+
+
+def _part(shape: type[_Part], said: dict[str, Any]) -> _Part:
+    """One part of a description. Its fields are texts, and a factor's levels an object.
+
+    Raises
+    ------
+    TypeError
+        A field is unknown, missing, or of another type.
+    """
+    part = shape(**said)
+    for field in fields(part):
+        kind = str if field.type == "str" else dict
+        if not isinstance(getattr(part, field.name), kind):
+            raise TypeError(f"{field.name} must be {'a text' if kind is str else 'an object'}")
+    return part
 
 
 def secrets_of(manifest: dict[str, Any]) -> list[Period]:
@@ -142,9 +164,19 @@ def _or_none(parse: Callable[[str], Any]) -> Callable[[str], Any]:
     return lambda cell: parse(cell) if cell else None
 
 
+def _truth(cell: str) -> bool:
+    # Spreadsheets write them in capital letters.
+    match cell.lower():
+        case "true":
+            return True
+        case "false":
+            return False
+    raise ValueError(f"{limits.shown(cell)} is neither True nor False.")
+
+
 _PARSE: dict[str, Callable[[str], Any]] = {
     INTEGER: _or_none(integer),
     NUMBER: _or_none(finite),
     TIME: _or_none(str),
-    TRUTH: lambda cell: cell == "True",
+    TRUTH: _truth,
 }

@@ -318,10 +318,75 @@ class TestHostileRows:
             ("annotator_could_see_policies", "no", "annotator_could_see_policies must be true or false"),
             ("via", None, "via must be a text"),
             ("judgment_id", -1, "judgment_id is -1"),
+            # No database can turn these into its own zone.
+            ("judged_at", "9999-12-31T23:59:59-05:00", "judged_at must be a time"),
+            ("shown_at", "0001-01-01T00:00:00+05:00", "shown_at must be a time"),
+            # Edited, and not what the choice says any more.
+            ("choice", "tie", "outcome is [01].0, but choice and left_policy make it 0.5"),
         ],
     )
     def test_a_value_that_does_not_fit(self, column, value, words, judged, tmp_path):
         self.refused(judged, tmp_path, lambda rows: rows[1].update({column: value}), f"Row 2: .*{words}")
+
+    @pytest.mark.parametrize("of", ["a judgment that stands", "another comparison"])
+    def test_what_cannot_have_been_restored(self, of, judged, tmp_path):
+        def change(rows):
+            restoring = next(row for row in rows if row["restores"])
+            others = [row for row in rows if row["judgment_id"] < restoring["judgment_id"]]
+            voided = of == "another comparison"
+            other = next(
+                row
+                for row in others
+                if row["voided"] == voided and row["comparison_id"] != restoring["comparison_id"]
+            )
+            restoring["restores"] = other["judgment_id"]
+
+        self.refused(judged, tmp_path, change, "restores names a judgment of another comparison, or one that")
+
+    @pytest.mark.parametrize(
+        ("path", "value", "words"),
+        [
+            (["raw"], None, "raw must be true or false"),
+            (["experiment", "evidence"], 5, "evidence a list or null"),
+            (["experiment", "spec", "factors", 0, "name"], [], "name must be a text"),
+            (["experiment", "spec", "factors", 0, "levels"], "x", "levels must be an object"),
+            (["experiment", "spec", "tasks", 0, "prompt"], 5, "prompt must be a text"),
+            (["experiment", "spec", "settings", "budget"], 1.5, "budget: this must be a whole number"),
+            (["experiment", "spec", "settings", "excluded"], None, "excluded: this must be a list"),
+        ],
+    )
+    def test_a_manifest_of_other_types(self, path, value, words, judged, tmp_path):
+        """Each was a traceback, and the second came when the experiment was stored already."""
+        file = export(judged, tmp_path)
+        beside = file.with_name("export.jsonl.manifest.json")
+        manifest = json.loads(beside.read_text())
+        part = manifest
+        for step in path[:-1]:
+            part = part[step]
+        part[path[-1]] = value
+        beside.write_text(json.dumps(manifest))
+        with pytest.raises(CommandError, match=words):
+            import_again(file)
+        assert Experiment.objects.count() == 1
+
+    @pytest.mark.parametrize(("written", "voided"), [("TRUE", 3), ("yes", None), ("", None)])
+    def test_a_truth_that_a_spreadsheet_wrote_is_read_or_refused(self, written, voided, judged, tmp_path):
+        """A voided judgment that said TRUE came back as one that stands."""
+        file = export(judged, tmp_path, "--all", kind="csv")
+        file.write_bytes(file.read_bytes().replace(b",True,", f",{written},".encode()))
+        beside = file.with_name("export.csv.manifest.json")
+        manifest = json.loads(beside.read_text())
+        beside.write_text(json.dumps(manifest | {"sha256": hashlib.sha256(file.read_bytes()).hexdigest()}))
+        if voided is None:
+            with pytest.raises(
+                CommandError, match=f"Row 3 of export.csv .*'{written}' is neither True nor False"
+            ):
+                import_again(file)
+        else:
+            assert (
+                Judgment.objects.filter(comparison__experiment=import_again(file), standing=False).count()
+                == voided
+            )
 
     def test_a_column_that_is_missing(self, judged, tmp_path):
         self.refused(judged, tmp_path, lambda rows: rows[2].pop("choice"), "Row 3 has no column 'choice'")
@@ -359,6 +424,42 @@ class TestHostileRows:
         with pytest.raises(CommandError, match=words):
             import_again(file)
         assert Experiment.objects.count() == 1
+
+
+class TestNamesOfPeople:
+    def imported(self, judged, tmp_path, *names: str) -> set[str]:
+        file = export(judged, tmp_path, "--all")
+        rows = [json.loads(line) for line in file.read_text().splitlines()]
+        known = sorted({row["annotator"] for row in rows})
+        for row in rows:
+            row["annotator"] = names[known.index(row["annotator"])]
+        file.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+        beside = file.with_name("export.jsonl.manifest.json")
+        manifest = json.loads(beside.read_text())
+        beside.write_text(json.dumps(manifest | {"sha256": hashlib.sha256(file.read_bytes()).hexdigest()}))
+        again = import_again(file)
+        assert_same(judged, again)
+        people = User.objects.filter(judgments__comparison__experiment=again).distinct()
+        assert not any(person.is_active or person.has_usable_password() for person in people)
+        return {person.username.removesuffix(f"@import-{again.pk}") for person in people}
+
+    @pytest.mark.parametrize(
+        ("names", "accounts"),
+        [
+            (("a" * 120 + "1", "a" * 120 + "2"), {"a" * 110, "a" * 110 + "-2"}),
+            (("\ufb01ona", "fiona"), {"fiona", "fiona-2"}),
+            (("\U0001f600" * 150, "\U0001f600" * 151), {"\U0001f600" * 110, "\U0001f600" * 110 + "-2"}),
+        ],
+        ids=["cut", "one form of the same letters", "more than a column holds"],
+    )
+    def test_names_that_would_become_one_stay_apart(self, names, accounts, judged, tmp_path):
+        """The second of them broke the import."""
+        assert self.imported(judged, tmp_path, *names) == accounts
+
+    def test_an_account_of_that_name_is_somebody_else(self, judged, tmp_path):
+        there = [make_user(f"cleo@import-{judged.pk + n}").username for n in (1, 2)]
+        assert self.imported(judged, tmp_path, "cleo", "dora") == {"cleo-2", "dora"}
+        assert not Judgment.objects.filter(annotator__username__in=there).exists()
 
 
 class TestAnswersMeanwhile:
