@@ -34,6 +34,8 @@ router = Router()
 
 Id = Annotated[int, Path(ge=1, le=2**63 - 1)]
 PROBLEMS = dict.fromkeys((401, 403, 404, 422, 429, 503), Problem)
+# What an export answers besides, in words of its own, to a filter that cannot be used.
+EXPORT_PROBLEMS = PROBLEMS | dict.fromkeys((400,), Problem)
 WRITE_PROBLEMS = PROBLEMS | dict.fromkeys((400, 409, 413), Problem)
 
 
@@ -122,14 +124,19 @@ def _file(content_type: str) -> dict[str, Any]:
     return {"responses": {200: {"description": "The file, streamed", "content": content}}}
 
 
-@router.get("/{experiment_id}/judgments.csv", auth=READ, response=PROBLEMS, openapi_extra=_file("text/csv"))
+@router.get(
+    "/{experiment_id}/judgments.csv", auth=READ, response=EXPORT_PROBLEMS, openapi_extra=_file("text/csv")
+)
 def judgments_csv(request: HttpRequest, experiment_id: Id) -> HttpResponseBase:
     """Judgments, one row each, those that the estimates rest on unless the query asks for others as the page of exports does."""
     return export.judgments_csv(request, experiment_id)
 
 
 @router.get(
-    "/{experiment_id}/judgments.jsonl", auth=READ, response=PROBLEMS, openapi_extra=_file("application/jsonl")
+    "/{experiment_id}/judgments.jsonl",
+    auth=READ,
+    response=EXPORT_PROBLEMS,
+    openapi_extra=_file("application/jsonl"),
 )
 def judgments_jsonl(request: HttpRequest, experiment_id: Id) -> HttpResponseBase:
     """The same rows as JSON lines."""

@@ -57,6 +57,9 @@ _SettingsOfTheModel: Any = create_schema(
 
 
 class SettingsIn(_SettingsOfTheModel):
+    # Strict: `true` is no number, and "5" is none either.
+    model_config = ConfigDict(strict=True)
+
     excluded: list[dict[str, str]] | None = None
 
 
@@ -139,6 +142,8 @@ class StatusOut(ExperimentOut):
 
 class ChangesIn(Payload):
     """What is left out stays as it is."""
+
+    model_config = ConfigDict(strict=True)
 
     budget: Annotated[int, Field(ge=1, le=2_000_000_000)] | None = None
     delta: Annotated[float, Field(ge=1e-9, le=0.5)] | None = None
