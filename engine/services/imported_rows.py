@@ -28,6 +28,10 @@ _TEXTS = (
     "comment", "void_reason", "sampler", "sampling_seed", "plan_stopping", "via",
     *(f"{name}_{side}" for name in ("model", "finish_reason", "guardrail", "leak") for side in "ij"),
 )  # fmt: skip
+_KEPT = (
+    *_IDS, *_WHOLE, *_WHOLE_OR_NOTHING, *_NUMBERS_OR_NOTHING, *_TRUTHS, *_TIMES, *_TEXTS,
+    "outcome", "shown_at", "voided_at", "voided_by",
+)  # fmt: skip
 _LONGEST = {
     column: model._meta.get_field(name).max_length
     for model, name, columns in (
@@ -68,7 +72,8 @@ def check_rows(rows: Iterable[Row], description: Description) -> list[Row]:
             ) from error
         except ValueError as error:
             raise SpecError(f"Row {number}: {error}") from error
-        checked.append(row)
+        # What is stored, and nothing of what the manifest says already: a large file fits into memory.
+        checked.append({name: row[name] for name in _KEPT})
     return checked
 
 
@@ -96,6 +101,11 @@ class _Checker:
     def __init__(self, description: Description) -> None:
         self._labels = {f"P{number}" for number in range(1, len(description.policies) + 1)}
         self._n_tasks = len(description.spec.tasks)
+        # Responses that were written elsewhere, in the order of their numbers, which rows call their seeds.
+        labels = {name: f"P{number}" for number, (name, *_) in enumerate(description.policies, 1)}
+        self._ready_made = [
+            (labels[each.policy], each.task + 1, each.response) for each in description.spec.ready_made
+        ]
         # The comparison of each judgment, and whether it was taken back.
         self._judgments: dict[int, tuple[int, bool]] = {}
         self._restored: set[int] = set()
@@ -141,6 +151,8 @@ class _Checker:
             written = (row[f"policy_{side}"], row["task_number"])
             if self._responses.setdefault(row[f"response_{side}_id"], written) != written:
                 raise ValueError(f"response_{side}_id is that of an earlier row with another policy or task.")
+            if self._ready_made:
+                self._check_ready_made((*written, row[f"response_{side}"]), row[f"seed_{side}"], side)
         if row["judgment_id"] in self._judgments:
             raise ValueError("judgment_id is that of an earlier row.")
         if row["restores"] in self._judgments:
@@ -154,6 +166,13 @@ class _Checker:
         self._judgments[row["judgment_id"]] = (row["comparison_id"], row["voided"])
         if row["annotator"] and not row["voided"]:
             self._check_once(row["comparison_id"], row["annotator"])
+
+    def _check_ready_made(self, response: tuple[str, int, str], number: int, side: str) -> None:
+        if number >= len(self._ready_made) or self._ready_made[number] != response:
+            raise ValueError(
+                f"response_{side} is not the ready-made response number {number} of the manifest. Is this the manifest "
+                "of this file?"
+            )
 
     def _check_once(self, comparison_id: int, annotator: str) -> None:
         """One person's judgment of a comparison stands once."""

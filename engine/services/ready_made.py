@@ -41,6 +41,10 @@ def check_ready_made(spec: ExperimentSpec) -> None:
     for response in spec.ready_made:
         if response.policy not in policies:
             raise SpecError(f"A response is by {response.policy!r}, which is no policy.", ("ready_made",))
+        if not 0 <= response.task < len(spec.tasks):
+            raise SpecError(
+                f"A response is to task {response.task + 1}, which is not there.", ("ready_made",)
+            )
         answered[response.policy].add(response.task)
     for first, second in itertools.combinations(policies, 2):
         if not answered[first] & answered[second]:

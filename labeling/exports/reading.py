@@ -16,12 +16,14 @@ from engine.blinding import Period, is_secret
 from engine.errors import SpecError
 from engine.importing import decoded
 from engine.importing.strict_json import finite, integer, loads
-from engine.specs import ExperimentSpec, FactorSpec, GoldSpec, TaskSpec
+from engine.models import Experiment
+from engine.specs import ExperimentSpec, FactorSpec, GoldSpec, ReadyMade, TaskSpec
 from labeling.exports.columns import COLUMNS, INTEGER, NUMBER, TEXT, TIME, TRUTH
 from labeling.exports.defusing import as_it_was
 from labeling.exports.files import CSV, JSONL, SCHEMA_VERSION
 
-_Part = TypeVar("_Part", FactorSpec, TaskSpec, GoldSpec)
+_Part = TypeVar("_Part", FactorSpec, TaskSpec, GoldSpec, ReadyMade)
+_KINDS = {"str": (str, "a text"), "int": (int, "a whole number")}
 
 
 def read_manifest(manifest: Path, file: Path) -> dict[str, Any]:
@@ -81,15 +83,17 @@ def spec_of(manifest: dict[str, Any], *, name: str) -> ExperimentSpec:
             name=name,
             factors=[_part(FactorSpec, factor) for factor in said["factors"]],
             tasks=[_part(TaskSpec, task) for task in said["tasks"]],
-            settings=dict(said["settings"]),
+            # It asks nobody anything before somebody here says so.
+            settings=dict(said["settings"]) | {"llm_judge": Experiment.LLMJudge.OFF},
             gold=[_part(GoldSpec, gold) for gold in said["gold"]],
+            ready_made=[_part(ReadyMade, response) for response in said["ready_made"]],
         )
     except (KeyError, TypeError, ValueError) as error:
         raise SpecError(f"The manifest's description of the experiment cannot be read: {error}.") from error
 
 
 def _part(shape: type[_Part], said: dict[str, Any]) -> _Part:
-    """One part of a description. Its fields are texts, and a factor's levels an object.
+    """One part of a description. Its fields are texts, a factor's levels an object, a response's task a number.
 
     Raises
     ------
@@ -98,9 +102,9 @@ def _part(shape: type[_Part], said: dict[str, Any]) -> _Part:
     """
     part = shape(**said)
     for field in fields(part):
-        kind = str if field.type == "str" else dict
-        if not isinstance(getattr(part, field.name), kind):
-            raise TypeError(f"{field.name} must be {'a text' if kind is str else 'an object'}")
+        kind, what = _KINDS.get(field.type, (dict, "an object"))
+        if type(getattr(part, field.name)) is not kind:
+            raise TypeError(f"{field.name} must be {what}")
     return part
 
 

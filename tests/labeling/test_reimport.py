@@ -15,14 +15,16 @@ from django.core.management import CommandError, call_command
 from django.db import connection
 
 from engine import selectors
-from engine.importing import write_experiment
+from engine.importing import read_responses, write_experiment
 from engine.judges.worker import judge_comparisons
-from engine.models import Experiment, Judgment, User
+from engine.models import Experiment, Judgment, Response, User
+from engine.selectors import experiment_spec
 from engine.services.drafts import replace_draft
-from engine.services.experiments import start
+from engine.services.experiments import create_experiment, start
 from engine.services.judging import rebuild_counts, void_judgment
 from engine.services.planning import advance
 from engine.services.review import restore_judgment
+from engine.specs import ExperimentSpec, FactorSpec
 from labeling.exports.columns import COLUMNS, read_rows
 from labeling.exports.people import pseudonym
 from labeling.exports.reading import read_file
@@ -250,6 +252,80 @@ def test_it_may_go_on_from_there(judged, tmp_path, annotator):
     assert selectors.comparison_count(again.pk) == before + 3
     numbers = [c.plan["number"] for c in again.comparisons.all()]
     assert len(numbers) == len(set(numbers))
+
+
+def answered_elsewhere(annotator: User) -> Experiment:
+    """Three judged comparisons of responses that were brought along."""
+    rows = "".join(f"task {n},{policy},{policy}{n}\n" for n in range(4) for policy in "AB")
+    answers = read_responses(f"task,policy,response\n{rows}")
+    experiment = create_experiment(
+        spec=ExperimentSpec(
+            name="Elsewhere",
+            factors=[FactorSpec("Policy", "imported", {name: {} for name in answers.policies})],
+            tasks=answers.tasks,
+            settings={"responses": "imported", "seed": 1},
+            ready_made=answers.responses,
+        )
+    )
+    add_member(experiment, annotator)
+    start(experiment_id=experiment.pk)
+    advance(experiment_id=experiment.pk)
+    for _ in range(3):
+        click(experiment, annotator)
+    advance(experiment_id=experiment.pk)
+    return experiment
+
+
+class TestResponsesWrittenElsewhere:
+    def test_they_come_back_once_each_and_it_goes_on(self, annotator, tmp_path):
+        """An experiment on responses of one's own could be exported and not be imported."""
+        first = answered_elsewhere(annotator)
+        again = import_again(export(first, tmp_path))
+        assert_same(first, again, looked_at_each=False)
+        assert experiment_spec(again).ready_made == experiment_spec(first).ready_made
+        assert Response.objects.filter(policy__experiment=again).count() == 8
+        used = [
+            set(each.comparisons.filter(state="judged").values_list("response_i__text", "response_j__text"))
+            for each in (first, again)
+        ]
+        assert used[0] == used[1]
+        add_member(again, annotator)
+        start(experiment_id=again.pk)
+        advance(experiment_id=again.pk)
+        click(again, annotator)
+        assert Response.objects.filter(policy__experiment=again).count() == 8
+
+    @pytest.mark.parametrize(
+        ("change", "words"),
+        [
+            (
+                lambda spec: spec["ready_made"].reverse(),
+                "is not the ready-made response number",
+            ),
+            (
+                lambda spec: spec["ready_made"][0].update(task=9),
+                "A response is to task 10, which is not there",
+            ),
+            (lambda spec: spec["ready_made"][0].update(task="0"), "task must be a whole number"),
+            (lambda spec: spec["ready_made"].clear(), "have no task in common"),
+        ],
+    )
+    def test_a_manifest_of_other_responses_is_refused(self, change, words, annotator, tmp_path):
+        file = export(answered_elsewhere(annotator), tmp_path)
+        beside = file.with_name("export.jsonl.manifest.json")
+        manifest = json.loads(beside.read_text())
+        change(manifest["experiment"]["spec"])
+        beside.write_text(json.dumps(manifest))
+        with pytest.raises(CommandError, match=words):
+            import_again(file)
+        assert Experiment.objects.count() == 1
+
+
+@pytest.mark.parametrize("stage", ["shadow", "votes"])
+def test_its_language_model_is_off_whether_there_is_one_here_or_not(stage, judged, tmp_path):
+    """Where none could judge, the whole import was refused; where one could, it would have been asked, and paid for."""
+    Experiment.objects.filter(pk=judged.pk).update(llm_judge=stage)
+    assert import_again(export(judged, tmp_path, "--all")).llm_judge == "off"
 
 
 class TestRefused:
@@ -483,6 +559,7 @@ class TestAnswersMeanwhile:
 
         watch("engine.services.reimporting.check_rows")
         watch("engine.services.reimporting.check_description")
+        watch("engine.services.reimporting.prepared")
         watch("engine.management.commands.load_experiment.check_description")
         watch("engine.management.commands.load_experiment.read_experiment")
         watch("engine.services.drafts.check_description")
