@@ -221,7 +221,7 @@ def check_spec(spec: ExperimentSpec) -> None:
     SpecError
         Says which part, the limit, what was found and what to do.
     """
-    excluded = spec.settings.get("excluded") or ()
+    excluded = spec.settings.get("excluded", ())
     if not isinstance(excluded, (list, tuple)):
         raise SpecError("excluded: this must be a list of {factor: level}.", ("excluded",))
     check_counts([len(factor.levels) for factor in spec.factors], len(excluded))

@@ -91,7 +91,7 @@ def parse(text: str) -> Entry:
     text = text.lstrip("\ufeff")
     if text.lstrip()[:1] in {"{", "["}:
         try:
-            return _of_json(loads(text, pairs=_pairs), ())
+            return _of_json(loads(text), ())
         except json.JSONDecodeError:
             pass  # YAML in braces, or a fault that YAML's parser finds the line of
         except JSONLimitError as error:
@@ -115,15 +115,6 @@ def parse(text: str) -> Entry:
             f"line {mark.line + 1}" if mark else "", f"This is not YAML: {problem}."
         ) from error
     return root
-
-
-def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    seen: dict[str, Any] = {}
-    for name, value in pairs:
-        if name in seen:
-            raise ImportingError.at("", f"{name!r} appears twice in one object. Remove one of them.")
-        seen[name] = value
-    return seen
 
 
 def _of_json(value: Any, path: tuple[Hashable, ...]) -> Entry:

@@ -12,8 +12,8 @@ from engine.importing.items import Answers, read_responses, read_tasks
 from engine.importing.rows import ImportingError
 
 _PARTS = ("name", "factors", "tasks", "tasks_file", "gold", "ready_made", "responses_file")
-# Values of these fields stay texts, even if they look like numbers.
-_TEXT_SETTINGS = {"question", "guidelines", "model"}
+# Their letters count, whatever they look like.
+_TEXT_SETTINGS = {"question", "guidelines", "model", "rubric"}
 
 ReadFile = Callable[[str], str]
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
+from engine.domain.limits import GOLD_ITEMS, RESPONSES, TASKS, Limit
 from engine.domain.specs import GoldSpec, ReadyMade, TaskSpec
 from engine.importing.rows import Fault, ImportingError, Row, raise_any, rows_of, text_of
 
@@ -24,10 +25,16 @@ class Answers:
     responses: list[ReadyMade]
 
 
-def _read(text: str, make: Callable[[Row], _Item], plain: str | None = None) -> list[_Item]:
+def _read(text: str, make: Callable[[Row], _Item], limit: Limit, plain: Sequence[str] = ()) -> list[_Item]:
+    """What ``make`` makes of the rows. No more of them are read than the limit, be they faulty, and one."""
     items: list[_Item] = []
     faults: list[Fault] = []
-    for row in rows_of(text, plain=plain):
+    for number, row in enumerate(rows_of(text, plain=plain), 1):
+        if number > limit.most:
+            faults.append(
+                Fault("", f"More than {limit.most:,} {limit.thing}, which is the limit. {limit.advice}")
+            )
+            break
         if isinstance(row, Fault):
             faults.append(row)
             continue
@@ -47,7 +54,7 @@ def read_tasks(text: str) -> list[TaskSpec]:
     ImportingError
         Names every place that cannot be read.
     """
-    return _read(text, _task, plain="prompt")
+    return _read(text, _task, TASKS, plain=_TASK)
 
 
 def _task(row: Row) -> TaskSpec:
@@ -91,6 +98,7 @@ def read_gold(text: str) -> list[GoldSpec]:
             worse=text_of(row, ["worse"]),
             explanation=text_of(row, ["explanation"], required=False),
         ),
+        GOLD_ITEMS,
     )
 
 
@@ -143,7 +151,12 @@ def read_responses(text: str) -> Answers:
         policies.setdefault(policy)
         return ReadyMade(task=position, policy=policy, response=response)
 
-    responses = _read(text, make)
+    responses = _read(text, make, RESPONSES)
+    if not responses:
+        raise ImportingError.at(
+            "",
+            "There are no responses here. The first line names task, policy and response; the others hold them.",
+        )
     return Answers(
         policies=list(policies),
         tasks=[TaskSpec(prompt, references[position]) for prompt, position in tasks.items()],

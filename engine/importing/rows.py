@@ -7,7 +7,7 @@ import io
 import json
 import re
 import sys
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -15,7 +15,7 @@ from engine.domain import limits
 from engine.importing.strict_json import JSONLimitError, loads
 
 # Enough to see a pattern in; a page of thousands of them would help nobody.
-_MOST_FAULTS = 20
+MOST_FAULTS = 20
 _DELIMITERS = ",;\t"
 
 
@@ -78,19 +78,19 @@ def decoded(file: BinaryFile, most: limits.Limit) -> str:
         ) from error
 
 
-def rows_of(text: str, *, plain: str | None = None) -> Iterator[Row | Fault]:
+def rows_of(text: str, *, plain: Sequence[str] = ()) -> Iterator[Row | Fault]:
     """The rows of ``text``, in whichever of the formats it is written, faulty ones in their places as faults.
 
     Parameters
     ----------
     plain
-        The field that a bare line or a bare text in JSON is, where those are allowed. A plain line may hold a
-        second column after a tab, which is called "reference".
+        Where bare lines and bare texts in JSON are allowed: the names of the field that they are, any of which makes
+        the first line a heading. A plain line may hold a second column after a tab, which is called "reference".
     """
     start = text.lstrip("\ufeff \t\r\n")[:1]
     if start not in {"{", "["}:
         yield from (
-            _table_rows(text) if plain is None or _has_header(text, plain) else _plain_rows(text, plain)
+            _table_rows(text) if not plain or _has_header(text, plain) else _plain_rows(text, plain[0])
         )
         return
     try:
@@ -104,33 +104,40 @@ def rows_of(text: str, *, plain: str | None = None) -> Iterator[Row | Fault]:
     yield from _document_rows(document, plain)
 
 
-def _has_header(text: str, plain: str) -> bool:
-    first = text.lstrip("\ufeff\r\n").partition("\n")[0].strip().lower()
-    cells = [cell.strip(' "') for cell in re.split(f"[{_DELIMITERS}]", first)]
-    return plain in cells or (len(cells) > 1 and "task" in cells)
+def _lines(text: str) -> Iterator[str]:
+    """The lines with their ends. A line ends as files have it: \\n, \\r\\n or \\r, and nothing else that Unicode knows."""
+    return io.StringIO(text.lstrip("\ufeff"), newline="")
+
+
+def _heading(text: str) -> str:
+    return re.split("[\r\n]", text.lstrip("\ufeff \t\r\n"), maxsplit=1)[0].strip()
+
+
+def _has_header(text: str, plain: Sequence[str]) -> bool:
+    cells = re.split(f"[{_DELIMITERS}]", _heading(text).lower())
+    return any(cell.strip(' "') in plain for cell in cells)
 
 
 def _plain_rows(text: str, plain: str) -> Iterator[Row | Fault]:
-    for number, line in enumerate(text.lstrip("\ufeff").splitlines(), 1):
+    for number, line in enumerate(_lines(text), 1):
         if line.strip():
             value, _, reference = line.partition("\t")
             yield Row(f"line {number}", {plain: value.strip(), "reference": reference.strip()})
 
 
 def _table_rows(text: str) -> Iterator[Row | Fault]:
-    text = text.lstrip("\ufeff")
-    header = text.lstrip("\r\n").partition("\n")[0]
-    delimiter = max(_DELIMITERS, key=header.count)
-    # No limit here: the caller that received the text has checked its size.
+    delimiter = max(_DELIMITERS, key=_heading(text).count)
+    # The text is all here already; how large it may be is for whoever took it in to say.
     csv.field_size_limit(sys.maxsize)
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
+    reader = csv.reader(_lines(text), delimiter=delimiter, strict=True)
     names: list[str] = []
     before = 0
     try:
         for cells in reader:
-            place, before = f"line {before + 1}", reader.line_num
-            if not any(cell.strip() for cell in cells):
+            first, before = before + 1, reader.line_num
+            if not any(map(str.strip, cells)):
                 continue
+            place = f"line {first}"
             if not names:
                 names = [cell.strip().lower() for cell in cells]
                 if len(set(names)) < len(names):
@@ -144,19 +151,24 @@ def _table_rows(text: str) -> Iterator[Row | Fault]:
         yield Fault(f"line {reader.line_num}", f"This is not valid CSV: {error}.")
 
 
-def _json_lines(text: str, plain: str | None, whole: json.JSONDecodeError) -> Iterator[Row | Fault]:
-    lines = [
-        (number, line) for number, line in enumerate(text.lstrip("\ufeff").split("\n"), 1) if line.strip()
-    ]
+def _json_lines(text: str, plain: Sequence[str], whole: json.JSONDecodeError) -> Iterator[Row | Fault]:
     try:
-        loads(lines[0][1])
+        loads(_heading(text))
     except JSONLimitError:
         pass  # the loop below says so, with its line
     except json.JSONDecodeError:
         # Not one document and not one on each line: then the fault is where the document breaks.
-        yield _json_fault(whole)
+        fault = _json_fault(whole)
+        hint = (
+            f" What begins with [ or {{ is read as JSON; a CSV with the heading {plain[0]} is not."
+            if plain
+            else ""
+        )
+        yield Fault(fault.place, fault.message + hint)
         return
-    for number, line in lines:
+    for number, line in enumerate(_lines(text), 1):
+        if not line.strip():
+            continue
         try:
             yield _json_row(f"line {number}", loads(line), plain)
         except json.JSONDecodeError as error:
@@ -169,7 +181,7 @@ def _json_fault(error: json.JSONDecodeError) -> Fault:
     return Fault(f"line {error.lineno}", f"This is not JSON: {error.msg} (column {error.colno}).")
 
 
-def _document_rows(document: Any, plain: str | None) -> Iterator[Row | Fault]:
+def _document_rows(document: Any, plain: Sequence[str]) -> Iterator[Row | Fault]:
     entries = document
     prefix = ""
     choices = False
@@ -199,12 +211,15 @@ def _document_rows(document: Any, plain: str | None) -> Iterator[Row | Fault]:
         yield _example(row, prefix, choices=choices) if isinstance(row, Row) else row
 
 
-def _json_row(place: str, entry: Any, plain: str | None) -> Row | Fault:
-    if isinstance(entry, str) and plain is not None:
-        return Row(place, {plain: entry})
+def _json_row(place: str, entry: Any, plain: Sequence[str]) -> Row | Fault:
+    if isinstance(entry, str) and plain:
+        return Row(place, {plain[0]: entry})
     if not isinstance(entry, dict):
         return Fault(place, f"This must be an object of named fields, not {json.dumps(entry)[:60]}.")
-    return Row(place, {name.lower(): value for name, value in entry.items()})
+    fields = {name.lower(): value for name, value in entry.items()}
+    if len(fields) < len(entry):
+        return Fault(place, "Two names differ only in capital letters; give each field once.")
+    return Row(place, fields)
 
 
 def _example(row: Row, prefix: str, *, choices: bool) -> Row | Fault:
@@ -265,8 +280,8 @@ def storable(text: str, place: str, name: str) -> str:
 
 def raise_any(faults: list[Fault]) -> None:
     """Raise what was found wrong, if anything was."""
-    if len(faults) > _MOST_FAULTS:
-        rest = len(faults) - _MOST_FAULTS
-        faults = [*faults[:_MOST_FAULTS], Fault("", f"And {rest} more like these.")]
+    if len(faults) > MOST_FAULTS:
+        rest = len(faults) - MOST_FAULTS
+        faults = [*faults[:MOST_FAULTS], Fault("", f"And {rest} more like these.")]
     if faults:
         raise ImportingError(faults)

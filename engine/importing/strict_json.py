@@ -1,10 +1,10 @@
-"""JSON as the standard has it, within the limits: finite numbers of a storable size, and no deep nesting."""
+"""JSON as the standard has it, within the limits: finite numbers of a storable size, no deep nesting, each name once."""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
+from collections import Counter
 from typing import Any, NoReturn
 
 from engine.domain import limits
@@ -14,25 +14,23 @@ class JSONLimitError(ValueError):
     """The text is JSON, or nearly, and holds a value that nothing here can store. The message says what to do."""
 
 
-def loads(text: str | bytes, *, pairs: Callable[[list[tuple[str, Any]]], Any] | None = None) -> Any:
+def loads(text: str | bytes) -> Any:
     """The value that ``text`` holds.
-
-    Parameters
-    ----------
-    pairs
-        Makes an object from its names and values.
 
     Raises
     ------
     json.JSONDecodeError
         The text is not JSON.
     JSONLimitError
-        A number is not finite or too long, or the values are nested too deeply.
+        A number is not finite or too long, the values are nested too deeply, or an object's name comes twice or
+        cannot be stored.
+    UnicodeDecodeError
+        The bytes are not UTF-8, UTF-16 or UTF-32.
     """
+    if isinstance(text, bytes):
+        text = text.decode(json.detect_encoding(text))
     try:
-        value = json.loads(
-            text, parse_int=integer, parse_float=finite, parse_constant=_constant, object_pairs_hook=pairs
-        )
+        value = _DECODER.decode(text)
     except RecursionError:
         raise JSONLimitError(_too_deep()) from None
     _check_depth(value)
@@ -52,6 +50,18 @@ def finite(written: str) -> float:
     if not math.isfinite(value):
         raise JSONLimitError(f"{written[:40]} is too large for a number. Write one between -1e308 and 1e308.")
     return value
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Names stand in messages, so one that no page can be encoded with is refused here, wherever it stands."""
+    named = dict(pairs)
+    if len(named) < len(pairs):
+        [(twice, _), *_] = Counter(name for name, _ in pairs).most_common(1)
+        raise JSONLimitError(f"{limits.shown(twice)} is given twice in one object.")
+    if limits.UNSTORABLE.search("".join(named)):
+        name = next(filter(limits.UNSTORABLE.search, named))
+        raise JSONLimitError(limits.text_fault(name, f"The name {limits.shown(name)}"))
+    return named
 
 
 def _constant(name: str) -> NoReturn:
@@ -76,3 +86,9 @@ def _check_depth(value: Any) -> None:
         if not level:
             return
     raise JSONLimitError(_too_deep())
+
+
+# Made once: making one takes longer than reading a short line with it.
+_DECODER = json.JSONDecoder(
+    parse_int=integer, parse_float=finite, parse_constant=_constant, object_pairs_hook=_object
+)

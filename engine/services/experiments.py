@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Collection, Hashable, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from django.core.exceptions import ValidationError
-from django.db import transaction
-from django.db.models import Model
+from django.db import models, transaction
 from django.utils import timezone
 
 from engine.core import Design
@@ -92,9 +92,9 @@ def check_description(spec: ExperimentSpec) -> Description:
     if not spec.tasks:
         raise SpecError("Give at least one task.")
     if unknown := set(spec.settings) - set(SETTINGS):
-        raise SpecError(
-            f"Unknown setting: {', '.join(sorted(unknown))}. The settings are {', '.join(SETTINGS)}."
-        )
+        raise SpecError(f"There is no setting {', '.join(sorted(unknown))}; there are {', '.join(SETTINGS)}.")
+    _check_types(spec.settings)
+    _check_texts(spec)
     judge = spec.settings.get("judge", Experiment.Judge.HUMAN)
     if judge == Experiment.Judge.RULE and (bare := [t.prompt for t in spec.tasks if not t.reference.strip()]):
         raise SpecError(f"The rule judge needs a reference answer for every task; {bare[0]!r} has none.")
@@ -175,6 +175,38 @@ def write_description(*, experiment: Experiment, description: Description) -> Ex
     return experiment
 
 
+# Of fields and not of values: `True` is 1 and "NaN" a number to Django's own conversion, and 2.7 becomes 2.
+_TYPES: tuple[tuple[tuple[type[models.Field], ...], type | tuple[type, ...], str], ...] = (
+    ((models.BooleanField,), bool, "true or false"),
+    ((models.IntegerField,), int, "a whole number"),
+    ((models.FloatField,), (int, float), "a number"),
+    ((models.CharField, models.TextField), str, "a text"),
+)
+
+
+def _check_types(settings: Mapping[str, Any]) -> None:
+    for name, value in settings.items():
+        field = Experiment._meta.get_field(name)
+        for fields, types, what in _TYPES:
+            if isinstance(field, fields) and (
+                not isinstance(value, types) or (isinstance(value, bool) and types is not bool)
+            ):
+                raise SpecError(f"{name}: this must be {what}, not {limits.shown(value)}.", (name,))
+
+
+def _check_texts(spec: ExperimentSpec) -> None:
+    """Refuse tasks and gold items without a text: nobody could judge the answers to them."""
+    for n, task in enumerate(spec.tasks):
+        if not task.prompt.strip():
+            raise SpecError(f"Task {n + 1} is empty. Write it or leave it out.", ("tasks", n))
+    for n, gold in enumerate(spec.gold):
+        for part in ("prompt", "better", "worse"):
+            if not getattr(gold, part).strip():
+                raise SpecError(
+                    f"Gold item {n + 1} has no {part}. Write it or leave the item out.", ("gold", n)
+                )
+
+
 def _check_llm_judge(judge: str, stage: str) -> None:
     if stage == Experiment.LLMJudge.OFF:
         return
@@ -212,13 +244,18 @@ def _create_levels(factor: Factor, spec: FactorSpec) -> list[Level]:
 
 
 def _check(
-    row: Model, where: str = "", exclude: Collection[str] = (), path: tuple[Hashable, ...] = ()
+    row: Experiment | Factor | Level,
+    where: str = "",
+    exclude: Collection[str] = (),
+    path: tuple[Hashable, ...] = (),
 ) -> None:
     try:
         row.full_clean(exclude=exclude, validate_unique=False)
     except ValidationError as error:
         faults = "; ".join(f"{key}: {' '.join(texts)}" for key, texts in error.message_dict.items())
         raise SpecError(where + faults, (*path, next(iter(error.message_dict)))) from error
+    if not row.name.strip():
+        raise SpecError(f"{where}name: Give it a name.", (*path, "name"))
 
 
 def _checked_policies(experiment: Experiment, factors: Sequence[FactorSpec]) -> list[Combination]:

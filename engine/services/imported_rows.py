@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from engine.domain import limits
 from engine.domain.errors import SpecError
-from engine.domain.outcomes import outcome_of
 from engine.models import Judgment, JudgmentVoid, Response
 from engine.services.experiments import Description
 
@@ -28,6 +27,10 @@ _TEXTS = (
     "judge", "annotator", "policy_i", "policy_j", "left_policy", "response_i", "response_j", "choice", "reason",
     "comment", "void_reason", "sampler", "sampling_seed", "plan_stopping", "via",
     *(f"{name}_{side}" for name in ("model", "finish_reason", "guardrail", "leak") for side in "ij"),
+)  # fmt: skip
+_KEPT = (
+    *_IDS, *_WHOLE, *_WHOLE_OR_NOTHING, *_NUMBERS_OR_NOTHING, *_TRUTHS, *_TIMES, *_TEXTS,
+    "outcome", "shown_at", "voided_at", "voided_by",
 )  # fmt: skip
 _LONGEST = {
     column: model._meta.get_field(name).max_length
@@ -69,7 +72,8 @@ def check_rows(rows: Iterable[Row], description: Description) -> list[Row]:
             ) from error
         except ValueError as error:
             raise SpecError(f"Row {number}: {error}") from error
-        checked.append(row)
+        # What is stored, and nothing of what the manifest says already: a large file fits into memory.
+        checked.append({name: row[name] for name in _KEPT})
     return checked
 
 
@@ -97,7 +101,13 @@ class _Checker:
     def __init__(self, description: Description) -> None:
         self._labels = {f"P{number}" for number in range(1, len(description.policies) + 1)}
         self._n_tasks = len(description.spec.tasks)
-        self._judgments: set[int] = set()
+        # Responses that were written elsewhere, in the order of their numbers, which rows call their seeds.
+        labels = {name: f"P{number}" for number, (name, *_) in enumerate(description.policies, 1)}
+        self._ready_made = [
+            (labels[each.policy], each.task + 1, each.response) for each in description.spec.ready_made
+        ]
+        # The comparison of each judgment, and whether it was taken back.
+        self._judgments: dict[int, tuple[int, bool]] = {}
         self._restored: set[int] = set()
         # Comparison and person of each judgment that stands.
         self._standing: set[tuple[int, str]] = set()
@@ -123,12 +133,7 @@ class _Checker:
             )
         if row["judge"] not in Judgment.Judge or row["choice"] not in Judgment.Choice:
             raise ValueError("judge or choice is none that there is.")
-        outcome = outcome_of(row["choice"], i_on_left=row["left_policy"] == i)
-        if row["outcome"] != outcome:
-            raise ValueError(
-                f"outcome is {limits.shown(row['outcome'])}, but choice {row['choice']} with {row['left_policy']} on the "
-                f"left means {outcome:g}. Export the file again."
-            )
+        _check_outcome(row)
         self._check_identity(row)
 
     def _check_identity(self, row: Row) -> None:
@@ -147,15 +152,28 @@ class _Checker:
             written = (row[f"policy_{side}"], row["task_number"])
             if self._responses.setdefault(row[f"response_{side}_id"], written) != written:
                 raise ValueError(f"response_{side}_id is that of an earlier row with another policy or task.")
+            if self._ready_made:
+                self._check_ready_made((*written, row[f"response_{side}"]), row[f"seed_{side}"], side)
         if row["judgment_id"] in self._judgments:
             raise ValueError("judgment_id is that of an earlier row.")
         if row["restores"] in self._judgments:
             if row["restores"] in self._restored:
                 raise ValueError("restores names a judgment that an earlier row restores.")
+            if self._judgments[row["restores"]] != (row["comparison_id"], True):
+                raise ValueError(
+                    "restores names a judgment of another comparison, or one that is not voided."
+                )
             self._restored.add(row["restores"])
-        self._judgments.add(row["judgment_id"])
+        self._judgments[row["judgment_id"]] = (row["comparison_id"], row["voided"])
         if row["annotator"] and not row["voided"]:
             self._check_once(row["comparison_id"], row["annotator"])
+
+    def _check_ready_made(self, response: tuple[str, int, str], number: int, side: str) -> None:
+        if number >= len(self._ready_made) or self._ready_made[number] != response:
+            raise ValueError(
+                f"response_{side} is not the ready-made response number {number} of the manifest. Is this the manifest "
+                "of this file?"
+            )
 
     def _check_once(self, comparison_id: int, annotator: str) -> None:
         """One person's judgment of a comparison stands once."""
@@ -164,6 +182,20 @@ class _Checker:
                 f"{limits.shown(annotator)} has two judgments of comparison {comparison_id} that both stand."
             )
         self._standing.add((comparison_id, annotator))
+
+
+def _check_outcome(row: Row) -> None:
+    """The outcome is what the choice says; one of the two was edited where it is not."""
+    if row["choice"] in {Judgment.Choice.LEFT, Judgment.Choice.RIGHT}:
+        chose_left = row["choice"] == Judgment.Choice.LEFT
+        expected = float(chose_left == (row["left_policy"] == row["policy_i"]))
+    else:
+        expected = 0.5
+    if row["outcome"] != expected:
+        raise ValueError(
+            f"outcome is {limits.shown(row['outcome'])}, but choice and left_policy make it {expected:g}. "
+            "Export the file again; cells cannot be edited one by one."
+        )
 
 
 def _check_types(row: Row) -> None:
@@ -224,8 +256,10 @@ def _check_time(name: str, value: Any, *, required: bool) -> None:
     if not value and not required:
         return
     try:
-        aware = datetime.fromisoformat(value).tzinfo is not None
-    except (TypeError, ValueError):
-        aware = False
-    if not aware:
+        time = datetime.fromisoformat(value)
+        # In the first and the last hours that there are, databases cannot turn every zone into theirs.
+        fits = time.tzinfo is not None and bool(time.astimezone(UTC))
+    except (TypeError, ValueError, OverflowError):
+        fits = False
+    if not fits:
         raise ValueError(f"{name} must be a time with its zone in ISO 8601, not {limits.shown(value)}.")

@@ -5,9 +5,11 @@ from __future__ import annotations
 import uuid
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from django.contrib.auth.hashers import make_password
 from django.db import transaction
 from django.utils import timezone
 
@@ -21,18 +23,20 @@ from engine.models import (
     Judgment,
     JudgmentVoid,
     PairCount,
-    Policy,
     Response,
-    Task,
     User,
 )
-from engine.selectors import counts, designs
+from engine.selectors import counts
+from engine.selectors.designs import told_design
+from engine.services.bulk_rows import Prepared, insert, prepared
 from engine.services.experiments import Description, check_description, conclude, store_experiment
-from engine.services.imported_rows import Row, check_rows, standing
+from engine.services.imported_rows import Row, check_rows, index_of, standing
 from engine.services.imported_rows import time_of as _time
 from engine.services.snapshots import write_snapshot
 
 _BATCH = 1000
+# Of a user name's 150 characters; a number and the experiment's take the rest.
+_LONGEST_STEM = 110
 _PLAN = {
     "sampler": "sampler",
     "draw": "sampling_draw",
@@ -66,8 +70,8 @@ def import_experiment(
     ``secrets``: those that were published of the exported experiment. They stay with the record, so that its sides
     can still be verified; what is planned from here on has a secret of its own.
 
-    Reading, checking and replaying take nearly all of the time and come before the transaction: SQLite has one
-    writer, and clicks wait for it.
+    Reading, checking, replaying and making the rows' values take nearly all of the time and come before the
+    transaction: SQLite has one writer, and clicks wait for it.
 
     Raises
     ------
@@ -80,27 +84,171 @@ def import_experiment(
     completions = list(counts.completions(unsaved, standing(checked)))
     levels = {factor.name: list(factor.levels) for factor in spec.factors}
     space = policy_space(unsaved.space, levels, description.policies)
-    design = designs.told_design(unsaved, space, (told for _, *told in completions))
-    return _store(description, checked, completions, design, planned_count, people or {}, secrets)
+    design = told_design(unsaved, space, (told for _, *told in completions))
+    ready = _prepared(checked, completions, made_elsewhere=bool(spec.ready_made))
+    del checked  # What is stored is in the prepared rows, and a large file fits into memory once.
+    return _store(description, ready, completions, design, planned_count, people or {}, secrets)
+
+
+@dataclass(frozen=True)
+class _Ready:
+    """What is to be stored. People, policies, tasks and earlier rows are numbers in it until they have keys.
+
+    ``responses``: empty where the experiment's description brings them along, by whose numbers they go then.
+    """
+
+    names: Sequence[str]
+    responses: Prepared
+    comparisons: Prepared
+    judgments: Prepared
+    voids: Prepared
+    planned_count: int
+
+
+def _prepared(rows: Sequence[Row], completions: Sequence[Completion], *, made_elsewhere: bool) -> _Ready:
+    judged_at = {row["comparison_id"]: _time(row["judged_at"]) for row in rows if not row["voided"]}
+    outcomes = {number: (outcome, judged_at[number]) for number, _, _, outcome in completions}
+    names = {row["annotator"] for row in rows} | {row["voided_by"] for row in rows if row["voided"]}
+    people = {name: number for number, name in enumerate(sorted(names - {""}))}
+    judgments = {row["judgment_id"]: number for number, row in enumerate(rows)}
+    # The first row of each, which all rows of it agree with.
+    of_comparisons: dict[int, Row] = {}
+    of_responses: dict[int, tuple[Row, str]] = {}
+    for row in rows:
+        of_comparisons.setdefault(row["comparison_id"], row)
+        for side in "ij":
+            of_responses.setdefault(row[f"response_{side}_id"], (row, side))
+    comparisons = {number: place for place, number in enumerate(of_comparisons)}
+    responses = {
+        number: row[f"seed_{side}"] if made_elsewhere else place
+        for place, (number, (row, side)) in enumerate(of_responses.items())
+    }
+    return _Ready(
+        names=list(people),
+        responses=prepared(
+            Response, () if made_elsewhere else (_response(row, side) for row, side in of_responses.values())
+        ),
+        comparisons=prepared(
+            Comparison,
+            (_comparison(row, responses, outcomes.get(number)) for number, row in of_comparisons.items()),
+        ),
+        judgments=prepared(Judgment, (_judgment(row, comparisons, judgments, people) for row in rows)),
+        voids=prepared(
+            JudgmentVoid,
+            (
+                JudgmentVoid(
+                    judgment_id=number,
+                    by_id=people[row["voided_by"]],
+                    reason=row["void_reason"],
+                    created_at=_time(row["voided_at"]),
+                )
+                for number, row in enumerate(rows)
+                if row["voided"]
+            ),
+        ),
+        planned_count=max(((row["plan_number"] or 0) + 1 for row in rows), default=0),
+    )
+
+
+def _response(row: Row, side: str) -> Response:
+    return Response(
+        policy_id=index_of(row[f"policy_{side}"]),
+        task_id=row["task_number"] - 1,
+        state=Response.State.DONE,
+        text=row[f"response_{side}"],
+        created_at=_time(row["planned_at"]),
+        **{
+            name: row[f"{name}_{side}"]
+            for name in (
+                "seed", "model", "prompt_tokens", "completion_tokens", "finish_reason", "guardrail", "leak"
+            )
+        },
+    )  # fmt: skip
+
+
+def _comparison(
+    row: Row, responses: Mapping[int, int], settled: tuple[float, datetime | None] | None
+) -> Comparison:
+    outcome, judged_at = settled or (None, None)
+    return Comparison(
+        experiment_id=0,
+        policy_i_id=index_of(row["policy_i"]),
+        policy_j_id=index_of(row["policy_j"]),
+        task_id=row["task_number"] - 1,
+        response_i_id=responses[row["response_i_id"]],
+        response_j_id=responses[row["response_j_id"]],
+        i_on_left=row["left_policy"] == row["policy_i"],
+        plan=_plan(row),
+        state=Comparison.State.READY if settled is None else Comparison.State.JUDGED,
+        outcome=outcome,
+        judged_at=judged_at,
+        skips=row["skips"],
+        created_at=_time(row["planned_at"]),
+    )
+
+
+def _judgment(
+    row: Row, comparisons: Mapping[int, int], judgments: Mapping[int, int], people: Mapping[str, int]
+) -> Judgment:
+    return Judgment(
+        comparison_id=comparisons[row["comparison_id"]],
+        judge=row["judge"],
+        # Not the file's word: only what this installation saw itself can be "page" or "api".
+        via=Judgment.Via.IMPORT,
+        annotator_id=people.get(row["annotator"]),
+        token=uuid.uuid4(),
+        choice=row["choice"],
+        outcome=row["outcome"],
+        reason=row["reason"],
+        comment=row["comment"],
+        standing=not row["voided"],
+        # A filter may have left it out.
+        restores_id=judgments.get(row["restores"]),
+        annotator_could_see_policies=row["annotator_could_see_policies"],
+        shown_at=_time(row["shown_at"]),
+        created_at=_time(row["judged_at"]),
+    )
 
 
 @transaction.atomic
 def _store(  # noqa: PLR0917 - what was checked, in the order in which it is stored
     description: Description,
-    rows: Sequence[Row],
+    ready: _Ready,
     completions: Sequence[Completion],
     design: Design,
     planned_count: int,
     people: Mapping[str, User],
     secrets: Sequence[Period],
 ) -> Experiment:
-    judged_at = {row["comparison_id"]: _time(row["judged_at"]) for row in rows if not row["voided"]}
-    outcomes = {number: (outcome, judged_at[number]) for number, _, _, outcome in completions}
-    importing = _Import(store_experiment(description=description), outcomes, people)
-    for start in range(0, len(rows), _BATCH):
-        importing.add(rows[start : start + _BATCH])
-    experiment = importing.experiment
-    experiment.planned_count = max(planned_count, importing.planned_count)
+    experiment = store_experiment(description=description)
+    policies = list(experiment.policies.order_by("index").values_list("pk", flat=True))
+    tasks = list(experiment.tasks.order_by("position").values_list("pk", flat=True))
+    made = _made_people(experiment, [name for name in ready.names if name not in people])
+    persons = [(people.get(name) or made[name]).pk for name in ready.names]
+    # In the order of their numbers; none where the file brings the responses along.
+    ready_made = list(
+        Response.objects.filter(policy__experiment=experiment).order_by("seed").values_list("pk", flat=True)
+    )
+    places = {"policy_id": policies.__getitem__, "task_id": tasks.__getitem__}
+    responses = ready_made or insert(ready.responses, places)
+    comparisons = insert(
+        ready.comparisons,
+        {
+            "experiment_id": lambda _: experiment.pk,
+            "policy_i_id": policies.__getitem__,
+            "policy_j_id": policies.__getitem__,
+            "task_id": tasks.__getitem__,
+            "response_i_id": responses.__getitem__,
+            "response_j_id": responses.__getitem__,
+        },
+    )
+    judgments = insert(
+        ready.judgments,
+        {"comparison_id": comparisons.__getitem__, "annotator_id": persons.__getitem__},
+        own="restores_id",
+    )
+    insert(ready.voids, {"judgment_id": judgments.__getitem__, "by_id": persons.__getitem__})
+    experiment.planned_count = max(planned_count, ready.planned_count)
     experiment.state = Experiment.State.PAUSED
     experiment.started_at = timezone.now()
     experiment.past_secrets = [{"first": period.first, "secret": period.secret} for period in secrets]
@@ -116,138 +264,27 @@ def _store(  # noqa: PLR0917 - what was checked, in the order in which it is sto
     return experiment
 
 
-class _Import:
-    """The rows made so far, by their numbers in the file."""
+def _made_people(experiment: Experiment, names: Sequence[str]) -> dict[str, User]:
+    """Accounts for people of these names as they are known here: they cannot log in, and nobody shares one.
 
-    def __init__(
-        self,
-        experiment: Experiment,
-        outcomes: Mapping[int, tuple[float, datetime | None]],
-        people: Mapping[str, User],
-    ) -> None:
-        self.experiment = experiment
-        self._outcomes = outcomes
-        self.planned_count = 0
-        self._policies: dict[str, Policy] = {policy.label: policy for policy in experiment.policies.all()}
-        self._tasks: dict[int, Task] = {task.position + 1: task for task in experiment.tasks.all()}
-        self._people: dict[str, User] = dict(people)
-        self._responses: dict[int, int] = {}
-        self._comparisons: dict[int, int] = {}
-        self._judgments: dict[int, int] = {}
-
-    def add(self, rows: Sequence[Row]) -> None:
-        self._add_responses(rows)
-        self._add_comparisons(rows)
-        self._add_judgments(rows)
-
-    def _add_responses(self, rows: Sequence[Row]) -> None:
-        new = {
-            row[f"response_{side}_id"]: self._response(row, side)
-            for row in rows
-            for side in "ij"
-            if row[f"response_{side}_id"] not in self._responses
-        }
-        Response.objects.bulk_create(new.values())
-        self._responses |= {number: response.pk for number, response in new.items()}
-
-    def _response(self, row: Row, side: str) -> Response:
-        return Response(
-            policy=self._policies[row[f"policy_{side}"]],
-            task=self._tasks[row["task_number"]],
-            state=Response.State.DONE,
-            text=row[f"response_{side}"],
-            created_at=_time(row["planned_at"]),
-            **{
-                name: row[f"{name}_{side}"]
-                for name in (
-                    "seed", "model", "prompt_tokens", "completion_tokens", "finish_reason", "guardrail", "leak"
-                )
-            },
-        )  # fmt: skip
-
-    def _add_comparisons(self, rows: Sequence[Row]) -> None:
-        new = {}
-        for row in rows:
-            if row["comparison_id"] not in self._comparisons and row["comparison_id"] not in new:
-                new[row["comparison_id"]] = self._comparison(row)
-        Comparison.objects.bulk_create(new.values())
-        self._comparisons |= {number: comparison.pk for number, comparison in new.items()}
-
-    def _comparison(self, row: Row) -> Comparison:
-        self.planned_count = max(self.planned_count, (row["plan_number"] or 0) + 1)
-        return Comparison(
-            experiment=self.experiment,
-            policy_i=self._policies[row["policy_i"]],
-            policy_j=self._policies[row["policy_j"]],
-            task=self._tasks[row["task_number"]],
-            response_i_id=self._responses[row["response_i_id"]],
-            response_j_id=self._responses[row["response_j_id"]],
-            i_on_left=row["left_policy"] == row["policy_i"],
-            plan=_plan(row),
-            **self._settled(row),
-            skips=row["skips"],
-            created_at=_time(row["planned_at"]),
-        )
-
-    def _settled(self, row: Row) -> dict[str, Any]:
-        if row["comparison_id"] not in self._outcomes:
-            return {"state": Comparison.State.READY}
-        outcome, judged_at = self._outcomes[row["comparison_id"]]
-        return {"state": Comparison.State.JUDGED, "outcome": outcome, "judged_at": judged_at}
-
-    def _add_judgments(self, rows: Sequence[Row]) -> None:
-        # A judgment is written once for all: one that restores another waits until that one has its number.
-        batch: dict[int, Row] = {}
-        for row in rows:
-            if row["restores"] in batch:
-                self._write_judgments(list(batch.values()))
-                batch = {}
-            batch[row["judgment_id"]] = row
-        self._write_judgments(list(batch.values()))
-
-    def _write_judgments(self, rows: Sequence[Row]) -> None:
-        judgments = [
-            Judgment(
-                comparison_id=self._comparisons[row["comparison_id"]],
-                judge=row["judge"],
-                # Not the file's word: only what this installation saw itself can be "page" or "api".
-                via=Judgment.Via.IMPORT,
-                annotator=self._person(row["annotator"]),
-                token=uuid.uuid4(),
-                choice=row["choice"],
-                outcome=row["outcome"],
-                reason=row["reason"],
-                comment=row["comment"],
-                standing=not row["voided"],
-                restores_id=self._judgments.get(row["restores"]),
-                annotator_could_see_policies=row["annotator_could_see_policies"],
-                shown_at=_time(row["shown_at"]),
-                created_at=_time(row["judged_at"]),
-            )
-            for row in rows
-        ]
-        Judgment.objects.bulk_create(judgments)
-        self._judgments |= {row["judgment_id"]: j.pk for row, j in zip(rows, judgments, strict=True)}
-        JudgmentVoid.objects.bulk_create(
-            JudgmentVoid(
-                judgment=judgment,
-                by=self._person(row["voided_by"]),
-                reason=row["void_reason"],
-                created_at=_time(row["voided_at"]),
-            )
-            for row, judgment in zip(rows, judgments, strict=True)
-            if row["voided"]
-        )
-
-    def _person(self, name: str) -> User | None:
-        """The account that stands for this name here: it cannot log in, and no other account has its name."""
-        if not name:
-            return None
-        if name not in self._people:
-            self._people[name] = User.objects.create_user(
-                f"{name[:120]}@import-{self.experiment.pk}", is_active=False
-            )
-        return self._people[name]
+    Two names may become one when they are cut, or when Unicode's forms of the same letters are made one, and an
+    account of that name may be there already. Such a name gets a number.
+    """
+    suffix = f"@import-{experiment.pk}"
+    taken = set(User.objects.filter(username__endswith=suffix).values_list("username", flat=True))
+    numbers: Counter[str] = Counter()
+    accounts: dict[str, User] = {}
+    for name in names:
+        stem = User.normalize_username(name)[:_LONGEST_STEM]
+        while True:
+            numbers[stem] += 1
+            username = f"{stem}{f'-{numbers[stem]}' if numbers[stem] > 1 else ''}{suffix}"
+            if username not in taken:
+                break
+        taken.add(username)
+        accounts[name] = User(username=username, password=make_password(None), is_active=False)
+    User.objects.bulk_create(accounts.values(), batch_size=_BATCH)
+    return accounts
 
 
 def _count(experiment: Experiment, completions: Sequence[Completion]) -> None:

@@ -15,11 +15,15 @@ from ninja.parser import Parser
 
 from engine.domain import limits
 from engine.domain.errors import EngineError, SpecError, UnknownTokenError
+from engine.importing.rows import MOST_FAULTS
 from engine.importing.strict_json import JSONLimitError, loads
 from labeling.api import annotating, experiments
 from labeling.api.auth import TokenAuth, TokenThrottle
 from labeling.api.reference import sections
 from labeling.middleware.failures import TOO_LARGE, UNAVAILABLE
+
+# Of the names that lead to a value; a caller may have made them up.
+_LONGEST_PLACE = 200
 
 
 class StrictParser(Parser):
@@ -74,8 +78,13 @@ def _refused(request: HttpRequest, refused: EngineError) -> HttpResponse:
 
 @api.exception_handler(ValidationError)
 def _invalid(request: HttpRequest, invalid: ValidationError) -> HttpResponse:
-    faults = "; ".join(f"{'.'.join(map(str, fault['loc'][1:]))}: {fault['msg']}" for fault in invalid.errors)
-    return api.create_response(request, {"detail": faults}, status=422)
+    faults = [
+        f"{'.'.join(map(str, fault['loc'][1:]))[:_LONGEST_PLACE]}: {fault['msg']}"
+        for fault in invalid.errors[:MOST_FAULTS]
+    ]
+    if (rest := len(invalid.errors) - MOST_FAULTS) > 0:
+        faults.append(f"And {rest} more like these.")
+    return api.create_response(request, {"detail": "; ".join(faults)}, status=422)
 
 
 @api.exception_handler(HttpError)
@@ -88,6 +97,10 @@ def _failed(request: HttpRequest, failed: HttpError) -> HttpResponse:
         place = f"line {cause.lineno}, column {cause.colno}"
         return api.create_response(
             request, {"detail": f"The body is not JSON ({place}): {cause.msg}."}, status=400
+        )
+    if isinstance(cause, UnicodeDecodeError):
+        return api.create_response(
+            request, {"detail": f"The body is not {cause.encoding.upper()}. Send it as UTF-8."}, status=400
         )
     return api.create_response(request, {"detail": str(failed)}, status=failed.status_code)
 

@@ -35,6 +35,8 @@ router = Router()
 
 Id = Annotated[int, Path(ge=1, le=2**63 - 1)]
 PROBLEMS = dict.fromkeys((401, 403, 404, 422, 429, 503), Problem)
+# What an export answers besides, in words of its own, to a filter that cannot be used.
+EXPORT_PROBLEMS = PROBLEMS | dict.fromkeys((400,), Problem)
 WRITE_PROBLEMS = PROBLEMS | dict.fromkeys((400, 409, 413), Problem)
 
 
@@ -123,14 +125,19 @@ def _file(content_type: str) -> dict[str, Any]:
     return {"responses": {200: {"description": "The file, streamed", "content": content}}}
 
 
-@router.get("/{experiment_id}/judgments.csv", auth=READ, response=PROBLEMS, openapi_extra=_file("text/csv"))
+@router.get(
+    "/{experiment_id}/judgments.csv", auth=READ, response=EXPORT_PROBLEMS, openapi_extra=_file("text/csv")
+)
 def judgments_csv(request: HttpRequest, experiment_id: Id) -> HttpResponseBase:
     """Export the judgments that count, one row each. The query can select others, as on the page “Export”."""
     return download(request, experiment_id, files.CSV)
 
 
 @router.get(
-    "/{experiment_id}/judgments.jsonl", auth=READ, response=PROBLEMS, openapi_extra=_file("application/jsonl")
+    "/{experiment_id}/judgments.jsonl",
+    auth=READ,
+    response=EXPORT_PROBLEMS,
+    openapi_extra=_file("application/jsonl"),
 )
 def judgments_jsonl(request: HttpRequest, experiment_id: Id) -> HttpResponseBase:
     """Export the same rows as JSON lines."""

@@ -57,6 +57,9 @@ _SettingsOfTheModel: Any = create_schema(
 
 
 class SettingsIn(_SettingsOfTheModel):
+    # Strict: `true` is no number, and "5" is none either.
+    model_config = ConfigDict(strict=True)
+
     excluded: list[dict[str, str]] | None = None
 
 
@@ -141,6 +144,8 @@ class StatusOut(ExperimentOut):
 
 class ChangesIn(Payload):
     """Settings to change. Absent ones stay as they are."""
+
+    model_config = ConfigDict(strict=True)
 
     budget: Annotated[int, Field(ge=1, le=2_000_000_000)] | None = None
     delta: Annotated[float, Field(ge=1e-9, le=0.5)] | None = None

@@ -6,18 +6,24 @@ import csv
 import hashlib
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from types import NoneType
+from typing import Any, TypeVar
 
 from engine.domain import limits
 from engine.domain.blinding import Period, is_secret
 from engine.domain.errors import SpecError
-from engine.domain.specs import ExperimentSpec, FactorSpec, GoldSpec, TaskSpec
+from engine.domain.specs import ExperimentSpec, FactorSpec, GoldSpec, ReadyMade, TaskSpec
 from engine.importing import decoded
 from engine.importing.strict_json import finite, integer, loads
+from engine.models import Experiment
 from labeling.exports.columns import COLUMNS, INTEGER, NUMBER, TEXT, TIME, TRUTH
 from labeling.exports.defusing import as_it_was
 from labeling.exports.files import CSV, JSONL, SCHEMA_VERSION
+
+_Part = TypeVar("_Part", FactorSpec, TaskSpec, GoldSpec, ReadyMade)
+_KINDS = {"str": (str, "a text"), "int": (int, "a whole number")}
 
 
 def read_manifest(manifest: Path, file: Path) -> dict[str, Any]:
@@ -61,6 +67,8 @@ def _check_counts(manifest: dict[str, Any]) -> None:
     limits.JUDGMENTS.check(manifest["rows"])
     if not isinstance(manifest["filter"], dict) or not isinstance(experiment["spec"], dict):
         raise SpecError("The manifest's filter and spec must be objects.")
+    if not isinstance(manifest["raw"], bool) or not isinstance(experiment["evidence"], (list, NoneType)):
+        raise SpecError("The manifest's raw must be true or false, and its evidence a list or null.")
 
 
 def spec_of(manifest: dict[str, Any], *, name: str) -> ExperimentSpec:
@@ -75,13 +83,31 @@ def spec_of(manifest: dict[str, Any], *, name: str) -> ExperimentSpec:
     try:
         return ExperimentSpec(
             name=name,
-            factors=[FactorSpec(**factor) for factor in said["factors"]],
-            tasks=[TaskSpec(**task) for task in said["tasks"]],
-            settings=dict(said["settings"]),
-            gold=[GoldSpec(**gold) for gold in said["gold"]],
+            factors=[_part(FactorSpec, factor) for factor in said["factors"]],
+            tasks=[_part(TaskSpec, task) for task in said["tasks"]],
+            # It asks nobody anything before somebody here says so.
+            settings=dict(said["settings"]) | {"llm_judge": Experiment.LLMJudge.OFF},
+            gold=[_part(GoldSpec, gold) for gold in said["gold"]],
+            ready_made=[_part(ReadyMade, response) for response in said["ready_made"]],
         )
     except (KeyError, TypeError, ValueError) as error:
         raise SpecError(f"The manifest's description of the experiment cannot be read: {error}.") from error
+
+
+def _part(shape: type[_Part], said: dict[str, Any]) -> _Part:
+    """One part of a description. Its fields are texts, a factor's levels an object, a response's task a number.
+
+    Raises
+    ------
+    TypeError
+        A field is unknown, missing, or of another type.
+    """
+    part = shape(**said)
+    for field in fields(part):
+        kind, what = _KINDS.get(field.type, (dict, "an object"))
+        if type(getattr(part, field.name)) is not kind:
+            raise TypeError(f"{field.name} must be {what}")
+    return part
 
 
 def secrets_of(manifest: dict[str, Any]) -> list[Period]:
@@ -144,9 +170,19 @@ def _or_none(parse: Callable[[str], Any]) -> Callable[[str], Any]:
     return lambda cell: parse(cell) if cell else None
 
 
+def _truth(cell: str) -> bool:
+    # Spreadsheets write them in capital letters.
+    match cell.lower():
+        case "true":
+            return True
+        case "false":
+            return False
+    raise ValueError(f"{limits.shown(cell)} is neither True nor False.")
+
+
 _PARSE: dict[str, Callable[[str], Any]] = {
     INTEGER: _or_none(integer),
     NUMBER: _or_none(finite),
     TIME: _or_none(str),
-    TRUTH: lambda cell: cell == "True",
+    TRUTH: _truth,
 }

@@ -127,7 +127,9 @@ def _as_json(response: HttpResponse) -> HttpResponse:
     status = response.status_code
     known: dict[str, Any] = {name: value for name, value in response.items() if name != "Content-Type"}
     known.pop("Content-Length", None)
-    answer = JsonResponse({"detail": _DETAILS.get(status, HTTPStatus(status).phrase)}, status=status)
+    # A plain text is a view's own words; a page's HTML is not for programs.
+    told = response.content.decode() if response.get("Content-Type", "").startswith("text/plain") else ""
+    answer = JsonResponse({"detail": told or _DETAILS.get(status, HTTPStatus(status).phrase)}, status=status)
     for name, value in known.items():
         answer[name] = value
     answer.cookies = response.cookies

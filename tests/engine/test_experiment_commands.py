@@ -77,7 +77,7 @@ def test_responses_may_stand_in_a_file_beside(file):
         ),
         (("kind: prompt", "kind: mood"), "line 4, factors → 1 → kind: Factor 'P': 'mood' is not a kind"),
         (("tasks: [One?]", "practice: 2\ntasks: [One?]"), "line 8, practice: Practice pairs are gold items"),
-        (("delta: 0.1", "budget: many"), "line 2, budget: budget: “many” value must be an integer."),
+        (("delta: 0.1", "budget: many"), "line 2, budget: budget: this must be a whole number, not 'many'."),
     ],
 )
 def test_a_fault_is_told_with_its_place_and_nothing_is_made(change, message, file):

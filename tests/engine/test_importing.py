@@ -21,6 +21,7 @@ from engine.importing import (
     write_gold,
     write_tasks,
 )
+from engine.importing.strict_json import loads
 
 storable = st.characters(exclude_categories=["Cs"], exclude_characters="\x00")
 words = st.text(storable, min_size=1, max_size=40).filter(str.strip)
@@ -196,3 +197,68 @@ class TestDecoded:
     def test_more_than_is_allowed_is_refused(self):
         with pytest.raises(ImportingError, match=r"larger than 0\.001 MB"):
             decoded(BytesIO(b"x" * 1001), of_bytes(1000))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "question\nOne?\nTwo?\n",
+        '"task"\r\nOne?\r\nTwo?\r\n',
+        "input,target\nOne?,\nTwo?,\n",
+        "question;answer\rOne?;\rTwo?;\r",
+        '{"task": "One?"}\r{"task": "Two?"}\r',
+        "One?\r\nTwo?\r",
+    ],
+)
+def test_every_name_of_a_task_makes_a_heading_and_lines_end_as_files_have_it(text):
+    """The heading "question,answer" was a task of its own, and its rows were tasks with a comma."""
+    assert read_tasks(text) == [TaskSpec("One?"), TaskSpec("Two?")]
+
+
+def test_only_the_ends_of_lines_part_plain_tasks():
+    """`str.splitlines` parts at eight more characters."""
+    odd = "a\u2028b\u0085c\x0bd\x1ee"
+    assert read_tasks(f"{odd}\nsecond") == [TaskSpec(odd), TaskSpec("second")]
+
+
+def test_a_text_that_looks_like_json_is_told_why():
+    [fault] = faults_of(read_tasks, "[Maths] What is 1 + 1?\n")
+    assert "What begins with [ or { is read as JSON; a CSV with the heading prompt is not." in fault
+    assert read_tasks("prompt\n[Maths] What is 1 + 1?\n") == [TaskSpec("[Maths] What is 1 + 1?")]
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ('{"task": "a", "task": "b"}', "'task' is given twice in one object."),
+        ('[{"task": "a", "Task": "b"}]', "entry 1: Two names differ only in capital letters"),
+        ('{"examples": {"\\ud800": 5}}', "The name '\\ud800': a character cannot be stored"),
+    ],
+)
+def test_a_name_that_comes_twice_or_fits_no_page_is_refused(text, fault):
+    """The last of two was taken; and a page that named half of a surrogate pair failed with 500."""
+    assert faults_of(read_tasks, text)[0].startswith(fault)
+
+
+def test_a_file_of_responses_without_a_response_says_what_it_must_hold():
+    assert faults_of(read_responses, "task,policy,response\n") == [
+        "There are no responses here. The first line names task, policy and response; the others hold them."
+    ]
+
+
+@pytest.mark.parametrize("line", ['{"task": "a", "policy": "P", "response": "r"}', "{}"])
+def test_no_more_rows_are_read_than_the_limit_be_they_faulty(line, settings, monkeypatch):
+    """Three million lines of `{}`, 10 MB, kept a web process busy for minutes."""
+    settings.MOST_RESPONSES = 30
+    read: list[str] = []
+
+    def counted(text: str):
+        read.append(text)
+        return loads(text)
+
+    monkeypatch.setattr("engine.importing.rows.loads", counted)
+    found = faults_of(read_responses, f"{line}\n" * 1000)
+    assert (
+        "And 11 more" if line == "{}" else "More than 30 ready-made responses, which is the limit."
+    ) in found[-1]
+    assert len(read) < 40

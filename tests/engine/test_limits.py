@@ -172,6 +172,9 @@ def test_a_number_that_no_engine_takes_never_reaches_a_worker(value, words):
         ("[" * 51 + "]" * 51, "nested too deeply"),
         ("[" * 100_000, "nested too deeply"),
         ('{"a":' * 60 + "1" + "}" * 60, "nested too deeply"),
+        ('[{"a": 1, "b": 2, "a": 1}]', "'a' is given twice in one object"),
+        ('{"a": {"\\ud800": 1}}', r"The name '\\ud800': a character cannot be stored"),
+        ('{"a\\u0000": 1}', "a character cannot be stored"),
     ],
 )
 def test_json_is_read_within_the_limits(text, words):
@@ -231,6 +234,53 @@ def test_a_yaml_budget_that_is_no_number_is_a_clear_error(budget):
     with pytest.raises(SpecError, match="budget"):
         create_experiment(spec=read_experiment(text).spec)
     assert not Experiment.objects.exists()
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("setting", "given", "words"),
+    [
+        ("budget", 2.7, "budget: this must be a whole number, not 2.7."),
+        ("budget", True, "budget: this must be a whole number, not True."),
+        ("seed", "1_000", "seed: this must be a whole number, not '1_000'."),
+        ("gold_rate", "NaN", "gold_rate: this must be a number, not 'NaN'."),
+        ("repeat_rate", float("nan"), "repeat_rate: nan is not a finite number"),
+        ("delta", True, "delta: this must be a number, not True."),
+        ("allow_tie", "1", "allow_tie: this must be true or false, not '1'."),
+        ("rubric", 7, "rubric: this must be a text, not 7."),
+        ("backend", None, "backend: this must be a text, not None."),
+        ("excluded", None, "excluded: this must be a list"),
+    ],
+)
+def test_a_setting_of_another_type_is_refused_and_not_turned_into_one(setting, given, words):
+    """A budget of 2.7 became 2, one of true became 1, and a share that is no number failed in the database."""
+    with pytest.raises(SpecError, match=re.escape(words)) as refused:
+        create_experiment(spec=make_spec(**{setting: given}))
+    assert refused.value.path == (setting,)
+    assert not Experiment.objects.exists()
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"tasks": [TaskSpec("x"), TaskSpec(" \n")]}, "Task 2 is empty."),
+        ({"gold": [GoldSpec("x", "better", " ")]}, "Gold item 1 has no worse."),
+        ({"name": "  "}, "name: Give it a name."),
+        (
+            {"factors": [FactorSpec(" ", "prompt", {"a": {"text": "a"}, "b": {"text": "b"}})]},
+            "Factor ' ': name:",
+        ),
+        (
+            {"factors": [FactorSpec("F", "prompt", {" ": {"text": "a"}, "b": {"text": "b"}})]},
+            "level ' ': name:",
+        ),
+    ],
+)
+def test_what_is_blank_is_refused_whichever_way_it_comes(change, words):
+    """Lists of tasks refused empty ones; descriptions and the API stored them."""
+    with pytest.raises(SpecError, match=re.escape(words)):
+        create_experiment(spec=replace(make_spec(), **change))
 
 
 @pytest.mark.django_db

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from typing import ClassVar
 
@@ -50,6 +51,13 @@ def headers() -> dict[str, str]:
     user = make_user("program", is_superuser=True)
     _, secret = make_token(user=user, name="n", valid_days=1, scopes=Token.Scope.values)
     return {"Authorization": f"Bearer {secret}"}
+
+
+SPEC_THAT_IS_FINE = {
+    "name": "A",
+    "factors": [{"name": "P", "kind": "prompt", "levels": {"a": {"text": "x"}, "b": {"text": "y"}}}],
+    "tasks": [{"prompt": "x"}],
+}
 
 
 def break_with(monkeypatch, error: Exception) -> None:
@@ -232,6 +240,84 @@ class TestDoors:
         response = client.post("/api/experiments", body, content_type="application/json", headers=headers)
         assert response.status_code == 422
         assert words in detail(response)
+
+    @pytest.mark.parametrize(
+        "change",
+        [{"tasks": [{}] * 3_000}, {f"unknown{n}": 1 for n in range(3_000)}, {"k" * 100_000: 1}],
+        ids=["entries", "names", "a long name"],
+    )
+    def test_what_is_wrong_with_a_body_is_told_in_few_words(self, change, client, headers):
+        """5 MB of faulty entries were answered with 18 MB of faults."""
+        response = client.post(
+            "/api/experiments", self.SPEC | change, content_type="application/json", headers=headers
+        )
+        assert response.status_code == 422
+        assert len(response.content) < 20_000
+
+    def test_of_many_faults_the_first_are_told_and_the_rest_counted(self, client, headers):
+        body = self.SPEC | {"tasks": [{}] * 100}
+        response = client.post("/api/experiments", body, content_type="application/json", headers=headers)
+        assert detail(response).startswith("payload.tasks.0.prompt: Field required; ")
+        assert detail(response).endswith("And 80 more like these.")
+
+    @pytest.mark.parametrize(
+        ("body", "status", "words"),
+        [
+            (b'{"name": "\xe9"}', 400, "The body is not UTF-8. Send it as UTF-8."),
+            (b'{"name": "a", "name": "b"}', 422, "'name' is given twice in one object."),
+            (b'{"budget": true}', 422, "payload.budget: Input should be a valid integer"),
+            (b'{"budget": "5"}', 422, "payload.budget: Input should be a valid integer"),
+        ],
+    )
+    def test_a_change_that_could_be_misunderstood(self, body, status, words, client, headers):
+        experiment = make_experiment(running=False)
+        response = client.generic(
+            "PATCH",
+            f"/api/experiments/{experiment.pk}",
+            body,
+            content_type="application/json",
+            headers=headers,
+        )
+        assert (response.status_code, detail(response)[: len(words)]) == (status, words)
+
+    @pytest.mark.parametrize(
+        "setting", [{"budget": True}, {"budget": "5"}, {"delta": "0.1"}, {"allow_tie": 1}]
+    )
+    def test_the_api_turns_no_setting_into_another_type(self, setting, client, headers):
+        spec = SPEC_THAT_IS_FINE | {"settings": setting}
+        response = client.post("/api/experiments", spec, content_type="application/json", headers=headers)
+        assert response.status_code == 422
+        assert f"payload.settings.{next(iter(setting))}: Input should be a valid" in detail(response)
+
+    def test_an_export_says_what_is_wrong_with_its_filter(self, client, headers):
+        """The API answered that the request cannot be read, and no more."""
+        experiment = make_experiment(running=False)
+        response = client.get(f"/api/experiments/{experiment.pk}/judgments.csv?policy=P0", headers=headers)
+        assert response.status_code == 400
+        assert "The filter cannot be used. policy: Select a valid choice. P0" in detail(response)
+
+    @pytest.mark.parametrize(
+        "change",
+        [
+            {"\ud800": 1},
+            {"tasks": [{"prompt": "a", "\ud800": 1}]},
+            {"excluded": [{"\ud800": {}}]},
+        ],
+    )
+    def test_half_of_a_surrogate_pair_in_a_name_is_told_and_not_shown(self, change, client):
+        """The page named it, and could not be encoded: 500."""
+        file = SimpleUploadedFile("f.json", json.dumps(SPEC_THAT_IS_FINE | change).encode())
+        response = client.post(reverse("new_experiment"), {"description": file})
+        assert response.status_code == 400
+        assert "a character cannot be stored" in response.content.decode()
+
+    def test_it_is_refused_in_what_the_setup_page_sends_back_too(self, client):
+        sent = {"factor": "f1", "f1-name": "F", "f1-kind": "prompt", "f1-level": "l1", "f1-l1-name": "L"}
+        response = client.post(
+            reverse("new_from", args=["prompts"]), sent | {"f1-l1-extra": '{"\\ud800": 1}', "name": "Mine"}
+        )
+        assert response.status_code == 400
+        assert 'value="Mine"' in response.content.decode()
 
     def test_a_file_of_3000_policies_is_refused_on_the_page(self, client):
         """It ran for minutes in one transaction."""

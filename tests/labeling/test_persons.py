@@ -71,3 +71,8 @@ def test_ones_own_file_is_ones_own(experiment, annotator, stranger, client_for):
     assert client_for(stranger).get(reverse("own_data")).json()["memberships"] == []
     link = f'href="{reverse("own_data")}"'
     assert link in client_for(annotator).get(reverse("account")).content.decode()
+
+
+def test_a_long_search_finds_nobody(page):
+    """SQLite refuses patterns of 50,000 bytes, which was an error 500."""
+    assert "No account has such a name." in words(page.get(reverse("persons"), {"q": "x" * 60_000}))

@@ -14,13 +14,15 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.db import connection
 
-from engine.importing import write_experiment
+from engine.domain.specs import ExperimentSpec, FactorSpec
+from engine.importing import read_responses, write_experiment
 from engine.judges.worker import judge_comparisons
-from engine.models import Experiment, Judgment, User
+from engine.models import Experiment, Judgment, Response, User
 from engine.selectors import browsing, counts, designs
 from engine.selectors.counts import comparison_count
+from engine.selectors.specs import experiment_spec
 from engine.services.drafts import replace_draft
-from engine.services.experiments import start
+from engine.services.experiments import create_experiment, start
 from engine.services.judging import lease_next, rebuild_counts, void_judgment
 from engine.services.planning import advance
 from engine.services.review import restore_judgment
@@ -266,6 +268,80 @@ def test_it_may_go_on_from_there(judged, tmp_path, annotator):
     assert len(numbers) == len(set(numbers))
 
 
+def answered_elsewhere(annotator: User) -> Experiment:
+    """Three judged comparisons of responses that were brought along."""
+    rows = "".join(f"task {n},{policy},{policy}{n}\n" for n in range(4) for policy in "AB")
+    answers = read_responses(f"task,policy,response\n{rows}")
+    experiment = create_experiment(
+        spec=ExperimentSpec(
+            name="Elsewhere",
+            factors=[FactorSpec("Policy", "imported", {name: {} for name in answers.policies})],
+            tasks=answers.tasks,
+            settings={"responses": "imported", "seed": 1},
+            ready_made=answers.responses,
+        )
+    )
+    add_member(experiment, annotator)
+    start(experiment_id=experiment.pk)
+    advance(experiment_id=experiment.pk)
+    for _ in range(3):
+        click(experiment, annotator)
+    advance(experiment_id=experiment.pk)
+    return experiment
+
+
+class TestResponsesWrittenElsewhere:
+    def test_they_come_back_once_each_and_it_goes_on(self, annotator, tmp_path):
+        """An experiment on responses of one's own could be exported and not be imported."""
+        first = answered_elsewhere(annotator)
+        again = import_again(export(first, tmp_path))
+        assert_same(first, again, looked_at_each=False)
+        assert experiment_spec(again).ready_made == experiment_spec(first).ready_made
+        assert Response.objects.filter(policy__experiment=again).count() == 8
+        used = [
+            set(each.comparisons.filter(state="judged").values_list("response_i__text", "response_j__text"))
+            for each in (first, again)
+        ]
+        assert used[0] == used[1]
+        add_member(again, annotator)
+        start(experiment_id=again.pk)
+        advance(experiment_id=again.pk)
+        click(again, annotator)
+        assert Response.objects.filter(policy__experiment=again).count() == 8
+
+    @pytest.mark.parametrize(
+        ("change", "words"),
+        [
+            (
+                lambda spec: spec["ready_made"].reverse(),
+                "is not the ready-made response number",
+            ),
+            (
+                lambda spec: spec["ready_made"][0].update(task=9),
+                "A response is to task 10, which is not there",
+            ),
+            (lambda spec: spec["ready_made"][0].update(task="0"), "task must be a whole number"),
+            (lambda spec: spec["ready_made"].clear(), "have no task in common"),
+        ],
+    )
+    def test_a_manifest_of_other_responses_is_refused(self, change, words, annotator, tmp_path):
+        file = export(answered_elsewhere(annotator), tmp_path)
+        beside = file.with_name("export.jsonl.manifest.json")
+        manifest = json.loads(beside.read_text())
+        change(manifest["experiment"]["spec"])
+        beside.write_text(json.dumps(manifest))
+        with pytest.raises(CommandError, match=words):
+            import_again(file)
+        assert Experiment.objects.count() == 1
+
+
+@pytest.mark.parametrize("stage", ["shadow", "votes"])
+def test_its_language_model_is_off_whether_there_is_one_here_or_not(stage, judged, tmp_path):
+    """Where none could judge, the whole import was refused; where one could, it would have been asked, and paid for."""
+    Experiment.objects.filter(pk=judged.pk).update(llm_judge=stage)
+    assert import_again(export(judged, tmp_path, "--all")).llm_judge == "off"
+
+
 class TestRefused:
     def refused(self, file: Path, why: str) -> None:
         with pytest.raises(CommandError, match=why):
@@ -332,32 +408,75 @@ class TestHostileRows:
             ("annotator_could_see_policies", "no", "annotator_could_see_policies must be true or false"),
             ("via", None, "via must be a text"),
             ("judgment_id", -1, "judgment_id is -1"),
+            # No database can turn these into its own zone.
+            ("judged_at", "9999-12-31T23:59:59-05:00", "judged_at must be a time"),
+            ("shown_at", "0001-01-01T00:00:00+05:00", "shown_at must be a time"),
+            # Edited, and not what the choice says any more.
+            ("choice", "tie", "outcome is [01].0, but choice and left_policy make it 0.5"),
         ],
     )
     def test_a_value_that_does_not_fit(self, column, value, words, judged, tmp_path):
         self.refused(judged, tmp_path, lambda rows: rows[1].update({column: value}), f"Row 2: .*{words}")
 
-    def test_an_outcome_that_is_not_what_the_answer_means(self, judged, tmp_path):
+    @pytest.mark.parametrize("of", ["a judgment that stands", "another comparison"])
+    def test_what_cannot_have_been_restored(self, of, judged, tmp_path):
         def change(rows):
-            rows[0]["outcome"] = 1 - rows[0]["outcome"]
+            restoring = next(row for row in rows if row["restores"])
+            others = [row for row in rows if row["judgment_id"] < restoring["judgment_id"]]
+            voided = of == "another comparison"
+            other = next(
+                row
+                for row in others
+                if row["voided"] == voided and row["comparison_id"] != restoring["comparison_id"]
+            )
+            restoring["restores"] = other["judgment_id"]
 
-        self.refused(
-            judged, tmp_path, change, "Row 1: outcome is [01].0, but choice left with P[12] on the left"
-        )
+        self.refused(judged, tmp_path, change, "restores names a judgment of another comparison, or one that")
 
-    def test_a_comparison_with_two_sides(self, judged, tmp_path):
-        def change(rows):
-            both = next([a, b] for a in rows for b in rows if a["restores"] == b["judgment_id"])
-            row = both[0]
-            row["left_policy"] = row["policy_j"] if row["left_policy"] == row["policy_i"] else row["policy_i"]
-            row["outcome"] = 1 - row["outcome"]
+    @pytest.mark.parametrize(
+        ("path", "value", "words"),
+        [
+            (["raw"], None, "raw must be true or false"),
+            (["experiment", "evidence"], 5, "evidence a list or null"),
+            (["experiment", "spec", "factors", 0, "name"], [], "name must be a text"),
+            (["experiment", "spec", "factors", 0, "levels"], "x", "levels must be an object"),
+            (["experiment", "spec", "tasks", 0, "prompt"], 5, "prompt must be a text"),
+            (["experiment", "spec", "settings", "budget"], 1.5, "budget: this must be a whole number"),
+            (["experiment", "spec", "settings", "excluded"], None, "excluded: this must be a list"),
+        ],
+    )
+    def test_a_manifest_of_other_types(self, path, value, words, judged, tmp_path):
+        """Each was a traceback, and the second came when the experiment was stored already."""
+        file = export(judged, tmp_path)
+        beside = file.with_name("export.jsonl.manifest.json")
+        manifest = json.loads(beside.read_text())
+        part = manifest
+        for step in path[:-1]:
+            part = part[step]
+        part[path[-1]] = value
+        beside.write_text(json.dumps(manifest))
+        with pytest.raises(CommandError, match=words):
+            import_again(file)
+        assert Experiment.objects.count() == 1
 
-        self.refused(
-            judged,
-            tmp_path,
-            change,
-            "comparison_id is that of an earlier row with another pair, side or task",
-        )
+    @pytest.mark.parametrize(("written", "voided"), [("TRUE", 3), ("yes", None), ("", None)])
+    def test_a_truth_that_a_spreadsheet_wrote_is_read_or_refused(self, written, voided, judged, tmp_path):
+        """A voided judgment that said TRUE came back as one that stands."""
+        file = export(judged, tmp_path, "--all", kind="csv")
+        file.write_bytes(file.read_bytes().replace(b",True,", f",{written},".encode()))
+        beside = file.with_name("export.csv.manifest.json")
+        manifest = json.loads(beside.read_text())
+        beside.write_text(json.dumps(manifest | {"sha256": hashlib.sha256(file.read_bytes()).hexdigest()}))
+        if voided is None:
+            with pytest.raises(
+                CommandError, match=f"Row 3 of export.csv .*'{written}' is neither True nor False"
+            ):
+                import_again(file)
+        else:
+            assert (
+                Judgment.objects.filter(comparison__experiment=import_again(file), standing=False).count()
+                == voided
+            )
 
     def test_a_column_that_is_missing(self, judged, tmp_path):
         self.refused(judged, tmp_path, lambda rows: rows[2].pop("choice"), "Row 3 has no column 'choice'")
@@ -397,6 +516,42 @@ class TestHostileRows:
         assert Experiment.objects.count() == 1
 
 
+class TestNamesOfPeople:
+    def imported(self, judged, tmp_path, *names: str) -> set[str]:
+        file = export(judged, tmp_path, "--all")
+        rows = [json.loads(line) for line in file.read_text().splitlines()]
+        known = sorted({row["annotator"] for row in rows})
+        for row in rows:
+            row["annotator"] = names[known.index(row["annotator"])]
+        file.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+        beside = file.with_name("export.jsonl.manifest.json")
+        manifest = json.loads(beside.read_text())
+        beside.write_text(json.dumps(manifest | {"sha256": hashlib.sha256(file.read_bytes()).hexdigest()}))
+        again = import_again(file)
+        assert_same(judged, again)
+        people = User.objects.filter(judgments__comparison__experiment=again).distinct()
+        assert not any(person.is_active or person.has_usable_password() for person in people)
+        return {person.username.removesuffix(f"@import-{again.pk}") for person in people}
+
+    @pytest.mark.parametrize(
+        ("names", "accounts"),
+        [
+            (("a" * 120 + "1", "a" * 120 + "2"), {"a" * 110, "a" * 110 + "-2"}),
+            (("\ufb01ona", "fiona"), {"fiona", "fiona-2"}),
+            (("\U0001f600" * 150, "\U0001f600" * 151), {"\U0001f600" * 110, "\U0001f600" * 110 + "-2"}),
+        ],
+        ids=["cut", "one form of the same letters", "more than a column holds"],
+    )
+    def test_names_that_would_become_one_stay_apart(self, names, accounts, judged, tmp_path):
+        """The second of them broke the import."""
+        assert self.imported(judged, tmp_path, *names) == accounts
+
+    def test_an_account_of_that_name_is_somebody_else(self, judged, tmp_path):
+        there = [make_user(f"cleo@import-{judged.pk + n}").username for n in (1, 2)]
+        assert self.imported(judged, tmp_path, "cleo", "dora") == {"cleo-2", "dora"}
+        assert not Judgment.objects.filter(annotator__username__in=there).exists()
+
+
 class TestAnswersMeanwhile:
     """Item 14: one import held SQLite's lock for two minutes, and clients got errors."""
 
@@ -418,6 +573,7 @@ class TestAnswersMeanwhile:
 
         watch("engine.services.reimporting.check_rows")
         watch("engine.services.reimporting.check_description")
+        watch("engine.services.reimporting.prepared")
         watch("engine.management.commands.load_experiment.check_description")
         watch("engine.management.commands.load_experiment.read_experiment")
         watch("engine.services.drafts.check_description")
