@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from django.contrib.auth.models import Permission
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 from engine.domain.specs import FactorSpec, TaskSpec
 from engine.models import Experiment, User
@@ -126,3 +126,27 @@ def test_what_is_wrong_is_said_on_top_and_nothing_typed_is_lost(page, maker, pro
     assert violations(page) == []
     # The browser logs the answer as the 400 that it is.
     problems[:] = [problem for problem in problems if "400" not in problem]
+
+
+def test_the_size_is_asked_for_again_after_a_request_that_failed(page, maker, problems):
+    log_in(page, maker)
+    lost: list[str] = []
+
+    def lose_two(route: Route) -> None:
+        if "part=size" in (route.request.post_data or "") or 'name="part"' in (route.request.post_data or ""):
+            lost.append(route.request.url)
+            if len(lost) in {1, 3}:  # the first of all, and one while the page waits for the planner
+                route.abort()
+                return
+        route.continue_()
+
+    page.route("**/experiments/new/**", lose_two)
+    page.goto("/experiments/new/prompts-strategies/")
+    expect(page.locator("#size-progress")).to_be_visible(timeout=30_000)
+    page.wait_for_timeout(2_500)
+    assert len(lost) > 3
+    compute_next()
+    expect(page.locator("#size")).to_contain_text("simulated experiments.", timeout=30_000)
+    expect(page.locator("#size-progress")).to_have_count(0)
+    assert all("ERR_FAILED" in problem or "htmx:" in problem for problem in problems)
+    problems.clear()

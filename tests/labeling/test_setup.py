@@ -357,7 +357,7 @@ class TestSize:
         assert '<dd id="size-policies">6</dd>' in html
         assert '<dd id="size-pairs">15</dd>' in html
         assert "size-dimensions" not in html
-        assert "load delay:1s" in html
+        assert "every 1s" in html
         assert woken == ["analyse"]
 
     def test_a_formula_answers_at_once_and_the_simulations_refine_it(self, page):
@@ -396,7 +396,7 @@ class TestSize:
         compute_next()
         html = self.size(page, **changes)
         assert '<dd id="size-dimensions">3</dd>' in html
-        assert "load delay:1s" not in html
+        assert "every 1s" not in html
         expected = Estimate.objects.get().answer["expected"]
         assert f"{expected:.0f}</dd>" in html
         assert f"{expected * 2 * 36 / 3600:.1f}</dd>" in html
@@ -420,7 +420,7 @@ class TestSize:
     def test_what_has_no_size_is_said_to_have_none(self, changes, message, page):
         html = self.size(page, **changes)
         assert message in html
-        assert "load delay:1s" not in html or not message
+        assert "every 1s" not in html or not message
 
     def test_too_many_combinations_are_refused_at_once(self, page):
         data = filled(part="size")
