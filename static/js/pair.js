@@ -21,6 +21,7 @@
 
   let held = []; // pairs that wait behind the one on show
   let unsent = null; // {url, fields}: the one answer that the server has not confirmed
+  let next = null; // what was pressed in the meantime: done once that answer is confirmed
   let attempts = 0;
   let retry = 0;
   let shownAt = 0;
@@ -95,7 +96,12 @@
   }
 
   function submit(url, fields) {
-    if (unsent) return;
+    if (unsent) {
+      // The pair on show may be another one than the one being sent. Its answer waits, and the buttons say so.
+      if (!unsent.shown || next) return;
+      next = () => submit(url, fields);
+      return setBusy(true);
+    }
     const besides = held.map(token);
     unsent = { url, fields: [...fields, ...besides.map((each) => ["besides", each])], shown: held.length > 0 };
     attempts = 0;
@@ -122,8 +128,9 @@
     if (reply.status === 403 || new URL(reply.url).pathname !== new URL(sending.url, location.href).pathname) return later(words().loggedOut);
     if (reply.status >= 500) return later(words().offline);
     const stage = reply.ok ? parse(await reply.text()) : null;
+    const then = next;
     localStorage.removeItem(words().store);
-    unsent = null;
+    unsent = next = null;
     if (!stage) {
       say("");
       return tell(words().refused);
@@ -139,7 +146,8 @@
       held = held.filter((each) => token(each) !== token(stage));
       show(stage);
     }
-    fetchAhead();
+    if (then) then();
+    else fetchAhead();
   }
 
   function later(problem) {
@@ -156,9 +164,13 @@
   });
 
   async function undo(url) {
-    if (unsent) return;
+    if (unsent) {
+      next = next || (() => undo(url));
+      return;
+    }
     const reply = await fetch(url, { method: "POST", headers: headers(), body: new URLSearchParams(held.map((each) => ["besides", token(each)])) }).catch(() => null);
-    if (!reply || !reply.ok) return tell(words().offline);
+    if (!reply || !reply.ok) return tell(words().undoFailed);
+    tell("");
     const stage = parse(await reply.text());
     const current = byId("stage");
     say(stage.dataset.said);

@@ -244,3 +244,45 @@ def test_the_next_pair_is_on_show_before_the_server_has_answered(page: Page, exp
     assert not Judgment.objects.exists()
     held_up[0].continue_()
     saved(page, 1)
+
+
+def test_an_answer_given_while_the_last_one_is_being_saved_is_kept(page: Page, experiment, people):
+    open_pair(page, experiment, people[0])
+    page.wait_for_timeout(1_000)  # the next pair is fetched ahead
+    sent: list[Route] = []
+
+    def hold_up_the_first(route: Route) -> None:
+        sent.append(route)
+        if len(sent) > 1:
+            route.continue_()
+
+    page.route("**/judge/", hold_up_the_first)
+    first = shown_token(page)
+    press(page, "1")
+    expect(page.locator("#stage")).not_to_have_attribute("data-token", first)
+    second = shown_token(page)
+    press(page, "2")
+    expect(page.locator("#choose-left")).to_be_disabled()
+    assert len(sent) == 1
+    sent[0].continue_()
+    saved(page, 2)
+    assert given_by(people[0]) == {first: "left", second: "right"}
+    assert_counted_once(experiment, 2)
+
+
+def test_an_undo_that_did_not_arrive_says_so(page: Page, problems, experiment, people):
+    open_pair(page, experiment, people[0])
+    press(page, "1")
+    saved(page, 1)
+    page.route("**/undo/", lambda route: route.abort())
+    press(page, "u")
+    expect(page.get_by_role("alert")).to_have_text(
+        "Not undone: the connection is down. Try again in a moment."
+    )
+    page.unroute("**/undo/")
+    press(page, "u")
+    expect(page.locator("#today")).to_have_text("0")
+    expect(page.get_by_role("alert")).to_be_hidden()
+    assert not Judgment.objects.filter(standing=True).exists()
+    assert all("ERR_FAILED" in problem for problem in problems)
+    problems.clear()
