@@ -10,7 +10,7 @@ from django.conf import settings
 from django.template.loader import render_to_string
 
 from engine.models import Experiment, Snapshot
-from engine.selectors import buffer, counts, designs
+from engine.selectors import buffer, counts, designs, people
 from engine.selectors.health import QueueHealth, queue_health
 from engine.selectors.spending import policy_spending
 from labeling.caching import shared
@@ -44,17 +44,27 @@ def live_figures(experiment: Experiment) -> dict[str, Any]:
 def _live_figures(experiment: Experiment) -> dict[str, Any]:
     snapshot = designs.latest_snapshot(experiment)
     health = health_of(experiment)
+    comparisons = counts.comparison_count(experiment.pk)
     return {
         "experiment": experiment,
         "status": status_of(experiment, snapshot=snapshot, health=health),
         "health": health,
         "snapshot": snapshot,
         "leader": leader(experiment, snapshot),
-        "comparisons": counts.comparison_count(experiment.pk),
+        "comparisons": comparisons,
+        "no_annotators": not comparisons and _lacks_annotators(experiment),
         "late": late_clicks(experiment, snapshot),
         "remaining": _remaining(experiment),
         "forecast_progress": designs.forecast_progress(experiment),
     }
+
+
+def _lacks_annotators(experiment: Experiment) -> bool:
+    return (
+        experiment.judge == Experiment.Judge.HUMAN
+        and experiment.state != Experiment.State.CONCLUDED
+        and people.annotator_count(experiment.pk) == 0
+    )
 
 
 def health_of(experiment: Experiment) -> QueueHealth:

@@ -53,6 +53,20 @@ def test_before_the_first_click_it_says_so(view, experiment, viewer, client_for)
 
 
 @each_view
+def test_without_annotators_it_says_that_nobody_can_judge_and_where_to_invite(
+    view, annotator, admin, client_for
+):
+    missing = "Nobody can judge yet: this experiment has no annotators."
+    lonely = make_experiment()
+    html = page(client_for(admin), lonely, view)
+    assert missing in html
+    assert f'<a href="{reverse("people", args=[lonely.pk])}">Invite annotators</a>' in html
+    assert missing not in page(client_for(admin), make_experiment(name="Two", annotators=(annotator,)), view)
+    judged_by_rule = make_experiment(name="Three", judge="rule")
+    assert missing not in page(client_for(admin), judged_by_rule, view)
+
+
+@each_view
 def test_it_counts_the_comparisons(view, experiment, annotator, viewer, client_for):
     click_on(experiment, annotator, 5)
     assert "Comparisons 5" in text_of(page(client_for(viewer), experiment, view))
