@@ -97,6 +97,21 @@ class TestReopen:
         experiment.refresh_from_db()
         assert experiment.state == "running"
 
+    @pytest.mark.parametrize(
+        ("conclusion", "said"),
+        [
+            ("stopped", "To continue, reopen it; you may keep the settings."),
+            ("budget", "To continue, change the setting that ended it."),
+        ],
+    )
+    def test_the_page_says_whether_the_settings_must_change(
+        self, conclusion, said, experiment, owner, client_for
+    ):
+        stop(experiment_id=experiment.pk)
+        Experiment.objects.update(conclusion=conclusion)
+        response = client_for(owner).get(reverse("experiment_settings", args=[experiment.pk]))
+        assert said in words(response)
+
     def test_why_it_cannot_is_said_on_the_page(self, annotator, owner, client_for):
         experiment = make_experiment(ready=True, annotators=(annotator,))
         add_member(experiment, owner, "owner")
