@@ -157,6 +157,8 @@ class TestTheAPIsErrorsAreJSON:
         response = client.get("/nothing/here/")
         assert response.status_code == 404
         assert response["Content-Type"].startswith("text/html")
+        # Without it the browser asks for /favicon.ico, and logs one more 404.
+        assert 'rel="icon"' in response.content.decode()
 
     def test_too_many_requests_say_when_to_come_back(self, client, headers, settings):
         settings.API_REQUESTS_PER_MINUTE = 1
