@@ -28,7 +28,7 @@ SENTENCES: dict[str, str] = {
     _Action.ARCHIVE: "Archived.",
     _Action.UNARCHIVE: "Taken out of the archive.",
     _Action.CLONE: "Cloned from {source}.",
-    _Action.INVITE: "Made an invitation: {role}, {most_uses} uses, until {until}.",
+    _Action.INVITE: "Made an invitation: {role}, uses allowed: {most_uses}, until {until}.",
     _Action.END_INVITATION: "Ended an invitation: {role}, {uses} of {most_uses} used. {because}",
     _Action.JOIN: "Joined as {role}, invited by {person}.",
     _Action.ADD: "Added {person} as {role}.",

@@ -157,7 +157,7 @@ class Command(BaseCommand):
     def _say_where_to_go(self, url: str) -> None:
         self.stdout.write(f"\n  Open {url}\n\n")
         for name, password in passwords().items():
-            what = "compare pairs" if name == "annotator" else "watch the dashboards"
+            what = "compare pairs" if name == "annotator" else "make, run and watch experiments"
             known = (
                 f"password {password}"
                 if password
