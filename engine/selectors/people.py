@@ -87,12 +87,13 @@ def annotators_left(experiment_id: int, comparison: int | OuterRef) -> QuerySet[
         state__in=[Lease.State.SKIPPED, Lease.State.JUDGED],
     )
     judged = Judgment.objects.filter(comparison=_outer(comparison), annotator=OuterRef("user"), standing=True)
+    return annotators(experiment_id).filter(~Exists(through_with_it), ~Exists(judged))
+
+
+def annotators(experiment_id: int) -> QuerySet[Membership]:
+    """The memberships of the people who may judge."""
     return Membership.objects.filter(
-        ~Exists(through_with_it),
-        ~Exists(judged),
-        experiment_id=experiment_id,
-        role=Membership.Role.ANNOTATOR,
-        user__is_active=True,
+        experiment_id=experiment_id, role=Membership.Role.ANNOTATOR, user__is_active=True
     )
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from ninja import Field, Schema
 from ninja.orm import create_schema
-from pydantic import ConfigDict
+from pydantic import ConfigDict, field_validator
 
 from engine.domain.specs import SETTINGS, ExperimentSpec, FactorSpec, GoldSpec, TaskSpec
 from engine.models import Experiment, Factor, Flag, Judgment
@@ -23,6 +23,18 @@ class Payload(Schema):
     """Input of a caller. An unknown name is refused."""
 
     model_config = ConfigDict(extra="forbid")
+
+
+class Exact(Payload):
+    """Nothing becomes a value of another type: `true` is no number, and "5" is none either."""
+
+    model_config = ConfigDict(strict=True)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _one_kind_of_number(cls, value: Any) -> Any:
+        """JSON does not tell 6.0 from 6."""
+        return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 # ---------------------------------------------------------------- experiments
@@ -52,14 +64,11 @@ _SettingsOfTheModel: Any = create_schema(
     name="SettingsOfTheModel",
     fields=list(SETTINGS),
     optional_fields=list(SETTINGS),
-    base_class=Payload,
+    base_class=Exact,
 )
 
 
 class SettingsIn(_SettingsOfTheModel):
-    # Strict: `true` is no number, and "5" is none either.
-    model_config = ConfigDict(strict=True)
-
     excluded: list[dict[str, str]] | None = None
 
 
@@ -142,10 +151,8 @@ class StatusOut(ExperimentOut):
     queue: dict[str, int] = Field(description="Comparisons by state.")
 
 
-class ChangesIn(Payload):
+class ChangesIn(Exact):
     """Settings to change. Absent ones stay as they are."""
-
-    model_config = ConfigDict(strict=True)
 
     budget: Annotated[int, Field(ge=1, le=2_000_000_000)] | None = None
     delta: Annotated[float, Field(ge=1e-9, le=0.5)] | None = None

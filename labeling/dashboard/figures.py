@@ -63,7 +63,7 @@ def _lacks_annotators(experiment: Experiment) -> bool:
     return (
         experiment.judge == Experiment.Judge.HUMAN
         and experiment.state != Experiment.State.CONCLUDED
-        and people.annotator_count(experiment.pk) == 0
+        and not people.annotators(experiment.pk).exists()
     )
 
 

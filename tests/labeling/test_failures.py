@@ -291,6 +291,18 @@ class TestDoors:
         assert response.status_code == 422
         assert f"payload.settings.{next(iter(setting))}: Input should be a valid" in detail(response)
 
+    @pytest.mark.parametrize("budget", ["6", "6.0", "6e0"])
+    def test_a_whole_number_may_be_written_as_json_allows(self, budget, client, headers):
+        experiment = make_experiment(running=False)
+        response = client.generic(
+            "PATCH",
+            f"/api/experiments/{experiment.pk}",
+            f'{{"budget": {budget}, "delta": 0.5}}',
+            content_type="application/json",
+            headers=headers,
+        )
+        assert (response.status_code, response.json()["budget"]) == (200, 6)
+
     def test_an_export_says_what_is_wrong_with_its_filter(self, client, headers):
         """The API answered that the request cannot be read, and no more."""
         experiment = make_experiment(running=False)
