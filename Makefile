@@ -1,6 +1,6 @@
 # make demo   everything on this machine, until Ctrl-C
 # make dev    the same, and every process starts again when its code changes
-# make quick  lint and the unit tests, for every save (under 90 s on two cores)
+# make quick  lint, and the tests without database, browser or long simulations: for every save
 # make test   everything that the project promises, tested here
 # make coverage   which branches the tests reach; make mutation   whether they would notice a change
 # make schema   docs/schema.md from the models
@@ -19,10 +19,6 @@ PYTEST_WORKERS ?= 2
 PIP_COMPILE := $(BIN)/pip-compile --quiet --no-emit-index-url --no-emit-find-links --no-emit-trusted-host \
 	--strip-extras --no-annotate --allow-unsafe --generate-hashes
 
-# No browser, no other process, no simulation to its end, no table of every address.
-NOT_QUICK := browser or slow or processes
-QUICK_ARGS := --ignore=tests/processes --ignore=tests/browser --ignore=tests/authorisation --ignore=tests/blinding
-
 .PHONY: dev quick coverage mutation schema release demo test reproduce lint format requirements licences sbom supply-chain clean
 
 demo: $(VENV)/.installed .env
@@ -30,6 +26,9 @@ demo: $(VENV)/.installed .env
 
 dev: $(VENV)/.installed-dev .env
 	@$(BIN)/python manage.py demo --reload --host $(HOST) --port $(PORT)
+
+quick: lint
+	$(BIN)/python -m pytest -q -n $(PYTEST_WORKERS) --dist worksteal --unit
 
 test: $(VENV)/.installed-dev
 	@.ci/install-chromium

@@ -22,8 +22,27 @@ hypothesis.settings.register_profile("tests", deadline=None)
 hypothesis.settings.load_profile("tests")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+# A test that asks for one of these needs more than its own process.
+_NOT_UNIT = {"db", "transactional_db", "workers", "page", "browser"}
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--unit", action="store_true", help="only tests without database, browser, processes, long simulations"
+    )
+
+
+def _is_unit(item: pytest.Item) -> bool:
+    marked = any(item.get_closest_marker(name) for name in ("django_db", "browser", "slow"))
+    return not marked and _NOT_UNIT.isdisjoint(getattr(item, "fixturenames", ()))
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Tests of row locks need a database that has them; the PostgreSQL job of CI runs them."""
+    if config.getoption("--unit"):
+        others = [item for item in items if not _is_unit(item)]
+        config.hook.pytest_deselected(items=others)
+        items[:] = [item for item in items if _is_unit(item)]
     if "postgresql" in settings.DATABASES["default"]["ENGINE"]:
         return
     for item in items:

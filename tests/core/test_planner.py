@@ -22,7 +22,7 @@ STRENGTHS = np.array([0.8, 0.2, 0.0, -0.6])
 
 def test_a_forecast_with_known_strengths_is_what_the_experiment_takes() -> None:
     mu = bradley_terry(STRENGTHS)
-    predicted = forecast(Plan(Unstructured(4)), strengths=STRENGTHS, n_runs=100, seed=1)
+    predicted = forecast(Plan(Unstructured(4)), strengths=STRENGTHS, n_runs=40, seed=1)
     taken = []
     for seed in range(12):
         rng, design = np.random.default_rng(seed), Design(Unstructured(4), seed=seed)
@@ -37,16 +37,16 @@ def test_a_forecast_with_known_strengths_is_what_the_experiment_takes() -> None:
 
 
 def test_closer_policies_take_longer() -> None:
-    plan = Plan(Unstructured(4), budget=3000)
-    near, far = (forecast(plan, log_odds=s, n_runs=60, seed=2) for s in (0.3, 1.5))
+    plan = Plan(Unstructured(4), budget=800)
+    near, far = (forecast(plan, log_odds=s, n_runs=20, seed=2) for s in (0.3, 1.5))
     assert near.expected > far.expected
     assert near.decided < far.decided
 
 
 def test_features_make_it_shorter() -> None:
-    features = np.random.default_rng(0).standard_normal((12, 2))
-    plain = forecast(Plan(Unstructured(12), budget=4000), log_odds=0.8, n_runs=30)
-    shared = forecast(Plan(BradleyTerry(features), budget=4000), log_odds=0.8, n_runs=30)
+    features = np.random.default_rng(0).standard_normal((8, 2))
+    plain = forecast(Plan(Unstructured(8), budget=1000), log_odds=0.8, n_runs=15)
+    shared = forecast(Plan(BradleyTerry(features), budget=1000), log_odds=0.8, n_runs=15)
     assert shared.expected < 0.7 * plain.expected
 
 
