@@ -7,7 +7,7 @@ import re
 
 # An address may be quoted in another one.
 _SLASH = "(?:/|%2[fF])"
-# What lets in whoever has it, in the addresses of: an invitation; the confirmation of an e-mail address; a new password,
+# Secrets that let their holder in, in the addresses of: an invitation; the confirmation of an e-mail address; a new password,
 # after the account's number.
 _SECRET = re.compile(
     rf"(join{_SLASH}|email{_SLASH}confirm{_SLASH}|password{_SLASH}reset{_SLASH}[0-9A-Za-z]+-)"

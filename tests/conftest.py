@@ -28,7 +28,9 @@ _NOT_UNIT = {"db", "transactional_db", "workers", "page", "browser"}
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
-        "--unit", action="store_true", help="only tests without database, browser, processes, long simulations"
+        "--unit",
+        action="store_true",
+        help="only tests without database, browser, processes, long simulations",
     )
 
 

@@ -18,7 +18,7 @@ CORE = ROOT / "packaging" / "llmpo-core"
 
 
 def faults(version: str, *, changelog: str, changes: str, tags: str) -> list[str]:
-    """Why this tree cannot be released as ``version``; empty where it can.
+    """The reasons against a release of this tree as ``version``; empty if there are none.
 
     ``changes`` is what ``git status --porcelain`` prints, ``tags`` what ``git tag`` prints.
     """

@@ -26,7 +26,7 @@ class Answers:
 
 
 def _read(text: str, make: Callable[[Row], _Item], limit: Limit, plain: Sequence[str] = ()) -> list[_Item]:
-    """What ``make`` makes of the rows. No more of them are read than the limit, be they faulty, and one."""
+    """The results of ``make`` for the rows. At most one row more than the limit is read, faulty ones included."""
     items: list[_Item] = []
     faults: list[Fault] = []
     for number, row in enumerate(rows_of(text, plain=plain), 1):

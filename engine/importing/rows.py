@@ -127,7 +127,7 @@ def _plain_rows(text: str, plain: str) -> Iterator[Row | Fault]:
 
 def _table_rows(text: str) -> Iterator[Row | Fault]:
     delimiter = max(_DELIMITERS, key=_heading(text).count)
-    # The text is all here already; how large it may be is for whoever took it in to say.
+    # No limit here: the caller that received the text has checked its size.
     csv.field_size_limit(sys.maxsize)
     reader = csv.reader(_lines(text), delimiter=delimiter, strict=True)
     names: list[str] = []

@@ -1,4 +1,4 @@
-"""What every row has that workers take work from."""
+"""The columns of every table from which workers take work."""
 
 from __future__ import annotations
 

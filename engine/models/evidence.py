@@ -55,7 +55,7 @@ class ReplayPoint(models.Model):
 
 
 class Examination(Claimable):
-    """What takes too long to compute for a page: the forecast, and replays without each annotator.
+    """Results that take too long to compute for a page: the forecast, and replays without each annotator.
 
     What is under way is kept with it, so that a worker that is killed loses little.
     """
@@ -76,7 +76,7 @@ class Examination(Claimable):
 
 
 class Estimate(Claimable):
-    """The planner's answer for one set of settings, kept for whoever asks the same again.
+    """The planner's answer for one set of settings, kept for the next page that asks the same.
 
     waiting (claimed while a worker simulates) → done | failed. One that nobody has asked for lately waits until somebody
     does.

@@ -12,7 +12,7 @@ from engine.models.judgments import Judgment
 
 
 class Opinion(Claimable):
-    """What a language model thinks of a comparison, asked in both orders.
+    """A language model's opinion on a comparison, asked in both orders.
 
     ``identity`` names the model and the words it was asked with: agreement with people is known per identity only.
     """

@@ -91,7 +91,7 @@ def live_offers(writers: Iterable[Worker] | None = None) -> dict[str, Offer | No
 
 
 def unserved_needs(experiment: Experiment, writers: Iterable[Worker] | None = None) -> list[str]:
-    """What the experiment's policies need and no worker that is alive serves, in words.
+    """The needs of the experiment's policies that no live worker serves, in words.
 
     Empty while a worker has not said what it serves, and where no worker is alive at all: that is another trouble.
     """

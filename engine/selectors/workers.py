@@ -1,4 +1,4 @@
-"""Which workers were seen, and which of them are alive: the one place that decides it."""
+"""The workers that were seen, and those that are alive: the one place that decides it."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Worker:
 
     @property
     def alive(self) -> bool:
-        """Whether it counts as alive: one busy with a batch is silent for a while, one that loads its model for minutes."""
+        """True if it counts as alive: one busy with a batch is silent for a while, one that loads its model for minutes."""
         patience = settings.CLAIM_SECONDS + 3 * settings.SWEEP_SECONDS
         return self.seen_seconds < (max(patience, _LONGEST_LOADING_SECONDS) if self.loading else patience)
 
@@ -66,5 +66,5 @@ def latest(queue: str) -> Worker | None:
 
 
 def is_alive(queue: str) -> bool:
-    """Whether any worker of a queue is alive."""
+    """True if any worker of a queue is alive."""
     return any(worker.alive for worker in seen(queue))

@@ -1,4 +1,4 @@
-"""What takes too long for a page: the forecast, and replays without each annotator. Computed by an analysis worker.
+"""The forecast, and replays without each annotator: too slow for a page, so an analysis worker computes them.
 
 It is claimed (:mod:`engine.services.claims`) and computed outside of any transaction, so that it holds no lock while clicks
 come in. How far it has got is stored on the way: pages show it, and after a kill another worker goes on from there.
@@ -92,7 +92,7 @@ def examine(*, experiment_id: int, worker: str = "", tick: Callable[[], None] = 
 
 
 def _examine(experiment_id: int, worker: str, tick: Callable[[], None]) -> bool:
-    """Whether there was anything to do here, and this worker did it."""
+    """True if there was work here and this worker did it."""
     Examination.objects.get_or_create(experiment_id=experiment_id)
     row = Examination.objects.filter(experiment_id=experiment_id)
     claim = claims.take(row, seconds=settings.CLAIM_SECONDS, by=worker)
@@ -154,7 +154,7 @@ def _may_be_forecast(experiment: Experiment) -> QuerySet[Experiment]:
 
 
 def forecast_is_due(experiment: Experiment, examination: Examination | None) -> bool:
-    """Whether a running experiment has no forecast, or a tenth more comparisons than at its last one."""
+    """True if a running experiment has no forecast, or a tenth more comparisons than at its last one."""
     if experiment.state != Experiment.State.RUNNING or experiment.evidence_stale:
         return False
     if examination is None or not examination.forecast:

@@ -47,7 +47,7 @@ def unanswered_checks(*, experiment: Experiment, annotator: User) -> list[Check]
 
 
 def is_held(check: Check) -> bool:
-    """Whether the annotator holds it, as an active lease is held."""
+    """True if the annotator holds it, as an active lease is held."""
     return check.reserved and check.held_until > timezone.now()
 
 
@@ -113,7 +113,7 @@ def resume(check: Check) -> Check:
 
 
 class _Fate(Enum):
-    """What would have become of a comparison that was handed back: ready, somebody else's now, or judged."""
+    """The fate of a comparison that was handed back: ready, somebody else's now, or judged."""
 
     FREE = auto()
     TAKEN = auto()
@@ -121,7 +121,7 @@ class _Fate(Enum):
 
 
 def _fate(check: Check) -> _Fate:
-    """What would have become, by now, of a comparison in the place of a check that is not reserved any more."""
+    """The fate, by now, of a comparison in the place of a check that is not reserved any more."""
     if check.kind == Check.Kind.PRACTICE:
         return _Fate.FREE
     if check.experiment.state == Experiment.State.CONCLUDED:
@@ -132,7 +132,7 @@ def _fate(check: Check) -> _Fate:
 def _fate_among_others(check: Check, *, since: datetime, own: int) -> _Fate:
     """The fate of the comparison from when it was ready, with ``own`` answers of this annotator.
 
-    Annotators are shown the first comparison that is ready. So whoever was shown for the first time what comes after
+    Annotators are shown the first comparison that is ready. So an annotator who was shown for the first time a pair after
     the place of the check would have been shown it instead; and a language model would have voted on it.
     """
     before = Judgment.objects.filter(
@@ -180,7 +180,7 @@ def _give_up(check: Check) -> None:
 
 @dataclass(frozen=True)
 class Seen:
-    """How many pairs an annotator was shown: practice, checks of any kind, and all with the comparisons.
+    """Numbers of pairs that an annotator was shown: practice, checks of any kind, and all with the comparisons.
 
     ``handed_back``: whether they ever handed one back, were away for too long, or took an answer back.
     """

@@ -1,9 +1,9 @@
-"""Who works on a row: the one protocol by which workers take work from the database.
+"""The one protocol by which workers take work from the database.
 
 A worker *takes* rows by a conditional UPDATE that writes a random number, the claim, and a deadline. It *renews* the
 deadline while it works. Every later change that it makes names the claim: a row that somebody else has taken, or that was
 given back meanwhile, does not match any more, so that a late result is refused. A holder that dies stops renewing, and its
-rows are *expired*: whoever finds them may take them or give them back. A deadline that has passed takes nothing away as
+rows are *expired*: any worker that finds them may take them or give them back. A deadline that has passed takes nothing away as
 long as nobody else has come.
 """
 
@@ -37,7 +37,7 @@ class ClaimLostError(Exception):
 
 
 def free(rows: QuerySet[C]) -> QuerySet[C]:
-    """Those of ``rows`` that may be taken: nobody holds them, or whoever does is past the deadline."""
+    """Those of ``rows`` that may be taken: nobody holds them, or their holder is past the deadline."""
     return rows.filter(Q(claim__isnull=True) | Q(claim_expires_at__lt=timezone.now()))
 
 
@@ -106,7 +106,7 @@ def expired(rows: QuerySet[C]) -> QuerySet[C]:
 def keeper(
     rows: QuerySet[C], claim: uuid.UUID, *, seconds: float, wanted: Callable[[], bool] = lambda: True
 ) -> Callable[[], None]:
-    """What a long computation calls again and again: it renews the claim every second or so.
+    """A function for a long computation to call again and again: it renews the claim every second or so.
 
     Raises
     ------

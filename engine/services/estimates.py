@@ -112,7 +112,7 @@ def _compute(estimate: Estimate, tick: Callable[[], None]) -> None:
 
 
 def plan_of(question: dict[str, Any]) -> tuple[Plan, float]:
-    """What a stored question asks of the planner: the plan, and the spread of the policies in log-odds."""
+    """The plan of a stored question, and the spread of the policies in log-odds."""
     rules = dict(question)
     levels = {str(f): [str(level) for level in range(n)] for f, n in enumerate(rules.pop("levels"))}
     excluded = [{f: str(level) for f, level in each.items()} for each in rules.pop("excluded")]

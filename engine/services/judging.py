@@ -70,7 +70,7 @@ def new_lease(
 ) -> Lease | Check | None:
     """A ready pair other than ``besides``, reserved for this annotator; ``None`` where none is ready.
 
-    Whoever calls this has seen to it that the annotator may hold another pair. ``instead``: asked about the comparison
+    The caller has checked that the annotator may hold another pair. ``instead``: asked about the comparison
     that is due, with ``had_since``: when the annotator was first shown it, where they handed it back. The check that it
     returns takes its place.
     """

@@ -92,7 +92,7 @@ def import_experiment(
 
 @dataclass(frozen=True)
 class _Ready:
-    """What is to be stored. People, policies, tasks and earlier rows are numbers in it until they have keys.
+    """The rows to store. People, policies, tasks and earlier rows are numbers in it until they have keys.
 
     ``responses``: empty where the experiment's description brings them along, by whose numbers they go then.
     """

@@ -197,7 +197,7 @@ def hand_back(*, annotator: User, tokens: Collection[uuid.UUID] | None = None) -
 
 
 def _n_held(annotator: User) -> int:
-    """How many pairs somebody holds in all experiments together."""
+    """The number of pairs that somebody holds in all experiments together."""
     leases = Lease.objects.filter(annotator=annotator, state=Lease.State.ACTIVE)
     held = Check.objects.filter(annotator=annotator, choice="", reserved=True)
     return leases.values("pk").union(held.values("pk"), all=True).count()

@@ -176,7 +176,7 @@ class AccountAdapter(DefaultAccountAdapter):
 def _at_this_site(url: str) -> str:
     """The same page at ``SITE_URL``. The address of the request is not to be trusted.
 
-    Whoever asks for a link writes the header ``Host``. Its port is checked by nobody, and the link in somebody else's
+    The client that asks for a link writes the header ``Host``. Nobody checks its port, and the link in somebody else's
     mail would lead there with its secret.
     """
     return settings.SITE_URL.rstrip("/") + urlsplit(url).path

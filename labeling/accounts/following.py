@@ -1,4 +1,4 @@
-"""Which invitation a visitor follows: its number, in their session, from opening the link until it is used or refused.
+"""The invitation that a visitor follows: its number, in their session, from opening the link until its use or refusal.
 
 Only while following one may a stranger get an account.
 """
@@ -23,11 +23,11 @@ def followed(request: HttpRequest) -> int | None:
 
 
 def stop_following(request: HttpRequest) -> None:
-    """Whoever uses this browser next, or comes back to it, needs the link again."""
+    """Forget it: the next person at this browser needs the link again."""
     request.session.pop(_KEY, None)
 
 
 def first_page(membership: Membership) -> str:
-    """Where somebody who has just joined goes on."""
+    """The address at which somebody who has just joined goes on."""
     page = "welcome" if membership.role == Membership.Role.ANNOTATOR else "dashboard"
     return reverse(page, args=[membership.experiment_id])

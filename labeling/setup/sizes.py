@@ -26,7 +26,7 @@ SPREADS = {
 
 @dataclass(frozen=True)
 class Size:
-    """What the page says before Start. ``estimate`` is None where there is nothing to ask the planner.
+    """The figures of the page before Start. ``estimate`` is None if there is nothing to ask the planner.
 
     ``formula`` is the planner's first figure, which needs no simulation. ``worker_alive`` says whether anybody is there to
     simulate.
@@ -64,7 +64,7 @@ class Size:
 
     @property
     def cut_short(self) -> bool:
-        """Whether there was no time to simulate as far as the budget."""
+        """True if there was no time to simulate as far as the budget."""
         return self.answer is not None and self.answer["horizon"] < self.budget
 
     @property

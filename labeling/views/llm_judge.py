@@ -96,7 +96,7 @@ def panel(experiment: Experiment) -> Panel | None:
 
 
 def _worker() -> tuple[bool, str]:
-    """Whether a judging worker was seen lately, and what is wrong with its backend."""
+    """The state of the judging workers: seen lately or not, and the fault of their backend."""
     worker = workers.latest("judging")
     if worker is None or not worker.alive:
         return False, ""

@@ -82,7 +82,7 @@ class World:
         return 0.0 if annotator == self.ann.pk and number in self.checks else 0.99
 
     def play(self, script: Sequence[Step], checks: set[int], monkeypatch: pytest.MonkeyPatch) -> list[object]:
-        """What the annotator hears where their pairs of these numbers are checks. Leaves nothing behind."""
+        """The answers to the annotator if their pairs of these numbers are checks. Leaves nothing behind."""
         self.checks, self.known, self.colleagues, self.heard = checks, [], [], []
         Clock.ahead = timedelta(0)
         monkeypatch.setattr(blinding, "check_draw", self.draw)
@@ -281,7 +281,7 @@ def test_whatever_is_done_no_check_is_told(monkeypatch: pytest.MonkeyPatch):
 
 
 def test_a_check_that_was_handed_back_keeps_no_other_one_away(monkeypatch: pytest.MonkeyPatch):
-    """Who named its token with every request, as one that waits on the screen, was shown no second check."""
+    """A client that named its token with every request, as one that waits on the screen, got no second check."""
     world = World()
     world.checks = {0, 3}
     monkeypatch.setattr(blinding, "check_draw", world.draw)

@@ -1,4 +1,4 @@
-"""What analysis workers compute: forecasts, and replays without each annotator."""
+"""The work of analysis workers: forecasts, and replays without each annotator."""
 
 from __future__ import annotations
 

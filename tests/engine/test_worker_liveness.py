@@ -1,4 +1,4 @@
-"""Which workers count as alive, as every page and alarm sees it."""
+"""The workers that count as alive, as every page and alarm sees it."""
 
 from __future__ import annotations
 

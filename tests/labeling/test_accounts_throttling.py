@@ -130,7 +130,7 @@ def test_capital_letters_open_no_second_count(annotator):
 def test_guessing_the_current_password_is_limited_and_looking_at_the_form_is_not(
     annotator, settings, client, monkeypatch
 ):
-    """Five guesses a minute were allowed, which are 7,200 a day, to whoever has a session."""
+    """Five guesses a minute were allowed, which are 7,200 a day, to anybody with a session."""
     client.force_login(annotator)
     url = reverse("account_change_password")
     assert {client.get(url).status_code for _ in range(3 * settings.LOGIN_FAILURE_LIMIT)} == {200}

@@ -190,7 +190,7 @@ class TestSecrecy:
     def test_a_session_follows_a_link_until_it_is_used_or_refused(
         self, fate, experiment, stranger, client_for
     ):
-        """Whoever comes to this browser next is not let in by it."""
+        """It lets in nobody who comes to this browser next."""
         client, invitation = client_for(stranger), invited(experiment, most_uses=5)
         if fate == "member already":
             add_member(experiment, stranger)

@@ -337,7 +337,7 @@ class TestResponsesWrittenElsewhere:
 
 @pytest.mark.parametrize("stage", ["shadow", "votes"])
 def test_its_language_model_is_off_whether_there_is_one_here_or_not(stage, judged, tmp_path):
-    """Where none could judge, the whole import was refused; where one could, it would have been asked, and paid for."""
+    """The whole import was refused if none could judge; if one could, it would have been asked, and paid for."""
     Experiment.objects.filter(pk=judged.pk).update(llm_judge=stage)
     assert import_again(export(judged, tmp_path, "--all")).llm_judge == "off"
 

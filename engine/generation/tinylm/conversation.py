@@ -1,4 +1,4 @@
-"""How a conversation with the model is laid out, and what it says to anything but its tasks."""
+"""The layout of a conversation with the model, and its reply to anything but its tasks."""
 
 from __future__ import annotations
 
