@@ -303,10 +303,11 @@ def _locked_lease(experiment_id: int, token: uuid.UUID, annotator: User) -> tupl
 
 @dataclass(frozen=True)
 class Recorded:
-    """A judgment that stands, and whether this very call made it."""
+    """A judgment that stands, whether this very call made it, and whether its pair was not reserved any more then."""
 
     judgment: Judgment
     created: bool
+    late: bool
 
 
 @transaction.atomic
@@ -334,7 +335,7 @@ def judge_leased(
     # An active lease has led to no judgment yet, and there is no second one of the same pair.
     active = lease.state == Lease.State.ACTIVE
     if not active and (earlier := Judgment.objects.filter(token=token).first()) is not None:
-        return Recorded(judgment=earlier, created=False)
+        return Recorded(judgment=earlier, created=False, late=True)
     if lease.state == Lease.State.SKIPPED:
         raise LeaseLostError(_("You skipped that pair, so your answer to it was not counted."))
     # Brought back by an editor: one person's judgment of a comparison counts once.
@@ -360,7 +361,7 @@ def judge_leased(
         comment=comment,
         could_see_policies=annotator.is_superuser or comparison.annotator_watches,
     )
-    return Recorded(judgment=judgment, created=True)
+    return Recorded(judgment=judgment, created=True, late=not active)
 
 
 @transaction.atomic

@@ -18,7 +18,8 @@ from engine.services.costs import same_cost
 # Statements that each of these takes at most, a comparison or a check: both are filled up to it.
 _SHOWING = 9
 _SHOWING_AFTER_ONE_WAS_HANDED_BACK = 22
-_ANSWERING = 13
+_ANSWERING = 11
+_ANSWERING_LATE_OR_AS_ONE_OF_SEVERAL = 13
 _SKIPPING = 13
 _FLAGGING = 22
 _TAKING_BACK = 36
@@ -134,7 +135,7 @@ def answer(
     LeaseLostError, UnknownTokenError, WrongStateError
         See :func:`engine.services.judging.judge_leased`.
     """
-    with same_cost(_ANSWERING) as cost:
+    with same_cost(_ANSWERING_LATE_OR_AS_ONE_OF_SEVERAL) as cost:
         try:
             recorded = judging.judge_leased(
                 experiment_id=experiment_id,
@@ -150,8 +151,13 @@ def answer(
             )
             if checked is None:
                 raise
+            if checked.created and checked.check.reserved and checked.check.experiment.overlap == 1:
+                cost.statements = _ANSWERING
             return Answered(created=checked.created, feedback=_feedback(checked.check))
-        if recorded.created and not checks.are_used(recorded.judgment.comparison.experiment):
+        asked_of = recorded.judgment.comparison.experiment
+        if recorded.created and not recorded.late and asked_of.overlap == 1:
+            cost.statements = _ANSWERING
+        if recorded.created and not checks.are_used(asked_of):
             cost.statements = 0
         return Answered(created=recorded.created)
 
