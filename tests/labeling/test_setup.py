@@ -407,7 +407,7 @@ class TestSize:
     def test_a_rule_judge_costs_no_hours(self, page):
         self.size(page, judge="rule", budget="50")
         compute_next()
-        assert "Hours of clicking" not in self.size(page, judge="rule", budget="50")
+        assert "Hours of judging" not in self.size(page, judge="rule", budget="50")
 
     @pytest.mark.parametrize(
         ("changes", "message"),
