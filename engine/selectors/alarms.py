@@ -19,11 +19,11 @@ def trouble(experiment: Experiment) -> str:
     oldest = waiting.order_by("created_at").values_list("created_at", flat=True).first()
     worker = workers.latest("generation")
     if worker is None:
-        return "No generation worker has ever been seen; start one."
+        return "No generation worker has ever run. Start one."
     if not worker.alive:
-        return f"No generation worker has been seen since {worker.seen_at:%Y-%m-%d %H:%M} UTC; start one."
+        return f"No generation worker has run since {worker.seen_at:%Y-%m-%d %H:%M} UTC. Start one."
     if oldest is not None and timezone.now() - oldest > timedelta(seconds=60):
-        return "Responses have been waiting for more than a minute: the generation workers do not keep up."
+        return "Responses have waited for more than a minute: the generation workers are too slow. Start another one."
     return ""
 
 

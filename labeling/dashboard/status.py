@@ -96,7 +96,7 @@ def _ailment(health: QueueHealth) -> str:
     if health.generation_alive and health.trouble:
         return f"The generation worker's backend reports an error: {health.trouble}"
     if health.loading:
-        return "The generation worker is loading its model, which takes minutes for a large one."
+        return "The generation worker is loading its model; a large model takes minutes."
     return _away("generation")
 
 
@@ -181,7 +181,9 @@ def _standing(snapshot: Snapshot | None) -> str:
 def _away(queue: str) -> str:
     worker = workers.latest(queue)
     if worker is None:
-        return f"The {queue} worker has never been seen; start it."
+        return f"The {queue} worker has never run. Start it."
     if not worker.alive:
-        return f"The {queue} worker was last seen {int(worker.seen_seconds)} s ago; start it again."
-    return "Responses have been waiting for more than a minute: the generation worker does not keep up."
+        return f"The {queue} worker was last seen {int(worker.seen_seconds)} s ago. Start it again."
+    return (
+        "Responses have waited for more than a minute: the generation worker is too slow. Start another one."
+    )
