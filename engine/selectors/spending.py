@@ -78,7 +78,10 @@ def policy_spending(experiment: Experiment) -> list[PolicySpending]:
         experiment.policies.order_by("index")
         .annotate(
             done=Count("responses", filter=Q(responses__state=Response.State.DONE)),
-            failed=Count("responses", filter=Q(responses__state=Response.State.FAILED)),
+            # Not those that the conclusion dropped before a worker had them.
+            failed=Count(
+                "responses", filter=Q(responses__state=Response.State.FAILED, responses__attempts__gt=0)
+            ),
             prompt=Sum("responses__prompt_tokens"),
             completion=Sum("responses__completion_tokens"),
             latency=Avg("responses__latency_seconds"),

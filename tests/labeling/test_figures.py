@@ -15,6 +15,8 @@ from engine.core import Factorial, Unstructured
 from engine.models import Examination, Experiment, Judgment, Response, Snapshot, WorkerPulse
 from engine.models.append_only import lifted
 from engine.selectors import buffer, designs, spending
+from engine.selectors.health import queue_health
+from engine.services.experiments import stop
 from engine.services.judging import skip
 from engine.services.planning import advance
 from labeling.dashboard import charts
@@ -263,6 +265,17 @@ def test_spending_is_told_by_policy_with_its_price(settings):
         )
         assert row.cost == pytest.approx(n * 210e-6)
         assert row.tokens_each == (100 if n else None)
+
+
+def test_responses_that_the_conclusion_dropped_have_not_failed():
+    experiment = make_experiment()
+    tried = Response.objects.first()
+    Response.objects.filter(pk=tried.pk).update(attempts=1)
+    stop(experiment_id=experiment.pk)
+    assert set(Response.objects.values_list("state", flat=True)) == {"failed"}
+    assert Response.objects.count() > 1
+    assert queue_health(experiment).responses["failed"] == 1
+    assert sum(row.failed for row in spending.policy_spending(experiment)) == 1
 
 
 class TestWhatIsLeft:
