@@ -366,7 +366,7 @@ class TestSize:
         assert (estimate.state, estimate.answer) == ("waiting", None)
         plan, log_odds = plan_of(estimate.question)
         first = closed_form(plan, log_odds=log_odds).expected
-        assert f"about {first:.0f}</dd>" in html
+        assert f"over {first:.0f}</dd>" in html
         assert f"{first * 36 / 3600:.1f}</dd>" in html
         assert "These figures come from a formula." in html
         assert '<progress id="size-progress" max="100" value="0">' in html
