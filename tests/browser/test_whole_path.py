@@ -34,7 +34,7 @@ def write_level(page: Page, field: str, name: str, text: str) -> None:
 def test_from_an_empty_database_to_the_exported_file(
     page: Page, workers: Workers, monkeypatch: pytest.MonkeyPatch
 ):
-    for queue in ("control", "generation", "beat"):
+    for queue in ("control", "generation", "analysis", "beat"):
         workers.start(queue)
     page.set_viewport_size({"width": 1280, "height": 860})
     monkeypatch.setenv("DJANGO_SUPERUSER_PASSWORD", "a long password")
@@ -67,6 +67,7 @@ def test_from_an_empty_database_to_the_exported_file(
     page.get_by_label("Of two correct responses, the rule prefers").select_option("concise")
     expect(page.locator("#size-policies")).to_have_text("6")
     expect(page.locator("#size-comparisons")).to_be_visible(timeout=120_000)
+    expect(page.locator("#size")).not_to_contain_text("No analysis worker", timeout=60_000)
     page.locator("#size-title").scroll_into_view_if_needed()
     picture(page, "1-setup")
 
