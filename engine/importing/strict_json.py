@@ -57,7 +57,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     named = dict(pairs)
     if len(named) < len(pairs):
         [(twice, _), *_] = Counter(name for name, _ in pairs).most_common(1)
-        raise JSONLimitError(f"{limits.shown(twice)} is given twice in one object.")
+        raise JSONLimitError(f"{limits.shown(twice)} appears twice in one object. Remove one of them.")
     if limits.UNSTORABLE.search("".join(named)):
         name = next(filter(limits.UNSTORABLE.search, named))
         raise JSONLimitError(limits.text_fault(name, f"The name {limits.shown(name)}"))

@@ -92,7 +92,7 @@ def check_description(spec: ExperimentSpec) -> Description:
     if not spec.tasks:
         raise SpecError("Give at least one task.")
     if unknown := set(spec.settings) - set(SETTINGS):
-        raise SpecError(f"There is no setting {', '.join(sorted(unknown))}; there are {', '.join(SETTINGS)}.")
+        raise SpecError(f"Unknown setting: {', '.join(sorted(unknown))}. Use {', '.join(SETTINGS)}.")
     _check_types(spec.settings)
     _check_texts(spec)
     judge = spec.settings.get("judge", Experiment.Judge.HUMAN)

@@ -41,7 +41,7 @@ def check_ready_made(spec: ExperimentSpec) -> None:
     answered: defaultdict[str, set[int]] = defaultdict(set)
     for response in spec.ready_made:
         if response.policy not in policies:
-            raise SpecError(f"A response is by {response.policy!r}, which is no policy.", ("ready_made",))
+            raise SpecError(f"A response is by {response.policy!r}, which is not a policy.", ("ready_made",))
         if not 0 <= response.task < len(spec.tasks):
             raise SpecError(
                 f"A response is to task {response.task + 1}, which is not there.", ("ready_made",)

@@ -120,7 +120,7 @@ class TestEachExperimentHasItsOwn:
         assert Experiment.objects.get(name="Loaded").secret != SECRET
 
     def test_nothing_sets_it(self, experiment, admin):
-        with pytest.raises(Exception, match="There is no setting secret"):
+        with pytest.raises(Exception, match="Unknown setting: secret"):
             create_experiment(spec=make_spec(secret=SECRET))
         client = Client()
         key = make_token(user=admin, name="t", valid_days=1, scopes=["manage"])[1]
@@ -276,7 +276,7 @@ class TestAudit:
         assert set(Check.objects.values_list("kind", flat=True)) >= {"practice", "gold"}
         call_command("verify_blinding", "Checked")
         said = capsys.readouterr().out
-        assert re.search(r"All \d+ values are as the secrets say", said)
+        assert re.search(r"All \d+ values agree with the secrets", said)
         assert SECRET not in said
 
         comparison, check = Comparison.objects.first(), Check.objects.filter(kind="gold").first()

@@ -230,7 +230,7 @@ def test_a_text_that_looks_like_json_is_told_why():
 @pytest.mark.parametrize(
     ("text", "fault"),
     [
-        ('{"task": "a", "task": "b"}', "'task' is given twice in one object."),
+        ('{"task": "a", "task": "b"}', "'task' appears twice in one object. Remove one of them."),
         ('[{"task": "a", "Task": "b"}]', "entry 1: Two names differ only in capital letters"),
         ('{"examples": {"\\ud800": 5}}', "The name '\\ud800': a character cannot be stored"),
     ],

@@ -172,7 +172,7 @@ def test_a_number_that_no_engine_takes_never_reaches_a_worker(value, words):
         ("[" * 51 + "]" * 51, "nested too deeply"),
         ("[" * 100_000, "nested too deeply"),
         ('{"a":' * 60 + "1" + "}" * 60, "nested too deeply"),
-        ('[{"a": 1, "b": 2, "a": 1}]', "'a' is given twice in one object"),
+        ('[{"a": 1, "b": 2, "a": 1}]', "'a' appears twice in one object"),
         ('{"a": {"\\ud800": 1}}', r"The name '\\ud800': a character cannot be stored"),
         ('{"a\\u0000": 1}', "a character cannot be stored"),
     ],

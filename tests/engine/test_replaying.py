@@ -86,7 +86,7 @@ def test_an_undo_tells_no_outcome_and_its_queries_do_not_grow_with_the_judgments
         costs.append(len(queries))
         advance(experiment_id=experiment.pk)
     # The first one makes the row of the annotator's allowance.
-    assert costs[1] <= costs[0] <= 35
+    assert costs[1] <= costs[0] <= 38
 
 
 @pytest.mark.parametrize("space", ["unstructured", "factorial"])

@@ -266,7 +266,7 @@ class TestDoors:
         ("body", "status", "words"),
         [
             (b'{"name": "\xe9"}', 400, "The body is not UTF-8. Send it as UTF-8."),
-            (b'{"name": "a", "name": "b"}', 422, "'name' is given twice in one object."),
+            (b'{"name": "a", "name": "b"}', 422, "'name' appears twice in one object. Remove one of them."),
             (b'{"budget": true}', 422, "payload.budget: Input should be a valid integer"),
             (b'{"budget": "5"}', 422, "payload.budget: Input should be a valid integer"),
         ],
