@@ -218,6 +218,8 @@ def test_zoomed_in_nothing_runs_off_the_side(browser: Browser, live_server, prob
 
 
 def test_zoomed_in_a_pair_can_be_read_and_judged(context: BrowserContext, world):
+    # The pair that comes first depends on the experiment's secret; every response needs to be a long one.
+    Response.objects.filter(policy__experiment=world["busy"]).update(text="A long response. " * 400)
     page = context.new_page()
     page.set_viewport_size({"width": 640, "height": 400})
     log_in(page, world["annotator"])

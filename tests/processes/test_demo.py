@@ -44,7 +44,7 @@ class Demo:
             )
         wait_until(
             lambda: "Ctrl-C stops" in self.output.read_text() or self.process.poll() is not None,
-            120,
+            300,
             "the demo",
         )
         assert self.process.poll() is None, self.output.read_text()
