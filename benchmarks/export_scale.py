@@ -47,10 +47,11 @@ SELECT n, %(experiment)s, p.i, p.j, t.id, 2 * n, 2 * n + 1, n %% 2 = 0, jsonb_bu
     'propensity', null), 'judged', 0, (n %% 3 = 0)::int, '', now(), now(), now()
 FROM generate_series(1, %(rows)s) n
 JOIN bench_pairs p ON p.number = n %% %(pairs)s JOIN bench_tasks t ON t.number = n %% %(tasks)s;
-INSERT INTO engine_judgment (id, comparison_id, judge, annotator_id, token, choice, outcome, reason, comment,
-    standing, shown_at, created_at)
-SELECT n, n, 'human', u.id, gen_random_uuid(), CASE WHEN (n %% 2 = 0) = (n %% 3 = 0) THEN 'left' ELSE 'right' END,
-    (n %% 3 = 0)::int, '', '', true, now() - interval '9 seconds', now()
+INSERT INTO engine_judgment (id, comparison_id, judge, via, annotator_id, token, choice, outcome, reason, comment,
+    annotator_could_see_policies, standing, shown_at, created_at)
+SELECT n, n, 'human', 'page', u.id, gen_random_uuid(), CASE WHEN (n %% 2 = 0) = (n %% 3 = 0) THEN 'left' ELSE 'right' END,
+    (n %% 3 = 0)::int, '', '', false, true,
+    now() - interval '9 seconds', now()
 FROM generate_series(1, %(rows)s) n JOIN bench_people u ON u.number = n %% 20;
 """
 
