@@ -15,7 +15,7 @@ from engine.domain.errors import SpecError
 from engine.domain.specs import ExperimentSpec, FactorSpec, GoldSpec, TaskSpec
 from engine.importing import decoded
 from engine.importing.strict_json import finite, integer, loads
-from labeling.exports.columns import COLUMNS, INTEGER, NUMBER, TEXT, TIME, TRUTH
+from labeling.exports.columns import COLUMNS, Kind
 from labeling.exports.defusing import as_it_was
 from labeling.exports.files import CSV, JSONL, SCHEMA_VERSION
 
@@ -132,19 +132,22 @@ def _json_rows(lines: Iterable[str]) -> Iterator[dict[str, Any]]:
 
 
 def _csv_rows(lines: Iterable[str], *, raw: bool) -> Iterator[dict[str, Any]]:
-    parse = _PARSE | {TEXT: str if raw else as_it_was}
+    parse = _PARSE | {Kind.TEXT: str if raw else as_it_was}
+    kinds = {column.name: column.kind for column in COLUMNS.values()}
     csv.field_size_limit(sys.maxsize)
     for row in csv.DictReader(lines, restval=""):
-        yield {name: parse[COLUMNS.get(name, TEXT)](cell) for name, cell in row.items() if name is not None}
+        yield {
+            name: parse[kinds.get(name, Kind.TEXT)](cell) for name, cell in row.items() if name is not None
+        }
 
 
 def _or_none(parse: Callable[[str], Any]) -> Callable[[str], Any]:
     return lambda cell: parse(cell) if cell else None
 
 
-_PARSE: dict[str, Callable[[str], Any]] = {
-    INTEGER: _or_none(integer),
-    NUMBER: _or_none(finite),
-    TIME: _or_none(str),
-    TRUTH: lambda cell: cell == "True",
+_PARSE: dict[Kind, Callable[[str], Any]] = {
+    Kind.INTEGER: _or_none(integer),
+    Kind.NUMBER: _or_none(finite),
+    Kind.TIME: _or_none(str),
+    Kind.TRUTH: lambda cell: cell == "True",
 }
