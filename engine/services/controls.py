@@ -10,6 +10,7 @@ from django.core.exceptions import ValidationError
 from django.db import transaction
 from django.utils import timezone
 
+from engine.core import StopReason
 from engine.domain.blinding import new_seed
 from engine.domain.errors import SpecError, WrongStateError
 from engine.models import AuditEntry, Experiment, User
@@ -90,10 +91,8 @@ def reopen(
     _change(experiment, by, budget=budget, delta=delta, epsilon=epsilon)
     design = designs.design(experiment, peaks=replayed_peaks(experiment=experiment))
     if design.decision.stopped:
-        remedy = {
-            Experiment.Conclusion.BUDGET: "Give it a larger budget.",
-            Experiment.Conclusion.CERTIFIED: "Ask for a smaller δ, or another ε.",
-        }.get(str(design.decision.reason), "Ask for a smaller δ, or another ε.")  # type: ignore[call-overload]
+        spent = design.decision.reason == StopReason.BUDGET
+        remedy = "Give it a larger budget." if spent else "Ask for a smaller δ, or another ε."
         raise WrongStateError(f"With these settings it would conclude again at once. {remedy}")
     experiment.state = Experiment.State.RUNNING
     experiment.conclusion = ""

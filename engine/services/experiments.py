@@ -12,7 +12,7 @@ from django.db import transaction
 from django.db.models import Model
 from django.utils import timezone
 
-from engine.core import Design
+from engine.core import Design, StopReason
 from engine.domain import limits
 from engine.domain.blinding import new_secret
 from engine.domain.errors import SpecError, WrongStateError
@@ -279,12 +279,12 @@ def stop(*, experiment_id: int, by: User | None = None) -> Experiment:
         )
     # Nothing is replayed after the conclusion.
     settle(experiment=experiment)
-    conclude(experiment=experiment, conclusion=Experiment.Conclusion.STOPPED, winner=None, by=by)
+    conclude(experiment=experiment, conclusion=StopReason.STOPPED, winner=None, by=by)
     return experiment
 
 
 def conclude(
-    *, experiment: Experiment, conclusion: str, winner: Policy | None, by: User | None = None
+    *, experiment: Experiment, conclusion: StopReason, winner: Policy | None, by: User | None = None
 ) -> None:
     """Close a locked experiment: nothing waits any longer, what annotators are looking at may be finished."""
     experiment.state = Experiment.State.CONCLUDED
@@ -294,7 +294,7 @@ def conclude(
     experiment.save(update_fields=["state", "conclusion", "winner", "concluded_at"])
     _discard_leftovers(experiment_ids=[experiment.pk])
     comparisons = counts.comparison_count(experiment.pk)
-    by_hand = conclusion == Experiment.Conclusion.STOPPED
+    by_hand = conclusion == StopReason.STOPPED
     record(
         experiment=experiment,
         by=by,

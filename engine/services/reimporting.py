@@ -11,7 +11,7 @@ from typing import Any
 from django.db import transaction
 from django.utils import timezone
 
-from engine.core import Design
+from engine.core import Design, StopReason
 from engine.domain.blinding import Period
 from engine.domain.policy_space import policy_space
 from engine.domain.specs import ExperimentSpec
@@ -109,10 +109,10 @@ def _store(  # noqa: PLR0917 - what was checked, in the order in which it is sto
     _count(experiment, completions)
     write_snapshot(experiment=experiment, design=design)
     decision = design.decision
-    if decision.stopped:
-        certified = decision.reason == Experiment.Conclusion.CERTIFIED
+    if decision.reason is not None:
+        certified = decision.reason == StopReason.CERTIFIED
         winner = experiment.policies.get(index=decision.best) if certified else None
-        conclude(experiment=experiment, conclusion=str(decision.reason), winner=winner)
+        conclude(experiment=experiment, conclusion=decision.reason, winner=winner)
     return experiment
 
 

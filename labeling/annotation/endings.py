@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from django.utils.translation import gettext as _
 
+from engine.core import StopReason
 from engine.models import Experiment
 
 
@@ -35,27 +36,30 @@ def ending(experiment: Experiment) -> Ending | None:
             _("Whoever runs this experiment has paused it. Everything you judged is saved."),
             may_go_on=True,
         )
-    return _concluded(experiment.conclusion)
+    return _concluded(StopReason(experiment.conclusion))
 
 
-def _concluded(conclusion: str) -> Ending:
+def _concluded(conclusion: StopReason) -> Ending:
     thanks = _("Finished. Thank you!")
     match conclusion:
-        case Experiment.Conclusion.CERTIFIED:
+        case StopReason.CERTIFIED:
             return Ending(thanks, _("This experiment has its answer; no more comparisons are needed."))
-        case Experiment.Conclusion.NO_SINGLE_BEST:
+        case StopReason.NO_SINGLE_BEST:
             return Ending(
                 thanks,
                 _("The answers show that no single alternative is the best; no more comparisons are needed."),
             )
-        case Experiment.Conclusion.BUDGET:
+        case StopReason.BUDGET:
             return Ending(
                 thanks,
                 _(
                     "All planned comparisons were judged. They were not enough to decide which alternative is best."
                 ),
             )
-    return Ending(
-        _("Stopped. Thank you!"),
-        _("Whoever runs this experiment stopped it before it was decided. Everything you judged is saved."),
-    )
+        case StopReason.STOPPED:
+            return Ending(
+                _("Stopped. Thank you!"),
+                _(
+                    "Whoever runs this experiment stopped it before it was decided. Everything you judged is saved."
+                ),
+            )

@@ -10,6 +10,7 @@ from ninja import Field, Schema
 from ninja.orm import create_schema
 from pydantic import ConfigDict
 
+from engine.core import StopReason
 from engine.domain.specs import SETTINGS, ExperimentSpec, FactorSpec, GoldSpec, TaskSpec
 from engine.models import Experiment, Factor, Flag, Judgment
 from engine.services.allowances import MOST_HELD
@@ -83,7 +84,7 @@ class ExperimentOut(Schema):
     question: str
     judge: str
     state: str
-    conclusion: str
+    conclusion: StopReason | Literal[""]
     delta: float
     epsilon: float
     budget: int
