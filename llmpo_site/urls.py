@@ -8,7 +8,7 @@ from django.views.i18n import set_language
 from labeling.api import api
 
 # The admin site has a form of its own, which knows neither the second step nor the limits.
-admin.site.login = secure_admin_login(admin.site.login)
+admin.site.login = secure_admin_login(admin.site.login)  # type: ignore[method-assign]  # allauth asks for it
 handler400 = "labeling.middleware.failures.bad_request"
 handler500 = "labeling.middleware.failures.server_error"
 

@@ -8,7 +8,7 @@ from django.conf import settings
 from django.utils import timezone
 
 from engine.models import AuditEntry, Comparison, Experiment, Judgment, Response, WorkerPulse
-from engine.selectors.health import is_recent
+from engine.selectors.capabilities import is_recent
 
 _BEGINNINGS = (AuditEntry.Action.START, AuditEntry.Action.RESUME, AuditEntry.Action.REOPEN)
 

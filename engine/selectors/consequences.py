@@ -12,6 +12,7 @@ def outcomes_seen(experiment: Experiment) -> bool:
 
 
 def budget_consequence(experiment: Experiment, budget: int) -> str:
+    """What another budget, in comparisons, means for an experiment, as a sentence."""
     judged = comparison_count(experiment.pk)
     if experiment.state != Experiment.State.DRAFT and budget <= judged:
         return f"{judged} comparisons are judged already, so the experiment concludes as soon as it runs."
@@ -19,6 +20,7 @@ def budget_consequence(experiment: Experiment, budget: int) -> str:
 
 
 def delta_consequence(experiment: Experiment, delta: float) -> str:
+    """What another risk δ, in (0, ½), means for the guarantee, as a sentence."""
     if not outcomes_seen(experiment):
         return "No outcome has been seen yet, so the new risk is as good as one chosen at the start."
     if experiment.stopping != "certified":
@@ -41,6 +43,7 @@ def delta_consequence(experiment: Experiment, delta: float) -> str:
 
 
 def epsilon_consequence(experiment: Experiment, epsilon: float) -> str:
+    """What another margin ε, in [0, 0.4], means for the guarantee, as a sentence."""
     if not outcomes_seen(experiment):
         return "No outcome has been seen yet, so the new margin is as good as one chosen at the start."
     meaning = (

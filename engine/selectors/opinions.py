@@ -124,7 +124,7 @@ def _side(outcome: float, i_on_left: bool) -> Judgment.Choice:
 
 
 def judging_cost(experiment: Experiment) -> float:
-    """What the language model's opinions cost at the prices of the settings, failed attempts and all."""
+    """What the language model's opinions cost at the prices of the settings and in their currency, failed attempts and all."""
     tokens = Opinion.objects.filter(comparison__experiment=experiment).aggregate(
         prompt=Sum("prompt_tokens", default=0), completion=Sum("completion_tokens", default=0)
     )

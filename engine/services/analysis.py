@@ -103,7 +103,7 @@ def forecast_is_due(experiment: Experiment, examination: Examination | None) -> 
     if examination is None or not examination.forecast:
         return True
     n = counts.comparison_count(experiment.pk)
-    return n >= (1.0 + _GROWTH) * examination.forecast["comparisons"] + _FEWEST_NEWS
+    return bool(n >= (1.0 + _GROWTH) * examination.forecast["comparisons"] + _FEWEST_NEWS)
 
 
 def _forecast(experiment: Experiment) -> dict[str, Any]:
@@ -150,7 +150,11 @@ def _replays(experiment: Experiment, examination: Examination) -> dict[str, Any]
     without = judges.outcomes_without(experiment, [pk for pk, _, _ in annotators], last)
     sequences = list(without.values())
     deadline = time.monotonic() + SLICE_SECONDS
-    rules = {"delta": experiment.delta, "epsilon": experiment.epsilon, "stopping": experiment.stopping}
+    rules: dict[str, Any] = {
+        "delta": experiment.delta,
+        "epsilon": experiment.epsilon,
+        "stopping": experiment.stopping,
+    }
     reached = replay(
         designs.space(experiment),
         sequences,

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from copy import copy
 from dataclasses import replace
+from typing import Any
 
 from django.core.exceptions import ValidationError
 from django.db import transaction
@@ -22,7 +23,7 @@ from engine.services.experiments import create_experiment, locked, pause, renew_
 from engine.services.replaying import mark_stale, replayed_peaks
 from engine.services.snapshots import write_snapshot
 
-CONSEQUENCES = {
+CONSEQUENCES: dict[str, Callable[[Experiment, Any], str]] = {
     "budget": consequences.budget_consequence,
     "delta": consequences.delta_consequence,
     "epsilon": consequences.epsilon_consequence,

@@ -119,7 +119,13 @@ def check_description(spec: ExperimentSpec) -> Description:
 
 
 def write_description(*, experiment: Experiment, description: Description) -> Experiment:
-    """Fill an experiment that has no rows yet with what its checked description says."""
+    """Fill an experiment that has no rows yet with what its checked description says.
+
+    Raises
+    ------
+    SpecError
+        Another experiment has its name.
+    """
     spec, policies_of_levels = description.spec, description.policies
     described = Experiment(name=spec.name, **spec.settings)
     for name in ("name", *SETTINGS):
@@ -240,7 +246,13 @@ def _checked_policies(experiment: Experiment, factors: Sequence[FactorSpec]) -> 
 
 @transaction.atomic
 def start(*, experiment_id: int, by: User | None = None) -> Experiment:
-    """Draft or paused → running."""
+    """Draft or paused → running.
+
+    Raises
+    ------
+    WrongStateError
+        It runs, has concluded, or is in the archive.
+    """
     experiment = locked(experiment_id)
     if experiment.state not in {Experiment.State.DRAFT, Experiment.State.PAUSED}:
         raise WrongStateError(
@@ -259,7 +271,13 @@ def start(*, experiment_id: int, by: User | None = None) -> Experiment:
 
 @transaction.atomic
 def pause(*, experiment_id: int, by: User | None = None) -> Experiment:
-    """Running → paused: nothing more is planned or shown; what is shown already may still be judged."""
+    """Running → paused: nothing more is planned or shown; what is shown already may still be judged.
+
+    Raises
+    ------
+    WrongStateError
+        It does not run.
+    """
     experiment = locked(experiment_id)
     if experiment.state != Experiment.State.RUNNING:
         raise WrongStateError(f"Only a running experiment can be paused; this one is {experiment.state}.")
@@ -271,7 +289,13 @@ def pause(*, experiment_id: int, by: User | None = None) -> Experiment:
 
 @transaction.atomic
 def stop(*, experiment_id: int, by: User | None = None) -> Experiment:
-    """End the experiment by hand, without a certified winner."""
+    """End the experiment by hand, without a certified winner.
+
+    Raises
+    ------
+    WrongStateError
+        It neither runs nor is paused.
+    """
     experiment = locked(experiment_id)
     if experiment.state not in {Experiment.State.RUNNING, Experiment.State.PAUSED}:
         raise WrongStateError(

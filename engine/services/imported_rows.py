@@ -6,6 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+from django.db.models import Field, Model
+
 from engine.domain import limits
 from engine.domain.errors import SpecError
 from engine.models import Judgment, JudgmentVoid, Response
@@ -28,8 +30,15 @@ _TEXTS = (
     "comment", "void_reason", "sampler", "sampling_seed", "plan_stopping", "via",
     *(f"{name}_{side}" for name in ("model", "finish_reason", "guardrail", "leak") for side in "ij"),
 )  # fmt: skip
+
+
+def _longest(model: type[Model], name: str) -> int | None:
+    field = model._meta.get_field(name)
+    return field.max_length if isinstance(field, Field) else None
+
+
 _LONGEST = {
-    column: model._meta.get_field(name).max_length
+    column: _longest(model, name)
     for model, name, columns in (
         (Judgment, "judge", ["judge"]),
         (Judgment, "choice", ["choice"]),
@@ -87,6 +96,7 @@ def index_of(label: str) -> int:
 
 
 def time_of(said: str | None) -> datetime | None:
+    """The time that a file gives in ISO 8601; ``None`` where it gives none."""
     return datetime.fromisoformat(said) if said else None
 
 

@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, TypedDict
 
 from django.conf import settings
 from django.db import transaction
@@ -31,6 +32,9 @@ from engine.selectors import counts, people
 from engine.services import allowances
 from engine.services.replaying import mark_stale
 
+if TYPE_CHECKING:
+    from django_stubs_ext import WithAnnotations
+
 # ---------------------------------------------------------------- leases
 
 
@@ -51,7 +55,8 @@ def lease_next(*, experiment_id: int, annotator: User, besides: Collection[uuid.
         return lease
     if len(held) >= room:
         return None
-    return new_lease(experiment_id=experiment_id, annotator=annotator, besides=besides)
+    found = new_lease(experiment_id=experiment_id, annotator=annotator, besides=besides)
+    return found if isinstance(found, Lease) else None  # a check only comes where one is asked for
 
 
 def held_leases(*, experiment_id: int, annotator: User) -> list[Lease]:
@@ -266,7 +271,13 @@ def _reopen(comparison: Comparison) -> None:
         comparison.state = Comparison.State.READY
 
 
-def _locked_lease(experiment_id: int, token: uuid.UUID, annotator: User) -> tuple[Lease, Comparison]:
+class _Watching(TypedDict):
+    annotator_watches: bool
+
+
+def _locked_lease(
+    experiment_id: int, token: uuid.UUID, annotator: User
+) -> tuple[Lease, WithAnnotations[Comparison, _Watching]]:
     watching = Membership.objects.filter(
         experiment=OuterRef("experiment"), user=annotator, role__in=Membership.WATCHING
     )

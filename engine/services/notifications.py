@@ -213,6 +213,7 @@ def claim_due() -> Notification | None:
 
 
 def mark_sent(*, notification: Notification) -> None:
+    """Note that a message arrived, so that it is not sent again."""
     Notification.objects.filter(pk=notification.pk).update(
         state=Notification.State.SENT, sent_at=timezone.now(), error=""
     )
@@ -229,4 +230,5 @@ def mark_unsent(*, notification: Notification, error: str, final: bool = False) 
 
 
 def has_due() -> bool:
+    """Whether a message waits that may be sent now."""
     return Notification.objects.filter(state=Notification.State.WAITING, due_at__lte=timezone.now()).exists()

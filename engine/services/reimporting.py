@@ -80,7 +80,7 @@ def import_experiment(
     completions = list(counts.completions(unsaved, standing(checked)))
     levels = {factor.name: list(factor.levels) for factor in spec.factors}
     space = policy_space(unsaved.space, levels, description.policies)
-    design = designs.told_design(unsaved, space, (told for _, *told in completions))
+    design = designs.told_design(unsaved, space, ((i, j, outcome) for _, i, j, outcome in completions))
     return _store(description, checked, completions, design, planned_count, people or {}, secrets)
 
 
@@ -111,7 +111,8 @@ def _store(  # noqa: PLR0917 - what was checked, in the order in which it is sto
     decision = design.decision
     if decision.reason is not None:
         certified = decision.reason == StopReason.CERTIFIED
-        winner = experiment.policies.get(index=decision.best) if certified else None
+        best = decision.best if certified else None
+        winner = None if best is None else experiment.policies.get(index=best)
         conclude(experiment=experiment, conclusion=decision.reason, winner=winner)
     return experiment
 
@@ -156,7 +157,7 @@ class _Import:
             task=self._tasks[row["task_number"]],
             state=Response.State.DONE,
             text=row[f"response_{side}"],
-            created_at=_time(row["planned_at"]),
+            created_at=datetime.fromisoformat(row["planned_at"]),
             **{
                 name: row[f"{name}_{side}"]
                 for name in (
@@ -186,7 +187,7 @@ class _Import:
             plan=_plan(row),
             **self._settled(row),
             skips=row["skips"],
-            created_at=_time(row["planned_at"]),
+            created_at=datetime.fromisoformat(row["planned_at"]),
         )
 
     def _settled(self, row: Row) -> dict[str, Any]:
@@ -222,7 +223,7 @@ class _Import:
                 restores_id=self._judgments.get(row["restores"]),
                 annotator_could_see_policies=row["annotator_could_see_policies"],
                 shown_at=_time(row["shown_at"]),
-                created_at=_time(row["judged_at"]),
+                created_at=datetime.fromisoformat(row["judged_at"]),
             )
             for row in rows
         ]
@@ -233,7 +234,7 @@ class _Import:
                 judgment=judgment,
                 by=self._person(row["voided_by"]),
                 reason=row["void_reason"],
-                created_at=_time(row["voided_at"]),
+                created_at=datetime.fromisoformat(row["voided_at"]),
             )
             for row, judgment in zip(rows, judgments, strict=True)
             if row["voided"]

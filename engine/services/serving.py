@@ -237,4 +237,5 @@ def _feedback(check: Check) -> str:
     verdict = (
         gettext("Right.") if check.passed else gettext("Here %(side)s is the better one.") % {"side": better}
     )
-    return f"{verdict} {check.gold.explanation}".strip()
+    explanation = check.gold.explanation if check.gold else ""
+    return f"{verdict} {explanation}".strip()

@@ -101,7 +101,7 @@ def _throttled(request: HttpRequest, throttled: Throttled) -> HttpResponse:
     return response
 
 
-def _passed_on(request: HttpRequest, error: Exception) -> NoReturn:
+def _passed_on(request: HttpRequest, error: Exception | type[Exception]) -> NoReturn:
     """Leave the answer to the middleware, which has one for pages too."""
     raise error
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.http import HttpRequest
 from ninja import Router, Status
 from ninja.errors import HttpError
 
@@ -17,12 +16,13 @@ from labeling import access
 from labeling.api.auth import ANNOTATE
 from labeling.api.experiments import WRITE_PROBLEMS, Id
 from labeling.api.schemas import FlagIn, JudgedOut, JudgmentIn, NextIn, NextOut, TokenIn
+from labeling.requests import AuthenticatedRequest
 
 router = Router()
 
 
 @router.post("/{experiment_id}/next", auth=ANNOTATE, response={200: NextOut} | WRITE_PROBLEMS)
-def next_pair(request: HttpRequest, experiment_id: Id, payload: NextIn) -> dict[str, Any]:
+def next_pair(request: AuthenticatedRequest, experiment_id: Id, payload: NextIn) -> dict[str, Any]:
     """Reserve the next pair for a while, three at a time at most. Nothing says which policy wrote what."""
     experiment = access.to_label(request, experiment_id)
     shown = serving.show_next(experiment=experiment, annotator=request.user, besides=payload.besides)
@@ -30,7 +30,7 @@ def next_pair(request: HttpRequest, experiment_id: Id, payload: NextIn) -> dict[
 
 
 @router.post("/{experiment_id}/judgments", auth=ANNOTATE, response={200: JudgedOut} | WRITE_PROBLEMS)
-def judge(request: HttpRequest, experiment_id: Id, payload: JudgmentIn) -> dict[str, Any]:
+def judge(request: AuthenticatedRequest, experiment_id: Id, payload: JudgmentIn) -> dict[str, Any]:
     """Answer to a pair, exactly once: the same request again changes nothing."""
     experiment = access.to_label(request, experiment_id)
     answered = serving.answer(
@@ -47,7 +47,7 @@ def judge(request: HttpRequest, experiment_id: Id, payload: JudgmentIn) -> dict[
 
 
 @router.post("/{experiment_id}/skip", auth=ANNOTATE, response={204: None} | WRITE_PROBLEMS)
-def skip(request: HttpRequest, experiment_id: Id, payload: TokenIn) -> Status:
+def skip(request: AuthenticatedRequest, experiment_id: Id, payload: TokenIn) -> Status[None]:
     """Hand a pair back for somebody else, for good: an answer to it is refused afterwards."""
     experiment = access.to_label(request, experiment_id)
     serving.skip(experiment_id=experiment.pk, token=payload.token, annotator=request.user)
@@ -56,7 +56,7 @@ def skip(request: HttpRequest, experiment_id: Id, payload: TokenIn) -> Status:
 
 
 @router.post("/{experiment_id}/flag", auth=ANNOTATE, response={204: None} | WRITE_PROBLEMS)
-def flag(request: HttpRequest, experiment_id: Id, payload: FlagIn) -> Status:
+def flag(request: AuthenticatedRequest, experiment_id: Id, payload: FlagIn) -> Status[None]:
     """Hand a pair back with a word about what is wrong with it."""
     experiment = access.to_label(request, experiment_id)
     serving.flag(
@@ -71,7 +71,7 @@ def flag(request: HttpRequest, experiment_id: Id, payload: FlagIn) -> Status:
 
 
 @router.post("/{experiment_id}/undo", auth=ANNOTATE, response={200: NextOut} | WRITE_PROBLEMS)
-def undo(request: HttpRequest, experiment_id: Id) -> dict[str, Any]:
+def undo(request: AuthenticatedRequest, experiment_id: Id) -> dict[str, Any]:
     """Take back one's newest answer that stands; its pair comes with the reply, where nobody else holds it.
 
     Ten times in a row, and once more for every five answers. Where one holds three pairs, one of them goes back.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from django.http import HttpRequest, HttpResponseBase
+from django.http import HttpResponseBase
 from ninja import Path, Query, Router, Status
 from ninja.errors import HttpError
 
@@ -30,6 +30,7 @@ from labeling.api.schemas import (
 from labeling.dashboard.status import policy_names, status_of
 from labeling.exports import files
 from labeling.exports.downloads import download
+from labeling.requests import AuthenticatedRequest
 
 router = Router()
 
@@ -40,7 +41,7 @@ WRITE_PROBLEMS = PROBLEMS | dict.fromkeys((400, 409, 413), Problem)
 
 @router.get("", auth=READ, response={200: ExperimentsOut} | PROBLEMS)
 def list_experiments(
-    request: HttpRequest,
+    request: AuthenticatedRequest,
     archived: bool = False,
     limit: Annotated[int, Query(ge=1, le=100)] = 20,
     offset: Annotated[int, Query(ge=0, le=2**31)] = 0,
@@ -51,20 +52,20 @@ def list_experiments(
 
 
 @router.post("", auth=MANAGE, response={201: ExperimentOut} | WRITE_PROBLEMS)
-def create(request: HttpRequest, payload: ExperimentIn) -> Status:
+def create(request: AuthenticatedRequest, payload: ExperimentIn) -> Status[dict[str, Any]]:
     """Make a draft, which one owns."""
     _check_may_create(request)
     return Status(201, _summary(create_experiment(spec=payload.spec(), by=request.user)))
 
 
 @router.get("/{experiment_id}", auth=READ, response={200: StatusOut} | PROBLEMS)
-def status(request: HttpRequest, experiment_id: Id) -> dict[str, Any]:
+def status(request: AuthenticatedRequest, experiment_id: Id) -> dict[str, Any]:
     """Where it stands: the dashboard's figures."""
     return _status(access.to_watch(request, experiment_id))
 
 
 @router.patch("/{experiment_id}", auth=MANAGE, response={200: ExperimentOut} | WRITE_PROBLEMS)
-def change_settings(request: HttpRequest, experiment_id: Id, payload: ChangesIn) -> dict[str, Any]:
+def change_settings(request: AuthenticatedRequest, experiment_id: Id, payload: ChangesIn) -> dict[str, Any]:
     """Change budget, δ or ε. What a change means for the guarantee is in the log, and in `caveats` where it breaks it."""
     experiment = access.to_run(request, experiment_id)
     changed = controls.change_settings(experiment_id=experiment.pk, by=request.user, **payload.model_dump())
@@ -73,7 +74,7 @@ def change_settings(request: HttpRequest, experiment_id: Id, payload: ChangesIn)
 
 
 @router.post("/{experiment_id}/reopen", auth=MANAGE, response={200: ExperimentOut} | WRITE_PROBLEMS)
-def reopen(request: HttpRequest, experiment_id: Id, payload: ChangesIn) -> dict[str, Any]:
+def reopen(request: AuthenticatedRequest, experiment_id: Id, payload: ChangesIn) -> dict[str, Any]:
     """Let a concluded experiment go on, with other settings where it needs them."""
     experiment = access.to_run(request, experiment_id)
     reopened = controls.reopen(experiment_id=experiment.pk, by=request.user, **payload.model_dump())
@@ -82,7 +83,7 @@ def reopen(request: HttpRequest, experiment_id: Id, payload: ChangesIn) -> dict[
 
 
 @router.post("/{experiment_id}/actions/{action}", auth=MANAGE, response={200: ExperimentOut} | WRITE_PROBLEMS)
-def act(request: HttpRequest, experiment_id: Id, action: Action) -> dict[str, Any]:
+def act(request: AuthenticatedRequest, experiment_id: Id, action: Action) -> dict[str, Any]:
     """Start (or resume), pause, stop for good, archive, take out of the archive."""
     experiment = access.to_run(request, experiment_id)
     changed = controls.ACTIONS[action](experiment_id=experiment.pk, by=request.user)
@@ -91,7 +92,7 @@ def act(request: HttpRequest, experiment_id: Id, action: Action) -> dict[str, An
 
 
 @router.post("/{experiment_id}/clone", auth=MANAGE, response={201: ExperimentOut} | WRITE_PROBLEMS)
-def clone(request: HttpRequest, experiment_id: Id, payload: CloneIn) -> Status:
+def clone(request: AuthenticatedRequest, experiment_id: Id, payload: CloneIn) -> Status[dict[str, Any]]:
     """A new draft of the same description, which one owns."""
     experiment = access.to_run(request, experiment_id)
     _check_may_create(request)
@@ -101,7 +102,7 @@ def clone(request: HttpRequest, experiment_id: Id, payload: CloneIn) -> Status:
 
 @router.get("/{experiment_id}/log", auth=READ, response={200: list[EntryOut]} | PROBLEMS)
 def log(
-    request: HttpRequest,
+    request: AuthenticatedRequest,
     experiment_id: Id,
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
 ) -> list[dict[str, Any]]:
@@ -124,7 +125,7 @@ def _file(content_type: str) -> dict[str, Any]:
 
 
 @router.get("/{experiment_id}/judgments.csv", auth=READ, response=PROBLEMS, openapi_extra=_file("text/csv"))
-def judgments_csv(request: HttpRequest, experiment_id: Id) -> HttpResponseBase:
+def judgments_csv(request: AuthenticatedRequest, experiment_id: Id) -> HttpResponseBase:
     """Judgments, one row each, those that the estimates rest on unless the query asks for others as the page of exports does."""
     return download(request, experiment_id, files.CSV)
 
@@ -132,12 +133,12 @@ def judgments_csv(request: HttpRequest, experiment_id: Id) -> HttpResponseBase:
 @router.get(
     "/{experiment_id}/judgments.jsonl", auth=READ, response=PROBLEMS, openapi_extra=_file("application/jsonl")
 )
-def judgments_jsonl(request: HttpRequest, experiment_id: Id) -> HttpResponseBase:
+def judgments_jsonl(request: AuthenticatedRequest, experiment_id: Id) -> HttpResponseBase:
     """The same rows as JSON lines."""
     return download(request, experiment_id, files.JSONL)
 
 
-def _check_may_create(request: HttpRequest) -> None:
+def _check_may_create(request: AuthenticatedRequest) -> None:
     if access.bound_to(request) is not None:
         raise HttpError(
             403, "This token is bound to one experiment, so it makes no others. Use another token."

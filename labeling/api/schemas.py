@@ -57,7 +57,7 @@ _SettingsOfTheModel: Any = create_schema(
 )
 
 
-class SettingsIn(_SettingsOfTheModel):
+class SettingsIn(_SettingsOfTheModel):  # type: ignore[misc]  # made while the program runs
     excluded: list[dict[str, str]] | None = None
 
 

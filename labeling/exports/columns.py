@@ -414,7 +414,8 @@ FIELDS = {column.name: column.path for column in _TABLE if column.path} | {
 }
 
 
-def _stamped(time: datetime) -> str:
+def stamped(time: datetime) -> str:
+    """The time in ISO 8601, as CSV and JSON lines have it."""
     return time.isoformat(timespec="microseconds")
 
 
@@ -423,7 +424,7 @@ def read_rows(
     selection: Selection,
     *,
     usernames: bool = False,
-    stamp: Callable[[datetime], Any] = _stamped,
+    stamp: Callable[[datetime], Any] = stamped,
     chunk: int = 2000,
 ) -> Iterator[Row]:
     """The selected judgments, a row each, as they stand at the first one; never more than ``chunk`` in memory.

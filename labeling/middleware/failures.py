@@ -81,7 +81,7 @@ def is_temporary(error: BaseException) -> bool:
 def _refusal(request: HttpRequest, error: BaseException) -> HttpResponse | None:
     if isinstance(error, TOO_LARGE):
         # What was sent cannot be read again, and must not be.
-        request._mark_post_parse_error()  # type: ignore[attr-defined]
+        request._mark_post_parse_error()  # type: ignore[attr-defined]  # not in Django's stubs
         limit = limits.REQUEST_BYTES if isinstance(error, RequestDataTooBig) else limits.FORM_FIELDS
         return _too_large(
             request, f"More than {limit.most:,} {limit.thing}, which is the limit. {limit.advice}"

@@ -19,6 +19,7 @@ from engine.services import people
 from labeling import access
 from labeling.accounts.adapters import INVITATION
 from labeling.accounts.forms import JoinForm
+from labeling.requests import AuthenticatedRequest
 from labeling.views.people import InvitationForm, people_page
 
 
@@ -47,13 +48,13 @@ def accept_invitation(request: HttpRequest) -> HttpResponse:
     invitation_id = request.session.get(INVITATION)
     if user and (member := people.membership_from(invitation_id=invitation_id, user=user)):
         return _lead_on(member)
-    form = None if user else JoinForm(request.POST or None)
+    form = JoinForm(request.POST or None)
     try:
         invitation = people.open_invitation(invitation_id=invitation_id, user=user)
         if request.method == "POST" and (user or form.is_valid()):
             with transaction.atomic():
                 joining = user or form.save()
-                member = people.accept_invitation(invitation_id=invitation_id, user=joining)
+                member = people.accept_invitation(invitation_id=invitation.pk, user=joining)
                 if not user:
                     setup_user_email(request, joining, [])
             request.session.pop(INVITATION, None)
@@ -64,7 +65,7 @@ def accept_invitation(request: HttpRequest) -> HttpResponse:
     status = 400 if request.method == "POST" else 200
     context = {
         "invitation": invitation,
-        "form": form,
+        "form": None if user else form,
         "oidc": settings.OIDC_ISSUER and settings.OIDC_NAME,
         "unblinds": user is not None and blinding.would_unblind(invitation.experiment, user, invitation.role),
     }
@@ -78,7 +79,7 @@ def _lead_on(membership: Membership) -> HttpResponseRedirect:
 
 @login_required
 @require_safe
-def welcome(request: HttpRequest, experiment_id: int) -> HttpResponse:
+def welcome(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
     """The guidelines, before the first pair."""
     return render(request, "labeling/welcome.html", {"experiment": access.to_label(request, experiment_id)})
 
@@ -86,7 +87,7 @@ def welcome(request: HttpRequest, experiment_id: int) -> HttpResponse:
 @login_required
 @never_cache
 @require_POST
-def invite(request: HttpRequest, experiment_id: int) -> HttpResponse:
+def invite(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
     """Make an invitation link. The link is in the answer to this request and nowhere else."""
     experiment = access.to_run(request, experiment_id)
     form = InvitationForm(request.POST, roles=access.roles_to_give(request, experiment))
@@ -107,7 +108,7 @@ def invite(request: HttpRequest, experiment_id: int) -> HttpResponse:
 
 @login_required
 @require_POST
-def end_invitation(request: HttpRequest, experiment_id: int, invitation_id: int) -> HttpResponse:
+def end_invitation(request: AuthenticatedRequest, experiment_id: int, invitation_id: int) -> HttpResponse:
     """Make an invitation useless. Whoever may not give a role may not end its invitations either."""
     experiment = access.to_run(request, experiment_id)
     roles = [role for role, _ in access.roles_to_give(request, experiment)]

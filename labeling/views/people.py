@@ -7,7 +7,7 @@ from typing import Any
 from django import forms
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
-from django.http import HttpRequest, HttpResponse, HttpResponseBadRequest
+from django.http import HttpResponse, HttpResponseBadRequest
 from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST, require_safe
@@ -18,6 +18,8 @@ from engine.selectors import blinding
 from engine.selectors.people import open_invitations
 from engine.services import people as services
 from labeling import access
+from labeling.forms.fields import choice_field
+from labeling.requests import AuthenticatedRequest
 
 
 class RoleForm(forms.Form):
@@ -32,11 +34,12 @@ class InvitationForm(forms.Form):
     valid_days = forms.IntegerField(min_value=1, initial=7, label="Days")
 
     def __init__(self, *args: Any, roles: list[tuple[str, str]], **kwargs: Any) -> None:
-        super().__init__(*args, label_suffix="", **kwargs)
-        self.fields["role"].choices = roles
+        super().__init__(*args, **kwargs)
+        self.label_suffix = ""
+        choice_field(self, "role").choices = roles
 
     def clean(self) -> dict[str, Any]:
-        data: dict[str, Any] = super().clean()
+        data = super().clean() or {}
         if "role" not in data:
             return data
         limit = Invitation.LIMITS[Membership.Role(data["role"])]
@@ -49,13 +52,13 @@ class InvitationForm(forms.Form):
 @login_required
 @never_cache
 @require_safe
-def people(request: HttpRequest, experiment_id: int) -> HttpResponse:
+def people(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
     """Members, and open invitations to roles that the reader may give. Owners change members; editors invite."""
     return people_page(request, access.to_run(request, experiment_id))
 
 
 def people_page(
-    request: HttpRequest,
+    request: AuthenticatedRequest,
     experiment: Experiment,
     *,
     form: InvitationForm | None = None,
@@ -86,7 +89,7 @@ def people_page(
 @login_required
 @require_POST
 @access.recent_sign_in_required
-def change_role(request: HttpRequest, experiment_id: int, membership_id: int) -> HttpResponse:
+def change_role(request: AuthenticatedRequest, experiment_id: int, membership_id: int) -> HttpResponse:
     """Give a member another role."""
     experiment = access.to_own(request, experiment_id)
     member = get_object_or_404(experiment.memberships, pk=membership_id)
@@ -106,7 +109,7 @@ def change_role(request: HttpRequest, experiment_id: int, membership_id: int) ->
 @login_required
 @require_POST
 @access.recent_sign_in_required
-def remove_member(request: HttpRequest, experiment_id: int, membership_id: int) -> HttpResponse:
+def remove_member(request: AuthenticatedRequest, experiment_id: int, membership_id: int) -> HttpResponse:
     """Take a role away from somebody."""
     experiment = access.to_own(request, experiment_id)
     member = get_object_or_404(experiment.memberships, pk=membership_id)
@@ -119,7 +122,7 @@ def remove_member(request: HttpRequest, experiment_id: int, membership_id: int) 
     return _back(request, experiment)
 
 
-def _tell_ended(request: HttpRequest, member: Membership, ended: int) -> None:
+def _tell_ended(request: AuthenticatedRequest, member: Membership, ended: int) -> None:
     if ended:
         links = "1 open invitation" if ended == 1 else f"{ended} open invitations"
         messages.info(
@@ -128,7 +131,7 @@ def _tell_ended(request: HttpRequest, member: Membership, ended: int) -> None:
         )
 
 
-def _warn_of_both_roles(request: HttpRequest, experiment: Experiment, user: User) -> None:
+def _warn_of_both_roles(request: AuthenticatedRequest, experiment: Experiment, user: User) -> None:
     if user.pk in blinding.unblinded_annotators(experiment):
         messages.warning(
             request,
@@ -137,7 +140,7 @@ def _warn_of_both_roles(request: HttpRequest, experiment: Experiment, user: User
         )
 
 
-def _back(request: HttpRequest, experiment: Experiment) -> HttpResponse:
+def _back(request: AuthenticatedRequest, experiment: Experiment) -> HttpResponse:
     """Where the page may still be seen: who has just given up a role of their own is led home."""
     if access.may_run(request, experiment):
         return redirect("people", experiment_id=experiment.pk)

@@ -6,7 +6,7 @@ from typing import Any
 
 from django import forms
 from django.contrib.auth.decorators import login_required
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpResponse
 from django.shortcuts import render
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
@@ -16,6 +16,7 @@ from engine.models import Experiment, Subscription
 from engine.selectors import log
 from labeling import access
 from labeling.dashboard.status import status_of
+from labeling.requests import AuthenticatedRequest
 
 
 class SettingsForm(forms.Form):
@@ -60,13 +61,13 @@ class SubscriptionForm(forms.Form):
 @login_required
 @never_cache
 @require_safe
-def experiment_settings(request: HttpRequest, experiment_id: int) -> HttpResponse:
+def experiment_settings(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
     """What can be changed now, who is told of news, and the way to a copy."""
     return settings_page(request, access.to_run(request, experiment_id))
 
 
 def settings_page(
-    request: HttpRequest, experiment: Experiment, *, status: int = 200, **context: Any
+    request: AuthenticatedRequest, experiment: Experiment, *, status: int = 200, **context: Any
 ) -> HttpResponse:
     """The page, with whatever form was filled in wrongly in place of a fresh one."""
     current = {"budget": experiment.budget, "delta": experiment.delta, "epsilon": experiment.epsilon}

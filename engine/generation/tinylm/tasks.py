@@ -12,6 +12,7 @@ import random
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from engine.domain.texts import NUMBER_WORDS
 from engine.generation.tinylm.words import lexicon, words
@@ -150,7 +151,7 @@ class Puzzle:
 
     item: TaskItem
     key: str
-    facts: tuple
+    facts: tuple[Any, ...]
 
 
 def is_held_out(kind: str, key: str) -> bool:
@@ -268,6 +269,6 @@ def extract_answer(text: str) -> str:
     """Final answer stated in a reply of any style, in lower case; empty if there is none."""
     stated = re.findall(r"answer(?: is|:)\s*([\w-]+)", text, flags=re.IGNORECASE)
     if stated:
-        return stated[0].lower()
+        return str(stated[0]).lower()
     first = re.match(r"\s*(?:Guess:\s*)?([\w-]+)\s*(?:[.!]|$)", text)
     return first.group(1).lower() if first else ""
