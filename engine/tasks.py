@@ -46,7 +46,7 @@ _PULSE_SECONDS = 2.0
 _REPLAY_SECONDS = 2.0
 
 
-def wake(task: Task, *args: Any, worker: str | None = None) -> None:
+def wake(task: Task[Any, Any], *args: Any, worker: str | None = None) -> None:
     """Send a task's message once the transaction is committed: to its queue, or to one ``worker``.
 
     A broker that is away must not turn a stored click into an error: ``sweep`` finds the work later.
@@ -55,7 +55,8 @@ def wake(task: Task, *args: Any, worker: str | None = None) -> None:
     def send() -> None:
         try:
             # A later reader finds nothing to do: a sweep has started the work already.
-            task.apply_async(args, expires=60, **({"queue": worker_direct(worker)} if worker else {}))
+            destination: dict[str, Any] = {"queue": worker_direct(worker)} if worker else {}
+            task.apply_async(args, expires=60, **destination)
         except (OperationalError, ChannelError, OSError) as error:
             logger.warning("The broker is away (%s); the sweep will drive %s", error, task.name)
 
@@ -85,7 +86,7 @@ def advance(experiment_id: int) -> None:
 
 
 @shared_task(bind=True)
-def generate(self: Task) -> None:
+def generate(self: Task[Any, Any]) -> None:
     """Write what waits; come back for more."""
     worker = self.request.hostname or "local"
     pulsed_at = time.monotonic()
@@ -157,7 +158,7 @@ def forget_old() -> None:
 
 
 @shared_task(bind=True)
-def give_opinions(self: Task) -> None:
+def give_opinions(self: Task[Any, Any]) -> None:
     """Ask the language model about comparisons, and let it vote where it may; come back for more."""
     wanted = list(experiments_with_opinions().values_list("pk", flat=True))
     if not wanted:
@@ -184,7 +185,7 @@ def give_opinions(self: Task) -> None:
 
 
 @shared_task(bind=True)
-def analyse(self: Task) -> None:
+def analyse(self: Task[Any, Any]) -> None:
     """Do one piece of slow work: the planner's estimates, forecasts, replays without each annotator; come back for more."""
     worker = self.request.hostname or "local"
     _pulse("analysis", worker)
@@ -216,7 +217,7 @@ def note_token_use(token_id: int) -> None:
 
 
 @shared_task(bind=True)
-def sweep(self: Task) -> None:
+def sweep(self: Task[Any, Any]) -> None:
     """Restart stuck work: dead workers' claims, absent annotators' leases, lost messages."""
     _pulse("control", self.request.hostname or "local")
     generation.expire_claims()

@@ -20,6 +20,7 @@ from django.views.decorators.http import require_POST
 
 from engine.models import Check, Experiment, Judgment, Membership, Token
 from engine.selectors import blinding, people
+from labeling.requests import AuthenticatedRequest
 
 
 def annotator_action(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
@@ -35,44 +36,44 @@ def annotator_action(view: Callable[..., HttpResponse]) -> Callable[..., HttpRes
     return wrapped
 
 
-def bound_to(request: HttpRequest) -> int | None:
+def bound_to(request: AuthenticatedRequest) -> int | None:
     """The only experiment that the request's API token reaches; ``None`` where there is no such limit."""
     token = getattr(request, "auth", None)
     return token.experiment_id if isinstance(token, Token) else None
 
 
-def _reached(request: HttpRequest, experiments: QuerySet[Experiment]) -> QuerySet[Experiment]:
+def _reached(request: AuthenticatedRequest, experiments: QuerySet[Experiment]) -> QuerySet[Experiment]:
     bound = bound_to(request)
     return experiments if bound is None else experiments.filter(pk=bound)
 
 
-def watched(request: HttpRequest) -> QuerySet[Experiment]:
+def watched(request: AuthenticatedRequest) -> QuerySet[Experiment]:
     """Every experiment whose dashboard the request may see."""
     return _reached(request, people.experiments_to_watch(request.user))
 
 
-def to_label(request: HttpRequest, experiment_id: int) -> Experiment:
+def to_label(request: AuthenticatedRequest, experiment_id: int) -> Experiment:
     labeled = _reached(request, people.experiments_to_label(request.user))
     return get_object_or_404(labeled, pk=experiment_id)
 
 
-def to_watch(request: HttpRequest, experiment_id: int) -> Experiment:
+def to_watch(request: AuthenticatedRequest, experiment_id: int) -> Experiment:
     return get_object_or_404(watched(request), pk=experiment_id)
 
 
-def to_run(request: HttpRequest, experiment_id: int) -> Experiment:
+def to_run(request: AuthenticatedRequest, experiment_id: int) -> Experiment:
     return get_object_or_404(_reached(request, people.experiments_to_run(request.user)), pk=experiment_id)
 
 
-def may_run(request: HttpRequest, experiment: Experiment) -> bool:
+def may_run(request: AuthenticatedRequest, experiment: Experiment) -> bool:
     return _reached(request, people.experiments_to_run(request.user)).filter(pk=experiment.pk).exists()
 
 
-def may_own(request: HttpRequest, experiment: Experiment) -> bool:
+def may_own(request: AuthenticatedRequest, experiment: Experiment) -> bool:
     return _reached(request, people.experiments_to_own(request.user)).filter(pk=experiment.pk).exists()
 
 
-def withholds_unfinished(request: HttpRequest, experiment: Experiment) -> bool:
+def withholds_unfinished(request: AuthenticatedRequest, experiment: Experiment) -> bool:
     """True if this user annotates too, so that pairs which they may still be shown are kept from them."""
     return blinding.withholds_unfinished(experiment, request.user)
 
@@ -82,29 +83,29 @@ def may_create(request: HttpRequest) -> bool:
     return request.user.has_perm("engine.add_experiment")
 
 
-def to_create(request: HttpRequest) -> None:
+def to_create(request: AuthenticatedRequest) -> None:
     """Go on only for those who may make experiments."""
     if not may_create(request):
         raise Http404
 
 
-def to_administer(request: HttpRequest) -> None:
+def to_administer(request: AuthenticatedRequest) -> None:
     """Go on only for superusers, who run the site."""
     if not request.user.is_superuser:
         raise Http404
 
 
-def to_own(request: HttpRequest, experiment_id: int) -> Experiment:
+def to_own(request: AuthenticatedRequest, experiment_id: int) -> Experiment:
     return get_object_or_404(_reached(request, people.experiments_to_own(request.user)), pk=experiment_id)
 
 
-def roles_to_give(request: HttpRequest, experiment: Experiment) -> list[tuple[str, str]]:
+def roles_to_give(request: AuthenticatedRequest, experiment: Experiment) -> list[tuple[str, str]]:
     """The roles that this user may invite others to: no invitation leads to more rights than one has."""
     roles = people.roles_to_give(request.user, experiment.pk)
     return [(role, label) for role, label in Membership.Role.choices if role in roles]
 
 
-def own_answer(request: HttpRequest, experiment: Experiment, token: uuid.UUID) -> Judgment | Check:
+def own_answer(request: AuthenticatedRequest, experiment: Experiment, token: uuid.UUID) -> Judgment | Check:
     """The answer that this user gave under a token, to a comparison or to a check."""
     answer = people.own_answer(experiment, request.user, token)
     if answer is None:

@@ -1,7 +1,6 @@
 """Django's own admin: accounts can be edited and members added, everything an estimate rests on only read."""
 
-from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from allauth.mfa.admin import AuthenticatorAdmin
 from allauth.mfa.models import Authenticator
@@ -45,7 +44,13 @@ class TwoStepAdmin(AuthenticatorAdmin):
         return False
 
 
-class ReadOnlyAdmin(admin.ModelAdmin):
+if TYPE_CHECKING:
+    _ModelAdmin = admin.ModelAdmin[Any]
+else:
+    _ModelAdmin = admin.ModelAdmin
+
+
+class ReadOnlyAdmin(_ModelAdmin):
     """Rows that only the services may change."""
 
     def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
@@ -68,11 +73,12 @@ class MembershipAdmin(ReadOnlyAdmin):
     def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return admin.ModelAdmin.has_add_permission(self, request)
 
-    def get_fields(self, request: HttpRequest, obj: Membership | None = None) -> Sequence[str]:
+    def get_fields(self, request: HttpRequest, obj: Membership | None = None) -> Any:
         return ("experiment", "user", "role") if obj is None else super().get_fields(request, obj)
 
     def save_model(self, request: HttpRequest, obj: Membership, form: Any, change: bool) -> None:
-        added = people.add_member(experiment=obj.experiment, user=obj.user, role=obj.role, by=request.user)
+        by = cast(User, request.user)  # the admin site lets nobody else in
+        added = people.add_member(experiment=obj.experiment, user=obj.user, role=obj.role, by=by)
         obj.pk = added.pk
 
 

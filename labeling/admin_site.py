@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from allauth.account.decorators import secure_admin_login
 from django.contrib import admin
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import redirect
 from django.utils.decorators import method_decorator
 
 from labeling.access import recent_sign_in_required
 
-View = Callable[..., HttpResponse]
+_View = TypeVar("_View", bound=Callable[..., HttpResponseBase])
 
 
 class AdminSite(admin.AdminSite):
@@ -23,12 +23,12 @@ class AdminSite(admin.AdminSite):
     # Django's form of its own knows neither the second step nor the limits.
     login = method_decorator(secure_admin_login)(admin.AdminSite.login)
 
-    def admin_view(self, view: View, cacheable: bool = False) -> View:
+    def admin_view(self, view: _View, cacheable: bool = False) -> _View:
         # Signing out is never a risk.
-        guarded = view if view == self.logout else recent_sign_in_required(view)
-        return super().admin_view(guarded, cacheable)
+        guarded = view if view == self.logout else recent_sign_in_required(cast(Any, view))
+        return super().admin_view(cast(_View, guarded), cacheable)
 
-    def password_change(
+    def password_change(  # type: ignore[override]  # a redirect, where Django renders a page
         self, request: HttpRequest, extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
         """Lead to the site's own page: Django's sets no limit on guessing the current password."""

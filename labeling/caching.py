@@ -34,7 +34,7 @@ def shared(name: str, version: Hashable, make: Callable[[], T], *, ages: tuple[f
     unit = settings.DASHBOARD_SECONDS
     if unit == 0:
         return make()
-    found = cache.get(name)
+    found: tuple[float, float, object, T] | None = cache.get(name)
     if found is not None:
         made_at, took, made_from, value = found
         age = time.time() - made_at

@@ -26,15 +26,15 @@ def return_leases(user: User | None, **_: Any) -> None:
 @receiver(pre_save, sender=User)
 def note_rights(instance: User, update_fields: frozenset[str] | None, **_: Any) -> None:
     """Remember the rights that the stored account has. Logging in saves another column and asks nothing."""
-    instance.rights_before = None  # type: ignore[attr-defined]
+    instance.rights_before = None
     if instance.pk is not None and (update_fields is None or not update_fields.isdisjoint(_RIGHTS)):
-        instance.rights_before = User.objects.filter(pk=instance.pk).values_list(*_RIGHTS).first()  # type: ignore[attr-defined]
+        instance.rights_before = User.objects.filter(pk=instance.pk).values_list(*_RIGHTS).first()
 
 
 @receiver(post_save, sender=User)
 def settle_lost_rights(instance: User, **_: Any) -> None:
     """End the links, tokens and sessions of a deactivated account or a former superuser after any change."""
-    before = instance.rights_before  # type: ignore[attr-defined]
+    before = instance.rights_before
     if before is not None and any(
         had and not getattr(instance, right) for had, right in zip(before, _RIGHTS, strict=True)
     ):

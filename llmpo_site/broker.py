@@ -18,7 +18,8 @@ class Channel(filesystem.Channel):
     takes an empty message and its worker ends with a JSON error.
     """
 
-    def _put(self, queue: str, payload: Any, **kwargs: Any) -> None:
+    # kombu names the second argument in two ways.
+    def _put(self, queue: str, payload: Any, **kwargs: Any) -> None:  # type: ignore[override]
         # Consumers take the first name in sorted order and tell queues apart by what follows the first dot.
         message = Path(self.data_folder_out, f"{time.time_ns():020}_{uuid.uuid4()}.{queue}.msg")
         partial = message.with_suffix(".partial")

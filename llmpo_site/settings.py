@@ -6,6 +6,7 @@ start with a message that names the variable; nothing falls back silently.
 
 from ipaddress import ip_network
 from pathlib import Path
+from typing import Any, Literal, cast
 
 from csp.constants import NONE, SELF
 from django.core.exceptions import ImproperlyConfigured
@@ -27,14 +28,19 @@ def _networks(written: list[str]) -> None:
             raise ValidationError(f"{wrong}. List addresses or networks, or say none.") from wrong
 
 
+def _object(options: object) -> None:
+    if not isinstance(options, dict):
+        raise ValidationError('Write a JSON object, such as {"enforce_eager": true}.')
+
+
 DEBUG = env.bool("DEBUG", False)
 SECRET_KEY = env.str(
     "SECRET_KEY", validate=validate.Length(min=32, error="Use at least 32 random characters.")
 )
 # Keys from before the last change of it: sessions, links and second steps made with them stay good.
-SECRET_KEY_FALLBACKS = env.list("SECRET_KEY_FALLBACKS", [])
+SECRET_KEY_FALLBACKS: list[str] = env.list("SECRET_KEY_FALLBACKS", [])
 ALLOWED_HOSTS = env.list("ALLOWED_HOSTS", ["localhost", "127.0.0.1", "[::1]"])
-CSRF_TRUSTED_ORIGINS = env.list("CSRF_TRUSTED_ORIGINS", [])
+CSRF_TRUSTED_ORIGINS: list[str] = env.list("CSRF_TRUSTED_ORIGINS", [])
 HTTPS = env.bool("HTTPS", False)
 # Folder of the database, the broker and the workers' files in the embedded setup.
 VAR_DIR = env.path("VAR_DIR", BASE_DIR / "var")
@@ -189,7 +195,9 @@ SOCIALACCOUNT_ADAPTER = "labeling.accounts.adapters.OidcAdapter"
 # Only for addresses that both sides have verified: see the adapter.
 SOCIALACCOUNT_EMAIL_AUTHENTICATION = True
 SOCIALACCOUNT_EMAIL_AUTHENTICATION_AUTO_CONNECT = True
-SOCIALACCOUNT_PROVIDERS = {"openid_connect": {"OAUTH_PKCE_ENABLED": True, "APPS": []}}
+SOCIALACCOUNT_PROVIDERS: dict[str, dict[str, Any]] = {
+    "openid_connect": {"OAUTH_PKCE_ENABLED": True, "APPS": []}
+}
 if OIDC_ISSUER:
     SOCIALACCOUNT_PROVIDERS["openid_connect"]["APPS"].append(
         {
@@ -203,7 +211,7 @@ if OIDC_ISSUER:
 
 # The proxies in front, by address or network: only they are believed about where a request came from. None: nobody
 # has said whether there is one, and superusers are warned when a proxy shows itself.
-_proxies = env.list("TRUSTED_PROXIES", [], validate=_networks)
+_proxies: list[str] = env.list("TRUSTED_PROXIES", [], validate=_networks)
 TRUSTED_PROXIES = (
     [ip_network(proxy, strict=False) for proxy in _proxies if proxy != "none"] if _proxies else None
 )
@@ -274,7 +282,7 @@ DEFAULT_FROM_EMAIL = env.str("EMAIL_FROM", "llm-po@localhost")
 # An experiment is stalled when pairs were ready for so long and nobody judged any.
 STALL_HOURS = env.float("STALL_HOURS", 12.0, validate=validate.Range(min=0, min_inclusive=False))
 # Hosts that webhooks may go to; empty: any with a public address.
-WEBHOOK_HOSTS = env.list("WEBHOOK_HOSTS", [])
+WEBHOOK_HOSTS: list[str] = env.list("WEBHOOK_HOSTS", [])
 ALLOW_PRIVATE_WEBHOOKS = env.bool("ALLOW_PRIVATE_WEBHOOKS", False)
 
 # ---------------------------------------------------------------- static files, language, logs
@@ -317,7 +325,7 @@ LOGGING = {
 
 CELERY_BROKER_URL = env.str("CELERY_BROKER_URL", "filesystem://localhost")
 # A click must not wait for a broker that is away: one attempt, then it is the sweep's to drive.
-CELERY_BROKER_TRANSPORT_OPTIONS = {"max_retries": 0}
+CELERY_BROKER_TRANSPORT_OPTIONS: dict[str, Any] = {"max_retries": 0}
 if CELERY_BROKER_URL.startswith(("redis://", "rediss://")):
     CELERY_BROKER_TRANSPORT_OPTIONS["socket_connect_timeout"] = 2
 if CELERY_BROKER_URL.startswith("filesystem://"):
@@ -384,8 +392,8 @@ GENERATION_MAX_LENGTH = env.int("GENERATION_MAX_LENGTH", None, validate=validate
 GENERATION_TENSOR_PARALLEL = env.int("GENERATION_TENSOR_PARALLEL", 1, validate=validate.Range(min=1))
 GENERATION_QUANTIZATION = env.str("GENERATION_QUANTIZATION", "")
 GENERATION_CHAT_TEMPLATE = env.str("GENERATION_CHAT_TEMPLATE", "")
-GENERATION_ADAPTERS = env.dict("GENERATION_ADAPTERS", {})
-GENERATION_ENGINE_OPTIONS = env.json("GENERATION_ENGINE_OPTIONS", {})
+GENERATION_ADAPTERS: dict[str, str] = env.dict("GENERATION_ADAPTERS", {})
+GENERATION_ENGINE_OPTIONS = cast(dict[str, Any], env.json("GENERATION_ENGINE_OPTIONS", {}, validate=_object))
 # openai
 OPENAI_BASE_URL = env.str("OPENAI_BASE_URL", "http://127.0.0.1:8000/v1")
 OPENAI_API_KEY = env.str("OPENAI_API_KEY", "")
@@ -394,10 +402,13 @@ OPENAI_TIMEOUT_SECONDS = env.float(
     "OPENAI_TIMEOUT_SECONDS", 120.0, validate=validate.Range(min=0, min_inclusive=False)
 )
 OPENAI_RETRIES = env.int("OPENAI_RETRIES", 4, validate=validate.Range(min=0))
-OPENAI_TOKEN_LIMIT_FIELD = env.str(
-    "OPENAI_TOKEN_LIMIT_FIELD",
-    "max_tokens",
-    validate=validate.OneOf(["max_tokens", "max_completion_tokens"]),
+OPENAI_TOKEN_LIMIT_FIELD = cast(
+    Literal["max_tokens", "max_completion_tokens"],
+    env.str(
+        "OPENAI_TOKEN_LIMIT_FIELD",
+        "max_tokens",
+        validate=validate.OneOf(["max_tokens", "max_completion_tokens"]),
+    ),
 )
 # The language model that judges, where an experiment lets it: by default the one that writes. Empty: none. The embedded
 # model does four toy tasks and cannot judge, so naming it here is a mistake that no process starts with.

@@ -124,6 +124,7 @@ def test_only_the_secret_key_must_be_given():
         ("TRUSTED_PROXIES", "10.0.0.0/99"),
         ("TRUSTED_PROXIES", "127.0.0.1,my-proxy"),
         ("RECENT_SIGN_IN_SECONDS", "never"),
+        ("GENERATION_ENGINE_OPTIONS", "[1]"),
     ],
 )
 def test_a_setting_that_makes_no_sense_stops_the_start_and_is_named(variable, value, tmp_path):

@@ -29,7 +29,7 @@ class Claim(StrEnum):
 
 
 class StopReason(StrEnum):
-    """Why an experiment is over."""
+    """Why an experiment is over: the one vocabulary of the core, the database, the API and the exports."""
 
     CERTIFIED = "certified"
     """The claim that the experiment is to stop on holds, at risk δ."""
@@ -37,6 +37,8 @@ class StopReason(StrEnum):
     """Every policy is refuted: none beats all others (a cycle, or a tie within ε), at risk δ."""
     BUDGET = "budget"
     """The budget is spent: `best` is the best guess so far, and `confidence` what it has earned."""
+    STOPPED = "stopped"
+    """Somebody ended it before it was decided. A `Design` never says so; the program that runs it does."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -146,7 +146,7 @@ RESPONSES_BYTES = Limit(
     "A web process reads it in one request.",
     "Load it with manage.py load_experiment.",
 )
-REQUEST_BYTES = Limit(
+REQUEST_BYTES: Limit = Limit(
     "bytes in one request without its files",
     5_000_000,
     "Twice 1 MB of tasks and gold items as a form encodes them; and what the API holds in memory.",
@@ -158,7 +158,7 @@ UPLOAD_BYTES = Limit(
     "The largest upload and the largest form together; refused before it is read.",
     "Send less, or load it with manage.py load_experiment.",
 )
-FORM_FIELDS = Limit(
+FORM_FIELDS: Limit = Limit(
     "fields in one form",
     5_000,
     "300 levels with all their fields and some room.",

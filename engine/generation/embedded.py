@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from threadpoolctl import ThreadpoolController
@@ -74,14 +75,15 @@ class EmbeddedBackend:
     def _threads(self) -> ThreadpoolController:
         return ThreadpoolController()
 
-    def _one_thread(self) -> AbstractContextManager:
+    def _one_thread(self) -> AbstractContextManager[Any]:
         # The matrices are too small to share: on a busy machine, threads that wait for each other made this 25
         # times slower. Never held while a result is handed out, since the limit is the whole process's.
-        return self._threads.limit(limits=1, user_api="blas")
+        limit: AbstractContextManager[Any] = self._threads.limit(limits=1, user_api="blas")
+        return limit
 
     @cached_property
     def _special_ids(self) -> dict[str, int]:
-        return {token: self._tokenizer.token_to_id(token) for token in SPECIAL}
+        return {token: id_ for token in SPECIAL if (id_ := self._tokenizer.token_to_id(token)) is not None}
 
     @cached_property
     def _never_written(self) -> list[int]:

@@ -136,7 +136,8 @@ class VLLMBackend:
 
     @cached_property
     def _most_at_once(self) -> int:
-        return self._llm.llm_engine.vllm_config.scheduler_config.max_num_seqs
+        most: int = self._llm.llm_engine.vllm_config.scheduler_config.max_num_seqs
+        return most
 
     @property
     def loaded(self) -> bool:
@@ -187,11 +188,12 @@ class VLLMBackend:
 
     def _step(self) -> list[RequestOutput]:
         try:
-            return self._llm.llm_engine.step()
+            outputs: list[RequestOutput] = self._llm.llm_engine.step()
         except Exception:
             logger.exception("The vLLM engine broke down; the next batch builds another")
             del self._llm
             raise
+        return outputs
 
     def _admit(self, requests: Sequence[GenerationRequest]) -> Iterator[_UnderWay | GenerationFailure]:
         # Side by side, prompts that begin alike share what the engine has computed of them.

@@ -70,13 +70,10 @@ class Entry:
         """The entry at this path, or the nearest one above it that there is."""
         entry = self
         for step in path:
-            known = entry.value
-            if (isinstance(known, Mapping) and step in known) or (
-                isinstance(known, list) and isinstance(step, int) and step < len(known)
-            ):
-                entry = known[step]
-            else:
+            known = dict(enumerate(entry.value)) if isinstance(entry.value, list) else entry.value
+            if not isinstance(known, Mapping) or step not in known:
                 break
+            entry = known[step]
         return entry
 
 
@@ -96,7 +93,7 @@ def parse(text: str) -> Entry:
             pass  # YAML in braces, or a fault that YAML's parser finds the line of
         except JSONLimitError as error:
             raise ImportingError.at("", str(error)) from error
-    events = yaml.parse(text, Loader=_LOADER)
+    events: Iterator[Any] = yaml.parse(text, Loader=_LOADER)
     try:
         next(events)  # the stream begins
         if not isinstance(next(events), yaml.DocumentStartEvent):
@@ -125,7 +122,7 @@ def _of_json(value: Any, path: tuple[Hashable, ...]) -> Entry:
     return Entry(value, path, written=value if isinstance(value, str) else json.dumps(value))
 
 
-def _of_events(event: yaml.Event, events: Iterator[yaml.Event], path: tuple[Hashable, ...]) -> Entry:
+def _of_events(event: Any, events: Iterator[Any], path: tuple[Hashable, ...]) -> Entry:
     """The entry that begins with ``event``. From events and not nodes, whose making would recurse without a limit."""
     line = event.start_mark.line + 1
     here = Entry(None, path, line)
@@ -146,7 +143,7 @@ def _of_events(event: yaml.Event, events: Iterator[yaml.Event], path: tuple[Hash
     return Entry(_resolved(event.value) if plain else event.value, path, line, event.value)
 
 
-def _named(events: Iterator[yaml.Event], path: tuple[Hashable, ...]) -> dict[str, Entry]:
+def _named(events: Iterator[Any], path: tuple[Hashable, ...]) -> dict[str, Entry]:
     named: dict[str, Entry] = {}
     while not isinstance(key := next(events), yaml.MappingEndEvent):
         where = Entry(None, path, key.start_mark.line + 1)

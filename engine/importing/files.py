@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from engine.domain.specs import SETTINGS, ExperimentSpec, FactorSpec, GoldSpec, ReadyMade, TaskSpec
 from engine.importing.document import Entry, dump, parse
@@ -16,6 +16,7 @@ _PARTS = ("name", "factors", "tasks", "tasks_file", "gold", "ready_made", "respo
 _TEXT_SETTINGS = {"question", "guidelines", "model", "rubric"}
 
 ReadFile = Callable[[str], str]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -169,7 +170,7 @@ def _placed(answers: Answers, tasks: list[TaskSpec], parts: dict[str, Entry]) ->
     return placed
 
 
-def _from_file(entry: Entry, read_file: ReadFile | None, read: Callable[[str], Any]) -> Any:
+def _from_file(entry: Entry, read_file: ReadFile | None, read: Callable[[str], T]) -> T:
     name = entry.text()
     if read_file is None:
         raise entry.fault(

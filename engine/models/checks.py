@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from typing import cast
 
 from django.conf import settings
 from django.db import models
@@ -115,5 +116,6 @@ class Check(models.Model):
         if self.repeated is not None:
             comparison = self.repeated.comparison
             return comparison.task.prompt, comparison.right.text, comparison.left.text
-        sides = (self.gold.better, self.gold.worse)
-        return self.gold.prompt, *(sides if self.better_on_left else sides[::-1])
+        gold = cast(GoldItem, self.gold)  # the database sees to it that a check has one of the two
+        sides = (gold.better, gold.worse)
+        return gold.prompt, *(sides if self.better_on_left else sides[::-1])

@@ -7,7 +7,15 @@ from django.db import models
 from django.db.models import Q
 from django.utils import timezone
 
+from engine.core import StopReason
 from engine.domain.blinding import new_secret, new_seed
+
+_CONCLUSIONS = {
+    StopReason.CERTIFIED: "Certified winner",
+    StopReason.NO_SINGLE_BEST: "No single best policy",
+    StopReason.BUDGET: "Budget spent",
+    StopReason.STOPPED: "Stopped by hand",
+}
 
 
 class Experiment(models.Model):
@@ -18,12 +26,6 @@ class Experiment(models.Model):
         RUNNING = "running", "Running"
         PAUSED = "paused", "Paused"
         CONCLUDED = "concluded", "Concluded"
-
-    class Conclusion(models.TextChoices):
-        CERTIFIED = "certified", "Certified winner"
-        NO_SINGLE_BEST = "no_single_best", "No single best policy"
-        BUDGET = "budget", "Budget spent"
-        STOPPED = "stopped", "Stopped by hand"
 
     class Judge(models.TextChoices):
         HUMAN = "human", "People"
@@ -190,7 +192,9 @@ class Experiment(models.Model):
     )
 
     state = models.CharField(max_length=10, choices=State, default=State.DRAFT)
-    conclusion = models.CharField(max_length=20, choices=Conclusion, blank=True)
+    conclusion = models.CharField(
+        max_length=20, choices=[(reason.value, label) for reason, label in _CONCLUSIONS.items()], blank=True
+    )
     winner = models.ForeignKey("Policy", models.PROTECT, null=True, blank=True, related_name="+")
     planned_count = models.PositiveIntegerField(
         default=0, help_text="Comparisons planned so far; seeds the next pick."

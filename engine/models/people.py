@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from django.conf import settings
 from django.contrib.auth.models import AbstractUser
@@ -25,9 +25,12 @@ class User(AbstractUser):
     )
     # Part of every session's check: counting it up ends all sessions, also those that no table lists.
     session_version = models.PositiveIntegerField(default=0, editable=False)
+    # What the stored row said before a save; `labeling.signals` compares.
+    rights_before: tuple[Any, ...] | None = None
 
     def _get_session_auth_hash(self, secret: str | None = None) -> str:
-        return f"{super()._get_session_auth_hash(secret=secret)}.{self.session_version}"
+        hashed = super()._get_session_auth_hash(secret=secret)  # type: ignore[misc]  # not in Django's stubs
+        return f"{hashed}.{self.session_version}"
 
 
 class Membership(models.Model):

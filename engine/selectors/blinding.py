@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass, field
 
-from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
-
 from engine.domain import blinding
 from engine.domain.blinding import Period
-from engine.models import Check, Comparison, Experiment, Membership
+from engine.models import Check, Comparison, Experiment, Membership, User
 
 
 def secret_periods(experiment: Experiment) -> list[Period]:
@@ -67,13 +65,13 @@ def _verify_check(found: Verified, check: Check, secret: str, experiment: Experi
         found.compare(f"Check {check.pk}, better on the left", recorded=check.better_on_left, derived=derived)
     if check.kind != Check.Kind.PRACTICE:
         draw = blinding.check_draw(secret, check.annotator_id, check.number)
-        due = Check.Kind.GOLD if draw < experiment.gold_rate else Check.Kind.REPEAT
+        due: str = Check.Kind.GOLD if draw < experiment.gold_rate else Check.Kind.REPEAT
         if draw >= experiment.gold_rate + experiment.repeat_rate:
             due = "comparison"
         found.compare(f"Check {check.pk}, what was due", recorded=str(check.kind), derived=str(due))
 
 
-def withholds_unfinished(experiment: Experiment, user: AbstractBaseUser | AnonymousUser) -> bool:
+def withholds_unfinished(experiment: Experiment, user: User) -> bool:
     """True if this user must not see the policies of comparisons that are not finished.
 
     An annotator may be looking at any of them, or may get it later.
@@ -86,10 +84,10 @@ def withholds_unfinished(experiment: Experiment, user: AbstractBaseUser | Anonym
     )
 
 
-def would_unblind(experiment: Experiment, user: AbstractBaseUser | AnonymousUser, role: str) -> bool:
+def would_unblind(experiment: Experiment, user: User, role: str) -> bool:
     """True if this user, given ``role``, both judges pairs and may see which policy wrote what."""
     roles = set(Membership.objects.filter(experiment=experiment, user=user).values_list("role", flat=True))
-    return _unblinds({*roles, role}, getattr(user, "is_superuser", False))
+    return _unblinds({*roles, role}, user.is_superuser)
 
 
 def unblinded_annotators(experiment: Experiment) -> set[int]:

@@ -33,7 +33,7 @@ def annotators_present(experiment: Experiment) -> int:
 
 
 def click_seconds(experiment: Experiment) -> float | None:
-    """Mean time from seeing a pair to judging it, over the last fifty."""
+    """Mean time in seconds from seeing a pair to judging it, over the last fifty."""
     judged = Lease.objects.filter(comparison__experiment=experiment, state=Lease.State.JUDGED)
     recent = judged.order_by("-comparison__judged_at")
     spans = [
@@ -54,12 +54,15 @@ def click_rate(experiment: Experiment) -> float:
 
 
 def generation_seconds(experiment: Experiment) -> float | None:
-    """Mean time from planning a comparison to its being ready, over the last fifty."""
+    """Mean time in seconds from planning a comparison to its being ready, over the last fifty."""
     recent = Comparison.objects.filter(experiment=experiment, ready_at__isnull=False).order_by("-pk")
-    return mean_seconds([end - start for end, start in recent.values_list("ready_at", "created_at")[:50]])
+    return mean_seconds(
+        [end - start for end, start in recent.values_list("ready_at", "created_at")[:50] if end]
+    )
 
 
 def mean_seconds(spans: Sequence[timedelta]) -> float | None:
+    """The mean of these spans in seconds; ``None`` where there is none."""
     return sum(spans, timedelta()).total_seconds() / len(spans) if spans else None
 
 

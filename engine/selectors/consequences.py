@@ -12,6 +12,7 @@ def outcomes_seen(experiment: Experiment) -> bool:
 
 
 def budget_consequence(experiment: Experiment, budget: int) -> str:
+    """The meaning of another budget, in comparisons, for an experiment, as a sentence."""
     judged = comparison_count(experiment.pk)
     if experiment.state != Experiment.State.DRAFT and budget <= judged:
         return f"{judged} comparisons are already judged, so the experiment concludes as soon as it runs."
@@ -19,6 +20,7 @@ def budget_consequence(experiment: Experiment, budget: int) -> str:
 
 
 def delta_consequence(experiment: Experiment, delta: float) -> str:
+    """The meaning of another risk δ, in (0, ½), for the guarantee, as a sentence."""
     if not outcomes_seen(experiment):
         return "No outcome has been seen yet, so you can choose the risk freely."
     if experiment.stopping != "certified":
@@ -41,6 +43,7 @@ def delta_consequence(experiment: Experiment, delta: float) -> str:
 
 
 def epsilon_consequence(experiment: Experiment, epsilon: float) -> str:
+    """The meaning of another margin ε, in [0, 0.4], for the guarantee, as a sentence."""
     if not outcomes_seen(experiment):
         return "No outcome has been seen yet, so you can choose the margin freely."
     meaning = (

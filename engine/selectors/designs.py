@@ -100,6 +100,7 @@ def told_design(experiment: Experiment, of: Space, told: Iterable[tuple[int, int
 
 
 def latest_snapshot(experiment: Experiment) -> Snapshot | None:
+    """The newest evidence that was written down, with its leader and runner-up; ``None`` before the first."""
     return experiment.snapshots.select_related("best", "runner_up").order_by("-pk").first()
 
 

@@ -136,6 +136,7 @@ class QueueHealth:
 
 
 def queue_health(experiment: Experiment) -> QueueHealth:
+    """The present state of the queues and workers of an experiment."""
     now = timezone.now()
     responses = Response.objects.filter(policy__experiment=experiment)
     waiting = responses.filter(state=Response.State.WAITING)
@@ -206,7 +207,7 @@ def _health(worker: Worker, in_hand: int) -> WorkerHealth:
 
 def _queue_seconds(responses: QuerySet[Response]) -> float | None:
     recent = responses.filter(taken_at__isnull=False).order_by("-pk").values_list("created_at", "taken_at")
-    return mean_seconds([taken - created for created, taken in recent[:50]])
+    return mean_seconds([taken - created for created, taken in recent[:50] if taken])
 
 
 def _guardrail_counts(experiment: Experiment) -> list[GuardrailCount]:
@@ -220,10 +221,7 @@ def _guardrail_counts(experiment: Experiment) -> list[GuardrailCount]:
         GuardrailCount(
             policy=policy.label,
             written=policy.n_written,
-            input=policy.n_input,
-            output=policy.n_output,
-            guard_input=policy.n_guard_input,
-            guard_output=policy.n_guard_output,
+            **{name: getattr(policy, f"n_{name}") for name in acted},
         )
         for policy in policies.annotate(
             n_written=Count("responses", filter=written), **{f"n_{name}": n for name, n in acted.items()}

@@ -18,6 +18,6 @@ def subscriptions(experiment: Experiment) -> Sequence[Subscription]:
     """Each with the words for its events (``wanted``) and the newest message that was written to it (``latest``)."""
     rows = list(experiment.subscriptions.select_related("created_by").order_by("pk"))
     for row in rows:
-        row.wanted = [Subscription.Event(event).label for event in row.events]  # type: ignore[attr-defined]
-        row.latest = Notification.objects.filter(subscription=row).order_by("-pk").first()  # type: ignore[attr-defined]
+        row.wanted = [Subscription.Event(event).label for event in row.events]  # type: ignore[attr-defined]  # for the page
+        row.latest = Notification.objects.filter(subscription=row).order_by("-pk").first()  # type: ignore[attr-defined]  # for the page
     return rows

@@ -6,9 +6,8 @@ import uuid
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, cast
 
-from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
 from django.db.models import Count, Exists, F, OuterRef, QuerySet, Subquery, Value
 from django.db.models.functions import Coalesce
 from django.utils import timezone
@@ -49,7 +48,7 @@ def roles_to_give(user: User, experiment_id: int) -> set[str]:
     held = held_roles(user, experiment_id)
     if _Role.OWNER in held:
         return set(_Role)
-    return set(_Role) - {_Role.OWNER} if _Role.EDITOR in held else set()
+    return {role for role in _Role if role != _Role.OWNER} if _Role.EDITOR in held else set()
 
 
 def has_any_right(user: User) -> bool:
@@ -102,7 +101,7 @@ def _outer(reference: int | OuterRef) -> int | OuterRef:
     return OuterRef(reference) if isinstance(reference, OuterRef) else reference
 
 
-def experiments_to_label(user: AbstractBaseUser | AnonymousUser) -> QuerySet[Experiment]:
+def experiments_to_label(user: User) -> QuerySet[Experiment]:
     """Experiments in which this user is an annotator and that have left the drawing board."""
     return Experiment.objects.filter(
         judge=Experiment.Judge.HUMAN,
@@ -111,9 +110,7 @@ def experiments_to_label(user: AbstractBaseUser | AnonymousUser) -> QuerySet[Exp
     ).exclude(state=Experiment.State.DRAFT)
 
 
-def with_own_answers(
-    experiments: QuerySet[Experiment], user: AbstractBaseUser | AnonymousUser
-) -> QuerySet[Experiment]:
+def with_own_answers(experiments: QuerySet[Experiment], user: User) -> QuerySet[Experiment]:
     """The same, each with ``mine``: how many answers of this user stand. Counts them all, so not for every click.
 
     Checks count too: one that did not would give itself away.
@@ -128,37 +125,37 @@ def _count_of(rows: QuerySet[Any]) -> Coalesce:
     return Coalesce(Subquery(counted), 0)
 
 
-def _answered_checks(user: AbstractBaseUser | AnonymousUser) -> QuerySet[Check]:
+def _answered_checks(user: User) -> QuerySet[Check]:
     """This user's answers to checks that stand, practice aside."""
     answered = Check.objects.filter(annotator=user, passed__isnull=False, voided_at__isnull=True)
     return answered.exclude(kind=Check.Kind.PRACTICE)
 
 
-def experiments_to_watch(user: AbstractBaseUser | AnonymousUser) -> QuerySet[Experiment]:
+def experiments_to_watch(user: User) -> QuerySet[Experiment]:
     """Experiments whose dashboard this user may see."""
-    if getattr(user, "is_superuser", False):
+    if user.is_superuser:
         return Experiment.objects.all()
     return Experiment.objects.filter(
         memberships__user=user, memberships__role__in=Membership.WATCHING
     ).distinct()
 
 
-def experiments_to_run(user: AbstractBaseUser | AnonymousUser) -> QuerySet[Experiment]:
+def experiments_to_run(user: User) -> QuerySet[Experiment]:
     """Experiments that this user may start, pause and stop."""
-    if getattr(user, "is_superuser", False):
+    if user.is_superuser:
         return Experiment.objects.all()
     roles = [Membership.Role.EDITOR, Membership.Role.OWNER]
     return Experiment.objects.filter(memberships__user=user, memberships__role__in=roles).distinct()
 
 
-def experiments_to_own(user: AbstractBaseUser | AnonymousUser) -> QuerySet[Experiment]:
+def experiments_to_own(user: User) -> QuerySet[Experiment]:
     """Experiments that are this user's to give away and to delete."""
-    if getattr(user, "is_superuser", False):
+    if user.is_superuser:
         return Experiment.objects.all()
     return Experiment.objects.filter(memberships__user=user, memberships__role=Membership.Role.OWNER)
 
 
-def own_judgments(experiment: Experiment, user: AbstractBaseUser | AnonymousUser) -> QuerySet[Judgment]:
+def own_judgments(experiment: Experiment, user: User) -> QuerySet[Judgment]:
     """This user's judgments that stand, newest first."""
     return (
         standing_judgments(experiment.pk)
@@ -192,7 +189,7 @@ REPEAT_DISTANCE = 10
 _MOST_ANSWERS = 50
 
 
-def own_answers(experiment: Experiment, user: AbstractBaseUser | AnonymousUser) -> list[Answer]:
+def own_answers(experiment: Experiment, user: User) -> list[Answer]:
     """This user's newest answers that stand, newest first.
 
     If pairs are repeated, the list is so short that no listed pair can be on show.
@@ -231,7 +228,7 @@ def _of_check(check: Check) -> Answer:
     prompt, left, right = check.texts
     return Answer(
         token=check.token,
-        at=check.judged_at,
+        at=cast(datetime, check.judged_at),  # it was answered
         prompt=prompt,
         left=left,
         right=right,
@@ -240,24 +237,22 @@ def _of_check(check: Check) -> Answer:
     )
 
 
-def own_answer(
-    experiment: Experiment, user: AbstractBaseUser | AnonymousUser, token: uuid.UUID
-) -> Judgment | Check | None:
+def own_answer(experiment: Experiment, user: User, token: uuid.UUID) -> Judgment | Check | None:
     """The answer that this user gave under a token, unless it was taken back."""
     judgment = own_judgments(experiment, user).filter(token=token).first()
     return judgment or _answered_checks(user).filter(experiment=experiment, token=token).first()
 
 
-def newest_answer(experiment: Experiment, user: AbstractBaseUser | AnonymousUser) -> Judgment | Check | None:
+def newest_answer(experiment: Experiment, user: User) -> Judgment | Check | None:
     """This user's newest answer that stands, to a comparison or to a check."""
     judgment = own_judgments(experiment, user).first()
     check = _answered_checks(user).filter(experiment=experiment).order_by("-judged_at").first()
     if judgment is None or check is None:
         return judgment or check
-    return check if check.judged_at > judgment.created_at else judgment
+    return check if check.judged_at and check.judged_at > judgment.created_at else judgment
 
 
-def answers_given(experiment_id: int, user: AbstractBaseUser | AnonymousUser) -> int:
+def answers_given(experiment_id: int, user: User) -> int:
     """The number of answers that this user ever gave here, with those taken back. Checks are answers too."""
     judged = Judgment.objects.filter(
         comparison__experiment_id=experiment_id, annotator=user, restores__isnull=True
@@ -286,7 +281,7 @@ def _checks_ever_answered(experiment_id: int) -> QuerySet[Check]:
     return answered.exclude(kind=Check.Kind.PRACTICE)
 
 
-def judged_today(experiment_id: int, user: AbstractBaseUser | AnonymousUser) -> int:
+def judged_today(experiment_id: int, user: User) -> int:
     """This user's answers of today: judgments that stand, and checks, which must not stand out by not counting."""
     midnight = timezone.localtime().replace(hour=0, minute=0, second=0, microsecond=0)
     judged = standing_judgments(experiment_id).filter(annotator=user, created_at__gte=midnight)

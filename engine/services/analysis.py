@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import logging
 import time
-import uuid
 from collections.abc import Callable
 from dataclasses import asdict
 from functools import partial
@@ -102,13 +101,13 @@ def _examine(experiment_id: int, worker: str, tick: Callable[[], None]) -> bool:
         return False
     experiment = examination.experiment
     changes: dict[str, Any] = {}
+    keeper = partial(claims.keeper, row, claim, seconds=settings.CLAIM_SECONDS, tick=tick)
     try:
         if forecast_is_due(experiment, examination):
-            keep = _keeper(row, claim, tick, wanted=_may_be_forecast(experiment).exists)
+            keep = keeper(wanted=_may_be_forecast(experiment).exists)
             changes = _forecast(experiment, examination, mine, keep)
         elif examination.replays_wanted_at is not None:
-            keep = _keeper(row, claim, tick)
-            changes = _replays(experiment, examination, mine, keep)
+            changes = _replays(experiment, examination, mine, keeper())
     except claims.ClaimLostError:
         logger.info("The analysis of experiment %s is outdated, and was put down", experiment_id)
     except claims.StoppedError:
@@ -116,21 +115,6 @@ def _examine(experiment_id: int, worker: str, tick: Callable[[], None]) -> bool:
         raise
     claims.release(mine, **changes)
     return True
-
-
-def _keeper(
-    row: QuerySet[Examination],
-    claim: uuid.UUID,
-    tick: Callable[[], None],
-    wanted: Callable[[], bool] = lambda: True,
-) -> Callable[[], None]:
-    keep = claims.keeper(row, claim, seconds=settings.CLAIM_SECONDS, wanted=wanted)
-
-    def keep_on() -> None:
-        tick()
-        keep()
-
-    return keep_on
 
 
 def to_examine() -> list[int]:
@@ -160,7 +144,7 @@ def forecast_is_due(experiment: Experiment, examination: Examination | None) -> 
     if examination is None or not examination.forecast:
         return True
     n = counts.comparison_count(experiment.pk)
-    return n >= (1.0 + _GROWTH) * examination.forecast["comparisons"] + _FEWEST_NEWS
+    return bool(n >= (1.0 + _GROWTH) * examination.forecast["comparisons"] + _FEWEST_NEWS)
 
 
 def _forecast(

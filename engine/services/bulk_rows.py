@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from django.db import connection
 from django.db.models import Model
 
-# Of what a row refers to: the key of a row by the number that stands for it until it has one.
+# The key of a row, by the number that stands for the row until it is stored.
 Key = Callable[[int], int]
 
 
@@ -48,8 +48,8 @@ def insert(rows: Prepared, keys: Mapping[str, Key], *, own: str = "") -> Sequenc
         A column whose numbers stand for other rows of ``rows``.
     """
     fields = rows.model._meta.concrete_fields
-    columns = [field.column for field in fields if not field.primary_key]
-    table, primary = rows.model._meta.db_table, rows.model._meta.pk.column
+    columns = [str(field.column) for field in fields if not field.primary_key]
+    table, primary = rows.model._meta.db_table, str(rows.model._meta.pk.column)
     quote = connection.ops.quote_name
     statement = (
         f"INSERT INTO {quote(table)} ({', '.join(map(quote, [primary, *columns]))}) "  # noqa: S608 - our own names
@@ -68,7 +68,8 @@ def insert(rows: Prepared, keys: Mapping[str, Key], *, own: str = "") -> Sequenc
                         values[place] = key(values[place])
                 yield [pk, *values]
 
-        cursor.executemany(statement, placed())
+        # Both drivers take an iterator, which keeps no second copy of the rows; the types of Django say less.
+        cursor.executemany(statement, cast(Any, placed()))
     return new
 
 

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import Enum, auto
-from typing import Any
+from typing import Any, cast
 
 from django.conf import settings
 from django.db import transaction
@@ -350,7 +350,8 @@ def take_back_check(*, check_id: int) -> Check:
     check.voided_at = timezone.now()
     check.save(update_fields=["voided_at"])
     reservation = _reservation()
-    if _fate_among_others(check, since=check.judged_at, own=1) == _Fate.TAKEN:
+    answered_at = cast(datetime, check.judged_at)
+    if _fate_among_others(check, since=answered_at, own=1) == _Fate.TAKEN:
         # A comparison would come again as the pair that it was, and would have been ready since the answer.
         reservation |= {"reserved": False, "created_at": check.created_at, "expires_at": check.judged_at}
     return Check.objects.create(

@@ -104,9 +104,23 @@ def expired(rows: QuerySet[C]) -> QuerySet[C]:
 
 
 def keeper(
-    rows: QuerySet[C], claim: uuid.UUID, *, seconds: float, wanted: Callable[[], bool] = lambda: True
+    rows: QuerySet[C],
+    claim: uuid.UUID,
+    *,
+    seconds: float,
+    tick: Callable[[], None] = lambda: None,
+    wanted: Callable[[], bool] = lambda: True,
 ) -> Callable[[], None]:
     """A function for a long computation to call again and again: it renews the claim every second or so.
+
+    Parameters
+    ----------
+    rows, claim, seconds
+        As for :func:`renew`.
+    tick
+        Called each time, first; what it raises interrupts the computation.
+    wanted
+        Asked with each renewal whether the result is still of use.
 
     Raises
     ------
@@ -117,6 +131,7 @@ def keeper(
 
     def keep() -> None:
         nonlocal renewed_at
+        tick()
         if time.monotonic() - renewed_at < _KEEP_SECONDS:
             return
         renewed_at = time.monotonic()

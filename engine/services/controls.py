@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from copy import copy
 from dataclasses import replace
+from typing import Any
 
 from django.core.exceptions import ValidationError
 from django.db import transaction
 from django.utils import timezone
 
+from engine.core import StopReason
 from engine.domain.blinding import new_seed
 from engine.domain.errors import SpecError, WrongStateError
 from engine.models import AuditEntry, Experiment, User
@@ -21,7 +23,7 @@ from engine.services.experiments import create_experiment, locked, pause, renew_
 from engine.services.replaying import mark_stale, replayed_peaks
 from engine.services.snapshots import write_snapshot
 
-CONSEQUENCES = {
+CONSEQUENCES: dict[str, Callable[[Experiment, Any], str]] = {
     "budget": consequences.budget_consequence,
     "delta": consequences.delta_consequence,
     "epsilon": consequences.epsilon_consequence,
@@ -90,10 +92,8 @@ def reopen(
     _change(experiment, by, budget=budget, delta=delta, epsilon=epsilon)
     design = designs.design(experiment, peaks=replayed_peaks(experiment=experiment))
     if design.decision.stopped:
-        remedy = {
-            Experiment.Conclusion.BUDGET: "Give it a larger budget.",
-            Experiment.Conclusion.CERTIFIED: "Choose a smaller risk, or another margin.",
-        }.get(str(design.decision.reason), "Choose a smaller risk, or another margin.")  # type: ignore[call-overload]
+        spent = design.decision.reason == StopReason.BUDGET
+        remedy = "Give it a larger budget." if spent else "Choose a smaller risk, or another margin."
         raise WrongStateError(f"With these settings the experiment would conclude again at once. {remedy}")
     experiment.state = Experiment.State.RUNNING
     experiment.conclusion = ""

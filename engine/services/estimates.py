@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import timedelta
@@ -68,7 +69,7 @@ def compute_next(*, worker: str = "", tick: Callable[[], None] = lambda: None) -
             row.filter(state=Estimate.State.WAITING), seconds=settings.CLAIM_SECONDS, by=worker
         )
         if (estimate := claims.held(row, claim).first()) is not None:
-            _compute(estimate, tick)
+            _compute(estimate, claim, tick)
             return True
     return False
 
@@ -77,14 +78,10 @@ def _wanted(rows: QuerySet[Estimate]) -> QuerySet[Estimate]:
     return rows.filter(state=Estimate.State.WAITING, asked_at__gte=timezone.now() - _WANTED)
 
 
-def _compute(estimate: Estimate, tick: Callable[[], None]) -> None:
+def _compute(estimate: Estimate, claim: uuid.UUID, tick: Callable[[], None]) -> None:
     row = Estimate.objects.filter(pk=estimate.pk)
-    mine = claims.held(row, estimate.claim)
-    keep = claims.keeper(row, estimate.claim, seconds=settings.CLAIM_SECONDS, wanted=_wanted(row).exists)
-
-    def keep_on() -> None:
-        tick()
-        keep()
+    mine = claims.held(row, claim)
+    keep = claims.keeper(row, claim, seconds=settings.CLAIM_SECONDS, tick=tick, wanted=_wanted(row).exists)
 
     def store(done: Simulations, n_runs: int) -> None:
         mine.update(progress=len(done.left) / n_runs, simulations=asdict(done))
@@ -97,7 +94,7 @@ def _compute(estimate: Estimate, tick: Callable[[], None]) -> None:
             n_runs=_RUNS,
             seconds=_PROCESSOR_SECONDS,
             start=Simulations(**estimate.simulations),
-            tick=keep_on,
+            tick=keep,
             progress=store,
         )
     except claims.ClaimLostError:

@@ -12,7 +12,7 @@ from django.core.exceptions import ValidationError
 from django.db import models, transaction
 from django.utils import timezone
 
-from engine.core import Design
+from engine.core import Design, StopReason
 from engine.domain import limits
 from engine.domain.blinding import new_secret
 from engine.domain.errors import SpecError, WrongStateError
@@ -124,7 +124,13 @@ def check_description(spec: ExperimentSpec) -> Description:
 
 
 def write_description(*, experiment: Experiment, description: Description) -> Experiment:
-    """Fill an experiment that has no rows yet with what its checked description says."""
+    """Fill an experiment that has no rows yet with what its checked description says.
+
+    Raises
+    ------
+    SpecError
+        Another experiment has its name.
+    """
     spec, policies_of_levels = description.spec, description.policies
     described = Experiment(name=spec.name, **spec.settings)
     for name in ("name", *SETTINGS):
@@ -176,7 +182,7 @@ def write_description(*, experiment: Experiment, description: Description) -> Ex
 
 
 # Of fields and not of values: `True` is 1 and "NaN" a number to Django's own conversion, and 2.7 becomes 2.
-_TYPES: tuple[tuple[tuple[type[models.Field], ...], type | tuple[type, ...], str], ...] = (
+_TYPES: tuple[tuple[tuple[type[models.Field[Any, Any]], ...], type | tuple[type, ...], str], ...] = (
     ((models.BooleanField,), bool, "true or false"),
     ((models.IntegerField,), int, "a whole number"),
     ((models.FloatField,), (int, float), "a number"),
@@ -287,7 +293,13 @@ def _checked_policies(experiment: Experiment, factors: Sequence[FactorSpec]) -> 
 
 @transaction.atomic
 def start(*, experiment_id: int, by: User | None = None) -> Experiment:
-    """Draft or paused → running."""
+    """Draft or paused → running.
+
+    Raises
+    ------
+    WrongStateError
+        It runs, has concluded, or is in the archive.
+    """
     experiment = locked(experiment_id)
     if experiment.state not in {Experiment.State.DRAFT, Experiment.State.PAUSED}:
         raise WrongStateError(
@@ -306,7 +318,13 @@ def start(*, experiment_id: int, by: User | None = None) -> Experiment:
 
 @transaction.atomic
 def pause(*, experiment_id: int, by: User | None = None) -> Experiment:
-    """Running → paused: nothing more is planned or shown; what is shown already may still be judged."""
+    """Running → paused: nothing more is planned or shown; what is shown already may still be judged.
+
+    Raises
+    ------
+    WrongStateError
+        It does not run.
+    """
     experiment = locked(experiment_id)
     if experiment.state != Experiment.State.RUNNING:
         raise WrongStateError(f"Only a running experiment can be paused; this one is {experiment.state}.")
@@ -318,7 +336,13 @@ def pause(*, experiment_id: int, by: User | None = None) -> Experiment:
 
 @transaction.atomic
 def stop(*, experiment_id: int, by: User | None = None) -> Experiment:
-    """End the experiment by hand, without a certified winner."""
+    """End the experiment by hand, without a certified winner.
+
+    Raises
+    ------
+    WrongStateError
+        It neither runs nor is paused.
+    """
     experiment = locked(experiment_id)
     if experiment.state not in {Experiment.State.RUNNING, Experiment.State.PAUSED}:
         raise WrongStateError(
@@ -326,12 +350,12 @@ def stop(*, experiment_id: int, by: User | None = None) -> Experiment:
         )
     # Nothing is replayed after the conclusion.
     settle(experiment=experiment)
-    conclude(experiment=experiment, conclusion=Experiment.Conclusion.STOPPED, winner=None, by=by)
+    conclude(experiment=experiment, conclusion=StopReason.STOPPED, winner=None, by=by)
     return experiment
 
 
 def conclude(
-    *, experiment: Experiment, conclusion: str, winner: Policy | None, by: User | None = None
+    *, experiment: Experiment, conclusion: StopReason, winner: Policy | None, by: User | None = None
 ) -> None:
     """Close a locked experiment: nothing waits any longer, what annotators are looking at may be finished."""
     experiment.state = Experiment.State.CONCLUDED
@@ -341,7 +365,7 @@ def conclude(
     experiment.save(update_fields=["state", "conclusion", "winner", "concluded_at"])
     _discard_leftovers(experiment_ids=[experiment.pk])
     comparisons = counts.comparison_count(experiment.pk)
-    by_hand = conclusion == Experiment.Conclusion.STOPPED
+    by_hand = conclusion == StopReason.STOPPED
     record(
         experiment=experiment,
         by=by,

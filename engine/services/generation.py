@@ -118,7 +118,7 @@ def _lock_shares(waiting: QuerySet[Response], limit: int) -> list[int]:
 
 def fair_shares(queued: Mapping[int, int], limit: int) -> dict[int, int]:
     """Share ``limit`` places out alike; what one does not need goes to the others."""
-    shares = {}
+    shares: dict[int, int] = {}
     for n_left, key in zip(range(len(queued), 0, -1), sorted(queued, key=queued.__getitem__), strict=True):
         shares[key] = min(queued[key], math.ceil((limit - sum(shares.values())) / n_left))
     return shares
@@ -140,7 +140,7 @@ def store_outcomes(*, claim: uuid.UUID, outcomes: Iterable[Written | Failed]) ->
     wanted = _halves(comparisons)
     ours = claims.held(Response.objects.filter(pk__in=by_id, state=Response.State.GENERATING), claim)
     attempts = dict(ours.select_for_update().values_list("pk", "attempts"))
-    written = [by_id[pk] for pk in attempts if isinstance(by_id[pk], Written)]
+    written = [outcome for pk in attempts if isinstance(outcome := by_id[pk], Written)]
     _store_written(written)
     for pk, spent in attempts.items():
         if isinstance(failed := by_id[pk], Failed):
@@ -163,9 +163,10 @@ def _store_written(written: Sequence[Written]) -> None:
     """One prepared statement for all of them, whose rows are locked: as UPDATEs of the ORM they take ten times as long."""
     constant = claims.NOBODY | {"state": Response.State.DONE, "done_at": timezone.now()}
     meta = Response._meta
-    columns = [meta.get_field(name) for name in (*constant, *_WRITTEN_FIELDS)]
-    assignments = ", ".join(f"{connection.ops.quote_name(field.column)} = %s" for field in columns)
-    table, key = map(connection.ops.quote_name, (meta.db_table, meta.pk.column))
+    by_name = {field.name: field for field in meta.concrete_fields}
+    columns = [by_name[name] for name in (*constant, *_WRITTEN_FIELDS)]
+    assignments = ", ".join(f"{connection.ops.quote_name(str(field.column))} = %s" for field in columns)
+    table, key = map(connection.ops.quote_name, (meta.db_table, str(meta.pk.column)))
     rows = [
         [
             field.get_db_prep_save(constant.get(field.name, getattr(each, field.name, None)), connection)

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from django.db.models import Field, Model
+
 from engine.domain import limits
 from engine.domain.errors import SpecError
 from engine.models import Judgment, JudgmentVoid, Response
@@ -32,8 +34,15 @@ _KEPT = (
     *_IDS, *_WHOLE, *_WHOLE_OR_NOTHING, *_NUMBERS_OR_NOTHING, *_TRUTHS, *_TIMES, *_TEXTS,
     "outcome", "shown_at", "voided_at", "voided_by",
 )  # fmt: skip
+
+
+def _longest(model: type[Model], name: str) -> int | None:
+    field = model._meta.get_field(name)
+    return field.max_length if isinstance(field, Field) else None
+
+
 _LONGEST = {
-    column: model._meta.get_field(name).max_length
+    column: _longest(model, name)
     for model, name, columns in (
         (Judgment, "judge", ["judge"]),
         (Judgment, "choice", ["choice"]),
@@ -92,6 +101,7 @@ def index_of(label: str) -> int:
 
 
 def time_of(said: str | None) -> datetime | None:
+    """The time that a file gives in ISO 8601; ``None`` where it gives none."""
     return datetime.fromisoformat(said) if said else None
 
 

@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, TypeAlias, TypedDict
 
 from django.conf import settings
 from django.db import transaction
@@ -33,6 +34,18 @@ from engine.selectors.people import annotators_left
 from engine.services import allowances
 from engine.services.replaying import mark_stale
 
+if TYPE_CHECKING:
+    from django_stubs_ext import WithAnnotations
+
+
+class HadSince(TypedDict):
+    """When the annotator was first shown a comparison that they have handed back."""
+
+    had_since: datetime | None
+
+
+ReadyComparison: TypeAlias = "WithAnnotations[Comparison, HadSince]"
+
 # ---------------------------------------------------------------- leases
 
 
@@ -51,7 +64,8 @@ def lease_next(*, experiment_id: int, annotator: User, besides: Collection[uuid.
             return lease
     if len(held) >= allowances.MOST_HELD:
         return None
-    return new_lease(experiment_id=experiment_id, annotator=annotator, besides=besides)
+    found = new_lease(experiment_id=experiment_id, annotator=annotator, besides=besides)
+    return found if isinstance(found, Lease) else None  # a check only comes where one is asked for
 
 
 def held_leases(*, experiment_id: int, annotator: User) -> list[Lease]:
@@ -66,7 +80,7 @@ def new_lease(
     experiment_id: int,
     annotator: User,
     besides: Collection[uuid.UUID] = (),
-    instead: Callable[[Comparison], Check | None] | None = None,
+    instead: Callable[[ReadyComparison], Check | None] | None = None,
 ) -> Lease | Check | None:
     """A ready pair other than ``besides``, reserved for this annotator; ``None`` where none is ready.
 
@@ -277,7 +291,13 @@ def _reopen(comparison: Comparison) -> None:
         comparison.state = Comparison.State.READY
 
 
-def _locked_lease(experiment_id: int, token: uuid.UUID, annotator: User) -> tuple[Lease, Comparison]:
+class _Watching(TypedDict):
+    annotator_watches: bool
+
+
+def _locked_lease(
+    experiment_id: int, token: uuid.UUID, annotator: User
+) -> tuple[Lease, WithAnnotations[Comparison, _Watching]]:
     # A role of the past counts too: what its holder has seen stays seen.
     watching, watched = (
         roles.objects.filter(experiment=OuterRef("experiment"), user=annotator, role__in=Membership.WATCHING)

@@ -100,9 +100,7 @@ def open_invitation(*, invitation_id: int | None, user: User | None = None) -> I
     InvitationError
         It has ended, has expired or is used up, or the user lost a role after it was made.
     """
-    invitation = (
-        Invitation.objects.select_related("experiment", "created_by").filter(pk=invitation_id).first()
-    )
+    invitation = _invitation(invitation_id)
     if invitation is None:
         raise InvitationError(
             _("There is no such invitation. Check that the link is complete, and open it again.")
@@ -123,9 +121,15 @@ def open_invitation(*, invitation_id: int | None, user: User | None = None) -> I
     return invitation
 
 
+def _invitation(invitation_id: int | None) -> Invitation | None:
+    if invitation_id is None:
+        return None
+    return Invitation.objects.select_related("experiment", "created_by").filter(pk=invitation_id).first()
+
+
 def membership_from(*, invitation_id: int | None, user: User) -> Membership | None:
     """The membership that this invitation leads to, where the user has it already."""
-    invitation = Invitation.objects.filter(pk=invitation_id).first()
+    invitation = _invitation(invitation_id)
     if invitation is None:
         return None
     return Membership.objects.filter(
@@ -144,7 +148,7 @@ def accept_invitation(*, invitation_id: int | None, user: User) -> Membership:
     """
     # Removals wait here or are waited for; so do two people who come for the last use.
     Experiment.objects.select_for_update(no_key=True).filter(invitations=invitation_id).first()
-    Invitation.objects.select_for_update(no_key=True).filter(pk=invitation_id).first()
+    Invitation.objects.select_for_update(no_key=True).filter(pk__in=[invitation_id]).first()
     if (member := membership_from(invitation_id=invitation_id, user=user)) is not None:
         return member
     invitation = open_invitation(invitation_id=invitation_id, user=user)

@@ -10,7 +10,7 @@ from django.db import transaction
 from django.db.models import Q
 from django.utils import timezone
 
-from engine.core import Design
+from engine.core import Design, StopReason
 from engine.domain import blinding
 from engine.models import Comparison, Experiment, Policy, Response
 from engine.selectors import buffer, counts, designs
@@ -77,11 +77,11 @@ def _advance_once(experiment_id: int) -> Advance | None:
     latest = designs.latest_snapshot(experiment)
     if stale or latest is None or latest.comparisons != decision.n_comparisons or decision.stopped:
         write_snapshot(experiment=experiment, design=design)
-    if decision.stopped:
-        certified = decision.reason == Experiment.Conclusion.CERTIFIED
+    if decision.reason is not None:
+        certified = decision.reason == StopReason.CERTIFIED
         conclude(
             experiment=experiment,
-            conclusion=str(decision.reason),
+            conclusion=decision.reason,
             winner=policies[decision.best] if certified and decision.best is not None else None,
         )
         return Advance(comparisons=decision.n_comparisons, planned=0, concluded=True)

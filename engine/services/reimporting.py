@@ -13,7 +13,7 @@ from django.contrib.auth.hashers import make_password
 from django.db import transaction
 from django.utils import timezone
 
-from engine.core import Design
+from engine.core import Design, StopReason
 from engine.domain.blinding import Period
 from engine.domain.policy_space import policy_space
 from engine.domain.specs import ExperimentSpec
@@ -84,7 +84,7 @@ def import_experiment(
     completions = list(counts.completions(unsaved, standing(checked)))
     levels = {factor.name: list(factor.levels) for factor in spec.factors}
     space = policy_space(unsaved.space, levels, description.policies)
-    design = told_design(unsaved, space, (told for _, *told in completions))
+    design = told_design(unsaved, space, ((i, j, outcome) for _, i, j, outcome in completions))
     ready = _prepared(checked, completions, made_elsewhere=bool(spec.ready_made))
     del checked  # What is stored is in the prepared rows, and a large file fits into memory once.
     return _store(description, ready, completions, design, planned_count, people or {}, secrets)
@@ -140,7 +140,7 @@ def _prepared(rows: Sequence[Row], completions: Sequence[Completion], *, made_el
                     judgment_id=number,
                     by_id=people[row["voided_by"]],
                     reason=row["void_reason"],
-                    created_at=_time(row["voided_at"]),
+                    created_at=datetime.fromisoformat(row["voided_at"]),
                 )
                 for number, row in enumerate(rows)
                 if row["voided"]
@@ -156,7 +156,7 @@ def _response(row: Row, side: str) -> Response:
         task_id=row["task_number"] - 1,
         state=Response.State.DONE,
         text=row[f"response_{side}"],
-        created_at=_time(row["planned_at"]),
+        created_at=datetime.fromisoformat(row["planned_at"]),
         **{
             name: row[f"{name}_{side}"]
             for name in (
@@ -183,7 +183,7 @@ def _comparison(
         outcome=outcome,
         judged_at=judged_at,
         skips=row["skips"],
-        created_at=_time(row["planned_at"]),
+        created_at=datetime.fromisoformat(row["planned_at"]),
     )
 
 
@@ -206,7 +206,7 @@ def _judgment(
         restores_id=judgments.get(row["restores"]),
         annotator_could_see_policies=row["annotator_could_see_policies"],
         shown_at=_time(row["shown_at"]),
-        created_at=_time(row["judged_at"]),
+        created_at=datetime.fromisoformat(row["judged_at"]),
     )
 
 
@@ -257,10 +257,11 @@ def _store(  # noqa: PLR0917 - what was checked, in the order in which it is sto
     _count(experiment, completions)
     write_snapshot(experiment=experiment, design=design)
     decision = design.decision
-    if decision.stopped:
-        certified = decision.reason == Experiment.Conclusion.CERTIFIED
-        winner = experiment.policies.get(index=decision.best) if certified else None
-        conclude(experiment=experiment, conclusion=str(decision.reason), winner=winner)
+    if decision.reason is not None:
+        certified = decision.reason == StopReason.CERTIFIED
+        best = decision.best if certified else None
+        winner = None if best is None else experiment.policies.get(index=best)
+        conclude(experiment=experiment, conclusion=decision.reason, winner=winner)
     return experiment
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from typing import Any
 
 from allauth.usersessions.models import UserSession
 from django.conf import settings
@@ -24,7 +25,7 @@ def forget_old() -> dict[str, int]:
     messages = _days_ago(settings.KEEP_NOTIFICATIONS_DAYS)
     # It ended when the last one joined.
     used_up = Q(uses__gte=F("most_uses"), created_at__lt=ended) & ~Q(used_by__at__gte=ended)
-    old: dict[str, QuerySet] = {
+    old: dict[str, QuerySet[Any]] = {
         "sessions": Session.objects.filter(expire_date__lt=timezone.now()),
         # After the sessions, so that each goes with its own.
         "browsers": UserSession.objects.exclude(session_key__in=Session.objects.values("session_key")),

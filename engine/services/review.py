@@ -160,7 +160,8 @@ def void_annotator(*, experiment_id: int, annotator: User, by: User, reason: str
 def _uncount(comparisons: list[Comparison]) -> None:
     lost: defaultdict[tuple[int, int], list[float]] = defaultdict(list)
     for comparison in comparisons:
-        lost[comparison.policy_i_id, comparison.policy_j_id].append(comparison.outcome)
+        if comparison.outcome is not None:
+            lost[comparison.policy_i_id, comparison.policy_j_id].append(comparison.outcome)
         comparison.state = Comparison.State.READY
         comparison.outcome = comparison.judged_at = None
     Comparison.objects.bulk_update(comparisons, ["state", "outcome", "judged_at"], batch_size=500)

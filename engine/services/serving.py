@@ -10,10 +10,11 @@ from django.db import transaction
 from django.utils.translation import gettext
 
 from engine.domain.errors import UnknownTokenError
-from engine.models import Check, Comparison, Experiment, Flag, Judgment, Lease, User
+from engine.models import Check, Experiment, Flag, Judgment, Lease, User
 from engine.services import allowances, checks, judging
 from engine.services.checks import Seen, expected_choice
 from engine.services.costs import same_cost
+from engine.services.judging import ReadyComparison
 
 # Statements that each of these takes at most, a comparison or a check: both are filled up to it.
 _SHOWING = 9
@@ -101,7 +102,7 @@ def _due(
         if practice is not None:
             return practice
 
-    def instead(comparison: Comparison) -> Check | None:
+    def instead(comparison: ReadyComparison) -> Check | None:
         # Asked where a comparison is ready only: else a pair that had to be waited for would be no check.
         if handed_back is not None:
             first = comparison.had_since is None or handed_back.created_at < comparison.had_since
@@ -296,4 +297,5 @@ def _feedback(check: Check) -> str:
     verdict = (
         gettext("Right.") if check.passed else gettext("Here %(side)s is the better one.") % {"side": better}
     )
-    return f"{verdict} {check.gold.explanation}".strip()
+    explanation = check.gold.explanation if check.gold else ""
+    return f"{verdict} {explanation}".strip()

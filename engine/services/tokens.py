@@ -82,7 +82,7 @@ def end_tokens_without_rights(*, user: User, by: User | None) -> None:
         _revoke(Token.objects.filter(user=user), by=by, because=because)
         return
     for token in Token.objects.filter(user=user, revoked_at__isnull=True, experiment__isnull=False):
-        if not people.held_roles(user, token.experiment_id):
+        if token.experiment_id and not people.held_roles(user, token.experiment_id):
             _revoke(Token.objects.filter(pk=token.pk), by=by, because=because)
 
 

@@ -67,7 +67,8 @@ class AccountAdapter(DefaultAccountAdapter):
 
     @property
     def error_messages(self) -> dict[str, Any]:
-        return DefaultAccountAdapter.error_messages | {
+        return {
+            **DefaultAccountAdapter.error_messages,
             "duplicate_email": _("This is your address already."),
             "enter_current_password": _("This is not your current password."),
             "incorrect_code": _("This code is not right. Codes change every half minute."),
@@ -84,12 +85,13 @@ class AccountAdapter(DefaultAccountAdapter):
     # ------------------------------------------------------------ trying a password
 
     def pre_authenticate(self, request: HttpRequest, **credentials: Any) -> None:
-        self._counted = count_attempt(request, credentials["username"])
-        if self._counted is None:
+        counted = count_attempt(request, credentials["username"])
+        if counted is None:
             raise ImmediateHttpResponse(render(request, "account/locked_out.html", status=429))
+        self._counted = counted
 
     def authenticate(self, request: HttpRequest, **credentials: Any) -> User | None:
-        user = super().authenticate(request, **credentials)
+        user: User | None = super().authenticate(request, **credentials)
         if user is not None and not user.is_active:
             self.authentication_failed(request, **credentials)
             return None
@@ -110,7 +112,7 @@ class AccountAdapter(DefaultAccountAdapter):
         record_authentication(request, user, method="sign-in", reauthenticated=True)
 
     def post_login(self, request: HttpRequest, user: User, **how: Any) -> HttpResponse:
-        response = super().post_login(request, user, **how)
+        response: HttpResponse = super().post_login(request, user, **how)
         remember_browser(request, response, user.get_username())
         return response
 
@@ -187,7 +189,8 @@ class TwoStepAdapter(DefaultMFAAdapter):
 
     @property
     def error_messages(self) -> dict[str, Any]:
-        return DefaultMFAAdapter.error_messages | {
+        return {
+            **DefaultMFAAdapter.error_messages,
             "incorrect_code": _("This code is not right. Codes change every half minute."),
         }
 
@@ -244,7 +247,7 @@ class OidcAdapter(DefaultSocialAccountAdapter):
 
     @transaction.atomic
     def save_user(self, request: HttpRequest, sociallogin: SocialLogin, form: Any = None) -> User:
-        user = super().save_user(request, sociallogin, form)
+        user: User = super().save_user(request, sociallogin, form)
         invitation_id = followed(request)
         stop_following(request)
         try:

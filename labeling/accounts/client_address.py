@@ -86,7 +86,7 @@ def _parse(written: str) -> IPv4Address | IPv6Address | None:
 
 def _is_trusted(address: str) -> bool:
     parsed = _parse(address)
-    return parsed is not None and any(parsed in network for network in settings.TRUSTED_PROXIES)
+    return parsed is not None and any(parsed in network for network in settings.TRUSTED_PROXIES or ())
 
 
 def _warn_of(peer: str) -> None:

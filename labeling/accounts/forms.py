@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from allauth.account.forms import LoginForm
 from django.contrib.auth.forms import UserCreationForm
 
@@ -13,10 +15,17 @@ class SignInForm(LoginForm):
     """The field of the name is called ``username``, by which password managers know it."""
 
     def add_prefix(self, field_name: str) -> str:
-        return super().add_prefix("username" if field_name == "login" else field_name)
+        prefixed: str = super().add_prefix("username" if field_name == "login" else field_name)
+        return prefixed
 
 
-class JoinForm(UserCreationForm):
+if TYPE_CHECKING:
+    _UserCreationForm = UserCreationForm[User]
+else:
+    _UserCreationForm = UserCreationForm
+
+
+class JoinForm(_UserCreationForm):
     """A new account. The e-mail address is asked for where mail is sent, and nobody has to give one."""
 
     class Meta:
@@ -24,7 +33,7 @@ class JoinForm(UserCreationForm):
         fields = ("username", "email")
         field_classes = UserCreationForm.Meta.field_classes
 
-    def __init__(self, *args: object, **kwargs: object) -> None:
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         if mail_is_sent():
             self.fields["email"].widget.attrs["autocomplete"] = "email"

@@ -76,9 +76,12 @@ def _consume(request: HttpRequest, counts: list[tuple[str, str | None]]) -> list
 def _names_of(request: HttpRequest) -> dict[str, str]:
     """Digests of the names that have signed in from this browser, each with the number of the browser under it."""
     try:
-        return signing.loads(request.COOKIES.get(_COOKIE, ""), salt=_SALT, max_age=_COOKIE_SECONDS)
+        names: dict[str, str] = signing.loads(
+            request.COOKIES.get(_COOKIE, ""), salt=_SALT, max_age=_COOKIE_SECONDS
+        )
     except signing.BadSignature:
         return {}
+    return names
 
 
 def _digest(name: str) -> str:

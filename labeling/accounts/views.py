@@ -24,6 +24,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 
 from engine.domain.mail import mail_is_sent
 from engine.services import accounts
+from labeling.requests import AuthenticatedRequest
 
 logger = logging.getLogger(__name__)
 
@@ -34,7 +35,7 @@ class SignOutForm(forms.Form):
 
 @login_required
 @require_safe
-def account(request: HttpRequest) -> HttpResponse:
+def account(request: AuthenticatedRequest) -> HttpResponse:
     """Everything about one's own account, and the ways to change it."""
     sessions = UserSession.objects.purge_and_list(request.user)
     context = {
@@ -52,7 +53,7 @@ def account(request: HttpRequest) -> HttpResponse:
 
 @login_required
 @require_POST
-def sign_out_everywhere(request: HttpRequest) -> HttpResponse:
+def sign_out_everywhere(request: AuthenticatedRequest) -> HttpResponse:
     """End all of one's sessions, this one too, and the API tokens where the box is ticked."""
     form = SignOutForm(request.POST)
     form.is_valid()  # one optional box: there is nothing to get wrong
@@ -66,7 +67,8 @@ def sign_out_everywhere(request: HttpRequest) -> HttpResponse:
 def reset_password(request: HttpRequest) -> HttpResponse:
     """A link by e-mail, or, where no mail is sent, whom to ask for one."""
     if mail_is_sent():
-        return allauth_views.password_reset(request)
+        response: HttpResponse = allauth_views.password_reset(request)
+        return response
     if request.method == "POST":
         raise Http404
     return render(request, "account/password_reset_by_hand.html", {"contact": settings.SITE_CONTACT})
@@ -89,7 +91,7 @@ def confirm_by_oidc(request: HttpRequest) -> HttpResponse:
 def oidc_login(request: HttpRequest, provider_id: str) -> HttpResponse:
     """Ask, then send the browser to the provider, by a page in between: see the template."""
     try:
-        response = openid_connect.login(request, provider_id)
+        response: HttpResponse = openid_connect.login(request, provider_id)
     except requests.RequestException:
         return _provider_is_away(request)
     if request.method != "POST" or response.status_code != 302:
@@ -102,9 +104,10 @@ def oidc_login(request: HttpRequest, provider_id: str) -> HttpResponse:
 def oidc_callback(request: HttpRequest, provider_id: str) -> HttpResponse:
     """The browser is back from the provider."""
     try:
-        return openid_connect.callback(request, provider_id)
+        response: HttpResponse = openid_connect.callback(request, provider_id)
     except requests.RequestException:
         return _provider_is_away(request)
+    return response
 
 
 def _provider_is_away(request: HttpRequest) -> HttpResponse:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from django.utils.translation import gettext as _
 
+from engine.core import StopReason
 from engine.models import Experiment
 
 
@@ -35,20 +36,20 @@ def ending(experiment: Experiment) -> Ending | None:
             _("This experiment is paused. Everything you judged is saved."),
             may_go_on=True,
         )
-    return _concluded(experiment.conclusion)
+    return _concluded(StopReason(experiment.conclusion))
 
 
-def _concluded(conclusion: str) -> Ending:
+def _concluded(conclusion: StopReason) -> Ending:
     thanks = _("Finished. Thank you!")
     match conclusion:
-        case Experiment.Conclusion.CERTIFIED:
+        case StopReason.CERTIFIED:
             return Ending(thanks, _("This experiment has its answer; no more comparisons are needed."))
-        case Experiment.Conclusion.NO_SINGLE_BEST:
+        case StopReason.NO_SINGLE_BEST:
             return Ending(
                 thanks,
                 _("The answers show that no single alternative is the best; no more comparisons are needed."),
             )
-        case Experiment.Conclusion.BUDGET:
+        case StopReason.BUDGET:
             return Ending(
                 thanks,
                 _(

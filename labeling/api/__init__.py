@@ -114,7 +114,7 @@ def _throttled(request: HttpRequest, throttled: Throttled) -> HttpResponse:
     return response
 
 
-def _passed_on(request: HttpRequest, error: Exception) -> NoReturn:
+def _passed_on(request: HttpRequest, error: Exception | type[Exception]) -> NoReturn:
     """Leave the answer to the middleware, which answers for pages too."""
     raise error
 

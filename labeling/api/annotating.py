@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.http import HttpRequest
 from ninja import Router, Status
 from ninja.errors import HttpError
 
@@ -17,12 +16,13 @@ from labeling import access
 from labeling.api.auth import ANNOTATE
 from labeling.api.experiments import WRITE_PROBLEMS, Id
 from labeling.api.schemas import FlagIn, JudgedOut, JudgmentIn, NextIn, NextOut, TokenIn
+from labeling.requests import AuthenticatedRequest
 
 router = Router()
 
 
 @router.post("/{experiment_id}/next", auth=ANNOTATE, response={200: NextOut} | WRITE_PROBLEMS)
-def next_pair(request: HttpRequest, experiment_id: Id, payload: NextIn) -> dict[str, Any]:
+def next_pair(request: AuthenticatedRequest, experiment_id: Id, payload: NextIn) -> dict[str, Any]:
     """Reserve the next pair for a while. You may hold at most three. The policies stay hidden."""
     experiment = access.to_label(request, experiment_id)
     shown = serving.show_next(experiment=experiment, annotator=request.user, besides=payload.besides)
@@ -30,7 +30,7 @@ def next_pair(request: HttpRequest, experiment_id: Id, payload: NextIn) -> dict[
 
 
 @router.post("/{experiment_id}/judgments", auth=ANNOTATE, response={200: JudgedOut} | WRITE_PROBLEMS)
-def judge(request: HttpRequest, experiment_id: Id, payload: JudgmentIn) -> dict[str, Any]:
+def judge(request: AuthenticatedRequest, experiment_id: Id, payload: JudgmentIn) -> dict[str, Any]:
     """Store the answer to a pair exactly once. Repeating the request changes nothing."""
     experiment = access.to_label(request, experiment_id)
     answered = serving.answer(
@@ -47,7 +47,7 @@ def judge(request: HttpRequest, experiment_id: Id, payload: JudgmentIn) -> dict[
 
 
 @router.post("/{experiment_id}/skip", auth=ANNOTATE, response={204: None} | WRITE_PROBLEMS)
-def skip(request: HttpRequest, experiment_id: Id, payload: TokenIn) -> Status:
+def skip(request: AuthenticatedRequest, experiment_id: Id, payload: TokenIn) -> Status[None]:
     """Return a pair for another annotator. A later answer to it is refused."""
     experiment = access.to_label(request, experiment_id)
     serving.skip(experiment_id=experiment.pk, token=payload.token, annotator=request.user)
@@ -56,7 +56,7 @@ def skip(request: HttpRequest, experiment_id: Id, payload: TokenIn) -> Status:
 
 
 @router.post("/{experiment_id}/flag", auth=ANNOTATE, response={204: None} | WRITE_PROBLEMS)
-def flag(request: HttpRequest, experiment_id: Id, payload: FlagIn) -> Status:
+def flag(request: AuthenticatedRequest, experiment_id: Id, payload: FlagIn) -> Status[None]:
     """Return a pair and report a problem with it."""
     experiment = access.to_label(request, experiment_id)
     serving.flag(
@@ -71,7 +71,7 @@ def flag(request: HttpRequest, experiment_id: Id, payload: FlagIn) -> Status:
 
 
 @router.post("/{experiment_id}/undo", auth=ANNOTATE, response={200: NextOut} | WRITE_PROBLEMS)
-def undo(request: HttpRequest, experiment_id: Id) -> dict[str, Any]:
+def undo(request: AuthenticatedRequest, experiment_id: Id) -> dict[str, Any]:
     """Take back your newest answer. The reply holds its pair again, unless another annotator holds it.
 
     You may do so ten times in a row, and once more for every five answers.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, cast
 
 from django.conf import settings
 from django.core.cache import cache
@@ -15,6 +15,7 @@ from ninja.throttling import BaseThrottle
 from engine.models import Token
 from engine.services.tokens import token_of
 from engine.tasks import note_token_use, wake
+from labeling.requests import TokenRequest
 
 # Shortest time between two records of a token's use, in seconds. A worker writes them, not the request.
 _NOTE_EVERY = 3600
@@ -64,7 +65,7 @@ class TokenThrottle(BaseThrottle):
     """Limit on the requests of one token in each minute of the clock."""
 
     def allow_request(self, request: HttpRequest) -> bool:
-        token: Token = request.auth  # type: ignore[attr-defined]
+        token = cast(TokenRequest, request).auth
         key = f"api-{token.pk}-{int(timezone.now().timestamp() // 60)}"
         cache.add(key, 0, timeout=120)
         try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from django.http import HttpRequest, HttpResponseBase
+from django.http import HttpResponseBase
 from ninja import Path, Query, Router, Status
 from ninja.errors import HttpError
 
@@ -30,6 +30,7 @@ from labeling.api.schemas import (
 from labeling.dashboard.status import policy_names, status_of
 from labeling.exports import files
 from labeling.exports.downloads import download
+from labeling.requests import AuthenticatedRequest
 
 router = Router()
 
@@ -42,7 +43,7 @@ WRITE_PROBLEMS = PROBLEMS | dict.fromkeys((400, 409, 413), Problem)
 
 @router.get("", auth=READ, response={200: ExperimentsOut} | PROBLEMS)
 def list_experiments(
-    request: HttpRequest,
+    request: AuthenticatedRequest,
     archived: bool = False,
     limit: Annotated[int, Query(ge=1, le=100)] = 20,
     offset: Annotated[int, Query(ge=0, le=2**31)] = 0,
@@ -53,20 +54,20 @@ def list_experiments(
 
 
 @router.post("", auth=MANAGE, response={201: ExperimentOut} | WRITE_PROBLEMS)
-def create(request: HttpRequest, payload: ExperimentIn) -> Status:
+def create(request: AuthenticatedRequest, payload: ExperimentIn) -> Status[dict[str, Any]]:
     """Create a draft that you own."""
     _check_may_create(request)
     return Status(201, _summary(create_experiment(spec=payload.spec(), by=request.user)))
 
 
 @router.get("/{experiment_id}", auth=READ, response={200: StatusOut} | PROBLEMS)
-def status(request: HttpRequest, experiment_id: Id) -> dict[str, Any]:
+def status(request: AuthenticatedRequest, experiment_id: Id) -> dict[str, Any]:
     """Show the status of an experiment with the dashboard's figures."""
     return _status(access.to_watch(request, experiment_id))
 
 
 @router.patch("/{experiment_id}", auth=MANAGE, response={200: ExperimentOut} | WRITE_PROBLEMS)
-def change_settings(request: HttpRequest, experiment_id: Id, payload: ChangesIn) -> dict[str, Any]:
+def change_settings(request: AuthenticatedRequest, experiment_id: Id, payload: ChangesIn) -> dict[str, Any]:
     """Change budget, δ or ε. The log has the meaning of a change; `caveats` says if it breaks the guarantee."""
     experiment = access.to_run(request, experiment_id)
     changed = controls.change_settings(experiment_id=experiment.pk, by=request.user, **payload.model_dump())
@@ -75,7 +76,7 @@ def change_settings(request: HttpRequest, experiment_id: Id, payload: ChangesIn)
 
 
 @router.post("/{experiment_id}/reopen", auth=MANAGE, response={200: ExperimentOut} | WRITE_PROBLEMS)
-def reopen(request: HttpRequest, experiment_id: Id, payload: ChangesIn) -> dict[str, Any]:
+def reopen(request: AuthenticatedRequest, experiment_id: Id, payload: ChangesIn) -> dict[str, Any]:
     """Reopen a concluded experiment, with new settings if it needs them."""
     experiment = access.to_run(request, experiment_id)
     reopened = controls.reopen(experiment_id=experiment.pk, by=request.user, **payload.model_dump())
@@ -84,7 +85,7 @@ def reopen(request: HttpRequest, experiment_id: Id, payload: ChangesIn) -> dict[
 
 
 @router.post("/{experiment_id}/actions/{action}", auth=MANAGE, response={200: ExperimentOut} | WRITE_PROBLEMS)
-def act(request: HttpRequest, experiment_id: Id, action: Action) -> dict[str, Any]:
+def act(request: AuthenticatedRequest, experiment_id: Id, action: Action) -> dict[str, Any]:
     """Start (or resume), pause, stop, archive or unarchive an experiment."""
     experiment = access.to_run(request, experiment_id)
     changed = controls.ACTIONS[action](experiment_id=experiment.pk, by=request.user)
@@ -93,7 +94,7 @@ def act(request: HttpRequest, experiment_id: Id, action: Action) -> dict[str, An
 
 
 @router.post("/{experiment_id}/clone", auth=MANAGE, response={201: ExperimentOut} | WRITE_PROBLEMS)
-def clone(request: HttpRequest, experiment_id: Id, payload: CloneIn) -> Status:
+def clone(request: AuthenticatedRequest, experiment_id: Id, payload: CloneIn) -> Status[dict[str, Any]]:
     """Create a draft with the same description, which you own."""
     experiment = access.to_run(request, experiment_id)
     _check_may_create(request)
@@ -103,7 +104,7 @@ def clone(request: HttpRequest, experiment_id: Id, payload: CloneIn) -> Status:
 
 @router.get("/{experiment_id}/log", auth=READ, response={200: list[EntryOut]} | PROBLEMS)
 def log(
-    request: HttpRequest,
+    request: AuthenticatedRequest,
     experiment_id: Id,
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
 ) -> list[dict[str, Any]]:
@@ -128,7 +129,7 @@ def _file(content_type: str) -> dict[str, Any]:
 @router.get(
     "/{experiment_id}/judgments.csv", auth=READ, response=EXPORT_PROBLEMS, openapi_extra=_file("text/csv")
 )
-def judgments_csv(request: HttpRequest, experiment_id: Id) -> HttpResponseBase:
+def judgments_csv(request: AuthenticatedRequest, experiment_id: Id) -> HttpResponseBase:
     """Export the judgments that count, one row each. The query can select others, as on the page “Export”."""
     return download(request, experiment_id, files.CSV)
 
@@ -139,12 +140,12 @@ def judgments_csv(request: HttpRequest, experiment_id: Id) -> HttpResponseBase:
     response=EXPORT_PROBLEMS,
     openapi_extra=_file("application/jsonl"),
 )
-def judgments_jsonl(request: HttpRequest, experiment_id: Id) -> HttpResponseBase:
+def judgments_jsonl(request: AuthenticatedRequest, experiment_id: Id) -> HttpResponseBase:
     """Export the same rows as JSON lines."""
     return download(request, experiment_id, files.JSONL)
 
 
-def _check_may_create(request: HttpRequest) -> None:
+def _check_may_create(request: AuthenticatedRequest) -> None:
     if access.bound_to(request) is not None:
         raise HttpError(
             403, "This token is limited to one experiment, so it cannot create others. Use another token."

@@ -44,8 +44,8 @@ def _body(operation: Mapping[str, Any]) -> str:
 
 
 def _answer(code: str | int, answer: Mapping[str, Any]) -> Row:
-    content = answer.get("content", {})
-    kind, body = next(iter(content.items()), ("", {}))
+    content: Mapping[str, Mapping[str, Any]] = answer.get("content") or {"": {}}
+    [(kind, body), *_] = content.items()
     name = _name(body.get("schema", {})) if kind == "application/json" else kind
     return {"code": code, "name": name}
 

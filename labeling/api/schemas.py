@@ -10,6 +10,7 @@ from ninja import Field, Schema
 from ninja.orm import create_schema
 from pydantic import ConfigDict, field_validator
 
+from engine.core import StopReason
 from engine.domain.specs import SETTINGS, ExperimentSpec, FactorSpec, GoldSpec, TaskSpec
 from engine.models import Experiment, Factor, Flag, Judgment
 from engine.services.allowances import MOST_HELD
@@ -68,7 +69,7 @@ _SettingsOfTheModel: Any = create_schema(
 )
 
 
-class SettingsIn(_SettingsOfTheModel):
+class SettingsIn(_SettingsOfTheModel):  # type: ignore[misc]  # made while the program runs
     excluded: list[dict[str, str]] | None = None
 
 
@@ -95,7 +96,7 @@ class ExperimentOut(Schema):
     question: str
     judge: str
     state: str
-    conclusion: str
+    conclusion: StopReason | Literal[""]
     delta: float
     epsilon: float
     budget: int

@@ -147,7 +147,7 @@ def by_standing(snapshot: Snapshot | None, n_policies: int) -> list[int]:
     """Policy indices, those with the least evidence against them first."""
     if snapshot is None:
         return list(range(n_policies))
-    return np.argsort(snapshot.evidence, kind="stable").tolist()
+    return [int(k) for k in np.argsort(snapshot.evidence, kind="stable")]
 
 
 @dataclass(frozen=True)
@@ -179,12 +179,12 @@ def allocation(space: Space, wins: Matrix, names: Sequence[PolicyName]) -> Alloc
     best = optimal_shares(space, wins)
     optimal = None if best is None else best.matrix
 
-    def share(name: str, at: object) -> Share:
+    def share(name: str, at: int | tuple[int, int]) -> Share:
         return Share(
             name=name,
-            comparisons=int(counts[at].sum()),  # type: ignore[index]
-            realised=round(100 * float(realised[at].sum()), 1),  # type: ignore[index]
-            optimal=None if optimal is None else round(100 * float(optimal[at].sum()), 1),  # type: ignore[index]
+            comparisons=int(counts[at].sum()),
+            realised=round(100 * float(realised[at].sum()), 1),
+            optimal=None if optimal is None else round(100 * float(optimal[at].sum()), 1),
         )
 
     weight = np.triu(realised if optimal is None else np.maximum(realised, optimal), 1)

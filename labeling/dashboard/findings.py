@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from engine.core import StopReason
 from engine.models import Examination, Experiment
@@ -68,7 +69,7 @@ def without_each_annotator(experiment: Experiment) -> Without:
     )
 
 
-def _finding(row: dict, names: list[str]) -> str:
+def _finding(row: dict[str, Any], names: list[str]) -> str:
     if row["reason"] == StopReason.NO_SINGLE_BEST:
         return "No policy beats every other policy."
     if row["best"] is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from engine.core import StopReason
 from engine.models import Experiment, Policy, Snapshot
 from engine.selectors import consequences, counts, designs, workers
 from engine.selectors.health import QueueHealth, queue_health
@@ -139,32 +140,33 @@ def _concluded(experiment: Experiment, snapshot: Snapshot | None) -> Status:
 def _conclusion(experiment: Experiment, snapshot: Snapshot | None) -> Status:
     comparisons = snapshot.comparisons if snapshot else 0
     risk = percent(1 - experiment.delta)
-    match experiment.conclusion:
-        case Experiment.Conclusion.CERTIFIED:
+    match StopReason(experiment.conclusion):
+        case StopReason.CERTIFIED:
             return Status(
                 "certified",
                 "Certified winner",
                 f"{experiment.winner} beats every other policy; at least {risk} certain, "
                 f"after {comparisons} comparisons.",
             )
-        case Experiment.Conclusion.NO_SINGLE_BEST:
+        case StopReason.NO_SINGLE_BEST:
             return Status(
                 "no-single-best",
                 "No single best",
                 f"No policy beats every other policy (a cycle, or a tie at the top); at least {risk} certain, "
                 f"after {comparisons} comparisons.",
             )
-        case Experiment.Conclusion.BUDGET:
+        case StopReason.BUDGET:
             return Status(
                 "budget",
                 "Budget spent",
                 f"{comparisons} comparisons were not enough to decide. {_standing(snapshot)}",
             )
-    return Status(
-        "stopped",
-        "Stopped by hand",
-        f"Stopped after {comparisons} comparisons, before it was decided. {_standing(snapshot)}",
-    )
+        case StopReason.STOPPED:
+            return Status(
+                "stopped",
+                "Stopped by hand",
+                f"Stopped after {comparisons} comparisons, before it was decided. {_standing(snapshot)}",
+            )
 
 
 def _standing(snapshot: Snapshot | None) -> str:

@@ -15,58 +15,13 @@ from engine.models import Experiment
 from engine.selectors import browsing, counts
 from engine.selectors.browsing import Selection
 from labeling.dashboard.status import policy_names
-from labeling.exports.columns import COLUMNS, FIELDS, NUMBER, TEXT, TIME, TRUTH
+from labeling.exports.columns import COLUMNS, FIELDS, Column, Kind
 from labeling.exports.defusing import FIRST, NUMBER_PATTERN, STARTS_CLASS
 from labeling.exports.formats import heading
 from labeling.exports.people import names_of_people
 
 _PIECE_BYTES = 1 << 17
 
-# Expressions of the columns that differ from the field of the same name. The fields are those of `FIELDS`.
-_MADE_OF = {
-    "judgment_id": "r.pk",
-    "annotator": "%(people)s::jsonb ->> r.annotator_id::text",
-    "judged_at": "r.created_at",
-    "task": "r.prompt",
-    "policy_i": "'P' || pi.index + 1",
-    "policy_j": "'P' || pj.index + 1",
-    "policy_i_name": "(%(names)s::text[])[pi.index + 1]",
-    "policy_j_name": "(%(names)s::text[])[pj.index + 1]",
-    "response_i": "r.text_i",
-    "response_j": "r.text_j",
-    "left_policy": "'P' || (CASE WHEN r.i_on_left THEN pi.index ELSE pj.index END) + 1",
-    "right_policy": "'P' || (CASE WHEN r.i_on_left THEN pj.index ELSE pi.index END) + 1",
-    "chosen_policy": "CASE WHEN r.choice IN ('left', 'right') THEN "
-    "'P' || (CASE WHEN (r.choice = 'left') = r.i_on_left THEN pi.index ELSE pj.index END) + 1 END",
-    "chosen_response": "CASE WHEN r.choice IN ('left', 'right') THEN "
-    "CASE WHEN (r.choice = 'left') = r.i_on_left THEN r.text_i ELSE r.text_j END END",
-    "sampler": "r.plan ->> 'sampler'",
-    "sampling_seed": "translate(r.plan ->> 'seed', '[],', '')",
-    "sampling_draw": "r.plan ->> 'draw'",
-    "voided": "r.voided_at IS NOT NULL",
-    "voided_by": "%(people)s::jsonb ->> r.voided_by_id::text",
-    "restores": "r.restores_id",
-    "seconds": "date_part('epoch', r.created_at - r.shown_at)",
-    "task_number": "r.position + 1",
-    "flags": "(SELECT string_agg(f.reason, ' ' ORDER BY f.id) FROM engine_flag f "
-    "WHERE f.comparison_id = r.comparison_id)",
-    "plan_number": "r.plan ->> 'number'",
-    "plan_rules": "r.plan ->> 'rules'",
-    "plan_stopping": "r.plan ->> 'stopping'",
-    "plan_delta": "r.plan ->> 'delta'",
-    "plan_epsilon": "r.plan ->> 'epsilon'",
-    "plan_comparisons": "r.plan ->> 'comparisons'",
-    "plan_in_flight": "r.plan ->> 'in_flight'",
-    "plan_evidence_i": "r.plan -> 'evidence' ->> 0",
-    "plan_evidence_j": "r.plan -> 'evidence' ->> 1",
-    "propensity": "r.plan ->> 'propensity'",
-}
-# Written by nobody but the application itself, so never a formula.
-_OURS = {
-    "judge", "policy_i", "policy_j", "left_policy", "right_policy", "choice", "chosen_policy", "sampler",
-    "sampling_seed", "comparison_state", "flags", "plan_stopping", "guardrail_i", "guardrail_j",
-    "via",
-}  # fmt: skip
 _FIRST_CODES = ", ".join(str(ord(start)) for start in sorted(FIRST))
 # A percent sign would be a parameter.
 _DANGEROUS = f"^''*{STARTS_CLASS}".replace("%", "%%")
@@ -88,8 +43,11 @@ def copied_rows(
     query = browsing.selected_judgments(experiment, selection).order_by().values_list(*FIELDS.values())
     sql, parameters = query.query.sql_with_params()
     # Pseudonyms are ours too, and need no look at each.
-    untouched = COLUMNS.keys() if raw else _OURS if usernames else _OURS | {"annotator", "voided_by"}
-    columns = ", ".join(_column(name, kind, defused=name not in untouched) for name, kind in COLUMNS.items())
+    pseudonyms = () if usernames else ("annotator", "voided_by")
+    columns = ", ".join(
+        _expression(column, defused=not (raw or column.ours or column.name in pseudonyms))
+        for column in COLUMNS.values()
+    )
     values = {
         "names": [name.long for name in policy_names(experiment)],
         "people": json.dumps(names_of_people(experiment, usernames=usernames)),
@@ -101,7 +59,7 @@ def copied_rows(
         COPY (SELECT {columns}
         FROM ({sql}) AS r ({", ".join(FIELDS)})
         JOIN engine_policy pi ON pi.id = r.policy_i_id JOIN engine_policy pj ON pj.id = r.policy_j_id
-        ORDER BY r.pk) TO STDOUT (FORMAT csv)
+        ORDER BY r.judgment_id) TO STDOUT (FORMAT csv)
     """  # noqa: S608 - made of our own expressions; what people typed is in the parameters
     with transaction.atomic(), connection.cursor() as cursor:
         if counts.comparison_count(experiment.pk) >= _MANY:
@@ -120,16 +78,16 @@ def copied_rows(
                 yield b"".join(lines), len(lines)
 
 
-def _column(name: str, kind: str, *, defused: bool) -> str:
+def _expression(column: Column, *, defused: bool) -> str:
     """The expression of a column, written as Python writes it."""
-    value = _MADE_OF.get(name, f"r.{name}")
-    if kind == TIME:
+    value = f"r.plan ->> '{column.plan}'" if column.plan else column.sql or f"r.{column.name}"
+    if column.kind == Kind.TIME:
         return f"""to_char({value} AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US') || '+00:00'"""
-    if kind == NUMBER and not value.startswith("r.plan"):
+    if column.kind == Kind.NUMBER and not value.startswith("r.plan"):
         return f"({value})::text || CASE WHEN {value} = floor({value}) THEN '.0' ELSE '' END"
-    if kind == TRUTH:
+    if column.kind == Kind.TRUTH:
         return f"CASE WHEN {value} THEN 'True' ELSE 'False' END"
-    if kind != TEXT:
+    if column.kind != Kind.TEXT:
         return value  # JSON writes its numbers as Python does
     if defused:
         # The code of the first character is quick to look at; hardly any cell needs more.

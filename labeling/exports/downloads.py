@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from django import forms
-from django.http import HttpRequest, HttpResponse, HttpResponseBadRequest, StreamingHttpResponse
+from django.http import HttpResponse, HttpResponseBadRequest, StreamingHttpResponse
 from django.http.response import HttpResponseBase
 
 from engine.selectors.browsing import STANDING
@@ -16,6 +16,7 @@ from labeling.exports import files
 from labeling.exports.files import Export, Tally
 from labeling.exports.formats import parquet_is_there
 from labeling.exports.selecting import SelectionForm
+from labeling.requests import AuthenticatedRequest
 
 
 class OptionsForm(forms.Form):
@@ -30,13 +31,13 @@ class OptionsForm(forms.Form):
             del self.fields["usernames"]
 
 
-def download(request: HttpRequest, experiment_id: int, kind: str) -> HttpResponseBase:
+def download(request: AuthenticatedRequest, experiment_id: int, kind: str) -> HttpResponseBase:
     """The file of that kind (``files.CSV`` and so on) which the request's query describes; 400 and 403 say why there is none."""
     experiment = access.to_watch(request, experiment_id)
     form = SelectionForm(with_default(request), experiment=experiment)
     options = OptionsForm(request.GET, may_own=access.may_own(request, experiment))
     if not (form.is_valid() and options.is_valid()):
-        faults = "; ".join(f"{name}: {' '.join(errors)}" for name, errors in form.errors.items())
+        faults = "; ".join(f"{name}: {' '.join(map(str, errors))}" for name, errors in form.errors.items())
         return HttpResponseBadRequest(f"The filter cannot be used. {faults}", content_type="text/plain")
     if request.GET.get("usernames") and "usernames" not in options.fields:
         return HttpResponse(
@@ -74,7 +75,7 @@ def download(request: HttpRequest, experiment_id: int, kind: str) -> HttpRespons
 
 
 def _streamed(
-    request: HttpRequest, pieces: Iterator[bytes], filename: str, content_type: str
+    request: AuthenticatedRequest, pieces: Iterator[bytes], filename: str, content_type: str
 ) -> StreamingHttpResponse:
     # A HEAD request must not make the server write the whole file.
     response = StreamingHttpResponse(pieces if request.method == "GET" else (), content_type=content_type)
@@ -82,6 +83,6 @@ def _streamed(
     return response
 
 
-def with_default(request: HttpRequest) -> dict[str, str]:
+def with_default(request: AuthenticatedRequest) -> dict[str, str]:
     """The query; without a choice of judgments, it selects those that count."""
     return {"judgments": STANDING} | request.GET.dict()

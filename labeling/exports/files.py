@@ -22,7 +22,7 @@ from engine.models import Comparison, Experiment, User
 from engine.selectors import blinding, browsing, counts, designs, specs
 from engine.selectors.browsing import Selection
 from engine.services.planning import RULES_VERSION
-from labeling.exports.columns import one_look, read_rows
+from labeling.exports.columns import one_look, read_rows, stamped
 from labeling.exports.copying import copied_rows
 from labeling.exports.formats import csv_pieces, dpo_pieces, jsonl_pieces, parquet_pieces
 from labeling.exports.people import pseudonym
@@ -50,7 +50,7 @@ class Tally:
     """The number of rows and the hash so far; complete after the last piece."""
 
     rows: int = 0
-    bytes: int = 0
+    n_bytes: int = 0
     _hash: Any = field(default_factory=hashlib.sha256)
 
     @property
@@ -69,7 +69,7 @@ class Tally:
 
     def hashed(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
         for piece in pieces:
-            self.bytes += len(piece)
+            self.n_bytes += len(piece)
             self._hash.update(piece)
             yield piece
 
@@ -118,8 +118,10 @@ class Export:
             return tally.counted_pieces(
                 copied_rows(self.experiment, self.selection, raw=self.raw, usernames=self.usernames)
             )
-        stamp = {"stamp": _as_it_is} if self.format == PARQUET else {}
-        rows = tally.counted(read_rows(self.experiment, self.selection, usernames=self.usernames, **stamp))
+        stamp = _as_it_is if self.format == PARQUET else stamped
+        rows = tally.counted(
+            read_rows(self.experiment, self.selection, usernames=self.usernames, stamp=stamp)
+        )
         if self.format == PARQUET:
             return parquet_pieces(rows)
         return jsonl_pieces(rows) if self.format == JSONL else csv_pieces(rows, raw=self.raw)
@@ -140,7 +142,7 @@ class Export:
         return {
             "file": self.filename,
             "sha256": tally.sha256,
-            "bytes": tally.bytes,
+            "bytes": tally.n_bytes,
             "rows": tally.rows,
             "format": self.format,
             "raw": self.raw,

@@ -11,7 +11,7 @@ from itertools import islice
 from operator import itemgetter
 from typing import Any
 
-from labeling.exports.columns import COLUMNS, INTEGER, NUMBER, TEXT, TIME, TRUTH, Row
+from labeling.exports.columns import COLUMNS, Kind, Row
 from labeling.exports.defusing import FIRST, defused
 
 _ROWS_PER_PIECE = 1000
@@ -24,7 +24,7 @@ def csv_pieces(rows: Iterable[Row], *, raw: bool = False) -> Iterator[bytes]:
     # `csv` quotes the characters that end a line. With this ending, a lone carriage return is quoted too, in every
     # release of Python, as PostgreSQL does it; `_Lines` ends the lines with a line feed nevertheless.
     write = csv.writer(lines, lineterminator="\r\n").writerow
-    texts = itemgetter(*(place for place, kind in enumerate(COLUMNS.values()) if kind == TEXT))
+    texts = itemgetter(*(place for place, column in enumerate(COLUMNS.values()) if column.kind == Kind.TEXT))
     harmless = FIRST.isdisjoint
     yield heading()
     for batch in _batches(rows, _ROWS_PER_PIECE):
@@ -95,13 +95,13 @@ def parquet_pieces(rows: Iterable[Row]) -> Iterator[bytes]:
     from pyarrow.parquet import ParquetWriter
 
     types = {
-        INTEGER: pa.int64(),
-        NUMBER: pa.float64(),
-        TEXT: pa.string(),
-        TIME: pa.timestamp("us", tz="UTC"),
-        TRUTH: pa.bool_(),
+        Kind.INTEGER: pa.int64(),
+        Kind.NUMBER: pa.float64(),
+        Kind.TEXT: pa.string(),
+        Kind.TIME: pa.timestamp("us", tz="UTC"),
+        Kind.TRUTH: pa.bool_(),
     }
-    schema = pa.schema([(name, types[kind]) for name, kind in COLUMNS.items()])
+    schema = pa.schema([(column.name, types[column.kind]) for column in COLUMNS.values()])
     sink = _Sink()
     with ParquetWriter(sink, schema, compression="zstd") as writer:
         for batch in _batches(rows, _ROWS_PER_GROUP):

@@ -18,7 +18,7 @@ from engine.domain.specs import ExperimentSpec, FactorSpec, GoldSpec, ReadyMade,
 from engine.importing import decoded
 from engine.importing.strict_json import finite, integer, loads
 from engine.models import Experiment
-from labeling.exports.columns import COLUMNS, INTEGER, NUMBER, TEXT, TIME, TRUTH
+from labeling.exports.columns import COLUMNS, Kind
 from labeling.exports.defusing import as_it_was
 from labeling.exports.files import CSV, JSONL, SCHEMA_VERSION
 
@@ -104,7 +104,7 @@ def _part(shape: type[_Part], said: dict[str, Any]) -> _Part:
     """
     part = shape(**said)
     for field in fields(part):
-        kind, what = _KINDS.get(field.type, (dict, "an object"))
+        kind, what = _KINDS.get(str(field.type), (dict, "an object"))
         if type(getattr(part, field.name)) is not kind:
             raise TypeError(f"{field.name} must be {what}")
     return part
@@ -160,10 +160,13 @@ def _json_rows(lines: Iterable[str]) -> Iterator[dict[str, Any]]:
 
 
 def _csv_rows(lines: Iterable[str], *, raw: bool) -> Iterator[dict[str, Any]]:
-    parse = _PARSE | {TEXT: str if raw else as_it_was}
+    parse = _PARSE | {Kind.TEXT: str if raw else as_it_was}
+    kinds = {column.name: column.kind for column in COLUMNS.values()}
     csv.field_size_limit(sys.maxsize)
     for row in csv.DictReader(lines, restval=""):
-        yield {name: parse[COLUMNS.get(name, TEXT)](cell) for name, cell in row.items() if name is not None}
+        yield {
+            name: parse[kinds.get(name, Kind.TEXT)](cell) for name, cell in row.items() if name is not None
+        }
 
 
 def _or_none(parse: Callable[[str], Any]) -> Callable[[str], Any]:
@@ -180,9 +183,9 @@ def _truth(cell: str) -> bool:
     raise ValueError(f"{limits.shown(cell)} is neither True nor False.")
 
 
-_PARSE: dict[str, Callable[[str], Any]] = {
-    INTEGER: _or_none(integer),
-    NUMBER: _or_none(finite),
-    TIME: _or_none(str),
-    TRUTH: _truth,
+_PARSE: dict[Kind, Callable[[str], Any]] = {
+    Kind.INTEGER: _or_none(integer),
+    Kind.NUMBER: _or_none(finite),
+    Kind.TIME: _or_none(str),
+    Kind.TRUTH: _truth,
 }

@@ -10,6 +10,7 @@ from django.db.models import Exists, OuterRef
 from engine.models import Comparison, Experiment, Flag, Judgment, User
 from engine.selectors.browsing import STANDING, VOID, Selection
 from labeling.dashboard.status import policy_names
+from labeling.forms.fields import choice_field
 
 _ANY = ("", "Any")
 
@@ -44,11 +45,11 @@ class SelectionForm(forms.Form):
         super().__init__(data, label_suffix="", **options)
         policies = [(name.short, f"{name.short}: {name.long}") for name in policy_names(experiment)]
         for field in ("policy", "against", "winner"):
-            self.fields[field].choices = [_ANY, *policies]
+            choice_field(self, field).choices = [_ANY, *policies]
         # Names from the memberships and not from the judgments, of which there may be a million.
         names = set(experiment.memberships.values_list("user__username", flat=True))
         names |= set(_judging_names(experiment))
-        self.fields["annotator"].choices = [_ANY, *((name, name) for name in sorted(names))]
+        choice_field(self, "annotator").choices = [_ANY, *((name, name) for name in sorted(names))]
 
     def selection(self, *, finished: bool = False) -> Selection:
         """The selection of a valid form; with ``finished``, of the finished comparisons only."""

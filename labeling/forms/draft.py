@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any, Generic, TypeVar
 
 from django.core.files.uploadedfile import UploadedFile
-from django.forms import BoundField, Form
+from django.forms import BaseForm, BoundField
 from django.http import QueryDict
 
 from engine.domain.errors import SpecError
@@ -17,25 +18,34 @@ from engine.importing import ImportingError, decoded, read_gold, read_tasks, wri
 from engine.models import Experiment
 from engine.selectors import specs
 from engine.services.estimates import Question
-from labeling.forms.factors import FactorRow, exclusion_rows, factor_rows, factor_specs, write_rows
+from labeling.forms.factors import (
+    ExclusionRow,
+    FactorRow,
+    exclusion_rows,
+    factor_rows,
+    factor_specs,
+    write_rows,
+)
 from labeling.forms.settings import GROUPS, SettingsForm
 
 _PREVIEWED = 5
-_READERS = {"tasks": read_tasks, "gold": read_gold}
+_KINDS = ("tasks", "gold")
+
+Item = TypeVar("Item", TaskSpec, GoldSpec)
 
 
 @dataclass(frozen=True)
-class Items:
+class Items(Generic[Item]):
     """Tasks or gold items as far as they can be read, and what is wrong with the rest."""
 
     kind: str
     text: str
-    items: Sequence[TaskSpec | GoldSpec]
+    items: Sequence[Item]
     faults: Sequence[str]
     kept: bool = False
 
     @property
-    def first(self) -> Sequence[TaskSpec | GoldSpec]:
+    def first(self) -> Sequence[Item]:
         return self.items[:_PREVIEWED]
 
     @property
@@ -67,23 +77,28 @@ class DraftEditor:
         return factor_rows(self.data)
 
     @cached_property
-    def exclusions(self) -> list:
+    def exclusions(self) -> list[ExclusionRow]:
         return exclusion_rows(self.data, self.factors)
 
     @cached_property
-    def tasks(self) -> Items:
-        return self._items("tasks")
+    def tasks(self) -> Items[TaskSpec]:
+        return self._items("tasks", read_tasks, lambda stored: stored.tasks)
 
     @cached_property
-    def gold(self) -> Items:
-        return self._items("gold")
+    def gold(self) -> Items[GoldSpec]:
+        return self._items("gold", read_gold, lambda stored: stored.gold)
 
-    def _items(self, kind: str) -> Items:
+    def _items(
+        self,
+        kind: str,
+        read: Callable[[str], Sequence[Item]],
+        kept: Callable[[ExperimentSpec], Sequence[Item]],
+    ) -> Items[Item]:
         text = self.data.get(kind, "")
         if not text.strip() and self.data.get(f"{kind}_kept") and self.stored:
-            return Items(kind, "", getattr(self.stored, kind), [], kept=True)
+            return Items(kind, "", kept(self.stored), [], kept=True)
         try:
-            return Items(kind, text, _READERS[kind](text), [])
+            return Items(kind, text, read(text), [])
         except ImportingError as error:
             return Items(kind, text, [], [str(fault) for fault in error.faults])
 
@@ -105,22 +120,22 @@ class DraftEditor:
     def spread(self) -> str:
         return self.data.get("spread", "0.4")
 
-    def take_files(self, files: dict[str, UploadedFile]) -> None:
+    def take_files(self, files: dict[str, UploadedFile[Any]]) -> None:
         """Put uploaded tasks and gold items where they would have been typed."""
-        for kind in _READERS:
+        for kind in _KINDS:
             if (file := files.get(f"{kind}_file")) is None:
                 continue
             try:
                 self.data[kind] = decoded(file, DESCRIPTION_BYTES).replace("\r\n", "\n")
             except ImportingError as error:
-                shown = Items(kind, self.data.get(kind, ""), [], [f"{file.name}: {error}"])
+                shown: Items[Any] = Items(kind, self.data.get(kind, ""), [], [f"{file.name}: {error}"])
                 self.__dict__[kind] = shown
 
     def spec(self) -> ExperimentSpec | None:
         """The description that the page amounts to; ``None`` where something is wrong, which the page then shows."""
         self.attempted = True
         factors, faults = factor_specs(self.factors) if not self.imported else ([], [])
-        forms: list[Form] = [self.settings, *(row.form for row in self.factors)]
+        forms: list[BaseForm] = [self.settings, *(row.form for row in self.factors)]
         forms += [level.form for row in self.factors for level in row.levels]
         if self.tasks.faults or (not self.tasks.items and not self.imported):
             faults.append("Tasks: " + (self.tasks.faults[0] if self.tasks.faults else "give at least one."))
@@ -132,11 +147,11 @@ class DraftEditor:
         if not all(valid) or faults:
             return None
         settings = self.settings.settings()
-        if self.imported:
+        if self.imported and self.stored:
             return replace(
                 self.stored,
                 name=self.settings.cleaned_data["name"],
-                settings=self.stored.settings | settings,
+                settings={**self.stored.settings, **settings},
                 gold=self.gold.items,
             )
         return ExperimentSpec(
@@ -167,7 +182,7 @@ class DraftEditor:
 
     def question(self, log_odds: float) -> Question | None:
         """The question to the planner, or ``None`` while the page is incomplete."""
-        if self.imported:
+        if self.imported and self.stored:
             levels, excluded = [len(self.stored.factors[0].levels)], []
         else:
             numbers = {row.id: {level.id: n for n, level in enumerate(row.levels)} for row in self.factors}

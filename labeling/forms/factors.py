@@ -91,7 +91,7 @@ def _level_row(data: QueryDict, shape: type[LevelForm], prefix: str, id_: str) -
     form = shape(data, prefix=prefix, use_required_attribute=False)
     shown = {form.add_prefix(name) for name in form.fields}
     # Values typed under another kind are kept in case the factor gets that kind again.
-    hidden = [(name, data[name]) for name in data if name.startswith(f"{prefix}-") and name not in shown]
+    hidden = [(name, str(data[name])) for name in data if name.startswith(f"{prefix}-") and name not in shown]
     return LevelRow(id_, form, hidden)
 
 

@@ -24,12 +24,11 @@ class LevelForm(forms.Form):
     def value(self) -> dict[str, Any]:
         """The level's value, without what was left empty."""
         known = {key: self.to_value(field, self.cleaned_data[field]) for field, key in self.keys.items()}
-        return json.loads(self.cleaned_data["extra"] or "{}") | {
-            key: given for key, given in known.items() if given not in (None, "", [])
-        }
+        extra: dict[str, Any] = json.loads(self.cleaned_data["extra"] or "{}")
+        return extra | {key: given for key, given in known.items() if given not in (None, "", [])}
 
     def clean_extra(self) -> str:
-        extra = self.cleaned_data["extra"]
+        extra: str = self.cleaned_data["extra"]
         try:
             if not isinstance(loads(extra or "{}"), dict):
                 raise forms.ValidationError("This must be an object.")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from copy import copy
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from django import forms
 from django.http import QueryDict
@@ -13,6 +13,7 @@ from engine.core.samplers import SAMPLERS
 from engine.domain.blinding import new_seed
 from engine.models import Experiment
 from engine.selectors.rubrics import why_no_judge
+from labeling.forms.fields import choice_field
 
 # A new setting of an experiment comes onto the page by its name here; label and help are the model's unless given below.
 GROUPS: dict[str, tuple[str, ...]] = {
@@ -93,6 +94,11 @@ _STOPPING = {
 }
 
 
+if TYPE_CHECKING:
+    _ModelForm = forms.ModelForm[Experiment]
+else:
+    _ModelForm = forms.ModelForm
+
 _WIDGETS = {
     "guidelines": forms.Textarea(attrs={"rows": 5}),
     "space": forms.RadioSelect,
@@ -101,7 +107,7 @@ _WIDGETS = {
 }
 
 
-class SettingsForm(forms.ModelForm):
+class SettingsForm(_ModelForm):
     """Everything about an experiment that is one value."""
 
     class Meta:
@@ -121,9 +127,9 @@ class SettingsForm(forms.ModelForm):
         self.fields["stopping"] = _choice(
             self.fields["stopping"], {name: _STOPPING.get(name, name) for name in STOPPING_RULES}
         )
-        for name in ("space", "judge"):
-            self.fields[name].choices = Experiment._meta.get_field(name).choices
-        self.fields["responses"].choices = [
+        choice_field(self, "space").choices = Experiment.Space.choices
+        choice_field(self, "judge").choices = Experiment.Judge.choices
+        choice_field(self, "responses").choices = [
             choice for choice in Experiment.Responses.choices if choice[0] != Experiment.Responses.IMPORTED
         ]
         # Votes are allowed on the dashboard, once its agreement with people is known.
@@ -132,8 +138,8 @@ class SettingsForm(forms.ModelForm):
             stages.remove(Experiment.LLMJudge.SHADOW)
             self.fields["llm_judge"].help_text = reason
             self.fields["llm_judge"].error_messages["invalid_choice"] = reason
-        self.fields["llm_judge"].choices = [(stage.value, stage.label) for stage in stages]
-        self.fields["backend"].choices = [("", "Any available worker"), *Experiment.Backend.choices]
+        choice_field(self, "llm_judge").choices = [(stage.value, stage.label) for stage in stages]
+        choice_field(self, "backend").choices = [("", "Any available worker"), *Experiment.Backend.choices]
         self.fields["seed"].required = self.fields["seed"].show_hidden_initial = False
         self.fields["seed"].initial = None
         for field in self.fields.values():

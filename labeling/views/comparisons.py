@@ -7,7 +7,7 @@ from typing import Any
 from django import forms
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import Http404, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.utils.http import urlencode
@@ -22,6 +22,7 @@ from labeling import access
 from labeling.dashboard.explanations import explain
 from labeling.dashboard.status import policy_names
 from labeling.exports.selecting import SelectionForm
+from labeling.requests import AuthenticatedRequest
 
 
 class PlaceForm(forms.Form):
@@ -41,7 +42,7 @@ class VoidAnnotatorForm(VoidForm):
 
 @login_required
 @require_safe
-def comparisons(request: HttpRequest, experiment_id: int) -> HttpResponse:
+def comparisons(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
     """The comparisons that a filter leaves, newest first, a page at a time."""
     experiment = access.to_watch(request, experiment_id)
     form, place = SelectionForm(request.GET, experiment=experiment), PlaceForm(request.GET)
@@ -63,7 +64,7 @@ def comparisons(request: HttpRequest, experiment_id: int) -> HttpResponse:
 
 @login_required
 @require_safe
-def comparison(request: HttpRequest, experiment_id: int, comparison_id: int) -> HttpResponse:
+def comparison(request: AuthenticatedRequest, experiment_id: int, comparison_id: int) -> HttpResponse:
     """The page of one comparison with all its data."""
     experiment = access.to_watch(request, experiment_id)
     row = browsing.comparison_in_full(experiment, comparison_id)
@@ -97,7 +98,7 @@ def comparison(request: HttpRequest, experiment_id: int, comparison_id: int) -> 
 
 @login_required
 @require_POST
-def void(request: HttpRequest, experiment_id: int, judgment_id: int) -> HttpResponse:
+def void(request: AuthenticatedRequest, experiment_id: int, judgment_id: int) -> HttpResponse:
     """Take one judgment back, with a reason."""
     experiment = access.to_run(request, experiment_id)
     judgment = _judgment(experiment, judgment_id)
@@ -119,7 +120,7 @@ def void(request: HttpRequest, experiment_id: int, judgment_id: int) -> HttpResp
 
 @login_required
 @require_POST
-def restore(request: HttpRequest, experiment_id: int, judgment_id: int) -> HttpResponse:
+def restore(request: AuthenticatedRequest, experiment_id: int, judgment_id: int) -> HttpResponse:
     """Bring a voided judgment back."""
     experiment = access.to_run(request, experiment_id)
     judgment = _judgment(experiment, judgment_id)
@@ -134,7 +135,7 @@ def restore(request: HttpRequest, experiment_id: int, judgment_id: int) -> HttpR
 
 @login_required
 @require_POST
-def void_annotator(request: HttpRequest, experiment_id: int) -> HttpResponse:
+def void_annotator(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
     """Take back everything that one annotator has judged here, with a reason."""
     experiment = access.to_run(request, experiment_id)
     form = VoidAnnotatorForm(request.POST)
@@ -171,5 +172,5 @@ def _back_to(judgment: Judgment) -> HttpResponse:
     return redirect("comparison", experiment_id=comparison.experiment_id, comparison_id=comparison.pk)
 
 
-def _may_void(request: HttpRequest, experiment: Experiment) -> bool:
+def _may_void(request: AuthenticatedRequest, experiment: Experiment) -> bool:
     return experiment.state != Experiment.State.CONCLUDED and access.may_run(request, experiment)

@@ -6,7 +6,7 @@ from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.core.exceptions import PermissionDenied
 from django.core.paginator import Paginator
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_POST, require_safe
 
@@ -16,6 +16,7 @@ from engine.selectors.log import audit_entries
 from engine.services import controls
 from engine.tasks import advance, wake
 from labeling import access
+from labeling.requests import AuthenticatedRequest
 from labeling.views.settings import CloneForm, SettingsForm, settings_page
 
 _ENTRIES_PER_PAGE = 100
@@ -23,7 +24,7 @@ _ENTRIES_PER_PAGE = 100
 
 @login_required
 @require_POST
-def change_settings(request: HttpRequest, experiment_id: int) -> HttpResponse:
+def change_settings(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
     """Say what a change means; with ``confirmed``, make it. A concluded experiment is reopened by it."""
     experiment = access.to_run(request, experiment_id)
     form = SettingsForm(request.POST)
@@ -44,7 +45,7 @@ def change_settings(request: HttpRequest, experiment_id: int) -> HttpResponse:
 
 
 def _ask(
-    request: HttpRequest, experiment: Experiment, form: SettingsForm, *, reopening: bool
+    request: AuthenticatedRequest, experiment: Experiment, form: SettingsForm, *, reopening: bool
 ) -> HttpResponse:
     changes = [
         {
@@ -70,7 +71,7 @@ def _ask(
 
 @login_required
 @require_POST
-def clone(request: HttpRequest, experiment_id: int) -> HttpResponse:
+def clone(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
     """Make a new draft of the same description."""
     experiment = access.to_run(request, experiment_id)
     if not access.may_create(request):
@@ -89,7 +90,7 @@ def clone(request: HttpRequest, experiment_id: int) -> HttpResponse:
 
 @login_required
 @require_safe
-def log(request: HttpRequest, experiment_id: int) -> HttpResponse:
+def log(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
     """The log of the experiment, newest first."""
     experiment = access.to_watch(request, experiment_id)
     pages = Paginator(audit_entries(experiment), _ENTRIES_PER_PAGE)

@@ -7,7 +7,7 @@ from typing import Any
 from django import forms
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
-from django.http import HttpRequest, HttpResponse, HttpResponseBadRequest
+from django.http import HttpResponse, HttpResponseBadRequest
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
@@ -21,6 +21,7 @@ from labeling import access
 from labeling.dashboard import figures
 from labeling.dashboard.findings import without_each_annotator
 from labeling.dashboard.status import status_of
+from labeling.requests import AuthenticatedRequest
 from labeling.views import llm_judge
 
 
@@ -31,7 +32,7 @@ class StateForm(forms.Form):
 
 @login_required
 @require_safe
-def dashboard(request: HttpRequest, experiment_id: int) -> HttpResponse:
+def dashboard(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
     """The whole page."""
     experiment = access.to_watch(request, experiment_id)
     context = _live(request, experiment) | {
@@ -45,7 +46,7 @@ def dashboard(request: HttpRequest, experiment_id: int) -> HttpResponse:
 
 @login_required
 @require_safe
-def live(request: HttpRequest, experiment_id: int) -> HttpResponse:
+def live(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
     """The part that changes with every click, and the queue, which htmx puts into its own place."""
     experiment = access.to_watch(request, experiment_id)
     return render(request, "dashboard/_moving.html", _live(request, experiment))
@@ -53,7 +54,7 @@ def live(request: HttpRequest, experiment_id: int) -> HttpResponse:
 
 @login_required
 @require_safe
-def live_charts(request: HttpRequest, experiment_id: int) -> HttpResponse:
+def live_charts(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
     """The charts and tables, or 204 where they are still those that the page has seen."""
     experiment = access.to_watch(request, experiment_id)
     charts = figures.rendered_charts(experiment)
@@ -65,7 +66,7 @@ def live_charts(request: HttpRequest, experiment_id: int) -> HttpResponse:
 
 @login_required
 @require_http_methods(["GET", "HEAD", "POST"])
-def without(request: HttpRequest, experiment_id: int) -> HttpResponse:
+def without(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
     """The decision without each annotator; a POST starts its computation."""
     experiment = access.to_watch(request, experiment_id)
     if request.method == "POST":
@@ -78,7 +79,7 @@ def without(request: HttpRequest, experiment_id: int) -> HttpResponse:
 
 @login_required
 @require_POST
-def change_state(request: HttpRequest, experiment_id: int) -> HttpResponse:
+def change_state(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
     """Start, pause, stop, archive, or take out of the archive. Says first what stopping means; ``confirmed`` does it."""
     experiment = access.to_run(request, experiment_id)
     form = StateForm(request.POST)
@@ -96,7 +97,7 @@ def change_state(request: HttpRequest, experiment_id: int) -> HttpResponse:
     return redirect("dashboard", experiment_id=experiment.pk)
 
 
-def _ask_to_stop(request: HttpRequest, experiment: Experiment) -> HttpResponse:
+def _ask_to_stop(request: AuthenticatedRequest, experiment: Experiment) -> HttpResponse:
     context = {
         "experiment": experiment,
         "status": status_of(experiment),
@@ -105,5 +106,5 @@ def _ask_to_stop(request: HttpRequest, experiment: Experiment) -> HttpResponse:
     return render(request, "dashboard/stop_confirm.html", context)
 
 
-def _live(request: HttpRequest, experiment: Experiment) -> dict[str, Any]:
+def _live(request: AuthenticatedRequest, experiment: Experiment) -> dict[str, Any]:
     return figures.live_figures(experiment) | {"may_run": access.may_run(request, experiment)}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from django.contrib.auth.decorators import login_required
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpResponse
 from django.http.response import HttpResponseBase
 from django.shortcuts import render
 from django.utils.http import urlencode
@@ -17,11 +17,12 @@ from labeling.exports import files
 from labeling.exports.downloads import OptionsForm, download, with_default
 from labeling.exports.formats import parquet_is_there
 from labeling.exports.selecting import SelectionForm
+from labeling.requests import AuthenticatedRequest
 
 
 @login_required
 @require_safe
-def export(request: HttpRequest, experiment_id: int) -> HttpResponse:
+def export(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
     """Choose what to download; says how much it will be."""
     experiment = access.to_watch(request, experiment_id)
     form = SelectionForm(with_default(request), experiment=experiment)
@@ -47,28 +48,28 @@ def export(request: HttpRequest, experiment_id: int) -> HttpResponse:
 
 @login_required
 @require_safe
-def judgments_csv(request: HttpRequest, experiment_id: int) -> HttpResponseBase:
+def judgments_csv(request: AuthenticatedRequest, experiment_id: int) -> HttpResponseBase:
     """Judgments, one row each: those that the estimates rest on unless asked otherwise."""
     return download(request, experiment_id, files.CSV)
 
 
 @login_required
 @require_safe
-def judgments_jsonl(request: HttpRequest, experiment_id: int) -> HttpResponseBase:
+def judgments_jsonl(request: AuthenticatedRequest, experiment_id: int) -> HttpResponseBase:
     """The same rows as JSON lines."""
     return download(request, experiment_id, files.JSONL)
 
 
 @login_required
 @require_safe
-def judgments_parquet(request: HttpRequest, experiment_id: int) -> HttpResponseBase:
+def judgments_parquet(request: AuthenticatedRequest, experiment_id: int) -> HttpResponseBase:
     """The same rows as Parquet."""
     return download(request, experiment_id, files.PARQUET)
 
 
 @login_required
 @require_safe
-def dpo_jsonl(request: HttpRequest, experiment_id: int) -> HttpResponseBase:
+def dpo_jsonl(request: AuthenticatedRequest, experiment_id: int) -> HttpResponseBase:
     """Prompt, chosen and rejected of every comparison that was decided for one side."""
     return download(request, experiment_id, files.DPO)
 

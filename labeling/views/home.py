@@ -1,7 +1,7 @@
 """The first page after login."""
 
 from django.contrib.auth.decorators import login_required
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
@@ -11,11 +11,12 @@ from labeling.accounts.client_address import untrusted_proxy
 from labeling.annotation.endings import ending
 from labeling.dashboard.cards import card
 from labeling.language import in_english
+from labeling.requests import AuthenticatedRequest
 
 
 @login_required
 @require_safe
-def home(request: HttpRequest) -> HttpResponse:
+def home(request: AuthenticatedRequest) -> HttpResponse:
     """Experiments to label, and experiments to watch with their badges; the archive on demand."""
     archive = "archived" in request.GET
     watched = people.experiments_to_watch(request.user)

@@ -18,6 +18,7 @@ from engine.services import people
 from labeling import access
 from labeling.accounts.following import first_page, follow, followed, stop_following
 from labeling.accounts.forms import JoinForm
+from labeling.requests import AuthenticatedRequest
 from labeling.views.people import InvitationForm, people_page
 
 
@@ -45,13 +46,13 @@ def accept_invitation(request: HttpRequest) -> HttpResponse:
     if user and (member := people.membership_from(invitation_id=invitation_id, user=user)):
         stop_following(request)
         return redirect(first_page(member))
-    form = None if user else JoinForm(request.POST or None)
+    form = JoinForm(request.POST or None)
     try:
         invitation = people.open_invitation(invitation_id=invitation_id, user=user)
         if request.method == "POST" and (user or form.is_valid()):
             with transaction.atomic():
                 joining = user or form.save()
-                member = people.accept_invitation(invitation_id=invitation_id, user=joining)
+                member = people.accept_invitation(invitation_id=invitation.pk, user=joining)
                 if not user:
                     setup_user_email(request, joining, [])
             stop_following(request)
@@ -67,7 +68,7 @@ def accept_invitation(request: HttpRequest) -> HttpResponse:
     status = 400 if request.method == "POST" else 200
     context = {
         "invitation": invitation,
-        "form": form,
+        "form": None if user else form,
         "oidc": settings.OIDC_ISSUER and settings.OIDC_NAME,
         "unblinds": user is not None and blinding.would_unblind(invitation.experiment, user, invitation.role),
     }
@@ -76,14 +77,14 @@ def accept_invitation(request: HttpRequest) -> HttpResponse:
 
 @login_required
 @require_safe
-def welcome(request: HttpRequest, experiment_id: int) -> HttpResponse:
+def welcome(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
     """The guidelines, before the first pair."""
     return render(request, "labeling/welcome.html", {"experiment": access.to_label(request, experiment_id)})
 
 
 @login_required
 @require_POST
-def invite(request: HttpRequest, experiment_id: int) -> HttpResponse:
+def invite(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
     """Make an invitation link. The link is in the answer to this request and nowhere else."""
     experiment = access.to_run(request, experiment_id)
     form = InvitationForm(request.POST, roles=access.roles_to_give(request, experiment))
@@ -104,7 +105,7 @@ def invite(request: HttpRequest, experiment_id: int) -> HttpResponse:
 
 @login_required
 @require_POST
-def end_invitation(request: HttpRequest, experiment_id: int, invitation_id: int) -> HttpResponse:
+def end_invitation(request: AuthenticatedRequest, experiment_id: int, invitation_id: int) -> HttpResponse:
     """End an invitation. Only users who may give its role may end it."""
     experiment = access.to_run(request, experiment_id)
     roles = [role for role, _ in access.roles_to_give(request, experiment)]

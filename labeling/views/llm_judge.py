@@ -8,7 +8,7 @@ from django import forms
 from django.conf import settings
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
-from django.http import HttpRequest, HttpResponse, HttpResponseBadRequest
+from django.http import HttpResponse, HttpResponseBadRequest
 from django.shortcuts import redirect
 from django.views.decorators.http import require_POST
 
@@ -21,6 +21,7 @@ from engine.selectors.rubrics import DEFAULT_RUBRIC, why_no_judge
 from engine.services import opinions
 from engine.tasks import give_opinions, wake
 from labeling import access
+from labeling.requests import AuthenticatedRequest
 
 _ANSWERS = ("Left", "Right", "Tie")
 _SAID = {
@@ -105,7 +106,7 @@ def _worker() -> tuple[bool, str]:
 
 @login_required
 @require_POST
-def change_llm_judge(request: HttpRequest, experiment_id: int) -> HttpResponse:
+def change_llm_judge(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
     """Let the language model say nothing, give opinions, or vote."""
     experiment = access.to_run(request, experiment_id)
     form = LLMJudgeForm(request.POST)

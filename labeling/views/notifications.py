@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpResponse
 from django.shortcuts import get_object_or_404, redirect
 from django.views.decorators.http import require_POST
 
@@ -14,12 +14,13 @@ from engine.models import Subscription
 from engine.services import notifications
 from engine.tasks import deliver, wake
 from labeling import access
+from labeling.requests import AuthenticatedRequest
 from labeling.views.settings import SubscriptionForm, settings_page
 
 
 @login_required
 @require_POST
-def subscribe(request: HttpRequest, experiment_id: int) -> HttpResponse:
+def subscribe(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
     """Add an address. A webhook's secret is in the answer to this request and nowhere else."""
     experiment = access.to_run(request, experiment_id)
     form = SubscriptionForm(request.POST)
@@ -41,7 +42,7 @@ def subscribe(request: HttpRequest, experiment_id: int) -> HttpResponse:
 
 @login_required
 @require_POST
-def unsubscribe(request: HttpRequest, experiment_id: int, subscription_id: int) -> HttpResponse:
+def unsubscribe(request: AuthenticatedRequest, experiment_id: int, subscription_id: int) -> HttpResponse:
     """Remove an address."""
     experiment = access.to_run(request, experiment_id)
     subscription = get_object_or_404(experiment.subscriptions, pk=subscription_id)
@@ -51,7 +52,7 @@ def unsubscribe(request: HttpRequest, experiment_id: int, subscription_id: int) 
 
 @login_required
 @require_POST
-def send_test(request: HttpRequest, experiment_id: int, subscription_id: int) -> HttpResponse:
+def send_test(request: AuthenticatedRequest, experiment_id: int, subscription_id: int) -> HttpResponse:
     """Send a message that only says that messages arrive."""
     experiment = access.to_run(request, experiment_id)
     subscription: Subscription = get_object_or_404(experiment.subscriptions, pk=subscription_id)

@@ -9,7 +9,7 @@ from django import forms
 from django.conf import settings
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpResponse
 from django.shortcuts import redirect, render
 from django.utils.crypto import salted_hmac
 from django.utils.translation import gettext as _
@@ -25,6 +25,7 @@ from engine.tasks import advance, wake
 from labeling import access
 from labeling.annotation.endings import ending
 from labeling.annotation.progress import answers_together
+from labeling.requests import AuthenticatedRequest
 
 # A page that waits for a paused experiment may stay open overnight: it looks again after twice as long each time.
 _FIRST_LOOK_SECONDS, _LONGEST_LOOK_SECONDS = 5, 60
@@ -74,7 +75,7 @@ class LeasesForm(forms.Form):
 
 @login_required
 @require_safe
-def pair(request: HttpRequest, experiment_id: int) -> HttpResponse:
+def pair(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
     """The pair to judge now; with ``besides``, the one after those that the page holds."""
     experiment = access.to_label(request, experiment_id)
     if request.method == "HEAD":
@@ -88,7 +89,7 @@ def pair(request: HttpRequest, experiment_id: int) -> HttpResponse:
 
 
 @access.annotator_action
-def judge(request: HttpRequest, experiment_id: int) -> HttpResponse:
+def judge(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
     """Record an answer and reply with the next pair."""
     experiment = access.to_label(request, experiment_id)
     form = JudgeForm(request.POST)
@@ -113,7 +114,7 @@ def judge(request: HttpRequest, experiment_id: int) -> HttpResponse:
 
 
 @access.annotator_action
-def skip(request: HttpRequest, experiment_id: int) -> HttpResponse:
+def skip(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
     """Hand the pair back and reply with another one."""
     experiment = access.to_label(request, experiment_id)
     form = SkipForm(request.POST)
@@ -128,7 +129,7 @@ def skip(request: HttpRequest, experiment_id: int) -> HttpResponse:
 
 
 @access.annotator_action
-def flag(request: HttpRequest, experiment_id: int) -> HttpResponse:
+def flag(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
     """Hand the pair back with a word about what is wrong with it."""
     experiment = access.to_label(request, experiment_id)
     form = FlagForm(request.POST)
@@ -152,7 +153,7 @@ def flag(request: HttpRequest, experiment_id: int) -> HttpResponse:
 
 
 @access.annotator_action
-def undo(request: HttpRequest, experiment_id: int) -> HttpResponse:
+def undo(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
     """Take back one's newest answer that stands, and show that pair again."""
     experiment = access.to_label(request, experiment_id)
     form = ScreenForm(request.POST)
@@ -170,14 +171,14 @@ def undo(request: HttpRequest, experiment_id: int) -> HttpResponse:
 
 
 @access.annotator_action
-def reopen(request: HttpRequest, experiment_id: int, token: uuid.UUID) -> HttpResponse:
+def reopen(request: AuthenticatedRequest, experiment_id: int, token: uuid.UUID) -> HttpResponse:
     """Take back one of one's own answers and show that pair again."""
     experiment = access.to_label(request, experiment_id)
     return _reopen(request, experiment, access.own_answer(request, experiment, token))
 
 
 def _reopen(
-    request: HttpRequest,
+    request: AuthenticatedRequest,
     experiment: Experiment,
     answer: Judgment | Check,
     *,
@@ -194,14 +195,14 @@ def _reopen(
         notice = _("Taken back. Somebody else is looking at that pair now.")
         return _show_next(request, experiment, besides=besides, notice=notice)
     notice = _("Taken back. Choose again.")
-    if not request.htmx:  # type: ignore[attr-defined]
+    if not request.htmx:
         messages.info(request, notice)
         return redirect("pair", experiment_id=experiment.pk)
     return _render(request, experiment, shown, notice=notice)
 
 
 @access.annotator_action
-def beat(request: HttpRequest, experiment_id: int) -> HttpResponse:
+def beat(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
     """Keep the pairs of an open page reserved. The reply is the same for comparisons and checks."""
     access.to_label(request, experiment_id)
     form = LeasesForm(request.POST)
@@ -212,7 +213,7 @@ def beat(request: HttpRequest, experiment_id: int) -> HttpResponse:
 
 
 @access.annotator_action
-def leave(request: HttpRequest, experiment_id: int) -> HttpResponse:
+def leave(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
     """Hand back the pairs of a page that is being closed."""
     access.to_label(request, experiment_id)
     form = LeasesForm(request.POST)
@@ -224,7 +225,7 @@ def leave(request: HttpRequest, experiment_id: int) -> HttpResponse:
 
 @login_required
 @require_safe
-def history(request: HttpRequest, experiment_id: int) -> HttpResponse:
+def history(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
     """The user's latest answers; each can be reopened while the experiment runs."""
     experiment = access.to_label(request, experiment_id)
     return render(
@@ -239,7 +240,7 @@ def history(request: HttpRequest, experiment_id: int) -> HttpResponse:
 
 
 def _show_next(
-    request: HttpRequest,
+    request: AuthenticatedRequest,
     experiment: Experiment,
     *,
     besides: list[Any] | tuple[()] = (),
@@ -247,16 +248,16 @@ def _show_next(
     notice: str = "",
     waited: int = 0,
 ) -> HttpResponse:
-    if request.method == "POST" and not request.htmx:  # type: ignore[attr-defined]
-        if notice or (answered and answered.feedback):
-            messages.info(request, notice or answered.feedback)  # type: ignore[union-attr]
+    if request.method == "POST" and not request.htmx:
+        if told := notice or (answered.feedback if answered else ""):
+            messages.info(request, told)
         return redirect("pair", experiment_id=experiment.pk)
     shown = serving.show_next(experiment=experiment, annotator=request.user, besides=besides)
     return _render(request, experiment, shown, answered=answered, notice=notice, waited=waited)
 
 
 def _render(
-    request: HttpRequest,
+    request: AuthenticatedRequest,
     experiment: Experiment,
     shown: ShownPair | None,
     *,
@@ -278,17 +279,17 @@ def _render(
         "beat_seconds": max(5, settings.LEASE_SECONDS // 3),
         "notice": notice or (answered.feedback if answered else ""),
     }
-    template = "labeling/_stage.html" if request.htmx else "labeling/pair.html"  # type: ignore[attr-defined]
+    template = "labeling/_stage.html" if request.htmx else "labeling/pair.html"
     return render(request, template, context)
 
 
-def _store(request: HttpRequest, experiment: Experiment) -> str:
+def _store(request: AuthenticatedRequest, experiment: Experiment) -> str:
     """The key for unsaved answers in this user's browser storage. It does not identify the user."""
     place = salted_hmac("labeling.pair.store", f"{request.user.pk}/{experiment.pk}")
     return f"llmpo-unsent-{place.hexdigest()[:16]}"
 
 
-def _bad_request(request: HttpRequest, experiment: Experiment, message: str) -> HttpResponse:
+def _bad_request(request: AuthenticatedRequest, experiment: Experiment, message: str) -> HttpResponse:
     return render(
         request, "labeling/bad_request.html", {"experiment": experiment, "message": message}, status=400
     )

@@ -7,7 +7,7 @@ from typing import Any
 from django import forms
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
-from django.http import HttpRequest, HttpResponse, HttpResponseBadRequest
+from django.http import HttpResponse, HttpResponseBadRequest
 from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_POST, require_safe
 
@@ -17,6 +17,8 @@ from engine.selectors import blinding
 from engine.selectors.people import open_invitations
 from engine.services import people as services
 from labeling import access
+from labeling.forms.fields import choice_field
+from labeling.requests import AuthenticatedRequest
 
 
 class RoleForm(forms.Form):
@@ -31,11 +33,12 @@ class InvitationForm(forms.Form):
     valid_days = forms.IntegerField(min_value=1, initial=7, label="Days")
 
     def __init__(self, *args: Any, roles: list[tuple[str, str]], **kwargs: Any) -> None:
-        super().__init__(*args, label_suffix="", **kwargs)
-        self.fields["role"].choices = roles
+        super().__init__(*args, **kwargs)
+        self.label_suffix = ""
+        choice_field(self, "role").choices = roles
 
     def clean(self) -> dict[str, Any]:
-        data: dict[str, Any] = super().clean()
+        data = super().clean() or {}
         if "role" not in data:
             return data
         limit = Invitation.LIMITS[Membership.Role(data["role"])]
@@ -47,13 +50,13 @@ class InvitationForm(forms.Form):
 
 @login_required
 @require_safe
-def people(request: HttpRequest, experiment_id: int) -> HttpResponse:
+def people(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
     """Members, and open invitations to roles that the reader may give. Owners change members; editors invite."""
     return people_page(request, access.to_run(request, experiment_id))
 
 
 def people_page(
-    request: HttpRequest,
+    request: AuthenticatedRequest,
     experiment: Experiment,
     *,
     form: InvitationForm | None = None,
@@ -84,7 +87,7 @@ def people_page(
 @login_required
 @require_POST
 @access.recent_sign_in_required
-def change_role(request: HttpRequest, experiment_id: int, membership_id: int) -> HttpResponse:
+def change_role(request: AuthenticatedRequest, experiment_id: int, membership_id: int) -> HttpResponse:
     """Give a member another role."""
     experiment = access.to_own(request, experiment_id)
     member = get_object_or_404(experiment.memberships, pk=membership_id)
@@ -104,7 +107,7 @@ def change_role(request: HttpRequest, experiment_id: int, membership_id: int) ->
 @login_required
 @require_POST
 @access.recent_sign_in_required
-def remove_member(request: HttpRequest, experiment_id: int, membership_id: int) -> HttpResponse:
+def remove_member(request: AuthenticatedRequest, experiment_id: int, membership_id: int) -> HttpResponse:
     """Take a role away from somebody."""
     experiment = access.to_own(request, experiment_id)
     member = get_object_or_404(experiment.memberships, pk=membership_id)
@@ -117,7 +120,7 @@ def remove_member(request: HttpRequest, experiment_id: int, membership_id: int) 
     return _back(request, experiment)
 
 
-def _tell_ended(request: HttpRequest, member: Membership, ended: int) -> None:
+def _tell_ended(request: AuthenticatedRequest, member: Membership, ended: int) -> None:
     if ended:
         links = "1 open invitation" if ended == 1 else f"{ended} open invitations"
         messages.info(
@@ -126,7 +129,7 @@ def _tell_ended(request: HttpRequest, member: Membership, ended: int) -> None:
         )
 
 
-def _warn_of_both_roles(request: HttpRequest, experiment: Experiment, user: User) -> None:
+def _warn_of_both_roles(request: AuthenticatedRequest, experiment: Experiment, user: User) -> None:
     if user.pk in blinding.unblinded_annotators(experiment):
         messages.warning(
             request,
@@ -135,7 +138,7 @@ def _warn_of_both_roles(request: HttpRequest, experiment: Experiment, user: User
         )
 
 
-def _back(request: HttpRequest, experiment: Experiment) -> HttpResponse:
+def _back(request: AuthenticatedRequest, experiment: Experiment) -> HttpResponse:
     """Back to the page of people, or to the first page if the user has just given up the right to see it."""
     if access.may_run(request, experiment):
         return redirect("people", experiment_id=experiment.pk)

@@ -8,7 +8,7 @@ from django import forms
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.core.paginator import Paginator
-from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.http import HttpResponse, JsonResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.utils.text import slugify
 from django.views.decorators.http import require_http_methods, require_safe
@@ -19,6 +19,7 @@ from engine.selectors.persons import person_data
 from engine.services.audit import record_access
 from engine.services.forgetting import forget_person
 from labeling import access
+from labeling.requests import AuthenticatedRequest
 
 _PER_PAGE = 100
 _LONGEST_NAME = User._meta.get_field("username").max_length
@@ -45,7 +46,7 @@ class ForgetForm(forms.Form):
 
 @login_required
 @require_safe
-def persons(request: HttpRequest) -> HttpResponse:
+def persons(request: AuthenticatedRequest) -> HttpResponse:
     """All accounts by name."""
     access.to_administer(request)
     # No name is longer, and SQLite refuses patterns of 50,000 bytes.
@@ -58,7 +59,7 @@ def persons(request: HttpRequest) -> HttpResponse:
 @login_required
 @require_http_methods(["GET", "HEAD", "POST"])
 @access.recent_sign_in_required
-def person(request: HttpRequest, user_id: int) -> HttpResponse:
+def person(request: AuthenticatedRequest, user_id: int) -> HttpResponse:
     """The stored data about a person, in numbers; a POST forgets the person."""
     access.to_administer(request)
     account = get_object_or_404(User, pk=user_id)
@@ -86,7 +87,7 @@ def person(request: HttpRequest, user_id: int) -> HttpResponse:
 
 @login_required
 @require_safe
-def data_of_person(request: HttpRequest, user_id: int) -> HttpResponse:
+def data_of_person(request: AuthenticatedRequest, user_id: int) -> HttpResponse:
     """The stored data about a person, as a file."""
     access.to_administer(request)
     access.require_recent_sign_in(request)
@@ -95,12 +96,12 @@ def data_of_person(request: HttpRequest, user_id: int) -> HttpResponse:
 
 @login_required
 @require_safe
-def own_data(request: HttpRequest) -> HttpResponse:
+def own_data(request: AuthenticatedRequest) -> HttpResponse:
     """The stored data about the user, without the answers in experiments that have not concluded."""
     return _file(request, request.user, complete=False)
 
 
-def _file(request: HttpRequest, account: User, *, complete: bool) -> HttpResponse:
+def _file(request: AuthenticatedRequest, account: User, *, complete: bool) -> HttpResponse:
     if request.method != "HEAD":
         record_access(by=request.user, about=account)
     response = JsonResponse(

@@ -6,7 +6,7 @@ from typing import Any
 
 from django import forms
 from django.contrib.auth.decorators import login_required
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
@@ -15,6 +15,7 @@ from engine.models import Experiment, Subscription
 from engine.selectors import log
 from labeling import access
 from labeling.dashboard.status import status_of
+from labeling.requests import AuthenticatedRequest
 
 
 class SettingsForm(forms.Form):
@@ -63,13 +64,13 @@ class SubscriptionForm(forms.Form):
 
 @login_required
 @require_safe
-def experiment_settings(request: HttpRequest, experiment_id: int) -> HttpResponse:
+def experiment_settings(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
     """The page of settings, notifications and copying."""
     return settings_page(request, access.to_run(request, experiment_id))
 
 
 def settings_page(
-    request: HttpRequest, experiment: Experiment, *, status: int = 200, **context: Any
+    request: AuthenticatedRequest, experiment: Experiment, *, status: int = 200, **context: Any
 ) -> HttpResponse:
     """The page, with a faulty form in place of the fresh one."""
     current = {"budget": experiment.budget, "delta": experiment.delta, "epsilon": experiment.epsilon}

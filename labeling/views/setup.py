@@ -24,6 +24,7 @@ from engine.tasks import advance, wake
 from labeling import access
 from labeling.forms.draft import DraftEditor, data_of, data_sent
 from labeling.forms.factors import apply_change
+from labeling.requests import AuthenticatedRequest
 from labeling.setup import sizes
 from labeling.setup.templates import STARTS, start_named
 
@@ -32,7 +33,7 @@ read_or_write = require_http_methods(["GET", "HEAD", "POST"])
 
 @login_required
 @read_or_write
-def new(request: HttpRequest) -> HttpResponse:
+def new(request: AuthenticatedRequest) -> HttpResponse:
     """Choose a starting point, or upload a file."""
     access.to_create(request)
     faults: list[str] = []
@@ -48,7 +49,7 @@ def new(request: HttpRequest) -> HttpResponse:
     return render(request, "setup/new.html", context, status=400 if faults else 200)
 
 
-def _uploaded(request: HttpRequest) -> ExperimentSpec:
+def _uploaded(request: AuthenticatedRequest) -> ExperimentSpec:
     if (file := request.FILES.get("responses")) is not None:
         answers = read_responses(decoded(file, RESPONSES_BYTES))
         return ExperimentSpec(
@@ -66,7 +67,7 @@ def _uploaded(request: HttpRequest) -> ExperimentSpec:
 
 @login_required
 @read_or_write
-def new_from(request: HttpRequest, start: str) -> HttpResponse:
+def new_from(request: AuthenticatedRequest, start: str) -> HttpResponse:
     """Set up an experiment that is not stored yet."""
     access.to_create(request)
     if (chosen := start_named(start)) is None:
@@ -76,7 +77,7 @@ def new_from(request: HttpRequest, start: str) -> HttpResponse:
 
 @login_required
 @read_or_write
-def setup(request: HttpRequest, experiment_id: int) -> HttpResponse:
+def setup(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
     """Change a draft."""
     experiment = access.to_run(request, experiment_id)
     if experiment.state != Experiment.State.DRAFT:
@@ -93,7 +94,10 @@ def setup(request: HttpRequest, experiment_id: int) -> HttpResponse:
 
 
 def _page(
-    request: HttpRequest, experiment: Experiment | None, stored: Callable[[], ExperimentSpec], url: str
+    request: AuthenticatedRequest,
+    experiment: Experiment | None,
+    stored: Callable[[], ExperimentSpec],
+    url: str,
 ) -> HttpResponse:
     if request.method != "POST":
         return _rendered(request, DraftEditor(data_of(stored()), experiment), url, "setup/edit.html")
@@ -108,7 +112,7 @@ def _page(
     return _saved(request, editor, url)
 
 
-def _changed(request: HttpRequest, editor: DraftEditor, url: str, change: str) -> HttpResponse:
+def _changed(request: AuthenticatedRequest, editor: DraftEditor, url: str, change: str) -> HttpResponse:
     """The page, or only its factors, after a row was added, removed or moved. Nothing is stored."""
     editor.focus = apply_change(editor.data, change)
     if not request.htmx:
@@ -132,15 +136,16 @@ _FRAGMENTS: dict[str, Callable[[HttpRequest, DraftEditor, str], HttpResponse]] =
 }
 
 
-def _saved(request: HttpRequest, editor: DraftEditor, url: str) -> HttpResponse:
+def _saved(request: AuthenticatedRequest, editor: DraftEditor, url: str) -> HttpResponse:
     spec = editor.spec()
     if spec is None:
         return _rendered(request, editor, url, "setup/edit.html", status=400)
+    experiment = editor.experiment
     try:
-        if editor.experiment is None:
+        if experiment is None:
             experiment = experiments.create_experiment(spec=spec, by=request.user)
         else:
-            experiment = drafts.replace_draft(experiment_id=editor.experiment.pk, spec=spec, by=request.user)
+            experiment = drafts.replace_draft(experiment_id=experiment.pk, spec=spec, by=request.user)
         if request.POST.get("action") == "start":
             experiments.start(experiment_id=experiment.pk, by=request.user)
             wake(advance, experiment.pk)
@@ -150,13 +155,13 @@ def _saved(request: HttpRequest, editor: DraftEditor, url: str) -> HttpResponse:
         return _rendered(request, editor, url, "setup/edit.html", status=400)
     except WrongStateError as error:
         messages.error(request, str(error))
-        return redirect("dashboard", experiment_id=editor.experiment.pk)
+        return redirect("dashboard", experiment_id=experiment.pk) if experiment else redirect("home")
     messages.success(request, "Saved as a draft.")
     return redirect("setup", experiment_id=experiment.pk)
 
 
 def _rendered(
-    request: HttpRequest, editor: DraftEditor, url: str, template: str, status: int = 200
+    request: AuthenticatedRequest, editor: DraftEditor, url: str, template: str, status: int = 200
 ) -> HttpResponse:
     experiment = editor.experiment
     context = {
@@ -172,7 +177,7 @@ def _rendered(
 @login_required
 @read_or_write
 @access.recent_sign_in_required
-def delete_draft(request: HttpRequest, experiment_id: int) -> HttpResponse:
+def delete_draft(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
     """Ask, then delete."""
     experiment = access.to_own(request, experiment_id)
     if request.method != "POST" and experiment.state == Experiment.State.DRAFT:
@@ -188,7 +193,7 @@ def delete_draft(request: HttpRequest, experiment_id: int) -> HttpResponse:
 
 @login_required
 @require_safe
-def setup_file(request: HttpRequest, experiment_id: int) -> HttpResponse:
+def setup_file(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
     """The description as a file, which the page of new experiments and load_experiment read."""
     experiment = access.to_watch(request, experiment_id)
     text = write_experiment(specs.experiment_spec(experiment))

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 from django import forms
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.utils import timezone
 from django.views.decorators.http import require_http_methods, require_POST
 
-from engine.models import Token, User
+from engine.models import Experiment, Token, User
 from engine.selectors import people
 from engine.services.tokens import make_token, revoke_token
 from labeling import access
+from labeling.requests import AuthenticatedRequest
 
 
 class TokenForm(forms.Form):
@@ -28,7 +29,7 @@ class TokenForm(forms.Form):
         help_text="Choose only what the program needs. A token never has more rights than you.",
     )
     experiment = forms.ModelChoiceField(
-        queryset=None,
+        queryset=Experiment.objects.none(),
         required=False,
         empty_label="All your experiments",
         help_text="A token for one experiment cannot see or create others.",
@@ -37,13 +38,15 @@ class TokenForm(forms.Form):
 
     def __init__(self, *args: Any, user: User, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.fields["experiment"].queryset = people.with_a_role(user)
+        cast("forms.ModelChoiceField[Experiment]", self.fields["experiment"]).queryset = people.with_a_role(
+            user
+        )
 
 
 @login_required
 @require_http_methods(["GET", "HEAD", "POST"])
 @access.recent_sign_in_required
-def tokens(request: HttpRequest) -> HttpResponse:
+def tokens(request: AuthenticatedRequest) -> HttpResponse:
     """The list, and a new token. Its secret is in the answer to this request and nowhere else."""
     form = TokenForm(request.POST if request.method == "POST" else None, user=request.user)
     made, secret, status = None, "", 200
@@ -61,7 +64,7 @@ def tokens(request: HttpRequest) -> HttpResponse:
 @login_required
 @require_POST
 @access.recent_sign_in_required
-def revoke(request: HttpRequest, token_id: int) -> HttpResponse:
+def revoke(request: AuthenticatedRequest, token_id: int) -> HttpResponse:
     """Make one of one's own tokens useless."""
     token = get_object_or_404(Token, user=request.user, pk=token_id)
     revoke_token(token_id=token.pk, by=request.user)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from engine.core import StopReason
 from engine.domain.errors import SpecError, WrongStateError
 from engine.domain.specs import ExperimentSpec, FactorSpec, TaskSpec
 from engine.models import Comparison, Experiment, Level, PairCount, Response
@@ -206,6 +207,10 @@ def in_state(state: str) -> Experiment:
 
 
 class TestConclusion:
+    def test_it_has_a_label_for_every_reason(self):
+        choices = dict(Experiment._meta.get_field("conclusion").choices)
+        assert [reason.value for reason in StopReason] == list(choices)
+
     def test_what_was_planned_or_ready_is_discarded_with_its_reason(self):
         experiment = make_experiment(ready=True)
         advance(experiment_id=experiment.pk)

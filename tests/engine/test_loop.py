@@ -2,6 +2,7 @@
 
 import pytest
 
+from engine.core import StopReason
 from engine.generation.worker import write_batch
 from engine.judges.worker import judge_comparisons
 from engine.models import Comparison, Experiment, Judgment
@@ -24,7 +25,7 @@ def test_a_rule_judged_experiment_runs_to_a_certified_winner():
         advance(experiment_id=experiment.pk)
         experiment.refresh_from_db()
 
-    assert experiment.conclusion == Experiment.Conclusion.CERTIFIED
+    assert experiment.conclusion == StopReason.CERTIFIED
     assert experiment.winner.index == 2
     assert not Comparison.objects.filter(experiment=experiment, state__in=Comparison.PENDING).exists()
     assert rebuild_counts(experiment_id=experiment.pk) == {}

@@ -147,8 +147,8 @@ class TestFormats:
         assert len(as_csv) == len(as_json) == table.num_rows == 15
         assert list(as_csv[0]) == list(as_json[0]) == table.column_names == list(COLUMNS)
         for line, item, typed in zip(as_csv, as_json, table.to_pylist(), strict=True):
-            for name, kind in COLUMNS.items():
-                value = item[name]
+            for name, column in COLUMNS.items():
+                kind, value = column.kind, item[name]
                 if kind in {"integer", "number"}:
                     assert (float(line[name]) if line[name] else None) == value == typed[name], name
                 elif kind == "time":
@@ -173,9 +173,9 @@ class TestFormats:
         written = b"".join(csv_pieces(read_rows(rich, Selection(), usernames=usernames), raw=raw))
         assert copied.split(b"\n")[0] == written.split(b"\n")[0]
         for theirs, ours in zip(csv_rows(copied), csv_rows(written), strict=True):
-            for name, kind in COLUMNS.items():
+            for name, column in COLUMNS.items():
                 # A small number may be written with an exponent or without.
-                value = float if kind == "number" and ours[name] else str
+                value = float if column.kind == "number" and ours[name] else str
                 assert value(theirs[name]) == value(ours[name]), name
         assert tally.rows == 15
 
@@ -222,7 +222,7 @@ class TestFormats:
         assert {row["annotator"] for row in raw} == {"ann", "-ben", ""}
         assert {row["annotator"] for row in safe} == {"ann", "'-ben", ""}
         for row in safe:
-            cells = [cell for name, cell in row.items() if COLUMNS[name] == "text" and cell]
+            cells = [cell for name, cell in row.items() if COLUMNS[name].kind == "text" and cell]
             assert all(cell[0] not in "@+=|% \t\r\n＝＋－＠" for cell in cells)
 
 
@@ -533,10 +533,18 @@ def test_who_asks_for_the_headers_gets_no_rows(rich, admin, client_for, monkeypa
         assert response["Content-Disposition"].startswith("attachment")
 
 
-def test_every_column_is_documented_in_its_order():
+def test_the_document_has_the_table_of_columns():
+    table = [f"| `{column.name}` | {column.kind} | {column.says} |" for column in COLUMNS.values()]
     lines = DOCUMENT.read_text().splitlines()
-    documented = [line.split("`")[1] for line in lines if line.startswith("| `")]
-    assert documented == list(COLUMNS)
+    documented = [line for line in lines if line.startswith("| `")]
+    assert documented == table, "\n".join(["Put this table into docs/export.md:", *table])
+
+
+def test_every_column_has_one_source():
+    for column in COLUMNS.values():
+        sources = [bool(column.path), bool(column.plan), bool(column.python)]
+        assert sources.count(True) == 1, column.name
+        assert bool(column.python) == bool(column.of) == bool(column.sql), column.name
 
 
 def test_any_number_of_rows_costs_the_same_queries(rich, admin, client_for, django_assert_max_num_queries):

@@ -142,7 +142,8 @@ def train(schedule: Schedule, out: Path, *, start_from: Path | None, compiled: b
 
     body = torch.compile(model.model, dynamic=True) if compiled else model.model
     full_rates = (schedule.matrix_rate, schedule.other_rate)
-    started, tokens_seen, losses = time.monotonic(), 0, []
+    started, tokens_seen = time.monotonic(), 0
+    losses: list[float] = []
     while step < schedule.steps:
         if step % BATCHES_PER_CHUNK == 0 or not losses:
             batches = write_chunk(tokenizer, schedule, step // BATCHES_PER_CHUNK)

@@ -56,7 +56,7 @@ class ModelConfig:
 def read_weights(path: Path) -> dict[str, np.ndarray]:
     """Read a bfloat16 safetensors file as float32, which NumPy can compute with."""
     weights = {}
-    for name, tensor in deserialize(path.read_bytes()):
+    for name, tensor in deserialize(path.read_bytes()):  # type: ignore[no-untyped-call]  # written in Rust
         if tensor["dtype"] != "BF16":
             raise ValueError(f"{path}: {name} is {tensor['dtype']}, but this runtime reads BF16")
         # A bfloat16 is the upper half of the float32 with the same value.
@@ -187,14 +187,17 @@ class Llama:
     def _finish_layer(self, x: np.ndarray, mixed: np.ndarray, layer: _Layer) -> np.ndarray:
         x = x + mixed.transpose(0, 2, 1, 3).reshape(x.shape) @ layer.attention_out
         gate, up = np.split(_normalize(x, self.config.rms_norm_eps) @ layer.gate_up, 2, axis=-1)
-        return x + (gate / (1 + np.exp(-gate)) * up) @ layer.down
+        out: np.ndarray = x + (gate / (1 + np.exp(-gate)) * up) @ layer.down
+        return out
 
     def _logits(self, x: np.ndarray) -> np.ndarray:
-        return _normalize(x, self.config.rms_norm_eps) @ self._to_logits
+        logits: np.ndarray = _normalize(x, self.config.rms_norm_eps) @ self._to_logits
+        return logits
 
 
 def _normalize(x: np.ndarray, eps: float) -> np.ndarray:
-    return x / np.sqrt(np.mean(x * x, axis=-1, keepdims=True) + np.float32(eps))
+    normalized: np.ndarray = x / np.sqrt(np.mean(x * x, axis=-1, keepdims=True) + np.float32(eps))
+    return normalized
 
 
 def _rotate(x: np.ndarray, cos: np.ndarray, sin: np.ndarray) -> np.ndarray:
@@ -206,7 +209,8 @@ def _attend(query: np.ndarray, keys: np.ndarray, values: np.ndarray, visible: np
     scores = query @ keys.swapaxes(-1, -2) * np.float32(query.shape[-1] ** -0.5)
     scores = np.where(visible, scores, MASKED)
     weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
-    return (weights / weights.sum(axis=-1, keepdims=True)) @ values
+    mixed: np.ndarray = (weights / weights.sum(axis=-1, keepdims=True)) @ values
+    return mixed
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,4 +246,5 @@ def choose(logits: np.ndarray, table: SamplingTable, uniforms: np.ndarray) -> np
     drawn = (cumulative <= uniforms[:, None] * cumulative[:, -1:]).sum(axis=-1)
     last = np.maximum((weights > 0).sum(axis=-1) - 1, 0)
     places = np.where(greedy, 0, np.minimum(drawn, last))
-    return order[np.arange(len(order)), places]
+    picked: np.ndarray = order[np.arange(len(order)), places]
+    return picked

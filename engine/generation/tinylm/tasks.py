@@ -11,6 +11,7 @@ import hashlib
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from engine.domain.texts import NUMBER_WORDS
 from engine.generation.tinylm.words import lexicon, words
@@ -149,7 +150,7 @@ class Puzzle:
 
     item: TaskItem
     key: str
-    facts: tuple
+    facts: tuple[Any, ...]
 
 
 def is_held_out(kind: str, key: str) -> bool:

@@ -108,7 +108,7 @@ def _form(experiment: Experiment, filters: list[str], *, everything: bool) -> Se
         said[name] = value
     form = SelectionForm(said, experiment=experiment)
     if not form.is_valid():
-        faults = "; ".join(f"{name}: {' '.join(errors)}" for name, errors in form.errors.items())
+        faults = "; ".join(f"{name}: {' '.join(map(str, errors))}" for name, errors in form.errors.items())
         raise CommandError(f"The filter cannot be used. {faults}")
     return form
 

@@ -10,7 +10,7 @@ from django.core.management.base import BaseCommand, CommandError
 from tqdm import tqdm
 
 from engine.domain.errors import EngineError
-from engine.models import User
+from engine.models import Snapshot, User
 from engine.selectors import counts, designs
 from engine.services.reimporting import import_experiment
 from labeling.dashboard.status import status_of
@@ -56,7 +56,7 @@ class Command(BaseCommand):
         self.stdout.write(
             f"Experiment {made.pk}: {counts.comparison_count(made.pk):,} comparisons. {status_of(made).sentence}"
         )
-        self.stdout.write(_likeness(said, designs.latest_snapshot(made).evidence))
+        self.stdout.write(_likeness(said, designs.latest_snapshot(made)))
 
 
 def _accounts(said: list[str]) -> dict[str, User]:
@@ -71,7 +71,7 @@ def _accounts(said: list[str]) -> dict[str, User]:
     return accounts
 
 
-def _likeness(manifest: dict[str, Any], evidence: list[float]) -> str:
+def _likeness(manifest: dict[str, Any], snapshot: Snapshot | None) -> str:
     filters = {
         name: value
         for name, value in manifest["filter"].items()
@@ -84,6 +84,6 @@ def _likeness(manifest: dict[str, Any], evidence: list[float]) -> str:
         )
     if manifest["experiment"]["evidence"] is None:
         return "The manifest names no evidence: it was being recomputed during the export, or there was none."
-    if evidence == manifest["experiment"]["evidence"]:
+    if snapshot is not None and snapshot.evidence == manifest["experiment"]["evidence"]:
         return "The evidence equals that of the exported experiment exactly."
     return "The evidence differs from the manifest's: judgments arrived during the export, or δ or ε was changed."

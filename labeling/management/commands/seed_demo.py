@@ -42,7 +42,8 @@ class Command(BaseCommand):
     def _logins(self) -> dict[str, str]:
         """Random, since a fixed password of an admin is an open door wherever the demo is put online."""
         if LOGINS.exists():
-            return json.loads(LOGINS.read_text())
+            stored: dict[str, str] = json.loads(LOGINS.read_text())
+            return stored
         logins = {name: secrets.token_urlsafe(9) for name in ("annotator", "admin")}
         LOGINS.touch(mode=0o600)
         LOGINS.write_text(json.dumps(logins))
