@@ -16,8 +16,8 @@ from engine.models import (
     Lease,
     Response,
 )
-from engine.selectors.designs import extrapolated_left
 from engine.selectors.opinions import votes_now
+from engine.selectors.remaining import extrapolated_left
 
 _PRESENCE = timedelta(seconds=60)
 _SAFETY = 2.0
