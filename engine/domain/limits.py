@@ -108,8 +108,8 @@ RESPONSES = Limit(
 )
 JUDGMENTS = Limit(
     "rows of judgments",
-    200_000,
-    "They are stored in one transaction, which holds SQLite's lock.",
+    50_000,
+    "They are stored in one transaction of about 8 seconds, and clicks wait for SQLite's lock for 30 seconds at most.",
     "Export with a filter, or use PostgreSQL and raise MOST_JUDGMENTS.",
     "MOST_JUDGMENTS",
 )
