@@ -107,9 +107,11 @@ class Guardrail:
                 ) from error
 
     def blocks_input(self, text: str) -> bool:
+        """True if a pattern forbids this task."""
         return _matches(self.input_block, text)
 
     def blocks_output(self, text: str) -> bool:
+        """True if a pattern forbids this response."""
         return _matches(self.output_block, text)
 
     def asks_guard_about(self, side: str) -> bool:
@@ -200,12 +202,15 @@ class Composition:
     model: str = ""
 
     def user(self, task: str) -> str:
+        """The message of the user for a task."""
         return f"{task}\n\n{self.suffix}" if self.suffix else task
 
     def refusal_for_input(self, task: str) -> str | None:
+        """The text to answer instead of a response if a guardrail blocks the task."""
         return next((g.refusal for g in self.guardrails if g.blocks_input(task)), None)
 
     def refusal_for_output(self, text: str) -> str | None:
+        """The text to answer instead of this response if a guardrail blocks it."""
         return next((g.refusal for g in self.guardrails if g.blocks_output(text)), None)
 
     def guards_of(self, side: str) -> list[Guardrail]:

@@ -36,18 +36,22 @@ class Entry:
 
     @property
     def place(self) -> str:
+        """The line and the path of the entry, for a message."""
         where = " → ".join(str(step + 1) if isinstance(step, int) else str(step) for step in self.path)
         return ", ".join(filter(None, [f"line {self.line}" if self.line else "", where]))
 
     def fault(self, message: str) -> ImportingError:
+        """An error at this place."""
         return ImportingError([Fault(self.place, message)])
 
     def mapping(self) -> dict[str, Entry]:
+        """The named values of an object; raises :class:`ImportingError` for another value."""
         if not isinstance(self.value, Mapping):
             raise self.fault("This must be an object of named values.")
         return dict(self.value)
 
     def items(self) -> list[Entry]:
+        """The entries of a list; raises :class:`ImportingError` for another value."""
         if not isinstance(self.value, list):
             raise self.fault("This must be a list.")
         return list(self.value)

@@ -22,7 +22,9 @@ _DELIMITERS = ",;\t"
 class BinaryFile(Protocol):
     """An open file, or one that was uploaded."""
 
-    def read(self, size: int, /) -> bytes: ...
+    def read(self, size: int, /) -> bytes:
+        """At most ``size`` bytes; none at the end."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,7 @@ class ImportingError(ValueError):
 
     @classmethod
     def at(cls, place: str, message: str) -> ImportingError:
+        """An error with a single fault."""
         return cls([Fault(place, message)])
 
 

@@ -36,6 +36,7 @@ class Verified:
     differences: list[str] = field(default_factory=list)
 
     def compare(self, name: str, *, recorded: object, derived: object) -> None:
+        """Count one value, and note its difference from the record, if any."""
         self.verified += 1
         if recorded != derived:
             self.differences.append(f"{name}: the record says {recorded}, the secret says {derived}.")

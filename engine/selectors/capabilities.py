@@ -41,6 +41,7 @@ class Offer:
     any_model: bool = False
 
     def serves(self, need: Need) -> bool:
+        """True if this worker can write a response with these needs."""
         if need.backend not in {"", self.backend}:
             return False
         return self.any_model or need.models <= {self.model, *self.others}

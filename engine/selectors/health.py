@@ -74,6 +74,7 @@ class GuardrailCount:
 
     @property
     def acted(self) -> int:
+        """The number of responses that a guardrail changed or refused."""
         return self.input + self.output + self.guard_input + self.guard_output
 
 
@@ -126,6 +127,7 @@ class QueueHealth:
 
     @property
     def healthy(self) -> bool:
+        """True if the workers that the experiment needs are alive and no response waits for a minute."""
         writing = (
             self.generation_alive
             and not self.unserved

@@ -52,6 +52,7 @@ class OpinionReport:
 
     @property
     def enough(self) -> bool:
+        """True if the judge has been compared with people often enough to be allowed to vote."""
         return self.agreement.exact.n >= settings.JUDGE_CALIBRATION
 
 

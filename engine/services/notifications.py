@@ -210,6 +210,7 @@ def claim_due() -> Notification | None:
 
 
 def mark_sent(*, notification: Notification) -> None:
+    """End a claimed notification: its recipient has it."""
     claims.release(_claimed(notification), state=Notification.State.SENT, sent_at=timezone.now(), error="")
 
 
@@ -224,6 +225,7 @@ def mark_unsent(*, notification: Notification, error: str, final: bool = False) 
 
 
 def has_due() -> bool:
+    """True if a notification waits that may be sent now."""
     return _due().exists()
 
 
