@@ -1,4 +1,4 @@
-"""How many comparisons a running experiment still needs: simulated, or extrapolated before the first simulation."""
+"""The comparisons that a running experiment still needs: simulated, or extrapolated before the first simulation."""
 
 from __future__ import annotations
 
