@@ -29,7 +29,8 @@ to which the LGPL refers, is in the image as /usr/share/common-licenses/GPL-3.
 """
 # Messages of pip-audit without a connection. Any other failure is an error of ours.
 _UNREACHABLE = re.compile(
-    r"ConnectionError|ConnectTimeout|ReadTimeout|NewConnectionError|Max retries exceeded|Name or service not known|"
+    r"ConnectionError|ConnectTimeout|ReadTimeout|NewConnectionError|Max retries exceeded|Name or "
+    r"service not known|"
     r"Temporary failure in name resolution|ProxyError|SSLError|HTTPError: (403|404|407|5\d\d)|ServiceError"
 )
 
@@ -46,8 +47,8 @@ def normalized(name: str) -> str:
 def verdict(code: int, out: str, err: str) -> tuple[int, str]:
     """The exit status of the audit and what to say, from what pip-audit did.
 
-    0 where all packages were looked up and none has a known vulnerability, and where the database could not be
-    reached at all; 1 where a vulnerability is known, or only some packages could be looked up.
+    0 where all packages were looked up and none has a known vulnerability, and where the database could not
+    be reached at all; 1 where a vulnerability is known, or only some packages could be looked up.
     """
     try:
         packages = json.loads(out)["dependencies"]
@@ -59,7 +60,10 @@ def verdict(code: int, out: str, err: str) -> tuple[int, str]:
             )
         return 1, f"pip-audit failed with status {code}: {err.strip()[-2000:]}"
     found = [
-        f"{each['name']} {each['version']}: {vulnerability['id']}, mended in {', '.join(vulnerability['fix_versions']) or 'no version yet'}"
+        (
+            f"{each['name']} {each['version']}: {vulnerability['id']}, mended in "
+            f"{', '.join(vulnerability['fix_versions']) or 'no version yet'}"
+        )
         for each in packages
         for vulnerability in each.get("vulns", [])
     ]

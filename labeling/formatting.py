@@ -44,7 +44,9 @@ def spread(between: tuple[float, float | None]) -> str:
 
 
 def working_time(hours: tuple[float, float, float | None]) -> str:
-    """Hours of work, expected and from to, in the unit that suits them: "2.1 h (0.9 to 4.0)", "8 min (4 to 17)"."""
+    """Hours of work, expected and from to, in the unit that suits them: "2.1 h (0.9 to 4.0)", "8 min (4 to
+    17)".
+    """
     in_minutes = hours[0] < 1
     unit = "min" if in_minutes else "h"
     expected, low, high = (

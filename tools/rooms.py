@@ -1,4 +1,6 @@
-"""docs/rooms.md, the packages and their imports: ``python -m tools.rooms`` writes it, a test holds it to the code."""
+"""docs/rooms.md, the packages and their imports: ``python -m tools.rooms`` writes it, a test holds it to the
+code.
+"""
 
 from __future__ import annotations
 

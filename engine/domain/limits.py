@@ -1,7 +1,7 @@
 """Every limit on what people may hand in, with its unit and its reason, and the checks that all doors share.
 
-Pages, API, files and commands refuse through this module, before the work starts. docs/limits.md has the same table; a
-test compares the two.
+Pages, API, files and commands refuse through this module, before the work starts. docs/limits.md has the same
+table; a test compares the two.
 """
 
 from __future__ import annotations
@@ -69,7 +69,8 @@ class Limit:
 POLICIES = Limit(
     "policies",
     300,
-    "The pairs grow with the square. 300 policies are 44,850 pairs: on two busy cores a dashboard took 6 s and "
+    "The pairs grow with the square. 300 policies are 44,850 pairs: on two busy cores a dashboard "
+    "took 6 s and "
     "0.6 GB; 500 policies took 12 s and 2.2 GB, 1,000 took 15 GB.",
     "Give fewer levels or factors, or exclude combinations.",
     "MOST_POLICIES",
@@ -77,7 +78,10 @@ POLICIES = Limit(
 FEATURES = Limit(
     "free parameters of the factorial model",
     60,
-    "Each policy has a fit of its own. 52 parameters took 0.5 s for each plan; 150 took 12 s, 299 took 16 s and 1.4 GB.",
+    (
+        "Each policy has a fit of its own. 52 parameters took 0.5 s for each plan; 150 took 12 s, 299 "
+        "took 16 s and 1.4 GB."
+    ),
     "Give fewer levels, or assume nothing about how the factors act together.",
 )
 COMBINATIONS = Limit(
@@ -109,7 +113,10 @@ RESPONSES = Limit(
 JUDGMENTS = Limit(
     "rows of judgments",
     50_000,
-    "They are stored in one transaction of about 8 seconds, and clicks wait for SQLite's lock for 30 seconds at most.",
+    (
+        "They are stored in one transaction of about 8 seconds, and clicks wait for SQLite's lock for 30 "
+        "seconds at most."
+    ),
     "Export with a filter, or use PostgreSQL and raise MOST_JUDGMENTS.",
     "MOST_JUDGMENTS",
 )
@@ -178,8 +185,8 @@ MANIFEST_BYTES = Limit(
     "Check that it is the manifest of an export.",
 )
 
-# By type(): isinstance() asks the lazy settings in here for their class, which loads them, and a program that has no
-# settings could not import this module.
+# By type(): isinstance() asks the lazy settings in here for their class, which loads them, and a program that
+# has no settings could not import this module.
 LIMITS: dict[str, Limit] = {name: value for name, value in list(globals().items()) if type(value) is Limit}
 
 

@@ -54,8 +54,9 @@ class ReadyMade:
 class ExperimentSpec:
     """Everything an experiment is made of.
 
-    The policies are the product of the factors' levels, less the combinations that the setting ``excluded`` names.
-    ``ready_made``: for an experiment whose responses are imported; its one factor, of the kind "imported", has the policies as levels.
+    The policies are the product of the factors' levels, less the combinations that the setting ``excluded``
+    names. ``ready_made``: for an experiment whose responses are imported; its one factor, of the kind
+    "imported", has the policies as levels.
     """
 
     name: str

@@ -87,8 +87,9 @@ def rows_of(text: str, *, plain: Sequence[str] = ()) -> Iterator[Row | Fault]:
     Parameters
     ----------
     plain
-        Where bare lines and bare texts in JSON are allowed: the names of the field that they are, any of which makes
-        the first line a heading. A plain line may hold a second column after a tab, which is called "reference".
+        Where bare lines and bare texts in JSON are allowed: the names of the field that they are, any of
+        which makes the first line a heading. A plain line may hold a second column after a tab, which is
+        called "reference".
     """
     start = text.lstrip("\ufeff \t\r\n")[:1]
     if start not in {"{", "["}:
@@ -108,7 +109,9 @@ def rows_of(text: str, *, plain: Sequence[str] = ()) -> Iterator[Row | Fault]:
 
 
 def _lines(text: str) -> Iterator[str]:
-    """The lines with their ends. A line ends as files have it: \\n, \\r\\n or \\r, and nothing else that Unicode knows."""
+    """The lines with their ends. A line ends as files have it: \\n, \\r\\n or \\r, and nothing else that
+    Unicode knows.
+    """
     return io.StringIO(text.lstrip("\ufeff"), newline="")
 
 

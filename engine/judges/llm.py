@@ -80,8 +80,8 @@ _CHOICES = {"a": "first", "b": "second", "tie": "tie"}
 def read_verdict(text: str) -> Verdict:
     """The verdict of an answer: its JSON object, else a line such as ``Verdict: A``, else the bare letter.
 
-    Thoughts before ``</think>`` are passed over, and so are fences and words around. Nothing is guessed: an answer
-    without a verdict, or with two that differ, is unreadable.
+    Thoughts before ``</think>`` are passed over, and so are fences and words around. Nothing is guessed: an
+    answer without a verdict, or with two that differ, is unreadable.
 
     Raises
     ------

@@ -1,7 +1,7 @@
 """Triggers that keep judgments, voids and the log append-only against every writer of the database.
 
-They are installed after every ``migrate`` and not by one migration: SQLite rebuilds a table that a migration alters,
-and the old table takes its triggers with it.
+They are installed after every ``migrate`` and not by one migration: SQLite rebuilds a table that a migration
+alters, and the old table takes its triggers with it.
 """
 
 from __future__ import annotations

@@ -69,10 +69,10 @@ def mean_seconds(spans: Sequence[timedelta]) -> float | None:
 def buffer_target(experiment: Experiment) -> int:
     """The number of planned and ready comparisons to keep ahead.
 
-    People: Little's law, what is asked for while one comparison is being generated, with a safety factor;
-    and at least one for every annotator who is here. Near the decision no more than is expected to be needed, and a smaller
-    factor. The rule judge never waits, so there generation sets the pace: one batch being written and one
-    waiting. A small buffer is worth having, since pairs chosen ahead are chosen knowing less.
+    People: Little's law, what is asked for while one comparison is being generated, with a safety factor; and
+    at least one for every annotator who is here. Near the decision no more than is expected to be needed, and
+    a smaller factor. The rule judge never waits, so there generation sets the pace: one batch being written
+    and one waiting. A small buffer is worth having, since pairs chosen ahead are chosen knowing less.
 
     While generation cannot keep up, a longer queue would help nobody: then the least is enough.
     """

@@ -94,7 +94,8 @@ def live_offers(writers: Iterable[Worker] | None = None) -> dict[str, Offer | No
 def unserved_needs(experiment: Experiment, writers: Iterable[Worker] | None = None) -> list[str]:
     """The needs of the experiment's policies that no live worker serves, in words.
 
-    Empty while a worker has not said what it serves, and where no worker is alive at all: that is another trouble.
+    Empty while a worker has not said what it serves, and where no worker is alive at all: that is another
+    trouble.
     """
     offers = live_offers(writers).values()
     if not offers or None in offers:

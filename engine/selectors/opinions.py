@@ -25,7 +25,8 @@ class OpinionReport:
     Attributes
     ----------
     table : list of list of int
-        Comparisons that both judged: rows are what people said, columns what the model said, in the order left, right, tie.
+        Comparisons that both judged: rows are what people said, columns what the model said, in the order
+        left, right, tie.
     consistent : Rate
         Opinions whose two verdicts, one in either order, are the same.
     first_twice, second_twice : int
@@ -194,7 +195,8 @@ def votes_now(experiment: Experiment) -> bool:
 
 
 def _open_to_votes(comparisons: QuerySet[Comparison]) -> QuerySet[Comparison]:
-    """Ready, so nobody holds it; and nobody found fault with it; and the language model has not voted on it before.
+    """Ready, so nobody holds it; and nobody found fault with it; and the language model has not voted on it
+    before.
 
     A vote that was taken back is not cast again: what a person thought worth taking back is left to people.
     """

@@ -1,4 +1,6 @@
-"""The comparisons that a running experiment still needs: simulated, or extrapolated before the first simulation."""
+"""The comparisons that a running experiment still needs: simulated, or extrapolated before the first
+simulation.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,8 @@ from django.utils import timezone
 from engine.models import Examination, Experiment, Snapshot
 from engine.selectors.designs import latest_snapshot
 
-# Shares of simulated continuations that come to a decision: enough for a mean, and too few to trust in the budget.
+# Shares of simulated continuations that come to a decision: enough for a mean, and too few to trust in the
+# budget.
 _MOSTLY = 0.9
 _HARDLY = 0.5
 
@@ -23,8 +26,8 @@ class Remaining:
     expected
         The mean of simulated continuations; before the first of them, an extrapolation of the win rates.
     between
-        The number that four in five simulated continuations took; the upper end is ``None`` where too few of them
-        came to a decision. ``None`` for an extrapolation.
+        The number that four in five simulated continuations took; the upper end is ``None`` where too few of
+        them came to a decision. ``None`` for an extrapolation.
     at_least
         True if so many simulated continuations came to no decision that ``expected`` is a lower bound.
     over_budget
@@ -73,7 +76,8 @@ def remaining(experiment: Experiment, latest: Snapshot | None = None) -> Remaini
 
 
 def extrapolated_left(experiment: Experiment) -> float | None:
-    """Comparisons that a running experiment still needs if win rates stay as they are, where the budget allows them.
+    """Comparisons that a running experiment still needs if win rates stay as they are, where the budget
+    allows them.
 
     It follows each comparison, unlike the simulations, so that the queue ahead shrinks in time.
     """

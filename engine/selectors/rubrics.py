@@ -17,7 +17,9 @@ Of two responses that do so equally well, the clearer one is better. Length, ton
 
 
 def rubric_of(experiment: Experiment) -> str:
-    """The experiment's rubric; where it has none, what its annotators are told, or else what goes for most tasks."""
+    """The experiment's rubric; where it has none, what its annotators are told, or else what goes for most
+    tasks.
+    """
     return experiment.rubric.strip() or experiment.guidelines.strip() or DEFAULT_RUBRIC
 
 

@@ -19,7 +19,9 @@ def end_sessions(*, user: User) -> None:
 
 @transaction.atomic
 def sign_out_everywhere(*, user: User, tokens: bool) -> int:
-    """End all sessions of an account and, where ``tokens`` says so, its API tokens; returns how many of those."""
+    """End all sessions of an account and, where ``tokens`` says so, its API tokens; returns how many of
+    those.
+    """
     end_sessions(user=user)
     ended = end_all_tokens(user=user, by=user, because="All sessions were ended.") if tokens else 0
     record(experiment=None, by=user, action=AuditEntry.Action.SIGN_OUT, details={"tokens": ended})

@@ -215,7 +215,9 @@ def mark_sent(*, notification: Notification) -> None:
 
 
 def mark_unsent(*, notification: Notification, error: str, final: bool = False) -> None:
-    """Try again later, longer each time; not any more after the last time, or where it would never do (``final``)."""
+    """Try again later, longer each time; not any more after the last time, or where it would never do
+    (``final``).
+    """
     unsent = _claimed(notification)
     if final or notification.attempts > len(_RETRY_SECONDS):
         claims.release(unsent, state=Notification.State.FAILED, error=error[:500])

@@ -64,11 +64,12 @@ def import_experiment(
 ) -> Experiment:
     """Make the experiment of ``spec`` and give it the judgments of an export, in their order.
 
-    It concludes if they decide it, and is paused otherwise, to go on from there. ``people``: accounts by their names
-    in the export, which are pseudonyms or user names; everybody else is made anew as a user who cannot log in.
+    It concludes if they decide it, and is paused otherwise, to go on from there. ``people``: accounts by
+    their names in the export, which are pseudonyms or user names; everybody else is made anew as a user who
+    cannot log in.
 
-    ``secrets``: those that were published of the exported experiment. They stay with the record, so that its sides
-    can still be verified; what is planned from here on has a secret of its own.
+    ``secrets``: those that were published of the exported experiment. They stay with the record, so that its
+    sides can still be verified; what is planned from here on has a secret of its own.
 
     Reading, checking, replaying and making the rows' values take nearly all of the time and come before the
     transaction: SQLite has one writer, and clicks wait for it.
@@ -268,8 +269,8 @@ def _store(  # noqa: PLR0917 - what was checked, in the order in which it is sto
 def _made_people(experiment: Experiment, names: Sequence[str]) -> dict[str, User]:
     """Accounts for people of these names as they are known here: they cannot log in, and nobody shares one.
 
-    Two names may become one when they are cut, or when Unicode's forms of the same letters are made one, and an
-    account of that name may be there already. Such a name gets a number.
+    Two names may become one when they are cut, or when Unicode's forms of the same letters are made one, and
+    an account of that name may be there already. Such a name gets a number.
     """
     suffix = f"@import-{experiment.pk}"
     taken = set(User.objects.filter(username__endswith=suffix).values_list("username", flat=True))

@@ -134,18 +134,26 @@ class StatusOut(ExperimentOut):
 
     comparisons: int
     recomputing: bool = Field(
-        description="True after a judgment was taken back or a rule changed: the figures below are older and are being recomputed."
+        description=(
+            "True after a judgment was taken back or a rule changed: the figures below are older and are "
+            "being recomputed."
+        )
     )
     confidence: float | None
     threshold: float | None
     expected_left: float | None = Field(
-        description="Comparisons remaining, the mean of simulated continuations; null if unknown or over the budget."
+        description=(
+            "Comparisons remaining, the mean of simulated continuations; null if unknown or over the budget."
+        )
     )
     best: str | None = Field(description="The leader.")
     winner: str | None = Field(description="The certified winner.")
     caveats: list[str]
     llm_halted: str = Field(
-        description="Reason why the language model that judges was halted; empty if it was not. Resume it on the dashboard."
+        description=(
+            "Reason why the language model that judges was halted; empty if it was not. Resume it on the "
+            "dashboard."
+        )
     )
     policies: list[PolicyOut]
     pairs: list[PairOut]

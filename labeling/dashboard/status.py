@@ -92,7 +92,8 @@ def _ailment(health: QueueHealth) -> str:
         return _away("control")
     if health.generation_alive and health.unserved:
         return (
-            f"No worker serves {health.unserved[0]}. Start one that does (GENERATION_BACKEND, GENERATION_MODEL), "
+            f"No worker serves {health.unserved[0]}. Start one that does (GENERATION_BACKEND, "
+            "GENERATION_MODEL), "
             "or change the experiment."
         )
     if health.generation_alive and health.trouble:
@@ -153,7 +154,8 @@ def _conclusion(experiment: Experiment, snapshot: Snapshot | None) -> Status:
             return Status(
                 "no-single-best",
                 "No single best",
-                f"No policy beats every other policy (a cycle, or a tie at the top); at least {risk} certain, "
+                f"No policy beats every other policy (a cycle, or a tie at the top); at least {risk} "
+                "certain, "
                 f"after {comparisons} comparisons.",
             )
         case StopReason.BUDGET:

@@ -132,7 +132,9 @@ class DraftEditor:
                 self.__dict__[kind] = shown
 
     def spec(self) -> ExperimentSpec | None:
-        """The description that the page amounts to; ``None`` where something is wrong, which the page then shows."""
+        """The description that the page amounts to; ``None`` where something is wrong, which the page then
+        shows.
+        """
         self.attempted = True
         factors, faults = factor_specs(self.factors) if not self.imported else ([], [])
         forms: list[BaseForm] = [self.settings, *(row.form for row in self.factors)]
