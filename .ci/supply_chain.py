@@ -21,9 +21,9 @@ ROOT = Path(__file__).resolve().parent.parent
 REQUIREMENTS = ROOT / "requirements.txt"
 LICENCES = ROOT / "THIRD_PARTY_LICENSES.txt"
 HEADING = """\
-The container image of LLM-PO ships the packages below, each under its own licence, unchanged. psycopg and psycopg-binary
-are under the LGPL 3: they are separate files in site-packages, and may be replaced by other versions of them. The GPL 3,
-to which the LGPL refers, is in the image as /usr/share/common-licenses/GPL-3.
+The container image of LLM-PO ships the packages below, each under its own licence, unchanged. psycopg and
+psycopg-binary are under the LGPL 3: they are separate files in site-packages, and may be replaced by other
+versions of them. The GPL 3, to which the LGPL refers, is in the image as /usr/share/common-licenses/GPL-3.
 
 `make licences` writes this file from the installed packages.
 """
@@ -81,8 +81,8 @@ def verdict(code: int, out: str, err: str) -> tuple[int, str]:
 
 def audit() -> int:
     done = subprocess.run(
-        [tool("pip-audit"), "--requirement", REQUIREMENTS, "--require-hashes", "--disable-pip", "--format", "json",
-         "--progress-spinner", "off", "--desc", "off"],
+        [tool("pip-audit"), "--requirement", REQUIREMENTS, "--require-hashes", "--disable-pip",
+         "--format", "json", "--progress-spinner", "off", "--desc", "off"],
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     status, message = verdict(done.returncode, done.stdout, done.stderr)

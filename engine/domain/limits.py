@@ -212,7 +212,7 @@ def check_counts(levels: Sequence[int], exclusions: int) -> None:
 
 
 def check_space(levels: Sequence[int], *, policies: int, factorial: bool) -> None:
-    """Refuse a policy space by how many policies the exclusions leave, before its table of features is made."""
+    """Refuse a space with too many policies after the exclusions, before its table of features is made."""
     POLICIES.check(policies, path=("factors",))
     if factorial:
         FEATURES.check(sum(n - 1 for n in levels if n), path=("factors",))

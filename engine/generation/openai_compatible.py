@@ -170,10 +170,8 @@ class OpenAICompatibleBackend:
                 return GenerationFailure(request.key, f"No answer within {seconds:g} s.")
             case openai.APIConnectionError(__cause__=httpx2.ConnectError()):
                 raise BackendError(
-                    (
-                        f"{where} cannot be reached: {error.__cause__}. Is the server up, and "
-                        "OPENAI_BASE_URL right?"
-                    )
+                    f"{where} cannot be reached: {error.__cause__}. Is the server up, and "
+                    "OPENAI_BASE_URL right?"
                 ) from error
             case openai.APIConnectionError():
                 return GenerationFailure(request.key, f"The connection broke: {error.__cause__}")
@@ -183,10 +181,8 @@ class OpenAICompatibleBackend:
                 ) from error
             case openai.NotFoundError() if not request.model:
                 raise BackendError(
-                    (
-                        f"{where} does not know {self.model!r}: {error.message}. Are GENERATION_MODEL "
-                        "and OPENAI_BASE_URL right?"
-                    )
+                    f"{where} does not know {self.model!r}: {error.message}. Are GENERATION_MODEL "
+                    "and OPENAI_BASE_URL right?"
                 ) from error
             case openai.RateLimitError(code="insufficient_quota"):
                 raise BackendError(f"The account at {where} has no quota left: {error.message}") from error

@@ -46,10 +46,8 @@ def _load(purpose: str, *, base_url: str, api_key: str) -> Backend:
                 from engine.generation.vllm import EngineSettings, VLLMBackend
             except ImportError as error:
                 raise BackendError(
-                    (
-                        f"vLLM cannot be imported ({error}). On a machine with a GPU: pip install -r "
-                        "requirements-gpu.txt"
-                    )
+                    f"vLLM cannot be imported ({error}). On a machine with a GPU: pip install -r "
+                    "requirements-gpu.txt"
                 ) from error
             return VLLMBackend(
                 EngineSettings(

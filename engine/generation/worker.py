@@ -129,7 +129,7 @@ class _Batch:
             yield from backend.generate(requests)
 
     def take(self, room: int) -> Sequence[GenerationRequest]:
-        """More work for a backend that has room; also where a long batch stores, renews its claim, and stops."""
+        """More work for a backend that has room; here a long batch also stores, renews its claim, stops."""
         self._tick()
         now = time.monotonic()
         requests, self._asked_next = self._asked_next[:room], self._asked_next[room:]

@@ -57,7 +57,7 @@ def finite(written: str) -> float:
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Names stand in messages, so one that no page can be encoded with is refused here, wherever it stands."""
+    """Names stand in messages, so one that no page can be encoded with is refused here."""
     named = dict(pairs)
     if len(named) < len(pairs):
         [(twice, _), *_] = Counter(name for name, _ in pairs).most_common(1)

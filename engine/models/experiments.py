@@ -196,7 +196,7 @@ class Experiment(models.Model):
     model = models.CharField(
         max_length=200,
         blank=True,
-        help_text="Model that writes, by its name on the worker or server; empty: the worker's default model.",
+        help_text="Model that writes, by its name on the worker or server; empty: the worker's default.",
     )
 
     state = models.CharField(max_length=10, choices=State, default=State.DRAFT)

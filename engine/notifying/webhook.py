@@ -118,10 +118,8 @@ def call(*, url: str, secret: str, body: bytes, delivery: str) -> None:
     except httpx2.HTTPError as error:
         if deadline.passed:
             raise WebhookError(
-                (
-                    f"The call to {parts.hostname} took longer than {_WHOLE_CALL_SECONDS:g} seconds. "
-                    "Answer at once, and work later."
-                )
+                f"The call to {parts.hostname} took longer than {_WHOLE_CALL_SECONDS:g} seconds. "
+                "Answer at once, and work later."
             ) from error
         raise WebhookError(f"The call to {parts.hostname} failed: {_said(error, url)}") from error
     if not answer.is_success:

@@ -25,7 +25,7 @@ _SAFETY_NEAR_DECISION = 1.7
 
 
 def annotators_present(experiment: Experiment) -> int:
-    """Annotators who look at a pair now, or judged one within the last minute and may be waiting for another."""
+    """Annotators who look at a pair now, or judged one within the last minute and may wait for another."""
     since = timezone.now() - _PRESENCE
     leases = Lease.objects.filter(comparison__experiment=experiment)
     here = leases.filter(Q(state=Lease.State.ACTIVE) | Q(comparison__judged_at__gte=since))

@@ -139,7 +139,7 @@ def _cost(prompt_tokens: int, completion_tokens: int) -> float:
 
 
 def experiments_with_opinions() -> QuerySet[Experiment]:
-    """Experiments in which a language model may be asked now: none where no model that can judge is set up."""
+    """Experiments in which a language model may be asked now: none if no model that can judge is set up."""
     if why_no_judge():
         return Experiment.objects.none()
     return Experiment.objects.filter(

@@ -12,8 +12,10 @@ from engine.models import Experiment
 WORDING = 1
 
 DEFAULT_RUBRIC = """\
-A response is better if it does what the task asks: it is correct, answers all of it, and keeps to the form asked for.
-Of two responses that do so equally well, the clearer one is better. Length, tone and confidence are no merits of their own."""
+A response is better if it does what the task asks: it is correct, answers all of it, and keeps to the form \
+asked for.
+Of two responses that do so equally well, the clearer one is better. \
+Length, tone and confidence are no merits of their own."""
 
 
 def rubric_of(experiment: Experiment) -> str:

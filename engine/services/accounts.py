@@ -11,7 +11,7 @@ from engine.services.tokens import end_all_tokens
 
 
 def end_sessions(*, user: User) -> None:
-    """End all sessions of an account for good, also those that would be valid again once it is opened again."""
+    """End all sessions of an account for good, also those that would be valid again after it reopens."""
     User.objects.filter(pk=user.pk).update(session_version=F("session_version") + 1)
     # Otherwise the next save of this object would set the old number again.
     user.refresh_from_db(fields=["session_version"])

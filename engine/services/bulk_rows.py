@@ -20,7 +20,7 @@ Key = Callable[[int], int]
 
 @dataclass(frozen=True)
 class Prepared:
-    """Rows of one table as the database takes them, but for their own keys and those that ``insert`` is told."""
+    """Rows of one table as the database takes them, without their keys and those given to ``insert``."""
 
     model: type[Model]
     rows: Sequence[tuple[Any, ...]]

@@ -53,7 +53,7 @@ def is_held(check: Check) -> bool:
 
 
 def renew(check: Check) -> Check | None:
-    """A check that is held, reserved for longer, with its texts; ``None`` where it was handed back meanwhile."""
+    """A held check, reserved for longer, with its texts; ``None`` if it was handed back meanwhile."""
     if not _renewed(Check.objects.filter(pk=check.pk)):
         return None
     return _with_texts().get(pk=check.pk)
@@ -377,7 +377,7 @@ def _reservation() -> dict[str, Any]:
 
 
 def expected_choice(check: Check) -> str:
-    """The side that agrees with what is known: the better gold response, or the earlier judgment's, swapped."""
+    """The side that agrees with what is known: the better gold response, or the earlier answer, swapped."""
     if check.repeated is not None:
         first = check.repeated.choice
         return str(Judgment.Choice.RIGHT if first == Judgment.Choice.LEFT else Judgment.Choice.LEFT)

@@ -381,7 +381,7 @@ def conclude(
 
 
 def renew_secret(*, experiment: Experiment) -> None:
-    """Plan from now on under a new secret, as the one so far may have been published. It stays in the record."""
+    """Plan from now on under a new secret: the old one may have been published. It stays in the record."""
     experiment.past_secrets = [
         *experiment.past_secrets,
         {"first": experiment.secret_from, "secret": experiment.secret},

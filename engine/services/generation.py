@@ -219,7 +219,7 @@ def _give_back(lost: QuerySet[Response], reason: str, *, blameless: bool) -> set
 
 
 def _lock_comparisons(response_ids: Iterable[int]) -> list[Comparison]:
-    """Lock first, look second: of two workers that finish a pair's two halves, the later one must see both."""
+    """Lock first, look second: of two workers that finish a pair's halves, the later one must see both."""
     ids = list(response_ids)
     return list(
         Comparison.objects.filter(

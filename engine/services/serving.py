@@ -30,7 +30,7 @@ _RETURNING_EACH = 3
 
 @dataclass(frozen=True)
 class ShownPair:
-    """A pair as the page may know it: nothing here says which policy wrote what, nor whether it is a check."""
+    """A pair as the page may know it: nothing tells which policy wrote what, or whether it is a check."""
 
     token: uuid.UUID
     prompt: str

@@ -63,7 +63,7 @@ def _message(template: str) -> str | None:
 
 
 class AccountAdapter(DefaultAccountAdapter):
-    """Accounts with a name and a password. New ones come from invitations, so there is no page to register."""
+    """Accounts with a name and a password. New ones come from invitations; there is no page to register."""
 
     @property
     def error_messages(self) -> dict[str, Any]:

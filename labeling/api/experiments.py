@@ -69,7 +69,7 @@ def status(request: AuthenticatedRequest, experiment_id: Id) -> dict[str, Any]:
 
 @router.patch("/{experiment_id}", auth=MANAGE, response={200: ExperimentOut} | WRITE_PROBLEMS)
 def change_settings(request: AuthenticatedRequest, experiment_id: Id, payload: ChangesIn) -> dict[str, Any]:
-    """Change budget, δ or ε. The log has the meaning of a change; `caveats` says if it breaks the guarantee."""
+    """Change budget, δ or ε. The log explains the change; `caveats` says if it breaks the guarantee."""
     experiment = access.to_run(request, experiment_id)
     changed = controls.change_settings(experiment_id=experiment.pk, by=request.user, **payload.model_dump())
     wake(advance, experiment.pk)

@@ -117,7 +117,7 @@ class PolicyOut(Schema):
     label: str
     levels: list[str]
     evidence: float | None = Field(
-        description="Evidence against the policy, a natural logarithm; at `threshold` the policy is ruled out."
+        description="Evidence against the policy, a natural logarithm; `threshold` rules the policy out."
     )
     ruled_out: bool
 
@@ -203,7 +203,7 @@ class NextOut(Schema):
     question: str
     choices: list[str]
     pair: ShownOut | None = Field(
-        description=f"Null if no pair is ready (ask again in a few seconds), or if you already hold {MOST_HELD}."
+        description=f"Null if no pair is ready (ask again in seconds), or if you already hold {MOST_HELD}."
     )
 
 

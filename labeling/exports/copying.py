@@ -30,7 +30,8 @@ _DANGEROUS = f"^''*{STARTS_CLASS}".replace("%", "%%")
 # meanwhile: a quarter faster on two cores.
 _MANY = 50_000
 _IN_ORDER = """
-    SET LOCAL enable_sort = off; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; SET LOCAL jit = off;
+    SET LOCAL enable_sort = off; SET LOCAL enable_hashjoin = off;
+    SET LOCAL enable_mergejoin = off; SET LOCAL jit = off;
     SET LOCAL parallel_leader_participation = off
 """
 

@@ -1,4 +1,4 @@
-"""The whole page on which an experiment is set up: from what is stored to fields, and back to a description."""
+"""The page on which an experiment is set up: from a stored description to fields, and back."""
 
 from __future__ import annotations
 

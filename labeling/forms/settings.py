@@ -69,7 +69,7 @@ _HELP = {
         "unless near ties should count as no winner."
     ),
     "backend": "The dashboard warns you if no worker runs this backend.",
-    "model": "If your workers run different models, name one of them here. Empty: the worker's default model.",
+    "model": "If your workers run different models, name one here. Empty: the worker's default model.",
     "llm_judge": (
         "It works beside people only. Its opinions do not count until you let it vote on the dashboard, "
         "which shows how well it agrees with people."

@@ -51,7 +51,7 @@ class InvitationForm(forms.Form):
 @login_required
 @require_safe
 def people(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
-    """Members, and open invitations to roles that the reader may give. Owners change members; editors invite."""
+    """Members, and open invitations to roles that the reader may give. Only owners change members."""
     return people_page(request, access.to_run(request, experiment_id))
 
 

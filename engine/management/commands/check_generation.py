@@ -47,10 +47,8 @@ class Command(BaseCommand):
         seconds = time.monotonic() - started
         tokens = sum(result.completion_tokens for result in written)
         self.stdout.write(
-            (
-                f"\n{len(written)} of {len(requests)} written: {tokens} tokens in {seconds:.1f} s, "
-                "loading included"
-            )
+            f"\n{len(written)} of {len(requests)} written: {tokens} tokens in {seconds:.1f} s, "
+            "loading included"
         )
         if len(written) < len(requests):
             raise CommandError("Some responses could not be written. The reasons are shown above.")

@@ -104,10 +104,8 @@ def _form(experiment: Experiment, filters: list[str], *, everything: bool) -> Se
         name, equals, value = each.partition("=")
         if not equals or name not in SelectionForm.base_fields:
             raise CommandError(
-                (
-                    f"{each!r} is no filter; write FIELD=VALUE with FIELD one of "
-                    f"{', '.join(SelectionForm.base_fields)}."
-                )
+                f"{each!r} is no filter; write FIELD=VALUE with FIELD one of "
+                f"{', '.join(SelectionForm.base_fields)}."
             )
         said[name] = value
     form = SelectionForm(said, experiment=experiment)

@@ -55,10 +55,8 @@ class Command(BaseCommand):
         except EngineError as error:
             raise CommandError(str(error)) from error
         self.stdout.write(
-            (
-                f"Experiment {made.pk}: {counts.comparison_count(made.pk):,} comparisons. "
-                f"{status_of(made).sentence}"
-            )
+            f"Experiment {made.pk}: {counts.comparison_count(made.pk):,} comparisons. "
+            f"{status_of(made).sentence}"
         )
         self.stdout.write(_likeness(said, designs.latest_snapshot(made)))
 
