@@ -17,32 +17,36 @@ import time
 import numpy as np
 
 from benchmarks.instances import preference_matrix, structured_instance
-from engine.core import BradleyTerry, Design, Unstructured
+from engine.core import BradleyTerry, Claim, Design, Unstructured
 
 # (space, K, d): d is None where nothing is assumed about μ.
 CASES = (
     ("unstructured", 16, None),
     ("unstructured", 50, None),
     ("unstructured", 500, None),
+    ("unstructured", 2000, None),
     ("structured", 32, 6),
     ("structured", 100, 10),
     ("structured", 300, 12),
 )
 
 
-def clicks(design: Design, mu: np.ndarray, n_clicks: int, rng: np.random.Generator) -> float:
-    """Median processor time (seconds) of that many clicks."""
-    seconds = []
+def clicks(design: Design, mu: np.ndarray, n_clicks: int, rng: np.random.Generator) -> tuple[float, float]:
+    """Median processor time (seconds) of that many clicks: of `tell` and `ask`, and with `decision` too."""
+    without, complete = [], []
     for _ in range(n_clicks):
         i, j = design.ask()
         outcome = float(rng.random() < mu[i, j])
         start = time.process_time()
         design.tell(i, j, outcome)
+        told = time.process_time()
         _ = design.decision
+        decided = time.process_time()
         pair = design.ask()
-        seconds.append(time.process_time() - start)
+        complete.append(time.process_time() - start)
+        without.append(complete[-1] - (decided - told))
         design.cancel(*pair)
-    return float(np.median(seconds))
+    return float(np.median(without)), float(np.median(complete))
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -51,18 +55,24 @@ def main(arguments: list[str] | None = None) -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--clicks", type=int, default=60)
+    parser.add_argument("--claim", choices=list(Claim), default="best")
+    parser.add_argument("--policies", type=int, nargs="+", default=[], help="only these K")
     parser.add_argument("--after", type=int, nargs="+", default=[0, 300, 3000, 100_000])
     parser.add_argument("--seed", type=int, default=3)
     options = parser.parse_args(arguments)
+    epsilon = 0.05 if options.claim == Claim.GOOD_ENOUGH else 0.0
+    settings = {"delta": 1e-6, "claim": options.claim, "epsilon": epsilon}
     rows = []
     for name, K, d in CASES:
+        if options.policies and K not in options.policies:
+            continue
         features, theta = structured_instance(K, d or 6, options.seed)
         mu = preference_matrix(features @ theta)
         space = BradleyTerry(features) if d else Unstructured(K)
         for after in options.after:
             # A low risk level keeps the design from having ruled out everything already.
             rng = np.random.default_rng(options.seed)
-            lively = Design(space, delta=1e-6)
+            lively = Design(space, **settings)
             for _ in range(min(after, 300)):
                 i, j = lively.ask()
                 lively.tell(i, j, float(rng.random() < mu[i, j]))
@@ -71,9 +81,10 @@ def main(arguments: list[str] | None = None) -> None:
             counts = np.rint(lively.counts * scale)
             upper = np.triu(np.rint(counts * mu), 1)
             wins = upper + np.tril(counts - upper.T, -1)
-            design = Design.from_counts(space, wins, delta=1e-6)
-            median = clicks(design, mu, options.clicks, rng)
-            row = {"space": name, "K": K, "d": d, "after": after, "median_ms": round(1e3 * median, 3)}
+            design = Design.from_counts(space, wins, **settings)
+            without, complete = clicks(design, mu, options.clicks, rng)
+            row = {"space": name, "K": K, "d": d, "after": after}
+            row |= {"ask_tell_ms": round(1e3 * without, 3), "with_decision_ms": round(1e3 * complete, 3)}
             rows.append(row)
             print(row, flush=True)
     print(json.dumps({"rows": rows}))

@@ -11,10 +11,11 @@ from __future__ import annotations
 import numpy as np
 from scipy import special
 
-from .types import BoolArray, FloatArray, IntArray, Tally
+from .types import BoolArray, FloatArray, IntArray, Tally, located
 
 # Standard deviation of a strength before there are data.
 _STRENGTH = 0.4
+_PRECISION = 1.0 / _STRENGTH**2
 # Deviations of pairs are expected at this variance, with the weight of so much squared information.
 _DEVIATION = 0.01
 _DEVIATION_WEIGHT = 200.0
@@ -57,16 +58,17 @@ class Beliefs:
     ) -> None:
         self._tally = tally
         self._prior: FloatArray = np.zeros(tally.n_policies) if prior is None else prior
-        self._together = tally.n_policies <= _MOST_TOGETHER
         self.theta: FloatArray = np.tile(self._prior, (tally.n_runs, 1)) if theta is None else theta.copy()
-        self._tau: FloatArray = np.full(tally.n_runs, _DEVIATION)
-        self._mean = self._variance = np.zeros((tally.n_runs, 0, 0))
         self.curvature: FloatArray = (
-            np.full(self.theta.shape, 1.0 / _STRENGTH**2) if curvature is None else curvature.copy()
+            np.full(self.theta.shape, _PRECISION) if curvature is None else curvature.copy()
         )
         known = theta is not None or not tally.counts.any()
-        if self._together:
-            self._step_together(0 if known else _FIRST_STEPS)
+        self._standing: FloatArray | None = None
+        self._together: _Together | None = None
+        if tally.n_policies <= _MOST_TOGETHER:
+            self._together = _Together(tally, self._prior, self.theta)
+            for _ in range(0 if known else _FIRST_STEPS):
+                self.theta = self._together.step()
         elif not known:
             for _ in range(_FIRST_STEPS):
                 for k in range(tally.n_policies):
@@ -74,83 +76,173 @@ class Beliefs:
 
     def update(self, i: IntArray, j: IntArray) -> None:
         """Take in what has changed in the counts of the pair (i[r], j[r]) of every run r."""
-        if self._together:
-            self._step_together(1)
+        self._standing = None
+        if self._together is not None:
+            self._together.read(i, j)
+            self.theta = self._together.step()
             return
         self._step_alone(i)
         self._step_alone(j)
 
-    def row(self, k: IntArray) -> tuple[FloatArray, FloatArray]:
-        """Mean and variance of the log-odds of k[r] against every policy of run r: shapes (R, K)."""
-        runs = np.arange(k.size)
-        if self._together:
-            return self._mean[runs, k], self._variance[runs, k]
-        gap = self.theta[runs, k][:, None] - self.theta
+    def row(self, runs: IntArray | int, k: IntArray) -> FloatArray:
+        """Mean log-odds of each k against every policy of its run, infinite against itself.
+
+        Parameters
+        ----------
+        runs, k
+            Indices that broadcast to a shape (...).
+
+        Returns
+        -------
+        Shape (..., K).
+        """
+        if self._together is not None:
+            row: FloatArray = self._together.mean[runs, k]
+            return row
+        gap = self.theta[runs, k][..., None] - self.theta[runs]
         counts, mean = self._tally.counts[runs, k], special.expit(gap)
         weight = counts * mean * (1.0 - mean)
-        tau = self._tau[:, None]
-        shrink = 1.0 / (1.0 + tau * weight)
-        spread = 1.0 / self.curvature
-        variance = (spread[runs, k][:, None] + spread) * shrink**2 + tau * shrink
-        return gap + tau * shrink * (self._tally.wins[runs, k] - counts * mean), variance
+        shrink = 1.0 / (1.0 + _DEVIATION * weight)
+        row = gap + _DEVIATION * shrink * (self._tally.wins[runs, k] - counts * mean)
+        np.put_along_axis(row, np.asarray(k)[..., None], np.inf, axis=-1)
+        return row
+
+    def between(self, runs: IntArray | int, k: IntArray, other: IntArray) -> tuple[FloatArray, FloatArray]:
+        """Mean and variance of the log-odds of k against the other one, shaped as the indices broadcast."""
+        if self._together is not None:
+            return self._together.mean[runs, k, other], self._together.variance[runs, k, other]
+        gap = self.theta[runs, k] - self.theta[runs, other]
+        counts, mean = self._tally.counts[runs, k, other], special.expit(gap)
+        shrink = 1.0 / (1.0 + _DEVIATION * (counts * mean * (1.0 - mean)))
+        spread = 1.0 / self.curvature[runs, k] + 1.0 / self.curvature[runs, other]
+        residual = self._tally.wins[runs, k, other] - counts * mean
+        return gap + _DEVIATION * shrink * residual, spread * shrink**2 + _DEVIATION * shrink
+
+    def favourite(self, runs: IntArray | int, k: IntArray) -> IntArray:
+        """The opponent that is expected to beat each k most, shaped as the indices broadcast."""
+        favourite: IntArray = self.row(runs, k).argmin(axis=-1)
+        return favourite
 
     def standing(self) -> FloatArray:
         """Shape (R, K): the larger, the likelier is the policy to beat all others."""
-        if not self._together:
+        if self._together is None:
             return self.theta
-        chance = special.log_ndtr(self._mean / np.sqrt(self._variance))
-        own = np.arange(self._tally.n_policies)
-        chance[:, own, own] = 0.0
-        return np.asarray(chance.sum(axis=2), dtype=np.float64)
+        if self._standing is None:
+            chance = special.log_ndtr(self._together.mean / np.sqrt(self._together.variance))
+            self._standing = np.asarray(chance.sum(axis=2), dtype=np.float64)
+        return self._standing
 
     def keep(self, runs: BoolArray) -> None:
         """Drop the other runs, after the tally has."""
-        self.theta, self._tau, self.curvature = self.theta[runs], self._tau[runs], self.curvature[runs]
-        self._mean, self._variance = self._mean[runs], self._variance[runs]
+        self.theta, self.curvature = self.theta[runs], self.curvature[runs]
+        self._standing = None
+        if self._together is not None:
+            self._together.keep(runs)
 
     def _step_alone(self, k: IntArray) -> None:
         """A Newton step in the strength of k[r] alone."""
-        runs = np.arange(k.size)
-        mean = special.expit(self.theta[runs, k][:, None] - self.theta)
+        runs, k = located(k)
+        theta = self.theta[runs, k]
+        mean = special.expit(theta[..., None] - self.theta[runs])
         counts = self._tally.counts[runs, k]
-        curvature = np.sum(counts * mean * (1.0 - mean), axis=1) + 1.0 / _STRENGTH**2
+        expected = counts * mean
+        curvature = np.sum(expected * (1.0 - mean), axis=-1) + _PRECISION
         self.curvature[runs, k] = curvature
-        gradient = np.sum(self._tally.wins[runs, k] - counts * mean, axis=1)
-        gradient -= (self.theta[runs, k] - self._prior[k]) / _STRENGTH**2
+        gradient = np.sum(self._tally.wins[runs, k] - expected, axis=-1)
+        gradient -= (theta - self._prior[k]) / _STRENGTH**2
         self.theta[runs, k] += gradient / curvature
 
-    def _step_together(self, steps: int) -> None:
-        """Newton steps in all strengths at once, and what follows from the last."""
-        counts, wins = self._tally.counts, self._tally.wins
-        own = np.arange(self._tally.n_policies)
-        precision = 1.0 / _STRENGTH**2
-        for step in range(steps + 1):
-            gap = self.theta[:, :, None] - self.theta[:, None, :]
-            mean = special.expit(gap)
-            residual = wins - counts * mean
-            weight = counts * mean * (1.0 - mean)
-            hessian = -weight
-            hessian[:, own, own] = weight.sum(axis=2) + precision
-            if step < steps:
-                gradient = residual.sum(axis=2) - precision * (self.theta - self._prior)
-                self.theta = self.theta + np.linalg.solve(hessian, gradient[..., None])[..., 0]
-        covariance = np.linalg.inv(hessian)
+
+class _Together:
+    """Newton steps in all strengths at once, and what follows from the last, in R runs.
+
+    Parameters
+    ----------
+    tally
+        The data.
+    prior
+        Shape (K,): strengths expected beforehand.
+    theta
+        Shape (R, K): where to begin.
+
+    Attributes
+    ----------
+    mean, variance
+        Shape (R, K, K): of the log-odds of each policy against each; the mean of its own is infinite.
+    """
+
+    def __init__(self, tally: Tally, prior: FloatArray, theta: FloatArray) -> None:
+        self._tally = tally
+        self._prior = prior
+        self._theta: FloatArray
+        self._chance: FloatArray
+        self._residual: FloatArray
+        self._weight: FloatArray
+        self.mean: FloatArray
+        self.variance: FloatArray
+        self._look(theta)
+
+    def read(self, i: IntArray, j: IntArray) -> None:
+        """Take in what has changed in the counts of the pair (i[r], j[r]) of every run r."""
+        runs, i, j = located(i, j)
+        for k, other in ((i, j), (j, i)):
+            chance = self._chance[runs, k, other]
+            expected = self._tally.counts[runs, k, other] * chance
+            self._residual[runs, k, other] = self._tally.wins[runs, k, other] - expected
+            self._weight[runs, k, other] = expected * (1.0 - chance)
+
+    def step(self) -> FloatArray:
+        """Take a step and return the strengths after it, shape (R, K)."""
+        gradient = self._residual.sum(axis=2) - _PRECISION * (self._theta - self._prior)
+        self._look(self._theta + np.linalg.solve(self._hessian(), gradient[..., None])[..., 0])
+        return self._theta
+
+    def keep(self, runs: BoolArray) -> None:
+        """Drop the other runs, after the tally has."""
+        self._theta, self._chance = self._theta[runs], self._chance[runs]
+        self._residual, self._weight = self._residual[runs], self._weight[runs]
+        self.mean, self.variance = self.mean[runs], self.variance[runs]
+
+    def _look(self, theta: FloatArray) -> None:
+        """Compute everything that depends on the strengths."""
+        gap = theta[:, :, None] - theta[:, None, :]
+        chance = special.expit(gap)
+        expected = self._tally.counts * chance
+        self._theta, self._chance = theta, chance
+        self._residual = self._tally.wins - expected
+        self._weight = expected * (1.0 - chance)
+        covariance = np.linalg.inv(self._hessian())
         spread = np.diagonal(covariance, axis1=1, axis2=2)
         variance = spread[:, :, None] + spread[:, None, :] - 2.0 * covariance
-        self._tau = self._deviation(residual, weight)
-        tau = self._tau[:, None, None]
-        shrink = 1.0 / (1.0 + tau * weight)
-        self._mean = gap + tau * shrink * residual
-        self._variance = np.maximum(variance * shrink**2 + tau * shrink, 1e-12)
+        tau = self._deviation(self._residual, self._weight)[:, None, None]
+        shrink = 1.0 / (1.0 + tau * self._weight)
+        deviation = tau * shrink
+        self.mean = gap + deviation * self._residual
+        _diagonal(self.mean)[...] = np.inf
+        self.variance = np.maximum(variance * shrink**2 + deviation, 1e-12)
+
+    def _hessian(self) -> FloatArray:
+        """Shape (R, K, K): of the negative log posterior density."""
+        hessian: FloatArray = -self._weight
+        _diagonal(hessian)[...] = self._weight.sum(axis=2) + _PRECISION
+        return hessian
 
     def _deviation(self, residual: FloatArray, weight: FloatArray) -> FloatArray:
         """Shape (R,): variance of the pairs' deviations, by moments, drawn towards the expected one."""
+        squared = weight**2
         info = weight.sum(axis=(1, 2)) / 2.0
-        squares = np.sum(weight**2, axis=(1, 2)) / 2.0
+        squares = squared.sum(axis=(1, 2)) / 2.0
         n_pairs = np.divide(info**2, squares, out=np.ones_like(info), where=squares > 0)
         left = np.maximum(1.0 - (self._tally.n_policies - 1) / np.maximum(n_pairs, 1.0), 0.0)
         share = 1.0 / (1.0 + _TYPICAL_DEVIATION * weight) ** 2
-        excess = np.sum(share * (residual**2 - left[:, None, None] * weight), axis=(1, 2)) / 2.0
-        total = np.sum(share * weight**2, axis=(1, 2)) / 2.0
+        excess = (share * (residual**2 - left[:, None, None] * weight)).sum(axis=(1, 2)) / 2.0
+        total = (share * squared).sum(axis=(1, 2)) / 2.0
         found = (excess + _DEVIATION * _DEVIATION_WEIGHT) / (total + _DEVIATION_WEIGHT)
-        return np.asarray(np.clip(found, *_DEVIATION_RANGE), dtype=np.float64)
+        lowest, highest = _DEVIATION_RANGE
+        return np.asarray(np.minimum(np.maximum(found, lowest), highest), dtype=np.float64)
+
+
+def _diagonal(matrices: FloatArray) -> FloatArray:
+    """Shape (R, K): a view of the diagonals of R contiguous K × K matrices."""
+    n_runs, n_policies = matrices.shape[:2]
+    return matrices.reshape(n_runs, n_policies**2)[:, :: n_policies + 1]

@@ -8,6 +8,7 @@ more, which has probability at most δ [Ville 1939].
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TypeAlias
 
@@ -15,7 +16,7 @@ import numpy as np
 
 from .evidence import PairwiseEvidence
 from .structured import BradleyTerryEvidence
-from .types import BoolArray, Claim, FloatArray, IntArray, Tally
+from .types import BoolArray, Claim, FloatArray, IntArray, Tally, located
 
 NOBODY = -1
 # Comparing the evidence of more policies than this takes long.
@@ -51,7 +52,7 @@ class HeadToHead:
 
     def update(self, i: IntArray, j: IntArray) -> None:
         """Take in what has changed in the counts of the pair (i[r], j[r]) of every run r."""
-        runs = np.arange(i.size)
+        runs, i, j = located(i, j)
         for k, b in ((i, j), (j, i)):
             passed = self.evidence.log_e[runs, k, b] >= self.threshold
             self._n_passed[runs, b] += passed.astype(np.int64) - self._passed[runs, k, b]
@@ -60,6 +61,8 @@ class HeadToHead:
     def observe(self) -> None:
         """Name the policies that are proved by now, where none was before."""
         proved = self.proved()
+        if not proved.any():
+            return
         fresh = proved.any(axis=1) & (self.named == NOBODY)
         for run in np.flatnonzero(fresh):
             self.named[run] = self._strongest(run, np.flatnonzero(proved[run]))
@@ -96,8 +99,9 @@ class HeadToHead:
 
     def risk(self, run: int, b: int) -> float:
         """The δ, in [0, 1], at which the present evidence of one run would just name b."""
-        against = np.delete(self.evidence.log_e[run, :, b], b)
-        return float(np.exp(min(0.0, np.log(self._n_policies) - against.min())))
+        against = self.evidence.log_e[run, :, b].copy()
+        against[b] = np.inf
+        return math.exp(min(0.0, math.log(self._n_policies) - float(against.min())))
 
     def keep(self, runs: BoolArray) -> None:
         """Drop the other runs, after the tally and the evidence have."""
@@ -189,7 +193,14 @@ Proof: TypeAlias = HeadToHead | InModel
 
 
 def describe(
-    claim: Claim, policy: str, open_rivals: Sequence[str], *, delta: float, margin: float, model: bool = False
+    claim: Claim,
+    policy: str,
+    open_rivals: Sequence[str],
+    n_open: int,
+    *,
+    delta: float,
+    margin: float,
+    model: bool = False,
 ) -> str:
     """One sentence: what is claimed of a policy and what that assumes, or what is still missing.
 
@@ -200,7 +211,9 @@ def describe(
     policy
         Its name.
     open_rivals
-        Names of those still to be excluded; none where the claim holds.
+        Names of the first few of those still to be excluded.
+    n_open
+        How many are still to be excluded; none where the claim holds.
     delta
         Risk level δ.
     margin
@@ -209,9 +222,9 @@ def describe(
         Whether a Bradley-Terry model is assumed.
     """
     statement = _statement(claim, policy, margin)
-    if open_rivals:
-        shown = ", ".join(open_rivals[:3]) + (", …" if len(open_rivals) > 3 else "")
-        rivals = "1 rival" if len(open_rivals) == 1 else f"{len(open_rivals)} rivals"
+    if n_open:
+        shown = ", ".join(open_rivals) + (", …" if n_open > len(open_rivals) else "")
+        rivals = "1 rival" if n_open == 1 else f"{n_open} rivals"
         return f"Not established yet: {statement}; {rivals} still open ({shown})."
     return f"{statement[0].upper()}{statement[1:]}; {_small_print(delta, model=model)}"
 

@@ -53,10 +53,7 @@ class PairData:
         tally
             The data of R runs.
         """
-        rows, columns = np.nonzero(np.triu(tally.counts.any(axis=0), 1))
-        contrasts = features[rows] - features[columns]
-        counts, wins = tally.counts[:, rows, columns], tally.wins[:, rows, columns]
-        return cls(contrasts, counts, wins, outer_squares(contrasts))
+        return ComparedPairs(features, tally.counts).data(tally)
 
     def take(self, runs: IntArray) -> PairData:
         """The data sets with these indices, shape (S,), which may repeat."""
@@ -77,6 +74,53 @@ class PairData:
         """Shape (R, d, d): sum over pairs of weight z zᵀ, for weights of shape (R, n)."""
         d = self.contrasts.shape[1]
         return np.reshape(weights @ self.squares, (-1, d, d))
+
+
+class ComparedPairs:
+    """The pairs that have been compared in at least one of R runs, and what their features alone determine.
+
+    Parameters
+    ----------
+    features
+        Shape (K, d).
+    counts
+        Shape (R, K, K): comparisons of each pair.
+    """
+
+    def __init__(self, features: FloatArray, counts: FloatArray) -> None:
+        self._n_policies = features.shape[0]
+        self._cells = _compared_cells(counts)
+        self.rows, self.columns = np.divmod(self._cells, self._n_policies)
+        self.contrasts = features[self.rows] - features[self.columns]
+        self.squares = outer_squares(self.contrasts)
+
+    def covers(self, counts: FloatArray) -> bool:
+        """Whether these are the pairs that have been compared in `counts`, shape (R, K, K)."""
+        return np.array_equal(self._cells, _compared_cells(counts))
+
+    def data(self, tally: Tally) -> PairData:
+        """Outcomes of the pairs."""
+        return PairData(
+            self.contrasts,
+            self.of(tally.counts),
+            self.of(tally.wins),
+            self.squares,
+        )
+
+    def of(self, matrices: FloatArray) -> FloatArray:
+        """Shape (R, n): the entries of the pairs in matrices of shape (R, K, K)."""
+        return matrices.reshape(-1, self._n_policies**2)[:, self._cells]
+
+    def information(self, weights: FloatArray) -> FloatArray:
+        """Shape (R, d, d): sum over pairs of weight z zᵀ, for weights of shape (R, n)."""
+        d = self.contrasts.shape[1]
+        return np.reshape(weights @ self.squares, (-1, d, d))
+
+
+def _compared_cells(counts: FloatArray) -> IntArray:
+    """Shape (n,): i K + j of the pairs i < j that have been compared in at least one run."""
+    compared = counts[0] if counts.shape[0] == 1 else counts.any(axis=0)
+    return np.flatnonzero(np.triu(compared, 1))
 
 
 def softplus(x: FloatArray) -> FloatArray:

@@ -12,7 +12,7 @@ from typing import Protocol
 import numpy as np
 
 from .likelihood import bernoulli_kl, log_e_value
-from .types import BoolArray, FloatArray, IntArray, Tally
+from .types import BoolArray, FloatArray, IntArray, Tally, located
 
 # Prior standard deviation 0.08 of a win rate: the best of 5 to 50 on the paper's instance, by a few percent.
 CONCENTRATION = 20.0
@@ -69,7 +69,8 @@ class PairwiseEvidence:
         self._tally = tally
         self._concentration = concentration
         self.null_mean = 0.5 + epsilon
-        self.log_e = np.zeros_like(tally.wins)
+        # The evidence against beating one policy is read more often than that of one policy: have it together.
+        self.log_e: FloatArray = np.zeros_like(tally.wins).swapaxes(1, 2)
         self.log_e[:, np.arange(tally.n_policies), np.arange(tally.n_policies)] = -np.inf
         compared = np.nonzero(tally.counts)
         if compared[0].size:
@@ -83,10 +84,10 @@ class PairwiseEvidence:
 
     def update(self, i: IntArray, j: IntArray) -> None:
         """Take in what has changed in the counts of the pair (i[r], j[r]) of every run r."""
-        runs = np.tile(np.arange(self._tally.n_runs), 2)
-        rows, columns = np.concatenate([i, j]), np.concatenate([j, i])
-        self.log_e[runs, rows, columns] = self._pairs(runs, rows, columns)
-        self._per_policy[runs, rows] = self.combine(self.log_e[runs, rows])
+        runs, i, j = located(i, j)
+        both, other = np.array([i, j]), np.array([j, i])
+        self.log_e[runs, both, other] = self._pairs(runs, both, other)
+        self._per_policy[runs, both] = self.combine(self.log_e[runs, both])
 
     def leads(self) -> BoolArray:
         """Shape (R, K): whether the policy has met every other a few times, winning at ½ + ε or more.
@@ -119,12 +120,14 @@ class PairwiseEvidence:
         -------
         Shape (...).
         """
+        # Sums round by the order in memory, and a policy's evidence must not depend on its neighbours.
+        log_e = np.ascontiguousarray(log_e)
         top = log_e.max(axis=-1, keepdims=True)
         n_opponents = self._tally.n_policies - 1
         combined: FloatArray = top[..., 0] + np.log(np.exp(log_e - top).sum(axis=-1) / n_opponents)
         return combined
 
-    def _pairs(self, runs: IntArray, rows: IntArray, columns: IntArray) -> FloatArray:
+    def _pairs(self, runs: IntArray | int, rows: IntArray, columns: IntArray) -> FloatArray:
         wins = self._tally.wins
         return log_e_value(
             wins[runs, rows, columns], wins[runs, columns, rows], self.null_mean, self._concentration
@@ -157,10 +160,10 @@ class EliminationCost:
 
     def update(self, i: IntArray, j: IntArray) -> None:
         """Take in what has changed in the counts of the pair (i[r], j[r]) of every run r."""
-        runs = np.tile(np.arange(self._tally.n_runs), 2)
-        rows = np.concatenate([i, j])
-        self._per_policy[runs, rows] = elimination_cost(
-            self._tally.wins[runs, rows], self._tally.counts[runs, rows], self._null_mean
+        runs, i, j = located(i, j)
+        both = np.array([i, j])
+        self._per_policy[runs, both] = elimination_cost(
+            self._tally.wins[runs, both], self._tally.counts[runs, both], self._null_mean
         )
 
     def leads(self) -> BoolArray:

@@ -106,6 +106,7 @@ class Ledger:
         if stopping not in STOPPING_RULES:
             raise ValueError(f"stopping must be one of {', '.join(STOPPING_RULES)}; got {stopping!r}")
         self.tally = tally
+        self._guess: IntArray | None = None
         self._log_inverse_delta = -np.log(delta)
         self.claim = claim if stopping == "certified" else None
         # The margin belongs to the claim that stops the experiment. Unless that is "best if any", the finding
@@ -148,6 +149,7 @@ class Ledger:
             False has a simulation put off what takes long (the estimate, and evidence that builds on it)
             until the next comparison that it does observe.
         """
+        self._guess = None
         if self.streams is not None:
             self.streams.bet(i, j, outcome)
         self.tally.record(i, j, outcome)
@@ -173,6 +175,7 @@ class Ledger:
 
     def keep(self, runs: BoolArray) -> None:
         """Drop the other runs."""
+        self._guess = None
         self.tally.keep(runs)
         for pairs in self._pairs.values():
             pairs.keep(runs)
@@ -229,16 +232,9 @@ class Ledger:
         results. Without, it is the policy with the least evidence against it; where that does not tell, the
         one that the estimate or else the e-processes favour.
         """
-        refuted = self.rule.refuted
-        out = refuted & ~refuted.all(axis=1, keepdims=True)
-        evidence = np.where(out, np.inf, self.rule.evidence)
-        favour = self.evidence.per_policy if self.model is None else -self.model.scores
-        if self.streams is not None and self.model is None:
-            standing = np.where(out, -np.inf, self.streams.standing())
-            return np.asarray(standing.argmax(axis=1), dtype=np.int64)
-        order = np.lexsort((favour, evidence), axis=-1)
-        best: IntArray = order[:, 0]
-        return best
+        if self._guess is None:
+            self._guess = self._best_guess()
+        return self._guess
 
     def margin_of(self, claim: Claim) -> float:
         """ε of a claim, in [0, ½)."""
@@ -274,6 +270,18 @@ class Ledger:
         if established.any():
             established &= np.any(~refuted & self.rule.leads(), axis=1)
         return established, n_open == 0
+
+    def _best_guess(self) -> IntArray:
+        refuted = self.rule.refuted
+        out = refuted & ~refuted.all(axis=1, keepdims=True)
+        if self.streams is not None and self.model is None:
+            standing = np.where(out, -np.inf, self.streams.standing())
+            return np.asarray(standing.argmax(axis=1), dtype=np.int64)
+        evidence = np.where(out, np.inf, self.rule.evidence)
+        favour = self.evidence.per_policy if self.model is None else -self.model.scores
+        order = np.lexsort((favour, evidence), axis=-1)
+        best: IntArray = order[:, 0]
+        return best
 
     def _plain(self) -> FloatArray:
         """Shape (R, K): evidence against each policy that owes nothing to the streams."""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from functools import lru_cache
+
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy import special
@@ -49,9 +52,12 @@ def log_lower_beta(a: ArrayLike, b: ArrayLike, x: float) -> FloatArray:
     b = np.atleast_1d(np.asarray(b, dtype=np.float64))
     cdf = special.betainc(a, b, x)
     tail = cdf < _SMALLEST_TRUSTED_CDF
-    result: FloatArray = special.betaln(a, b) + np.log(np.where(tail, 1.0, cdf))
-    if tail.any():
-        result[tail] = _log_lower_beta_tail(a[tail], b[tail], x)
+    result: FloatArray
+    if not tail.any():
+        result = special.betaln(a, b) + np.log(cdf)
+        return result
+    result = special.betaln(a, b) + np.log(np.where(tail, 1.0, cdf))
+    result[tail] = _log_lower_beta_tail(a[tail], b[tail], x)
     return result
 
 
@@ -89,6 +95,11 @@ def _log_lower_beta_tail(a: FloatArray, b: FloatArray, x: float) -> FloatArray:
     raise ArithmeticError("the continued fraction of the incomplete beta function did not converge")
 
 
+@lru_cache
+def _log_prior(concentration: float, null_mean: float) -> float:
+    return float(log_lower_beta(concentration, concentration, null_mean)[0])
+
+
 def log_e_value(wins: ArrayLike, losses: ArrayLike, null_mean: float, concentration: float) -> FloatArray:
     """Log e-value against "the mean is at least `null_mean`", from wins and losses.
 
@@ -110,7 +121,7 @@ def log_e_value(wins: ArrayLike, losses: ArrayLike, null_mean: float, concentrat
     """
     w = np.atleast_1d(np.asarray(wins, dtype=np.float64))
     v = np.atleast_1d(np.asarray(losses, dtype=np.float64))
-    prior = log_lower_beta(concentration, concentration, null_mean)
+    prior = _log_prior(concentration, null_mean)
     mixture = log_lower_beta(w + concentration, v + concentration, null_mean) - prior
-    result: FloatArray = mixture - w * np.log(null_mean) - v * np.log1p(-null_mean)
+    result: FloatArray = mixture - w * math.log(null_mean) - v * math.log1p(-null_mean)
     return result

@@ -94,7 +94,7 @@ def rates(
     Expected rates, lower and upper ends, shape (K, K) each.
     """
     K = tally.n_policies
-    expected = np.array([special.expit(beliefs.row(np.array([k]))[0][0]) for k in range(K)])
+    expected = np.array([special.expit(beliefs.row(0, np.array(k))) for k in range(K)])
     if isinstance(space, BradleyTerry):
         low, high = (special.expit(end) for end in contrast_intervals(space, tally, delta))
     else:

@@ -9,10 +9,12 @@ import numpy as np
 
 from .ledger import Ledger
 from .likelihood import bernoulli_kl
-from .types import BoolArray, FloatArray
+from .types import FloatArray
 
 # A few ties' worth of both outcomes, which keeps lucky first comparisons from promising too much.
 _SHRINKAGE = 5.0
+# Nats below which a policy is not separated from the best.
+_LEAST_SEPARATION = 0.5
 
 
 def expected_remaining(ledger: Ledger, best: int | None) -> float | None:
@@ -32,140 +34,78 @@ def expected_remaining(ledger: Ledger, best: int | None) -> float | None:
     tally, rule = ledger.tally, ledger.rule
     if best is None:
         return None
-    if (model := ledger.model) is not None:
-        return _in_model(
-            model.separation(model.covariance(tally.counts))[0],
-            int(tally.n_comparisons[0]),
-            evidence=rule.evidence[0],
-            refuted=rule.refuted[0],
-            best=best,
-            threshold=float(rule.threshold[0]),
-        )
     if (proof := ledger.head_to_head()) is not None:
         b = proof.candidate(0, int(ledger.guess()[0]))
         k = proof.rivals(0, b)
-        return _in_proof(
-            tally.wins[0, k, b],
-            tally.counts[0, k, b],
-            missing=proof.threshold - proof.evidence.log_e[0, k, b],
-            null_mean=proof.evidence.null_mean,
-        )
-    open_others = ~rule.refuted[0] & (np.arange(tally.n_policies) != best)
-    if not tally.judged[0, open_others].all():
-        return None
-    return _in_pairs(
-        tally.wins[0],
-        tally.counts[0],
-        evidence=rule.evidence[0],
-        refuted=rule.refuted[0],
-        best=best,
-        threshold=float(rule.threshold[0]),
-        null_mean=ledger.evidence.null_mean,
-    )
-
-
-def _in_pairs(
-    wins: FloatArray,
-    counts: FloatArray,
-    *,
-    evidence: FloatArray,
-    refuted: BoolArray,
-    best: int,
-    threshold: float,
-    null_mean: float,
-) -> float | None:
-    """Comparisons still needed if the win rates stay as they are and evidence is balanced.
-
-    Each policy not yet refuted needs (threshold - evidence) / d comparisons with its most informative
-    opponent, d being the evidence (nats) that one comparison brings [LLM-PO, corollary "optimal ratio"].
-
-    Parameters
-    ----------
-    wins, counts
-        Shape (K, K): summed outcomes of each policy against each other, and comparisons of each pair.
-    evidence
-        Shape (K,): log evidence (nats) against each policy.
-    refuted
-        Shape (K,): policies ruled out.
-    best
-        The policy that the others are to be refuted beside.
-    threshold
-        Evidence (nats) at which a policy is refuted.
-    null_mean
-        ½ + ε.
-
-    Returns
-    -------
-    The number of comparisons, or None while some policy is not yet beaten by any other on the face of it,
-    or the only policy left is.
-    """
-    needed = ~refuted
+        missing = proof.threshold - proof.evidence.log_e[0, k, b]
+        return _summed(missing, _speeds(tally.wins[0, k, b], tally.counts[0, k, b], proof.evidence.null_mean))
+    needed = ~rule.refuted[0]
     needed[best] = False
-    if not needed.any():
+    missing = np.maximum(rule.threshold[0] - rule.evidence[0, needed], 0.0)
+    if (model := ledger.model) is not None:
+        separation = model.separation(model.covariance(tally.counts))[0, needed]
+        return _in_model(missing, separation, int(tally.n_comparisons[0]))
+    if not needed.any() or not tally.judged[0, needed].all():
         return None
-    met = np.nonzero(counts[needed])
-    mean = (wins[needed][met] + _SHRINKAGE) / (counts[needed][met] + 2.0 * _SHRINKAGE)
-    speed = np.zeros(int(needed.sum()))
-    np.maximum.at(speed, met[0], bernoulli_kl(np.minimum(mean, null_mean), null_mean))
-    if np.any(speed <= 0.0):
-        return None
-    return float(np.sum(np.maximum(threshold - evidence[needed], 0.0) / speed))
+    # Each policy is refuted by its most informative opponent [LLM-PO, corollary "optimal ratio"].
+    against_all = _speeds(tally.wins[0, needed], tally.counts[0, needed], ledger.evidence.null_mean)
+    return _summed(missing, np.where(tally.counts[0, needed] > 0, against_all, 0.0).max(axis=1))
 
 
-def _in_proof(wins: FloatArray, counts: FloatArray, *, missing: FloatArray, null_mean: float) -> float | None:
-    """Comparisons still needed to prove one policy head to head if the win rates stay as they are.
+def _speeds(wins: FloatArray, counts: FloatArray, null_mean: float) -> FloatArray:
+    """Evidence (nats) that one comparison brings if win rates stay as they are, drawn a little towards ½.
 
     Parameters
     ----------
     wins, counts
-        Shape (m,): outcomes of its m open rivals against it.
-    missing
-        Shape (m,): evidence (nats) that is still missing against each.
+        Equal shape: summed outcomes of policies against others, and comparisons.
+    null_mean
+        ½ + ε: what the evidence is to exclude is a win rate of this or more.
 
     Returns
     -------
-    The number of comparisons, or None while some rival is not beaten on the face of it.
+    Shaped like the wins; 0 where a policy is not beaten on the face of it.
     """
     mean = (wins + _SHRINKAGE) / (counts + 2.0 * _SHRINKAGE)
-    speed = bernoulli_kl(np.minimum(mean, null_mean), null_mean)
+    return bernoulli_kl(np.minimum(mean, null_mean), null_mean)
+
+
+def _summed(missing: FloatArray, speed: FloatArray) -> float | None:
+    """Comparisons until each policy lacks no more evidence, one policy after the other.
+
+    Parameters
+    ----------
+    missing
+        Shape (m,): evidence (nats) that is still missing against each.
+    speed
+        Shape (m,): evidence (nats) that one comparison of each brings.
+
+    Returns
+    -------
+    The number of comparisons, or None while some policy is not beaten by any other on the face of it.
+    """
     if np.any(speed <= 0.0):
         return None
     return float(np.sum(missing / speed))
 
 
-def _in_model(
-    separation: FloatArray,
-    n_comparisons: int,
-    *,
-    evidence: FloatArray,
-    refuted: BoolArray,
-    best: int,
-    threshold: float,
-) -> float | None:
-    """Comparisons still needed in a Bradley-Terry space, where every comparison tells about all policies.
+def _in_model(missing: FloatArray, separation: FloatArray, n_comparisons: int) -> float | None:
+    """The same in a Bradley-Terry space, where every comparison tells about all policies.
 
     Parameters
     ----------
+    missing
+        Shape (m,): evidence (nats) that is still missing against each policy not yet refuted.
     separation
-        Shape (K,): (θᵀz)² / (2 zᵀH⁻¹z) in nats of every policy, which grows in proportion to the comparisons.
+        Shape (m,): (θᵀz)² / (2 zᵀH⁻¹z) in nats of each, which grows in proportion to the comparisons.
     n_comparisons
         Comparisons so far.
-    evidence
-        Shape (K,): log evidence (nats) against each policy.
-    refuted
-        Shape (K,): policies ruled out.
-    best
-        The policy that the others are to be refuted beside.
-    threshold
-        Evidence (nats) at which a policy is refuted.
 
     Returns
     -------
-    The number of comparisons, or None while some policy is not separated from the best at all.
+    The number of comparisons, or None while some policy is not separated from the best at all, or none is
+    left to refute.
     """
-    needed = ~refuted
-    needed[best] = False
-    if not needed.any() or np.any(separation[needed] < 0.5):
+    if separation.size == 0 or np.any(separation < _LEAST_SEPARATION):
         return None
-    missing = np.maximum(threshold - evidence[needed], 0.0)
-    return float(np.max(missing / separation[needed]) * n_comparisons)
+    return float(np.max(missing / separation) * n_comparisons)

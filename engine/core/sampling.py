@@ -185,7 +185,7 @@ class Balanced(Stateless):
         """The policy least refuted so far and the opponent that promises to refute it soonest."""
         tally, evidence, streams = situation.tally, situation.evidence, situation.streams
         runs = np.arange(tally.n_runs)
-        log_e, per_policy = expected_evidence(situation)
+        per_policy = expected_evidence(situation)
         tested = (
             policy_under_test(per_policy, situation.refuted, rng)
             if streams is None
@@ -199,14 +199,15 @@ class Balanced(Stateless):
         # A pending comparison is taken to split evenly until it is judged.
         mean = (tally.wins[runs, tested] + 0.5 * pending + self.prior_weight * prior) / weight
         width = np.sqrt(self.optimism * np.log(situation.n_asked + 2.0)[:, None] / weight)
-        speed = bernoulli_kl(np.clip(mean - width, 0.0, evidence.null_mean), evidence.null_mean)
+        speed = bernoulli_kl(_within(mean - width, 0.0, evidence.null_mean), evidence.null_mean)
+        log_e = _expected_rows(situation, (runs, tested))
         # Opponents share the evidence evenly, so one of them alone needs log(K - 1) more, and a nat for the
         # mixture.
         goal = situation.threshold + np.log(tally.n_policies - 1) + 1.0
         if streams is None:
-            promise = speed / _missing(goal[:, None], log_e[runs, tested])
+            promise = speed / _missing(goal[:, None], log_e)
         else:
-            promise = self._promise_with_streams(situation, streams, tested, speed, log_e[runs, tested])
+            promise = self._promise_with_streams(situation, streams, tested, speed, log_e)
         promise[runs, tested] = -np.inf
         return tested, argmax_random(promise, rng)
 
@@ -225,9 +226,7 @@ class Balanced(Stateless):
         promise = speed / _missing(alone[:, None], log_e)
         by_bets = speed / _missing(bets, streams.log_bets[runs, tested])[:, None]
         np.maximum(promise, _BET_EFFICIENCY * by_bets, out=promise)
-        means = streams.beliefs.row(tested)[0].copy()
-        means[runs, tested] = np.inf
-        liked = means.argmin(axis=1)
+        liked = streams.beliefs.favourite(runs, tested)
         by_favourite = speed[runs, liked] / _missing(favourite + 1.0, streams.log_favourite[runs, tested])
         promise[runs, liked] = np.maximum(promise[runs, liked], by_favourite)
         last = np.flatnonzero(np.sum(~situation.refuted, axis=1) == 1)
@@ -243,19 +242,24 @@ class Balanced(Stateless):
         runs = np.arange(tally.n_runs)
         candidates = _candidates(situation, rng)
 
-        def against(matrix: FloatArray | IntArray) -> FloatArray:
-            # [r, k, c]: of policy k against candidate c.
-            part = np.take_along_axis(matrix, candidates[:, None, :], axis=2)
-            return np.asarray(part, dtype=np.float64)
+        def against(by_candidate: FloatArray | IntArray) -> FloatArray:
+            # [r, k, c]: of policy k against candidate c, from rows of candidates. Picking out columns would
+            # take milliseconds where there are thousands of policies.
+            rows = by_candidate[runs[:, None], candidates]
+            return np.ascontiguousarray(rows.swapaxes(1, 2), dtype=np.float64)
 
         pending = against(tally.in_flight)
-        weight = against(tally.counts) + pending + _PROOF_PRIOR
-        mean = (against(tally.wins) + 0.5 * (pending + _PROOF_PRIOR)) / weight
+        counts = against(tally.counts)
+        weight = counts + pending + _PROOF_PRIOR
+        mean = (counts - against(tally.wins) + 0.5 * (pending + _PROOF_PRIOR)) / weight
         width = np.sqrt(self.optimism * np.log(situation.n_asked + 2.0)[:, None, None] / weight)
-        speed = bernoulli_kl(np.clip(mean - width, 0.0, null - _LEAST_LEAD), null)
-        awaited = pending * bernoulli_kl(np.minimum(mean, null), null)
-        need = np.maximum(proof.threshold - against(proof.evidence.log_e) - awaited, 0.0) / speed
-        np.put_along_axis(need, candidates[:, None, :], 0.0, axis=1)
+        speed = bernoulli_kl(_within(mean - width, 0.0, null - _LEAST_LEAD), null)
+        missing = proof.threshold - against(proof.evidence.log_e.swapaxes(1, 2))
+        waiting = pending > 0.0
+        if waiting.any():
+            missing[waiting] -= pending[waiting] * bernoulli_kl(np.minimum(mean[waiting], null), null)
+        need = np.maximum(missing, 0.0) / speed
+        need[runs[:, None], candidates, np.arange(candidates.shape[1])] = 0.0
         choice = argmax_random(-need.sum(axis=1), rng)
         b = candidates[runs, choice]
         rivals = need[runs, :, choice]
@@ -311,28 +315,41 @@ def _most_telling_pair(situation: Situation, model: BradleyTerryModel, rng: np.r
     return rows[pair], columns[pair]
 
 
-def expected_evidence(situation: Situation) -> tuple[FloatArray, FloatArray]:
-    """Evidence once the pending comparisons are in, should they fall at the current win rates.
-
-    Returns
-    -------
-    Log e-values, shape (R, K, K), and log evidence per policy, shape (R, K), in nats.
-    """
-    tally, evidence = situation.tally, situation.evidence
-    waiting = np.nonzero(tally.pending)
-    current = evidence.per_policy if situation.streams is None else situation.streams.per_policy
+def expected_evidence(situation: Situation) -> FloatArray:
+    """Shape (R, K): evidence (nats) per policy once what is pending came out at the current win rates."""
+    waiting = np.nonzero(situation.tally.pending)
+    streams, evidence = situation.streams, situation.evidence
+    current = evidence.per_policy if streams is None else streams.per_policy
     if waiting[0].size == 0:
-        return evidence.log_e, current
-    mean = (tally.wins[waiting] + 0.5) / (tally.counts[waiting] + 1.0)
-    gain = bernoulli_kl(np.minimum(mean, evidence.null_mean), evidence.null_mean)
-    log_e, per_policy = evidence.log_e.copy(), current.copy()
-    expected = tally.in_flight[waiting] * gain
-    log_e[waiting] += expected
-    if situation.streams is None:
-        per_policy[waiting] = evidence.combine(log_e[waiting])
+        return current
+    per_policy = current.copy()
+    if streams is None:
+        per_policy[waiting] = evidence.combine(_expected_rows(situation, waiting))
     else:
-        per_policy[waiting] += expected.sum(axis=1)
-    return log_e, per_policy
+        per_policy[waiting] += _expected_gain(situation, waiting).sum(axis=1)
+    return per_policy
+
+
+def _expected_rows(situation: Situation, rows: tuple[IntArray, ...]) -> FloatArray:
+    """Shape (m, K): the log e-values (nats) of m policies, given as runs and policies, with what is pending."""
+    log_e = situation.evidence.log_e[rows]
+    if situation.tally.pending[rows].any():
+        log_e += _expected_gain(situation, rows)
+    return log_e
+
+
+def _expected_gain(situation: Situation, rows: tuple[IntArray, ...]) -> FloatArray:
+    """Shape (m, K): the evidence (nats) that pending comparisons of m policies are expected to bring."""
+    tally, null = situation.tally, situation.evidence.null_mean
+    mean = (tally.wins[rows] + 0.5) / (tally.counts[rows] + 1.0)
+    gain: FloatArray = tally.in_flight[rows] * bernoulli_kl(np.minimum(mean, null), null)
+    return gain
+
+
+def _within(values: FloatArray, low: float, high: float) -> FloatArray:
+    """The values cut off at both ends. `np.clip` takes longer than all of this on a few values."""
+    cut: FloatArray = np.minimum(np.maximum(values, low), high)
+    return cut
 
 
 def policy_under_test(evidence: FloatArray, refuted: BoolArray, rng: np.random.Generator) -> IntArray:

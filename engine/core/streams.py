@@ -24,10 +24,12 @@ from scipy import special
 from .beliefs import Beliefs
 from .evidence import CONCENTRATION, PairwiseEvidence
 from .likelihood import log_e_value
-from .types import BoolArray, FloatArray, IntArray, Tally
+from .types import BoolArray, FloatArray, IntArray, Tally, located
 
 # Shares of head-to-head evidence, of the favourite's stream and of the bets in the evidence against a policy.
 SHARES = (0.25, 0.5, 0.25)
+_LOG_SHARES = np.log(SHARES)
+_ROOT_TWO_PI = np.sqrt(2.0 * np.pi)
 # How much a nat of evidence counts against a nat of belief when a policy is guessed.
 _EVIDENCE_WEIGHT = 1.0
 _FOR_POLICIES = ("won", "lost", "log_bets", "theta", "curvature", "plain_peak")
@@ -70,6 +72,7 @@ class StreamedEvidence:
         shape = (tally.n_runs, tally.n_policies)
         self._pairwise = pairwise
         self.null_mean = pairwise.null_mean
+        self._null_logit = float(special.logit(self.null_mean))
         self.won, self.lost, self.log_bets = np.zeros(shape), np.zeros(shape), np.zeros(shape)
         self.n_told, self.n_ties = np.zeros(tally.n_runs), np.zeros(tally.n_runs)
         theta = curvature = None
@@ -81,7 +84,8 @@ class StreamedEvidence:
             self.n_told, self.n_ties = (np.full(tally.n_runs, float(stored[name])) for name in _PER_RUN)
         self.beliefs = Beliefs(tally, prior, theta, curvature)
         self.log_favourite = self._favourite_evidence(self.won, self.lost)
-        self._per_policy = self._combine()
+        self._per_policy = self._combine(pairwise.per_policy, self.log_favourite, self.log_bets)
+        self._standing: FloatArray | None = None
 
     @property
     def log_e(self) -> FloatArray:
@@ -99,7 +103,9 @@ class StreamedEvidence:
         What the beliefs say, less the head-to-head evidence: the former is better where strengths explain the
         pairs, the latter where they do not.
         """
-        return self.beliefs.standing() - _EVIDENCE_WEIGHT * self._pairwise.per_policy
+        if self._standing is None:
+            self._standing = self.beliefs.standing() - _EVIDENCE_WEIGHT * self._pairwise.per_policy
+        return self._standing
 
     def bet(self, i: IntArray, j: IntArray, outcome: FloatArray) -> None:
         """Settle the bets on an outcome; to be called while the tally and the beliefs do not know it yet.
@@ -111,35 +117,38 @@ class StreamedEvidence:
         outcome
             Shape (R,), in [0, 1]: the share of the win that goes to i.
         """
-        runs = np.arange(i.size)
-        null, null_logit = self.null_mean, float(special.logit(self.null_mean))
-        # Ties pull a win rate towards ½. What a bet can win is decided by the other outcomes.
-        decided = 1.0 - self.n_ties / (self.n_told + 4.0)
-        for k, other, won in ((i, j, outcome), (j, i, 1.0 - outcome)):
-            means, variances = self.beliefs.row(k)
-            deviation = np.sqrt(variances[runs, other]) / decided
-            mean = means[runs, other] / decided - null_logit
-            means = means.copy()
-            means[runs, k] = np.inf
-            counts = means.argmin(axis=1) == other
-            # Where the null is a fair coin, a bet on a tie returns the stake.
-            counts &= (won != 0.5) | (null != 0.5)
+        runs, i, j, outcome = located(i, j, outcome)
+        k, other, won = np.array([i, j]), np.array([j, i]), np.array([outcome, 1.0 - outcome])
+        null, null_logit = self.null_mean, self._null_logit
+        # Where the null is a fair coin, a bet on a tie returns the stake.
+        counts = (self.beliefs.favourite(runs, k) == other) & ((won != 0.5) | (null != 0.5))
+        if counts.any():
             self.won[runs, k] += np.where(counts, won, 0.0)
             self.lost[runs, k] += np.where(counts, 1.0 - won, 0.0)
             self.log_favourite[runs, k] = self._favourite_evidence(self.won[runs, k], self.lost[runs, k])
-            # The expectation of min(log-odds, null's), so that the bet is small while the side is in doubt.
-            ahead = mean / deviation
-            below = mean * special.ndtr(-ahead) - deviation * np.exp(-0.5 * ahead**2) / np.sqrt(2.0 * np.pi)
-            expected = special.expit(null_logit + below)
-            stake = (null - expected) / (null * (1.0 - null))
-            self.log_bets[runs, k] += np.log1p(stake * (null - won))
+        # Ties pull a win rate towards ½. What a bet can win is decided by the other outcomes.
+        decided = 1.0 - self.n_ties / (self.n_told + 4.0)
+        mean, variance = self.beliefs.between(runs, k, other)
+        deviation = np.sqrt(variance) / decided
+        mean = mean / decided - null_logit
+        # The expectation of min(log-odds, null's), so that the bet is small while the side is in doubt.
+        ahead = mean / deviation
+        below = mean * special.ndtr(-ahead) - deviation * np.exp(-0.5 * ahead**2) / _ROOT_TWO_PI
+        expected = special.expit(null_logit + below)
+        stake = (null - expected) / (null * (1.0 - null))
+        self.log_bets[runs, k] += np.log1p(stake * (null - won))
         self.n_told += 1.0
         self.n_ties += 4.0 * outcome * (1.0 - outcome)
 
     def update(self, i: IntArray, j: IntArray) -> None:
         """Take in what has changed in the counts of the pair (i[r], j[r]) of every run r."""
         self.beliefs.update(i, j)
-        self._per_policy = self._combine()
+        self._standing = None
+        runs, i, j = located(i, j)
+        both = np.array([i, j])
+        self._per_policy[runs, both] = self._combine(
+            self._pairwise.per_policy[runs, both], self.log_favourite[runs, both], self.log_bets[runs, both]
+        )
 
     def leads(self) -> BoolArray:
         """Shape (R, K): whether the policy has met every other a few times and won at ½ + ε or more."""
@@ -148,6 +157,7 @@ class StreamedEvidence:
     def keep(self, runs: BoolArray) -> None:
         """Drop the other runs, after the tally and the head-to-head evidence have."""
         self.beliefs.keep(runs)
+        self._standing = None
         self.won, self.lost, self.log_bets = self.won[runs], self.lost[runs], self.log_bets[runs]
         self.log_favourite, self._per_policy = self.log_favourite[runs], self._per_policy[runs]
         self.n_told, self.n_ties = self.n_told[runs], self.n_ties[runs]
@@ -185,11 +195,11 @@ class StreamedEvidence:
         return stored
 
     def _favourite_evidence(self, won: FloatArray, lost: FloatArray) -> FloatArray:
-        flat = log_e_value(won.ravel(), lost.ravel(), self.null_mean, CONCENTRATION)
-        return flat.reshape(won.shape)
+        return log_e_value(won, lost, self.null_mean, CONCENTRATION)
 
-    def _combine(self) -> FloatArray:
-        head_to_head, favourite, bets = np.log(SHARES)
-        streams = np.logaddexp(self.log_favourite + favourite, self.log_bets + bets)
-        combined: FloatArray = np.logaddexp(self._pairwise.per_policy + head_to_head, streams)
+    def _combine(self, head_to_head: FloatArray, favourite: FloatArray, bets: FloatArray) -> FloatArray:
+        """Log of the weighted mean of the e-values, from their logs of equal shape."""
+        of_head_to_head, of_favourite, of_bets = _LOG_SHARES
+        streams = np.logaddexp(favourite + of_favourite, bets + of_bets)
+        combined: FloatArray = np.logaddexp(head_to_head + of_head_to_head, streams)
         return combined

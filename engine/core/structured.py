@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from scipy import special
 
-from .estimation import PairData, fit, information, project, ridge, softplus
+from .estimation import ComparedPairs, PairData, fit, project, ridge, softplus
 from .evidence import PairwiseEvidence
 from .problem import BradleyTerry
 from .streams import StreamedEvidence
@@ -62,6 +62,8 @@ class BradleyTerryModel:
         self._radius = radius
         self._stale = True
         self._data: PairData | None = None
+        # Pairs seldom join, and what depends on their features alone takes longer than the fit.
+        self._compared = self._loaded = ComparedPairs(self.features, tally.counts)
         self._theta: FloatArray = np.zeros((tally.n_runs, space.n_features))
 
     @property
@@ -91,7 +93,9 @@ class BradleyTerryModel:
         if self._start is not None:
             return self._start.data()
         if self._data is None:
-            self._data = PairData.of(self.features, self._tally)
+            if not self._compared.covers(self._tally.counts):
+                self._compared = ComparedPairs(self.features, self._tally.counts)
+            self._data = self._compared.data(self._tally)
         return self._data
 
     def covariance(self, load: FloatArray) -> FloatArray:
@@ -106,10 +110,10 @@ class BradleyTerryModel:
         -------
         Shape (R, d, d).
         """
-        rows, columns = np.nonzero(np.triu(load.any(axis=0), 1))
-        contrasts = self.features[rows] - self.features[columns]
-        mean = special.expit(self.theta @ contrasts.T)
-        fisher = information(contrasts, load[:, rows, columns] * mean * (1.0 - mean))
+        if not self._loaded.covers(load):
+            self._loaded = ComparedPairs(self.features, load)
+        mean = special.expit(self.theta @ self._loaded.contrasts.T)
+        fisher = self._loaded.information(self._loaded.of(load) * mean * (1.0 - mean))
         return np.asarray(np.linalg.inv(fisher + self._regularisation()), dtype=np.float64)
 
     def separation(self, covariance: FloatArray) -> FloatArray:

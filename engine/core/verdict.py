@@ -12,6 +12,8 @@ from .ledger import Ledger
 from .remaining import expected_remaining
 from .types import Claim, ClaimState, Decision, StopReason
 
+_RIVALS_SHOWN = 3
+
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
@@ -47,8 +49,9 @@ class Verdict:
         claims = self._claim_states()
         risk = float(self.ledger.rule.risk[0, others].max())
         if claims:
-            none_risk = float(np.exp(-max(0.0, self.ledger.none_peak()[0].min())))
-            risk = none_risk if none_best else claims[0].risk
+            risk = claims[0].risk
+            if none_best:
+                risk = float(np.exp(-max(0.0, self.ledger.none_peak()[0].min())))
         return Decision(
             stopped=reason is not None,
             reason=reason,
@@ -111,7 +114,8 @@ class Verdict:
         text = describe(
             claim,
             self._name(policy),
-            [self._name(rival) for rival in rivals],
+            [self._name(rival) for rival in rivals[:_RIVALS_SHOWN]],
+            len(rivals),
             delta=self.delta,
             margin=margin,
             model=self.ledger.model is not None,

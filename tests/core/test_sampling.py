@@ -1,10 +1,12 @@
 import numpy as np
 import pytest
 
-from engine.core import Design, Unstructured
+from engine.core import Claim, Design, Unstructured
 from engine.core.allocation import pairwise_allocation
+from engine.core.ledger import Ledger
 from engine.core.samplers import SAMPLERS
 from engine.core.simulate import simulate
+from engine.core.types import Tally
 
 from .conftest import bradley_terry
 
@@ -49,6 +51,41 @@ def test_a_simulated_run_is_a_design_asked_and_told(sampler: str) -> None:
     runs = simulate(MU[None], sampler=sampler, seed=3, budget=3000)
     assert runs.n_comparisons[0] == design.n_comparisons
     assert runs.best[0] == design.decision.best
+
+
+@pytest.mark.parametrize("n_policies", [4, 70])
+@pytest.mark.parametrize("claim", ["best", "best_if_any", "good_enough"])
+def test_one_run_is_indexed_otherwise_and_ends_as_among_others(claim: str, n_policies: int) -> None:
+    """One run is read and written by plain numbers, several by arrays: the same state, bit by bit."""
+    rng = np.random.default_rng(8)
+    told = [
+        (
+            *(int(policy) for policy in rng.choice(n_policies, 2, replace=False)),
+            float(rng.choice([0, 0.5, 1])),
+        )
+        for _ in range(60)
+    ]
+    settings = {
+        "delta": 0.1,
+        "epsilon": 0.05,
+        "stopping": "certified",
+        "claim": Claim(claim),
+        "streams": True,
+    }
+    alone, together = (
+        Ledger(Unstructured(n_policies), Tally.empty(n_policies, n_runs), **settings) for n_runs in (1, 3)
+    )
+    for i, j, outcome in told:
+        for ledger in (alone, together):
+            n_runs = ledger.tally.n_runs
+            pair = np.full(n_runs, i), np.full(n_runs, j)
+            ledger.tally.begin(*pair)
+            ledger.tally.release(*pair)
+            ledger.record(*pair, np.full(n_runs, outcome))
+    assert together.memory() == alone.memory()
+    for run in range(3):
+        assert together.rule.peak_evidence[run].tolist() == alone.rule.peak_evidence[0].tolist()
+        assert together.streams.standing()[run].tolist() == alone.streams.standing()[0].tolist()
 
 
 def test_uniform_samplers_are_uniform() -> None:
