@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from itertools import combinations, product
+from itertools import combinations
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ from engine.core.simulate import simulate
 from engine.core.stopping import Certified
 from engine.core.types import Tally
 
-from .conftest import bradley_terry
+from .conftest import bradley_terry, every_path
 
 PAIRS = list(combinations(range(3), 2))
 DELTA = 0.45
@@ -156,21 +156,14 @@ class TestInModel:
         margin = special.logit(0.5 + epsilon)
         claim = Claim.BEST if epsilon == 0.0 else Claim.GOOD_ENOUGH
         true = scores[:, None] - scores[None] >= margin - 1e-12
-        horizon = 6
-        mean = np.zeros(horizon)
-        for path in product((0.0, 1.0), repeat=horizon):
-            design = Design(BradleyTerry(features), claim=claim, epsilon=epsilon, sampler=sampler, seed=3)
-            chance = 1.0
-            for t, outcome in enumerate(path):
-                i, j = design.ask()
-                chance *= mu[i, j] if outcome else mu[j, i]
-                design.tell(i, j, outcome)
-                proof = design._ledger.proofs[claim]
-                leader = proof._evidence.leader
-                against = proof._against(leader)[0]
-                nulls = true[:, leader[0]] & (np.arange(3) != leader[0])
-                largest = np.exp(against[nulls]).max(initial=0.0)
-                mean[t] += chance * largest / 2 ** (horizon - t - 1)
+        mean = np.zeros(6)
+        start = Design(BradleyTerry(features), claim=claim, epsilon=epsilon, sampler=sampler, seed=3)
+        for t, chance, design in every_path(start, mu, mean.size):
+            proof = design._ledger.proofs[claim]
+            leader = proof._evidence.leader
+            against = proof._against(leader)[0]
+            nulls = true[:, leader[0]] & (np.arange(3) != leader[0])
+            mean[t] += chance * np.exp(against[nulls]).max(initial=0.0)
         assert np.all(mean <= 1.0 + 1e-9)
 
     def test_a_winner_is_named_with_the_model_in_the_sentence(self) -> None:

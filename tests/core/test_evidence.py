@@ -1,5 +1,3 @@
-from itertools import product
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -8,6 +6,8 @@ from hypothesis import strategies as st
 from engine.core import Design, Unstructured
 from engine.core.evidence import PairwiseEvidence
 from engine.core.types import check_tally
+
+from .conftest import every_path
 
 policies = st.integers(0, 3)
 told_outcomes = st.tuples(policies, policies, st.sampled_from([0.0, 0.5, 1.0])).filter(lambda o: o[0] != o[1])
@@ -75,17 +75,10 @@ def test_evidence_against_the_best_is_a_supermartingale(
     for other, edge in zip([k for k in range(3) if k != best], lead, strict=True):
         mu[best, other] = max(edge, 0.5 + epsilon)
         mu[other, best] = 1 - mu[best, other]
-    horizon = 6
-    mean_e_value = np.zeros(horizon)
-    for path in product((0.0, 1.0), repeat=horizon):
-        design = Design(Unstructured(3), claim="best_if_any", sampler=sampler, epsilon=epsilon, seed=3)
-        probability = 1.0
-        for t, outcome in enumerate(path):
-            i, j = design.ask()
-            probability *= mu[i, j] if outcome else 1 - mu[i, j]
-            design.tell(i, j, outcome)
-            # Each prefix occurs once for every continuation of it.
-            mean_e_value[t] += probability * np.exp(design.evidence[best]) / 2 ** (horizon - t - 1)
+    mean_e_value = np.zeros(6)
+    start = Design(Unstructured(3), claim="best_if_any", sampler=sampler, epsilon=epsilon, seed=3)
+    for t, probability, design in every_path(start, mu, mean_e_value.size):
+        mean_e_value[t] += probability * np.exp(design.evidence[best])
     assert np.all(mean_e_value <= 1 + 1e-9)
 
 

@@ -21,8 +21,9 @@ STRENGTHS = np.array([0.8, 0.2, 0.0, -0.6])
 
 
 def test_a_forecast_with_known_strengths_is_what_the_experiment_takes() -> None:
-    mu = bradley_terry(STRENGTHS)
-    predicted = forecast(Plan(Unstructured(4)), strengths=STRENGTHS, n_runs=40, seed=1)
+    strengths = np.array([1.2, 0.2, 0.0, -0.6])
+    mu = bradley_terry(strengths)
+    predicted = forecast(Plan(Unstructured(4)), strengths=strengths, n_runs=40, seed=1)
     taken = []
     for seed in range(12):
         rng, design = np.random.default_rng(seed), Design(Unstructured(4), seed=seed)
@@ -38,15 +39,15 @@ def test_a_forecast_with_known_strengths_is_what_the_experiment_takes() -> None:
 
 def test_closer_policies_take_longer() -> None:
     plan = Plan(Unstructured(4), budget=800)
-    near, far = (forecast(plan, log_odds=s, n_runs=20, seed=2) for s in (0.3, 1.5))
+    near, far = (forecast(plan, log_odds=s, n_runs=12, seed=2) for s in (0.5, 2.0))
     assert near.expected > far.expected
     assert near.decided < far.decided
 
 
 def test_features_make_it_shorter() -> None:
-    features = np.random.default_rng(0).standard_normal((8, 2))
-    plain = forecast(Plan(Unstructured(8), budget=1000), log_odds=0.8, n_runs=15)
-    shared = forecast(Plan(BradleyTerry(features), budget=1000), log_odds=0.8, n_runs=15)
+    features = np.random.default_rng(0).standard_normal((12, 2))
+    plain = forecast(Plan(Unstructured(12), budget=500), log_odds=1.2, n_runs=8)
+    shared = forecast(Plan(BradleyTerry(features), budget=500), log_odds=1.2, n_runs=8)
     assert shared.expected < 0.7 * plain.expected
 
 
@@ -58,7 +59,7 @@ def test_the_rest_of_a_run_shrinks_as_it_goes_on() -> None:
         while design.n_comparisons < size and not design.decision.stopped:
             i, j = design.ask()
             design.tell(i, j, float(rng.random() < mu[i, j]))
-        rest = forecast_rest(Plan(design.space, budget=3000), design.wins, design.peak_evidence, n_runs=40)
+        rest = forecast_rest(Plan(design.space, budget=1500), design.wins, design.peak_evidence, n_runs=16)
         assert rest.low <= rest.expected <= max(rest.high, rest.expected)
         left.append(rest.expected)
     assert 0 <= left[1] < left[0]

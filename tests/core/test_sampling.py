@@ -11,7 +11,7 @@ from engine.core.types import Tally
 from .conftest import bradley_terry
 
 ALL_SAMPLERS = list(SAMPLERS)
-MU = bradley_terry(np.array([1.4, 0.4, 0.1, -0.4]))
+MU = bradley_terry(np.array([1.8, 0.4, 0.1, -0.4]))
 
 
 @pytest.mark.parametrize("sampler", ALL_SAMPLERS)
@@ -23,7 +23,7 @@ def test_every_sampler_and_stop_finds_the_best(sampler: str, stopping: str) -> N
         sampler=sampler,
         stopping=stopping,
         claim="best_if_any",
-        budget=6000,
+        budget=2000,
     )
     assert np.mean(runs.stopped) >= 0.9
     assert np.mean(runs.best == 1) >= 0.95

@@ -10,6 +10,8 @@ from engine.core import BradleyTerry, Design, Factorial, StopReason
 from engine.core.samplers import SAMPLERS
 from engine.core.simulate import simulate
 
+from .conftest import every_path
+
 FEATURES = np.array([[0.0, 0.0], [1.0, 0.2], [0.3, 1.0], [0.9, 1.1], [-0.5, 0.4]])
 THETA = np.array([1.2, -0.8])
 SCORES = FEATURES @ THETA
@@ -81,16 +83,10 @@ def test_evidence_against_the_best_is_bounded_by_a_martingale(sampler: str, epsi
     features = np.array([[0.0], [0.4], [-0.3]])
     theta = max(0.5, float(special.logit(0.5 + epsilon)) / 0.4)
     mu = special.expit((features - features.T) * theta)
-    horizon = 6
-    mean_e_value = np.zeros(horizon)
-    for path in product((0.0, 1.0), repeat=horizon):
-        design = Design(BradleyTerry(features), claim="best_if_any", sampler=sampler, epsilon=epsilon, seed=3)
-        probability = 1.0
-        for t, outcome in enumerate(path):
-            i, j = design.ask()
-            probability *= mu[i, j] if outcome else 1 - mu[i, j]
-            design.tell(i, j, outcome)
-            mean_e_value[t] += probability * np.exp(design.evidence[1]) / 2 ** (horizon - t - 1)
+    mean_e_value = np.zeros(6)
+    start = Design(BradleyTerry(features), claim="best_if_any", sampler=sampler, epsilon=epsilon, seed=3)
+    for t, probability, design in every_path(start, mu, mean_e_value.size):
+        mean_e_value[t] += probability * np.exp(design.evidence[1])
     assert np.all(mean_e_value <= 1 + 1e-9)
 
 
