@@ -8,6 +8,7 @@ from engine.core import StopReason
 from engine.models import Experiment, Policy, Snapshot
 from engine.selectors import consequences, counts, designs, workers
 from engine.selectors.health import QueueHealth, queue_health
+from engine.selectors.specs import level_names
 from labeling.formatting import about, percent
 
 
@@ -35,8 +36,7 @@ class Status:
 
 def policy_name(policy: Policy) -> PolicyName:
     """The names of one policy."""
-    levels = sorted(policy.levels.all(), key=lambda level: level.factor.position)
-    return PolicyName(short=policy.label, levels=tuple(level.name for level in levels))
+    return PolicyName(short=policy.label, levels=level_names(policy))
 
 
 def policy_names(experiment: Experiment) -> list[PolicyName]:
