@@ -19,7 +19,7 @@ for _filter in (formatting.percent, formatting.share, formatting.spread, formatt
 def tabs(context: template.Context, here: str) -> dict[str, Any]:
     """Links among the pages of the context's experiment, those that its reader may see; ``here`` is the page's URL name."""
     experiment: Experiment = context["experiment"]
-    pages = {"dashboard": "Dashboard", "comparisons": "Comparisons", "export": "Export"}
+    pages = {"dashboard": "Dashboard", "ranking": "Ranking", "comparisons": "Comparisons", "export": "Export"}
     if access.may_run(context["request"], experiment):
         if experiment.state == Experiment.State.DRAFT:
             pages["setup"] = "Setup"

@@ -217,6 +217,7 @@ TABLE: dict[str, Row] = {
     f"{_LABEL}/welcome/": page(get={"annotator": 200}),
     # Making experiments
     "experiments/new/": page(get={"superuser": 200}, post={"superuser": 400}),
+    "experiments/new/votes/": page(get={"superuser": 200}, post={"superuser": 400}),
     "experiments/new/<start>/": page(get={"superuser": 200}, post={"superuser": 400}),
     # The setup of a running experiment is fixed: the dashboard says so.
     f"{_EXPERIMENT}/setup/": page(get=runners(302), post=runners(302)),
@@ -224,6 +225,8 @@ TABLE: dict[str, Row] = {
     f"{_EXPERIMENT}/delete/": page(get=owners(302), post=owners(302), recent=("post",)),
     # Watching
     f"{_EXPERIMENT}/": page(get=watchers(200)),
+    f"{_EXPERIMENT}/ranking/": page(get=watchers(200)),
+    f"{_EXPERIMENT}/ranking.csv": page(get=watchers(200)),
     f"{_EXPERIMENT}/live/": page(get=watchers(200)),
     f"{_EXPERIMENT}/charts/": page(get=watchers(200)),
     f"{_EXPERIMENT}/without/": page(get=watchers(200), post=watchers(302)),
