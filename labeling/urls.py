@@ -14,9 +14,11 @@ from labeling.views import (
     pair,
     people,
     persons,
+    rankings,
     settings,
     setup,
     tokens,
+    votes,
 )
 
 urlpatterns = [
@@ -35,11 +37,14 @@ urlpatterns = [
     path("join/<str:token>/", invitations.join, name="join"),
     path("experiments/<int:experiment_id>/invitations/", invitations.invite, name="invite"),
     path("experiments/new/", setup.new, name="new_experiment"),
+    path("experiments/new/votes/", votes.import_votes, name="import_votes"),
     path("experiments/new/<slug:start>/", setup.new_from, name="new_from"),
     path("experiments/<int:experiment_id>/setup/", setup.setup, name="setup"),
     path("experiments/<int:experiment_id>/setup.yaml", setup.setup_file, name="setup_file"),
     path("experiments/<int:experiment_id>/delete/", setup.delete_draft, name="delete_draft"),
     path("experiments/<int:experiment_id>/", dashboard.dashboard, name="dashboard"),
+    path("experiments/<int:experiment_id>/ranking/", rankings.ranking, name="ranking"),
+    path("experiments/<int:experiment_id>/ranking.csv", rankings.ranking_file, name="ranking_file"),
     path("experiments/<int:experiment_id>/live/", dashboard.live, name="dashboard_live"),
     path("experiments/<int:experiment_id>/charts/", dashboard.live_charts, name="dashboard_charts"),
     path("experiments/<int:experiment_id>/without/", dashboard.without, name="without"),

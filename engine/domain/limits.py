@@ -153,6 +153,12 @@ RESPONSES_BYTES = Limit(
     "A web process reads it in one request.",
     "Load it with manage.py load_experiment.",
 )
+VOTES_BYTES = Limit(
+    "bytes in an uploaded file of past votes",
+    10_000_000,
+    "A web process reads it in one request; the same holds for a packed one, unpacked.",
+    "Load it with manage.py import_votes.",
+)
 REQUEST_BYTES: Limit = Limit(
     "bytes in one request without its files",
     5_000_000,

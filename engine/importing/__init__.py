@@ -6,16 +6,21 @@ Pure parsing without the database. An error names every fault with its place, al
 from engine.importing.files import ExperimentFile, read_experiment, write_experiment
 from engine.importing.items import read_gold, read_responses, read_tasks, write_gold, write_tasks
 from engine.importing.rows import Fault, ImportingError, decoded
+from engine.importing.votes import Vote, Votes, Winner, read_votes
 
 __all__ = [
     "ExperimentFile",
     "Fault",
     "ImportingError",
+    "Vote",
+    "Votes",
+    "Winner",
     "decoded",
     "read_experiment",
     "read_gold",
     "read_responses",
     "read_tasks",
+    "read_votes",
     "write_experiment",
     "write_gold",
     "write_tasks",

@@ -25,13 +25,19 @@ class Answers:
     responses: list[ReadyMade]
 
 
-def _read(text: str, make: Callable[[Row], _Item], limit: Limit, plain: Sequence[str] = ()) -> list[_Item]:
+def _read(
+    text: str,
+    make: Callable[[Row], _Item],
+    limit: Limit,
+    plain: Sequence[str] = (),
+    beside: Sequence[str] = (),
+) -> list[_Item]:
     """The results of ``make`` for the rows. At most one row more than the limit is read, faulty ones
     included.
     """
     items: list[_Item] = []
     faults: list[Fault] = []
-    for number, row in enumerate(rows_of(text, plain=plain), 1):
+    for number, row in enumerate(rows_of(text, plain=plain, beside=beside), 1):
         if number > limit.most:
             faults.append(
                 Fault("", f"More than {limit.most:,} {limit.thing}, which is the limit. {limit.advice}")
@@ -57,7 +63,7 @@ def read_tasks(text: str) -> list[TaskSpec]:
     ImportingError
         Names every place that cannot be read.
     """
-    return _read(text, _task, TASKS, plain=_TASK)
+    return _read(text, _task, TASKS, plain=_TASK, beside=_REFERENCE)
 
 
 def _task(row: Row) -> TaskSpec:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import io
 import json
 import re
 import sys
+import zlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -17,6 +19,10 @@ from engine.importing.strict_json import JSONLimitError, loads
 # Enough to see a pattern in; a page of thousands of them would help nobody.
 MOST_FAULTS = 20
 _DELIMITERS = ",;\t"
+_GZIP = b"\x1f\x8b"
+_SEPARATOR = re.compile(r'[\ufeff\s]*"?sep=([,;\t])"?(?=[\r\n]|$)', re.IGNORECASE)
+# One to three words without a space around them, as programs and people name columns.
+_NAME = re.compile(r'"?[^\W\d]\w*(?:[ .-]\w+){0,2}"?')
 
 
 class BinaryFile(Protocol):
@@ -59,19 +65,55 @@ class Row:
     fields: Mapping[str, Any]
 
 
+def contents(file: BinaryFile, most: limits.Limit) -> bytes:
+    """The bytes of a file, unpacked where it is a gzip. No more than the limit is read or unpacked, and a
+    byte.
+
+    Raises
+    ------
+    ImportingError
+        It is too large, packed or unpacked, or the gzip is damaged.
+    """
+    data = file.read(most.most + 1)
+    _check_size(data, most, "The file")
+    if data.startswith(_GZIP):
+        try:
+            with gzip.GzipFile(fileobj=io.BytesIO(data)) as unpacked:
+                data = unpacked.read(most.most + 1)
+        except (OSError, EOFError, zlib.error) as error:
+            raise ImportingError.at(
+                "", f"The gzip file is damaged: {error}. Copy it again, or unpack it first."
+            ) from error
+        _check_size(data, most, "The unpacked file")
+    return data
+
+
+def _check_size(data: bytes, most: limits.Limit, what: str) -> None:
+    if len(data) > most.most:
+        raise ImportingError.at(
+            "", f"{what} is larger than {most.most / 1e6:g} MB, which is the limit. {most.advice}"
+        )
+
+
 def decoded(file: BinaryFile, most: limits.Limit) -> str:
-    """The text of a file of bytes. No more of it is read than the limit, and a byte.
+    """The text of a file of bytes, which may be a gzip. No more of it is read than the limit, and a byte.
 
     Raises
     ------
     ImportingError
         It is too large, or not UTF-8.
     """
-    data = file.read(most.most + 1)
-    if len(data) > most.most:
-        raise ImportingError.at(
-            "", f"The file is larger than {most.most / 1e6:g} MB, which is the limit. {most.advice}"
-        )
+    return text_in(contents(file, most))
+
+
+def text_in(data: bytes) -> str:
+    """The text that these bytes are.
+
+    Raises
+    ------
+    ImportingError
+        They are not UTF-8.
+    """
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -81,7 +123,7 @@ def decoded(file: BinaryFile, most: limits.Limit) -> str:
         ) from error
 
 
-def rows_of(text: str, *, plain: Sequence[str] = ()) -> Iterator[Row | Fault]:
+def rows_of(text: str, *, plain: Sequence[str] = (), beside: Sequence[str] = ()) -> Iterator[Row | Fault]:
     """The rows of ``text``, in whichever of the formats it is written, faulty ones in their places as faults.
 
     Parameters
@@ -90,12 +132,23 @@ def rows_of(text: str, *, plain: Sequence[str] = ()) -> Iterator[Row | Fault]:
         Where bare lines and bare texts in JSON are allowed: the names of the field that they are, any of
         which makes the first line a heading. A plain line may hold a second column after a tab, which is
         called "reference".
+    beside
+        Names of the fields beside it. One of them makes the first line a heading too, in which the field is
+        missing.
     """
     start = text.lstrip("\ufeff \t\r\n")[:1]
     if start not in {"{", "["}:
-        yield from (
-            _table_rows(text) if not plain or _has_header(text, plain) else _plain_rows(text, plain[0])
-        )
+        if not plain or _has_header(text, plain, beside):
+            yield from _table_rows(text)
+        elif names := _unknown_header(text):
+            yield Fault(
+                "line 1",
+                f"These look like names of columns, and none is known: {', '.join(names)}. Rename "
+                "the column of "
+                f"the tasks to {plain[0]}. If each line is a task, write the tasks as JSON Lines.",
+            )
+        else:
+            yield from _plain_rows(text, plain[0])
         return
     try:
         document = loads(text)
@@ -119,9 +172,53 @@ def _heading(text: str) -> str:
     return re.split("[\r\n]", text.lstrip("\ufeff \t\r\n"), maxsplit=1)[0].strip()
 
 
-def _has_header(text: str, plain: Sequence[str]) -> bool:
-    cells = re.split(f"[{_DELIMITERS}]", _heading(text).lower())
-    return any(cell.strip(' "') in plain for cell in cells)
+def _without_separator(text: str) -> tuple[str, str]:
+    """The delimiter that a first line such as ``sep=;`` names, which spreadsheets read, and the text without
+    it.
+
+    The line stays, empty, so that places count it.
+    """
+    found = _SEPARATOR.match(text)
+    return (found[1], text[found.end() :]) if found else ("", text)
+
+
+def _cells(text: str) -> list[str]:
+    """The first line's cells, by any of the delimiters."""
+    delimiter, text = _without_separator(text)
+    return [cell.strip(' "') for cell in re.split(f"[{delimiter or _DELIMITERS}]", _heading(text))]
+
+
+def _has_header(text: str, plain: Sequence[str], beside: Sequence[str]) -> bool:
+    cells = {cell.lower() for cell in _cells(text)}
+    return (
+        bool(_without_separator(text)[0])
+        or not cells.isdisjoint(plain)
+        or (len(cells) > 1 and not cells.isdisjoint(beside))
+    )
+
+
+def _unknown_header(text: str) -> list[str]:
+    """The cells of a first line that looks like the heading of a table: names in it, and as many cells in
+    each line.
+
+    Its rows would be tasks with the answers in them. After a tab each line's answer stands, so tabs say
+    nothing.
+    """
+    heading = _heading(text)
+    delimiter = max(",;", key=heading.count)
+    names = heading.split(delimiter)
+    if len(names) < 2 or not all(map(_NAME.fullmatch, names)):
+        return []
+    # No limit here: the caller that received the text has checked its size.
+    csv.field_size_limit(sys.maxsize)
+    try:
+        lines = [
+            cells for cells in csv.reader(_lines(text), delimiter=delimiter) if any(map(str.strip, cells))
+        ]
+    except csv.Error:
+        return []
+    alike = len(lines) > 1 and all(len(cells) == len(names) for cells in lines)
+    return [name.strip('"') for name in names] if alike else []
 
 
 def _plain_rows(text: str, plain: str) -> Iterator[Row | Fault]:
@@ -132,7 +229,8 @@ def _plain_rows(text: str, plain: str) -> Iterator[Row | Fault]:
 
 
 def _table_rows(text: str) -> Iterator[Row | Fault]:
-    delimiter = max(_DELIMITERS, key=_heading(text).count)
+    declared, text = _without_separator(text)
+    delimiter = declared or max(_DELIMITERS, key=_heading(text).count)
     # No limit here: the caller that received the text has checked its size.
     csv.field_size_limit(sys.maxsize)
     reader = csv.reader(_lines(text), delimiter=delimiter, strict=True)
@@ -275,7 +373,8 @@ def text_of(row: Row, names: Collection[str], *, required: bool = True) -> str:
 
 def storable(text: str, place: str, name: str) -> str:
     """The text itself, unless no database could hold it."""
-    if limits.UNSTORABLE.search(text):
+    # Most texts are ASCII, in which a search for one character is enough, and far faster.
+    if "\x00" in text or (not text.isascii() and limits.UNSTORABLE.search(text)):
         raise ImportingError.at(
             place, f"{name} holds a character that cannot be stored (NUL or half of a pair)."
         )

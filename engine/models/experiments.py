@@ -214,6 +214,11 @@ class Experiment(models.Model):
             "next decision."
         ),
     )
+    past_votes = models.PositiveIntegerField(
+        default=0,
+        editable=False,
+        help_text="Comparisons that a file of past votes brought along; no sampler chose their pairs.",
+    )
     created_at = models.DateTimeField(default=timezone.now)
     started_at = models.DateTimeField(null=True, blank=True)
     concluded_at = models.DateTimeField(null=True, blank=True)

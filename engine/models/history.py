@@ -48,6 +48,7 @@ class AuditEntry(models.Model):
         SIGN_OUT = "sign_out", "Signed out everywhere"
         RESET_LINK = "reset_link", "Password link made"
         EXPORT = "export", "Exported"
+        IMPORT_VOTES = "import_votes", "Past votes imported"
         LLM_JUDGE = "llm_judge", "Language model as a judge changed"
         DELETE = "delete", "Draft deleted"
         FORGET = "forget", "Person forgotten"

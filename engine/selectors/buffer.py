@@ -108,6 +108,8 @@ def generation_is_failing(experiment: Experiment) -> bool:
     settled = Response.objects.filter(
         policy__experiment=experiment, state__in=[Response.State.DONE, Response.State.FAILED]
     ).order_by("-pk")
+    # One that no worker ever tried says nothing about the backend.
+    settled = settled.exclude(state=Response.State.FAILED, attempts=0)
     states = list(settled.values_list("state", flat=True)[:_FAILING_RUN])
     return len(states) == _FAILING_RUN and Response.State.DONE not in states
 

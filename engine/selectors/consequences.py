@@ -78,4 +78,10 @@ def caveats(experiment: Experiment) -> list[str]:
             "after outcomes had been "
             "seen, so the certainty is not guaranteed."
         )
+    if experiment.past_votes:
+        found.append(
+            f"{experiment.past_votes:,} of the votes came from a file: no sampler chose their pairs "
+            "here. The certainty "
+            "is guaranteed only if no vote is in the file, or missing from it, because of its result."
+        )
     return found

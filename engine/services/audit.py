@@ -43,6 +43,7 @@ SENTENCES: dict[str, str] = {
     ),
     _Action.LLM_HALTED: "Halted the language model that judges. {reason}",
     _Action.EXPORT: "Exported {what}.",
+    _Action.IMPORT_VOTES: "Imported {votes} past votes. The budget is now {budget} comparisons, with them.",
     _Action.DELETE: "Deleted the draft “{name}”, number {number}.",
     _Action.FORGET: "{what}",
     _Action.SUBSCRIBE: "Added a notification by {kind} to {host}.",

@@ -11,11 +11,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from django.db import connection
-from django.db.models import Model
+from django.db import DEFAULT_DB_ALIAS, connection, connections
+from django.db.models import Field, Model
 
 # The key of a row, by the number that stands for the row until it is stored.
 Key = Callable[[int], int]
+# Characters of a text that may come again, such as a state.
+_SHORT = 20
 
 
 @dataclass(frozen=True)
@@ -29,13 +31,25 @@ class Prepared:
 def prepared(model: type[Model], instances: Iterable[Model]) -> Prepared:
     """The values of new rows. Foreign keys may hold numbers that stand for rows which are not stored yet."""
     fields = [field for field in model._meta.concrete_fields if not field.primary_key]
-    return Prepared(
-        model,
-        [
-            tuple(field.get_db_prep_save(field.pre_save(row, add=True), connection) for field in fields)
-            for row in instances
-        ],
-    )
+    return Prepared(model, list(zip(*_columns(fields, list(instances)), strict=True)))
+
+
+def _columns(fields: Sequence[Field[Any, Any]], instances: Sequence[Model]) -> Iterator[list[Any]]:
+    """The values column by column. Most of a column is the same few short values: each is converted once."""
+    backend = connections[DEFAULT_DB_ALIAS]  # `connection` would be looked up for each cell
+    for field in fields:
+        known: dict[Any, Any] = {}
+        column = []
+        for row in instances:
+            value = field.pre_save(row, add=True)
+            short = value is None or (type(value) is str and len(value) <= _SHORT)
+            if not short:
+                column.append(field.get_db_prep_save(value, backend))
+                continue
+            if value not in known:
+                known[value] = field.get_db_prep_save(value, backend)
+            column.append(known[value])
+        yield column
 
 
 def insert(rows: Prepared, keys: Mapping[str, Key], *, own: str = "") -> Sequence[int]:

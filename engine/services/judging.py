@@ -26,6 +26,7 @@ from engine.models import (
     Lease,
     Membership,
     PairCount,
+    Response,
     RoleLoss,
     User,
 )
@@ -494,12 +495,33 @@ def void_judgment(*, judgment_id: int, by: User, reason: str) -> JudgmentVoid:
     if comparison.outcome is None:
         return void
     _count(comparison, outcome=-comparison.outcome, comparisons=-1)
-    comparison.state = Comparison.State.READY
-    comparison.outcome = comparison.judged_at = None
-    comparison.save(update_fields=["state", "outcome", "judged_at"])
+    take_outcomes_back([comparison])
+    comparison.save(update_fields=["state", "discard_reason", "outcome", "judged_at"])
     # The voided outcome may have carried a peak of the evidence.
     mark_stale(experiment=experiment)
     return void
+
+
+def take_outcomes_back(comparisons: Sequence[Comparison]) -> None:
+    """Have comparisons judged anew, but for past votes without texts to show. The caller locks and saves
+    them.
+    """
+    past = [comparison.pk for comparison in comparisons if comparison.plan.get("past")]
+    # Asked for past votes only: an undo takes as many queries as one of a check does.
+    textless = set(
+        Comparison.objects.filter(
+            Q(response_i__state=Response.State.FAILED) | Q(response_j__state=Response.State.FAILED),
+            pk__in=past,
+        ).values_list("pk", flat=True)
+        if past
+        else ()
+    )
+    for comparison in comparisons:
+        comparison.state = Comparison.State.READY
+        if comparison.pk in textless:
+            comparison.state = Comparison.State.DISCARDED
+            comparison.discard_reason = "A past vote without texts, so nobody can judge it anew."
+        comparison.outcome = comparison.judged_at = None
 
 
 def write_voids(*, judgments: Sequence[Judgment], by: User, reason: str) -> list[JudgmentVoid]:

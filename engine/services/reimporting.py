@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import uuid
-from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from django.contrib.auth.hashers import make_password
 from django.db import transaction
 from django.utils import timezone
 
@@ -22,7 +20,6 @@ from engine.models import (
     Experiment,
     Judgment,
     JudgmentVoid,
-    PairCount,
     Response,
     User,
 )
@@ -32,11 +29,9 @@ from engine.services.bulk_rows import Prepared, insert, prepared
 from engine.services.experiments import Description, check_description, conclude, store_experiment
 from engine.services.imported_rows import Row, check_rows, index_of, standing
 from engine.services.imported_rows import time_of as _time
+from engine.services.imported_votes import PAST_PLAN, Completion, add_to_counts, made_people
 from engine.services.snapshots import write_snapshot
 
-_BATCH = 1000
-# Of a user name's 150 characters; a number and the experiment's take the rest.
-_LONGEST_STEM = 110
 _PLAN = {
     "sampler": "sampler",
     "draw": "sampling_draw",
@@ -49,9 +44,6 @@ _PLAN = {
     "in_flight": "plan_in_flight",
     "propensity": "propensity",
 }
-
-# A comparison by its number in the file, its policies by index, its outcome.
-Completion = tuple[int, int, int, float]
 
 
 def import_experiment(
@@ -104,6 +96,7 @@ class _Ready:
     judgments: Prepared
     voids: Prepared
     planned_count: int
+    past_votes: int
 
 
 def _prepared(rows: Sequence[Row], completions: Sequence[Completion], *, made_elsewhere: bool) -> _Ready:
@@ -147,7 +140,10 @@ def _prepared(rows: Sequence[Row], completions: Sequence[Completion], *, made_el
                 if row["voided"]
             ),
         ),
-        planned_count=max(((row["plan_number"] or 0) + 1 for row in rows), default=0),
+        planned_count=max(
+            (row["plan_number"] + 1 for row in rows if row["plan_number"] is not None), default=0
+        ),
+        past_votes=sum(row["plan_number"] is None for row in of_comparisons.values()),
     )
 
 
@@ -224,7 +220,7 @@ def _store(  # noqa: PLR0917 - what was checked, in the order in which it is sto
     experiment = store_experiment(description=description)
     policies = list(experiment.policies.order_by("index").values_list("pk", flat=True))
     tasks = list(experiment.tasks.order_by("position").values_list("pk", flat=True))
-    made = _made_people(experiment, [name for name in ready.names if name not in people])
+    made = made_people(experiment, [name for name in ready.names if name not in people])
     persons = [(people.get(name) or made[name]).pk for name in ready.names]
     # In the order of their numbers; none where the file brings the responses along.
     ready_made = list(
@@ -254,8 +250,11 @@ def _store(  # noqa: PLR0917 - what was checked, in the order in which it is sto
     experiment.started_at = timezone.now()
     experiment.past_secrets = [{"first": period.first, "secret": period.secret} for period in secrets]
     experiment.secret_from = experiment.planned_count
-    experiment.save(update_fields=["planned_count", "state", "started_at", "past_secrets", "secret_from"])
-    _count(experiment, completions)
+    experiment.past_votes = ready.past_votes
+    experiment.save(
+        update_fields=["planned_count", "state", "started_at", "past_secrets", "secret_from", "past_votes"]
+    )
+    add_to_counts(experiment, completions)
     write_snapshot(experiment=experiment, design=design)
     decision = design.decision
     if decision.reason is not None:
@@ -266,45 +265,9 @@ def _store(  # noqa: PLR0917 - what was checked, in the order in which it is sto
     return experiment
 
 
-def _made_people(experiment: Experiment, names: Sequence[str]) -> dict[str, User]:
-    """Accounts for people of these names as they are known here: they cannot log in, and nobody shares one.
-
-    Two names may become one when they are cut, or when Unicode's forms of the same letters are made one, and
-    an account of that name may be there already. Such a name gets a number.
-    """
-    suffix = f"@import-{experiment.pk}"
-    taken = set(User.objects.filter(username__endswith=suffix).values_list("username", flat=True))
-    numbers: Counter[str] = Counter()
-    accounts: dict[str, User] = {}
-    for name in names:
-        stem = User.normalize_username(name)[:_LONGEST_STEM]
-        while True:
-            numbers[stem] += 1
-            username = f"{stem}{f'-{numbers[stem]}' if numbers[stem] > 1 else ''}{suffix}"
-            if username not in taken:
-                break
-        taken.add(username)
-        accounts[name] = User(username=username, password=make_password(None), is_active=False)
-    User.objects.bulk_create(accounts.values(), batch_size=_BATCH)
-    return accounts
-
-
-def _count(experiment: Experiment, completions: Sequence[Completion]) -> None:
-    wins: defaultdict[tuple[int, int], float] = defaultdict(float)
-    comparisons: Counter[tuple[int, int]] = Counter()
-    for _, i, j, outcome in completions:
-        wins[i, j] += outcome
-        comparisons[i, j] += 1
-    rows = []
-    for row in PairCount.objects.filter(experiment=experiment).select_related("policy_i", "policy_j"):
-        pair = (row.policy_i.index, row.policy_j.index)
-        if pair in comparisons:
-            row.wins_i, row.comparisons = wins[pair], comparisons[pair]
-            rows.append(row)
-    PairCount.objects.bulk_update(rows, ["wins_i", "comparisons"], batch_size=250)
-
-
 def _plan(row: Row) -> dict[str, Any]:
+    if row["plan_number"] is None:
+        return PAST_PLAN
     plan = {key: row[column] for key, column in _PLAN.items()}
     plan["seed"] = [int(part) for part in row["sampling_seed"].split()]
     if row["plan_evidence_i"] is not None:

@@ -15,7 +15,7 @@ from engine.selectors import counts
 from engine.services.allowances import hold
 from engine.services.analysis import outdate
 from engine.services.audit import record
-from engine.services.judging import record_judgment, void_judgment, write_voids
+from engine.services.judging import record_judgment, take_outcomes_back, void_judgment, write_voids
 from engine.services.replaying import mark_stale
 
 # States of comparisons that accept no judgment now.
@@ -165,9 +165,10 @@ def _uncount(comparisons: list[Comparison]) -> None:
     for comparison in comparisons:
         if comparison.outcome is not None:
             lost[comparison.policy_i_id, comparison.policy_j_id].append(comparison.outcome)
-        comparison.state = Comparison.State.READY
-        comparison.outcome = comparison.judged_at = None
-    Comparison.objects.bulk_update(comparisons, ["state", "outcome", "judged_at"], batch_size=500)
+    take_outcomes_back(comparisons)
+    Comparison.objects.bulk_update(
+        comparisons, ["state", "discard_reason", "outcome", "judged_at"], batch_size=500
+    )
     for (policy_i, policy_j), outcomes in sorted(lost.items()):
         PairCount.objects.filter(policy_i=policy_i, policy_j=policy_j).update(
             wins_i=F("wins_i") - sum(outcomes), comparisons=F("comparisons") - len(outcomes)

@@ -35,6 +35,8 @@ def explain(comparison: Comparison) -> Explanation:
     plan = comparison.plan
     if not plan:
         return Explanation(["The reason for this pair was not recorded."], [])
+    if plan.get("past"):
+        return Explanation(["This vote came from a file. No sampler chose its pair here."], [])
     sentences = [_SAMPLERS.get(plan.get("sampler"), "")]
     if "comparisons" in plan:
         sentences.append(

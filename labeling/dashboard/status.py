@@ -9,6 +9,7 @@ from engine.models import Experiment, Policy, Snapshot
 from engine.selectors import consequences, counts, designs, workers
 from engine.selectors.health import QueueHealth, queue_health
 from engine.selectors.remaining import remaining
+from engine.selectors.specs import level_names
 from labeling.formatting import about, percent
 
 
@@ -36,8 +37,7 @@ class Status:
 
 def policy_name(policy: Policy) -> PolicyName:
     """The names of one policy."""
-    levels = sorted(policy.levels.all(), key=lambda level: level.factor.position)
-    return PolicyName(short=policy.label, levels=tuple(level.name for level in levels))
+    return PolicyName(short=policy.label, levels=level_names(policy))
 
 
 def policy_names(experiment: Experiment) -> list[PolicyName]:

@@ -206,13 +206,15 @@ def preferred_comparisons(experiment: Experiment, selection: Selection) -> Any:
 
 
 def _preferences(experiment: Experiment, selection: Selection) -> Iterator[tuple[str, str, str]]:
-    """Prompt, chosen and rejected; two equal texts teach nothing and are left out."""
+    """Prompt, chosen and rejected; two equal texts teach nothing, nor does one that is empty: both are left
+    out.
+    """
     comparisons = preferred_comparisons(experiment, selection).values_list(
         "task__prompt", "response_i__text", "response_j__text", "outcome"
     )
     with one_look():
         for prompt, text_i, text_j, outcome in comparisons.iterator(chunk_size=2000):
-            if text_i != text_j:
+            if text_i != text_j and text_i and text_j:
                 yield (prompt, text_i, text_j) if outcome > 0.5 else (prompt, text_j, text_i)
 
 

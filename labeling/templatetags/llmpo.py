@@ -21,7 +21,7 @@ def tabs(context: template.Context, here: str) -> dict[str, Any]:
     page's URL name.
     """
     experiment: Experiment = context["experiment"]
-    pages = {"dashboard": "Dashboard", "comparisons": "Comparisons", "export": "Export"}
+    pages = {"dashboard": "Dashboard", "ranking": "Ranking", "comparisons": "Comparisons", "export": "Export"}
     if access.may_run(context["request"], experiment):
         if experiment.state == Experiment.State.DRAFT:
             pages["setup"] = "Setup"

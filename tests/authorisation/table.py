@@ -1,10 +1,11 @@
 """The rights at every address of the URLconf, one row each; test_matrix.py tries every cell.
 
-A new address needs a row in ``TABLE`` under its route, as ``urls.py`` has it but without converters. A row names, for each
-method that the address takes, the status that each role gets in its own experiment from a request with the row's body, or
-with none. An empty POST that a role may make is answered with 400, or, where it makes sense empty or leads back to a page
-that says what is wrong, with 302. Statuses that a row does not name follow from ``expected``. A new parameter in a route needs a
-value in ``World.arguments``, and a new role an entry in ``ROLES`` and in ``World``.
+A new address needs a row in ``TABLE`` under its route, as ``urls.py`` has it but without converters. A row
+names, for each method that the address takes, the status that each role gets in its own experiment from a
+request with the row's body, or with none. An empty POST that a role may make is answered with 400, or, where
+it makes sense empty or leads back to a page that says what is wrong, with 302. Statuses that a row does not
+name follow from ``expected``. A new parameter in a route needs a value in ``World.arguments``, and a new role
+an entry in ``ROLES`` and in ``World``.
 """
 
 from __future__ import annotations
@@ -56,10 +57,11 @@ Expectation = frozenset[int]
 class Row:
     """The expected status of each method, by role.
 
-    ``elsewhere``: the same where the experiment, or the thing itself, is somebody else's; by default nobody but a superuser
-    finds it. ``back_to_pair``: after logging in, an annotator whose click came too late is back at the pair, not at the click.
-    ``recent``: the methods that need a recent sign-in. ``scopes``: what a token needs for each method of the API. ``makes``: an experiment,
-    which a token that is bound to one may not.
+    ``elsewhere``: the same where the experiment, or the thing itself, is somebody else's; by default nobody
+    but a superuser finds it. ``back_to_pair``: after logging in, an annotator whose click came too late is
+    back at the pair, not at the click. ``recent``: the methods that need a recent sign-in. ``scopes``: what a
+    token needs for each method of the API. ``makes``: an experiment, which a token that is bound to one may
+    not.
     """
 
     methods: Mapping[str, Statuses]
@@ -217,6 +219,7 @@ TABLE: dict[str, Row] = {
     f"{_LABEL}/welcome/": page(get={"annotator": 200}),
     # Making experiments
     "experiments/new/": page(get={"superuser": 200}, post={"superuser": 400}),
+    "experiments/new/votes/": page(get={"superuser": 200}, post={"superuser": 400}),
     "experiments/new/<start>/": page(get={"superuser": 200}, post={"superuser": 400}),
     # The setup of a running experiment is fixed: the dashboard says so.
     f"{_EXPERIMENT}/setup/": page(get=runners(302), post=runners(302)),
@@ -224,6 +227,8 @@ TABLE: dict[str, Row] = {
     f"{_EXPERIMENT}/delete/": page(get=owners(302), post=owners(302), recent=("post",)),
     # Watching
     f"{_EXPERIMENT}/": page(get=watchers(200)),
+    f"{_EXPERIMENT}/ranking/": page(get=watchers(200)),
+    f"{_EXPERIMENT}/ranking.csv": page(get=watchers(200)),
     f"{_EXPERIMENT}/live/": page(get=watchers(200)),
     f"{_EXPERIMENT}/charts/": page(get=watchers(200)),
     f"{_EXPERIMENT}/without/": page(get=watchers(200), post=watchers(302)),
@@ -320,7 +325,9 @@ def _there(row: Row, method: str, place: str, role: str) -> Statuses:
 
 
 def _of_token(route: str, row: Row, token: TokenKind, method: str, place: str) -> int:
-    """The token's holder is superuser, and annotator in both experiments: what is refused is refused to the token."""
+    """The token's holder is superuser, and annotator in both experiments: what is refused is refused to the
+    token.
+    """
     scope = row.scopes[method]
     if scope not in token.scopes:
         return 403

@@ -1,0 +1,62 @@
+"""Rows out of Parquet, whose reader is an optional library."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from typing import Any
+
+from engine.domain import limits
+from engine.importing.rows import Fault, ImportingError, Row
+
+MAGIC = b"PAR1"
+_BATCH = 1000
+
+
+def parquet_rows(data: bytes, most: limits.Limit) -> Iterator[Row | Fault]:
+    """The rows of a Parquet file, numbered from 1. Values come as Python has them: texts, numbers, times,
+    lists.
+
+    Parameters
+    ----------
+    most
+        The limit on bytes. It holds for the unpacked columns too, as a small file can hold very much of the
+        same.
+
+    Raises
+    ------
+    ImportingError
+        The file is damaged or too large, or the library is not installed.
+    """
+    try:
+        import pyarrow as pa
+        from pyarrow.parquet import ParquetFile
+    except ImportError as error:
+        raise ImportingError.at(
+            "", "Parquet needs pyarrow on the server: pip install pyarrow. Or save the file as JSON Lines."
+        ) from error
+    try:
+        file = ParquetFile(io.BytesIO(data))
+        names = [str(name) for name in file.schema_arrow.names]
+        if len({name.lower() for name in names}) < len(names):
+            raise ImportingError.at("", "Two columns have the same name. Rename one of them.")
+        number, unpacked = 0, 0
+        for batch in file.iter_batches(batch_size=_BATCH):
+            unpacked += batch.nbytes
+            if unpacked > most.most:
+                raise ImportingError.at(
+                    "",
+                    f"The unpacked file is larger than {most.most / 1e6:g} MB, which is the limit. "
+                    f"{most.advice}",
+                )
+            for fields in batch.to_pylist():
+                number += 1
+                yield Row(f"row {number}", _lower(fields))
+    except (pa.ArrowException, OSError) as error:
+        raise ImportingError.at(
+            "", f"The Parquet file cannot be read: {error}. Write it again, or save it as JSON Lines."
+        ) from error
+
+
+def _lower(fields: dict[str, Any]) -> dict[str, Any]:
+    return {name.lower(): value for name, value in fields.items()}

@@ -1,0 +1,627 @@
+"""Past votes: which of two policies somebody preferred, in the formats in which people have them.
+
+A table with the columns task, policy_a, policy_b and winner; LMArena's and MT-bench's conversations; the
+exports of Argilla and of Label Studio. docs/votes.md describes each.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+from functools import lru_cache
+from typing import Any
+
+from engine.domain import limits
+from engine.importing.parquet import MAGIC, parquet_rows
+from engine.importing.rows import (
+    BinaryFile,
+    Fault,
+    ImportingError,
+    Row,
+    contents,
+    raise_any,
+    rows_of,
+    storable,
+    text_in,
+)
+from engine.importing.strict_json import loads
+
+# Of a level's name, which a policy's becomes.
+_LONGEST_POLICY = 100
+# Seconds since 1970 stay below this for some thousand years; milliseconds are above it.
+_MILLISECONDS_FROM = 1e11
+
+
+class Winner(StrEnum):
+    """The answer of one vote."""
+
+    A = "a"
+    B = "b"
+    TIE = "tie"
+    BOTH_BAD = "both_bad"
+
+
+@dataclass(frozen=True, slots=True)
+class Vote:
+    """One vote, and its place in the file.
+
+    Attributes
+    ----------
+    task
+        The text of the task.
+    policy_a, policy_b
+        Names of two different policies.
+    response_a, response_b
+        Their texts; ``None`` where the file has none.
+    annotator
+        A name or a number; empty where the file has none.
+    judged_at
+        With its zone; ``None`` where the file says nothing.
+    a_on_left
+        The side on which a was shown; ``None`` where the file says nothing.
+    """
+
+    place: str
+    task: str
+    policy_a: str
+    policy_b: str
+    winner: Winner
+    response_a: str | None = None
+    response_b: str | None = None
+    annotator: str = ""
+    judged_at: datetime | None = None
+    a_on_left: bool | None = None
+
+
+@dataclass(frozen=True)
+class Votes:
+    """The votes of a file, oldest first where all have a time, and what somebody should know about them."""
+
+    votes: Sequence[Vote]
+    warnings: Sequence[str]
+
+
+def read_votes(file: BinaryFile, most: limits.Limit) -> Votes:
+    """The votes of a file in any of the formats, packed as gzip or not.
+
+    ``most``: the limit on its bytes.
+
+    Raises
+    ------
+    ImportingError
+        Names every place that cannot be read.
+    """
+    data = contents(file, most)
+    rows = parquet_rows(data, most) if data.startswith(MAGIC) else rows_of(text_in(data))
+    votes: list[Vote] = []
+    faults: list[Fault] = []
+    unanswered = 0
+    for number, row in enumerate(rows, 1):
+        if isinstance(row, Fault):
+            faults.append(row)
+        else:
+            try:
+                found = _votes_of(row)
+                votes += found
+                unanswered += not found
+            except ImportingError as error:
+                faults += error.faults
+        # A record may hold several votes, and a file of nothing but faults ends here too.
+        if message := limits.JUDGMENTS.refusal(max(number, len(votes))):
+            faults.append(Fault("", message))
+            break
+    raise_any(faults)
+    if not votes:
+        raise ImportingError.at(
+            "",
+            "There are no votes here. The first line of a table names task, policy_a, policy_b and winner; "
+            "the others hold them.",
+        )
+    if all(vote.judged_at is not None for vote in votes):
+        votes.sort(key=lambda vote: vote.judged_at or datetime.min)
+    return Votes(votes, list(_warnings(votes, unanswered)))
+
+
+# ---------------------------------------------------------------- which format a row has
+
+
+def _votes_of(row: Row) -> list[Vote]:
+    """The votes of a row; none where nobody has answered it."""
+    fields = {_key(name): value for name, value in row.fields.items()}
+    if isinstance(fields.get("data"), Mapping) and isinstance(fields.get("annotations"), list):
+        return _label_studio(row.place, fields)
+    if isinstance(fields.get("fields"), Mapping) and isinstance(fields.get("responses"), Mapping):
+        record = _keyed(_object(fields.get("metadata"))) | _keyed(fields["fields"])
+        return _argilla(row.place, record, fields["responses"])
+    flattened = {
+        name.removesuffix(".responses"): value
+        for name, value in row.fields.items()
+        if name.endswith(".responses")
+    }
+    if flattened:
+        questions = {
+            name: _flattened(values, row.fields.get(f"{name}.responses.users"))
+            for name, values in flattened.items()
+        }
+        return _argilla(row.place, fields, questions)
+    if questions := {name: value for name, value in row.fields.items() if _is_answers(value)}:
+        # Older releases write the record flat, and its metadata as JSON.
+        return _argilla(row.place, fields | _keyed(_object(fields.get("metadata"))), questions)
+    # Label Studio's short export is flat, and has this column.
+    return [_vote(row.place, fields, in_order="annotationid" in fields)]
+
+
+def _key(name: str) -> str:
+    """A column's name without what people write differently: ``Policy A``, ``policy_a`` and ``policy-a`` are
+    one.
+    """
+    return _short_key(name) if len(name) <= _LONGEST_POLICY else _without_marks(name)
+
+
+def _without_marks(name: str) -> str:
+    return re.sub(r"[\W_]+", "", name.lower())
+
+
+# The same columns and answers come in every row.
+_short_key = lru_cache(maxsize=1024)(_without_marks)
+
+
+def _keyed(fields: Mapping[str, Any]) -> dict[str, Any]:
+    return {_key(str(name)): value for name, value in fields.items()}
+
+
+def _object(value: Any) -> Mapping[str, Any]:
+    """An object, or one that is written as JSON; an empty one for anything else."""
+    if isinstance(value, str):
+        try:
+            value = loads(value)
+        except ValueError:
+            return {}
+    return value if isinstance(value, Mapping) else {}
+
+
+def _is_answers(value: Any) -> bool:
+    return (
+        isinstance(value, list)
+        and bool(value)
+        and all(isinstance(each, Mapping) and {"value", "user_id"} <= each.keys() for each in value)
+    )
+
+
+def _argilla(place: str, record: Mapping[str, Any], questions: Mapping[str, Any]) -> list[Vote]:
+    """Argilla's record: several people's answers to a question about the responses in it.
+
+    Of several questions the one is taken whose answers name a response.
+    """
+    readable = []
+    for name, answers in questions.items():
+        given = [
+            (_ranked(answer.get("value")), answer.get("user_id"))
+            for answer in (answers if isinstance(answers, list) else [])
+            if isinstance(answer, Mapping) and answer.get("status") not in {"draft", "discarded"}
+        ]
+        given = [(value, by) for value, by in given if value is not None]
+        if given and all(isinstance(value, str) and _answer(value) for value, _ in given):
+            readable.append((_key(name) not in _WINNER, name, given))
+    if not readable:
+        if any(questions.values()):
+            raise ImportingError.at(
+                place,
+                f"No question's answers name a response ({', '.join(map(repr, questions))}). Write "
+                "the options as "
+                "response_a and response_b, or a, b, tie and both_bad.",
+            )
+        return []
+    _, _, given = min(readable, key=lambda each: each[:2])
+    return [_vote(place, record, winner=value, annotator=by, in_order=True) for value, by in given]
+
+
+def _flattened(values: Any, users: Any) -> list[dict[str, Any]]:
+    answers = values if isinstance(values, list) else [] if values is None else [values]
+    by = users if isinstance(users, list) and len(users) == len(answers) else [None] * len(answers)
+    return [{"value": value, "user_id": user} for value, user in zip(answers, by, strict=True)]
+
+
+def _ranked(value: Any) -> Any:
+    """The best of a ranking, a tie where two share the first rank; any other value as it is."""
+    if not isinstance(value, list) or not value:
+        return value
+    if all(isinstance(each, Mapping) and "rank" in each and "value" in each for each in value):
+        first = min(each["rank"] for each in value)
+        best = [each["value"] for each in value if each["rank"] == first]
+        return best[0] if len(best) == 1 else Winner.TIE.value
+    return value[0]
+
+
+def _label_studio(place: str, fields: Mapping[str, Any]) -> list[Vote]:
+    """Label Studio's task: its data, and each annotation's pairwise result or choice."""
+    votes = []
+    for annotation in fields["annotations"]:
+        if not isinstance(annotation, Mapping) or annotation.get("was_cancelled"):
+            continue
+        chosen = _chosen(annotation.get("result"))
+        if chosen is None:
+            continue
+        by = annotation.get("completed_by")
+        if isinstance(by, Mapping):
+            by = by.get("email") or by.get("id")
+        judged_at = annotation.get("created_at")
+        votes.append(
+            _vote(
+                place,
+                _keyed(fields["data"]),
+                winner=chosen,
+                annotator=by,
+                judged_at=judged_at,
+                in_order=True,
+            )
+        )
+    return votes
+
+
+def _chosen(results: Any) -> Any:
+    """The choice of a tie, where there is one beside the two sides, else the side."""
+    sides, choices = [], []
+    for result in results if isinstance(results, list) else []:
+        value = result.get("value") if isinstance(result, Mapping) else None
+        if not isinstance(value, Mapping):
+            continue
+        if "selected" in value:
+            sides.append(value["selected"])
+        elif isinstance(value.get("choices"), list):
+            choices += [each for each in value["choices"] if isinstance(each, str) and _answer(each)]
+    return next(iter(choices + sides), None)
+
+
+# ---------------------------------------------------------------- one vote
+
+_TASK = ("task", "prompt", "question", "instruction", "input", "query")
+_POLICY = ("policy", "model", "system")
+_RESPONSE = ("response", "answer", "completion", "output", "generation", "text")
+# The words for a and b, and whether they say which was on the left.
+_SIDES = (("a", "b"), ("1", "2"), ("left", "right"))
+_WINNER = (
+    "winner",
+    "preference",
+    "preferred",
+    "vote",
+    "verdict",
+    "label",
+    "choice",
+    "comparison",
+    "pairwise",
+    "pw",
+)
+_ANNOTATOR = ("annotator", "judge", "judgehash", "rater", "userid", "user", "evaluationsessionid")
+_JUDGED_AT = ("judgedat", "tstamp", "timestamp", "createdat", "time")
+
+_THINGS = ("", "policy", "model", "response", "answer", "option", "output", "completion", "text", "assistant")
+_NAMED = {
+    f"{thing}{word}": (Winner.A, Winner.B)[place]
+    for thing in _THINGS
+    for words in (("a", "b"), ("1", "2"))
+    for place, word in enumerate(words)
+}
+_NEITHER = dict.fromkeys(
+    ("tie", "tied", "draw", "equal", "equallygood", "bothgood", "same", "tieinconsistent"), Winner.TIE
+) | (dict.fromkeys(("bothbad", "tiebothbad", "bothbadtie", "neither"), Winner.BOTH_BAD))
+_ON_SIDE = {f"{thing}{side}": side == "left" for thing in _THINGS for side in ("left", "right")} | {
+    "a": True, "b": False,
+}  # fmt: skip
+_KAGGLE = {"winnermodela": Winner.A, "winnermodelb": Winner.B, "winnertie": Winner.TIE}
+
+
+def _answer(value: str) -> bool:
+    """True if the text names one of two responses, or neither."""
+    key = _key(value)
+    return key in _NAMED or key in _NEITHER or key in {"left", "right"}
+
+
+def _vote(
+    place: str,
+    fields: Mapping[str, Any],
+    *,
+    winner: Any = None,
+    annotator: Any = None,
+    judged_at: Any = None,
+    in_order: bool = False,
+) -> Vote:
+    """The vote of one row. What is given beside ``fields`` is in place of its column.
+
+    ``in_order``: the tool shows a on the left.
+    """
+    (policy_a, policy_b), named_by_side = _two(fields, _POLICY)
+    a, b = ((_text(place, "policy", name) or "").strip() for name in (policy_a, policy_b))
+    if not a or not b:
+        raise _missing(place, "policy_a and policy_b (or model_a and model_b)", fields)
+    for name, value in (("policy_a", a), ("policy_b", b)):
+        if len(value) > _LONGEST_POLICY:
+            raise ImportingError.at(
+                place,
+                f"{name} has {len(value):,} characters; the limit is {_LONGEST_POLICY}. Shorten the name.",
+            )
+    if a == b:
+        raise ImportingError.at(
+            place, f"Both policies are {limits.shown(a)}. A vote is about two policies; remove the row."
+        )
+    task, responses, arena = _texts(place, fields)
+    if task is None:
+        raise _missing(place, "task (or prompt, question, instruction, conversation_a)", fields)
+    if not task.strip():
+        raise ImportingError.at(place, "The task is empty. Write it, or remove the row.")
+    a_on_left = _side_of_a(place, fields)
+    if a_on_left is None and (in_order or named_by_side or arena):
+        a_on_left = True
+    by = annotator if annotator is not None else _first(fields, _ANNOTATOR)
+    if isinstance(by, list):
+        # MT-bench: a model and the prompt that it judged with.
+        by = " ".join(map(str, by))
+    return Vote(
+        place=place,
+        task=task,
+        policy_a=a,
+        policy_b=b,
+        winner=_winner(place, fields, winner, (a, b), a_on_left=a_on_left),
+        response_a=responses[0],
+        response_b=responses[1],
+        annotator=(_text(place, "annotator", by) or "").strip(),
+        judged_at=_time(place, judged_at if judged_at is not None else _first(fields, _JUDGED_AT)),
+        a_on_left=a_on_left,
+    )
+
+
+def _first(fields: Mapping[str, Any], names: Iterable[str]) -> Any:
+    return next((fields[name] for name in names if fields.get(name) not in (None, "")), None)
+
+
+def _two(fields: Mapping[str, Any], stems: Iterable[str]) -> tuple[tuple[Any, Any], bool]:
+    """The values of a and b under the first of the stems that has both, and whether their names are sides."""
+    for stem in stems:
+        for a, b in _SIDES:
+            for name_a, name_b in ((f"{stem}{a}", f"{stem}{b}"), (f"{a}{stem}", f"{b}{stem}")):
+                if name_a in fields and name_b in fields:
+                    return (fields[name_a], fields[name_b]), a == "left"
+    return (None, None), False
+
+
+def _missing(place: str, what: str, fields: Mapping[str, Any]) -> ImportingError:
+    found = ", ".join(name for name, value in fields.items() if value not in (None, "", []))
+    return ImportingError.at(
+        place, f"There is no {what}. Found: {found or 'nothing'}. Add the column, or rename one."
+    )
+
+
+def _text(place: str, name: str, value: Any) -> str | None:
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, (str, int, float)):
+        raise ImportingError.at(place, f"{name} must be a text, not {limits.shown(value)}.")
+    return storable(str(value), place, name)
+
+
+def _texts(place: str, fields: Mapping[str, Any]) -> tuple[str | None, tuple[str | None, str | None], bool]:
+    """The task, the two responses, and whether they came as an arena's conversations."""
+    (first, second), _ = _two(fields, ("conversation",))
+    if first is not None and second is not None:
+        task_a, response_a = _split(place, "conversation_a", first)
+        task_b, response_b = _split(place, "conversation_b", second)
+        if task_a != task_b:
+            raise ImportingError.at(
+                place,
+                "conversation_a and conversation_b begin with different messages. They must begin alike.",
+            )
+        return task_a, (response_a, response_b), True
+    task = _first(fields, _TASK)
+    (first, second), _ = _two(fields, (*_RESPONSE, ""))
+    turns = [_turns(value) for value in (task, first, second)]
+    if all(turns) and len({len(each or ()) for each in turns}) == 1:
+        # LMArena's table for Kaggle: a list of turns in each of the three columns.
+        users, *answers = (each or [] for each in turns)
+        whole = [
+            _rest(
+                [
+                    m
+                    for pair in zip(_messages("user", users), _messages("assistant", given), strict=True)
+                    for m in pair
+                ][1:]
+            )
+            for given in answers
+        ]
+        return users[0], (whole[0], whole[1]), True
+    if isinstance(task, list):
+        # A prompt as messages, without an answer in it.
+        task = _joined(_checked_messages(place, "prompt", task))
+    return (
+        _text(place, "task", task),
+        (_text(place, "response_a", first), _text(place, "response_b", second)),
+        False,
+    )
+
+
+Message = tuple[str, str]
+
+
+def _messages(role: str, texts: Iterable[str]) -> list[Message]:
+    return [(role, text) for text in texts]
+
+
+def _turns(value: Any) -> list[str] | None:
+    """The texts of a list of turns, which a table may hold as JSON; ``None`` where it is none."""
+    if isinstance(value, str) and value.startswith("["):
+        try:
+            value = loads(value)
+        except ValueError:
+            return None
+    if (
+        not isinstance(value, list)
+        or not value
+        or not all(isinstance(each, (str, type(None))) for each in value)
+    ):
+        return None
+    return [each or "" for each in value]
+
+
+def _split(place: str, name: str, value: Any) -> tuple[str, str]:
+    """The task of a conversation, which is all before the first answer, and the rest of it."""
+    if isinstance(value, str):
+        try:
+            value = loads(value)
+        except ValueError:
+            value = None
+    messages = _checked_messages(place, name, value)
+    answered = next((n for n, (role, _) in enumerate(messages) if role == "assistant"), None)
+    if not answered:
+        raise ImportingError.at(
+            place, f"{name} must begin with the user's message, and have an answer by the role assistant."
+        )
+    return (
+        storable(_joined(messages[:answered]), place, "task"),
+        storable(_rest(messages[answered:]), place, name),
+    )
+
+
+def _checked_messages(place: str, name: str, value: Any) -> list[Message]:
+    fault = ImportingError.at(
+        place, f"{name} must be a list of messages, each with its role and its content."
+    )
+    if not isinstance(value, list):
+        raise fault
+    messages = []
+    for message in value:
+        if not isinstance(message, Mapping) or not isinstance(message.get("role"), str):
+            raise fault
+        content = message.get("content")
+        if isinstance(content, list):
+            # Parts, as multimodal conversations have them. Only texts can be shown.
+            if any(not isinstance(part, Mapping) or part.get("type", "text") != "text" for part in content):
+                raise ImportingError.at(place, f"{name} holds more than text. Leave the row out.")
+            content = "\n".join(str(part.get("text") or "") for part in content)
+        if content is not None and not isinstance(content, str):
+            raise fault
+        messages.append((message["role"], content or ""))
+    return messages
+
+
+def _joined(messages: Sequence[Message]) -> str:
+    """A single message as it is, several with their roles."""
+    if len(messages) == 1:
+        return messages[0][1]
+    return "\n\n".join(f"{role.capitalize()}: {text}" for role, text in messages)
+
+
+def _rest(messages: Sequence[Message]) -> str:
+    """The first answer as it is, and what follows with its roles: nothing of a long conversation is lost."""
+    first, *later = messages
+    return "\n\n".join([first[1], *(f"{role.capitalize()}: {text}" for role, text in later)])
+
+
+def _side_of_a(place: str, fields: Mapping[str, Any]) -> bool | None:
+    value = fields.get("sidea")
+    if value in (None, ""):
+        return None
+    side = _key(str(value))
+    if side not in {"left", "right"}:
+        raise ImportingError.at(
+            place, f"side_a is {limits.shown(value)}. Write left or right, or leave it empty."
+        )
+    return side == "left"
+
+
+def _winner(
+    place: str, fields: Mapping[str, Any], given: Any, policies: tuple[str, str], *, a_on_left: bool | None
+) -> Winner:
+    said = given if given is not None else _first(fields, _WINNER)
+    if said is None:
+        marked = [winner for name, winner in _KAGGLE.items() if str(fields.get(name)) in {"1", "1.0", "True"}]
+        if len(marked) == 1:
+            return marked[0]
+        raise _missing(place, "winner", fields)
+    text = _text(place, "winner", said) or ""
+    found = {
+        place_of
+        for name, place_of in zip(policies, (Winner.A, Winner.B), strict=True)
+        if text.strip() == name
+    }
+    key = _key(text)
+    if key in _NAMED:
+        found.add(_NAMED[key])
+    elif key in _NEITHER:
+        found.add(_NEITHER[key])
+    elif key.endswith(("left", "right")) and key in _ON_SIDE:
+        if a_on_left is None:
+            raise ImportingError.at(
+                place, f"winner is {limits.shown(text)}, but nothing says which policy was there. Add side_a."
+            )
+        found.add(Winner.A if _ON_SIDE[key] == a_on_left else Winner.B)
+    if len(found) == 1:
+        return found.pop()
+    if found:
+        raise ImportingError.at(
+            place,
+            (
+                f"winner is {limits.shown(text)}, which is a policy's name and also says the other one. "
+                "Write a or b."
+            ),
+        )
+    raise ImportingError.at(
+        place,
+        (
+            f"winner is {limits.shown(text)}. Write a, b, tie or both_bad, or the name of one of the two "
+            "policies."
+        ),
+    )
+
+
+def _time(place: str, value: Any) -> datetime | None:
+    """A time in ISO 8601 or in seconds or milliseconds since 1970; without a zone it is UTC."""
+    if value is None:
+        return None
+    try:
+        if isinstance(value, str) and re.fullmatch(r"\d+(\.\d+)?", value.strip()):
+            value = float(value)
+        if isinstance(value, (int, float)) and not isinstance(value, bool):
+            time = datetime.fromtimestamp(value / 1000 if value > _MILLISECONDS_FROM else value, UTC)
+        else:
+            time = value if isinstance(value, datetime) else datetime.fromisoformat(str(value).strip())
+        time = time if time.tzinfo else time.replace(tzinfo=UTC)
+        # In the first and the last hours that there are, databases cannot turn every zone into theirs.
+        time.astimezone(UTC)
+    except (ValueError, OverflowError, OSError) as error:
+        raise ImportingError.at(
+            place, f"judged_at is {limits.shown(value)}. Write a time in ISO 8601, or leave it empty."
+        ) from error
+    return time
+
+
+# ---------------------------------------------------------------- what somebody should know
+
+
+def _warnings(votes: Sequence[Vote], unanswered: int) -> Iterator[str]:
+    """Counts of what may be a mistake in the file. Nothing of it is changed."""
+    if unanswered:
+        yield f"{_number(unanswered, 'record')} without an answer left out."
+    rows = Counter(
+        (v.task, v.policy_a, v.policy_b, v.winner, v.response_a, v.response_b, v.annotator, v.judged_at)
+        for v in votes
+        if v.annotator or v.judged_at
+    )
+    if twice := sum(rows.values()) - len(rows):
+        yield f"{_number(twice, 'vote')} equal to an earlier one in every column. Each counts."
+    if empty := sum((v.response_a, v.response_b).count("") for v in votes):
+        yield f"{_number(empty, 'response')} empty."
+    names = {name for v in votes for name in (v.policy_a, v.policy_b)}
+    alike = Counter(_key(name) for name in names)
+    close = sorted(name for name in names if alike[_key(name)] > 1)
+    if close:
+        yield (
+            f"{_number(len(close), 'policy name')} almost equal, and taken for different policies: "
+            f"{', '.join(map(repr, close[:6]))}."
+        )
+
+
+def _number(n: int, thing: str) -> str:
+    return f"{n:,} {thing}{'' if n == 1 else 's'}"

@@ -1,0 +1,33 @@
+"""The policies as the votes so far rank them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from engine.core import Standing
+from engine.models import Experiment
+from engine.selectors import designs
+from engine.selectors.specs import policy_names
+
+
+@dataclass(frozen=True)
+class Ranked:
+    """One policy: its name, its standing as `engine.core` has it, and the number of its judged comparisons."""
+
+    name: str
+    standing: Standing
+    comparisons: int
+
+
+def ranking(experiment: Experiment) -> list[Ranked]:
+    """All policies, the best first. Ready at once after an import: nothing is replayed for it.
+
+    While the evidence is being recomputed, a policy counts as ruled out only by the present counts.
+    """
+    names = policy_names(experiment)
+    peaks = np.zeros(len(names)) if experiment.evidence_stale else None
+    design = designs.design(experiment, peaks=peaks)
+    comparisons = design.counts.sum(axis=1)
+    return [Ranked(names[each.policy], each, round(comparisons[each.policy])) for each in design.ranking()]

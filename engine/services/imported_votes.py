@@ -1,0 +1,65 @@
+"""What every import of votes stores beside its rows: accounts for the people in it, and the counts."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+
+from django.contrib.auth.hashers import make_password
+from django.db import connection
+
+from engine.models import Experiment, PairCount, User
+
+# A comparison by its number in the file, its policies by index, its outcome.
+Completion = tuple[int, int, int, float]
+
+# The record of a comparison whose pair no sampler chose.
+PAST_PLAN = {"past": True}
+
+_BATCH = 1000
+# Of a user name's 150 characters; a number and the experiment's take the rest.
+_LONGEST_STEM = 110
+
+
+def made_people(experiment: Experiment, names: Sequence[str]) -> dict[str, User]:
+    """Accounts for people of these names as they are known here: they cannot log in, and nobody shares one.
+
+    Two names may become one when they are cut, or when Unicode's forms of the same letters are made one, and an
+    account of that name may be there already. Such a name gets a number.
+    """
+    suffix = f"@import-{experiment.pk}"
+    taken = set(User.objects.filter(username__endswith=suffix).values_list("username", flat=True))
+    numbers: Counter[str] = Counter()
+    accounts: dict[str, User] = {}
+    for name in names:
+        stem = User.normalize_username(name)[:_LONGEST_STEM]
+        while True:
+            numbers[stem] += 1
+            username = f"{stem}{f'-{numbers[stem]}' if numbers[stem] > 1 else ''}{suffix}"
+            if username not in taken:
+                break
+        taken.add(username)
+        accounts[name] = User(username=username, password=make_password(None), is_active=False)
+    User.objects.bulk_create(accounts.values(), batch_size=_BATCH)
+    return accounts
+
+
+def add_to_counts(experiment: Experiment, completions: Iterable[Completion]) -> None:
+    """Add these outcomes to the counts of their pairs, in the caller's transaction."""
+    wins: defaultdict[tuple[int, int], float] = defaultdict(float)
+    comparisons: Counter[tuple[int, int]] = Counter()
+    for _, i, j, outcome in completions:
+        wins[i, j] += outcome
+        comparisons[i, j] += 1
+    rows = PairCount.objects.filter(experiment=experiment).order_by("pk")
+    quote = connection.ops.quote_name
+    with connection.cursor() as cursor:
+        cursor.executemany(
+            f"UPDATE {quote(PairCount._meta.db_table)} SET wins_i = wins_i + %s, comparisons = comparisons + %s "  # noqa: S608 - our own name
+            "WHERE id = %s",
+            [
+                (wins[i, j], comparisons[i, j], pk)
+                for pk, i, j in rows.values_list("pk", "policy_i__index", "policy_j__index")
+                if (i, j) in comparisons
+            ],
+        )

@@ -1,0 +1,386 @@
+"""Past votes: an experiment made of them, or more of them for one that is there.
+
+They count as judgments do. No sampler of ours chose their pairs, and each is so marked: docs/votes.md says
+what the experiment's claim rests on then.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+import uuid
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from django.db import transaction
+from django.utils import timezone
+
+from engine.domain import limits
+from engine.domain.errors import SpecError, WrongStateError
+from engine.domain.outcomes import outcome_of
+from engine.domain.specs import ExperimentSpec, FactorSpec, ReadyMade, TaskSpec
+from engine.importing import Vote, Winner
+from engine.models import AuditEntry, Comparison, Experiment, Judgment, Response, User
+from engine.selectors import specs
+from engine.services.audit import record
+from engine.services.bulk_rows import Prepared, insert, prepared
+from engine.services.experiments import check_description, locked, store_experiment
+from engine.services.imported_votes import PAST_PLAN, Completion, add_to_counts, made_people
+from engine.services.replaying import mark_stale
+
+_NO_TEXT = "The file of past votes has no text of this response."
+_CHOICES = {Winner.TIE: Judgment.Choice.TIE, Winner.BOTH_BAD: Judgment.Choice.BOTH_BAD}
+
+# A policy by index, a task by position, and the text of the response, if there is one.
+_Text = tuple[int, int, str | None]
+
+
+def start_from_votes(*, name: str, votes: Sequence[Vote], by: User | None = None) -> Experiment:
+    """Make a paused experiment of the policies, tasks and responses that the votes name, and count the votes.
+
+    It goes on with the ready-made responses where the file has a text for each vote and each two policies
+    have a task in common. Else the policies are models, by the names in the file, and a backend writes new
+    responses. The budget has room for as many new comparisons as any experiment's. ``by``: who makes it, and
+    becomes its owner.
+
+    The evidence is marked as stale: the next `advance` replays the votes.
+
+    Raises
+    ------
+    SpecError
+        The votes exceed a limit, or the name is taken; nothing is stored then.
+    """
+    policies = {name: n for n, name in enumerate(_once(p for v in votes for p in (v.policy_a, v.policy_b)))}
+    tasks = {prompt: n for n, prompt in enumerate(_once(vote.task for vote in votes))}
+    # Before the pairs of policies are looked at one by one.
+    limits.POLICIES.check(len(policies))
+    limits.TASKS.check(len(tasks))
+    ready = _prepared(votes, policies, tasks)
+    imported = _can_be_drawn(ready.texts, len(policies))
+    names = list(policies)
+    description = check_description(
+        ExperimentSpec(
+            name=name,
+            factors=[
+                FactorSpec("Policy", "imported", {each: {} for each in names})
+                if imported
+                else FactorSpec("Model", "model", {each: {"name": each} for each in names})
+            ],
+            tasks=[TaskSpec(prompt) for prompt in tasks],
+            settings={
+                "responses": Experiment.Responses.IMPORTED if imported else Experiment.Responses.FRESH,
+                "allow_tie": any(vote.winner == Winner.TIE for vote in votes),
+                "allow_both_bad": any(vote.winner == Winner.BOTH_BAD for vote in votes),
+            },
+            ready_made=[ReadyMade(task, names[policy], text or "") for policy, task, text in ready.texts]
+            if imported
+            else (),
+        )
+    )
+    # The responses are prepared already; making them again in the transaction would take longer than all of
+    # it.
+    bare = replace(description, spec=replace(description.spec, ready_made=()))
+    with transaction.atomic():
+        experiment = store_experiment(description=bare, by=by)
+        return _store(experiment, ready, by)
+
+
+def add_votes(*, experiment_id: int, votes: Sequence[Vote], by: User | None = None) -> Experiment:
+    """Count past votes in a draft or a paused experiment, which is paused then. Its policies and tasks are
+    known.
+
+    A policy has the name that the dashboard shows, the names of its levels joined by “ · ”, or its number, as
+    P3. The budget grows by the votes, so that as many new comparisons fit as before, and the evidence is
+    marked as stale.
+
+    Raises
+    ------
+    SpecError
+        A vote does not fit the experiment. The message names its row.
+    WrongStateError
+        The experiment runs, has concluded or is in the archive, or changed meanwhile.
+    """
+    experiment = Experiment.objects.get(pk=experiment_id)
+    _check_state(experiment)
+    _check_settings(experiment)
+    names = specs.policy_names(experiment)
+    policies = {f"P{n}": n - 1 for n in range(1, len(names) + 1)} | {name: n for n, name in enumerate(names)}
+    # The first of two equal tasks.
+    prompts = list(experiment.tasks.order_by("-position").values_list("prompt", "position"))
+    tasks = dict(prompts)
+    known = _known_responses(experiment)
+    for vote in votes:
+        _check_vote(experiment, vote, policies, tasks, known)
+    offered = {vote.winner for vote in votes}
+    rows = _rows_of(experiment)
+    ready = _prepared(votes, policies, tasks, known)
+    with transaction.atomic():
+        experiment = locked(experiment_id)
+        _check_state(experiment)
+        if _rows_of(experiment) != rows:
+            raise WrongStateError("The setup of the experiment changed meanwhile. Import the votes again.")
+        experiment.allow_tie |= Winner.TIE in offered
+        experiment.allow_both_bad |= Winner.BOTH_BAD in offered
+        return _store(experiment, ready, by)
+
+
+def _once(names: Any) -> list[str]:
+    """Each name once, in the order of the first time."""
+    return list(dict.fromkeys(names))
+
+
+# ---------------------------------------------------------------- checks
+
+
+def _can_be_drawn(texts: Sequence[_Text], n_policies: int) -> bool:
+    """True if every vote has its texts, and each two policies have a task to which both have one."""
+    answered: defaultdict[int, set[int]] = defaultdict(set)
+    for policy, task, text in texts:
+        if text is None:
+            return False
+        answered[policy].add(task)
+    return all(answered[i] & answered[j] for i, j in itertools.combinations(range(n_policies), 2))
+
+
+def _check_state(experiment: Experiment) -> None:
+    if experiment.state not in {Experiment.State.DRAFT, Experiment.State.PAUSED}:
+        remedy = "Pause it first." if experiment.state == Experiment.State.RUNNING else "Use another name."
+        raise WrongStateError(
+            "Past votes can be added to a draft or a paused experiment; this one is "
+            f"{experiment.state}. {remedy}"
+        )
+    if experiment.archived_at is not None:
+        raise WrongStateError("The experiment is archived. Take it out of the archive first.")
+
+
+def _check_settings(experiment: Experiment) -> None:
+    if experiment.judge != Experiment.Judge.HUMAN:
+        raise SpecError("Past votes are people's, but a rule judges this experiment. Use another one.")
+    if experiment.overlap > 1:
+        raise SpecError(
+            f"This experiment wants {experiment.overlap} judgments of each comparison, and a past "
+            "vote is one. "
+            "Use an experiment with one judgment each."
+        )
+
+
+def _known_responses(experiment: Experiment) -> dict[_Text, int] | None:
+    """Keys of the ready-made responses, which past votes must be about; ``None`` where nothing is ready-made."""
+    if experiment.responses != Experiment.Responses.IMPORTED:
+        return None
+    rows = Response.objects.filter(policy__experiment=experiment).order_by("-pk")
+    return {
+        (policy, task, text): pk
+        for policy, task, text, pk in rows.values_list("policy__index", "task__position", "text", "pk")
+    }
+
+
+def _check_vote(
+    experiment: Experiment,
+    vote: Vote,
+    policies: Mapping[str, int],
+    tasks: Mapping[str, int],
+    known: Mapping[_Text, int] | None,
+) -> None:
+    for name in (vote.policy_a, vote.policy_b):
+        if name not in policies:
+            raise SpecError(
+                f"{vote.place}: {limits.shown(name)} is no policy of this experiment. It has "
+                f"{', '.join(list(policies)[-5:])} … Rename it, or give the experiment another name "
+                "to make a new one."
+            )
+    if policies[vote.policy_a] == policies[vote.policy_b]:
+        raise SpecError(f"{vote.place}: Both policies are the same one. Remove the row.")
+    if vote.task not in tasks:
+        raise SpecError(
+            f"{vote.place}: The task {limits.shown(vote.task)} is not in this experiment. Remove the "
+            "row, or add "
+            "the task while the experiment is a draft."
+        )
+    if experiment.responses == Experiment.Responses.FRESH:
+        return
+    for name, text in ((vote.policy_a, vote.response_a), (vote.policy_b, vote.response_b)):
+        if text is None:
+            raise SpecError(
+                f"{vote.place}: There is no text of the response of {limits.shown(name)}, and this "
+                "experiment shows "
+                "responses again. Add response_a and response_b."
+            )
+        if known is not None and (policies[name], tasks[vote.task], text) not in known:
+            raise SpecError(
+                f"{vote.place}: The response of {limits.shown(name)} is not among the experiment's "
+                "ready-made ones. "
+                "Remove the row, or make a new experiment."
+            )
+
+
+def _rows_of(experiment: Experiment) -> tuple[list[int], list[int]]:
+    return (
+        list(experiment.policies.order_by("index").values_list("pk", flat=True)),
+        list(experiment.tasks.order_by("position").values_list("pk", flat=True)),
+    )
+
+
+# ---------------------------------------------------------------- rows
+
+
+@dataclass(frozen=True)
+class _Ready:
+    """The rows to store. People, policies, tasks and earlier rows are numbers in it until they have keys.
+
+    ``known``: keys of the responses that are there already; their numbers come first.
+    """
+
+    names: Sequence[str]
+    texts: Sequence[_Text]
+    known: Sequence[int]
+    responses: Prepared
+    comparisons: Prepared
+    judgments: Prepared
+    completions: Sequence[Completion]
+
+
+def _prepared(
+    votes: Sequence[Vote],
+    policies: Mapping[str, int],
+    tasks: Mapping[str, int],
+    known: Mapping[_Text, int] | None = None,
+) -> _Ready:
+    now = timezone.now()
+    there = list(known or ())
+    numbers: dict[_Text, int] = {text: number for number, text in enumerate(there)}
+    names = sorted({vote.annotator for vote in votes} - {""})
+    people = {name: number for number, name in enumerate(names)}
+    comparisons, judgments, completions = [], [], []
+    for number, vote in enumerate(votes):
+        task = tasks[vote.task]
+        a, b = policies[vote.policy_a], policies[vote.policy_b]
+        text_a, text_b = (
+            numbers.setdefault((policy, task, text), len(numbers))
+            for policy, text in ((a, vote.response_a), (b, vote.response_b))
+        )
+        first, second = sorted(((a, text_a), (b, text_b)))
+        # A side that nobody knows is drawn, so that it says nothing about anybody's habit.
+        a_on_left = random.random() < 0.5 if vote.a_on_left is None else vote.a_on_left  # noqa: S311
+        i_on_left = a_on_left == (first[0] == a)
+        choice = _CHOICES.get(vote.winner)
+        if choice is None:
+            a_won = vote.winner == Winner.A
+            choice = Judgment.Choice.LEFT if a_won == a_on_left else Judgment.Choice.RIGHT
+        outcome = outcome_of(choice, i_on_left=i_on_left)
+        at = vote.judged_at or now
+        completions.append((number, first[0], second[0], outcome))
+        comparisons.append(
+            Comparison(
+                experiment_id=0,
+                policy_i_id=first[0],
+                policy_j_id=second[0],
+                task_id=task,
+                response_i_id=first[1],
+                response_j_id=second[1],
+                i_on_left=i_on_left,
+                plan=PAST_PLAN | {"side_known": vote.a_on_left is not None},
+                state=Comparison.State.JUDGED,
+                outcome=outcome,
+                created_at=at,
+                judged_at=at,
+            )
+        )
+        judgments.append(
+            Judgment(
+                comparison_id=number,
+                judge=Judgment.Judge.HUMAN,
+                via=Judgment.Via.IMPORT,
+                annotator_id=people.get(vote.annotator),
+                token=uuid.uuid4(),
+                choice=choice,
+                outcome=outcome,
+                created_at=at,
+            )
+        )
+    texts = list(numbers)
+    limits.RESPONSES.check(len(texts))
+    return _Ready(
+        names=names,
+        texts=texts,
+        known=[(known or {})[text] for text in there],
+        responses=prepared(
+            Response, (_response(text, number) for number, text in enumerate(texts) if number >= len(there))
+        ),
+        comparisons=prepared(Comparison, comparisons),
+        judgments=prepared(Judgment, judgments),
+        completions=completions,
+    )
+
+
+def _response(of: _Text, number: int) -> Response:
+    """A response that was written elsewhere. Without its text it is a failed one, so that nobody is shown it."""
+    policy, task, text = of
+    now = timezone.now()
+    response = Response(policy_id=policy, task_id=task, seed=number, created_at=now)
+    if text is None:
+        response.state, response.failure_reason = Response.State.FAILED, _NO_TEXT
+    else:
+        response.state, response.text, response.done_at = Response.State.DONE, text, now
+    return response
+
+
+def _store(experiment: Experiment, ready: _Ready, by: User | None) -> Experiment:
+    """Store the rows of an experiment that nobody else changes, in the caller's transaction."""
+    policies, tasks = _rows_of(experiment)
+    people = _people(experiment, ready.names)
+    places: dict[str, Callable[[int], int]] = {
+        "policy_id": policies.__getitem__,
+        "task_id": tasks.__getitem__,
+    }
+    responses = [*ready.known, *insert(ready.responses, places)]
+    comparisons = insert(
+        ready.comparisons,
+        {
+            "experiment_id": lambda _: experiment.pk,
+            "policy_i_id": policies.__getitem__,
+            "policy_j_id": policies.__getitem__,
+            "task_id": tasks.__getitem__,
+            "response_i_id": responses.__getitem__,
+            "response_j_id": responses.__getitem__,
+        },
+    )
+    insert(
+        ready.judgments,
+        {
+            "comparison_id": comparisons.__getitem__,
+            "annotator_id": [people[name].pk for name in ready.names].__getitem__,
+        },
+    )
+    n_votes = len(ready.completions)
+    add_to_counts(experiment, ready.completions)
+    experiment.past_votes += n_votes
+    experiment.budget += n_votes
+    experiment.state = Experiment.State.PAUSED
+    experiment.started_at = experiment.started_at or timezone.now()
+    experiment.save(
+        update_fields=["past_votes", "budget", "state", "started_at", "allow_tie", "allow_both_bad"]
+    )
+    mark_stale(experiment=experiment)
+    record(
+        experiment=experiment,
+        by=by,
+        action=AuditEntry.Action.IMPORT_VOTES,
+        details={"votes": n_votes, "budget": experiment.budget},
+    )
+    return experiment
+
+
+def _people(experiment: Experiment, names: Sequence[str]) -> dict[str, User]:
+    """Accounts by the names in the file. A name that an earlier file of this experiment had is the same
+    person.
+    """
+    suffix = f"@import-{experiment.pk}"
+    before = {
+        user.username.removesuffix(suffix): user
+        for user in User.objects.filter(username__endswith=suffix, forgotten_at__isnull=True)
+    }
+    known = {name: before[name] for name in names if name in before}
+    return known | made_people(experiment, [name for name in names if name not in known])

@@ -1,0 +1,64 @@
+"""Past votes in words: what they say about themselves, and how the experiment goes on."""
+
+from __future__ import annotations
+
+from engine.models import Experiment
+from engine.selectors.past_votes import PastVotes, past_votes
+from labeling.dashboard.annotators import Sides
+from labeling.formatting import share
+
+
+def facts(experiment: Experiment) -> list[str]:
+    """Sentences about the past votes of an experiment; empty where it has none."""
+    if not experiment.past_votes:
+        return []
+    found = past_votes(experiment)
+    said = [_agreement(found), _sides(found), _repeated(found), _next(experiment)]
+    return [sentence for sentence in said if sentence]
+
+
+def _agreement(found: PastVotes) -> str:
+    if found.agreement is None:
+        return "Agreement: unknown. No two people of the file judged the same two responses."
+    kappa = "" if found.agreement.kappa is None else f" Cohen's κ is {found.agreement.kappa:.2f}."
+    return (
+        f"Agreement: two people gave the same answer to {share(found.agreement.exact)} of the "
+        "responses that two "
+        f"judged.{kappa}"
+    )
+
+
+def _sides(found: PastVotes) -> str:
+    if not found.sided:
+        return "Position bias: unknown. The file does not say on which side each response was shown."
+    sides = Sides(found.left, found.sided)
+    verdict = "more often than chance explains" if sides.biased else "as chance would have it"
+    if sides.biased and 2 * found.left < found.sided:
+        verdict = "less often than chance explains"
+    return (
+        f"Position bias: the left side was chosen in {found.left:,} of {found.sided:,} votes with a "
+        f"side, {verdict} "
+        f"({sides.p_text})."
+    )
+
+
+def _repeated(found: PastVotes) -> str:
+    if not found.repeated:
+        return "Every vote is about two responses that no earlier one was about."
+    return (
+        f"{found.repeated:,} of {found.votes:,} votes are about two responses that an earlier vote "
+        "was about. They say "
+        "less than votes about new responses, and the intervals and the claim do not know that."
+    )
+
+
+def _next(experiment: Experiment) -> str:
+    if experiment.state != Experiment.State.PAUSED:
+        return ""
+    if experiment.responses == Experiment.Responses.IMPORTED:
+        how = "new votes are about the responses of the file"
+    elif experiment.factors.filter(kind="model").exists() and experiment.factors.count() == 1:
+        how = "a backend that serves these models writes new responses"
+    else:
+        how = "a backend writes new responses"
+    return f"To go on, start the experiment: {how}."

@@ -1,0 +1,48 @@
+"""The ranking of an experiment's policies, as CSV and as a table for people."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Sequence
+
+from engine.core import Place
+from engine.selectors.rankings import Ranked
+from labeling.exports.defusing import defused
+from labeling.formatting import percent
+
+COLUMNS = ("policy", "strength", "low", "high", "comparisons", "standing")
+WORDS = {Place.LEADS: "leads", Place.OPEN: "open", Place.RULED_OUT: "ruled out"}
+_DIGITS = 4
+
+
+def ranking_csv(ranked: Sequence[Ranked]) -> str:
+    """One line per policy, the best first, below a heading; `docs/export.md` explains the columns."""
+    lines = io.StringIO()
+    writer = csv.writer(lines, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    for each in ranked:
+        rate = each.standing.field
+        writer.writerow(
+            [
+                defused(each.name),
+                *(round(value, _DIGITS) for value in (rate.estimate, rate.low, rate.high)),
+                each.comparisons,
+                WORDS[each.standing.place],
+            ]
+        )
+    return lines.getvalue()
+
+
+def ranking_table(ranked: Sequence[Ranked]) -> str:
+    """The same for a terminal: win rates as percentages, with their intervals."""
+    width = max(len(each.name) for each in ranked)
+    rows = [f"{'policy':<{width}}  win rate (interval)   comparisons  standing"]
+    for each in ranked:
+        rate = each.standing.field
+        interval = f"({percent(rate.low)} to {percent(rate.high)})"
+        rows.append(
+            f"{each.name:<{width}}  {percent(rate.estimate):>4} {interval:<15}  {each.comparisons:>11,}  "
+            f"{WORDS[each.standing.place]}"
+        )
+    return "\n".join(rows)

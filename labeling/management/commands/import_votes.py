@@ -1,0 +1,73 @@
+"""Make an experiment from past votes, or add them to one."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser
+from pathlib import Path
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+
+from engine.domain.errors import EngineError
+from engine.domain.limits import FILE_BYTES
+from engine.importing import ImportingError, Votes, read_votes
+from engine.models import Experiment, User
+from engine.selectors.rankings import ranking
+from engine.services.past_votes import add_votes, start_from_votes
+from engine.services.planning import advance
+from labeling.dashboard.past_votes import facts
+from labeling.exports.rankings import ranking_table
+
+_SHOWN = 20
+
+
+class Command(BaseCommand):
+    help = (
+        "Import votes that were given elsewhere: CSV, JSON Lines or Parquet with task, policy_a, "
+        "policy_b and winner, "
+        "or a file of LMArena, Argilla or Label Studio (docs/votes.md). Shows the ranking at once."
+    )
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("file", type=Path)
+        parser.add_argument(
+            "--experiment",
+            required=True,
+            metavar="NAME",
+            help="made of the file where there is none of this name; else the votes are added to it",
+        )
+        parser.add_argument("--owner", metavar="USER", help="the user who is to own a new experiment")
+
+    def handle(self, *args: Any, file: Path, experiment: str, owner: str | None, **options: Any) -> None:
+        user = None
+        if owner is not None and (user := User.objects.filter(username=owner).first()) is None:
+            raise CommandError(f"There is no user {owner!r}; manage.py createsuperuser makes one.")
+        found = _read(file)
+        there = Experiment.objects.filter(name=experiment).first()
+        try:
+            if there is None:
+                made = start_from_votes(name=experiment, votes=found.votes, by=user)
+            else:
+                made = add_votes(experiment_id=there.pk, votes=found.votes, by=user)
+        except EngineError as error:
+            raise CommandError(f"{file}: {error}") from error
+        advance(experiment_id=made.pk)
+        made.refresh_from_db()
+        for warning in found.warnings:
+            self.stderr.write(f"Warning: {warning}")
+        self.stdout.write(f"Experiment {made.pk} ({made.name}): {len(found.votes):,} votes imported.\n\n")
+        ranked = ranking(made)
+        self.stdout.write(ranking_table(ranked[:_SHOWN]))
+        if len(ranked) > _SHOWN:
+            self.stdout.write(f"The other {len(ranked) - _SHOWN}: manage.py ranking {made.pk}")
+        self.stdout.write("\n" + "\n".join(facts(made)))
+
+
+def _read(file: Path) -> Votes:
+    try:
+        with file.open("rb") as opened:
+            return read_votes(opened, FILE_BYTES)
+    except OSError as error:
+        raise CommandError(f"{file} cannot be read: {error.strerror}.") from error
+    except ImportingError as error:
+        raise CommandError("\n".join(f"{file}, {fault}" for fault in error.faults)) from error

@@ -1,0 +1,34 @@
+"""Write the ranking of an experiment's policies."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser
+from pathlib import Path
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+
+from engine.selectors.rankings import ranking
+from labeling.exports.rankings import ranking_csv, ranking_table
+from labeling.management.commands.export import find_experiment
+
+
+class Command(BaseCommand):
+    help = "Rank an experiment's policies by the judgments so far, the best first (docs/export.md)."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("experiment", help="the experiment's number or name")
+        parser.add_argument("--format", choices=["table", "csv"], default="table")
+        parser.add_argument("--out", type=Path, help="output file; default: the terminal")
+
+    def handle(self, *args: Any, experiment: str, out: Path | None, **options: Any) -> None:
+        ranked = ranking(find_experiment(experiment))
+        text = ranking_csv(ranked) if options["format"] == "csv" else ranking_table(ranked) + "\n"
+        if out is None:
+            self.stdout.write(text, ending="")
+            return
+        try:
+            out.write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise CommandError(f"Cannot write {out}: {error.strerror}.") from error
+        self.stdout.write(f"{len(ranked):,} policies in {out}")

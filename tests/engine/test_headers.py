@@ -1,0 +1,91 @@
+"""The first line of a list of tasks: a heading is never a task, and no answer gets into one."""
+
+from __future__ import annotations
+
+import gzip
+from io import BytesIO
+
+import pytest
+
+from engine.domain.limits import Limit
+from engine.domain.specs import TaskSpec
+from engine.importing import ImportingError, decoded, read_responses, read_tasks
+
+BOTH = [TaskSpec("What is 1 + 1?", "2"), TaskSpec("What is 2 + 2?", "4")]
+MOST = Limit("bytes in a test", 10_000, "It is a test.", "Take less.")
+
+
+@pytest.mark.parametrize(
+    "heading",
+    [
+        "input,target",
+        "question,answer",
+        '"Input","Target"',
+        "Question, Answer",
+        "task,output",
+        "prompt,reference",
+    ],
+)
+@pytest.mark.parametrize("first", ["", "\ufeff", "sep=,\r\n", '\ufeff"sep=,"\n'])
+def test_the_answer_of_a_table_is_the_reference_and_not_in_the_task(heading, first):
+    rows = "What is 1 + 1?,2\r\nWhat is 2 + 2?,4\r\n"
+    assert read_tasks(f"{first}{heading}\r\n{rows}") == BOTH
+
+
+def test_the_delimiter_that_the_first_line_names_is_the_delimiter():
+    text = "sep=;\ntask;answer\nOne, two, three;3\nOne, two;2\n"
+    assert read_tasks(text) == [TaskSpec("One, two, three", "3"), TaskSpec("One, two", "2")]
+    answers = read_responses("sep=;\ntask;policy;response\na, b;P;c, d\n")
+    assert [each.response for each in answers.responses] == ["c, d"]
+
+
+def test_the_line_that_names_the_delimiter_counts_in_places():
+    with pytest.raises(ImportingError, match="line 4: This row has 1 columns, but the first line has 2"):
+        read_tasks("sep=;\ntask;answer\na;1\nb\n")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "instruction,completion\nWhat is 1 + 1?,2\nWhat is 2 + 2?,4\n",
+        "Customer question;Expected reply\nWhat is 1 + 1?;2\n",
+        'frage,antwort\n"One, two",2\n',
+    ],
+)
+def test_an_unknown_heading_is_refused_and_named(text):
+    with pytest.raises(ImportingError) as refused:
+        read_tasks(text)
+    [fault] = refused.value.faults
+    assert fault.place == "line 1"
+    assert "none is known" in fault.message
+    assert "Rename the column of the tasks to prompt" in fault.message
+
+
+def test_a_heading_that_names_the_answer_only_is_a_heading():
+    with pytest.raises(
+        ImportingError, match=r"line 2: prompt or task or input or question is missing\. Found: frage, answer"
+    ):
+        read_tasks("frage,answer\nWhat is 1 + 1?,2\n")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Paris, Rome, Berlin: which is the largest?\nOne, two\n",
+        "Translate: dog, cat\nTranslate: cow, horse\n",
+        "red,green\nSay three colours: red, green, blue\n",
+        "dog\tHund\ncat\tKatze\n",
+        "red,green",
+    ],
+)
+def test_lines_with_commas_stay_tasks(text):
+    lines = [line.split("\t")[0] for line in text.strip().split("\n")]
+    assert [task.prompt for task in read_tasks(text)] == lines
+
+
+def test_a_gzip_is_read_as_what_is_in_it_and_never_beyond_the_limit():
+    assert decoded(BytesIO(gzip.compress(b"task,answer\na,1\n")), MOST) == "task,answer\na,1\n"
+    with pytest.raises(ImportingError, match=r"The unpacked file is larger than 0\.01 MB"):
+        decoded(BytesIO(gzip.compress(b"a" * 10_001)), MOST)
+    with pytest.raises(ImportingError, match="The gzip file is damaged"):
+        decoded(BytesIO(gzip.compress(b"task\na\n")[:-9]), MOST)

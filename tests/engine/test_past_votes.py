@@ -1,0 +1,400 @@
+"""Past votes become an experiment, or part of one: what is stored, what is refused, and how it goes on."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from engine.core import Design, Place, Unstructured
+from engine.domain.errors import SpecError, WrongStateError
+from engine.domain.specs import ExperimentSpec, FactorSpec, ReadyMade, TaskSpec
+from engine.importing import Vote, Winner
+from engine.models import AuditEntry, Comparison, Experiment, Judgment, Membership, Response, User
+from engine.selectors import consequences, counts, designs
+from engine.selectors.past_votes import past_votes
+from engine.selectors.rankings import ranking
+from engine.services.experiments import create_experiment, start
+from engine.services.judging import lease_next, rebuild_counts, void_judgment
+from engine.services.past_votes import add_votes, start_from_votes
+from engine.services.planning import advance
+from engine.services.review import restore_judgment, void_annotator
+from tests.arena import arena
+from tests.backends import ScriptedBackend
+from tests.factories import add_member, click, make_experiment, make_user, write_responses
+
+pytestmark = pytest.mark.django_db
+
+
+def vote(winner: str = "a", a: str = "P", b: str = "Q", task: str = "T1", **fields: Any) -> Vote:
+    return Vote("line 2", task, a, b, Winner(winner), **fields)
+
+
+def with_texts(*votes: Vote) -> list[Vote]:
+    return [
+        replace(v, response_a=f"{v.policy_a} on {v.task}", response_b=f"{v.policy_b} on {v.task}")
+        for v in votes
+    ]
+
+
+THREE = (vote("a", "P", "Q"), vote("tie", "R", "Q"), vote("b", "R", "P", "T2"), vote("both_bad", "P", "R"))
+
+
+def made(votes: Sequence[Vote] = THREE, name: str = "Past") -> Experiment:
+    return start_from_votes(name=name, votes=votes)
+
+
+# ---------------------------------------------------------------- what is stored
+
+
+def test_the_file_makes_the_experiment_and_each_vote_counts_once():
+    user = make_user("ann")
+    experiment = start_from_votes(name="Past", votes=with_texts(*THREE), by=user)
+    assert (experiment.state, experiment.past_votes, experiment.responses) == ("paused", 4, "imported")
+    assert (experiment.allow_tie, experiment.allow_both_bad) == (True, True)
+    assert Membership.objects.get(experiment=experiment).user == user
+    assert [task.prompt for task in experiment.tasks.all()] == ["T1", "T2"]
+    # P, Q and R in the order in which the file names them.
+    assert counts.pair_counts(experiment) == {(0, 1): (1.0, 1), (1, 2): (0.5, 1), (0, 2): (1.5, 2)}
+    assert rebuild_counts(experiment_id=experiment.pk) == {}
+    for judgment in Judgment.objects.all():
+        assert (judgment.via, judgment.judge, judgment.comparison.state) == ("import", "human", "judged")
+    entry = AuditEntry.objects.get(action="import_votes")
+    assert (entry.by, entry.details["votes"]) == (user, 4)
+
+
+@pytest.mark.parametrize("a_on_left", [True, False])
+@pytest.mark.parametrize(("a", "b"), [("P", "Q"), ("Q", "P")])
+@pytest.mark.parametrize("winner", list(Winner))
+def test_each_vote_keeps_its_side_its_winner_its_person_and_its_time(a_on_left, a, b, winner):
+    votes = arena(1)
+    given = replace(votes[0], policy_a=a, policy_b=b, winner=winner, a_on_left=a_on_left)
+    # Another vote before it names the policies in their order.
+    made([vote("a", "P", "Q"), given])
+    judgment = Judgment.objects.select_related("comparison").order_by("pk").last()
+    assert judgment is not None
+    assert judgment.annotator is not None
+    comparison = judgment.comparison
+    names = {"P": 0, "Q": 1}
+    left, right = (a, b) if a_on_left else (b, a)
+    assert comparison.left.policy.index == names[left]
+    assert comparison.right.policy.index == names[right]
+    by_policy = {
+        comparison.response_i.policy.index: comparison.response_i,
+        comparison.response_j.policy.index: comparison.response_j,
+    }
+    assert (by_policy[names[a]].text, by_policy[names[b]].text) == (given.response_a, given.response_b)
+    chosen = {"left": left, "right": right}.get(judgment.choice, judgment.choice)
+    assert chosen == {Winner.A: a, Winner.B: b}.get(winner, winner.value)
+    assert judgment.annotator.username == f"{given.annotator}@import-{comparison.experiment_id}"
+    assert not judgment.annotator.has_usable_password()
+    assert judgment.created_at == comparison.judged_at == given.judged_at
+
+
+def test_a_side_that_nobody_knows_is_drawn_and_said_to_be_unknown():
+    experiment = made([vote("a", "P", "Q")] * 200)
+    left = Comparison.objects.filter(i_on_left=True).count()
+    assert 60 < left < 140
+    found = past_votes(experiment)
+    assert (found.left, found.sided) == (0, 0)
+
+
+def test_without_texts_a_policy_is_a_model_that_a_backend_can_ask():
+    experiment = made(THREE)
+    assert experiment.responses == "fresh"
+    [factor] = experiment.factors.all()
+    assert factor.kind == "model"
+    assert [(level.name, level.value) for level in factor.levels.all()] == [(n, {"name": n}) for n in "PQR"]
+    # Nobody is shown a text that is not there.
+    assert set(Response.objects.values_list("state", flat=True)) == {"failed"}
+
+
+def test_ready_made_responses_need_a_task_for_each_two_policies():
+    apart = with_texts(vote("a", "P", "Q", "T1"), vote("a", "R", "S", "T2"))
+    assert made(apart).responses == "fresh"
+    assert Response.objects.filter(state="done").count() == 4
+
+
+def test_the_same_text_is_stored_once():
+    made(with_texts(*[vote("a")] * 5, vote("b")))
+    assert Response.objects.count() == 2
+    assert Comparison.objects.count() == 6
+
+
+# ---------------------------------------------------------------- evidence and ranking
+
+
+def test_the_evidence_is_that_of_the_same_votes_told_in_order():
+    votes = arena(300, policies=6, tasks=3, ties=0.2)
+    experiment = made(votes)
+    assert experiment.evidence_stale
+    advance(experiment_id=experiment.pk)
+    experiment.refresh_from_db()
+    assert not experiment.evidence_stale
+    snapshot = designs.latest_snapshot(experiment)
+    assert snapshot is not None
+    index: dict[str, int] = {}
+    told = Design(Unstructured(6), **designs.design_settings(experiment))
+    for each in votes:
+        a, b = (index.setdefault(name, len(index)) for name in (each.policy_a, each.policy_b))
+        told.tell(a, b, {Winner.A: 1.0, Winner.B: 0.0}.get(each.winner, 0.5))
+    assert snapshot.comparisons == 300
+    assert snapshot.evidence == told.evidence.tolist()
+    assert snapshot.peak_evidence == told.peak_evidence.tolist()
+
+
+def test_the_ranking_is_there_before_the_evidence_is_replayed():
+    beaten = [vote("a", "P", "Q"), vote("a", "P", "R"), vote("a", "Q", "R")] * 60
+    experiment = made(beaten)
+    before = ranking(experiment)
+    advance(experiment_id=experiment.pk)
+    experiment.refresh_from_db()
+    for ranked in (before, ranking(experiment)):
+        assert [each.name for each in ranked] == ["P", "Q", "R"]
+        assert [each.comparisons for each in ranked] == [120] * 3
+        assert [each.standing.place for each in ranked] == [Place.LEADS, Place.RULED_OUT, Place.RULED_OUT]
+        for each in ranked:
+            assert each.standing.field.low <= each.standing.field.estimate <= each.standing.field.high
+
+
+def test_an_import_is_not_a_conclusion_and_the_claim_names_its_origin():
+    experiment = made([vote("a", "P", "Q")] * 100)
+    advance(experiment_id=experiment.pk)
+    experiment.refresh_from_db()
+    assert experiment.state == "paused"
+    [caveat] = consequences.caveats(experiment)
+    assert "100 of the votes came from a file: no sampler chose their pairs here" in caveat
+    assert consequences.caveats(make_experiment()) == []
+
+
+def test_agreement_is_of_two_people_on_the_same_two_texts():
+    said = [("ann", "a"), ("bob", "a"), ("bob", "b"), ("cyd", "b")]
+    once = with_texts(*(replace(vote(winner), annotator=by) for by, winner in said))
+    twice = with_texts(
+        *(replace(vote(winner, task="T2"), annotator=by) for by, winner in [("ann", "a"), ("bob", "tie")])
+    )
+    alone = with_texts(*(replace(vote("a", task="T3"), annotator="ann") for _ in range(2)))
+    found = past_votes(made([*once, *twice, *alone]))
+    assert found.agreement is not None
+    assert (found.votes, found.repeated) == (8, 5)
+    assert (found.agreement.exact.hits, found.agreement.exact.n) == (1, 2)
+    assert past_votes(made(THREE, name="Nobody twice")).agreement is None
+
+
+def test_position_bias_is_of_the_sides_that_the_file_gives():
+    votes = [replace(vote("a"), a_on_left=True), replace(vote("b"), a_on_left=False), replace(vote("b"), a_on_left=True),
+             replace(vote("tie"), a_on_left=True), vote("a")]  # fmt: skip
+    found = past_votes(made(votes))
+    assert (found.left, found.sided) == (2, 3)
+
+
+# ---------------------------------------------------------------- going on
+
+
+def test_new_votes_are_about_the_texts_of_the_file():
+    experiment = made(with_texts(*THREE))
+    ben = make_user("ben")
+    add_member(experiment, ben)
+    start(experiment_id=experiment.pk)
+    advance(experiment_id=experiment.pk)
+    judgment = click(experiment, ben)
+    assert judgment.via == "page"
+    assert judgment.comparison.response_i.text in {f"{p} on {t}" for p in "PQR" for t in ("T1", "T2")}
+    assert counts.comparison_count(experiment.pk) == 5
+
+
+def test_without_texts_a_backend_writes_new_ones_and_no_empty_text_is_shown():
+    # More than the run of failures after which a backend counts as broken.
+    experiment = made([vote("ab"[n % 2], task=f"T{n}") for n in range(30)])
+    ben = make_user("ben")
+    add_member(experiment, ben)
+    start(experiment_id=experiment.pk)
+    done = advance(experiment_id=experiment.pk)
+    assert done is not None
+    assert done.planned > 0
+    backend = ScriptedBackend(lambda request: "A new text.")
+    write_responses(backend)
+    assert {request.model for request in backend.requests} == {"P", "Q"}
+    assert click(experiment, ben).comparison.response_i.text == "A new text."
+
+
+def test_the_budget_has_room_for_as_many_new_comparisons_as_ever():
+    default = Experiment._meta.get_field("budget").default
+    assert made([vote("a")] * 30).budget == default + 30
+
+
+def test_a_voided_past_vote_is_judged_anew_only_where_its_texts_are_there(admin: User):
+    ben = make_user("ben")
+    with_them = made(with_texts(vote("a"), vote("tie"), vote("a")), name="With")
+    without = made([replace(vote("a"), annotator="ann")] * 2, name="Without")
+    for experiment, state in ((with_them, "ready"), (without, "discarded")):
+        judgment = Judgment.objects.filter(comparison__experiment=experiment).earliest("pk")
+        void_judgment(judgment_id=judgment.pk, by=admin, reason="Wrong.")
+        judgment.comparison.refresh_from_db()
+        assert judgment.comparison.state == state
+        assert rebuild_counts(experiment_id=experiment.pk) == {}
+    restored = restore_judgment(
+        judgment_id=Judgment.objects.filter(comparison__experiment=with_them).earliest("pk").pk
+    )
+    assert restored.via == "import"
+    ann = User.objects.get(username__startswith="ann@import-")
+    void_annotator(experiment_id=without.pk, annotator=ann, by=admin, reason="Wrong.")
+    assert counts.comparison_count(without.pk) == 0
+    add_member(without, ben)
+    start(experiment_id=without.pk)
+    assert lease_next(experiment_id=without.pk, annotator=ben) is None
+
+
+# ---------------------------------------------------------------- adding to what is there
+
+
+def draft(**settings: Any) -> Experiment:
+    return create_experiment(
+        spec=ExperimentSpec(
+            name="Ours",
+            factors=[
+                FactorSpec("Prompt", "prompt", {name: {"text": name} for name in ("Terse", "Long")}),
+                FactorSpec("Strategy", "strategy", {"Direct": {}, "Steps": {"instruction": "Think."}}),
+            ],
+            tasks=[TaskSpec("T1"), TaskSpec("T2")],
+            settings=settings,
+        )
+    )
+
+
+def test_votes_are_added_where_policies_and_tasks_are_known():
+    experiment = draft(budget=500)
+    added = add_votes(
+        experiment_id=experiment.pk,
+        votes=[vote("tie", "Terse · Direct", "Long · Steps"), vote("b", "P4", "Terse · Steps", "T2")],
+    )
+    assert (added.state, added.budget, added.past_votes, added.allow_tie) == ("paused", 502, 2, True)
+    assert {pair: n for pair, n in counts.pair_counts(added).items() if n[1]} == {
+        (0, 3): (0.5, 1),
+        (1, 3): (1.0, 1),
+    }
+    again = add_votes(experiment_id=experiment.pk, votes=[vote("a", "P1", "P2")])
+    assert (again.budget, again.past_votes) == (503, 3)
+    advance(experiment_id=experiment.pk)
+    assert rebuild_counts(experiment_id=experiment.pk) == {}
+
+
+def test_an_annotator_of_two_files_is_one_person():
+    experiment = draft()
+    for _ in range(2):
+        add_votes(experiment_id=experiment.pk, votes=[replace(vote("a", "P1", "P2"), annotator="ann")])
+    assert User.objects.filter(username__startswith="ann@import").count() == 1
+
+
+def test_votes_of_both_kinds_add_up_in_one_experiment():
+    ann = make_user("ann")
+    experiment = make_experiment(ready=True, annotators=(ann,), n_policies=3)
+    click(experiment, ann)
+    with pytest.raises(WrongStateError, match=r"this one is running\. Pause it first"):
+        add_votes(experiment_id=experiment.pk, votes=[vote("a", "P1", "P2")])
+    Experiment.objects.filter(pk=experiment.pk).update(state="paused")
+    task = experiment.tasks.first()
+    assert task is not None
+    add_votes(experiment_id=experiment.pk, votes=[vote("a", "Prompt 0", "Prompt 1", task.prompt)])
+    assert counts.comparison_count(experiment.pk) == 2
+    advance(experiment_id=experiment.pk)
+    experiment.refresh_from_db()
+    replayed = designs.replayed_design(experiment)
+    snapshot = designs.latest_snapshot(experiment)
+    assert snapshot is not None
+    assert snapshot.evidence == replayed.evidence.tolist()
+
+
+@pytest.mark.parametrize(
+    ("chosen", "given", "words"),
+    [
+        ({}, vote("a", "P1", "Loud"), "line 2: 'Loud' is no policy of this experiment"),
+        ({}, vote("a", "P1", "Terse · Direct"), "line 2: Both policies are the same one"),
+        ({}, vote("a", "P1", "P2", "T9"), "line 2: The task 'T9' is not in this experiment"),
+        ({"responses": "reuse"}, vote("a", "P1", "P2"), "line 2: There is no text of the response of 'P1'"),
+        ({"overlap": 3}, vote("a", "P1", "P2"), "wants 3 judgments of each comparison"),
+    ],
+)
+def test_what_does_not_fit_is_named_and_nothing_is_stored(chosen, given, words):
+    experiment = draft(**chosen)
+    with pytest.raises(SpecError, match=words):
+        add_votes(experiment_id=experiment.pk, votes=[vote("a", "P1", "P3"), given])
+    experiment.refresh_from_db()
+    assert (experiment.state, Judgment.objects.count(), User.objects.count()) == ("draft", 0, 0)
+
+
+def test_votes_on_ready_made_responses_are_about_those():
+    spec = ExperimentSpec(
+        "Pool", [FactorSpec("Policy", "imported", {"P": {}, "Q": {}})], [TaskSpec("T1")],
+        {"responses": "imported"}, ready_made=[ReadyMade(0, "P", "P on T1"), ReadyMade(0, "Q", "Q on T1")],
+    )  # fmt: skip
+    experiment = create_experiment(spec=spec)
+    [known] = with_texts(vote("a"))
+    add_votes(experiment_id=experiment.pk, votes=[known])
+    assert Response.objects.count() == 2
+    with pytest.raises(
+        SpecError, match="line 2: The response of 'Q' is not among the experiment's ready-made ones"
+    ):
+        add_votes(experiment_id=experiment.pk, votes=[replace(known, response_b="Another")])
+
+
+def test_a_concluded_or_archived_experiment_takes_no_votes():
+    experiment = draft()
+    Experiment.objects.filter(pk=experiment.pk).update(state="concluded", conclusion="stopped")
+    with pytest.raises(WrongStateError, match=r"this one is concluded\. Use another name"):
+        add_votes(experiment_id=experiment.pk, votes=[vote("a", "P1", "P2")])
+
+
+@pytest.mark.parametrize(
+    ("setting", "most", "words"),
+    [
+        ("MOST_POLICIES", 3, "60 policies; the limit is 3"),
+        ("MOST_TASKS", 3, "13 tasks; the limit is 3"),
+        ("MOST_RESPONSES", 3, "ready-made responses; the limit is 3"),
+    ],
+)
+def test_limits_hold_and_nothing_is_stored(setting, most, words, settings):
+    votes = arena(400)
+    setattr(settings, setting, most)
+    with pytest.raises(SpecError, match=words):
+        made(votes)
+    assert not Experiment.objects.exists()
+
+
+def test_a_name_that_is_taken_is_refused_and_nothing_is_stored():
+    made(THREE)
+    with pytest.raises(SpecError, match="name: "):
+        made(THREE)
+    assert Judgment.objects.count() == len(THREE)
+
+
+# ---------------------------------------------------------------- cost
+
+
+def test_an_arenas_import_costs_little_more_than_to_tell_its_votes():
+    """In processor seconds: the floor is what the core alone needs for the votes, told one by one."""
+    votes = arena(9_000)
+    index = {
+        name: n for n, name in enumerate(dict.fromkeys(p for v in votes for p in (v.policy_a, v.policy_b)))
+    }
+    outcomes = {Winner.A: 1.0, Winner.B: 0.0}
+    began = time.process_time()
+    told = Design(Unstructured(60), claim=designs.STOPS_ON, streams=False)
+    for each in votes:
+        told.tell(index[each.policy_a], index[each.policy_b], outcomes.get(each.winner, 0.5))
+    floor = time.process_time() - began
+    began = time.process_time()
+    experiment = made(votes)
+    stored = time.process_time() - began
+    began = time.process_time()
+    ranked = ranking(experiment)
+    past_votes(experiment)
+    shown = time.process_time() - began
+    assert np.array_equal(designs.design(experiment, peaks=np.zeros(60)).counts, told.counts)
+    assert len(ranked) == 60
+    assert stored < 4 * floor
+    assert shown < floor

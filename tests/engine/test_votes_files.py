@@ -1,0 +1,430 @@
+"""Past votes in every format in which people have them; each file is made here."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+from engine.domain.limits import Limit
+from engine.importing import ImportingError, Vote, Votes, Winner, read_votes
+
+MOST = Limit("bytes in a test", 1_000_000, "It is a test.", "Take less.")
+TASK = "Name a colour."
+
+Record = Mapping[str, Any]
+
+
+def as_csv(records: Iterable[Record], delimiter: str = ",") -> bytes:
+    records = list(records)
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(records[0]), delimiter=delimiter)
+    writer.writeheader()
+    writer.writerows(records)
+    return text.getvalue().encode()
+
+
+def as_jsonl(records: Iterable[Record]) -> bytes:
+    return "".join(f"{json.dumps(record)}\n" for record in records).encode()
+
+
+def as_json(records: Iterable[Record]) -> bytes:
+    return json.dumps(list(records)).encode()
+
+
+def as_parquet(records: Iterable[Record]) -> bytes:
+    sink = io.BytesIO()
+    parquet.write_table(pa.Table.from_pylist([dict(record) for record in records]), sink)
+    return sink.getvalue()
+
+
+def read(data: bytes) -> Votes:
+    return read_votes(io.BytesIO(data), MOST)
+
+
+def one(record: Record, **changes: Any) -> Vote:
+    [vote] = read(as_jsonl([{**record, **changes}])).votes
+    return vote
+
+
+def fault_of(*records: Record) -> str:
+    with pytest.raises(ImportingError) as refused:
+        read(as_jsonl(records))
+    return str(refused.value)
+
+
+PLAIN = {"task": TASK, "policy_a": "P", "policy_b": "Q", "winner": "a"}
+
+
+# ---------------------------------------------------------------- tables
+
+
+WHOLE = PLAIN | {
+    "response_a": "Red", "response_b": "Green, or so", "annotator": "ann",
+    "judged_at": "2026-01-02T03:04:05+00:00", "side_a": "right",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        as_csv,
+        lambda records: as_csv(records, ";"),
+        lambda records: b"sep=\t\r\n" + as_csv(records, "\t"),
+        as_jsonl,
+        as_json,
+        as_parquet,
+        lambda records: gzip.compress(as_csv(records)),
+        lambda records: gzip.compress(as_parquet(records)),
+    ],
+    ids=["csv", "semicolons", "tabs", "jsonl", "json", "parquet", "csv.gz", "parquet.gz"],
+)
+def test_a_table_holds_the_same_votes_in_every_format(written: Callable[[Iterable[Record]], bytes]):
+    votes = read(written([WHOLE, WHOLE | {"winner": "tie", "annotator": "bob"}])).votes
+    assert [(vote.winner, vote.annotator) for vote in votes] == [(Winner.A, "ann"), (Winner.TIE, "bob")]
+    first = votes[0]
+    assert (first.task, first.policy_a, first.policy_b) == (TASK, "P", "Q")
+    assert (first.response_a, first.response_b) == ("Red", "Green, or so")
+    assert first.judged_at == datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+    assert first.a_on_left is False
+
+
+def test_four_columns_are_enough_and_nothing_is_made_up():
+    [vote] = read(as_csv([PLAIN])).votes
+    assert (vote.response_a, vote.response_b, vote.annotator, vote.judged_at, vote.a_on_left) == (
+        None, None, "", None, None,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        *((word, Winner.A) for word in ("a", "A", "model_a", "Response A", "1", "response-1", "[[A]]", "P")),
+        *((word, Winner.B) for word in ("b", "policy_b", "model_2", "2", 2, "Q")),
+        *((word, Winner.TIE) for word in ("tie", "Tie", "equal", "draw", "tie (inconsistent)")),
+        *((word, Winner.BOTH_BAD) for word in ("both_bad", "tie (bothbad)", "Both bad", "neither")),
+    ],
+)
+def test_the_winner_is_read_as_the_formats_spell_it(written, meant):
+    assert one(PLAIN, winner=written).winner == meant
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("prompt", "model_a", "model_b", "preference"),
+        ("question", "Policy A", "Policy B", "Winner"),
+        ("instruction", "model1", "model2", "label"),
+        ("input", "model-1", "model-2", "choice"),
+    ],
+)
+def test_columns_are_known_by_the_names_that_people_give_them(names):
+    assert one(dict(zip(names, PLAIN.values(), strict=True))).winner == Winner.A
+
+
+def test_a_side_as_the_winner_needs_to_know_who_was_there():
+    assert one(PLAIN, winner="left", side_a="right").winner == Winner.B
+    assert one({"task": TASK, "model_left": "P", "model_right": "Q", "winner": "left"}).winner == Winner.A
+    assert "nothing says which policy was there. Add side_a" in fault_of(PLAIN | {"winner": "left"})
+
+
+def test_votes_come_in_the_order_of_their_times_where_all_have_one():
+    records = [PLAIN | {"annotator": str(day), "judged_at": f"2026-01-0{day}"} for day in (3, 1, 2)]
+    assert [vote.annotator for vote in read(as_jsonl(records)).votes] == ["1", "2", "3"]
+    records[1]["judged_at"] = ""
+    assert [vote.annotator for vote in read(as_jsonl(records)).votes] == ["3", "1", "2"]
+
+
+@pytest.mark.parametrize(
+    "at", [1767323045, 1767323045000, "1767323045.0", "2026-01-02T04:04:05+01:00", "2026-01-02 03:04:05"]
+)
+def test_a_time_is_iso_8601_or_seconds_or_milliseconds_and_utc_without_a_zone(at):
+    assert one(PLAIN, judged_at=at).judged_at == datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+
+
+# ---------------------------------------------------------------- arenas
+
+
+def said(user: str, *turns: str) -> list[dict[str, Any]]:
+    roles = ["assistant", "user"] * len(turns)
+    return [{"role": "user", "content": user}] + [
+        {"role": role, "content": text} for role, text in zip(roles, turns, strict=False)
+    ]
+
+
+LMARENA = {
+    "question_id": "58210e39b3fd4441a2bd4a518bb44c2d", "model_a": "chatglm-6b", "model_b": "koala-13b",
+    "winner": "model_b", "judge": "arena_user_973", "conversation_a": said(TASK, "Red"),
+    "conversation_b": said(TASK, "Green"), "turn": 1, "anony": True, "language": "English", "tstamp": 1682351591.1322,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("written", [as_jsonl, as_parquet])
+def test_lmarenas_conversations(written):
+    [vote] = read(written([LMARENA])).votes
+    assert (vote.task, vote.policy_a, vote.policy_b, vote.winner) == (
+        TASK,
+        "chatglm-6b",
+        "koala-13b",
+        Winner.B,
+    )
+    assert (vote.response_a, vote.response_b, vote.annotator) == ("Red", "Green", "arena_user_973")
+    assert vote.judged_at == datetime.fromtimestamp(1682351591.1322, UTC)
+    assert vote.a_on_left  # the arena shows model_a there
+
+
+def test_lmarenas_newer_release_has_parts_and_other_words():
+    parts = [{"type": "text", "text": "Red"}]
+    record = LMARENA | {
+        "winner": "both_bad",
+        "conversation_a": [*said(TASK), {"role": "assistant", "content": parts}],
+    }
+    assert (one(record).winner, one(record).response_a) == (Winner.BOTH_BAD, "Red")
+    picture = [{"type": "image", "image": "…"}]
+    assert "conversation_a holds more than text" in fault_of(
+        record | {"conversation_a": [*said(TASK), {"role": "assistant", "content": picture}]}
+    )
+
+
+def test_nothing_of_a_long_conversation_is_lost():
+    vote = one(LMARENA, conversation_a=said(TASK, "Red", "Another?", "Blue"))
+    assert (vote.task, vote.response_a, vote.response_b) == (
+        TASK,
+        "Red\n\nUser: Another?\n\nAssistant: Blue",
+        "Green",
+    )
+    system = {"role": "system", "content": "Be brief."}
+    vote = one(LMARENA, **{name: [system, *LMARENA[name]] for name in ("conversation_a", "conversation_b")})
+    assert vote.task == f"System: Be brief.\n\nUser: {TASK}"
+
+
+def test_lmarenas_table_for_kaggle():
+    [vote] = read(
+        as_csv([
+            {
+                "id": 1, "model_a": "P", "model_b": "Q", "prompt": json.dumps([TASK, "Another?"]),
+                "response_a": json.dumps(["Red", "Blue"]), "response_b": json.dumps(["Green", None]),
+                "winner_model_a": 0, "winner_model_b": 0, "winner_tie": 1,
+            }
+        ])
+    ).votes  # fmt: skip
+    assert (vote.task, vote.winner) == (TASK, Winner.TIE)
+    assert vote.response_a == "Red\n\nUser: Another?\n\nAssistant: Blue"
+
+
+def test_mt_benchs_judgments():
+    record = LMARENA | {"judge": ["gpt-4", "pair-v2"], "winner": "tie (inconsistent)"}
+    assert (one(record).annotator, one(record).winner) == ("gpt-4 pair-v2", Winner.TIE)
+
+
+# ---------------------------------------------------------------- Argilla
+
+
+ARGILLA = {
+    "id": "1", "status": "completed", "_server_id": "0f",
+    "fields": {"prompt": TASK, "response-1": "Red", "response-2": "Green"},
+    "metadata": {"model-1": "P", "model-2": "Q"}, "suggestions": {}, "vectors": {},
+    "responses": {
+        "comment": [{"value": "Nice", "user_id": "u1"}, {"value": "Hm", "user_id": "u2"}],
+        "preference": [{"value": "response-1", "user_id": "u1"}, {"value": "tie", "user_id": "u2"}],
+    },
+}  # fmt: skip
+
+
+def check_argilla(votes: Votes) -> None:
+    assert [(v.winner, v.annotator) for v in votes.votes] == [(Winner.A, "u1"), (Winner.TIE, "u2")]
+    assert {(v.task, v.policy_a, v.policy_b, v.response_a, v.response_b) for v in votes.votes} == {
+        (TASK, "P", "Q", "Red", "Green")
+    }
+
+
+@pytest.mark.parametrize("written", [as_json, as_jsonl])
+def test_argillas_records(written):
+    check_argilla(read(written([ARGILLA])))
+
+
+@pytest.mark.parametrize("written", [as_json, as_parquet])
+def test_argillas_flattened_records(written):
+    flat = ARGILLA["fields"] | ARGILLA["metadata"] | {
+        "id": "1", "status": "completed", "comment.responses": ["Nice", "Hm"],
+        "preference.responses": ["response-1", "tie"], "preference.responses.users": ["u1", "u2"],
+        "preference.responses.status": ["submitted", "submitted"],
+    }  # fmt: skip
+    check_argilla(read(written([flat])))
+
+
+def test_the_records_of_argillas_first_releases():
+    answers = [
+        {"value": "response-1", "user_id": "u1", "status": "submitted"},
+        {"value": "tie", "user_id": "u2", "status": "submitted"},
+        {"value": "response-2", "user_id": "u3", "status": "discarded"},
+    ]
+    check_argilla(
+        read(
+            as_jsonl(
+                [ARGILLA["fields"] | {"preference": answers, "metadata": json.dumps(ARGILLA["metadata"])}]
+            )
+        )
+    )
+
+
+def test_argillas_rankings_say_who_is_first():
+    def ranked(value: list[Any]) -> Winner:
+        return one(ARGILLA, responses={"rank": [{"value": value, "user_id": "u1"}]}).winner
+
+    assert ranked(["response-2", "response-1"]) == Winner.B
+    assert ranked([{"value": "response-1", "rank": 2}, {"value": "response-2", "rank": 1}]) == Winner.B
+    assert ranked([{"value": "response-1", "rank": 1}, {"value": "response-2", "rank": 1}]) == Winner.TIE
+
+
+def test_a_record_that_nobody_has_answered_is_left_out_and_counted():
+    votes = read(as_jsonl([ARGILLA, ARGILLA | {"responses": {}}]))
+    check_argilla(votes)
+    assert "1 record without an answer left out." in votes.warnings
+    assert "No question's answers name a response ('stars')" in fault_of(
+        ARGILLA | {"responses": {"stars": [{"value": 5, "user_id": "u1"}]}}
+    )
+
+
+# ---------------------------------------------------------------- Label Studio
+
+
+def label_studio(*selected: str | None, by: Any = 7) -> dict[str, Any]:
+    return {
+        "id": 1, "project": 83,
+        "data": {"prompt": TASK, "text1": "Red", "text2": "Green", "model1": "P", "model2": "Q"},
+        "annotations": [
+            {
+                "id": 1000 + n, "completed_by": by, "was_cancelled": side is None, "created_at": "2026-03-09T22:16:08.728353Z",
+                "lead_time": 4.2,
+                "result": [] if side is None else [
+                    {"id": "x", "type": "pairwise", "from_name": "pw", "to_name": "text1", "value": {"selected": side}}
+                ],
+            }
+            for n, side in enumerate(selected)
+        ],
+        "predictions": [],
+    }  # fmt: skip
+
+
+def test_label_studios_pairwise_tasks():
+    votes = read(as_json([label_studio("left", "right", None)])).votes
+    assert [(v.winner, v.annotator, v.a_on_left) for v in votes] == [
+        (Winner.A, "7", True), (Winner.B, "7", True),
+    ]  # fmt: skip
+    assert (votes[0].task, votes[0].policy_a, votes[0].policy_b) == (TASK, "P", "Q")
+    assert (votes[0].response_a, votes[0].response_b) == ("Red", "Green")
+    assert votes[0].judged_at == datetime(2026, 3, 9, 22, 16, 8, 728353, tzinfo=UTC)
+
+
+def test_label_studios_people_have_addresses_and_ties_are_choices():
+    record = label_studio("left", by={"id": 7, "email": "ann@example.org"})
+    record["annotations"][0]["result"].append(
+        {"type": "choices", "from_name": "tie", "value": {"choices": ["Both bad"]}}
+    )
+    assert (one(record).winner, one(record).annotator) == (Winner.BOTH_BAD, "ann@example.org")
+
+
+def test_label_studios_minimal_export():
+    flat = {
+        "prompt": TASK, "text1": "Red", "text2": "Green", "model1": "P", "model2": "Q", "id": 1,
+        "pw": "right", "annotator": 7, "annotation_id": 1000, "created_at": "2026-03-09T22:16:08Z", "lead_time": 4.2,
+    }  # fmt: skip
+    for written in (as_json, as_csv):
+        [vote] = read(written([flat])).votes
+        assert (vote.winner, vote.a_on_left, vote.annotator) == (Winner.B, True, "7")
+
+
+# ---------------------------------------------------------------- what is wrong
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"policy_b": "P"}, "line 2: Both policies are 'P'. A vote is about two policies; remove the row."),
+        (
+            {"policy_b": " "},
+            "line 2: There is no policy_a and policy_b (or model_a and model_b). Found: task, ",
+        ),
+        ({"policy_b": "Q" * 101}, "line 2: policy_b has 101 characters; the limit is 100. Shorten the name."),
+        ({"winner": "the first"}, "line 2: winner is 'the first'. Write a, b, tie or both_bad, or the name"),
+        ({"winner": None}, "line 2: There is no winner. Found: task, policya, policyb"),
+        (
+            {"policy_a": "b", "policy_b": "Q", "winner": "b"},
+            "which is a policy's name and also says the other one",
+        ),
+        ({"task": ""}, "line 2: There is no task (or prompt"),
+        ({"task": "\x00"}, "line 2: task holds a character that cannot be stored"),
+        ({"task": "a" * 200_001}, "200,001 characters in one text; the limit is 200,000"),
+        (
+            {"response_a": {"text": "Red"}, "response_b": ""},
+            "line 2: response_a must be a text, not {'text': 'Red'}.",
+        ),
+        ({"judged_at": "yesterday"}, "line 2: judged_at is 'yesterday'. Write a time in ISO 8601"),
+        ({"judged_at": 1e300}, "line 2: judged_at is 1e+300"),
+        ({"judged_at": "0001-01-01T00:00:00+14:00"}, "line 2: judged_at is"),
+        ({"side_a": "top"}, "line 2: side_a is 'top'. Write left or right"),
+    ],
+)
+def test_a_row_that_cannot_be_read_is_named(changes, words):
+    assert words in fault_of(PLAIN, PLAIN | changes)
+
+
+def test_conversations_that_begin_differently_are_no_vote():
+    assert "begin with different messages" in fault_of(
+        LMARENA | {"conversation_b": said("Name an animal.", "Cow")}
+    )
+    for broken in ([{"role": "user"}], "Red", [], [{"role": "assistant", "content": "Red"}]):
+        assert "conversation_a" in fault_of(LMARENA | {"conversation_a": broken})
+
+
+def test_a_file_without_votes_and_a_file_of_something_else_are_told_apart():
+    with pytest.raises(ImportingError, match="There are no votes here"):
+        read(b"task,policy_a,policy_b,winner\n")
+    with pytest.raises(
+        ImportingError, match=r"line 2: There is no policy_a and policy_b .* Found: prompt, reference"
+    ):
+        read(b"prompt,reference\nWhat?,4\n")
+    with pytest.raises(ImportingError, match="The Parquet file cannot be read"):
+        read(as_parquet([PLAIN])[:-20] + b"PAR1")
+    with pytest.raises(ImportingError, match="not UTF-8"):
+        read("task,policy_a,policy_b,winner\nä,P,Q,a".encode("latin-1"))
+
+
+def test_a_packed_file_unpacks_to_no_more_than_the_limit():
+    many = [PLAIN | {"task": "a" * 100_000 + str(n)} for n in range(20)]
+    packed = gzip.compress(as_jsonl(many))
+    assert len(packed) < MOST.most / 10
+    with pytest.raises(ImportingError, match="The unpacked file is larger than 1 MB"):
+        read(packed)
+    columns = as_parquet([PLAIN | {"task": "a" * 100_000}] * 20)
+    assert len(columns) < MOST.most / 10
+    with pytest.raises(ImportingError, match="The unpacked file is larger than 1 MB"):
+        read(columns)
+
+
+def test_no_more_votes_are_read_than_the_limit(settings):
+    settings.MOST_JUDGMENTS = 3
+    assert len(read(as_jsonl([PLAIN] * 3)).votes) == 3
+    with pytest.raises(ImportingError, match="4 rows of judgments; the limit is 3"):
+        read(as_jsonl([PLAIN] * 4))
+    with pytest.raises(ImportingError, match="4 rows of judgments; the limit is 3"):
+        read(as_jsonl([ARGILLA] * 2))
+
+
+def test_what_may_be_a_mistake_is_counted_and_left_as_it_is():
+    votes = read(as_jsonl([WHOLE, WHOLE, WHOLE | {"policy_a": "p", "response_b": ""}]))
+    assert len(votes.votes) == 3
+    assert votes.warnings == [
+        "1 vote equal to an earlier one in every column. Each counts.",
+        "1 response empty.",
+        "2 policy names almost equal, and taken for different policies: 'P', 'p'.",
+    ]

@@ -1,0 +1,310 @@
+"""Past votes by the command and by the page, the ranking that follows, and the way out and back."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+from collections import Counter
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.core.files.uploadedfile import SimpleUploadedFile
+from django.core.management import CommandError, call_command
+from django.test import Client
+from django.urls import reverse
+
+from engine.importing import Vote, Winner
+from engine.models import Experiment, Judgment, User
+from engine.selectors import counts, designs
+from engine.services.planning import advance
+from labeling.dashboard.explanations import explain
+from labeling.dashboard.status import status_of
+from tests.arena import arena, as_record
+from tests.factories import add_member, make_experiment, make_user
+
+pytestmark = pytest.mark.django_db
+
+VOTES = arena(120, policies=4, tasks=3, ties=0.3)
+
+
+def jsonl(votes: list[Vote]) -> bytes:
+    return "".join(f"{json.dumps(as_record(vote))}\n" for vote in votes).encode()
+
+
+def file_of(folder: Path, votes: list[Vote] = VOTES) -> Path:
+    file = folder / "votes.jsonl"
+    file.write_bytes(jsonl(votes))
+    return file
+
+
+def run(*arguments: Any) -> str:
+    out = io.StringIO()
+    call_command(*map(str, arguments), stdout=out, stderr=out)
+    return out.getvalue()
+
+
+def imported(folder: Path, votes: list[Vote] = VOTES) -> Experiment:
+    run("import_votes", file_of(folder, votes), "--experiment", "Past")
+    return Experiment.objects.get(name="Past")
+
+
+# ---------------------------------------------------------------- commands
+
+
+def test_the_command_makes_the_experiment_and_shows_what_follows(tmp_path):
+    ann = make_user("ann")
+    said = run("import_votes", file_of(tmp_path), "--experiment", "Past", "--owner", "ann")
+    experiment = Experiment.objects.get(name="Past")
+    assert experiment.memberships.get(role="owner").user == ann
+    assert "120 votes imported." in said
+    assert [line.split()[0] for line in said.splitlines() if line.startswith("model-")]
+    for words in (
+        "Agreement: ",
+        "Position bias: the left side was chosen in ",
+        "To go on, start the experiment: new votes",
+    ):
+        assert words in said
+    assert not experiment.evidence_stale
+    again = run("import_votes", file_of(tmp_path), "--experiment", "Past")
+    assert "120 votes imported." in again
+    assert counts.comparison_count(experiment.pk) == 240
+
+
+def test_the_command_says_what_is_wrong_and_where(tmp_path):
+    file = tmp_path / "votes.csv"
+    with pytest.raises(CommandError, match="cannot be read"):
+        run("import_votes", file, "--experiment", "Past")
+    file.write_text("task,policy_a,policy_b,winner\nT,P,Q,a\nT,P,P,a\n")
+    with pytest.raises(CommandError, match=r"votes\.csv, line 3: Both policies are 'P'"):
+        run("import_votes", file, "--experiment", "Past")
+    with pytest.raises(CommandError, match="There is no user 'nobody'"):
+        run("import_votes", file_of(tmp_path), "--experiment", "Past", "--owner", "nobody")
+    running = make_experiment()
+    with pytest.raises(CommandError, match="Pause it first"):
+        run("import_votes", file_of(tmp_path), "--experiment", running.name)
+    assert Experiment.objects.count() == 1
+
+
+def test_warnings_are_shown(tmp_path):
+    assert "Warning: 1 vote equal to an earlier one" in run(
+        "import_votes", file_of(tmp_path, [VOTES[0], VOTES[0]]), "--experiment", "Past"
+    )
+
+
+COLUMNS = ["policy", "strength", "low", "high", "comparisons", "standing"]
+
+
+def test_the_ranking_as_csv_is_best_first(tmp_path):
+    experiment = imported(tmp_path, [vote for vote in VOTES if vote.winner != Winner.TIE] * 3)
+    rows = list(csv.DictReader(run("ranking", "Past", "--format", "csv").splitlines()))
+    assert list(rows[0]) == COLUMNS
+    assert rows[0]["standing"] == "leads"
+    assert {row["standing"] for row in rows} <= {"leads", "open", "ruled out"}
+    assert {row["policy"] for row in rows} == {f"model-{n}" for n in range(4)}
+    for row in rows:
+        low, strength, high = (float(row[name]) for name in ("low", "strength", "high"))
+        assert 0 <= low <= strength <= high <= 1
+    assert sum(int(row["comparisons"]) for row in rows) == 2 * counts.comparison_count(experiment.pk)
+    out = tmp_path / "ranking.csv"
+    assert "4 policies in" in run("ranking", experiment.pk, "--format", "csv", "--out", out)
+    assert list(csv.DictReader(out.read_text().splitlines())) == rows
+    assert [line.split()[0] for line in run("ranking", "Past").splitlines()[1:]] == [
+        row["policy"] for row in rows
+    ]
+
+
+def test_a_policy_named_like_a_formula_is_defused(tmp_path):
+    file = tmp_path / "votes.csv"
+    file.write_text("task,policy_a,policy_b,winner\nT,=1+1,Q,a\n")
+    run("import_votes", file, "--experiment", "Past")
+    assert run("ranking", "Past", "--format", "csv").splitlines()[1].startswith("'=1+1,")
+
+
+# ---------------------------------------------------------------- pages
+
+
+@pytest.fixture
+def owner(client: Client) -> User:
+    user = make_user("ann", is_superuser=True)
+    client.force_login(user)
+    return user
+
+
+def upload(client: Client, data: bytes, name: str = "Past", filename: str = "votes.jsonl") -> Any:
+    return client.post(reverse("import_votes"), {"name": name, "votes": SimpleUploadedFile(filename, data)})
+
+
+@pytest.mark.usefixtures("owner")
+def test_the_page_imports_and_leads_to_the_ranking(client):
+    assert reverse("import_votes") in client.get(reverse("new_experiment")).content.decode()
+    assert client.get(reverse("import_votes")).status_code == 200
+    response = upload(client, gzip.compress(jsonl(VOTES)), filename="votes.jsonl.gz")
+    experiment = Experiment.objects.get(name="Past")
+    assert response.url == reverse("ranking", args=[experiment.pk])
+    page = client.get(response.url).content.decode()
+    for words in (
+        "120 votes imported.",
+        "120 votes came from a file. No sampler chose their pairs here.",
+        "because of its result",
+        "Agreement: ",
+        "Position bias: ",
+        "Go on from here",
+        "The evidence is being recomputed.",
+        "model-3",
+    ):
+        assert words in page
+    advance(experiment_id=experiment.pk)
+    assert "recomputed" not in client.get(response.url).content.decode()
+    file = client.get(reverse("ranking_file", args=[experiment.pk]))
+    assert file["Content-Disposition"] == 'attachment; filename="past-ranking.csv"'
+    assert file.content.decode() == run("ranking", "Past", "--format", "csv")
+    assert (
+        reverse("ranking_file", args=[experiment.pk])
+        in client.get(reverse("export", args=[experiment.pk])).content.decode()
+    )
+    started = client.post(reverse("change_state", args=[experiment.pk]), {"action": "start"})
+    assert started.status_code == 302
+    experiment.refresh_from_db()
+    assert experiment.state == "running"
+    assert "Go on from here" not in client.get(response.url).content.decode()
+
+
+@pytest.mark.usefixtures("owner")
+def test_the_page_keeps_the_name_and_says_what_is_wrong(client, settings):
+    response = upload(client, b"task,policy_a,policy_b,winner\nT,P,Q,maybe\n", name="Mine")
+    assert response.status_code == 400
+    page = response.content.decode()
+    assert "line 2: winner is &#x27;maybe&#x27;. Write a, b, tie or both_bad" in page
+    assert 'value="Mine"' in page
+    for name, data, words in (
+        ("Mine", b"", "There are no votes here"),
+        ("", jsonl(VOTES), "name: "),
+        (
+            "Mine",
+            b"a" * 10_000_001,
+            "The file is larger than 10 MB, which is the limit. Load it with manage.py import_votes.",
+        ),
+    ):
+        response = upload(client, data, name=name)
+        assert response.status_code == 400
+        assert words in response.content.decode()
+    assert client.post(reverse("import_votes"), {"name": "Mine"}).status_code == 400
+    assert not Experiment.objects.exists()
+
+
+@pytest.mark.usefixtures("owner")
+def test_the_page_adds_to_an_experiment_that_the_person_runs(client):
+    upload(client, jsonl(VOTES))
+    assert upload(client, jsonl(VOTES)).status_code == 302
+    assert Experiment.objects.get().past_votes == 240
+
+
+def test_nobody_adds_votes_to_an_experiment_of_others(client):
+    theirs = make_experiment(running=False, name="Theirs")
+    maker = make_user("bob")
+    maker.user_permissions.add(*_may_create())
+    client.force_login(maker)
+    response = upload(client, jsonl(VOTES), name="Theirs")
+    assert response.status_code == 400
+    assert "Another experiment has this name" in response.content.decode()
+    theirs.refresh_from_db()
+    assert theirs.past_votes == 0
+
+
+def _may_create() -> list[Any]:
+    from django.contrib.auth.models import Permission  # noqa: PLC0415
+
+    return list(Permission.objects.filter(codename="add_experiment"))
+
+
+def test_where_there_are_no_past_votes_the_ranking_says_nothing_of_them(client):
+    experiment = make_experiment()
+    viewer = make_user("vic")
+    add_member(experiment, viewer, "viewer")
+    client.force_login(viewer)
+    page = client.get(reverse("ranking", args=[experiment.pk])).content.decode()
+    assert "Past votes" not in page
+    assert "Prompt 2" in page
+
+
+def test_the_status_and_each_comparison_say_where_the_votes_come_from(tmp_path):
+    experiment = imported(tmp_path)
+    assert (
+        "120 of the votes came from a file: no sampler chose their pairs here"
+        in status_of(experiment).sentence
+    )
+    first = experiment.comparisons.first()
+    assert first is not None
+    assert explain(first).sentences == ["This vote came from a file. No sampler chose its pair here."]
+
+
+# ---------------------------------------------------------------- out and back
+
+
+def as_exported(row: dict[str, Any]) -> tuple[Any, ...]:
+    """What a vote says, from a row of an export of judgments."""
+    left, right = ("i", "j") if row["left_policy"] == row["policy_i"] else ("j", "i")
+    sides = {
+        side: (row[f"policy_{half}_name"], row[f"response_{half}"])
+        for side, half in (("left", left), ("right", right))
+    }
+    return (
+        row["task"],
+        sides["left"],
+        sides["right"],
+        row["choice"],
+        datetime.fromisoformat(row["judged_at"]),
+        row["annotator"],
+    )
+
+
+def as_given(vote: Vote, experiment: Experiment) -> tuple[Any, ...]:
+    a, b = (vote.policy_a, vote.response_a), (vote.policy_b, vote.response_b)
+    left, right = (a, b) if vote.a_on_left else (b, a)
+    choice = vote.winner.value
+    if vote.winner in {Winner.A, Winner.B}:
+        choice = "left" if (vote.winner == Winner.A) == vote.a_on_left else "right"
+    assert vote.judged_at is not None
+    return (
+        vote.task,
+        left,
+        right,
+        choice,
+        vote.judged_at,
+        f"{vote.annotator}@import-{experiment.pk}",
+    )
+
+
+def exported(experiment: Experiment, file: Path) -> list[dict[str, Any]]:
+    run("export", experiment.pk, "--format", "jsonl", "--usernames", "--out", file)
+    return [json.loads(line) for line in file.read_text().splitlines()]
+
+
+def test_what_went_in_comes_out_vote_by_vote_and_goes_in_again(tmp_path):
+    experiment = imported(tmp_path)
+    rows = exported(experiment, tmp_path / "out.jsonl")
+    assert Counter(map(as_exported, rows)) == Counter(as_given(vote, experiment) for vote in VOTES)
+    assert {row["via"] for row in rows} == {"import"}
+    run("import_judgments", tmp_path / "out.jsonl", "--experiment", "Again")
+    again = Experiment.objects.get(name="Again")
+    assert again.past_votes == 120
+    assert counts.pair_counts(again) == counts.pair_counts(experiment)
+    one, two = designs.latest_snapshot(experiment), designs.latest_snapshot(again)
+    assert one is not None
+    assert two is not None
+    assert (one.evidence, one.peak_evidence) == (two.evidence, two.peak_evidence)
+    assert "no sampler chose their pairs" in status_of(again).sentence
+    assert all(each.plan == {"past": True} for each in again.comparisons.all())
+
+
+def test_a_text_that_is_not_there_is_nobodys_training_data(tmp_path):
+    file = tmp_path / "votes.csv"
+    file.write_text("task,policy_a,policy_b,winner,response_a,response_b\nT,P,Q,a,,\nT,P,Q,a,Red,Green\n")
+    run("import_votes", file, "--experiment", "Past")
+    run("export", "Past", "--format", "dpo", "--out", tmp_path / "dpo.jsonl")
+    assert (tmp_path / "dpo.jsonl").read_text() == '{"prompt": "T", "chosen": "Red", "rejected": "Green"}\n'
+    assert Judgment.objects.count() == 2
