@@ -261,6 +261,27 @@ class Ledger:
             return established, ~established & refuted.all(axis=1)
         return self.last_standing()
 
+    def holds_without_model(self, claim: Claim, policy: int) -> bool:
+        """Whether what is known without a Bradley-Terry model establishes a claim about a policy in the first run.
+
+        Only the present evidence counts.
+        """
+        if self.model is None:
+            return True
+        others = np.arange(self.tally.n_policies) != policy
+        if claim is Claim.BEST_IF_ANY:
+            against = self._without_model()[0, others]
+            return bool(np.all(against >= self._log_inverse_delta) and self.evidence.leads()[0, policy])
+        against = self._pairs[self._proof_margins[claim]].log_e[0, others, policy]
+        return bool(np.all(against >= self._log_inverse_delta + np.log(self.tally.n_policies)))
+
+    def none_without_model(self) -> bool:
+        """Whether it is established without a Bradley-Terry model that the first run has no single best policy."""
+        if self.model is None:
+            return True
+        evidence = self._without_model() if self._stopping_proof() is None else self.evidence.per_policy
+        return bool(np.all(evidence[0] >= self._log_inverse_delta))
+
     def none_peak(self) -> FloatArray:
         """Shape (R, K): the largest evidence that counts for there being no single best policy.
 
@@ -289,6 +310,10 @@ class Ledger:
         order = np.lexsort((favour, evidence), axis=-1)
         best: IntArray = order[:, 0]
         return best
+
+    def _without_model(self) -> FloatArray:
+        """Shape (R, K): present evidence against each policy's being the best that assumes nothing about μ."""
+        return self.evidence.per_policy if self.streams is None else self.streams.per_policy
 
     def _plain(self) -> FloatArray:
         """Shape (R, K): evidence against each policy that owes nothing to the streams."""
