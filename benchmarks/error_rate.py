@@ -1,13 +1,18 @@
 """Share of wrong certified decisions on instances made to cause them.
 
-    python -m benchmarks.error_rate --runs 2000
+    python -m benchmarks.error_rate
+    python -m benchmarks.error_rate --runs 2000 --sizes 3 4 5 6 --deltas 0.05 0.2 --claims best_if_any --ties 0
 
-Two kinds, both with one best policy. On the `edge` it leads every other by just the margin asked for, ε, so
-that its null is true with nothing to spare: where nothing is assumed its e-process is then a martingale, and can do
-no worse. With a `close` runner-up there is no margin, and a second policy that wins almost half of the time.
+Every claim, with nothing assumed and in a Bradley-Terry space, with 0 and 20 comparisons in flight, without ties and
+with 40% of them. Three kinds of instances:
 
-A run is an error when it stops and does not name the best policy, "no single best" included, and also when it
-has ruled out the best policy and not stopped yet. The last line is JSON.
+* On the `edge` policy 0 leads every other by just the margin ε, so that a null is true with nothing to spare: where
+  nothing is assumed its e-process is then a martingale, and can do no worse. Naming another policy is wrong.
+* With the best two `tied` it is wrong to name anybody the best, and right to find that there is no best.
+* With a `close` runner-up policy 0 is the best, and a second one wins almost half of the time against it.
+
+A run is an error when it stops on something wrong; for `best_if_any` also when it has ruled out the best policy and
+not stopped yet. The last line is JSON.
 """
 
 from __future__ import annotations
@@ -23,12 +28,21 @@ from itertools import product
 import numpy as np
 from scipy import special, stats
 
+from benchmarks.claims import true_claims
 from benchmarks.instances import preference_matrix
 from engine.core.problem import BradleyTerry, Space, Unstructured
 from engine.core.simulate import simulate
-from engine.core.types import FloatArray
+from engine.core.types import Claim, FloatArray
 
-SIZES = (3, 4, 5, 6)
+SIZES = (4,)
+# Kinds on which a claim is worth testing: of a tie "best_if_any" says nothing, and both of the best are good enough.
+KINDS_OF = {
+    Claim.BEST: ("tied", "close"),
+    Claim.BEST_IF_ANY: ("edge", "close"),
+    Claim.GOOD_ENOUGH: ("edge", "close"),
+}
+# Margin of "good_enough" where the instance has none of its own.
+MARGIN = 0.05
 
 
 @dataclass(frozen=True)
@@ -48,6 +62,8 @@ class Kind:
 KINDS = {
     ("unstructured", "edge"): Kind(epsilon=0.1, runner_up=0.6, others=0.6, horizon=4000, times=4),
     ("unstructured", "close"): Kind(epsilon=0.0, runner_up=0.54, others=0.65, horizon=8000),
+    ("unstructured", "tied"): Kind(epsilon=0.0, runner_up=0.5, others=0.6, horizon=2000, times=4),
+    ("structured", "tied"): Kind(epsilon=0.0, runner_up=0.5, others=0.6, horizon=600),
     ("structured", "edge"): Kind(epsilon=0.1, runner_up=0.6, others=0.6, horizon=600),
     ("structured", "close"): Kind(epsilon=0.0, runner_up=0.6, others=0.75, horizon=1200),
 }
@@ -57,11 +73,13 @@ KINDS = {
 class Cell:
     """One line of the table; `size` is K where nothing is assumed, and d in a Bradley-Terry space."""
 
+    claim: str
     space: str
     kind: str
     size: int
     delta: float
     in_flight: int
+    ties: float
 
 
 def unstructured(kind: Kind, n_policies: int) -> tuple[Space, FloatArray]:
@@ -83,6 +101,15 @@ def structured(kind: Kind, n_features: int, seed: int) -> tuple[Space, FloatArra
     return BradleyTerry(features), preference_matrix(features[:, 0])
 
 
+def right_answers(cell: Cell, mu: FloatArray, epsilon: float) -> list[int]:
+    """Policies that it is right to name, and -1 where it is right that none is the best."""
+    if cell.kind == "tied":
+        return [-1]
+    if cell.kind == "close" and cell.claim == Claim.GOOD_ENOUGH:
+        return [int(b) for b in np.flatnonzero(true_claims(mu[None], Claim.GOOD_ENOUGH, epsilon)[0])]
+    return [0]
+
+
 def upper_limit(errors: int, n_runs: int) -> float:
     """Upper end of the one-sided 95% Clopper-Pearson interval of a rate."""
     return 1.0 if errors == n_runs else float(stats.beta.ppf(0.95, errors + 1, n_runs - errors))
@@ -98,20 +125,27 @@ def measure(cell: Cell, options: argparse.Namespace) -> dict[str, object]:
         if cell.space == "unstructured"
         else structured(kind, cell.size, options.seed)
     )
+    epsilon = kind.epsilon
+    if cell.claim == Claim.GOOD_ENOUGH and cell.kind == "close":
+        epsilon = MARGIN
     runs = simulate(
         np.repeat(mu[None], n_runs, axis=0),
         space=space,
         sampler=options.sampler,
         delta=cell.delta,
-        claim="best_if_any",
+        claim=cell.claim,
         streams=options.streams,
-        epsilon=kind.epsilon,
+        epsilon=epsilon,
         budget=kind.horizon,
         pending=cell.in_flight,
+        ties=cell.ties,
         observe_every=10,
         seed=options.seed,
     )
-    errors = int(np.sum((runs.stopped & (runs.best != 0)) | runs.refuted[:, 0]))
+    wrong = runs.stopped & ~np.isin(runs.best, right_answers(cell, mu, epsilon))
+    if cell.claim == Claim.BEST_IF_ANY:
+        wrong |= runs.refuted[:, 0]
+    errors = int(np.sum(wrong))
     return asdict(cell) | {
         "runs": n_runs,
         "horizon": kind.horizon,
@@ -128,26 +162,36 @@ def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--runs", type=int, default=2000)
+    parser.add_argument("--runs", type=int, default=200)
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--spaces", nargs="+", default=["unstructured", "structured"])
-    parser.add_argument("--kinds", nargs="+", default=["edge", "close"])
+    parser.add_argument("--claims", nargs="+", choices=list(Claim), default=list(Claim))
+    parser.add_argument("--kinds", nargs="+", default=["edge", "tied", "close"])
     parser.add_argument("--sizes", type=int, nargs="+", default=list(SIZES))
+    parser.add_argument("--deltas", type=float, nargs="+", default=[0.05])
+    parser.add_argument("--in-flight", type=int, nargs="+", default=[0, 20])
+    parser.add_argument("--ties", type=float, nargs="+", default=[0.0, 0.4])
     parser.add_argument("--sampler", default="balanced")
     parser.add_argument("--streams", action="store_true", help="pool opponents in the evidence")
     parser.add_argument("--seed", type=int, default=2026)
     options = parser.parse_args(arguments)
-    cells = [
-        Cell(*values)
-        for values in product(options.spaces, options.kinds, options.sizes, (0.05, 0.2), (0, 20))
-    ]
+    settings = product(
+        options.claims,
+        options.spaces,
+        options.kinds,
+        options.sizes,
+        options.deltas,
+        options.in_flight,
+        options.ties,
+    )
+    cells = [cell for cell in (Cell(*values) for values in settings) if cell.kind in KINDS_OF[cell.claim]]
     rows = []
     with ProcessPoolExecutor(options.jobs) as pool:
         for row in pool.map(measure, cells, [options] * len(cells)):
             rows.append(row)
             print(
-                f"{row['space']:12s} {row['kind']:5s} {row['size']}  δ {row['delta']:.2f}"
-                f"  in flight {row['in_flight']:2d}  decided {row['decided']:.3f}"
+                f"{row['claim']:11s} {row['space']:12s} {row['kind']:5s} {row['size']}  δ {row['delta']:.2f}"
+                f"  in flight {row['in_flight']:2d}  ties {row['ties']:.0%}  decided {row['decided']:.3f}"
                 f" after {row['comparisons']:5.0f}  errors {row['error_rate']:.4f}"
                 f"  upper 95% {row['upper_95']:.4f}  [{row['seconds']:.0f} s]",
                 flush=True,

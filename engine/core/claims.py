@@ -15,7 +15,7 @@ from typing import TypeAlias
 import numpy as np
 
 from .evidence import PairwiseEvidence
-from .structured import BradleyTerryEvidence
+from .mixture import BradleyTerryEvidence
 from .types import BoolArray, Claim, FloatArray, IntArray, Tally, located
 
 NOBODY = -1

@@ -15,7 +15,7 @@ from .estimation import PairData, fit
 from .likelihood import bernoulli_kl
 from .problem import BradleyTerry
 from .structured import prior_precision
-from .types import FloatArray, IntArray, Tally
+from .types import ClaimState, FloatArray, IntArray, Tally
 
 # Log-odds between policies that a misfit is measured against are held back by no more than this.
 _LOOSE_LOG_ODDS = 10.0
@@ -61,6 +61,22 @@ class Misfit:
     def has_power(self) -> bool:
         """Whether a departure that matters would more likely than not have been found."""
         return self.power >= 0.5
+
+
+def is_qualified(state: ClaimState, tested: Misfit | None) -> bool:
+    """Whether a claim has to be stated with "if strengths add up as the model says".
+
+    Not where it is proved head to head, and not where the test of the model would have found a departure that
+    matters and has not.
+
+    Parameters
+    ----------
+    state
+        The claim.
+    tested
+        The test of the model on the same data; None where there was nothing to test.
+    """
+    return state.assumes_model and (tested is None or tested.contradicted or not tested.has_power)
 
 
 def misfit(

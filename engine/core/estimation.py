@@ -59,6 +59,15 @@ class PairData:
         """The data sets with these indices, shape (S,), which may repeat."""
         return PairData(self.contrasts, self.counts[runs], self.wins[runs], self.squares)
 
+    def joined(self, other: PairData) -> PairData:
+        """These data sets and those of `other`, which are about the same pairs."""
+        return PairData(
+            self.contrasts,
+            np.concatenate([self.counts, other.counts]),
+            np.concatenate([self.wins, other.wins]),
+            self.squares,
+        )
+
     def log_likelihood(self, theta: FloatArray) -> FloatArray:
         """Shape (R,): log-likelihood (nats) at theta, shape (R, d)."""
         logits = theta @ self.contrasts.T
@@ -163,9 +172,13 @@ def outer_squares(contrasts: FloatArray) -> FloatArray:
 
 
 def fit(
-    data: PairData, precision: FloatArray, start: FloatArray, constraint: FloatArray | None = None
+    data: PairData,
+    precision: FloatArray,
+    start: FloatArray,
+    constraint: FloatArray | None = None,
+    centre: FloatArray | None = None,
 ) -> FloatArray:
-    """Maximise the log-likelihood minus ½ θᵀ precision θ, by Newton's method with backtracking.
+    """Maximise the log-likelihood minus ½ (θ - c)ᵀ precision (θ - c), by Newton's method with backtracking.
 
     [LLM-PO, eq. reg_mle_def], with precision = λ_t I.
 
@@ -179,6 +192,8 @@ def fit(
         Shape (R, d).
     constraint
         Shape (R, d): keep constraintᵀθ at its value in `start`.
+    centre
+        Shape (R, d): the c of the penalty; zero by default.
 
     Returns
     -------
@@ -193,15 +208,18 @@ def fit(
     # Each data set is left alone once it has converged, so that its neighbours cost and change nothing.
     active, point = np.arange(theta.shape[0]), theta.copy()
     for _ in range(_MAX_ITERATIONS):
-        step, decrement = _newton_step(data, precision, point, constraint)
+        step, decrement = _newton_step(data, precision, point, constraint, centre)
         large = decrement > _SAFE_DECREMENT
         if large.any():
             large &= np.abs(step @ data.contrasts.T).max(axis=1) > _SAFE_REACH
         if large.all():
-            step *= _step_length(data, precision, point, step, decrement)[:, None]
+            step *= _step_length(data, precision, point, step, decrement, centre=centre)[:, None]
         elif large.any():
             own = data.take(np.flatnonzero(large)), _select(precision, large)
-            step[large] *= _step_length(*own, point[large], step[large], decrement[large])[:, None]
+            middle = None if centre is None else centre[large]
+            step[large] *= _step_length(*own, point[large], step[large], decrement[large], centre=middle)[
+                :, None
+            ]
         point += step
         going_on = decrement > _DECREMENT_TOLERANCE
         if going_on.all():
@@ -212,17 +230,22 @@ def fit(
         active, point, precision = active[going_on], point[going_on], _select(precision, going_on)
         data = data.take(np.flatnonzero(going_on))
         constraint = None if constraint is None else constraint[going_on]
+        centre = None if centre is None else centre[going_on]
     raise ArithmeticError("the maximum likelihood fit did not converge; are the features badly scaled?")
 
 
 def _newton_step(
-    data: PairData, precision: FloatArray, theta: FloatArray, constraint: FloatArray | None
+    data: PairData,
+    precision: FloatArray,
+    theta: FloatArray,
+    constraint: FloatArray | None,
+    centre: FloatArray | None,
 ) -> tuple[FloatArray, FloatArray]:
     """Newton step of each data set, and its decrement: twice the gain that it promises."""
     Z = data.contrasts
     mean = special.expit(theta @ Z.T)
     expected = data.counts * mean
-    gradient = (data.wins - expected) @ Z - _times(precision, theta)
+    gradient = (data.wins - expected) @ Z - _times(precision, theta if centre is None else theta - centre)
     hessian = data.information(expected * (1.0 - mean)) + precision
     if constraint is None:
         step = np.linalg.solve(hessian, gradient[..., None])[..., 0]
@@ -241,13 +264,19 @@ def _select(precision: FloatArray, runs: BoolArray) -> FloatArray:
 
 
 def _step_length(
-    data: PairData, precision: FloatArray, theta: FloatArray, step: FloatArray, decrement: FloatArray
+    data: PairData,
+    precision: FloatArray,
+    theta: FloatArray,
+    step: FloatArray,
+    decrement: FloatArray,
+    *,
+    centre: FloatArray | None,
 ) -> FloatArray:
     """Halve the step of each data set until the objective has gained its share."""
-    here = _objective(data, precision, theta)
+    here = _objective(data, precision, theta, centre)
     length = np.ones(theta.shape[0])
     for _ in range(_MAX_HALVINGS):
-        there = _objective(data, precision, theta + length[:, None] * step)
+        there = _objective(data, precision, theta + length[:, None] * step, centre)
         short = there < here + 1e-4 * length * decrement - 1e-9 * (1.0 + np.abs(here))
         if not short.any():
             return length
@@ -257,8 +286,11 @@ def _step_length(
     )
 
 
-def _objective(data: PairData, precision: FloatArray, theta: FloatArray) -> FloatArray:
-    penalty: FloatArray = 0.5 * np.sum(theta * _times(precision, theta), axis=1)
+def _objective(
+    data: PairData, precision: FloatArray, theta: FloatArray, centre: FloatArray | None
+) -> FloatArray:
+    shift = theta if centre is None else theta - centre
+    penalty: FloatArray = 0.5 * np.sum(shift * _times(precision, shift), axis=1)
     return data.log_likelihood(theta) - penalty
 
 

@@ -10,16 +10,12 @@ from numpy.typing import ArrayLike
 
 from .claims import NOBODY, HeadToHead, InModel, Proof
 from .evidence import EliminationCost, EvidenceModel, PairwiseEvidence
+from .mixture import BradleyTerryEvidence, Mixture
 from .problem import BradleyTerry, Space
 from .sampling import Situation
 from .stopping import Certified, StoppingRule, Thresholded, raised
 from .streams import StreamedEvidence
-from .structured import (
-    BradleyTerryEvidence,
-    BradleyTerryModel,
-    SeparationStatistic,
-    prior_precision,
-)
+from .structured import BradleyTerryModel, SeparationStatistic, prior_precision
 from .thresholds import (
     PARAMETER_RADIUS,
     HeuristicThreshold,
@@ -128,6 +124,10 @@ class Ledger:
             self._posterior = BradleyTerryModel(
                 space, tally, prior_precision(space, _TYPICAL_LOG_ODDS), self.model
             )
+        self._mixture: Mixture | None = None
+        if isinstance(space, BradleyTerry) and self.model is not None and stopping == "certified":
+            starts = None if memory is None else memory.get("starts")
+            self._mixture = Mixture(space, self.model, tally, restarts=streams, starts=starts)
         self._watched = self._watch(space, epsilon, stopping, exact_from)
         self.rule = self._build_rule(space, delta, stopping, peak_evidence)
         self.plain_peak = raised(self._plain(), peak_evidence if self.streams is None else None)
@@ -162,6 +162,8 @@ class Ledger:
                 return
             self.model.refresh()
             self._posterior.refresh()
+        if self._mixture is not None:
+            self._mixture.refresh()
         if self._watched not in (self.evidence, self.streams):
             self._watched.update(i, j)
         for evidence in self._in_model.values():
@@ -172,6 +174,8 @@ class Ledger:
         for proof in self.proofs.values():
             proof.update(i, j)
             proof.observe()
+        if self._mixture is not None and isinstance(self._watched, BradleyTerryEvidence):
+            self._mixture.consider(self._watched.separation)
 
     def keep(self, runs: BoolArray) -> None:
         """Drop the other runs."""
@@ -182,6 +186,8 @@ class Ledger:
         if self.model is not None and self._posterior is not None:
             self.model.keep(runs)
             self._posterior.keep(runs)
+        if self._mixture is not None:
+            self._mixture.keep(runs)
         if self.streams is not None:
             self.streams.keep(runs)
         if self._watched not in (self.evidence, self.streams):
@@ -211,7 +217,8 @@ class Ledger:
         """State of the streams of the first run, as plain data that JSON can hold; None without them."""
         if self.streams is None:
             return None
-        return self.streams.memory() | {"plain_peak": self.plain_peak[0].tolist()}
+        memory = self.streams.memory() | {"plain_peak": self.plain_peak[0].tolist()}
+        return memory if self._mixture is None else memory | {"starts": self._mixture.memory()}
 
     def head_to_head(self) -> HeadToHead | None:
         """The proof that stops the run, where it assumes nothing about μ."""
@@ -254,6 +261,27 @@ class Ledger:
             return established, ~established & refuted.all(axis=1)
         return self.last_standing()
 
+    def holds_without_model(self, claim: Claim, policy: int) -> bool:
+        """Whether what is known without a Bradley-Terry model establishes a claim about a policy in the first run.
+
+        Only the present evidence counts.
+        """
+        if self.model is None:
+            return True
+        others = np.arange(self.tally.n_policies) != policy
+        if claim is Claim.BEST_IF_ANY:
+            against = self._without_model()[0, others]
+            return bool(np.all(against >= self._log_inverse_delta) and self.evidence.leads()[0, policy])
+        against = self._pairs[self._proof_margins[claim]].log_e[0, others, policy]
+        return bool(np.all(against >= self._log_inverse_delta + np.log(self.tally.n_policies)))
+
+    def none_without_model(self) -> bool:
+        """Whether it is established without a Bradley-Terry model that the first run has no single best policy."""
+        if self.model is None:
+            return True
+        evidence = self._without_model() if self._stopping_proof() is None else self.evidence.per_policy
+        return bool(np.all(evidence[0] >= self._log_inverse_delta))
+
     def none_peak(self) -> FloatArray:
         """Shape (R, K): the largest evidence that counts for there being no single best policy.
 
@@ -283,6 +311,10 @@ class Ledger:
         best: IntArray = order[:, 0]
         return best
 
+    def _without_model(self) -> FloatArray:
+        """Shape (R, K): present evidence against each policy's being the best that assumes nothing about μ."""
+        return self.evidence.per_policy if self.streams is None else self.streams.per_policy
+
     def _plain(self) -> FloatArray:
         """Shape (R, K): evidence against each policy that owes nothing to the streams."""
         if isinstance(self._watched, BradleyTerryEvidence):
@@ -303,9 +335,14 @@ class Ledger:
 
     def _watch(self, space: Space, epsilon: float, stopping: str, exact_from: float) -> EvidenceModel:
         if self.model is not None and isinstance(space, BradleyTerry):
-            if stopping == "certified":
+            if self._mixture is not None:
                 return BradleyTerryEvidence(
-                    space, self.model, self.tally, self.evidence, exact_from=exact_from, streams=self.streams
+                    space,
+                    self.model,
+                    self._mixture,
+                    self.evidence,
+                    exact_from=exact_from,
+                    streams=self.streams,
                 )
             return SeparationStatistic(self.model, self.tally)
         if stopping != "certified":
@@ -318,14 +355,14 @@ class Ledger:
         proofs: dict[Claim, Proof] = {}
         for claim, margin in self._proof_margins.items():
             pairs = self._pairs[margin]
-            if self.model is None or not isinstance(space, BradleyTerry):
+            if self.model is None or self._mixture is None or not isinstance(space, BradleyTerry):
                 proofs[claim] = HeadToHead(pairs, self.tally, delta, named.get(claim))
             else:
                 if margin == self.margin and isinstance(self._watched, BradleyTerryEvidence):
                     self._in_model[margin] = self._watched
                 else:
                     self._in_model[margin] = BradleyTerryEvidence(
-                        space, self.model, self.tally, pairs, exact_from=exact_from
+                        space, self.model, self._mixture, pairs, exact_from=exact_from
                     )
                 proofs[claim] = InModel(self._in_model[margin], pairs, delta, named.get(claim))
             proofs[claim].observe()

@@ -55,6 +55,7 @@ def simulate(
     prior_strengths: FloatArray | None = None,
     budget: int = 30_000,
     pending: int = 0,
+    ties: float = 0.0,
     marks: Sequence[int] = (),
     observe_every: int = 1,
     wins: FloatArray | None = None,
@@ -80,6 +81,8 @@ def simulate(
         Comparisons after which a run ends regardless.
     pending
         How many comparisons are under way whenever one is judged.
+    ties
+        Share of comparisons, in [0, 1], that end in a tie, or as many as the pair's win rate allows.
     marks
         Numbers of comparisons after which to note the best guess.
     observe_every
@@ -121,7 +124,9 @@ def simulate(
             ledger.tally.begin(*pair)
             queue.append(pair)
         i, j = queue.pop(0)
-        outcome = (rng.random(alive.size) < mu[alive, i, j]).astype(np.float64)
+        chance, draw = mu[alive, i, j], rng.random(alive.size)
+        half_ties = np.minimum(0.5 * ties, np.minimum(chance, 1.0 - chance))
+        outcome = 0.5 * (draw < chance - half_ties) + 0.5 * (draw < chance + half_ties)
         ledger.tally.release(i, j)
         ledger.record(i, j, outcome, observe=t % min(observe_every, 1 + t // 20) == 0)
 

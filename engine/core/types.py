@@ -60,6 +60,9 @@ class ClaimState:
         The risk, in [0, 1], at which it would just hold by the present evidence.
     text
         What is claimed and what that assumes, in one sentence; what is missing, where it does not hold.
+    assumes_model
+        Whether it rests on a Bradley-Terry model: the space has one, and head-to-head evidence alone would not
+        do. See `contradictions.is_qualified`.
     """
 
     claim: Claim
@@ -68,6 +71,7 @@ class ClaimState:
     open: tuple[int, ...]
     risk: float
     text: str
+    assumes_model: bool = False
 
 
 @dataclass(frozen=True, slots=True, repr=False)

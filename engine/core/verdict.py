@@ -111,6 +111,7 @@ class Verdict:
                 "No policy is left that could beat every other." if none else "Nothing has been compared yet."
             )
             return ClaimState(claim, holds=False, policy=None, open=(), risk=1.0, text=text)
+        assumes_model = not self.ledger.holds_without_model(claim, policy)
         text = describe(
             claim,
             self._name(policy),
@@ -118,16 +119,24 @@ class Verdict:
             len(rivals),
             delta=self.delta,
             margin=margin,
-            model=self.ledger.model is not None,
+            model=assumes_model,
         )
-        return ClaimState(claim, holds=not rivals, policy=policy, open=rivals, risk=risk, text=text)
+        return ClaimState(
+            claim,
+            holds=not rivals,
+            policy=policy,
+            open=rivals,
+            risk=risk,
+            text=text,
+            assumes_model=assumes_model,
+        )
 
     def _claim_text(self, claims: tuple[ClaimState, ...], *, none_best: bool) -> str:
         if not claims:
             return f"The stopping rule {self.stopping!r} makes no claim that holds at any time."
         if none_best:
             return describe_no_best(
-                delta=self.delta, margin=self.ledger.margin, model=self.ledger.model is not None
+                delta=self.delta, margin=self.ledger.margin, model=not self.ledger.none_without_model()
             )
         return claims[0].text
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
 import pytest
 from scipy import special
 
-from engine.core import BradleyTerry, Claim, Design, StopReason, Unstructured
+from engine.core import BradleyTerry, Claim, ClaimState, Design, StopReason, Unstructured
 from engine.core.claims import HeadToHead
+from engine.core.contradictions import Misfit, is_qualified
 from engine.core.evidence import PairwiseEvidence
 from engine.core.simulate import simulate
 from engine.core.stopping import Certified
@@ -177,6 +179,41 @@ class TestInModel:
         decision = design.decision
         assert (decision.best, decision.reason) == (1, StopReason.CERTIFIED)
         assert "if strengths add up as the model says" in decision.claim_text
+
+
+class TestWithoutTheModel:
+    """Issue 13, item 4: with an interaction, 13 of 14 winners that rested on the model were wrong."""
+
+    SPACE = BradleyTerry([[0.0], [1.0], [2.0]])
+
+    def decide(self, n: int, claim: str = "best") -> ClaimState:
+        wins = n * np.array([[0, 0.3, 0.2], [0.7, 0, 0.3], [0.8, 0.7, 0]])
+        return Design.from_counts(self.SPACE, wins, claim=claim).decision.claims[0]
+
+    @pytest.mark.parametrize("claim", ["best", "best_if_any"])
+    def test_the_model_is_assumed_until_head_to_head_evidence_will_do(self, claim: str) -> None:
+        by_model, by_both = self.decide(50, claim), self.decide(150, claim)
+        assert by_model.holds
+        assert by_model.assumes_model
+        assert "as the model says" in by_model.text
+        assert by_both.holds
+        assert not by_both.assumes_model
+        assert "model" not in by_both.text
+
+    def test_a_claim_is_unqualified_after_a_test_with_power_that_passed(self) -> None:
+        by_model, by_both = self.decide(50), self.decide(150)
+        passed = Misfit(deviance=1.0, freedom=1, p_value=0.4, power=0.8, level=0.01)
+        assert not is_qualified(by_model, passed)
+        assert is_qualified(by_model, None)
+        assert is_qualified(by_model, replace(passed, power=0.4))
+        assert is_qualified(by_model, replace(passed, p_value=0.01))
+        assert not is_qualified(by_both, None)
+
+    def test_a_cycle_needs_no_model_to_have_no_best(self) -> None:
+        wins = 60.0 * np.array([[0, 4, 1], [1, 0, 4], [4, 1, 0]])
+        decision = Design.from_counts(self.SPACE, wins).decision
+        assert decision.reason is StopReason.NO_SINGLE_BEST
+        assert "model" not in decision.claim_text
 
 
 CYCLE = preferences(0.8, 0.8, 0.8)

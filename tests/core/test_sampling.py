@@ -120,3 +120,15 @@ def test_balanced_refutes_all_at_the_same_speed() -> None:
 def test_unknown_sampler_is_refused() -> None:
     with pytest.raises(ValueError, match="sampler must be one of"):
         Design(Unstructured(2), sampler="best")
+
+
+def test_simulated_comparisons_tie_as_often_as_asked_and_keep_their_win_rates() -> None:
+    even = np.full((40, 2, 2), 0.5)
+    never, always = (
+        simulate(even, claim="best", delta=0.4, budget=400, ties=ties, seed=1) for ties in (0.0, 1.0)
+    )
+    assert never.stopped.any()
+    assert not always.stopped.any()
+    # A pair that is certain has no room for ties.
+    certain = np.tile(np.array([[0.5, 1.0], [0.0, 0.5]]), (5, 1, 1))
+    assert np.all(simulate(certain, claim="best", budget=400, ties=1.0, seed=1).best == 0)

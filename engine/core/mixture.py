@@ -1,0 +1,363 @@
+"""Certified evidence in a linear Bradley-Terry space: averaged likelihoods over the largest under a null.
+
+A likelihood averaged over a prior pays half a logarithm of the information for each feature. A restart takes
+what is believed at a moment as the prior, and only later outcomes into the average and under the null. It is
+an e-process from that moment on, and pays for the ratio of two informations only. Averaged with the one from
+the beginning it saves comparisons, while the one from the beginning keeps early and easy decisions quick.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy import special
+
+from .estimation import PairData, fit
+from .evidence import PairwiseEvidence
+from .problem import BradleyTerry
+from .streams import StreamedEvidence
+from .structured import BradleyTerryModel, log_marginal_bound, prior_precision
+from .types import BoolArray, FloatArray, IntArray, Tally
+
+# Standard deviations of a typical log-odds θᵀz under the prior, and their weights: a factor of 2.5 apart, so
+# that one always fits, with most weight on win rates around 60%.
+_PRIOR_SCALES = (0.16, 0.4, 1.0, 2.5)
+_PRIOR_LOG_WEIGHTS = np.log([0.15, 0.45, 0.3, 0.1])
+# Scale of the prior whose posterior a restart begins with.
+_RESTART_SCALE = 0.4
+# The next restart is due once the policy least separated from the leader is separated by so many nats per
+# feature. Waiting costs comparisons, and a sharper prior saves half a logarithm of them per feature.
+_RESTARTS_AT = (0.4, 0.8)
+# Shares of the average from the beginning and of the restarts, which count as 1 until they begin.
+_SHARES = (0.25, 0.375, 0.375)
+# The null's likelihood is maximised with this much of the prior's precision left in, which bounds it from
+# above for every θ whose typical log-odds is below _LARGEST_LOG_ODDS (a win rate of 0.99995).
+_NULL_RIDGE = 1e-4
+_LARGEST_LOG_ODDS = 10.0
+_CHUNK = 4_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Outcomes:
+    """Data sets of R runs: all outcomes of each, and below them those since each restart.
+
+    Attributes
+    ----------
+    data
+        The m data sets.
+    runs
+        Shape (m,): the run of each; 0 to R - 1 for the first R.
+    log_shares
+        Shape (m,): logarithm of its share in the run's evidence.
+    mixture
+        Shape (m,): log of its likelihood averaged over its prior (nats), from below.
+    idle
+        Shape (R,): shares of the restarts that have not begun.
+    """
+
+    data: PairData
+    runs: IntArray
+    log_shares: FloatArray
+    mixture: FloatArray
+    idle: FloatArray
+
+
+class Mixture:
+    """Averaged likelihoods in R runs, from the beginning and from each restart.
+
+    Parameters
+    ----------
+    space
+        The features.
+    model
+        The estimate.
+    tally
+        The data.
+    restarts
+        Whether to restart. Without restarts everything is a function of the counts.
+    starts
+        What `memory` gave, the same for every run; None where there was no restart.
+
+    Raises
+    ------
+    ValueError
+        If `starts` does not fit.
+    """
+
+    def __init__(
+        self,
+        space: BradleyTerry,
+        model: BradleyTerryModel,
+        tally: Tally,
+        *,
+        restarts: bool = False,
+        starts: Sequence[ArrayLike] | None = None,
+    ) -> None:
+        self._model = model
+        self._tally = tally
+        self._priors = np.stack([prior_precision(space, scale) for scale in _PRIOR_SCALES])
+        self._restart_precision = prior_precision(space, _RESTART_SCALE)
+        self._due = np.multiply(_RESTARTS_AT if restarts else (), space.n_features)
+        shares = np.array(_SHARES if restarts else (1.0,))
+        self._log_shares = np.log(shares)
+        self._shares = shares
+        n_runs, d = tally.n_runs, space.n_features
+        # Of each restart and run: the wins so far, and the posterior. Those that have not begun hold zeros.
+        self._n_begun: IntArray = np.zeros(n_runs, dtype=np.int64)
+        self._wins: FloatArray = np.zeros((self._due.size, *tally.wins.shape))
+        self._centre: FloatArray = np.zeros((self._due.size, n_runs, d))
+        self._precision: FloatArray = np.zeros((self._due.size, n_runs, d, d))
+        self._outcomes: Outcomes | None = None
+        for wins in starts or ():
+            self._begin(np.arange(n_runs), self._checked(wins))
+
+    def outcomes(self) -> Outcomes:
+        """The data sets as of the last refresh, with their averaged likelihoods."""
+        if self._outcomes is None:
+            self._outcomes = self._compute()
+        return self._outcomes
+
+    def refresh(self) -> None:
+        """Have everything computed again when it is next needed."""
+        self._outcomes = None
+
+    def consider(self, separation: FloatArray) -> None:
+        """Restart the runs where that is due.
+
+        Parameters
+        ----------
+        separation
+            Shape (R,): nats by which the policy least separated from the leader is separated from it.
+        """
+        waiting = self._n_begun < self._due.size
+        if waiting.any():
+            due = np.flatnonzero(waiting & (separation >= np.append(self._due, np.inf)[self._n_begun]))
+            if due.size:
+                self._begin(due, self._tally.wins[due])
+                self.refresh()
+
+    def keep(self, runs: BoolArray) -> None:
+        """Drop the other runs, after the tally and the model have."""
+        self._n_begun = self._n_begun[runs]
+        self._wins, self._centre = self._wins[:, runs], self._centre[:, runs]
+        self._precision = self._precision[:, runs]
+        self.refresh()
+
+    def memory(self) -> list[list[list[float]]]:
+        """The wins at each restart of the first run, as plain data that JSON can hold."""
+        begun: list[list[list[float]]] = self._wins[: self._n_begun[0], 0].tolist()
+        return begun
+
+    def _checked(self, wins: ArrayLike) -> FloatArray:
+        """Shape (R, K, K): stored wins at a restart of one run, for every run.
+
+        Raises
+        ------
+        ValueError
+            If they are not a part of the wins, or there are too many restarts.
+        """
+        checked = np.asarray(wins, dtype=np.float64)
+        fits = checked.shape == self._tally.wins.shape[1:] and self._n_begun[0] < self._due.size
+        if not fits or not np.all((checked >= 0.0) & (checked <= self._tally.wins[0])):
+            raise ValueError(
+                "the stored streams need, as 'starts', the wins at up to "
+                f"{self._due.size} restarts, none above the wins now"
+            )
+        return np.tile(checked, (self._tally.n_runs, 1, 1))
+
+    def _begin(self, runs: IntArray, wins: FloatArray) -> None:
+        """Restart these runs, shape (m,), at these wins, shape (m, K, K)."""
+        data = PairData.of(self._model.features, Tally(wins))
+        centre = fit(data, self._restart_precision, np.zeros((runs.size, self._centre.shape[2])))
+        slot = self._n_begun[runs]
+        self._wins[slot, runs] = wins
+        self._centre[slot, runs] = centre
+        self._precision[slot, runs] = data.hessian(centre) + self._restart_precision
+        self._n_begun[runs] += 1
+
+    def _compute(self) -> Outcomes:
+        data, theta = self._model.data(), self._model.theta
+        n_runs, n_priors = self._tally.n_runs, len(_PRIOR_SCALES)
+        slot, run = np.nonzero(np.arange(self._due.size)[:, None] < self._n_begun)
+        compared = self._model.compared
+        wins = compared.of(self._wins[slot, run])
+        counts = wins + compared.of(self._wins[slot, run].swapaxes(1, 2))
+        runs = np.concatenate([np.arange(n_runs), run])
+        later = PairData(
+            data.contrasts, data.counts[run] - np.rint(counts), data.wins[run] - wins, data.squares
+        )
+        # All priors are fitted at once, as if each were a run of its own.
+        repeated = np.repeat(np.arange(n_runs), n_priors)
+        bounds = log_marginal_bound(
+            data.take(repeated).joined(later),
+            np.concatenate([np.tile(self._priors, (n_runs, 1, 1)), self._precision[slot, run]]),
+            theta[np.concatenate([repeated, run])],
+            np.concatenate([np.zeros((repeated.size, theta.shape[1])), self._centre[slot, run]]),
+        )
+        first, restarted = np.split(bounds, [repeated.size])
+        mixture = np.logaddexp.reduce(first.reshape(n_runs, n_priors) + _PRIOR_LOG_WEIGHTS, axis=1)
+        begun = np.arange(1, self._shares.size)[:, None] <= self._n_begun
+        return Outcomes(
+            data=data.joined(later),
+            runs=runs,
+            log_shares=self._log_shares[np.concatenate([np.zeros(n_runs, dtype=np.int64), slot + 1])],
+            mixture=np.concatenate([mixture, restarted]),
+            idle=np.sum(self._shares[1:, None] * ~begun, axis=0),
+        )
+
+
+class BradleyTerryEvidence:
+    """E-process per policy in a linear Bradley-Terry space.
+
+    The null for policy k is "θᵀ(x_k - x_j) ≥ logit(½ + ε) for all j". The e-value against it is a mixture of
+    likelihoods over a Gaussian prior, over the largest likelihood under the null. Both are replaced by bounds
+    on the safe side: the mixture by its variational lower bound at the Laplace approximation, the null by its
+    one constraint against the estimated best policy. It is averaged over the restarts, and with the e-process
+    that assumes nothing about μ, which is faster where features are as many as policies.
+
+    Parameters
+    ----------
+    space
+        The features.
+    model
+        The estimate.
+    mixture
+        The averaged likelihoods; refreshed by its owner.
+    pairwise
+        The e-processes from head-to-head counts, with the indifference margin; updated by its owner.
+    exact_from
+        Evidence (nats) below which a second-order approximation of the null's likelihood will do. Below 0
+        it takes no part in any claim; a simulation that only asks when a threshold is crossed can save most
+        of its time by a larger value.
+    streams
+        Evidence to average with in place of `pairwise`, which it contains; updated by its owner.
+
+    Attributes
+    ----------
+    structured
+        Shape (R, K): log evidence (nats) of the model alone, as of the last update: against θᵀ(x_k - x_b)
+        being at least the margin, b being the leader, and for the leader itself the runner-up.
+    plain
+        Shape (R, K): log evidence (nats) without the streams.
+    leader
+        Shape (R,): the policy that the estimate puts first.
+    separation
+        Shape (R,): nats by which the policy least separated from the leader is separated from it.
+    log_shares
+        Logarithms of the shares of the model's evidence and of that from head-to-head counts.
+    """
+
+    def __init__(
+        self,
+        space: BradleyTerry,
+        model: BradleyTerryModel,
+        mixture: Mixture,
+        pairwise: PairwiseEvidence,
+        *,
+        exact_from: float = 0.0,
+        streams: StreamedEvidence | None = None,
+    ) -> None:
+        self._streams = streams
+        self._model = model
+        self._mixture = mixture
+        self._pairwise = pairwise
+        self._exact_from = exact_from
+        self._margin = float(special.logit(pairwise.null_mean))
+        self._null_precision = _NULL_RIDGE * prior_precision(space, 1.0)
+        self._null_allowance = 0.5 * _NULL_RIDGE * _LARGEST_LOG_ODDS**2 * space.n_features
+        # Pooling strength pays by how much fewer features there are than policies.
+        pairwise_share = 0.5 * min(1.0, space.n_features / (space.n_policies - 1))
+        self.log_shares = (float(np.log1p(-pairwise_share)), float(np.log(pairwise_share)))
+        n_runs = pairwise.per_policy.shape[0]
+        self.structured: FloatArray = np.zeros_like(pairwise.per_policy)
+        self.plain: FloatArray = self.structured
+        self.leader: IntArray = np.zeros(n_runs, dtype=np.int64)
+        self.separation: FloatArray = np.zeros(n_runs)
+        self._per_policy = self._compute()
+
+    @property
+    def per_policy(self) -> FloatArray:
+        """Shape (R, K): log evidence (nats) against each policy, as of the last update."""
+        return self._per_policy
+
+    def update(self, i: IntArray, j: IntArray) -> None:
+        """Take in what has changed in the counts."""
+        self._per_policy = self._compute()
+
+    def leads(self) -> BoolArray:
+        """Shape (R, K): whether the estimate puts the policy ahead of every other by the margin."""
+        scores = self._model.scores
+        order = np.sort(scores, axis=1)
+        ahead = order[:, -1] - order[:, -2] >= self._margin
+        leads: BoolArray = (np.arange(scores.shape[1]) == self._model.best[:, None]) & ahead[:, None]
+        return leads
+
+    def keep(self, runs: BoolArray) -> None:
+        """Drop the other runs, after the tally and the model have."""
+        self._per_policy = self._per_policy[runs]
+        self.structured = self.structured[runs]
+        self.plain = self.plain[runs]
+        self.leader, self.separation = self.leader[runs], self.separation[runs]
+
+    def _compute(self) -> FloatArray:
+        if self._model.data().contrasts.shape[0] == 0:
+            return self.plain.copy()
+        outcomes = self._mixture.outcomes()
+        ratio = outcomes.mixture[:, None] - self._null_log_likelihood(outcomes)
+        weighted = ratio + outcomes.log_shares[:, None]
+        n_runs = self.leader.size
+        self.structured = weighted[:n_runs]
+        if weighted.shape[0] > n_runs or outcomes.idle.any():
+            total = np.full(self.structured.shape, -np.inf)
+            np.logaddexp.at(total, outcomes.runs, weighted)
+            with np.errstate(divide="ignore"):
+                self.structured = np.logaddexp(total, np.log(outcomes.idle)[:, None])
+        share, pairwise_share = self.log_shares
+        structured = self.structured + share
+        self.plain = np.logaddexp(structured, self._pairwise.per_policy + pairwise_share)
+        if self._streams is None:
+            return self.plain
+        return np.asarray(
+            np.logaddexp(structured, self._streams.per_policy + pairwise_share), dtype=np.float64
+        )
+
+    def _null_log_likelihood(self, outcomes: Outcomes) -> FloatArray:
+        """Shape (m, K): upper bound on the log-likelihood of every θ under which k may be the best."""
+        data, runs = outcomes.data, outcomes.runs
+        n_runs, n_policies = self._pairwise.per_policy.shape
+        features = self._model.features
+        free = fit(data, self._null_precision, self._model.theta[runs])
+        order = np.argsort(free[:n_runs] @ features.T, axis=1)
+        self.leader = order[:, -1]
+        rival = np.where(np.arange(n_policies) == order[:, -1:], order[:, -2:-1], order[:, -1:])
+        # One leader for all data sets of a run, so that all are about the same nulls.
+        contrast = (features[None] - features[rival])[runs]
+        missing = np.maximum(self._margin - np.sum(contrast * free[:, None], axis=2), 0.0)
+
+        hessian = data.hessian(free) + self._null_precision
+        direction = np.matmul(contrast, np.linalg.inv(hessian))
+        variance = np.sum(contrast * direction, axis=2)
+        # To second order, moving θ until the null holds costs this much.
+        cost = 0.5 * missing**2 / variance
+        value = self._penalised(data, free)[:, None] - cost
+        others = np.where(np.arange(n_policies) == self.leader[:, None], np.inf, cost[:n_runs])
+        self.separation = others.min(axis=1)
+        sets, policies = np.nonzero((missing > 0.0) & (outcomes.mixture[:, None] - value >= self._exact_from))
+        edge = free[sets] + (missing / variance)[sets, policies][:, None] * direction[sets, policies]
+        chunk = max(1, _CHUNK // data.contrasts.shape[0])
+        for first in range(0, sets.size, chunk):
+            part = slice(first, first + chunk)
+            s, k = sets[part], policies[part]
+            own = data.take(s)
+            theta = fit(own, self._null_precision, edge[part], contrast[s, k])
+            value[s, k] = self._penalised(own, theta)
+        bound: FloatArray = value + self._null_allowance
+        return bound
+
+    def _penalised(self, data: PairData, theta: FloatArray) -> FloatArray:
+        penalty: FloatArray = 0.5 * np.sum(theta @ self._null_precision * theta, axis=1)
+        value: FloatArray = data.log_likelihood(theta) - penalty
+        return value

@@ -1,0 +1,89 @@
+"""The order of asking: evidence that slow answers cannot bias, and runs of one annotator."""
+
+from __future__ import annotations
+
+from itertools import permutations, product
+
+import numpy as np
+import pytest
+
+from engine.core import Design, Unstructured
+from engine.core.order import SoloRun, judged_prefix, solo_runs
+
+ASKED = [(0, 1), (1, 2), (0, 2), (0, 1)]
+
+
+class TestJudgedPrefix:
+    def test_it_ends_before_the_first_open_comparison(self) -> None:
+        assert judged_prefix([(0, 1, 1.0), (1, 2, 0.0), (0, 1, None), (0, 2, 0.5)]) == [
+            (0, 1, 1.0),
+            (1, 2, 0.0),
+        ]
+        assert judged_prefix([(0, 1, None)]) == judged_prefix([]) == []
+        # An outcome of 0 is one.
+        assert judged_prefix([(0, 1, 0.0)]) == [(0, 1, 0.0)]
+
+    def test_no_order_of_arrival_changes_what_is_ever_told(self) -> None:
+        """Each prefix is one of those that awaiting every answer would have given, whatever came back first."""
+        for outcomes in product((0.0, 1.0), repeat=len(ASKED)):
+            whole = [(i, j, outcome) for (i, j), outcome in zip(ASKED, outcomes, strict=True)]
+            awaited = [whole[:n] for n in range(len(whole) + 1)]
+            for order in permutations(range(len(ASKED))):
+                back: set[int] = set()
+                for place in order:
+                    back.add(place)
+                    told = judged_prefix(
+                        (i, j, outcome if n in back else None) for n, (i, j, outcome) in enumerate(whole)
+                    )
+                    assert told in awaited
+                assert told == whole
+
+    def test_losses_that_come_back_first_do_not_refute_the_best(self) -> None:
+        """The best ties with its rival, and of every sixty answers its losses come back before its wins."""
+        rng = np.random.default_rng(2)
+        refuted = {"as they come": 0, "in order": 0}
+        for _ in range(12):
+            asked: list[tuple[int, int, float | None]] = []
+            designs = {name: Design(Unstructured(2), claim="best_if_any", delta=0.1) for name in refuted}
+            hit = dict.fromkeys(refuted, False)
+            told = 0
+            for _ in range(3):
+                outcomes = [float(rng.random() < 0.5) for _ in range(60)]
+                first = len(asked)
+                asked += [(0, 1, None)] * 60
+                for place in sorted(range(60), key=lambda place: outcomes[place]):
+                    asked[first + place] = (0, 1, outcomes[place])
+                    designs["as they come"].tell(0, 1, outcomes[place])
+                    for judgment in judged_prefix(asked)[told:]:
+                        designs["in order"].tell(*judgment)
+                        told += 1
+                    for name, design in designs.items():
+                        hit[name] |= bool(design.peak_evidence[0] >= np.log(10.0))
+            for name in refuted:
+                refuted[name] += hit[name]
+        # At a true rate of 10% more than 5 of 12 have a probability of .05%.
+        assert refuted["in order"] <= 5 < refuted["as they come"]
+
+
+class TestSoloRuns:
+    def test_the_longest_come_first_and_short_ones_not_at_all(self) -> None:
+        annotators = ["ann"] * 3 + ["bob"] * 5 + ["ann"] * 5 + ["bob"] + ["ann"] * 2
+        assert solo_runs(annotators, longer_than=2) == [
+            SoloRun("bob", start=3, length=5),
+            SoloRun("ann", start=8, length=5),
+            SoloRun("ann", start=0, length=3),
+        ]
+
+    def test_interleaved_annotators_have_none(self) -> None:
+        assert solo_runs(["ann", "bob"] * 600) == []
+        assert solo_runs(["ann"] * 50 + ["bob"] * 50) == []
+        assert [run.length for run in solo_runs(["ann"] * 51 + ["bob"])] == [51]
+
+    def test_one_person_alone_is_no_finding(self) -> None:
+        assert solo_runs([7] * 500) == []
+        assert solo_runs([]) == []
+
+    @pytest.mark.parametrize("longer_than", [-1, 2.5])
+    def test_a_length_that_cannot_be_is_refused(self, longer_than: float) -> None:
+        with pytest.raises(ValueError, match="longer_than must be"):
+            solo_runs([1, 2], longer_than)
