@@ -25,6 +25,14 @@ from tests.factories import add_member, click_for, make_experiment, make_user, w
 
 pytestmark = pytest.mark.django_db
 
+# Enough for two batches: these tests are about how forecasts are made, and not about how good they are.
+FORECAST_RUNS = 8
+
+
+@pytest.fixture(autouse=True)
+def short_forecasts(monkeypatch):
+    monkeypatch.setattr(analysis, "_FORECAST_RUNS", FORECAST_RUNS)
+
 
 def judged(n: int, overlap: int = 1, people: int = 2, **settings) -> Experiment:
     """``n`` rounds in which everybody judges; the first person is contrary."""
@@ -68,7 +76,7 @@ class TestForecast:
             delta=experiment.delta,
             budget=experiment.budget,
         )
-        planned = forecast(plan, n_runs=40)
+        planned = forecast(plan, n_runs=FORECAST_RUNS)
         left = designs.forecast(experiment)
         assert (left.expected, left.low, left.decided) == (planned.expected, planned.low, planned.decided)
         assert to_examine() == []
@@ -332,7 +340,7 @@ class TestClaim:
         n_steps = len(in_all)
         with pytest.raises(KilledError):
             examine(experiment_id=experiment.pk, tick=killed_after(n_steps - 1))
-        assert designs.forecast_progress(experiment) == 28 / 40
+        assert designs.forecast_progress(experiment) == 4 / FORECAST_RUNS
         assert not examine(experiment_id=experiment.pk), "the dead worker's, until its deadline has passed"
         past_its_deadline()
         assert designs.forecast_progress(experiment) is None, "nobody is at it"
