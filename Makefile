@@ -2,7 +2,8 @@
 # make dev    the same, and every process starts again when its code changes
 # make quick  lint, and the tests without database, browser or long simulations: for every save
 # make test   everything that the project promises, tested here
-# make coverage   which branches the tests reach; make mutation   whether they would notice a change
+# make coverage   which branches the tests reach; all of those of COVERED
+# make mutation   whether the tests notice small changes of these modules; takes an hour
 # make schema   docs/schema.md from the models, docs/rooms.md from the imports
 # make release   check, build the wheel of the core and the image, tag
 # make lint   style, types, contracts
@@ -15,7 +16,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 HOST ?= 127.0.0.1
 PORT ?= 8000
-PYTEST_WORKERS ?= 2
+PYTEST_WORKERS ?= $(shell getconf _NPROCESSORS_ONLN)
 PIP_COMPILE := $(BIN)/pip-compile --quiet --no-emit-index-url --no-emit-find-links --no-emit-trusted-host \
 	--strip-extras --no-annotate --allow-unsafe --generate-hashes
 
@@ -35,6 +36,20 @@ test: $(VENV)/.installed-dev
 	@.ci/install-nginx
 	$(BIN)/python -m pytest -n $(PYTEST_WORKERS) --dist worksteal -m "not browser" $(PYTEST_ARGS)
 	DJANGO_ALLOW_ASYNC_UNSAFE=1 $(BIN)/python -m pytest -n $(PYTEST_WORKERS) --dist worksteal -m browser $(PYTEST_ARGS)
+
+# What decides, what counts, what hands out work and who may do what: not one branch is untested.
+COVERED := engine/core/stopping.py,engine/services/judging.py,engine/services/claims.py,engine/models/claims.py,labeling/access.py
+
+coverage: $(VENV)/.installed-dev
+	@mkdir -p var/coverage
+	$(BIN)/coverage erase
+	$(BIN)/coverage run -m pytest -q -n $(PYTEST_WORKERS) --dist worksteal -m "not browser" $(PYTEST_ARGS)
+	$(BIN)/coverage combine -q
+	$(BIN)/coverage report
+	$(BIN)/coverage report --show-missing --fail-under=100 --include=$(COVERED)
+
+mutation: $(VENV)/.installed-dev
+	$(BIN)/python -m tools.mutation
 
 # Matrices this small are not worth a second thread, and the runs side by side take every core.
 reproduce: $(VENV)/.installed-dev

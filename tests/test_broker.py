@@ -68,5 +68,5 @@ def test_queues_do_not_mix_and_messages_keep_their_order(tmp_path: Path):
         for number in range(5):
             first.put({"number": number})
             second.put({"number": number + 100})
-        assert [first.get(timeout=1).payload["number"] for _ in range(5)] == [0, 1, 2, 3, 4]
-        assert [second.get(timeout=1).payload["number"] for _ in range(5)] == [100, 101, 102, 103, 104]
+        assert [first.get(timeout=60).payload["number"] for _ in range(5)] == [0, 1, 2, 3, 4]
+        assert [second.get(timeout=60).payload["number"] for _ in range(5)] == [100, 101, 102, 103, 104]

@@ -80,6 +80,7 @@ def manage(app: Path, *arguments: str) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_an_export_with_its_manifest_works_in_the_image(image, tmp_path):
     """Item 19: the manifest read pyproject.toml, which the image lacks, and every ZIP broke off half way."""
     from engine import __version__  # noqa: PLC0415 - the version that the image's own code must name
@@ -94,6 +95,7 @@ def test_an_export_with_its_manifest_works_in_the_image(image, tmp_path):
     assert f"version {__version__}" in manage(image, "shell", "--command", ZIP_VIEW)
 
 
+@pytest.mark.slow
 def test_the_embedded_model_runs_in_the_image_without_the_tools_that_made_it(image):
     assert not (image / "tools").exists()
     assert manage(image, "shell", "--command", EMBEDDED_REPLY).endswith("tokens True\n")

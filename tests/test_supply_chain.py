@@ -48,6 +48,7 @@ def test_the_licences_are_those_of_the_pinned_packages():
     assert listed == {supply_chain.normalized(name): version for name, version in pinned.items()}
 
 
+@pytest.mark.slow
 def test_the_list_of_parts_names_every_pinned_package_with_its_hashes(tmp_path):
     file = tmp_path / "sbom.json"
     assert supply_chain.sbom(file) == 0

@@ -83,4 +83,4 @@ class Workers:
             if process.poll() is None:
                 process.terminate()
         for process in self.processes.values():
-            process.wait(timeout=30)
+            process.wait(timeout=120)

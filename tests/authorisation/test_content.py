@@ -84,12 +84,15 @@ def take(world: World, role: str, step: Step) -> HttpResponse:
 @pytest.mark.parametrize("role", ["anonymous", *people_inside()])
 def test_every_link_and_button_works_for_its_readers_and_nobody_reads_above_their_role(role, world: World):
     """From every page that the role may open, in every state of an experiment, and on to what those lead to."""
-    waiting = [Step("get", path) for path in start_pages(world, role)]
+    starts = dict(start_pages(world, role))
+    waiting = [Step("get", path) for path in starts]
     seen, wrong = set(map(kind_of, waiting)), []
     origins = dict.fromkeys(waiting, "the table")
     while waiting:
         step = waiting.pop()
         response = take(world, role, step)
+        if origins[step] == "the table" and not starts[step.path] and 200 < response.status_code < 500:
+            continue
         to_login = response.status_code == 302 and response["Location"].startswith(reverse("login"))
         logged_out = to_login and role != "anonymous" and step.path not in SIGN_OUT
         if response.status_code in REFUSED or response.status_code >= 500 or logged_out:
@@ -106,16 +109,19 @@ def test_every_link_and_button_works_for_its_readers_and_nobody_reads_above_thei
     assert len(seen) > 3
 
 
-def start_pages(world: World, role: str) -> Iterator[str]:
+def start_pages(world: World, role: str) -> Iterator[tuple[str, bool]]:
+    """The pages of the table, and whether this role may open each: that depends on the experiment's state."""
     for route, row in TABLE.items():
         if is_api(route) or row.methods.get("get", {}).get(role) != 200:
             continue
-        yield world.path(route, role, "own")
         if route.count("<") == 1 and "<experiment_id>" in route:
             for experiment in world.by_state.values():
-                path = world.path(route.replace("<experiment_id>", str(experiment.pk)), role, "own")
-                if world.call(role, "get", path).status_code == 200:
-                    yield path
+                yield (
+                    world.path(route.replace("<experiment_id>", str(experiment.pk)), role, "own"),
+                    experiment == world.own.experiment,
+                )
+        else:
+            yield world.path(route, role, "own"), True
 
 
 @pytest.mark.parametrize("role", people_inside())

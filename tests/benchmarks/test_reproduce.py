@@ -19,6 +19,8 @@ from engine.core.allocation import best_policy
 from engine.core.samplers import SAMPLERS
 from engine.generation.tinylm.tasks import sample_tasks
 
+pytestmark = pytest.mark.slow
+
 TINY = ("--runs", "3", "--cap", "120", "--tasks", "3", "--samples", "2", "--jobs", "2")
 
 

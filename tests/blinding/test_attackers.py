@@ -28,7 +28,7 @@ Guess = Callable[[Session, Pair], bool]
 
 
 def better_than_chance(guesses: list[bool], truth: list[bool]) -> str:
-    """How often the attacker is right where that cannot be chance; nothing otherwise."""
+    """The hits of an attacker where they cannot be chance; nothing otherwise."""
     assert len(guesses) == len(truth) >= PAIRS
     hits = sum(guess == true for guess, true in zip(guesses, truth, strict=True))
     # A guess that is always wrong tells as much as one that is always right.

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import pytest
 from django.db import connection
-from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 
 from engine.models import User
 
@@ -24,6 +24,8 @@ _CHROMIUM = os.environ.get("CHROMIUM") or next(
 def browser() -> Iterator[Browser]:
     if _CHROMIUM is None:
         pytest.fail("No Chromium found. Install it (make test does), or set CHROMIUM to its path.")
+    # A limit is there to end, not to measure: a loaded machine takes longer than the library's five seconds.
+    expect.set_options(timeout=120_000)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(
             executable_path=_CHROMIUM,

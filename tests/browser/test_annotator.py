@@ -74,7 +74,7 @@ def test_skip_then_caught_up_then_the_next_pair_comes_by_itself(page: Page, sett
     page.keyboard.press("s")
     expect(page.get_by_role("heading", name="All caught up")).to_be_visible()
     write_everything(experiment)
-    expect(page.get_by_role("heading", name="Response A")).to_be_visible(timeout=10_000)
+    expect(page.get_by_role("heading", name="Response A")).to_be_visible()
 
 
 def test_progress_is_a_count_and_the_eleventh_undo_in_a_row_is_refused(page: Page, settings):
@@ -173,11 +173,11 @@ def test_a_paused_tab_goes_on_by_itself(page: Page, settings):
     log_in(page, annotator)
     page.goto(f"/label/{experiment.pk}/")
     expect(page.get_by_role("heading", name="Paused")).to_be_visible()
-    with page.expect_response(lambda reply: "waited=5" in reply.url, timeout=15_000):
+    with page.expect_response(lambda reply: "waited=5" in reply.url, timeout=120_000):
         pass
     expect(page.locator("#stage")).to_have_attribute("hx-trigger", "every 10s, focus from:window")
     start(experiment_id=experiment.pk)
-    expect(page.get_by_role("heading", name="Response A")).to_be_visible(timeout=20_000)
+    expect(page.get_by_role("heading", name="Response A")).to_be_visible()
     press(page, "1")
     saved(page, 1)
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import Browser, Page, Route, expect
 
-from engine.models import Experiment, Judgment, Lease
+from engine.models import Experiment, Judgment, Lease, User
 from engine.selectors import counts
 from engine.services.judging import expire_leases, rebuild_counts
 from tests.browser.annotating import open_pair, press, saved, shown_token, write_everything
 from tests.browser.conftest import watch
 from tests.factories import make_experiment, make_user
+from tests.workers import wait_until
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
@@ -31,6 +32,13 @@ def experiment(people, settings) -> Experiment:
 def given_by(user) -> dict[str, str]:
     rows = Judgment.objects.filter(annotator=user).values_list("token", "choice")
     return {str(token): choice for token, choice in rows}
+
+
+def open_with_the_next(page: Page, experiment: Experiment, user: User) -> None:
+    """Open the page and wait until it has the pair that follows, too."""
+    with page.expect_response(lambda reply: "besides=" in reply.url, timeout=120_000) as ahead:
+        open_pair(page, experiment, user)
+    ahead.value.finished()
 
 
 def assert_counted_once(experiment: Experiment, n: int) -> None:
@@ -215,20 +223,14 @@ def test_two_tabs_of_one_annotator_never_judge_a_pair_twice(page: Page, context,
 
 
 def test_who_closes_the_page_hands_its_pairs_back(page: Page, experiment, people):
-    open_pair(page, experiment, people[0])
-    page.wait_for_timeout(1_000)  # the next pair is fetched ahead
+    open_with_the_next(page, experiment, people[0])
     assert Lease.objects.filter(state="active").count() == 2
     page.goto("/")
-    for _ in range(50):
-        if not Lease.objects.filter(state="active").exists():
-            break
-        page.wait_for_timeout(100)
-    assert not Lease.objects.filter(state="active").exists()
+    wait_until(lambda: not Lease.objects.filter(state="active").exists(), 120, "the pairs to be handed back")
 
 
 def test_the_next_pair_is_on_show_before_the_server_has_answered(page: Page, experiment, people):
-    open_pair(page, experiment, people[0])
-    page.wait_for_timeout(1_000)  # the next pair is fetched ahead
+    open_with_the_next(page, experiment, people[0])
     held_up: list[Route] = []
 
     def hold_up(route: Route) -> None:
@@ -247,8 +249,7 @@ def test_the_next_pair_is_on_show_before_the_server_has_answered(page: Page, exp
 
 
 def test_an_answer_given_while_the_last_one_is_being_saved_is_kept(page: Page, experiment, people):
-    open_pair(page, experiment, people[0])
-    page.wait_for_timeout(1_000)  # the next pair is fetched ahead
+    open_with_the_next(page, experiment, people[0])
     sent: list[Route] = []
 
     def hold_up_the_first(route: Route) -> None:

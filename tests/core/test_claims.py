@@ -221,6 +221,7 @@ CYCLE = preferences(0.8, 0.8, 0.8)
 
 @pytest.mark.parametrize(("claim", "epsilon"), [("best", 0.0), ("good_enough", 0.05)])
 @pytest.mark.parametrize("pending", [0, 10])
+@pytest.mark.slow
 def test_nobody_is_crowned_in_a_cycle_or_a_tie(claim: str, epsilon: float, pending: int) -> None:
     """Issue 13: today's stop crowned somebody falsely in up to half of such runs."""
     close = preferences(0.6, 0.6, 0.6)

@@ -14,6 +14,7 @@ Run = Callable[..., Design]
 
 @pytest.mark.parametrize("sampler", ["balanced", "round_robin"])
 @pytest.mark.parametrize("n_policies", [2, 5])
+@pytest.mark.slow
 def test_finds_the_condorcet_winner(run_to_the_end: Run, sampler: str, n_policies: int) -> None:
     strengths = np.linspace(1.0, -1.0, n_policies)
     order = np.random.default_rng(7).permutation(n_policies)
@@ -83,6 +84,7 @@ def test_before_the_first_comparison_nothing_is_claimed() -> None:
     assert np.isnan(Design(Unstructured(3)).win_rate).all()
 
 
+@pytest.mark.slow
 def test_expected_left_is_the_right_size_once_the_win_rates_are_known(run_to_the_end: Run) -> None:
     mu = bradley_terry(np.array([0.8, 0.3, 0.0, -0.5]))
     forecasts = []
@@ -180,6 +182,7 @@ def test_a_refuted_policy_stays_refuted_when_the_peak_is_handed_back(run_to_the_
 
 
 @pytest.mark.parametrize("pending", [0, 20])
+@pytest.mark.slow
 def test_a_near_tie_is_decided_wrongly_less_often_than_delta(pending: int) -> None:
     mu = np.full((3, 3), 0.5)
     mu[0, 1:], mu[1:, 0] = 0.505, 0.495

@@ -136,6 +136,8 @@ def test_designs_and_decisions_pickle_there_and_go_on_as_before(bare: Path) -> N
 REFERENCE = """
 import numpy as np
 from llmpo_core.maxmin import maxmin_allocation
+
+pytestmark = pytest.mark.slow
 rng = np.random.default_rng(0)
 print(maxmin_allocation(rng.standard_normal((9, 3)), rng.standard_normal(3), {arguments}))
 """

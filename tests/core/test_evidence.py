@@ -67,6 +67,7 @@ def test_losing_raises_the_evidence_and_leaves_the_others_alone(told: Told, lose
     st.lists(st.floats(0.5, 1.0), min_size=2, max_size=2),
     st.sampled_from([0.0, 0.1]),
 )
+@pytest.mark.slow
 def test_evidence_against_the_best_is_a_supermartingale(
     streams: bool, sampler: str, best: int, lead: list[float], epsilon: float
 ) -> None:

@@ -17,6 +17,8 @@ from engine.core.allocation import lower_bound, pairwise_characteristic_time
 
 from .conftest import bradley_terry
 
+pytestmark = pytest.mark.slow
+
 STRENGTHS = np.array([0.8, 0.2, 0.0, -0.6])
 
 

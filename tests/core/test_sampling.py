@@ -16,6 +16,7 @@ MU = bradley_terry(np.array([1.8, 0.4, 0.1, -0.4]))
 
 @pytest.mark.parametrize("sampler", ALL_SAMPLERS)
 @pytest.mark.parametrize("stopping", ["certified", "heuristic"])
+@pytest.mark.slow
 def test_every_sampler_and_stop_finds_the_best(sampler: str, stopping: str) -> None:
     order = np.array([2, 0, 3, 1])
     runs = simulate(
@@ -40,6 +41,7 @@ def test_pairs_are_always_two_different_policies_even_with_two_or_many_in_flight
 
 
 @pytest.mark.parametrize("sampler", ALL_SAMPLERS)
+@pytest.mark.slow
 def test_a_simulated_run_is_a_design_asked_and_told(sampler: str) -> None:
     """Simulations advance many runs through the same code; one of them is a live design."""
     rng = np.random.default_rng(3)
@@ -97,6 +99,7 @@ def test_uniform_samplers_are_uniform() -> None:
         assert np.all(np.abs(counts - 100) <= slack)
 
 
+@pytest.mark.slow
 def test_tracking_reaches_its_allocation() -> None:
     """With win rates fixed at their expectation the sampled shares approach the optimal ones."""
     design = Design(Unstructured(4), sampler="tracking", stopping="theory")

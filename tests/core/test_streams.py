@@ -60,6 +60,7 @@ class TestValidity:
                 third = 3 - i - j
                 assert won[third] == tied[third] == lost[third] == before[third]
 
+    @pytest.mark.slow
     def test_the_best_is_ruled_out_less_often_than_delta(self) -> None:
         mu = np.full((4, 4), 0.5)
         mu[0, 1:], mu[1:, 0] = 0.505, 0.495
@@ -125,6 +126,7 @@ class TestState:
 
 
 class TestPower:
+    @pytest.mark.slow
     def test_pooling_opponents_saves_comparisons(self) -> None:
         # Lengths have a standard deviation of 40% of their mean, and pooling saves about a third of them.
         mu = np.repeat(bradley_terry(np.linspace(1.2, -1.2, 8))[None], 24, axis=0)
@@ -134,6 +136,7 @@ class TestPower:
         )
         assert with_streams < 0.9 * without
 
+    @pytest.mark.slow
     def test_many_policies_are_ruled_out_by_votes_that_others_chose(self) -> None:
         """Issue 13, item 4: seven votes on each pair, 39% of them ties; head to head rules out nobody."""
         K, n = 30, 3000

@@ -27,6 +27,7 @@ def told_design(features: np.ndarray, told: Told, **settings: object) -> Design:
 
 @pytest.mark.parametrize("sampler", list(SAMPLERS))
 @pytest.mark.parametrize("stopping", ["certified", "heuristic"])
+@pytest.mark.slow
 def test_every_sampler_and_stop_finds_the_best(sampler: str, stopping: str) -> None:
     runs = simulate(
         np.repeat(MU[None], 8, axis=0),
@@ -41,6 +42,7 @@ def test_every_sampler_and_stop_finds_the_best(sampler: str, stopping: str) -> N
 
 
 @pytest.mark.parametrize("sampler", list(SAMPLERS))
+@pytest.mark.slow
 def test_a_simulated_run_is_a_design_asked_and_told(sampler: str) -> None:
     rng = np.random.default_rng(3)
     design = Design(BradleyTerry(FEATURES), sampler=sampler)
@@ -78,6 +80,7 @@ def test_relabelling_and_changing_the_basis_change_nothing(told: Told, names: li
 
 @settings(deadline=None, max_examples=4)
 @given(st.sampled_from(list(SAMPLERS)), st.sampled_from([0.0, 0.05]))
+@pytest.mark.slow
 def test_evidence_against_the_best_is_bounded_by_a_martingale(sampler: str, epsilon: float) -> None:
     """Every path of six comparisons, weighted by its probability: the mean e-value stays at most 1."""
     features = np.array([[0.0], [0.4], [-0.3]])
@@ -90,6 +93,7 @@ def test_evidence_against_the_best_is_bounded_by_a_martingale(sampler: str, epsi
     assert np.all(mean_e_value <= 1 + 1e-9)
 
 
+@pytest.mark.slow
 def test_a_near_tie_is_decided_wrongly_less_often_than_delta() -> None:
     features = np.array([[0.02, 0.0], [0.0, 0.5], [0.0, -0.5], [0.01, 0.3]])
     scores = features @ np.array([1.0, 0.0])
@@ -118,6 +122,7 @@ def test_the_margin_can_find_that_nobody_leads() -> None:
     assert design.decision.reason is StopReason.NO_SINGLE_BEST
 
 
+@pytest.mark.slow
 def test_a_factorial_space_shares_strength() -> None:
     """Effects add up, so the best combination is named long before every pair has been seen."""
     space = Factorial({"prompt": ["a", "b", "c", "d"], "guardrail": ["x", "y", "z"], "strategy": ["s", "t"]})

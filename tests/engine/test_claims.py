@@ -115,10 +115,18 @@ class TestRules:
         make_rows(2)
         assert not claims.held(Estimate.objects.all(), None).exists()
 
-    def test_what_is_filtered_by_another_table_is_not_claimed(self):
+    @pytest.mark.parametrize("field", ["comparison__state", "comparison__experiment__state"])
+    def test_what_is_filtered_by_another_table_is_not_claimed(self, field):
         """The database would not look at the other table again once it has the row."""
         with pytest.raises(ValueError, match="pk__in"):
-            claims.take(Opinion.objects.filter(comparison__experiment__state="running"), seconds=1)
+            claims.take(Opinion.objects.filter(**{field: "running"}), seconds=1)
+
+    def test_a_claim_carries_its_holders_name_and_the_changes_with_it(self):
+        [pk] = make_rows(1)
+        row = Estimate.objects.filter(pk=pk)
+        claim = claims.take(row, seconds=60, by="worker 7", failure_reason="Tried once.")
+        assert (row.get().claim, row.get().claimed_by) == (claim, "worker 7")
+        assert row.get().failure_reason == "Tried once."
 
     def test_a_keeper_renews_every_now_and_then(self):
         [pk] = make_rows(1)

@@ -184,6 +184,7 @@ def test_held_out_tasks_are_answered_far_better_than_by_chance(backend, kind):
     assert share > commonest / 100 + 0.15
 
 
+@pytest.mark.slow
 def test_policies_differ(backend):
     """Temperature, strategy and system prompt each change the accuracy of sums, as the documentation says."""
     sums = sample_tasks("sum", 120, seed=1)
@@ -197,6 +198,7 @@ def test_policies_differ(backend):
     )
 
 
+@pytest.mark.slow
 def test_the_model_is_measured_by_the_documented_command():
     environment = {"PATH": "/usr/bin:/bin"}  # no settings: the command needs no installation
     command = [sys.executable, "-m", "tools.tinylm.evaluate", "--n", "1", "--temperatures", "0"]

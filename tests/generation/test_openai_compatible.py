@@ -104,7 +104,7 @@ class TestWhatIsSent:
         gate = threading.Barrier(3)
 
         def respond(asked: dict[str, Any]) -> Reply:
-            gate.wait(timeout=30)
+            gate.wait(timeout=120)
             return completion("fine")
 
         backend, server = against(respond, concurrency=3)

@@ -47,7 +47,7 @@ def way_back(client: Client, query: str = "") -> str:
     """The address to which the provider sends back a browser that started here."""
     page = client.post(LOGIN + query).content.decode()
     to_provider = unescape(re.search(r'<meta http-equiv="refresh" content="0; url=([^"]+)">', page)[1])
-    back = requests.get(to_provider, allow_redirects=False, timeout=30).headers["Location"]
+    back = requests.get(to_provider, allow_redirects=False, timeout=120).headers["Location"]
     return back.removeprefix("http://testserver")
 
 

@@ -15,6 +15,8 @@ from tests.factories import make_experiment
 from tests.labeling.hostile import PAYLOADS
 from tests.markup import Markup
 
+pytestmark = pytest.mark.slow
+
 each_payload = pytest.mark.parametrize("name", PAYLOADS)
 
 # Nothing here loads, runs, submits, names itself or covers anything.

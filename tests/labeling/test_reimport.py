@@ -615,9 +615,8 @@ class TestAnswersMeanwhile:
             for row in read_file(*args, **kwargs):
                 thread = Thread(target=write)
                 thread.start()
-                # SQLite's own patience is 30 s: a lock would show as a thread that is still waiting.
-                thread.join(timeout=20)
-                assert not thread.is_alive()
+                # A lock ends SQLite's own patience, and the thread without having written anything.
+                thread.join()
                 yield row
 
         monkeypatch.setattr("labeling.management.commands.import_judgments.read_file", slow_rows)

@@ -67,7 +67,7 @@ class Demo:
 
     def stop(self) -> None:
         self.process.send_signal(signal.SIGINT)
-        assert self.process.wait(timeout=60) == 0, self.output.read_text()
+        assert self.process.wait(timeout=120) == 0, self.output.read_text()
 
 
 def alive(pid: int) -> bool:

@@ -28,6 +28,8 @@ from tests.accounts import PASSWORD
 from tests.factories import make_user
 from tests.workers import wait_until
 
+pytestmark = pytest.mark.slow
+
 EXAMPLE = Path(django_settings.BASE_DIR) / "docs" / "nginx.conf"
 # Debian puts it where users' PATH does not lead.
 NGINX = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin")

@@ -1,0 +1,206 @@
+"""Who gets what of an experiment, asked directly: each function of labeling.access, for who may and who may not."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from types import SimpleNamespace
+
+import pytest
+from allauth.core.exceptions import ReauthenticationRequired
+from django.contrib.auth.models import AnonymousUser
+from django.http import Http404, HttpRequest, HttpResponse
+from django.test import RequestFactory
+from django.urls import reverse
+
+from engine.models import Experiment, Token, User
+from engine.services.tokens import make_token
+from labeling import access
+from tests.factories import add_member, click, lease, make_experiment, make_user
+
+pytestmark = pytest.mark.django_db
+
+ROLES = ["stranger", "annotator", "viewer", "editor", "owner", "superuser"]
+WATCH, RUN, OWN = ROLES[2:], ROLES[3:], ROLES[4:]
+
+
+def request_of(user: User, method: str = "get", token: Token | None = None) -> HttpRequest:
+    request = getattr(RequestFactory(), method)("/")
+    request.user = user
+    if token is not None:
+        request.auth = token
+    return request
+
+
+@pytest.fixture
+def experiment(annotator: User) -> Experiment:
+    return make_experiment(ready=True, annotators=(annotator,))
+
+
+@pytest.fixture
+def people(experiment: Experiment, annotator: User) -> dict[str, User]:
+    users = {role: make_user(f"the {role}", is_superuser=role == "superuser") for role in ROLES}
+    for role in ("viewer", "editor", "owner"):
+        add_member(experiment, users[role], role)
+    return users | {"annotator": annotator}
+
+
+@pytest.mark.parametrize(
+    ("rule", "allowed"),
+    [
+        (access.to_label, ["annotator"]),
+        (access.to_watch, WATCH),
+        (access.to_run, RUN),
+        (access.to_own, OWN),
+    ],
+)
+def test_an_experiment_is_found_by_its_roles_and_by_nobody_else(rule, allowed, experiment, people):
+    make_experiment()
+    for role in ROLES:
+        request = request_of(people[role])
+        if role in allowed:
+            assert rule(request, experiment.pk) == experiment, role
+        else:
+            with pytest.raises(Http404):
+                rule(request, experiment.pk)
+        with pytest.raises(Http404):
+            rule(request, 10**6)
+
+
+@pytest.mark.parametrize(("rule", "allowed"), [(access.may_run, RUN), (access.may_own, OWN)])
+def test_the_questions_are_answered_as_the_addresses_are(rule, allowed, experiment, people):
+    other = make_experiment()
+    for role in ROLES:
+        assert rule(request_of(people[role]), experiment) is (role in allowed), role
+        assert rule(request_of(people[role]), other) is (role == "superuser"), role
+
+
+@pytest.mark.parametrize("rule", [access.to_create, access.to_administer])
+def test_only_superusers_make_experiments_and_run_the_site(rule, people):
+    for role in ROLES:
+        if role == "superuser":
+            assert rule(request_of(people[role])) is None
+        else:
+            with pytest.raises(Http404):
+                rule(request_of(people[role]))
+    assert [role for role in ROLES if access.may_create(request_of(people[role]))] == ["superuser"]
+
+
+def test_a_bound_token_reaches_one_experiment_of_its_holders(experiment, people):
+    superuser = people["superuser"]
+    other = make_experiment()
+    token, _ = make_token(user=superuser, name="t", valid_days=1, experiment=other)
+    free, _ = make_token(user=superuser, name="f", valid_days=1)
+    request = request_of(superuser, token=token)
+    assert access.bound_to(request) == other.pk
+    assert list(access.watched(request)) == [other]
+    for rule in (access.to_watch, access.to_run, access.to_own):
+        assert rule(request, other.pk) == other
+        with pytest.raises(Http404):
+            rule(request, experiment.pk)
+    assert (access.may_run(request, other), access.may_run(request, experiment)) == (True, False)
+    assert (access.may_own(request, other), access.may_own(request, experiment)) == (True, False)
+    for unbound in (request_of(superuser), request_of(superuser, token=free)):
+        assert access.bound_to(unbound) is None
+        assert set(access.watched(unbound)) == {experiment, other}
+
+
+def test_who_annotates_too_is_kept_from_unfinished_pairs(experiment, people):
+    add_member(experiment, people["annotator"], "viewer")
+    assert access.withholds_unfinished(request_of(people["annotator"]), experiment)
+    assert not access.withholds_unfinished(request_of(people["viewer"]), experiment)
+
+
+def test_nobody_gives_a_role_above_their_own(experiment, people):
+    given = {
+        role: [name for name, _ in access.roles_to_give(request_of(people[role]), experiment)]
+        for role in ("editor", "owner")
+    }
+    assert "owner" not in given["editor"]
+    assert "annotator" in given["editor"]
+    assert set(given["editor"]) < set(given["owner"])
+    labels = dict(access.roles_to_give(request_of(people["owner"]), experiment))
+    assert labels["annotator"] != "annotator"
+
+
+def test_an_answer_is_found_by_who_gave_it(experiment, annotator, people):
+    judgment = click(experiment, annotator)
+    assert access.own_answer(request_of(annotator), experiment, judgment.token) == judgment
+    for who, token in ((people["viewer"], judgment.token), (annotator, uuid.uuid4())):
+        with pytest.raises(Http404):
+            access.own_answer(request_of(who), experiment, token)
+    held = lease(experiment, annotator)
+    with pytest.raises(Http404):
+        access.own_answer(request_of(annotator), experiment, held.token)
+
+
+class TestAnnotatorAction:
+    def view(self, request: HttpRequest, *args: object, **kwargs: object) -> HttpResponse:
+        return HttpResponse(f"{args} {kwargs}")
+
+    def test_it_is_a_post(self, annotator):
+        answer = access.annotator_action(self.view)(request_of(annotator), 7)
+        assert answer.status_code == 405
+
+    def test_who_is_logged_in_gets_through_with_all_arguments(self, annotator):
+        answer = access.annotator_action(self.view)(request_of(annotator, "post"), 7, "a", b=1)
+        assert answer.content == b"(7, 'a') {'b': 1}"
+
+    def test_who_is_not_comes_back_at_the_pair(self):
+        answer = access.annotator_action(self.view)(request_of(AnonymousUser(), "post"), 7)
+        assert answer["Location"] == f"{reverse('login')}?next={reverse('pair', args=[7])}"
+
+
+class TestRecentSignIn:
+    @pytest.fixture(autouse=True)
+    def an_hour(self, settings):
+        settings.ACCOUNT_REAUTHENTICATION_TIMEOUT = 3600
+
+    @pytest.fixture(autouse=True)
+    def stopped_clock(self, monkeypatch):
+        now = time.time()
+        monkeypatch.setattr(time, "time", lambda: now)
+
+    def records(self, monkeypatch, *records: dict[str, object]) -> None:
+        monkeypatch.setattr(access, "get_authentication_records", lambda request, user: list(records))
+
+    @pytest.mark.parametrize(("seconds", "recent"), [(3599, True), (3600, False), (10**6, False)])
+    def test_it_holds_for_an_hour(self, seconds, recent, annotator, monkeypatch):
+        self.records(monkeypatch, {"at": time.time() - seconds, "reauthenticated": True})
+        assert access.signed_in_recently(request_of(annotator)) is recent
+
+    def test_what_was_no_confirmation_does_not_count(self, annotator, monkeypatch):
+        self.records(monkeypatch, {"at": time.time(), "reauthenticated": False})
+        assert access.signed_in_recently(request_of(annotator)) is False
+
+    def test_any_confirmation_will_do(self, annotator, monkeypatch):
+        self.records(
+            monkeypatch,
+            {"at": time.time() - 10**6, "reauthenticated": True},
+            {"at": time.time() - 60, "reauthenticated": True},
+        )
+        assert access.signed_in_recently(request_of(annotator)) is True
+
+    def test_only_people_who_are_logged_in_are_asked(self, annotator, monkeypatch):
+        self.records(monkeypatch)
+        access.require_recent_sign_in(request_of(AnonymousUser()))
+        with pytest.raises(ReauthenticationRequired):
+            access.require_recent_sign_in(request_of(annotator))
+        self.records(monkeypatch, {"at": time.time(), "reauthenticated": True})
+        access.require_recent_sign_in(request_of(annotator))
+
+    @pytest.mark.parametrize("method", ["get", "head", "options"])
+    def test_reading_needs_none(self, method, annotator, monkeypatch):
+        self.records(monkeypatch)
+        view = access.recent_sign_in_required(
+            lambda request, *args, **more: SimpleNamespace(args=args, more=more)
+        )
+        answer = view(request_of(annotator, method), 1, two=2)
+        assert (answer.args, answer.more) == ((1,), {"two": 2})
+
+    @pytest.mark.parametrize("method", ["post", "put", "patch", "delete"])
+    def test_changing_does(self, method, annotator, monkeypatch):
+        self.records(monkeypatch)
+        view = access.recent_sign_in_required(lambda request: HttpResponse())
+        with pytest.raises(ReauthenticationRequired):
+            view(request_of(annotator, method))

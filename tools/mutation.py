@@ -1,0 +1,244 @@
+"""Whether the tests would notice a change of the code that no promise survives.
+
+    python -m tools.mutation                         all targets
+    python -m tools.mutation engine/services/claims.py
+
+Each mutant has one small change in one function: `<` for `<=`, `and` for `or`, a filter without one of its
+conditions, a call left out. It is killed if a test fails. The tests of a target run once to see which lines
+each one reaches. Then every mutant is tried in a forked process, in which the code of its function is replaced,
+by the tests that reach its line. So the imports and the database are made once.
+
+Exits with 1 where a mutant survives that `EQUIVALENT` does not explain.
+"""
+
+from __future__ import annotations
+
+import ast
+import copy
+import importlib
+import inspect
+import os
+import signal
+import sys
+import time
+import types
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import coverage
+import pytest
+from _pytest.runner import runtestprotocol
+
+ROOT = Path(__file__).resolve().parent.parent
+
+# The tests that are about each target.
+TARGETS = {
+    "engine/core/stopping.py": ["tests/core/test_stopping.py"],
+    "engine/services/claims.py": ["tests/engine/test_claims.py"],
+    "engine/services/judging.py": [
+        "tests/engine/test_judging.py",
+        "tests/engine/test_overlap.py",
+        "tests/engine/test_append_only.py",
+        "tests/engine/test_allowances.py",
+        "tests/engine/test_rule_judge.py",
+    ],
+    "labeling/access.py": ["tests/labeling/test_access.py"],
+}
+# Survivors that change nothing that anybody could see, each with the reason.
+EQUIVALENT: dict[str, str] = {}
+# A mutant that loops for ever is killed by the clock.
+SECONDS = 300
+
+_SWAPPED: dict[type[ast.AST], type[ast.AST]] = {
+    ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
+    ast.In: ast.NotIn, ast.NotIn: ast.In, ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.And: ast.Or, ast.Or: ast.And,
+    ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult,
+    ast.BitOr: ast.BitAnd, ast.BitAnd: ast.BitOr,
+}  # fmt: skip
+_CONDITIONS = {"filter", "exclude", "get", "update"}
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One change: where it is, what it reads like, and the module's code with it."""
+
+    line: int
+    change: str
+    tree: ast.Module
+
+
+@dataclass
+class Score:
+    """What became of the mutants of one target."""
+
+    killed: int = 0
+    survived: list[str] = field(default_factory=list)
+
+
+def mutants(source: str) -> Iterator[Mutant]:
+    """Every mutant of a module. Only code inside functions is changed."""
+    tree = ast.parse(source)
+    bodies = [
+        (node, index)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        for index in range(len(node.body))
+    ]
+    seen: set[int] = set()
+    for function, index in bodies:
+        for node in _without_annotations(function.body[index]):
+            if id(node) in seen:
+                continue
+            seen.add(id(node))
+            for change in _changes(node):
+                before = ast.unparse(node)
+                undo = change()
+                yield Mutant(node.lineno, f"{before} -> {ast.unparse(node)}", copy.deepcopy(tree))
+                undo()
+
+
+def _without_annotations(node: ast.AST) -> Iterator[Any]:
+    if hasattr(node, "lineno"):
+        yield node
+    for name, value in ast.iter_fields(node):
+        if name in {"annotation", "returns", "decorator_list"}:
+            continue
+        for child in value if isinstance(value, list) else [value]:
+            if isinstance(child, ast.AST):
+                yield from _without_annotations(child)
+
+
+def _changes(node: Any) -> Iterator[Callable[[], Callable[[], None]]]:
+    """Functions that change the node in place, and return what undoes that."""
+
+    def put(owner: Any, name: str, value: Any) -> Callable[[], Callable[[], None]]:
+        def change() -> Callable[[], None]:
+            was = getattr(owner, name)
+            setattr(owner, name, value)
+            return lambda: setattr(owner, name, was)
+
+        return change
+
+    match node:
+        case ast.Compare(ops=[operator, *_]) if type(operator) in _SWAPPED:
+            yield put(node, "ops", [_SWAPPED[type(operator)](), *node.ops[1:]])
+        case ast.BoolOp() | ast.BinOp() if type(node.op) in _SWAPPED:
+            yield put(node, "op", _SWAPPED[type(node.op)]())
+        case ast.UnaryOp(op=ast.Not()):
+            yield put(node, "operand", ast.copy_location(ast.UnaryOp(ast.Not(), node.operand), node))
+        case ast.If() | ast.IfExp():
+            yield put(node, "test", ast.copy_location(ast.UnaryOp(ast.Not(), node.test), node.test))
+        case ast.Constant(value=bool() as value):
+            yield put(node, "value", not value)
+        case ast.Constant(value=int() | float() as value):
+            yield put(node, "value", value + 1)
+        case ast.Call(func=ast.Attribute(attr=name)) if name in _CONDITIONS:
+            for index in range(len(node.keywords)):
+                yield put(node, "keywords", node.keywords[:index] + node.keywords[index + 1 :])
+        case ast.Expr(value=ast.Call()):
+            yield put(node, "value", ast.copy_location(ast.Constant(None), node))
+        case ast.Return(value=ast.expr() as value) if not isinstance(value, ast.Constant):
+            yield put(node, "value", ast.copy_location(ast.Constant(None), value))
+
+
+def replace_code(module: types.ModuleType, tree: ast.Module) -> None:
+    """Give every function and method of the module its code in ``tree``; who has imported it has it then too."""
+    source = compile(ast.fix_missing_locations(tree), str(module.__file__), "exec")
+    outermost = [code for code in source.co_consts if isinstance(code, types.CodeType)]
+    # The methods of a class are constants of the class's own code.
+    nested = [code for each in outermost for code in each.co_consts if isinstance(code, types.CodeType)]
+    codes = {code.co_qualname: code for code in (*outermost, *nested)}
+    for function in _functions(module):
+        if function.__qualname__ in codes:
+            function.__code__ = codes[function.__qualname__]
+
+
+def _functions(module: types.ModuleType) -> Iterator[types.FunctionType]:
+    owners = [module, *(each for each in vars(module).values() if inspect.isclass(each))]
+    for owner in owners:
+        for each in vars(owner).values():
+            found = each.fget if isinstance(each, property) else getattr(each, "__func__", each)
+            found = inspect.unwrap(found) if callable(found) else found
+            if isinstance(found, types.FunctionType) and found.__module__ == module.__name__:
+                yield found
+
+
+class Trial:
+    """Runs in pytest's place: all tests once, then every mutant with the tests that reach its line."""
+
+    def __init__(self, target: str) -> None:
+        self.target = target
+        self.score = Score()
+
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        path = ROOT / self.target
+        module = importlib.import_module(self.target.removesuffix(".py").replace("/", "."))
+        measured = coverage.Coverage(data_file=None, config_file=False, include=[str(path)])
+        measured.start()
+        failed, seconds = [], {}
+        for item, following in zip(session.items, [*session.items[1:], None], strict=True):
+            measured.switch_context(item.nodeid)
+            began = time.process_time()
+            failed += [] if _passes(item, following) else [item.nodeid]
+            seconds[item.nodeid] = time.process_time() - began
+        measured.stop()
+        if failed:
+            raise pytest.UsageError(f"These tests fail without any mutant: {', '.join(failed)}")
+        reached = measured.get_data().contexts_by_lineno(str(path))
+        # Most mutants die in the first tests, so the fast ones come first.
+        items = sorted(session.items, key=lambda item: seconds[item.nodeid])
+        for mutant in mutants(path.read_text(encoding="utf-8")):
+            tests = set(reached.get(mutant.line, ()))
+            name = f"{self.target}:{mutant.line}: {mutant.change}"
+            if _survives(module, mutant, [item for item in items if item.nodeid in tests]):
+                self.score.survived.append(name)
+                print(f"survived  {name}", flush=True)
+            else:
+                self.score.killed += 1
+        return True
+
+
+def _passes(item: pytest.Item, following: pytest.Item | None) -> bool:
+    reports = runtestprotocol(item, log=False, nextitem=following)
+    return not any(report.failed for report in reports)
+
+
+def _survives(module: types.ModuleType, mutant: Mutant, items: list[pytest.Item]) -> bool:
+    """Whether all of these tests pass with the mutant, in a process of its own."""
+    child = os.fork()
+    if not child:
+        signal.alarm(SECONDS)
+        replace_code(module, mutant.tree)
+        for item, following in zip(items, [*items[1:], None], strict=True):
+            if not _passes(item, following):
+                os._exit(1)
+        os._exit(0)
+    return os.waitpid(child, 0)[1] == 0
+
+
+def main(targets: list[str]) -> int:
+    """Try the targets, all by default; print the scores. Returns 1 where a mutant survives unexplained."""
+    unknown = [target for target in targets if target not in TARGETS]
+    if unknown:
+        print(f"No such target: {', '.join(unknown)}. The targets are {', '.join(TARGETS)}.")
+        return 2
+    unexplained = 0
+    for target in targets or TARGETS:
+        trial = Trial(target)
+        pytest.main(["-q", "-p", "no:cacheprovider", *TARGETS[target]], plugins=[trial])
+        left = [name for name in trial.score.survived if name not in EQUIVALENT]
+        total = trial.score.killed + len(trial.score.survived)
+        unexplained += len(left)
+        print(
+            f"{target}: {trial.score.killed} of {total} mutants killed; of the others "
+            f"{len(trial.score.survived) - len(left)} change nothing."
+        )
+        if not total:
+            return 1
+    return int(unexplained > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
