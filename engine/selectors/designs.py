@@ -12,14 +12,13 @@ from django.db.models import Window
 from django.db.models.functions import RowNumber
 from django.utils import timezone
 
-from engine.core import Claim, Design, Factorial
+from engine.core import Design, Factorial
 from engine.core.problem import Space
 from engine.domain.policy_space import combinations, policy_space
+from engine.domain.rules import Rules
 from engine.models import Examination, Experiment, Snapshot
 from engine.selectors.counts import comparison_count, in_flight_matrix, outcomes, wins_matrix
 
-# The claim on which an experiment stops; the core's default is the stronger "best".
-STOPS_ON = Claim.BEST_IF_ANY
 # Shares of simulated continuations that come to a decision: enough for a mean, and too few to trust in the budget.
 _MOSTLY = 0.9
 _HARDLY = 0.5
@@ -54,16 +53,8 @@ def design_seed(experiment: Experiment) -> list[int]:
 
 def design_settings(experiment: Experiment) -> dict[str, Any]:
     """The settings of the experiment as its design takes them."""
-    return {
-        "claim": STOPS_ON,
-        "streams": False,
-        "delta": experiment.delta,
-        "epsilon": experiment.epsilon,
-        "sampler": experiment.sampler,
-        "stopping": experiment.stopping,
-        "seed": design_seed(experiment),
-        "budget": experiment.budget,
-    }
+    own = {"seed": design_seed(experiment), "budget": experiment.budget}
+    return Rules.of(experiment).keywords() | own
 
 
 def design(experiment: Experiment, peaks: npt.NDArray[np.float64] | None = None) -> Design:

@@ -23,9 +23,9 @@ from django.utils import timezone
 from engine.core import Design, Forecast, Plan, Simulations, forecast, forecast_rest
 from engine.core.robustness import Replays, replay, summed_wins
 from engine.core.types import FloatArray
+from engine.domain.rules import Rules
 from engine.models import Examination, Experiment, Judgment
 from engine.selectors import counts, designs, judges
-from engine.selectors.designs import STOPS_ON
 from engine.services import claims
 
 logger = logging.getLogger(__name__)
@@ -158,16 +158,7 @@ def _forecast(
     latest = designs.latest_snapshot(experiment)
     n = int(wins.sum())
     horizon = min(experiment.budget, n + max(_LONGEST_FORECAST // wins.shape[0] ** 2, 200))
-    plan = Plan(
-        designs.space(experiment),
-        claim=STOPS_ON,
-        streams=False,
-        delta=experiment.delta,
-        epsilon=experiment.epsilon,
-        sampler=experiment.sampler,
-        stopping=experiment.stopping,
-        budget=horizon,
-    )
+    plan = Plan(designs.space(experiment), **Rules.of(experiment).keywords(), budget=horizon)
     peak = np.zeros(wins.shape[0]) if latest is None else np.array(latest.peak_evidence)
     begun = _digest(wins, peak)
     so_far = examination.simulations
@@ -280,11 +271,7 @@ def _finding(
         space,
         summed_wins(space.n_policies, sequence),
         peak_evidence=peak,
-        claim=STOPS_ON,
-        streams=False,
-        delta=experiment.delta,
-        epsilon=experiment.epsilon,
-        stopping=experiment.stopping,
+        **Rules.of(experiment).keywords(),
     ).decision
     return {
         "annotator": annotator[1],

@@ -18,6 +18,7 @@ from engine.domain.blinding import new_secret
 from engine.domain.errors import SpecError, WrongStateError
 from engine.domain.levels import parse_level
 from engine.domain.policy_space import Combination, combinations, policy_space
+from engine.domain.rules import Rules
 from engine.domain.specs import SETTINGS, ExperimentSpec, FactorSpec
 from engine.models import (
     AuditEntry,
@@ -34,7 +35,6 @@ from engine.models import (
     User,
 )
 from engine.selectors import counts
-from engine.selectors.designs import STOPS_ON
 from engine.selectors.rubrics import why_no_judge
 from engine.services.audit import record
 from engine.services.notifications import announce_conclusion
@@ -279,11 +279,7 @@ def _checked_policies(experiment: Experiment, factors: Sequence[FactorSpec]) -> 
         )
         Design(
             policy_space(experiment.space, levels, policies),
-            claim=STOPS_ON,
-            delta=experiment.delta,
-            epsilon=experiment.epsilon,
-            sampler=experiment.sampler,
-            stopping=experiment.stopping,
+            **Rules.of(experiment).keywords(),
             budget=experiment.budget,
         )
     except ValueError as error:
