@@ -30,6 +30,7 @@ class AuditEntry(models.Model):
         CONCLUDE = "conclude", "Concluded"
         REOPEN = "reopen", "Reopened"
         BUDGET = "budget", "Budget changed"
+        CLAIM = "claim", "Claim changed"
         DELTA = "delta", "Risk δ changed"
         EPSILON = "epsilon", "Margin ε changed"
         VOID = "void", "Judgments voided"

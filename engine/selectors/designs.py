@@ -54,7 +54,7 @@ def design_seed(experiment: Experiment) -> list[int]:
 def design_settings(experiment: Experiment) -> dict[str, Any]:
     """The settings of the experiment as its design takes them."""
     own = {"seed": design_seed(experiment), "budget": experiment.budget}
-    return Rules.of(experiment).keywords() | own
+    return Rules.of(experiment).design() | own
 
 
 def design(experiment: Experiment, peaks: npt.NDArray[np.float64] | None = None) -> Design:

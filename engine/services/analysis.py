@@ -158,7 +158,7 @@ def _forecast(
     latest = designs.latest_snapshot(experiment)
     n = int(wins.sum())
     horizon = min(experiment.budget, n + max(_LONGEST_FORECAST // wins.shape[0] ** 2, 200))
-    plan = Plan(designs.space(experiment), **Rules.of(experiment).keywords(), budget=horizon)
+    plan = Plan(designs.space(experiment), **Rules.of(experiment).plan(), budget=horizon)
     peak = np.zeros(wins.shape[0]) if latest is None else np.array(latest.peak_evidence)
     begun = _digest(wins, peak)
     so_far = examination.simulations
@@ -271,7 +271,7 @@ def _finding(
         space,
         summed_wins(space.n_policies, sequence),
         peak_evidence=peak,
-        **Rules.of(experiment).keywords(),
+        **Rules.of(experiment).design(),
     ).decision
     return {
         "annotator": annotator[1],

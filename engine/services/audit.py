@@ -21,6 +21,7 @@ SENTENCES: dict[str, str] = {
     _Action.CONCLUDE: "Concluded after {comparisons} comparisons: {conclusion}.",
     _Action.REOPEN: "Reopened after {comparisons} comparisons; it had concluded: {conclusion}.",
     _Action.BUDGET: "Changed the budget from {before} to {after} comparisons. {consequence}",
+    _Action.CLAIM: "Changed the claim to stop on from “{before}” to “{after}”. {consequence}",
     _Action.DELTA: "Changed the accepted risk δ from {before} to {after}. {consequence}",
     _Action.EPSILON: "Changed the margin ε from {before} to {after}. {consequence}",
     _Action.VOID: "Voided judgments, {count} in all: {reason}",

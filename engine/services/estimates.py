@@ -36,6 +36,7 @@ class Question:
     space: str
     levels: Sequence[int]
     excluded: Sequence[Mapping[int, int]]
+    claim: str
     delta: float
     epsilon: float
     sampler: str
@@ -114,4 +115,4 @@ def plan_of(question: dict[str, Any]) -> tuple[Plan, float]:
     levels = {str(f): [str(level) for level in range(n)] for f, n in enumerate(asked.levels)}
     excluded = [{str(f): str(level) for f, level in each.items()} for each in asked.excluded]
     space = policy_space(asked.space, levels, combinations(levels, excluded))
-    return Plan(space, **Rules.of(asked).keywords(), budget=asked.budget), asked.log_odds
+    return Plan(space, **Rules.of(asked).plan(), budget=asked.budget), asked.log_odds

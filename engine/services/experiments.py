@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Collection, Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from django.core.exceptions import ValidationError
@@ -18,7 +18,7 @@ from engine.domain.blinding import new_secret
 from engine.domain.errors import SpecError, WrongStateError
 from engine.domain.levels import parse_level
 from engine.domain.policy_space import Combination, combinations, policy_space
-from engine.domain.rules import Rules
+from engine.domain.rules import Rules, check_claim, completed
 from engine.domain.specs import SETTINGS, ExperimentSpec, FactorSpec
 from engine.models import (
     AuditEntry,
@@ -78,6 +78,11 @@ def store_experiment(*, description: Description, by: User | None = None) -> Exp
 def check_description(spec: ExperimentSpec) -> Description:
     """Find everything that is wrong with a description but a name that is taken. Writes nothing.
 
+    Returns
+    -------
+    Description
+        The description with the usual claim and margin where it names none, and its policies.
+
     Raises
     ------
     SpecError
@@ -94,6 +99,7 @@ def check_description(spec: ExperimentSpec) -> Description:
     if unknown := set(spec.settings) - set(SETTINGS):
         raise SpecError(f"Unknown setting: {', '.join(sorted(unknown))}. Use {', '.join(SETTINGS)}.")
     _check_types(spec.settings)
+    spec = replace(spec, settings=completed(spec.settings))
     _check_texts(spec)
     judge = spec.settings.get("judge", Experiment.Judge.HUMAN)
     if judge == Experiment.Judge.RULE and (bare := [t.prompt for t in spec.tasks if not t.reference.strip()]):
@@ -118,6 +124,7 @@ def check_description(spec: ExperimentSpec) -> Description:
         where = f"Factor {factor.name!r}: "
         _check(factor, where, exclude={"kind", "experiment"}, path=("factors", position))
         _check_levels(position, factor_spec)
+    check_claim(claim=experiment.claim, epsilon=experiment.epsilon, stopping=experiment.stopping)
     policies = _checked_policies(experiment, spec.factors)
     check_ready_made(spec)
     return Description(spec, policies)
@@ -279,7 +286,7 @@ def _checked_policies(experiment: Experiment, factors: Sequence[FactorSpec]) -> 
         )
         Design(
             policy_space(experiment.space, levels, policies),
-            **Rules.of(experiment).keywords(),
+            **Rules.of(experiment).design(),
             budget=experiment.budget,
         )
     except ValueError as error:

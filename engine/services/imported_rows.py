@@ -27,7 +27,7 @@ _TRUTHS = ("voided", "annotator_could_see_policies")
 _TIMES = ("planned_at", "judged_at")
 _TEXTS = (
     "judge", "annotator", "policy_i", "policy_j", "left_policy", "response_i", "response_j", "choice", "reason",
-    "comment", "void_reason", "sampler", "sampling_seed", "plan_stopping", "via",
+    "comment", "void_reason", "sampler", "sampling_seed", "plan_stopping", "plan_claim", "via",
     *(f"{name}_{side}" for name in ("model", "finish_reason", "guardrail", "leak") for side in "ij"),
 )  # fmt: skip
 _KEPT = (
@@ -71,8 +71,10 @@ def check_rows(rows: Iterable[Row], description: Description) -> list[Row]:
     """
     checker = _Checker(description)
     checked: list[Row] = []
-    for number, row in enumerate(rows, 1):
+    for number, given in enumerate(rows, 1):
         limits.JUDGMENTS.check(number)
+        # Files from before there was a choice of claims lack the column.
+        row = {"plan_claim": ""} | dict(given)
         try:
             checker.check(row)
         except KeyError as error:

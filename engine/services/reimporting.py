@@ -43,6 +43,7 @@ _PLAN = {
     "number": "plan_number",
     "rules": "plan_rules",
     "stopping": "plan_stopping",
+    "claim": "plan_claim",
     "delta": "plan_delta",
     "epsilon": "plan_epsilon",
     "comparisons": "plan_comparisons",
@@ -80,7 +81,7 @@ def import_experiment(
     """
     description = check_description(spec)
     checked = check_rows(rows, description)
-    unsaved = Experiment(**spec.settings, planned_count=planned_count)
+    unsaved = Experiment(**description.spec.settings, planned_count=planned_count)
     completions = list(counts.completions(unsaved, standing(checked)))
     levels = {factor.name: list(factor.levels) for factor in spec.factors}
     space = policy_space(unsaved.space, levels, description.policies)

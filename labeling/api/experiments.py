@@ -68,7 +68,7 @@ def status(request: AuthenticatedRequest, experiment_id: Id) -> dict[str, Any]:
 
 @router.patch("/{experiment_id}", auth=MANAGE, response={200: ExperimentOut} | WRITE_PROBLEMS)
 def change_settings(request: AuthenticatedRequest, experiment_id: Id, payload: ChangesIn) -> dict[str, Any]:
-    """Change budget, δ or ε. The log has the meaning of a change; `caveats` says if it breaks the guarantee."""
+    """Change claim, budget, δ or ε. The log has the meaning of a change; `caveats` says if it breaks the guarantee."""
     experiment = access.to_run(request, experiment_id)
     changed = controls.change_settings(experiment_id=experiment.pk, by=request.user, **payload.model_dump())
     wake(advance, experiment.pk)
@@ -156,7 +156,7 @@ def _check_may_create(request: AuthenticatedRequest) -> None:
 
 def _summary(experiment: Experiment) -> dict[str, Any]:
     status = status_of(experiment)
-    names = ("id", "name", "question", "judge", "state", "conclusion", "delta", "epsilon", "budget")
+    names = ("id", "name", "question", "judge", "state", "conclusion", "claim", "delta", "epsilon", "budget")
     times = ("created_at", "started_at", "concluded_at")
     return {name: getattr(experiment, name) for name in names + times} | {
         "archived": experiment.archived_at is not None,

@@ -10,7 +10,7 @@ from ninja import Field, Schema
 from ninja.orm import create_schema
 from pydantic import ConfigDict, field_validator
 
-from engine.core import StopReason
+from engine.core import Claim, StopReason
 from engine.domain.specs import SETTINGS, ExperimentSpec, FactorSpec, GoldSpec, TaskSpec
 from engine.models import Experiment, Factor, Flag, Judgment
 from engine.services.allowances import MOST_HELD
@@ -97,6 +97,7 @@ class ExperimentOut(Schema):
     judge: str
     state: str
     conclusion: StopReason | Literal[""]
+    claim: Claim = Field(description="The claim that the experiment stops on.")
     delta: float
     epsilon: float
     budget: int
@@ -155,6 +156,7 @@ class StatusOut(ExperimentOut):
 class ChangesIn(Exact):
     """Settings to change. Absent ones stay as they are."""
 
+    claim: Literal["good_enough", "best", "best_if_any"] | None = None
     budget: Annotated[int, Field(ge=1, le=2_000_000_000)] | None = None
     delta: Annotated[float, Field(ge=1e-9, le=0.5)] | None = None
     epsilon: Annotated[float, Field(ge=0, le=0.4)] | None = None

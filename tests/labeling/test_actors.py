@@ -103,11 +103,11 @@ def walked(admin, annotator, client_for) -> User:
     post("void_annotator", experiment.pk, annotator="ann.of.kiel", reason="A robot.")
 
     post("change_llm_judge", experiment.pk, stage="shadow", rubric="", budget="40")
-    post("change_settings", experiment.pk, budget=7, delta=0.2, epsilon=0.1, confirmed="1")
+    post("change_settings", experiment.pk, claim="best", budget=7, delta=0.2, epsilon=0.1, confirmed="1")
     Experiment.objects.filter(pk=experiment.pk).update(
         state="concluded", conclusion="budget", concluded_at=timezone.now()
     )
-    post("change_settings", experiment.pk, budget=9, delta=0.2, epsilon=0.1, confirmed="1")
+    post("change_settings", experiment.pk, claim="best", budget=9, delta=0.2, epsilon=0.1, confirmed="1")
     for action in ("pause", "start", "stop", "archive", "unarchive"):
         post("change_state", experiment.pk, action=action, confirmed="1")
     post("clone", experiment.pk, name="Another")
