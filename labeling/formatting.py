@@ -8,15 +8,9 @@ from engine.core.agreement import Rate
 from engine.selectors.designs import Left
 
 
-def percent(value: float | None, digits: int = 0) -> str:
-    """0.956 → "95%": never rounded up to a certainty that is not there."""
-    if value is None:
-        return "–"
-    scale = 10**digits
-    truncated = int(value * 100 * scale + 1e-9) / scale
-    if value < 1:
-        truncated = min(truncated, 100 - 1 / scale)
-    return f"{truncated:.{digits}f}%"
+def risk(value: float) -> str:
+    """0.05 → "5%": a risk as it was chosen, without rounding."""
+    return f"{100 * value:.4g}%"
 
 
 def share(rate: Rate) -> str:

@@ -27,6 +27,7 @@ class AuditEntry(models.Model):
         PAUSE = "pause", "Paused"
         RESUME = "resume", "Resumed"
         STOP = "stop", "Stopped"
+        STOP_ON = "stop_on", "Stopped on a claim"
         CONCLUDE = "conclude", "Concluded"
         REOPEN = "reopen", "Reopened"
         BUDGET = "budget", "Budget changed"

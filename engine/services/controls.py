@@ -16,12 +16,12 @@ from engine.domain.blinding import new_seed
 from engine.domain.errors import SpecError, WrongStateError
 from engine.domain.rules import check_claim
 from engine.models import AuditEntry, Experiment, User
-from engine.selectors import consequences, counts, designs, specs
+from engine.selectors import consequences, counts, specs
 from engine.selectors.rubrics import why_no_judge
 from engine.services.analysis import outdate
 from engine.services.audit import record
 from engine.services.experiments import create_experiment, locked, pause, renew_secret, start, stop
-from engine.services.replaying import mark_stale, replayed_peaks
+from engine.services.replaying import mark_stale, replayed
 from engine.services.snapshots import write_snapshot
 
 CONSEQUENCES: dict[str, Callable[[Experiment, Any], str]] = {
@@ -94,9 +94,10 @@ def reopen(
         },
     )
     _change(experiment, by, claim=claim, budget=budget, delta=delta, epsilon=epsilon)
-    design = designs.design(experiment, peaks=replayed_peaks(experiment=experiment))
-    if design.decision.stopped:
-        spent = design.decision.reason == StopReason.BUDGET
+    observed = replayed(experiment=experiment)
+    decision = observed.design.decision
+    if decision.stopped:
+        spent = decision.reason == StopReason.BUDGET
         remedy = (
             "Give it a larger budget."
             if spent
@@ -110,7 +111,7 @@ def reopen(
         update_fields=["state", "conclusion", "certified_claim", "finding", "winner", "concluded_at"]
     )
     renew_secret(experiment=experiment)
-    write_snapshot(experiment=experiment, design=design)
+    write_snapshot(experiment=experiment, observed=observed)
     return experiment
 
 

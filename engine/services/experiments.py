@@ -34,7 +34,8 @@ from engine.models import (
     Task,
     User,
 )
-from engine.selectors import counts
+from engine.selectors import counts, designs
+from engine.selectors.findings import finding_of, finding_on
 from engine.selectors.rubrics import why_no_judge
 from engine.services.audit import record
 from engine.services.notifications import announce_conclusion
@@ -357,23 +358,100 @@ def stop(*, experiment_id: int, by: User | None = None) -> Experiment:
     return experiment
 
 
+@transaction.atomic
+def stop_on(*, experiment_id: int, claim: str, by: User | None) -> Experiment:
+    """End the experiment on a claim that holds, with the policy that it names as the winner.
+
+    Raises
+    ------
+    WrongStateError
+        It neither runs nor is paused, or the claim does not hold.
+    """
+    experiment = locked(experiment_id)
+    if experiment.state not in {Experiment.State.RUNNING, Experiment.State.PAUSED}:
+        raise WrongStateError(
+            f"Only a running or paused experiment can be stopped; this one is {experiment.state}."
+        )
+    settle(experiment=experiment)
+    decision = designs.observed(experiment).design.decision
+    state = next((each for each in decision.claims if each.claim == claim), None)
+    if state is None or not state.holds or state.policy is None:
+        missing = "This experiment does not watch that claim." if state is None else state.text
+        raise WrongStateError(
+            f"The experiment cannot stop on this claim, because it does not hold. {missing}"
+        )
+    conclude(
+        experiment=experiment,
+        conclusion=StopReason.CERTIFIED,
+        winner=experiment.policies.get(index=state.policy),
+        claim=claim,
+        finding=finding_on(experiment, state, decision),
+        by=by,
+    )
+    return experiment
+
+
+def conclude_as(*, experiment: Experiment, design: Design) -> None:
+    """Close a locked experiment whose design has stopped, as the design says.
+
+    Raises
+    ------
+    ValueError
+        The design has not stopped.
+    """
+    decision = design.decision
+    if decision.reason is None:
+        raise ValueError("The design has not stopped, so there is nothing to conclude.")
+    best = decision.best if decision.reason == StopReason.CERTIFIED else None
+    conclude(
+        experiment=experiment,
+        conclusion=decision.reason,
+        winner=None if best is None else experiment.policies.get(index=best),
+        claim="" if best is None or decision.claim is None else decision.claim.value,
+        finding=finding_of(experiment, design),
+    )
+
+
 def conclude(
-    *, experiment: Experiment, conclusion: StopReason, winner: Policy | None, by: User | None = None
+    *,
+    experiment: Experiment,
+    conclusion: StopReason,
+    winner: Policy | None,
+    claim: str = "",
+    finding: str = "",
+    by: User | None = None,
 ) -> None:
-    """Close a locked experiment: nothing waits any longer, what annotators are looking at may be finished."""
+    """Close a locked experiment: nothing waits any longer, what annotators are looking at may be finished.
+
+    ``claim``: the one that the winner is certified on. ``finding``: what is claimed, in words. ``by``: the person who
+    stops it, on that claim or without any.
+    """
     experiment.state = Experiment.State.CONCLUDED
     experiment.conclusion = conclusion
     experiment.winner = winner
+    experiment.certified_claim = claim
+    experiment.finding = finding
     experiment.concluded_at = timezone.now()
-    experiment.save(update_fields=["state", "conclusion", "winner", "concluded_at"])
+    experiment.save(
+        update_fields=["state", "conclusion", "winner", "certified_claim", "finding", "concluded_at"]
+    )
     _discard_leftovers(experiment_ids=[experiment.pk])
     comparisons = counts.comparison_count(experiment.pk)
-    by_hand = conclusion == StopReason.STOPPED
+    action = AuditEntry.Action.CONCLUDE
+    if conclusion == StopReason.STOPPED:
+        action = AuditEntry.Action.STOP
+    elif by is not None:
+        action = AuditEntry.Action.STOP_ON
     record(
         experiment=experiment,
         by=by,
-        action=AuditEntry.Action.STOP if by_hand else AuditEntry.Action.CONCLUDE,
-        details={"comparisons": comparisons, "conclusion": experiment.get_conclusion_display()},
+        action=action,
+        details={
+            "comparisons": comparisons,
+            "conclusion": experiment.get_conclusion_display(),
+            "claim": experiment.get_certified_claim_display(),
+            "finding": finding,
+        },
     )
     announce_conclusion(experiment=experiment, comparisons=comparisons)
 

@@ -88,10 +88,16 @@ def check_rows(rows: Iterable[Row], description: Description) -> list[Row]:
     return checked
 
 
-def standing(rows: Sequence[Row]) -> Iterator[tuple[int, int, int, float]]:
-    """``(comparison, i, j, outcome)`` of the judgments that were not taken back."""
+def standing(rows: Sequence[Row]) -> Iterator[tuple[int, int, int, int, float]]:
+    """``(judgment, comparison, i, j, outcome)`` of the judgments that were not taken back."""
     return (
-        (row["comparison_id"], index_of(row["policy_i"]), index_of(row["policy_j"]), row["outcome"])
+        (
+            row["judgment_id"],
+            row["comparison_id"],
+            index_of(row["policy_i"]),
+            index_of(row["policy_j"]),
+            row["outcome"],
+        )
         for row in rows
         if not row["voided"]
     )

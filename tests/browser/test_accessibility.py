@@ -90,7 +90,7 @@ def fill_the_dashboard(experiment: Experiment) -> None:
         "comparisons": 0,
         "best": None,
         "reason": "",
-        "confidence": 0.0,
+        "text": "",
     }
     Examination.objects.create(
         experiment=experiment,

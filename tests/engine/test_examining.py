@@ -152,7 +152,7 @@ class TestReplays:
             decision = Design.replay(
                 Unstructured(3), others, claim="best_if_any", streams=False, delta=experiment.delta
             ).decision
-            assert (row["best"], row["confidence"]) == (decision.best, decision.confidence)
+            assert (row["best"], row["reason"]) == (decision.best, str(decision.reason or ""))
 
     def test_of_a_comparison_that_several_judged_the_others_are_heard(self):
         experiment = judged(5, overlap=3, people=3)
