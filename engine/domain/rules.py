@@ -34,7 +34,7 @@ class HasRules(Protocol):
 
 @dataclass(frozen=True)
 class Rules:
-    """What an experiment's choices mean to `engine.core`: keywords of `Design` and of `Plan`."""
+    """The stopping rules of an experiment, as `engine.core` takes them."""
 
     claim: Claim
     delta: float

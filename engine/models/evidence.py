@@ -45,7 +45,7 @@ class Snapshot(models.Model):
 
     @property
     def progress(self) -> dict[str, Any]:
-        """What the counts do not tell, as `Design.from_counts` takes it."""
+        """The state beside the counts, as `Design.from_counts` takes it."""
         return {"peak_evidence": self.peak_evidence, "named": self.named}
 
 

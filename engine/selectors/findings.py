@@ -1,4 +1,4 @@
-"""What may be claimed of an experiment: the ladder of its claims, and the sentence of its conclusion."""
+"""The claims of an experiment: the ladder of its claims, and the sentence of its conclusion."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Rung:
 class Ladder:
     """The claims from the weakest to the strongest; none where the stopping rule makes no claims.
 
-    ``joint_risk``: the risk, in [0, 1], of whoever picks one of them after looking.
+    ``joint_risk``: the risk, in [0, 1], of picking one of them after looking.
     """
 
     rungs: list[Rung]
@@ -98,7 +98,7 @@ def _left(claim: Claim, design: Design) -> float | None:
 
 
 def finding_of(experiment: Experiment, design: Design) -> str:
-    """What the conclusion of an experiment that has stopped by itself claims; empty if it claims nothing."""
+    """The claim of an experiment that has stopped by itself, in words; empty if it claims nothing."""
     decision = design.decision
     if decision.reason not in {StopReason.CERTIFIED, StopReason.NO_SINGLE_BEST}:
         return ""
@@ -112,7 +112,7 @@ def finding_of(experiment: Experiment, design: Design) -> str:
 
 
 def finding_on(experiment: Experiment, state: ClaimState, decision: Decision) -> str:
-    """What an experiment claims that somebody stops on a claim after looking at several."""
+    """The claim of an experiment that somebody stops on it after looking at several, in words."""
     picked = (
         f"Somebody stopped on it after looking at {len(decision.claims)} claims; the risk that any of them is "
         f"ever made wrongly is at most {100 * decision.joint_risk:.4g}%."

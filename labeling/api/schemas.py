@@ -153,7 +153,7 @@ class StatusOut(ExperimentOut):
         description="The claims from the weakest to the strongest; none where the stopping rule makes no claims."
     )
     joint_risk: float | None = Field(
-        description="The risk of whoever looks at all claims and then picks one. Each alone has the risk δ."
+        description="The risk of picking one of the claims after looking at all. Each alone has the risk δ."
     )
     threshold: float | None
     expected_left: float | None = Field(

@@ -17,7 +17,7 @@ def pair_of(comparison: Comparison) -> tuple[int, int]:
 
 
 class TestServing:
-    def test_a_pair_goes_rather_to_somebody_else_than_whoever_judged_it_last(self, annotator):
+    def test_a_pair_goes_to_somebody_other_than_its_last_judge_where_possible(self, annotator):
         ben = make_user("ben")
         experiment = make_experiment(
             n_policies=3, sampler="round_robin", ready=True, annotators=(annotator, ben)
@@ -30,7 +30,7 @@ class TestServing:
         assert pair_of(lease(experiment, annotator).comparison) != pair_of(oldest)
         assert lease(experiment, ben).comparison == oldest
 
-    def test_whoever_completes_a_comparison_is_the_last_one_of_its_pair(self, annotator):
+    def test_the_person_who_completes_a_comparison_is_the_last_one_of_its_pair(self, annotator):
         experiment = make_experiment(ready=True, annotators=(annotator,))
         judged = click(experiment, annotator).comparison
         row = PairCount.objects.get(last_annotator=annotator)

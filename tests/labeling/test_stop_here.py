@@ -49,7 +49,7 @@ def test_the_dashboard_shows_what_holds_what_is_missing_and_the_risks(experiment
     assert "the experiment stops on this claim" in shown
     assert "remaining, if the win rates stay as they are." in shown
     assert "Each claim is wrong with a risk of at most 10%." in shown
-    assert "Whoever looks at all 3 and then picks one is wrong with a risk of at most 30%." in shown
+    assert "If you look at all 3 and then pick one, the risk is at most 30%." in shown
     assert shown.count("Stop here…") == 1
 
 
