@@ -4,7 +4,8 @@
     DATABASE_URL=postgres://… python -m benchmarks.annotator_latency
 
 * server: one POST of an answer, through the whole stack in this process, until its reply with the next pair;
-* painted: from a key press to the frame after the next pair is in the page (Chromium, a server on this machine);
+* painted: from a key press to the frame after the next pair is in the page (Chromium, a server on this
+  machine);
 * weight: bytes that come over the wire, headers too, for the first load and then for each pair.
 
 Runs on a test database of its own, made and dropped. The last line is JSON.

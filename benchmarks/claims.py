@@ -3,11 +3,12 @@
     python -m benchmarks.claims --runs 200
     python -m benchmarks.claims --instances cycle0.6 tie2 --claims best good_enough --runs 2000 --cap 2000
 
-Instances: the paper's (`paper16`; any number of policies), random strengths (`random6`, log-odds with a standard
-deviation of 0.6, 0.5 from nine on), arbitrary preferences with a best policy (`arbitrary9`), a ring of losers who beat each other by
-.8 while the best beats each by .55 (`ring9`), cycles of the three best of six (`cycle0.6`), and exact ties of the
-two best (`tie2`, `tie6`). All claims face the same instances. A name is false where the claim about that policy is, which for
-`best_if_any` it cannot be where no policy is best; such names are counted as `crowned`. The last line is JSON.
+Instances: the paper's (`paper16`; any number of policies), random strengths (`random6`, log-odds with a
+standard deviation of 0.6, 0.5 from nine on), arbitrary preferences with a best policy (`arbitrary9`), a ring
+of losers who beat each other by .8 while the best beats each by .55 (`ring9`), cycles of the three best of
+six (`cycle0.6`), and exact ties of the two best (`tie2`, `tie6`). All claims face the same instances. A name
+is false where the claim about that policy is, which for `best_if_any` it cannot be where no policy is best;
+such names are counted as `crowned`. The last line is JSON.
 """
 
 from __future__ import annotations

@@ -2,10 +2,11 @@
 
     DATABASE_URL=postgres://… python -m benchmarks.dashboard
 
-100,000 judgments among 50 policies are made in a test database of its own; then gunicorn and a control worker run as
-they do in production, 50 viewers poll as the page does (what moves every 2 s, the charts every 4 s), and annotators
-click. Times are those of a client on the same machine, a new connection each. The login page, which asks the
-database nothing of the experiment, is polled in the same run as the floor. The last line is JSON.
+100,000 judgments among 50 policies are made in a test database of its own; then gunicorn and a control worker
+run as they do in production, 50 viewers poll as the page does (what moves every 2 s, the charts every 4 s),
+and annotators click. Times are those of a client on the same machine, a new connection each. The login page,
+which asks the database nothing of the experiment, is polled in the same run as the floor. The last line is
+JSON.
 """
 
 from __future__ import annotations
@@ -122,7 +123,9 @@ def world(options: argparse.Namespace) -> tuple[Any, list[str], list[str]]:
 
 
 def seed_history(experiment: Any, n_judgments: int, annotators: list[Any]) -> None:
-    """Judged comparisons by the model of Bradley and Terry, a snapshot for each, and some pairs that are ready."""
+    """Judged comparisons by the model of Bradley and Terry, a snapshot for each, and some pairs that are
+    ready.
+    """
     from django.db import connection
 
     policies = list(experiment.policies.values_list("pk", flat=True))

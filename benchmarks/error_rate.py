@@ -1,18 +1,19 @@
 """Share of wrong certified decisions on instances made to cause them.
 
-    python -m benchmarks.error_rate
-    python -m benchmarks.error_rate --runs 2000 --sizes 3 4 5 6 --deltas 0.05 0.2 --claims best_if_any --ties 0
+    python -m benchmarks.error_rate python -m benchmarks.error_rate --runs 2000 --sizes 3 4 5 6 --deltas 0.05
+    0.2 --claims best_if_any --ties 0
 
-Every claim, with nothing assumed and in a Bradley-Terry space, with 0 and 20 comparisons in flight, without ties and
-with 40% of them. Three kinds of instances:
+Every claim, with nothing assumed and in a Bradley-Terry space, with 0 and 20 comparisons in flight, without
+ties and with 40% of them. Three kinds of instances:
 
-* On the `edge` policy 0 leads every other by just the margin ε, so that a null is true with nothing to spare: where
-  nothing is assumed its e-process is then a martingale, and can do no worse. Naming another policy is wrong.
+* On the `edge` policy 0 leads every other by just the margin ε, so that a null is true with nothing to spare:
+  where nothing is assumed its e-process is then a martingale, and can do no worse. Naming another policy is
+  wrong.
 * With the best two `tied` it is wrong to name anybody the best, and right to find that there is no best.
 * With a `close` runner-up policy 0 is the best, and a second one wins almost half of the time against it.
 
-A run is an error when it stops on something wrong; for `best_if_any` also when it has ruled out the best policy and
-not stopped yet. The last line is JSON.
+A run is an error when it stops on something wrong; for `best_if_any` also when it has ruled out the best
+policy and not stopped yet. The last line is JSON.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ from engine.core.simulate import simulate
 from engine.core.types import Claim, FloatArray
 
 SIZES = (4,)
-# Kinds on which a claim is worth testing: of a tie "best_if_any" says nothing, and both of the best are good enough.
+# Kinds on which a claim is worth testing: of a tie "best_if_any" says nothing, and both of the best are good
+# enough.
 KINDS_OF = {
     Claim.BEST: ("tied", "close"),
     Claim.BEST_IF_ANY: ("edge", "close"),
@@ -49,7 +51,8 @@ MARGIN = 0.05
 class Kind:
     """Strength of the best policy, number 0, against the others, and the horizon of a run.
 
-    ``times`` as many runs as asked for are made, where errors come as often as they may and a bound on their rate has to be narrow.
+    ``times`` as many runs as asked for are made, where errors come as often as they may and a bound on their
+    rate has to be narrow.
     """
 
     epsilon: float

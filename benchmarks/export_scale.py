@@ -3,8 +3,8 @@
     DATABASE_URL=postgres://… python -m benchmarks.export_scale
     DATABASE_URL=postgres://… python -m benchmarks.export_scale --rows 100000
 
-A gunicorn as in production (one worker of eight threads) on this machine serves the CSV to a client that only counts.
-The peer is PostgreSQL's own COPY of the same query, with all its joins, to a client that only counts.
+A gunicorn as in production (one worker of eight threads) on this machine serves the CSV to a client that only
+counts. The peer is PostgreSQL's own COPY of the same query, with all its joins, to a client that only counts.
 Makes a database of its own beside the one named, and drops it. The last line is JSON.
 """
 
@@ -30,7 +30,8 @@ from benchmarks.installation import set_environment
 
 _FOLDER = set_environment()
 
-# Rows as the services leave them. Responses of 40 to 340 characters; each comparison judged by one of twenty people.
+# Rows as the services leave them. Responses of 40 to 340 characters; each comparison judged by one of twenty
+# people.
 SEED = """
 INSERT INTO engine_response (id, policy_id, task_id, seed, state, claimed_by, attempts, crashes, failure_reason,
     text, model, prompt_tokens, completion_tokens, finish_reason, guardrail, latency_seconds, leak, created_at, done_at)
@@ -309,7 +310,10 @@ def print_row(name: str, run: dict[str, Any]) -> None:
     first = f"first byte {run['first_byte_seconds']:.3f} s" if "first_byte_seconds" in run else ""
     growth = f"server +{run['growth_mb']} MB" if "growth_mb" in run else ""
     print(
-        f"{name:12s} {run['rows_per_second']:>8,} rows/s  {run['mb']:8.1f} MB in {run['seconds']:7.2f} s  {first}  {growth}",
+        (
+            f"{name:12s} {run['rows_per_second']:>8,} rows/s  {run['mb']:8.1f} MB in "
+            f"{run['seconds']:7.2f} s  {first}  {growth}"
+        ),
         flush=True,
     )
 

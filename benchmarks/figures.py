@@ -1,4 +1,6 @@
-"""The pictures of `benchmarks.reproduce`: light, 600 pixels wide, in colours that colour-blind people tell apart."""
+"""The pictures of `benchmarks.reproduce`: light, 600 pixels wide, in colours that colour-blind people tell
+apart.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +59,9 @@ class Curves:
 
 
 def draw_pcs(path: Path, panels: dict[str, Curves], *, level: float, logarithmic: bool = False) -> None:
-    """Probability of naming the right policy against the comparisons made, with bands; a panel for each title."""
+    """Probability of naming the right policy against the comparisons made, with bands; a panel for each
+    title.
+    """
     with mpl.rc_context(SETTINGS):
         tall = -(-len(panels) // 2)
         figure = Figure(figsize=(WIDTH, 1.2 + 2.6 * tall), layout="constrained")

@@ -1,11 +1,13 @@
-"""The demo's human experiment on one backend after another: the same configuration but for the backend's name.
+"""The demo's human experiment on one backend after another: the same configuration but for the backend's
+name.
 
     python -m benchmarks.generation_backends [--backends embedded vllm openai] [--clicks 60]
 
-Needs an environment with vLLM for ``vllm`` and ``openai`` (``.ci/vllm-tests`` makes one): the server of the latter is ``vllm
-serve``, started here on a free port. All of them run the repository's small model, on the CPU. Real Celery workers plan and write; the
-annotator is simulated, prefers right answers, and among those the shorter one. Each experiment names its backend in its settings;
-the environment of all workers is the same but for GENERATION_BACKEND. Greedy texts are compared with those of the first backend.
+Needs an environment with vLLM for ``vllm`` and ``openai`` (``.ci/vllm-tests`` makes one): the server of the
+latter is ``vllm serve``, started here on a free port. All of them run the repository's small model, on the
+CPU. Real Celery workers plan and write; the annotator is simulated, prefers right answers, and among those
+the shorter one. Each experiment names its backend in its settings; the environment of all workers is the same
+but for GENERATION_BACKEND. Greedy texts are compared with those of the first backend.
 """
 
 from __future__ import annotations

@@ -2,10 +2,11 @@
 
     python -m benchmarks.generation_buffer [--annotators 50] [--click 3] [--batch-seconds 2] [--runs 3]
 
-The database, `advance`, leases, clicks, claims and stored texts are the real ones; only the clock, the annotators and
-the model are simulated. Annotators look at a pair for a uniform time around ``--click`` seconds and choose by a
-Bradley-Terry model. The one generation worker delivers each batch as a whole, ``--batch-seconds`` after it claimed it, which is
-harder than delivering one by one. The one control worker takes ``--advance-seconds`` for each `advance`.
+The database, `advance`, leases, clicks, claims and stored texts are the real ones; only the clock, the
+annotators and the model are simulated. Annotators look at a pair for a uniform time around ``--click``
+seconds and choose by a Bradley-Terry model. The one generation worker delivers each batch as a whole,
+``--batch-seconds`` after it claimed it, which is harder than delivering one by one. The one control worker
+takes ``--advance-seconds`` for each `advance`.
 """
 
 from __future__ import annotations

@@ -11,7 +11,9 @@ from pathlib import Path
 
 
 def set_environment(**more: str) -> str:
-    """Settings as in production but for where things lie, to be made before Django reads them; returns the folder."""
+    """Settings as in production but for where things lie, to be made before Django reads them; returns the
+    folder.
+    """
     folder = tempfile.mkdtemp(prefix="llmpo-benchmark-")
     os.environ |= {
         "DJANGO_SETTINGS_MODULE": "llmpo_site.settings",

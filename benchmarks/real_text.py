@@ -1,4 +1,5 @@
-"""The paper's real experiments on the embedded model: responses that it wrote, and how the rule judge compares them.
+"""The paper's real experiments on the embedded model: responses that it wrote, and how the rule judge
+compares them.
 
 Six policies, two system prompts × three strategies, answer held-out tasks of the paper's four kinds.
 """

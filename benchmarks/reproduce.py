@@ -5,8 +5,8 @@
 
 `unstructured` and `structured`: how often each sampling rule names the best policy after so many comparisons,
 and when it stops. `real`: the former on text that the embedded model writes, judged by rule. Results are kept
-in the output folder, and an interrupted run goes on from there: after a change of the code or of the model, delete
-the folder. docs/reproduction.md tells what came out. The last line is JSON.
+in the output folder, and an interrupted run goes on from there: after a change of the code or of the model,
+delete the folder. docs/reproduction.md tells what came out. The last line is JSON.
 """
 
 from __future__ import annotations

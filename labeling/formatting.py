@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import math
 
+from engine.core import ranking
 from engine.core.agreement import Rate
 
 
-def percent(value: float | None, digits: int = 0) -> str:
-    """0.956 → "95%": never rounded up to a certainty that is not there."""
-    if value is None:
-        return "–"
-    scale = 10**digits
-    truncated = int(value * 100 * scale + 1e-9) / scale
-    if value < 1:
-        truncated = min(truncated, 100 - 1 / scale)
-    return f"{truncated:.{digits}f}%"
+def risk(value: float) -> str:
+    """0.05 → "5%": a risk as it was chosen, without rounding."""
+    return f"{100 * value:.4g}%"
 
 
 def share(rate: Rate) -> str:
@@ -24,6 +19,11 @@ def share(rate: Rate) -> str:
         return "–"
     low, high = math.floor(100 * rate.low + 1e-9), math.ceil(100 * rate.high - 1e-9)
     return f"{round(100 * rate.share)}% of {rate.n:,} ({low}% to {high}%)"
+
+
+def percents(rate: ranking.Rate) -> tuple[int, int, int]:
+    """A win rate and the ends of its interval, in percent."""
+    return round(100 * rate.estimate), round(100 * rate.low), round(100 * rate.high)
 
 
 def _two_digits(expected: float) -> int:

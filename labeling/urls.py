@@ -49,6 +49,7 @@ urlpatterns = [
     path("experiments/<int:experiment_id>/charts/", dashboard.live_charts, name="dashboard_charts"),
     path("experiments/<int:experiment_id>/without/", dashboard.without, name="without"),
     path("experiments/<int:experiment_id>/state/", dashboard.change_state, name="change_state"),
+    path("experiments/<int:experiment_id>/stop-here/", dashboard.stop_here, name="stop_here"),
     path(
         "experiments/<int:experiment_id>/settings/", settings.experiment_settings, name="experiment_settings"
     ),

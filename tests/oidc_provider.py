@@ -1,4 +1,6 @@
-"""A small OpenID Connect provider on a port of this machine: real redirects, real codes, tokens signed with RS256."""
+"""A small OpenID Connect provider on a port of this machine: real redirects, real codes, tokens signed with
+RS256.
+"""
 
 from __future__ import annotations
 

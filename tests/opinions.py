@@ -1,4 +1,6 @@
-"""A language model that judges, for tests: what it answers is a function of the two texts in the order it reads them."""
+"""A language model that judges, for tests: what it answers is a function of the two texts in the order it
+reads them.
+"""
 
 from __future__ import annotations
 

@@ -80,7 +80,8 @@ def test_workers_listen_to_queues_that_there_are(name):
     if name == "control":
         assert options["beat"]
     else:
-        # vLLM starts processes of its own, which a pool's may not; a solo worker hears of its stop in mid-task.
+        # vLLM starts processes of its own, which a pool's may not; a solo worker hears of its stop in
+        # mid-task.
         assert (options["pool"], options["concurrency"]) == ("solo", "1")
 
 

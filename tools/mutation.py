@@ -5,8 +5,8 @@
 
 Each mutant has one small change in one function: `<` for `<=`, `and` for `or`, a filter without one of its
 conditions, a call left out. It is killed if a test fails. The tests of a target run once to see which lines
-each one reaches. Then every mutant is tried in a forked process, in which the code of its function is replaced,
-by the tests that reach its line. So the imports and the database are made once.
+each one reaches. Then every mutant is tried in a forked process, in which the code of its function is
+replaced, by the tests that reach its line. So the imports and the database are made once.
 
 Exits with 1 where a mutant survives that `EQUIVALENT` does not explain.
 """

@@ -59,10 +59,10 @@ class Design:
         Stopping rule: "certified"; "heuristic", the threshold of the paper's experiments, or "theory", its
         proven one.
     streams
-        Average the evidence against being the best with streams that pool opponents, and steer by beliefs; in a
-        Bradley-Terry space also restart the averaged likelihood once much is known, which saves comparisons.
-        They depend on the order of the outcomes, so that `progress` must be stored beside the counts. Without
-        them the evidence is a function of the counts.
+        Average the evidence against being the best with streams that pool opponents, and steer by beliefs; in
+        a Bradley-Terry space also restart the averaged likelihood once much is known, which saves
+        comparisons. They depend on the order of the outcomes, so that `progress` must be stored beside the
+        counts. Without them the evidence is a function of the counts.
     prior_strengths
         Shape (K,): strengths expected beforehand, in log-odds, from an earlier experiment or a model's
         opinions. With the streams they steer sampling, bets and guesses. No claim rests on them.

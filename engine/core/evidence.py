@@ -69,7 +69,8 @@ class PairwiseEvidence:
         self._tally = tally
         self._concentration = concentration
         self.null_mean = 0.5 + epsilon
-        # The evidence against beating one policy is read more often than that of one policy: have it together.
+        # The evidence against beating one policy is read more often than that of one policy: have it
+        # together.
         self.log_e: FloatArray = np.zeros_like(tally.wins).swapaxes(1, 2)
         self.log_e[:, np.arange(tally.n_policies), np.arange(tally.n_policies)] = -np.inf
         compared = np.nonzero(tally.counts)

@@ -29,8 +29,8 @@ _NEAR_TIE_RATE = 1e-6
 def closed_form(plan: Plan, *, log_odds: float = 0.4, seed: int = 0) -> Forecast:
     """Forecast an experiment before its first comparison, in milliseconds.
 
-    For each of several hundred random strengths the comparisons follow from a formula (docs/algorithm.md, "The
-    planner's first figure"); nothing is simulated.
+    For each of several hundred random strengths the comparisons follow from a formula (docs/algorithm.md,
+    "The planner's first figure"); nothing is simulated.
 
     Parameters
     ----------
@@ -103,7 +103,8 @@ _log_constant = cache(pairwise_log_constant)
 
 
 def _shared(plan: Plan, hardness: FloatArray, d: int, log_odds: float) -> FloatArray:
-    """Shape (M,): comparisons in a Bradley-Terry space where all pairs are compared alike and tell about all policies.
+    """Shape (M,): comparisons in a Bradley-Terry space where all pairs are compared alike and tell about all
+    policies.
 
     Parameters
     ----------
@@ -143,7 +144,9 @@ def _mean_contrast(space: BradleyTerry) -> FloatArray:
 
 
 def _resistance(space: BradleyTerry) -> FloatArray:
-    """Shape (K, K): zᵀA⁻¹z of every pair, A being the mean of z zᵀ. Comparing all pairs alike, so many tell what one would."""
+    """Shape (K, K): zᵀA⁻¹z of every pair, A being the mean of z zᵀ. Comparing all pairs alike, so many tell
+    what one would.
+    """
     inner = space.features @ np.linalg.solve(_mean_contrast(space), space.features.T)
     own = np.diag(inner)
     resistance: FloatArray = own[:, None] + own - 2.0 * inner

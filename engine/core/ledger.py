@@ -262,7 +262,8 @@ class Ledger:
         return self.last_standing()
 
     def holds_without_model(self, claim: Claim, policy: int) -> bool:
-        """Whether what is known without a Bradley-Terry model establishes a claim about a policy in the first run.
+        """Whether what is known without a Bradley-Terry model establishes a claim about a policy in the first
+        run.
 
         Only the present evidence counts.
         """
@@ -276,7 +277,9 @@ class Ledger:
         return bool(np.all(against >= self._log_inverse_delta + np.log(self.tally.n_policies)))
 
     def none_without_model(self) -> bool:
-        """Whether it is established without a Bradley-Terry model that the first run has no single best policy."""
+        """Whether it is established without a Bradley-Terry model that the first run has no single best
+        policy.
+        """
         if self.model is None:
             return True
         evidence = self._without_model() if self._stopping_proof() is None else self.evidence.per_policy

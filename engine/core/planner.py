@@ -33,10 +33,11 @@ class Forecast:
     decided
         Share that came to a decision within the budget.
     n_runs
-        Number of simulated experiments: fewer than asked for where the processor time did not suffice for all.
+        Number of simulated experiments: fewer than asked for where the processor time did not suffice for
+        all.
     horizon
-        Comparisons after which a simulated experiment was given up as undecided: the budget, or fewer where the
-        processor time did not suffice for it.
+        Comparisons after which a simulated experiment was given up as undecided: the budget, or fewer where
+        the processor time did not suffice for it.
     """
 
     expected: float
@@ -123,8 +124,8 @@ def forecast(
     start
         What an earlier call with the same arguments got done.
     seconds
-        Processor time to spend at most. The first simulated experiments are cut short where even they would take
-        longer; of the others as many are done as there is time for.
+        Processor time to spend at most. The first simulated experiments are cut short where even they would
+        take longer; of the others as many are done as there is time for.
     tick
         Called after every step of every simulation. What it raises ends the forecast.
     progress

@@ -15,7 +15,7 @@ from .evidence import CONCENTRATION
 from .ledger import Ledger
 from .likelihood import log_e_value
 from .problem import Space
-from .types import Claim, FloatArray, Tally
+from .types import Claim, FloatArray, IntArray, Tally
 
 # Evidence this close (nats) is the same but for rounding.
 _EVEN = 1e-9
@@ -179,10 +179,14 @@ class Replays:
         Outcomes told to each replay, where it has that many.
     peak_evidence
         Shape (R, K): the largest evidence so far.
+    named
+        Shape (R,): the policy that the claim to stop on has named so far, `claims.NOBODY` where none. None
+        where that claim is "best if any", which goes by the evidence alone.
     """
 
     step: int
     peak_evidence: FloatArray
+    named: IntArray | None = None
 
 
 def replay(
@@ -192,6 +196,7 @@ def replay(
     delta: float,
     epsilon: float = 0.0,
     stopping: str = "certified",
+    claim: Claim | str = Claim.BEST_IF_ANY,
     start: Replays | None = None,
     go_on: Callable[[int], bool] = lambda step: True,
 ) -> Replays:
@@ -201,6 +206,8 @@ def replay(
     ----------
     sequences
         R lists of (i, j, outcome) in their order.
+    delta, epsilon, stopping, claim
+        As for `Design`; the streams are left out.
     start
         Where an earlier call with the same lists ended.
     go_on
@@ -221,11 +228,14 @@ def replay(
         delta=delta,
         epsilon=epsilon,
         stopping=stopping,
-        claim=Claim.BEST_IF_ANY,
+        claim=Claim(claim),
         watch_all=False,
         peak_evidence=None if start is None else start.peak_evidence,
+        named=None if start is None or start.named is None else {Claim(claim): start.named},
     )
     peak = ledger.rule.peak_evidence.copy()
+    proof = ledger.proofs.get(Claim(claim))
+    named = None if proof is None else proof.named.copy()
     alive = np.arange(len(sequences))
     while step < lengths.max(initial=0):
         ended = lengths[alive] <= step
@@ -239,10 +249,12 @@ def replay(
             np.array([outcome for _, _, outcome in told], dtype=np.float64),
         )
         peak[alive] = ledger.rule.peak_evidence
+        if proof is not None and named is not None:
+            named[alive] = proof.named
         step += 1
         if not go_on(step):
             break
-    return Replays(step, peak)
+    return Replays(step, peak, named)
 
 
 def summed_wins(n_policies: int, outcomes: Sequence[tuple[int, int, float]]) -> FloatArray:

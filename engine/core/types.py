@@ -61,8 +61,8 @@ class ClaimState:
     text
         What is claimed and what that assumes, in one sentence; what is missing, where it does not hold.
     assumes_model
-        Whether it rests on a Bradley-Terry model: the space has one, and head-to-head evidence alone would not
-        do. See `contradictions.is_qualified`.
+        Whether it rests on a Bradley-Terry model: the space has one, and head-to-head evidence alone would
+        not do. See `contradictions.is_qualified`.
     """
 
     claim: Claim

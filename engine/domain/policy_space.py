@@ -61,3 +61,13 @@ def policy_space(kind: str, levels: Mapping[str, Sequence[str]], policies: Seque
         return Unstructured(len(policies))
     kept = set(policies)
     return Factorial(levels, feasible=lambda combination: combination in kept)
+
+
+def policy_labels(levels: Mapping[str, Sequence[str]], policies: Sequence[Combination]) -> list[str]:
+    """A name for each policy in a sentence: its short name, and its levels of the factors that vary."""
+    varies = [len(names) > 1 for names in levels.values()]
+    told = [
+        " · ".join(level for level, shown in zip(combination, varies, strict=True) if shown)
+        for combination in policies
+    ]
+    return [f"P{number} ({names})" if names else f"P{number}" for number, names in enumerate(told, 1)]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from django.db import models
 from django.db.models import Q
 from django.utils import timezone
@@ -18,10 +20,18 @@ class Snapshot(models.Model):
     comparisons = models.PositiveIntegerField()
     evidence = models.JSONField(help_text="log E_k per policy, natural logarithm, at this point.")
     peak_evidence = models.JSONField(help_text="The largest log E_k so far, per policy.")
+    named = models.JSONField(
+        default=dict,
+        help_text="Index of the policy that each claim has named so far: a name once given stays.",
+    )
+    last_judgment = models.PositiveBigIntegerField(
+        default=0, help_text="Number of the last judgment in this evidence; 0 before the first."
+    )
     threshold = models.FloatField(help_text="log 1/δ.")
     best = models.ForeignKey(Policy, models.CASCADE, null=True, blank=True, related_name="+")
-    runner_up = models.ForeignKey(Policy, models.CASCADE, null=True, blank=True, related_name="+")
-    confidence = models.FloatField()
+    open_rivals = models.PositiveIntegerField(
+        default=0, help_text="Rivals that the claim to stop on has still to exclude."
+    )
     expected_left = models.FloatField(null=True, blank=True)
     reason = models.CharField(max_length=20, blank=True)
     created_at = models.DateTimeField(default=timezone.now)
@@ -33,9 +43,14 @@ class Snapshot(models.Model):
     def __str__(self) -> str:
         return f"{self.experiment} after {self.comparisons}"
 
+    @property
+    def progress(self) -> dict[str, Any]:
+        """The state beside the counts, as `Design.from_counts` takes it."""
+        return {"peak_evidence": self.peak_evidence, "named": self.named}
+
 
 class ReplayPoint(models.Model):
-    """The peaks reached in a replay of an experiment's outcomes; the next replay starts from here.
+    """The state reached in a replay of an experiment's outcomes; the next replay starts from here.
 
     A cache: ``digest`` names the rules and the outcomes up to here, so a point that no longer fits is never
     used.
@@ -44,7 +59,7 @@ class ReplayPoint(models.Model):
     experiment = models.ForeignKey(Experiment, models.CASCADE, related_name="replay_points")
     comparisons = models.PositiveIntegerField()
     digest = models.CharField(max_length=64)
-    peak_evidence = models.JSONField(help_text="The largest log E_k so far, per policy.")
+    progress = models.JSONField(help_text="What the counts do not tell, as the design gave it.")
 
     class Meta:
         constraints = (

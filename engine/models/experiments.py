@@ -7,8 +7,9 @@ from django.db import models
 from django.db.models import Q
 from django.utils import timezone
 
-from engine.core import StopReason
+from engine.core import Claim, StopReason
 from engine.domain.blinding import new_secret, new_seed
+from engine.domain.rules import USUAL_CLAIM, USUAL_MARGIN
 
 _CONCLUSIONS = {
     StopReason.CERTIFIED: "Certified winner",
@@ -58,6 +59,12 @@ class Experiment(models.Model):
         STEPS = "steps", "The response that shows its steps"
         CONCISE = "concise", "The more concise response"
 
+    CLAIMS = (
+        (Claim.GOOD_ENOUGH.value, "good enough"),
+        (Claim.BEST.value, "best"),
+        (Claim.BEST_IF_ANY.value, "best, if there is a best"),
+    )
+
     name = models.CharField(max_length=200, unique=True)
     question = models.CharField(max_length=300, default="Which response is better?")
     guidelines = models.TextField(blank=True)
@@ -97,15 +104,25 @@ class Experiment(models.Model):
         blank=True, help_text="Reason why the language model was halted; empty if it was not."
     )
 
+    claim = models.CharField(
+        max_length=20,
+        choices=CLAIMS,
+        default=USUAL_CLAIM.value,
+        help_text="The claim on which the experiment stops.",
+    )
     delta = models.FloatField(
         default=0.05,
         validators=[MinValueValidator(1e-9), MaxValueValidator(0.5)],
         help_text="Accepted risk of naming a wrong winner, for example 0.05.",
     )
     epsilon = models.FloatField(
-        default=0.0,
+        default=USUAL_MARGIN,
         validators=[MinValueValidator(0.0), MaxValueValidator(0.4)],
-        help_text="The winner must win more than ½ plus this margin against every other policy.",
+        help_text=(
+            "Margin; 0.05 is five points. Good enough: no other policy is better by more. Best, if "
+            "there is a "
+            "best: the winner must win that much more than half of the time. Best: it does not count."
+        ),
     )
     budget = models.PositiveIntegerField(
         default=2000, validators=[MinValueValidator(1)], help_text="Comparisons after which to stop anyway."
@@ -204,6 +221,16 @@ class Experiment(models.Model):
         max_length=20, choices=[(reason.value, label) for reason, label in _CONCLUSIONS.items()], blank=True
     )
     winner = models.ForeignKey("Policy", models.PROTECT, null=True, blank=True, related_name="+")
+    certified_claim = models.CharField(
+        max_length=20,
+        choices=CLAIMS,
+        blank=True,
+        help_text="The claim that the conclusion rests on; empty without a certified winner.",
+    )
+    finding = models.TextField(
+        blank=True,
+        help_text="What the conclusion claims and what that assumes, in words; empty if it claims nothing.",
+    )
     planned_count = models.PositiveIntegerField(
         default=0, help_text="Comparisons planned so far; seeds the next pick."
     )
@@ -223,6 +250,12 @@ class Experiment(models.Model):
     started_at = models.DateTimeField(null=True, blank=True)
     concluded_at = models.DateTimeField(null=True, blank=True)
     archived_at = models.DateTimeField(null=True, blank=True)
+    first_claim = models.CharField(
+        max_length=20,
+        choices=CLAIMS,
+        blank=True,
+        help_text="Claim before anybody saw an outcome; empty if never changed.",
+    )
     first_delta = models.FloatField(
         null=True,
         blank=True,

@@ -130,6 +130,17 @@ class PairCount(models.Model):
     policy_j = models.ForeignKey(Policy, models.PROTECT, related_name="+")
     wins_i = models.FloatField(default=0.0)
     comparisons = models.PositiveIntegerField(default=0)
+    last_annotator = models.ForeignKey(
+        settings.AUTH_USER_MODEL,
+        models.SET_NULL,
+        null=True,
+        blank=True,
+        related_name="+",
+        help_text=(
+            "Annotator who completed the last comparison of this pair: the next one goes rather to "
+            "somebody else."
+        ),
+    )
 
     class Meta:
         constraints = (

@@ -2,8 +2,24 @@
 
 from __future__ import annotations
 
+from engine.core import Claim
 from engine.models import Experiment, Judgment
 from engine.selectors.counts import comparison_count
+
+# "Best", and "best, if there is a best".
+_WITHOUT_MARGIN = 2
+_MARGINS = {
+    Claim.GOOD_ENOUGH: (
+        "This changes what “good enough” means: no other policy may be better by more than {points} points."
+    ),
+    Claim.BEST_IF_ANY: (
+        "This changes what “best” means: a policy now has to win more than {share} against every other one."
+    ),
+    Claim.BEST: (
+        "This changes what “good enough” means on the dashboard: {points} points. The claim “best” has "
+        "no margin."
+    ),
+}
 
 
 def outcomes_seen(experiment: Experiment) -> bool:
@@ -17,6 +33,31 @@ def budget_consequence(experiment: Experiment, budget: int) -> str:
     if experiment.state != Experiment.State.DRAFT and budget <= judged:
         return f"{judged} comparisons are already judged, so the experiment concludes as soon as it runs."
     return "The budget only limits the number of comparisons. The guarantee does not change."
+
+
+def claim_consequence(experiment: Experiment, claim: str) -> str:
+    """The meaning of another claim to stop on for the guarantee, as a sentence."""
+    if not outcomes_seen(experiment):
+        return "No outcome has been seen yet, so you can choose the claim freely."
+    if claim == (experiment.first_claim or experiment.claim):
+        return "It is the claim chosen before any outcome was seen, so the accepted risk holds."
+    return (
+        "A claim chosen after looking is as risky as all the claims on the dashboard together: at most "
+        f"{100 * joint_risk(experiment, changed=True):.3g}% instead of "
+        f"{100 * experiment.delta:.3g}%. The result will be marked. The evidence is "
+        "recomputed from the judgments."
+    )
+
+
+def joint_risk(experiment: Experiment, *, changed: bool) -> float:
+    """The risk, in [0, 1], that any of several claims is ever made wrongly: the sum of their risks.
+
+    ``changed``: over all claims that could be watched as the claim to stop on was changed, and not only over
+    those that are watched beside one. "Best, if there is a best" is watched without a margin, and with it
+    where it stops.
+    """
+    margins = 0 if experiment.epsilon == 0 else 2 if changed else 1
+    return min(1.0, experiment.delta * (_WITHOUT_MARGIN + margins))
 
 
 def delta_consequence(experiment: Experiment, delta: float) -> str:
@@ -50,11 +91,10 @@ def epsilon_consequence(experiment: Experiment, epsilon: float) -> str:
     """The meaning of another margin ε, in [0, 0.4], for the guarantee, as a sentence."""
     if not outcomes_seen(experiment):
         return "No outcome has been seen yet, so you can choose the margin freely."
-    meaning = (
-        f"This changes what “best” means: a policy now has to win more than {0.5 + epsilon:.0%} "
-        "against every other "
-        "one. The evidence is recomputed from the judgments."
+    meaning = _MARGINS[Claim(experiment.claim)].format(
+        points=f"{100 * epsilon:g}", share=f"{0.5 + epsilon:.0%}"
     )
+    meaning += " The evidence is recomputed from the judgments."
     first = experiment.epsilon if experiment.first_epsilon is None else experiment.first_epsilon
     if epsilon == first:
         return f"{meaning} It is the margin chosen before any outcome was seen, so the guarantee holds."
@@ -64,24 +104,33 @@ def epsilon_consequence(experiment: Experiment, epsilon: float) -> str:
 
 
 def caveats(experiment: Experiment) -> list[str]:
-    """Reasons why the certainty that an experiment states is not guaranteed; empty if it is."""
+    """Reasons why the risk that an experiment states is not guaranteed; empty if it is."""
     found = []
+    if experiment.first_claim and experiment.claim != experiment.first_claim:
+        names = dict(Experiment.CLAIMS)
+        found.append(
+            f"The claim was changed from “{names[experiment.first_claim]}” to "
+            f"“{names[experiment.claim]}” after outcomes "
+            f"had been seen, so the risk is up to {100 * joint_risk(experiment, changed=True):.3g}% "
+            "instead of "
+            f"{100 * experiment.delta:.3g}%."
+        )
     if experiment.first_delta is not None and experiment.delta > experiment.first_delta:
         found.append(
             f"The accepted risk was raised from {experiment.first_delta:g} to {experiment.delta:g} "
             "after outcomes had been seen, "
-            "so the certainty is not guaranteed."
+            "so the risk is not guaranteed."
         )
     if experiment.first_epsilon is not None and experiment.epsilon != experiment.first_epsilon:
         found.append(
             f"The margin was changed from {experiment.first_epsilon:g} to {experiment.epsilon:g} "
             "after outcomes had been "
-            "seen, so the certainty is not guaranteed."
+            "seen, so the risk is not guaranteed."
         )
     if experiment.past_votes:
         found.append(
             f"{experiment.past_votes:,} of the votes came from a file: no sampler chose their pairs "
-            "here. The certainty "
+            "here. The risk "
             "is guaranteed only if no vote is in the file, or missing from it, because of its result."
         )
     return found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -54,37 +55,72 @@ def pair_counts(experiment: Experiment) -> dict[Pair, tuple[float, int]]:
     return {(i, j): (wins, n) for i, j, wins, n in rows}
 
 
+class Completion(NamedTuple):
+    """A comparison that has its outcome.
+
+    Attributes
+    ----------
+    judgment, comparison
+        Numbers of the judgment that completed it, and of itself.
+    i, j
+        Indices of its policies.
+    outcome
+        D in [0, 1], of policy i against policy j.
+    """
+
+    judgment: int
+    comparison: int
+    i: int
+    j: int
+    outcome: float
+
+
 def outcomes(experiment: Experiment) -> Iterator[tuple[int, int, float]]:
     """``(i, j, D)`` of every judged comparison by policy index, in the order in which they were completed.
 
     Computed from the standing judgments alone: this is what the counts must equal.
     """
-    for _, i, j, outcome in completed(experiment):
+    for _, _, i, j, outcome in completed(experiment):
         yield i, j, outcome
 
 
-def completed(experiment: Experiment) -> Iterator[tuple[int, int, int, float]]:
-    """The same with the comparison's number in front: ``(comparison, i, j, D)``."""
-    rows = (
-        standing_judgments(experiment.pk)
-        .order_by("pk")
-        .values_list("comparison_id", "comparison__policy_i__index", "comparison__policy_j__index", "outcome")
+def completed(experiment: Experiment, *, after: int = 0) -> Iterator[Completion]:
+    """The judged comparisons in the order of the judgments that completed them: the order of all evidence.
+
+    ``after``: only those that were completed by a judgment with a larger number than this.
+    """
+    judgments = standing_judgments(experiment.pk)
+    if after:
+        newer = judgments.filter(pk__gt=after)
+        # An earlier judgment of a comparison has its part in the outcome that a later one completes.
+        judgments = (
+            newer
+            if _needed(experiment) == 1
+            else judgments.filter(comparison__in=newer.values("comparison_id"))
+        )
+    rows = judgments.order_by("pk").values_list(
+        "pk", "comparison_id", "comparison__policy_i__index", "comparison__policy_j__index", "outcome"
     )
-    return completions(experiment, rows.iterator())
+    return (each for each in completions(experiment, rows.iterator()) if each.judgment > after)
 
 
 def completions(
-    experiment: Experiment, standing: Iterable[tuple[int, int, int, float]]
-) -> Iterator[tuple[int, int, int, float]]:
+    experiment: Experiment, standing: Iterable[tuple[int, int, int, int, float]]
+) -> Iterator[Completion]:
     """The comparisons that these standing judgments, in their order, complete. Reads nothing from the
     database.
     """
-    needed = experiment.overlap if experiment.judge == Experiment.Judge.HUMAN else 1
+    needed = _needed(experiment)
     heard: defaultdict[int, list[float]] = defaultdict(list)
-    for comparison, i, j, outcome in standing:
+    for judgment, comparison, i, j, outcome in standing:
         heard[comparison].append(outcome)
         if len(heard[comparison]) == needed:
-            yield comparison, i, j, joint_outcome(heard.pop(comparison), experiment.overlap_rule)
+            joint = joint_outcome(heard.pop(comparison), experiment.overlap_rule)
+            yield Completion(judgment, comparison, i, j, joint)
+
+
+def _needed(experiment: Experiment) -> int:
+    return experiment.overlap if experiment.judge == Experiment.Judge.HUMAN else 1
 
 
 def wins_and_ties(experiment: Experiment) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:

@@ -2,39 +2,52 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from django.db.models import Window
 from django.db.models.functions import RowNumber
 
-from engine.core import Claim, Design, Factorial
+from engine.core import Design, Factorial
 from engine.core.problem import Space
-from engine.domain.policy_space import combinations, policy_space
+from engine.core.robustness import summed_wins
+from engine.domain.policy_space import combinations, policy_labels, policy_space
+from engine.domain.rules import CERTIFIED, Rules
 from engine.models import Experiment, Snapshot
-from engine.selectors.counts import in_flight_matrix, outcomes, wins_matrix
+from engine.selectors.counts import (
+    Completion,
+    completed,
+    in_flight_matrix,
+    wins_matrix,
+)
 
-# The claim on which an experiment stops; the core's default is the stronger "best".
-STOPS_ON = Claim.BEST_IF_ANY
+_LOOKS = 5
 
 
 def space(experiment: Experiment) -> Space:
     """The experiment's assumption about the preference probabilities; policy i is its row i."""
-    levels = {
+    return labelled_space(experiment)[0]
+
+
+def labelled_space(experiment: Experiment) -> tuple[Space, list[str]]:
+    """The same, and the names of the policies in sentences."""
+    levels = _levels(experiment)
+    policies = combinations(levels, experiment.excluded)
+    return policy_space(experiment.space, levels, policies), policy_labels(levels, policies)
+
+
+def _levels(experiment: Experiment) -> dict[str, list[str]]:
+    return {
         factor.name: [level.name for level in factor.levels.all()]
         for factor in experiment.factors.prefetch_related("levels")
     }
-    return policy_space(experiment.space, levels, combinations(levels, experiment.excluded))
 
 
 def factorial_space(experiment: Experiment) -> Factorial | None:
     """The Bradley-Terry space of the levels; ``None`` if the policies do not separate the levels."""
-    levels = {
-        factor.name: [level.name for level in factor.levels.all()]
-        for factor in experiment.factors.prefetch_related("levels")
-    }
+    levels = _levels(experiment)
     try:
         factorial = policy_space("factorial", levels, combinations(levels, experiment.excluded))
     except ValueError:
@@ -49,54 +62,134 @@ def design_seed(experiment: Experiment) -> list[int]:
 
 def design_settings(experiment: Experiment) -> dict[str, Any]:
     """The settings of the experiment as its design takes them."""
-    return {
-        "claim": STOPS_ON,
-        "streams": False,
-        "delta": experiment.delta,
-        "epsilon": experiment.epsilon,
-        "sampler": experiment.sampler,
-        "stopping": experiment.stopping,
-        "seed": design_seed(experiment),
-        "budget": experiment.budget,
-    }
+    own = {"seed": design_seed(experiment), "budget": experiment.budget}
+    return Rules.of(experiment).design() | own
 
 
-def design(experiment: Experiment, peaks: npt.NDArray[np.float64] | None = None) -> Design:
-    """The experiment's design as its counts stand now.
+@dataclass(frozen=True)
+class Observed:
+    """A design with all evidence of an experiment, and the number of the last judgment in it, 0 where there
+    is none.
 
-    ``peaks``: the running maximum to go on from, where the caller has it; else the latest snapshot's, or a
-    replay's where that snapshot is stale.
+    There is one definition of the moments at which evidence is observed: after each comparison, in the order
+    of the judgments that completed them, up to the one with which the experiment stops. The planner, a replay
+    after an undo, an audit and a re-import all call `observe`, so that they agree bit by bit.
     """
-    if peaks is None and experiment.evidence_stale:
-        peaks = replayed_design(experiment).peak_evidence
-    elif peaks is None and (latest := latest_snapshot(experiment)) is not None:
-        peaks = np.array(latest.peak_evidence)
-    wins = wins_matrix(experiment)
+
+    design: Design
+    last_judgment: int = 0
+
+
+def observe(
+    start: Observed, completions: Iterable[Completion], *, each: Callable[[Observed], bool] = lambda _: True
+) -> Observed:
+    """Tell a design the outcomes of comparisons in their order, none after it has stopped.
+
+    ``each``: called after each of them; ``False`` ends it there. Reads nothing from the database.
+    """
+    observed = start
+    for completion in completions:
+        if _stops(observed.design):
+            break
+        observed.design.tell(completion.i, completion.j, completion.outcome)
+        observed = Observed(observed.design, completion.judgment)
+        if not each(observed):
+            break
+    return observed
+
+
+def _stops(design: Design) -> bool:
+    """True if the design has stopped. A decision takes as long as the evidence, so most are spared."""
+    if design.stopping == CERTIFIED and (design.budget is None or design.n_comparisons < design.budget):
+        n_ruled_out = int(np.sum(design.peak_evidence >= -np.log(design.delta)))
+        if n_ruled_out < design.n_policies - 1 and not design.progress["named"]:
+            return False
+    return design.decision.stopped
+
+
+def design(experiment: Experiment) -> Design:
+    """The experiment's design with all evidence, and with the comparisons that are in flight."""
+    return with_in_flight(experiment, observed(experiment).design)
+
+
+def with_in_flight(experiment: Experiment, design: Design) -> Design:
+    """The same design, ready to be asked for pairs: it knows of the comparisons whose outcome is still to
+    come.
+    """
     return Design.from_counts(
-        space(experiment),
-        wins,
+        design.space,
+        design.wins,
         in_flight=in_flight_matrix(experiment),
-        peak_evidence=peaks,
+        progress=design.progress,
+        labels=design.labels,
         **design_settings(experiment),
     )
 
 
+def observed(experiment: Experiment) -> Observed:
+    """The evidence of the experiment now: that of the latest snapshot and what was judged since, or a replay."""
+    return continued(experiment) or replayed(experiment)
+
+
+def continued(experiment: Experiment) -> Observed | None:
+    """The evidence of the latest snapshot, told what was judged since.
+
+    ``None`` where a replay is needed: there is no snapshot, it is stale, or a judgment with a smaller number
+    than its last one was committed after it. What is judged after the conclusion has no part in the finding.
+    """
+    latest = latest_snapshot(experiment)
+    if latest is None or experiment.evidence_stale:
+        return None
+    for _ in range(_LOOKS):
+        newer = list(completed(experiment, after=latest.last_judgment))
+        wins = wins_matrix(experiment) - summed_wins(
+            len(latest.evidence), [(each.i, each.j, each.outcome) for each in newer]
+        )
+        if round(wins.sum()) == latest.comparisons:
+            break
+        # A click may have come between the two queries.
+    else:
+        return None
+    of, labels = labelled_space(experiment)
+    start = Design.from_counts(
+        of, wins, progress=latest.progress, labels=labels, **design_settings(experiment)
+    )
+    if experiment.state == Experiment.State.CONCLUDED:
+        newer = []
+    return observe(Observed(start, latest.last_judgment), newer)
+
+
+def of_counts(experiment: Experiment) -> Design:
+    """The design of the present counts alone, without the evidence on the way to them."""
+    of, labels = labelled_space(experiment)
+    return Design.from_counts(of, wins_matrix(experiment), labels=labels, **design_settings(experiment))
+
+
+def replayed(experiment: Experiment) -> Observed:
+    """The evidence of every standing judgment, from nothing."""
+    of, labels = labelled_space(experiment)
+    return told_design(experiment, of, completed(experiment), labels=labels)
+
+
 def replayed_design(experiment: Experiment) -> Design:
     """The experiment's design told every standing judgment in order, from nothing."""
-    return told_design(experiment, space(experiment), outcomes(experiment))
+    return replayed(experiment).design
 
 
-def told_design(experiment: Experiment, of: Space, told: Iterable[tuple[int, int, float]]) -> Design:
-    """A design with the experiment's settings told these outcomes. Reads nothing from the database."""
-    replay = Design(space=of, **design_settings(experiment))
-    for i, j, outcome in told:
-        replay.tell(i, j, outcome)
-    return replay
+def told_design(
+    experiment: Experiment,
+    of: Space,
+    completions: Iterable[Completion],
+    *,
+    labels: Sequence[str] | None = None,
+) -> Observed:
+    """A design with the experiment's settings told these comparisons. Reads nothing from the database."""
+    return observe(Observed(Design(space=of, labels=labels, **design_settings(experiment))), completions)
 
 
 def latest_snapshot(experiment: Experiment) -> Snapshot | None:
-    """The newest evidence that was written down, with its leader and runner-up; ``None`` before the first."""
-    return experiment.snapshots.select_related("best", "runner_up").order_by("-pk").first()
+    """The newest evidence that was written down, with its leader; ``None`` before the first."""
+    return experiment.snapshots.select_related("best").order_by("-pk").first()
 
 
 def race(experiment: Experiment, most: int = 200) -> list[Snapshot]:
@@ -104,7 +197,7 @@ def race(experiment: Experiment, most: int = 200) -> list[Snapshot]:
 
     Thinned by the database: there is a snapshot for nearly every click.
     """
-    snapshots = experiment.snapshots.select_related("best", "runner_up").order_by("pk")
+    snapshots = experiment.snapshots.select_related("best").order_by("pk")
     n = snapshots.count()
     if n > most:
         places = {int(place) for place in np.linspace(1, n, most).round()}

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
+import operator
 from collections import defaultdict
 from collections.abc import Hashable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from django.db.models import Count, F, Q, QuerySet, Window
 from django.db.models.functions import RowNumber
@@ -123,3 +126,25 @@ def outcomes_without(
             if left:
                 without[annotator_id].append((i, j, joint_outcome(left, experiment.overlap_rule)))
     return without
+
+
+class SoloRun(NamedTuple):
+    """Judgments that one annotator made one after the other, with nobody else's in between."""
+
+    annotator: str
+    judgments: int
+
+
+def longest_solo_run(experiment: Experiment) -> SoloRun | None:
+    """The longest run of one annotator; ``None`` where fewer than two people judged, so that there is no
+    other kind.
+    """
+    longest: dict[str, int] = {}
+    judged = standing_judgments(experiment.pk).order_by("pk")
+    names = judged.values_list("annotator__username", flat=True).iterator()
+    for name, run in itertools.groupby(names):
+        if name is not None:
+            longest[name] = max(longest.get(name, 0), sum(1 for _ in run))
+    if len(longest) < 2:
+        return None
+    return SoloRun(*max(longest.items(), key=operator.itemgetter(1)))

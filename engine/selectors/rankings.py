@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-
 from engine.core import Standing
 from engine.models import Experiment
 from engine.selectors import designs
@@ -27,7 +25,8 @@ def ranking(experiment: Experiment) -> list[Ranked]:
     While the evidence is being recomputed, a policy counts as ruled out only by the present counts.
     """
     names = policy_names(experiment)
-    peaks = np.zeros(len(names)) if experiment.evidence_stale else None
-    design = designs.design(experiment, peaks=peaks)
+    design = (
+        designs.of_counts(experiment) if experiment.evidence_stale else designs.observed(experiment).design
+    )
     comparisons = design.counts.sum(axis=1)
     return [Ranked(names[each.policy], each, round(comparisons[each.policy])) for each in design.ranking()]

@@ -21,12 +21,13 @@ from django.db import transaction
 from django.db.models import Count, Q, QuerySet
 from django.utils import timezone
 
-from engine.core import Design, Forecast, Plan, Simulations, forecast, forecast_rest
+from engine.core import Claim, Design, Forecast, Plan, Simulations, forecast, forecast_rest
+from engine.core.claims import NOBODY
 from engine.core.robustness import Replays, replay, summed_wins
 from engine.core.types import FloatArray
+from engine.domain.rules import Rules
 from engine.models import Examination, Experiment, Judgment
 from engine.selectors import counts, designs, judges
-from engine.selectors.designs import STOPS_ON
 from engine.services import claims
 
 logger = logging.getLogger(__name__)
@@ -167,16 +168,7 @@ def _forecast(
     latest = designs.latest_snapshot(experiment)
     n = int(wins.sum())
     horizon = min(experiment.budget, n + max(_LONGEST_FORECAST // wins.shape[0] ** 2, 200))
-    plan = Plan(
-        designs.space(experiment),
-        claim=STOPS_ON,
-        streams=False,
-        delta=experiment.delta,
-        epsilon=experiment.epsilon,
-        sampler=experiment.sampler,
-        stopping=experiment.stopping,
-        budget=horizon,
-    )
+    plan = Plan(designs.space(experiment), **Rules.of(experiment).plan(), budget=horizon)
     peak = np.zeros(wins.shape[0]) if latest is None else np.array(latest.peak_evidence)
     begun = _digest(wins, peak)
     so_far = examination.simulations
@@ -233,7 +225,13 @@ def _replays(
     sequences = list(without.values())
     total = max(map(len, sequences), default=0)
     space = designs.space(experiment)
-    start = Replays(so_far["step"], np.array(so_far["peak_evidence"])) if so_far else None
+    start = None
+    if so_far:
+        named = so_far["named"]
+        start = Replays(
+            so_far["step"], np.array(so_far["peak_evidence"]), None if named is None else np.array(named)
+        )
+    rules = Rules.of(experiment)
     turn_ends = time.monotonic() + _TURN_SECONDS
     while True:
         checkpoint = time.monotonic() + _CHECKPOINT_SECONDS
@@ -247,9 +245,10 @@ def _replays(
             sequences,
             start=start,
             go_on=go_on,
-            delta=experiment.delta,
-            epsilon=experiment.epsilon,
-            stopping=experiment.stopping,
+            delta=rules.delta,
+            epsilon=rules.epsilon,
+            stopping=rules.stopping,
+            claim=rules.claim,
         )
         if reached.step >= total:
             break
@@ -261,14 +260,15 @@ def _replays(
             "step": reached.step,
             "total": total,
             "peak_evidence": reached.peak_evidence.tolist(),
+            "named": None if reached.named is None else reached.named.tolist(),
         }
         if not mine.update(replays=so_far) or until.count() != n_judgments:
             raise claims.ClaimLostError
         if time.monotonic() >= turn_ends:
             return {}
     rows = [
-        _finding(experiment, annotator, sequence, peak)
-        for annotator, sequence, peak in zip(annotators, sequences, reached.peak_evidence, strict=True)
+        _finding(experiment, annotator, sequence, _progress(reached, run, rules.claim))
+        for run, (annotator, sequence) in enumerate(zip(annotators, sequences, strict=True))
     ]
     findings = {"n_judgments": n_judgments, "at": timezone.now().isoformat(), "rows": rows}
     return {"replays_wanted_at": None, "replays": {}, "findings": findings}
@@ -280,22 +280,27 @@ def _annotators(judgments: QuerySet[Judgment]) -> list[tuple[int, str, int]]:
     return list(rows.annotate(n=Count("pk")).order_by("-n", "annotator_id")[:MOST_ANNOTATORS])
 
 
+def _progress(reached: Replays, run: int, claim: Claim) -> dict[str, Any]:
+    """The state of one replay, as `Design.from_counts` takes it."""
+    named = {}
+    if reached.named is not None and reached.named[run] != NOBODY:
+        named[claim.value] = int(reached.named[run])
+    return {"peak_evidence": reached.peak_evidence[run], "named": named}
+
+
 def _finding(
     experiment: Experiment,
     annotator: tuple[int, str, int],
     sequence: list[tuple[int, int, float]],
-    peak: FloatArray,
+    progress: dict[str, Any],
 ) -> dict[str, Any]:
-    space = designs.space(experiment)
+    space, labels = designs.labelled_space(experiment)
     decision = Design.from_counts(
         space,
         summed_wins(space.n_policies, sequence),
-        peak_evidence=peak,
-        claim=STOPS_ON,
-        streams=False,
-        delta=experiment.delta,
-        epsilon=experiment.epsilon,
-        stopping=experiment.stopping,
+        progress=progress,
+        labels=labels,
+        **Rules.of(experiment).design(),
     ).decision
     return {
         "annotator": annotator[1],
@@ -303,5 +308,5 @@ def _finding(
         "comparisons": decision.n_comparisons,
         "best": decision.best,
         "reason": str(decision.reason or ""),
-        "confidence": decision.confidence,
+        "text": decision.claim_text,
     }

@@ -14,16 +14,18 @@ from django.utils import timezone
 from engine.core import StopReason
 from engine.domain.blinding import new_seed
 from engine.domain.errors import SpecError, WrongStateError
+from engine.domain.rules import check_claim
 from engine.models import AuditEntry, Experiment, User
-from engine.selectors import consequences, counts, designs, specs
+from engine.selectors import consequences, counts, specs
 from engine.selectors.rubrics import why_no_judge
 from engine.services.analysis import outdate
 from engine.services.audit import record
 from engine.services.experiments import create_experiment, locked, pause, renew_secret, start, stop
-from engine.services.replaying import mark_stale, replayed_peaks
+from engine.services.replaying import mark_stale, replayed
 from engine.services.snapshots import write_snapshot
 
 CONSEQUENCES: dict[str, Callable[[Experiment, Any], str]] = {
+    "claim": consequences.claim_consequence,
     "budget": consequences.budget_consequence,
     "delta": consequences.delta_consequence,
     "epsilon": consequences.epsilon_consequence,
@@ -35,6 +37,7 @@ def change_settings(
     *,
     experiment_id: int,
     by: User | None,
+    claim: str | None = None,
     budget: int | None = None,
     delta: float | None = None,
     epsilon: float | None = None,
@@ -53,7 +56,7 @@ def change_settings(
     experiment = locked(experiment_id)
     if experiment.state == Experiment.State.CONCLUDED:
         raise WrongStateError("The experiment has concluded. Reopen it with the new settings instead.")
-    _change(experiment, by, budget=budget, delta=delta, epsilon=epsilon)
+    _change(experiment, by, claim=claim, budget=budget, delta=delta, epsilon=epsilon)
     return experiment
 
 
@@ -62,6 +65,7 @@ def reopen(
     *,
     experiment_id: int,
     by: User | None,
+    claim: str | None = None,
     budget: int | None = None,
     delta: float | None = None,
     epsilon: float | None = None,
@@ -89,18 +93,25 @@ def reopen(
             "conclusion": experiment.get_conclusion_display(),
         },
     )
-    _change(experiment, by, budget=budget, delta=delta, epsilon=epsilon)
-    design = designs.design(experiment, peaks=replayed_peaks(experiment=experiment))
-    if design.decision.stopped:
-        spent = design.decision.reason == StopReason.BUDGET
-        remedy = "Give it a larger budget." if spent else "Choose a smaller risk, or another margin."
+    _change(experiment, by, claim=claim, budget=budget, delta=delta, epsilon=epsilon)
+    observed = replayed(experiment=experiment)
+    decision = observed.design.decision
+    if decision.stopped:
+        spent = decision.reason == StopReason.BUDGET
+        remedy = (
+            "Give it a larger budget."
+            if spent
+            else "Choose a stronger claim, a smaller risk, or another margin."
+        )
         raise WrongStateError(f"With these settings the experiment would conclude again at once. {remedy}")
     experiment.state = Experiment.State.RUNNING
-    experiment.conclusion = ""
+    experiment.conclusion = experiment.certified_claim = experiment.finding = ""
     experiment.winner = experiment.concluded_at = None
-    experiment.save(update_fields=["state", "conclusion", "winner", "concluded_at"])
+    experiment.save(
+        update_fields=["state", "conclusion", "certified_claim", "finding", "winner", "concluded_at"]
+    )
     renew_secret(experiment=experiment)
-    write_snapshot(experiment=experiment, design=design)
+    write_snapshot(experiment=experiment, observed=observed)
     return experiment
 
 
@@ -108,11 +119,12 @@ def _change(
     experiment: Experiment,
     by: User | None,
     *,
+    claim: str | None,
     budget: int | None,
     delta: float | None,
     epsilon: float | None,
 ) -> None:
-    given = {"budget": budget, "delta": delta, "epsilon": epsilon}
+    given = {"claim": claim, "budget": budget, "delta": delta, "epsilon": epsilon}
     changes = {
         name: value
         for name, value in given.items()
@@ -126,24 +138,31 @@ def _change(
             by=by,
             action=name,
             details={
-                "before": getattr(experiment, name),
-                "after": value,
+                "before": said(name, getattr(experiment, name)),
+                "after": said(name, value),
                 "consequence": CONSEQUENCES[name](experiment, value),
             },
         )
         # The guarantee is about the values chosen before anybody saw an outcome.
-        if seen and name != "budget" and getattr(experiment, f"first_{name}") is None:
+        if seen and name != "budget" and getattr(experiment, f"first_{name}") in {None, ""}:
             setattr(experiment, f"first_{name}", getattr(experiment, name))
         setattr(experiment, name, value)
-    experiment.save(update_fields=["budget", "delta", "epsilon", "first_delta", "first_epsilon"])
+    experiment.save(
+        update_fields=["claim", "budget", "delta", "epsilon", "first_claim", "first_delta", "first_epsilon"]
+    )
     if changes:
         outdate(experiment=experiment, replays=changes.keys() != {"budget"})
-    if seen and changes.keys() & {"delta", "epsilon"}:
+    if seen and changes.keys() & {"claim", "delta", "epsilon"}:
         # Peaks that were reached under other settings say nothing about these.
         mark_stale(experiment=experiment)
 
 
-def _check(experiment: Experiment, changes: Mapping[str, float]) -> None:
+def said(name: str, value: Any) -> Any:
+    """The value of a setting as the log and the pages say it: a claim by its words."""
+    return dict(Experiment.CLAIMS).get(value, value) if name == "claim" else value
+
+
+def _check(experiment: Experiment, changes: Mapping[str, float | str]) -> None:
     candidate = copy(experiment)
     for name, value in changes.items():
         setattr(candidate, name, value)
@@ -152,6 +171,7 @@ def _check(experiment: Experiment, changes: Mapping[str, float]) -> None:
     except ValidationError as error:
         faults = "; ".join(f"{key}: {' '.join(texts)}" for key, texts in error.message_dict.items())
         raise SpecError(faults) from error
+    check_claim(claim=candidate.claim, epsilon=candidate.epsilon, stopping=candidate.stopping)
 
 
 @transaction.atomic

@@ -19,8 +19,8 @@ from django.utils import timezone
 
 from engine.core import Plan, Simulations, forecast
 from engine.domain.policy_space import combinations, policy_space
+from engine.domain.rules import Rules
 from engine.models import Estimate
-from engine.selectors.designs import STOPS_ON
 from engine.services import claims
 
 _KEPT = timedelta(days=30)
@@ -38,6 +38,7 @@ class Question:
     space: str
     levels: Sequence[int]
     excluded: Sequence[Mapping[int, int]]
+    claim: str
     delta: float
     epsilon: float
     sampler: str
@@ -116,9 +117,8 @@ def _compute(estimate: Estimate, claim: uuid.UUID, tick: Callable[[], None]) -> 
 
 def plan_of(question: dict[str, Any]) -> tuple[Plan, float]:
     """The plan of a stored question, and the spread of the policies in log-odds."""
-    rules = dict(question)
-    levels = {str(f): [str(level) for level in range(n)] for f, n in enumerate(rules.pop("levels"))}
-    excluded = [{f: str(level) for f, level in each.items()} for each in rules.pop("excluded")]
-    space = policy_space(rules.pop("space"), levels, combinations(levels, excluded))
-    log_odds = rules.pop("log_odds")
-    return Plan(space, claim=STOPS_ON, streams=False, **rules), log_odds
+    asked = Question(**question)
+    levels = {str(f): [str(level) for level in range(n)] for f, n in enumerate(asked.levels)}
+    excluded = [{str(f): str(level) for f, level in each.items()} for each in asked.excluded]
+    space = policy_space(asked.space, levels, combinations(levels, excluded))
+    return Plan(space, **Rules.of(asked).plan(), budget=asked.budget), asked.log_odds

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Collection, Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from django.core.exceptions import ValidationError
@@ -18,6 +18,7 @@ from engine.domain.blinding import new_secret
 from engine.domain.errors import SpecError, WrongStateError
 from engine.domain.levels import parse_level
 from engine.domain.policy_space import Combination, combinations, policy_space
+from engine.domain.rules import Rules, check_claim, completed
 from engine.domain.specs import SETTINGS, ExperimentSpec, FactorSpec
 from engine.models import (
     AuditEntry,
@@ -33,8 +34,8 @@ from engine.models import (
     Task,
     User,
 )
-from engine.selectors import counts
-from engine.selectors.designs import STOPS_ON
+from engine.selectors import counts, designs
+from engine.selectors.findings import finding_of, finding_on
 from engine.selectors.rubrics import why_no_judge
 from engine.services.audit import record
 from engine.services.notifications import announce_conclusion
@@ -79,6 +80,11 @@ def store_experiment(*, description: Description, by: User | None = None) -> Exp
 def check_description(spec: ExperimentSpec) -> Description:
     """Find everything that is wrong with a description but a name that is taken. Writes nothing.
 
+    Returns
+    -------
+    Description
+        The description with the usual claim and margin where it names none, and its policies.
+
     Raises
     ------
     SpecError
@@ -95,6 +101,7 @@ def check_description(spec: ExperimentSpec) -> Description:
     if unknown := set(spec.settings) - set(SETTINGS):
         raise SpecError(f"Unknown setting: {', '.join(sorted(unknown))}. Use {', '.join(SETTINGS)}.")
     _check_types(spec.settings)
+    spec = replace(spec, settings=completed(spec.settings))
     _check_texts(spec)
     judge = spec.settings.get("judge", Experiment.Judge.HUMAN)
     if judge == Experiment.Judge.RULE and (bare := [t.prompt for t in spec.tasks if not t.reference.strip()]):
@@ -122,6 +129,7 @@ def check_description(spec: ExperimentSpec) -> Description:
         where = f"Factor {factor.name!r}: "
         _check(factor, where, exclude={"kind", "experiment"}, path=("factors", position))
         _check_levels(position, factor_spec)
+    check_claim(claim=experiment.claim, epsilon=experiment.epsilon, stopping=experiment.stopping)
     policies = _checked_policies(experiment, spec.factors)
     check_ready_made(spec)
     return Description(spec, policies)
@@ -284,11 +292,7 @@ def _checked_policies(experiment: Experiment, factors: Sequence[FactorSpec]) -> 
         )
         Design(
             policy_space(experiment.space, levels, policies),
-            claim=STOPS_ON,
-            delta=experiment.delta,
-            epsilon=experiment.epsilon,
-            sampler=experiment.sampler,
-            stopping=experiment.stopping,
+            **Rules.of(experiment).design(),
             budget=experiment.budget,
         )
     except ValueError as error:
@@ -359,23 +363,100 @@ def stop(*, experiment_id: int, by: User | None = None) -> Experiment:
     return experiment
 
 
+@transaction.atomic
+def stop_on(*, experiment_id: int, claim: str, by: User | None) -> Experiment:
+    """End the experiment on a claim that holds, with the policy that it names as the winner.
+
+    Raises
+    ------
+    WrongStateError
+        It neither runs nor is paused, or the claim does not hold.
+    """
+    experiment = locked(experiment_id)
+    if experiment.state not in {Experiment.State.RUNNING, Experiment.State.PAUSED}:
+        raise WrongStateError(
+            f"Only a running or paused experiment can be stopped; this one is {experiment.state}."
+        )
+    settle(experiment=experiment)
+    decision = designs.observed(experiment).design.decision
+    state = next((each for each in decision.claims if each.claim == claim), None)
+    if state is None or not state.holds or state.policy is None:
+        missing = "This experiment does not watch that claim." if state is None else state.text
+        raise WrongStateError(
+            f"The experiment cannot stop on this claim, because it does not hold. {missing}"
+        )
+    conclude(
+        experiment=experiment,
+        conclusion=StopReason.CERTIFIED,
+        winner=experiment.policies.get(index=state.policy),
+        claim=claim,
+        finding=finding_on(experiment, state, decision),
+        by=by,
+    )
+    return experiment
+
+
+def conclude_as(*, experiment: Experiment, design: Design) -> None:
+    """Close a locked experiment whose design has stopped, as the design says.
+
+    Raises
+    ------
+    ValueError
+        The design has not stopped.
+    """
+    decision = design.decision
+    if decision.reason is None:
+        raise ValueError("The design has not stopped, so there is nothing to conclude.")
+    best = decision.best if decision.reason == StopReason.CERTIFIED else None
+    conclude(
+        experiment=experiment,
+        conclusion=decision.reason,
+        winner=None if best is None else experiment.policies.get(index=best),
+        claim="" if best is None or decision.claim is None else decision.claim.value,
+        finding=finding_of(experiment, design),
+    )
+
+
 def conclude(
-    *, experiment: Experiment, conclusion: StopReason, winner: Policy | None, by: User | None = None
+    *,
+    experiment: Experiment,
+    conclusion: StopReason,
+    winner: Policy | None,
+    claim: str = "",
+    finding: str = "",
+    by: User | None = None,
 ) -> None:
-    """Close a locked experiment: nothing waits any longer, what annotators are looking at may be finished."""
+    """Close a locked experiment: nothing waits any longer, what annotators are looking at may be finished.
+
+    ``claim``: the one that the winner is certified on. ``finding``: what is claimed, in words. ``by``: the
+    person who stops it, on that claim or without any.
+    """
     experiment.state = Experiment.State.CONCLUDED
     experiment.conclusion = conclusion
     experiment.winner = winner
+    experiment.certified_claim = claim
+    experiment.finding = finding
     experiment.concluded_at = timezone.now()
-    experiment.save(update_fields=["state", "conclusion", "winner", "concluded_at"])
+    experiment.save(
+        update_fields=["state", "conclusion", "winner", "certified_claim", "finding", "concluded_at"]
+    )
     _discard_leftovers(experiment_ids=[experiment.pk])
     comparisons = counts.comparison_count(experiment.pk)
-    by_hand = conclusion == StopReason.STOPPED
+    action = AuditEntry.Action.CONCLUDE
+    if conclusion == StopReason.STOPPED:
+        action = AuditEntry.Action.STOP
+    elif by is not None:
+        action = AuditEntry.Action.STOP_ON
     record(
         experiment=experiment,
         by=by,
-        action=AuditEntry.Action.STOP if by_hand else AuditEntry.Action.CONCLUDE,
-        details={"comparisons": comparisons, "conclusion": experiment.get_conclusion_display()},
+        action=action,
+        details={
+            "comparisons": comparisons,
+            "conclusion": experiment.get_conclusion_display(),
+            "claim": experiment.get_certified_claim_display(),
+            "finding": finding,
+        },
     )
     announce_conclusion(experiment=experiment, comparisons=comparisons)
 

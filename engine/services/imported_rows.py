@@ -26,8 +26,8 @@ _NUMBERS_OR_NOTHING = ("plan_delta", "plan_epsilon", "plan_evidence_i", "plan_ev
 _TRUTHS = ("voided", "annotator_could_see_policies")
 _TIMES = ("planned_at", "judged_at")
 _TEXTS = (
-    "judge", "annotator", "policy_i", "policy_j", "left_policy", "response_i", "response_j", "choice",
-    "reason", "comment", "void_reason", "sampler", "sampling_seed", "plan_stopping", "via",
+    "judge", "annotator", "policy_i", "policy_j", "left_policy", "response_i", "response_j", "choice", "reason",
+    "comment", "void_reason", "sampler", "sampling_seed", "plan_stopping", "plan_claim", "via",
     *(f"{name}_{side}" for name in ("model", "finish_reason", "guardrail", "leak") for side in "ij"),
 )  # fmt: skip
 _KEPT = (
@@ -71,8 +71,10 @@ def check_rows(rows: Iterable[Row], description: Description) -> list[Row]:
     """
     checker = _Checker(description)
     checked: list[Row] = []
-    for number, row in enumerate(rows, 1):
+    for number, given in enumerate(rows, 1):
         limits.JUDGMENTS.check(number)
+        # Files from before there was a choice of claims lack the column.
+        row = {"plan_claim": ""} | dict(given)
         try:
             checker.check(row)
         except KeyError as error:
@@ -86,10 +88,16 @@ def check_rows(rows: Iterable[Row], description: Description) -> list[Row]:
     return checked
 
 
-def standing(rows: Sequence[Row]) -> Iterator[tuple[int, int, int, float]]:
-    """``(comparison, i, j, outcome)`` of the judgments that were not taken back."""
+def standing(rows: Sequence[Row]) -> Iterator[tuple[int, int, int, int, float]]:
+    """``(judgment, comparison, i, j, outcome)`` of the judgments that were not taken back."""
     return (
-        (row["comparison_id"], index_of(row["policy_i"]), index_of(row["policy_j"]), row["outcome"])
+        (
+            row["judgment_id"],
+            row["comparison_id"],
+            index_of(row["policy_i"]),
+            index_of(row["policy_j"]),
+            row["outcome"],
+        )
         for row in rows
         if not row["voided"]
     )

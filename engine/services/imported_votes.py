@@ -10,9 +10,6 @@ from django.db import connection
 
 from engine.models import Experiment, PairCount, User
 
-# A comparison by its number in the file, its policies by index, its outcome.
-Completion = tuple[int, int, int, float]
-
 # The record of a comparison whose pair no sampler chose.
 PAST_PLAN = {"past": True}
 
@@ -44,11 +41,11 @@ def made_people(experiment: Experiment, names: Sequence[str]) -> dict[str, User]
     return accounts
 
 
-def add_to_counts(experiment: Experiment, completions: Iterable[Completion]) -> None:
-    """Add these outcomes to the counts of their pairs, in the caller's transaction."""
+def add_to_counts(experiment: Experiment, outcomes: Iterable[tuple[int, int, float]]) -> None:
+    """Add outcomes ``(i, j, D)`` to the counts of their pairs, in the caller's transaction."""
     wins: defaultdict[tuple[int, int], float] = defaultdict(float)
     comparisons: Counter[tuple[int, int]] = Counter()
-    for _, i, j, outcome in completions:
+    for i, j, outcome in outcomes:
         wins[i, j] += outcome
         comparisons[i, j] += 1
     rows = PairCount.objects.filter(experiment=experiment).order_by("pk")

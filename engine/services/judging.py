@@ -104,10 +104,20 @@ def new_lease(
         experiment__judge=Experiment.Judge.HUMAN,
         state=Comparison.State.READY,
     ).annotate(
-        had_since=Subquery(mine.filter(state__in=Lease.HANDED_BACK).order_by("-pk").values("created_at")[:1])
+        # Annotators take turns on a pair of policies, so that no one's session weighs on it alone. A pair
+        # that is ready is shown all the same where there is no other.
+        judged_last=Exists(
+            PairCount.objects.filter(
+                experiment_id=experiment_id,
+                policy_i=OuterRef("policy_i"),
+                policy_j=OuterRef("policy_j"),
+                last_annotator=annotator,
+            )
+        ),
+        had_since=Subquery(mine.filter(state__in=Lease.HANDED_BACK).order_by("-pk").values("created_at")[:1]),
     )
     comparison = (
-        ready.order_by(*((F("had_since").asc(nulls_last=True), "pk") if instead else ("pk",)))
+        ready.order_by(*((F("had_since").asc(nulls_last=True),) if instead else ()), "judged_last", "pk")
         .select_related("task", "response_i", "response_j")
         .only("state", "i_on_left", "task__prompt", "response_i__text", "response_j__text")
         .select_for_update(skip_locked=True, no_key=True, of=("self",))
@@ -454,19 +464,19 @@ def record_judgment(
         comparison.outcome = joint_outcome(outcomes, experiment.overlap_rule)
         comparison.state = Comparison.State.JUDGED
         comparison.judged_at = judgment.created_at
-        _count(comparison, outcome=comparison.outcome, comparisons=1)
+        _count(comparison, outcome=comparison.outcome, comparisons=1, last_annotator=annotator)
     else:
         _reopen(comparison)
     comparison.save(update_fields=["state", "outcome", "judged_at", "discard_reason"])
     return judgment
 
 
-def _count(comparison: Comparison, *, outcome: float, comparisons: int) -> None:
+def _count(comparison: Comparison, *, outcome: float, comparisons: int, **changes: User | None) -> None:
     changed = PairCount.objects.filter(
         experiment_id=comparison.experiment_id,
         policy_i_id=comparison.policy_i_id,
         policy_j_id=comparison.policy_j_id,
-    ).update(wins_i=F("wins_i") + outcome, comparisons=F("comparisons") + comparisons)
+    ).update(wins_i=F("wins_i") + outcome, comparisons=F("comparisons") + comparisons, **changes)
     if changed != 1:
         raise RuntimeError(f"{comparison} has {changed} pair counts instead of one; run rebuild_counts.")
 

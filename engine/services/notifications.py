@@ -120,12 +120,14 @@ def announce_conclusion(*, experiment: Experiment, comparisons: int) -> None:
     """Tell that a concluded experiment has concluded, and how."""
     conclusion = experiment.get_conclusion_display()
     outcome = f"{conclusion}: {experiment.winner}" if experiment.winner else conclusion
+    if experiment.certified_claim:
+        outcome += f" ({experiment.get_certified_claim_display()})"
     announce(
         experiment=experiment,
         event=Subscription.Event.CONCLUDED,
         key=f"concluded {experiment.concluded_at:%Y-%m-%dT%H:%M:%S.%f}",
         subject=f"{experiment.name}: {outcome}",
-        text=f"{outcome}, after {comparisons} comparisons.",
+        text=f"{outcome}, after {comparisons} comparisons. {experiment.finding}".rstrip(),
     )
 
 

@@ -27,7 +27,7 @@ from engine.selectors import specs
 from engine.services.audit import record
 from engine.services.bulk_rows import Prepared, insert, prepared
 from engine.services.experiments import check_description, locked, store_experiment
-from engine.services.imported_votes import PAST_PLAN, Completion, add_to_counts, made_people
+from engine.services.imported_votes import PAST_PLAN, add_to_counts, made_people
 from engine.services.replaying import mark_stale
 
 _NO_TEXT = "The file of past votes has no text of this response."
@@ -239,7 +239,8 @@ class _Ready:
     responses: Prepared
     comparisons: Prepared
     judgments: Prepared
-    completions: Sequence[Completion]
+    # Policies by index, and D.
+    outcomes: Sequence[tuple[int, int, float]]
 
 
 def _prepared(
@@ -253,7 +254,7 @@ def _prepared(
     numbers: dict[_Text, int] = {text: number for number, text in enumerate(there)}
     names = sorted({vote.annotator for vote in votes} - {""})
     people = {name: number for number, name in enumerate(names)}
-    comparisons, judgments, completions = [], [], []
+    comparisons, judgments, outcomes = [], [], []
     for number, vote in enumerate(votes):
         task = tasks[vote.task]
         a, b = policies[vote.policy_a], policies[vote.policy_b]
@@ -271,7 +272,7 @@ def _prepared(
             choice = Judgment.Choice.LEFT if a_won == a_on_left else Judgment.Choice.RIGHT
         outcome = outcome_of(choice, i_on_left=i_on_left)
         at = vote.judged_at or now
-        completions.append((number, first[0], second[0], outcome))
+        outcomes.append((first[0], second[0], outcome))
         comparisons.append(
             Comparison(
                 experiment_id=0,
@@ -311,7 +312,7 @@ def _prepared(
         ),
         comparisons=prepared(Comparison, comparisons),
         judgments=prepared(Judgment, judgments),
-        completions=completions,
+        outcomes=outcomes,
     )
 
 
@@ -354,8 +355,8 @@ def _store(experiment: Experiment, ready: _Ready, by: User | None) -> Experiment
             "annotator_id": [people[name].pk for name in ready.names].__getitem__,
         },
     )
-    n_votes = len(ready.completions)
-    add_to_counts(experiment, ready.completions)
+    n_votes = len(ready.outcomes)
+    add_to_counts(experiment, ready.outcomes)
     experiment.past_votes += n_votes
     experiment.budget += n_votes
     experiment.state = Experiment.State.PAUSED

@@ -10,12 +10,12 @@ from django.db import transaction
 from django.db.models import Q
 from django.utils import timezone
 
-from engine.core import Design, StopReason
+from engine.core import Design
 from engine.domain import blinding
 from engine.models import Comparison, Experiment, Policy, Response
 from engine.selectors import buffer, counts, designs
 from engine.services import replaying
-from engine.services.experiments import conclude
+from engine.services.experiments import conclude_as
 from engine.services.generation import settle_shared
 from engine.services.judging import discard_unwanted
 from engine.services.snapshots import write_snapshot
@@ -71,22 +71,16 @@ def _advance_once(experiment_id: int) -> Advance | None:
         settle_shared(experiment_id=experiment.pk)
     discard_unwanted(experiment_id=experiment.pk)
     stale = experiment.evidence_stale
-    peaks = replaying.replayed_peaks(experiment=experiment) if stale else None
-    design = designs.design(experiment, peaks=peaks)
-    decision = design.decision
+    observed = replaying.up_to_date(experiment=experiment)
+    decision = observed.design.decision
     policies = list(experiment.policies.all())
     latest = designs.latest_snapshot(experiment)
     if stale or latest is None or latest.comparisons != decision.n_comparisons or decision.stopped:
-        write_snapshot(experiment=experiment, design=design)
+        write_snapshot(experiment=experiment, observed=observed)
     if decision.reason is not None:
-        certified = decision.reason == StopReason.CERTIFIED
-        conclude(
-            experiment=experiment,
-            conclusion=decision.reason,
-            winner=policies[decision.best] if certified and decision.best is not None else None,
-        )
+        conclude_as(experiment=experiment, design=observed.design)
         return Advance(comparisons=decision.n_comparisons, planned=0, concluded=True)
-    added = _top_up(experiment, design, policies)
+    added = _top_up(experiment, designs.with_in_flight(experiment, observed.design), policies)
     return Advance(
         comparisons=decision.n_comparisons,
         planned=len(added),

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
 from django.db import transaction
 from django.utils import timezone
 
-from engine.core import Design, StopReason
 from engine.domain.blinding import Period
-from engine.domain.policy_space import policy_space
+from engine.domain.policy_space import policy_labels, policy_space
 from engine.domain.specs import ExperimentSpec
 from engine.models import (
     Comparison,
@@ -24,12 +23,13 @@ from engine.models import (
     User,
 )
 from engine.selectors import counts
-from engine.selectors.designs import told_design
+from engine.selectors.counts import Completion
+from engine.selectors.designs import Observed, told_design
 from engine.services.bulk_rows import Prepared, insert, prepared
-from engine.services.experiments import Description, check_description, conclude, store_experiment
+from engine.services.experiments import Description, check_description, conclude_as, store_experiment
 from engine.services.imported_rows import Row, check_rows, index_of, standing
 from engine.services.imported_rows import time_of as _time
-from engine.services.imported_votes import PAST_PLAN, Completion, add_to_counts, made_people
+from engine.services.imported_votes import PAST_PLAN, add_to_counts, made_people
 from engine.services.snapshots import write_snapshot
 
 _PLAN = {
@@ -38,6 +38,7 @@ _PLAN = {
     "number": "plan_number",
     "rules": "plan_rules",
     "stopping": "plan_stopping",
+    "claim": "plan_claim",
     "delta": "plan_delta",
     "epsilon": "plan_epsilon",
     "comparisons": "plan_comparisons",
@@ -73,14 +74,15 @@ def import_experiment(
     """
     description = check_description(spec)
     checked = check_rows(rows, description)
-    unsaved = Experiment(**spec.settings, planned_count=planned_count)
+    unsaved = Experiment(**description.spec.settings, planned_count=planned_count)
     completions = list(counts.completions(unsaved, standing(checked)))
     levels = {factor.name: list(factor.levels) for factor in spec.factors}
     space = policy_space(unsaved.space, levels, description.policies)
-    design = told_design(unsaved, space, ((i, j, outcome) for _, i, j, outcome in completions))
+    labels = policy_labels(levels, description.policies)
+    observed = told_design(unsaved, space, completions, labels=labels)
     ready = _prepared(checked, completions, made_elsewhere=bool(spec.ready_made))
     del checked  # What is stored is in the prepared rows, and a large file fits into memory once.
-    return _store(description, ready, completions, design, planned_count, people or {}, secrets)
+    return _store(description, ready, completions, observed, planned_count, people or {}, secrets)
 
 
 @dataclass(frozen=True)
@@ -97,11 +99,13 @@ class _Ready:
     voids: Prepared
     planned_count: int
     past_votes: int
+    # The place of each judgment among the rows, by its number in the file.
+    places: Mapping[int, int]
 
 
 def _prepared(rows: Sequence[Row], completions: Sequence[Completion], *, made_elsewhere: bool) -> _Ready:
     judged_at = {row["comparison_id"]: _time(row["judged_at"]) for row in rows if not row["voided"]}
-    outcomes = {number: (outcome, judged_at[number]) for number, _, _, outcome in completions}
+    outcomes = {each.comparison: (each.outcome, judged_at[each.comparison]) for each in completions}
     names = {row["annotator"] for row in rows} | {row["voided_by"] for row in rows if row["voided"]}
     people = {name: number for number, name in enumerate(sorted(names - {""}))}
     judgments = {row["judgment_id"]: number for number, row in enumerate(rows)}
@@ -144,6 +148,7 @@ def _prepared(rows: Sequence[Row], completions: Sequence[Completion], *, made_el
             (row["plan_number"] + 1 for row in rows if row["plan_number"] is not None), default=0
         ),
         past_votes=sum(row["plan_number"] is None for row in of_comparisons.values()),
+        places=judgments,
     )
 
 
@@ -212,7 +217,7 @@ def _store(  # noqa: PLR0917 - what was checked, in the order in which it is sto
     description: Description,
     ready: _Ready,
     completions: Sequence[Completion],
-    design: Design,
+    observed: Observed,
     planned_count: int,
     people: Mapping[str, User],
     secrets: Sequence[Period],
@@ -254,14 +259,12 @@ def _store(  # noqa: PLR0917 - what was checked, in the order in which it is sto
     experiment.save(
         update_fields=["planned_count", "state", "started_at", "past_secrets", "secret_from", "past_votes"]
     )
-    add_to_counts(experiment, completions)
-    write_snapshot(experiment=experiment, design=design)
-    decision = design.decision
-    if decision.reason is not None:
-        certified = decision.reason == StopReason.CERTIFIED
-        best = decision.best if certified else None
-        winner = None if best is None else experiment.policies.get(index=best)
-        conclude(experiment=experiment, conclusion=decision.reason, winner=winner)
+    add_to_counts(experiment, ((each.i, each.j, each.outcome) for each in completions))
+    if observed.last_judgment:
+        observed = replace(observed, last_judgment=judgments[ready.places[observed.last_judgment]])
+    write_snapshot(experiment=experiment, observed=observed)
+    if observed.design.decision.stopped:
+        conclude_as(experiment=experiment, design=observed.design)
     return experiment
 
 

@@ -17,20 +17,21 @@ from django.db import transaction
 
 from engine.core import Design
 from engine.core.robustness import summed_wins
-from engine.core.types import FloatArray
 from engine.models import Experiment, ReplayPoint
 from engine.selectors import counts, designs
+from engine.selectors.counts import Completion
+from engine.selectors.designs import Observed
 from engine.services.snapshots import write_snapshot
 
 # Comparisons between two points to go on from.
 POINT_EVERY = 50
 # Raised whenever the same outcomes under the same rules would give other evidence.
-_VERSION = 1
+_VERSION = 2
 
 
 @dataclass(frozen=True)
 class _Replay:
-    design: Design
+    observed: Observed
     complete: bool
 
 
@@ -52,63 +53,84 @@ def catch_up(*, experiment_id: int, seconds: float = math.inf) -> bool:
     experiment = Experiment.objects.filter(pk=experiment_id, evidence_stale=True).first()
     if experiment is None:
         return True
-    outcomes = list(counts.outcomes(experiment))
+    completions = list(counts.completed(experiment))
     # The part after the last point is not stored, so the deciding transaction replays it.
-    kept = outcomes[: len(outcomes) - len(outcomes) % POINT_EVERY]
+    kept = completions[: len(completions) - len(completions) % POINT_EVERY]
     return _replay(experiment, kept, deadline=time.monotonic() + seconds).complete
 
 
-def replayed_peaks(*, experiment: Experiment) -> FloatArray:
-    """The peaks over the judgments that stand, in the caller's transaction."""
-    return _replay(experiment, list(counts.outcomes(experiment))).design.peak_evidence
+def replayed(*, experiment: Experiment) -> Observed:
+    """The evidence of the judgments that stand, in the caller's transaction."""
+    return _replay(experiment, list(counts.completed(experiment))).observed
 
 
 @transaction.atomic
 def settle(*, experiment: Experiment) -> None:
-    """Bring the evidence of a locked experiment up to date where it is stale."""
-    if experiment.evidence_stale:
-        peaks = replayed_peaks(experiment=experiment)
-        write_snapshot(experiment=experiment, design=designs.design(experiment, peaks=peaks))
+    """Bring the evidence of a locked experiment up to date with its judgments."""
+    observed = up_to_date(experiment=experiment)
+    latest = designs.latest_snapshot(experiment)
+    n = 0 if latest is None else latest.comparisons
+    if experiment.evidence_stale or observed.design.n_comparisons != n:
+        write_snapshot(experiment=experiment, observed=observed)
 
 
-def _replay(
-    experiment: Experiment, outcomes: list[tuple[int, int, float]], deadline: float = math.inf
-) -> _Replay:
-    """A design told these outcomes, from the last stored point that fits them."""
-    digests = _digests(experiment, outcomes)
+def up_to_date(*, experiment: Experiment) -> Observed:
+    """The evidence of a locked experiment now, going on from where there is something to go on from."""
+    return designs.continued(experiment) or replayed(experiment=experiment)
+
+
+def _replay(experiment: Experiment, completions: list[Completion], deadline: float = math.inf) -> _Replay:
+    """A design told these comparisons, from the last stored point that fits them."""
+    digests = _digests(experiment, completions)
     fitting = [
-        (n, peaks)
-        for n, digest, peaks in experiment.replay_points.values_list("comparisons", "digest", "peak_evidence")
+        (n, progress)
+        for n, digest, progress in experiment.replay_points.values_list("comparisons", "digest", "progress")
         if digests.get(n) == digest
     ]
-    start, peaks = max(fitting, default=(0, None), key=lambda point: point[0])
-    space = designs.space(experiment)
+    start, progress = max(fitting, default=(0, None), key=lambda point: point[0])
+    space, labels = designs.labelled_space(experiment)
     design = Design.from_counts(
         space,
-        summed_wins(space.n_policies, outcomes[:start]),
-        peak_evidence=peaks,
+        summed_wins(space.n_policies, [(each.i, each.j, each.outcome) for each in completions[:start]]),
+        progress=progress,
+        labels=labels,
         **designs.design_settings(experiment),
     )
-    for n, outcome in enumerate(outcomes[start:], start + 1):
-        design.tell(*outcome)
+    n = start
+    late = False
+
+    def keep(observed: Observed) -> bool:
+        nonlocal n, late
+        n += 1
         if n in digests:
             ReplayPoint.objects.update_or_create(
                 experiment=experiment,
                 comparisons=n,
-                defaults={"digest": digests[n], "peak_evidence": design.peak_evidence.tolist()},
+                defaults={"digest": digests[n], "progress": observed.design.progress},
             )
-            if time.monotonic() >= deadline and n < len(outcomes):
-                return _Replay(design, complete=False)
-    return _Replay(design, complete=True)
+            late = time.monotonic() >= deadline and n < len(completions)
+        return not late
+
+    last = completions[start - 1].judgment if start else 0
+    observed = designs.observe(designs.Observed(design, last), completions[start:], each=keep)
+    return _Replay(observed, complete=not late)
 
 
-def _digests(experiment: Experiment, outcomes: list[tuple[int, int, float]]) -> dict[int, str]:
+def _digests(experiment: Experiment, completions: list[Completion]) -> dict[int, str]:
     """A name for the rules and the first n outcomes, at each n that may have a point."""
-    rules = (_VERSION, experiment.space, experiment.stopping, experiment.epsilon)
+    # The sampler and the risk have no part in the evidence, but a name once given rests on the risk.
+    rules = (
+        _VERSION,
+        experiment.space,
+        experiment.stopping,
+        experiment.claim,
+        experiment.epsilon,
+        experiment.delta,
+    )
     running = hashlib.sha256(repr(rules).encode())
     digests = {}
-    for n, (i, j, outcome) in enumerate(outcomes, 1):
-        running.update(struct.pack("<IId", i, j, outcome))
+    for n, each in enumerate(completions, 1):
+        running.update(struct.pack("<IId", each.i, each.j, each.outcome))
         if n % POINT_EVERY == 0:
             digests[n] = running.hexdigest()
     return digests

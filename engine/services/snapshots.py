@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from engine.core import Design
 from engine.models import Experiment, Snapshot
+from engine.selectors.designs import Observed
 
 
-def write_snapshot(*, experiment: Experiment, design: Design) -> Snapshot:
+def write_snapshot(*, experiment: Experiment, observed: Observed) -> Snapshot:
     """Add a point to the evidence race, in the caller's transaction; the evidence is not stale any more."""
     if experiment.evidence_stale:
         experiment.evidence_stale = False
         experiment.save(update_fields=["evidence_stale"])
+    design = observed.design
     decision = design.decision
     policy_ids = list(experiment.policies.values_list("pk", flat=True))
     return Snapshot.objects.create(
@@ -18,10 +19,11 @@ def write_snapshot(*, experiment: Experiment, design: Design) -> Snapshot:
         comparisons=decision.n_comparisons,
         evidence=[float(value) for value in design.evidence],
         peak_evidence=[float(value) for value in design.peak_evidence],
+        named=design.progress["named"],
+        last_judgment=observed.last_judgment,
         threshold=decision.threshold,
         best_id=None if decision.best is None else policy_ids[decision.best],
-        runner_up_id=None if decision.runner_up is None else policy_ids[decision.runner_up],
-        confidence=decision.confidence,
+        open_rivals=len(decision.open) if decision.n_comparisons else design.n_policies - 1,
         expected_left=decision.expected_left,
         reason=decision.reason or "",
     )

@@ -9,17 +9,18 @@ from ninja import Path, Query, Router, Status
 from ninja.errors import HttpError
 
 from engine.models import Experiment
-from engine.selectors import consequences, counts, designs, health
+from engine.selectors import consequences, counts, designs, findings, health
 from engine.selectors.log import audit_entries
 from engine.selectors.remaining import remaining
 from engine.services import controls
-from engine.services.experiments import create_experiment
+from engine.services.experiments import create_experiment, stop_on
 from engine.tasks import advance, wake
 from labeling import access
 from labeling.api.auth import MANAGE, READ
 from labeling.api.schemas import (
     Action,
     ChangesIn,
+    ClaimIn,
     CloneIn,
     EntryOut,
     ExperimentIn,
@@ -69,7 +70,7 @@ def status(request: AuthenticatedRequest, experiment_id: Id) -> dict[str, Any]:
 
 @router.patch("/{experiment_id}", auth=MANAGE, response={200: ExperimentOut} | WRITE_PROBLEMS)
 def change_settings(request: AuthenticatedRequest, experiment_id: Id, payload: ChangesIn) -> dict[str, Any]:
-    """Change budget, δ or ε. The log explains the change; `caveats` says if it breaks the guarantee."""
+    """Change claim, budget, δ or ε. The log explains the change; `caveats` says if it breaks the guarantee."""
     experiment = access.to_run(request, experiment_id)
     changed = controls.change_settings(experiment_id=experiment.pk, by=request.user, **payload.model_dump())
     wake(advance, experiment.pk)
@@ -92,6 +93,17 @@ def act(request: AuthenticatedRequest, experiment_id: Id, action: Action) -> dic
     changed = controls.ACTIONS[action](experiment_id=experiment.pk, by=request.user)
     wake(advance, experiment.pk)
     return _summary(changed)
+
+
+@router.post("/{experiment_id}/stop-on", auth=MANAGE, response={200: ExperimentOut} | WRITE_PROBLEMS)
+def stop_on_claim(request: AuthenticatedRequest, experiment_id: Id, payload: ClaimIn) -> dict[str, Any]:
+    """Stop on a claim that holds, as `claims` says; the risk is then `joint_risk`. 409 where it does not
+    hold.
+    """
+    experiment = access.to_run(request, experiment_id)
+    stopped = stop_on(experiment_id=experiment.pk, claim=payload.claim, by=request.user)
+    wake(advance, experiment.pk)
+    return _summary(stopped)
 
 
 @router.post("/{experiment_id}/clone", auth=MANAGE, response={201: ExperimentOut} | WRITE_PROBLEMS)
@@ -157,7 +169,10 @@ def _check_may_create(request: AuthenticatedRequest) -> None:
 
 def _summary(experiment: Experiment) -> dict[str, Any]:
     status = status_of(experiment)
-    names = ("id", "name", "question", "judge", "state", "conclusion", "delta", "epsilon", "budget")
+    names = (
+        "id", "name", "question", "judge", "state", "conclusion", "certified_claim", "finding", "claim", "delta",
+        "epsilon", "budget",
+    )  # fmt: skip
     times = ("created_at", "started_at", "concluded_at")
     return {name: getattr(experiment, name) for name in names + times} | {
         "archived": experiment.archived_at is not None,
@@ -170,13 +185,24 @@ def _status(experiment: Experiment) -> dict[str, Any]:
     snapshot = designs.latest_snapshot(experiment)
     left = remaining(experiment, snapshot)
     names = policy_names(experiment)
+    ladder = findings.ladder(experiment)
     evidence = snapshot.evidence if snapshot else [None] * len(names)
     peaks = snapshot.peak_evidence if snapshot else [float("-inf")] * len(names)
     threshold = snapshot.threshold if snapshot else float("inf")
     return _summary(experiment) | {
         "comparisons": counts.comparison_count(experiment.pk),
         "recomputing": experiment.evidence_stale,
-        "confidence": snapshot.confidence if snapshot else None,
+        "claims": [
+            {
+                "claim": rung.claim,
+                "holds": rung.holds,
+                "stops": rung.stops,
+                "policy": None if rung.policy is None else names[rung.policy].short,
+                "text": rung.text,
+            }
+            for rung in ladder.rungs
+        ],
+        "joint_risk": ladder.joint_risk if ladder.rungs else None,
         "threshold": snapshot.threshold if snapshot else None,
         "expected_left": None if left is None or left.over_budget else left.expected,
         "best": snapshot.best.label if snapshot and snapshot.best else None,

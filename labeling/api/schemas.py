@@ -10,7 +10,7 @@ from ninja import Field, Schema
 from ninja.orm import create_schema
 from pydantic import ConfigDict, field_validator
 
-from engine.core import StopReason
+from engine.core import Claim, StopReason
 from engine.domain.specs import SETTINGS, ExperimentSpec, FactorSpec, GoldSpec, TaskSpec
 from engine.models import Experiment, Factor, Flag, Judgment
 from engine.services.allowances import MOST_HELD
@@ -97,6 +97,11 @@ class ExperimentOut(Schema):
     judge: str
     state: str
     conclusion: StopReason | Literal[""]
+    certified_claim: Claim | Literal[""] = Field(
+        description="The claim that the conclusion rests on; empty without a certified winner."
+    )
+    finding: str = Field(description="What the conclusion claims and what that assumes, in words.")
+    claim: Claim = Field(description="The claim that the experiment stops on.")
     delta: float
     epsilon: float
     budget: int
@@ -129,6 +134,14 @@ class PairOut(Schema):
     comparisons: int
 
 
+class ClaimOut(Schema):
+    claim: Claim
+    holds: bool = Field(description="True if it is established at the accepted risk δ.")
+    stops: bool = Field(description="True for the claim that the experiment stops on.")
+    policy: str | None = Field(description="The policy that it names, or comes closest to naming.")
+    text: str = Field(description="What is claimed and what that assumes, or what is missing.")
+
+
 class StatusOut(ExperimentOut):
     """An experiment with the dashboard's figures."""
 
@@ -139,7 +152,12 @@ class StatusOut(ExperimentOut):
             "being recomputed."
         )
     )
-    confidence: float | None
+    claims: list[ClaimOut] = Field(
+        description="The claims from the weakest to the strongest; none where the stopping rule makes no claims."
+    )
+    joint_risk: float | None = Field(
+        description="The risk of picking one of the claims after looking at all. Each alone has the risk δ."
+    )
     threshold: float | None
     expected_left: float | None = Field(
         description=(
@@ -163,9 +181,14 @@ class StatusOut(ExperimentOut):
 class ChangesIn(Exact):
     """Settings to change. Absent ones stay as they are."""
 
+    claim: Literal["good_enough", "best", "best_if_any"] | None = None
     budget: Annotated[int, Field(ge=1, le=2_000_000_000)] | None = None
     delta: Annotated[float, Field(ge=1e-9, le=0.5)] | None = None
     epsilon: Annotated[float, Field(ge=0, le=0.4)] | None = None
+
+
+class ClaimIn(Payload):
+    claim: Literal["good_enough", "best", "best_if_any"]
 
 
 class CloneIn(Payload):

@@ -16,7 +16,7 @@ WIDTH, HEIGHT = 120, 28
 
 @dataclass(frozen=True)
 class Sparkline:
-    """The confidence over the comparisons, as points of an SVG polyline in a box of WIDTH × HEIGHT."""
+    """The rivals still open over the comparisons, as points of an SVG polyline in a box of WIDTH × HEIGHT."""
 
     points: str
     description: str
@@ -53,13 +53,13 @@ def sparkline(snapshots: list[Snapshot]) -> Sparkline | None:
     last = snapshots[-1].comparisons if snapshots else 0
     if last == 0 or len(snapshots) < 2:
         return None
+    most = max(snapshot.open_rivals for snapshot in snapshots) or 1
     points = " ".join(
-        f"{1 + (WIDTH - 2) * min(s.comparisons, last) / last:.1f},"
-        f"{HEIGHT - 2 - (HEIGHT - 4) * s.confidence:.1f}"
+        f"{1 + (WIDTH - 2) * min(s.comparisons, last) / last:.1f},{2 + (HEIGHT - 4) * s.open_rivals / most:.1f}"
         for s in snapshots
     )
-    first, latest = (int(100 * s.confidence) for s in (snapshots[0], snapshots[-1]))
-    return Sparkline(points, f"Confidence went from {first}% to {latest}% over {last:,} comparisons.")
+    first, latest = snapshots[0].open_rivals, snapshots[-1].open_rivals
+    return Sparkline(points, f"Open rivals went from {first:,} to {latest:,} over {last:,} comparisons.")
 
 
 def _pulse(experiment: Experiment, health: QueueHealth) -> str:

@@ -12,8 +12,10 @@ import numpy.typing as npt
 from engine.core.maxmin import Solver
 from engine.core.outlook import level_effects, optimal_shares, realised_shares
 from engine.core.problem import Factorial, Space
+from engine.core.ranking import Place, Standing
 from engine.models import Experiment, Snapshot
 from labeling.dashboard.status import PolicyName
+from labeling.formatting import percents
 
 Matrix = npt.NDArray[np.float64]
 
@@ -51,12 +53,11 @@ class Race:
         return sum(line.quiet for line in self.lines)
 
 
-def race(snapshots: Sequence[Snapshot], names: Sequence[PolicyName], delta: float) -> Race:
-    """log E_k of every policy over the comparisons; log 1/δ rules a policy out."""
-    ahead = range(len(names))
-    if snapshots:
-        ahead = np.argsort(snapshots[-1].evidence, kind="stable")[:_LINES].tolist()
-    loud = set(ahead) if len(names) > _LINES else set(range(len(names)))
+def race(
+    snapshots: Sequence[Snapshot], names: Sequence[PolicyName], delta: float, order: Sequence[int]
+) -> Race:
+    """log E_k of every policy over the comparisons; log 1/δ rules a policy out. ``order``: the ranking's."""
+    loud = set(order[:_LINES])
     return Race(
         lines=[RaceLine(name.short, quiet=index not in loud) for index, name in enumerate(names)],
         rows=[(s.comparisons, [_no_minus_zero(round(value, 3)) for value in s.evidence]) for s in snapshots],
@@ -116,38 +117,41 @@ def _cell(wins: float, count: float) -> HeatCell:
 
 @dataclass(frozen=True)
 class PolicyRow:
-    """One policy's line in the list of policies."""
+    """One policy's line in the ranking.
+
+    ``field`` and ``rival``: the win rate in percent against all others, and against the leader, or of the
+    leader against the second: the estimate and the ends of an interval; ``None`` before the first comparison.
+    """
 
     name: PolicyName
     evidence: float | None
-    ruled_out: bool
-    leads: bool
+    field: tuple[int, int, int] | None
+    rival: tuple[int, int, int] | None
+    place: Place
     wins: bool
 
 
 def policy_rows(
-    experiment: Experiment, names: Sequence[PolicyName], snapshot: Snapshot | None
+    experiment: Experiment,
+    names: Sequence[PolicyName],
+    snapshot: Snapshot | None,
+    ranking: Sequence[Standing],
 ) -> list[PolicyRow]:
-    """Every policy with the evidence against it and whether it is ruled out."""
+    """Every policy in the order of the ranking, with the evidence against it."""
     winner = None if experiment.winner is None else experiment.winner.index
-    best = None if snapshot is None or snapshot.best is None else snapshot.best.index
+    judged = snapshot is not None and snapshot.comparisons > 0
     return [
         PolicyRow(
-            name=name,
-            evidence=None if snapshot is None else snapshot.evidence[index],
-            ruled_out=snapshot is not None and snapshot.peak_evidence[index] >= snapshot.threshold,
-            leads=index == best,
-            wins=index == winner,
+            name=names[row.policy],
+            evidence=None if snapshot is None else snapshot.evidence[row.policy],
+            field=percents(row.field) if judged else None,
+            rival=percents(row.leader) if judged else None,
+            # Before the first comparison nobody leads.
+            place=row.place if judged else Place.OPEN,
+            wins=row.policy == winner,
         )
-        for index, name in enumerate(names)
+        for row in ranking
     ]
-
-
-def by_standing(snapshot: Snapshot | None, n_policies: int) -> list[int]:
-    """Policy indices, those with the least evidence against them first."""
-    if snapshot is None:
-        return list(range(n_policies))
-    return [int(k) for k in np.argsort(snapshot.evidence, kind="stable")]
 
 
 @dataclass(frozen=True)

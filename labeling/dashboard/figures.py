@@ -11,6 +11,7 @@ from django.template.loader import render_to_string
 
 from engine.models import Experiment, Snapshot
 from engine.selectors import buffer, counts, designs, people
+from engine.selectors.findings import Ladder, ladder
 from engine.selectors.health import QueueHealth, queue_health
 from engine.selectors.remaining import Remaining, forecast_progress, remaining
 from engine.selectors.spending import policy_spending
@@ -50,8 +51,18 @@ def _live_figures(experiment: Experiment) -> dict[str, Any]:
         "late": late_clicks(experiment, snapshot),
         "remaining": left,
         "hours": _hours(experiment, left),
+        "ladder": _ladder(experiment, comparisons),
+        "may_stop": experiment.state in {Experiment.State.RUNNING, Experiment.State.PAUSED},
         "forecast_progress": forecast_progress(experiment),
     }
+
+
+def _ladder(experiment: Experiment, comparisons: int) -> Ladder | None:
+    """The claims that hold and those that are missing, once there is a comparison."""
+    if experiment.state == Experiment.State.DRAFT or not comparisons:
+        return None
+    version = (experiment.claim, experiment.delta, experiment.epsilon, comparisons, experiment.evidence_stale)
+    return shared(f"ladder:{experiment.pk}", version, lambda: ladder(experiment), ages=_HEALTH)
 
 
 def _lacks_annotators(experiment: Experiment) -> bool:
@@ -114,6 +125,8 @@ def _chart_figures(
 ) -> dict[str, Any]:
     names = policy_names(experiment)
     wins = counts.wins_matrix(experiment)
+    ranking = designs.observed(experiment).design.ranking()
+    order = [standing.policy for standing in ranking]
     factorial = designs.factorial_space(experiment)
     snapshots = designs.race(experiment, most=charts.race_points(len(names)))
     spending = shared(f"spending:{experiment.pk}", version, lambda: policy_spending(experiment), ages=_PEOPLE)
@@ -124,9 +137,9 @@ def _chart_figures(
 
     return {
         "experiment": experiment,
-        "race": charts.race(snapshots, names, experiment.delta),
-        "policies": charts.policy_rows(experiment, names, snapshot),
-        "heat_map": charts.heat_map(wins, names, charts.by_standing(snapshot, len(names))),
+        "race": charts.race(snapshots, names, experiment.delta, order),
+        "policies": charts.policy_rows(experiment, names, snapshot, ranking),
+        "heat_map": charts.heat_map(wins, names, order),
         "allocation": charts.allocation(designs.space(experiment), wins, names),
         "effects": charts.effect_rows(factorial, wins, experiment.delta),
         "assumed": experiment.space == Experiment.Space.FACTORIAL,

@@ -10,7 +10,6 @@ from engine.core import StopReason
 from engine.models import Examination, Experiment
 from engine.selectors import counts, designs
 from labeling.dashboard.status import policy_names
-from labeling.formatting import percent
 
 
 @dataclass(frozen=True)
@@ -70,11 +69,8 @@ def without_each_annotator(experiment: Experiment) -> Without:
 
 
 def _finding(row: dict[str, Any], names: list[str]) -> str:
-    if row["reason"] == StopReason.NO_SINGLE_BEST:
-        return "No policy beats every other policy."
+    if row["reason"] in {StopReason.CERTIFIED, StopReason.NO_SINGLE_BEST}:
+        return str(row["text"])
     if row["best"] is None:
         return "No judgments would remain."
-    name = names[row["best"]]
-    if row["reason"] == StopReason.CERTIFIED:
-        return f"{name} beats every other policy."
-    return f"{name} leads, {percent(row['confidence'])} certain."
+    return f"{names[row['best']]} leads; the claim does not hold."

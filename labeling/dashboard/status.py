@@ -10,7 +10,7 @@ from engine.selectors import consequences, counts, designs, workers
 from engine.selectors.health import QueueHealth, queue_health
 from engine.selectors.remaining import remaining
 from engine.selectors.specs import level_names
-from labeling.formatting import about, percent
+from labeling.formatting import about
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ def status_of(
     snapshot: Snapshot | None = None,
     health: QueueHealth | None = None,
 ) -> Status:
-    """The badge and sentence of an experiment, with the reasons to doubt its certainty where there are any.
+    """The badge and sentence of an experiment, with the reasons to doubt its risk where there are any.
 
     ``snapshot`` and ``health`` are read from the database unless the caller passes them.
     """
@@ -141,22 +141,20 @@ def _concluded(experiment: Experiment, snapshot: Snapshot | None) -> Status:
 
 def _conclusion(experiment: Experiment, snapshot: Snapshot | None) -> Status:
     comparisons = snapshot.comparisons if snapshot else 0
-    risk = percent(1 - experiment.delta)
     match StopReason(experiment.conclusion):
         case StopReason.CERTIFIED:
             return Status(
                 "certified",
                 "Certified winner",
-                f"{experiment.winner} beats every other policy; at least {risk} certain, "
-                f"after {comparisons} comparisons.",
+                f"After {comparisons} comparisons: {experiment.finding}",
             )
         case StopReason.NO_SINGLE_BEST:
             return Status(
                 "no-single-best",
                 "No single best",
-                f"No policy beats every other policy (a cycle, or a tie at the top); at least {risk} "
-                "certain, "
-                f"after {comparisons} comparisons.",
+                f"After {comparisons} comparisons: {experiment.finding} Either the best policies "
+                "form a cycle, or "
+                "they tie.",
             )
         case StopReason.BUDGET:
             return Status(
@@ -177,10 +175,8 @@ def _standing(snapshot: Snapshot | None) -> str:
         return "No judgments yet."
     if snapshot.best is None:
         return "No policy leads."
-    sentence = f"{snapshot.best} leads, {percent(snapshot.confidence)} certain"
-    if snapshot.runner_up is not None:
-        sentence += f"; {snapshot.runner_up} is its strongest rival"
-    return sentence + "."
+    rivals = "1 rival is" if snapshot.open_rivals == 1 else f"{snapshot.open_rivals:,} rivals are"
+    return f"{snapshot.best} leads; {rivals} still open."
 
 
 def _away(queue: str) -> str:

@@ -406,6 +406,9 @@ _TABLE = (
         "what. See [blinding](blinding.md).",
         path="annotator_could_see_policies",
     ),
+    Column(
+        "plan_claim", Kind.TEXT, "The claim to stop on when the pair was picked.", plan="claim", ours=True
+    ),
 )
 
 COLUMNS = {column.name: column for column in _TABLE}

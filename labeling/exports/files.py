@@ -167,7 +167,8 @@ class Export:
                 "concluded_at": _iso(experiment.concluded_at),
                 "comparisons": counts.comparison_count(experiment.pk),
                 "evidence": None if snapshot is None else snapshot.evidence,
-                "confidence": None if snapshot is None else snapshot.confidence,
+                "certified_claim": experiment.certified_claim,
+                "finding": experiment.finding,
                 # Empty before the conclusion: the secrets reveal the sides. docs/blinding.md shows their use.
                 "secrets": [
                     {"first_comparison": period.first, "secret": period.secret}

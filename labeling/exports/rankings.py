@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from engine.core import Place
 from engine.selectors.rankings import Ranked
 from labeling.exports.defusing import defused
-from labeling.formatting import percent
 
 COLUMNS = ("policy", "strength", "low", "high", "comparisons", "standing")
 WORDS = {Place.LEADS: "leads", Place.OPEN: "open", Place.RULED_OUT: "ruled out"}
@@ -40,9 +39,9 @@ def ranking_table(ranked: Sequence[Ranked]) -> str:
     rows = [f"{'policy':<{width}}  win rate (interval)   comparisons  standing"]
     for each in ranked:
         rate = each.standing.field
-        interval = f"({percent(rate.low)} to {percent(rate.high)})"
+        interval = f"({rate.low:.0%} to {rate.high:.0%})"
         rows.append(
-            f"{each.name:<{width}}  {percent(rate.estimate):>4} {interval:<15}  {each.comparisons:>11,}  "
+            f"{each.name:<{width}}  {rate.estimate:>4.0%} {interval:<15}  {each.comparisons:>11,}  "
             f"{WORDS[each.standing.place]}"
         )
     return "\n".join(rows)

@@ -11,6 +11,7 @@ from pathlib import Path
 from types import NoneType
 from typing import Any, TypeVar
 
+from engine.core import Claim
 from engine.domain import limits
 from engine.domain.blinding import Period, is_secret
 from engine.domain.errors import SpecError
@@ -86,7 +87,10 @@ def spec_of(manifest: dict[str, Any], *, name: str) -> ExperimentSpec:
             factors=[_part(FactorSpec, factor) for factor in said["factors"]],
             tasks=[_part(TaskSpec, task) for task in said["tasks"]],
             # It asks nobody anything before somebody here says so.
-            settings=dict(said["settings"]) | {"llm_judge": Experiment.LLMJudge.OFF},
+            # An export that names no claim is older than the choice: it was "best, if there is a best".
+            settings={"claim": Claim.BEST_IF_ANY.value}
+            | dict(said["settings"])
+            | {"llm_judge": Experiment.LLMJudge.OFF},
             gold=[_part(GoldSpec, gold) for gold in said["gold"]],
             ready_made=[_part(ReadyMade, response) for response in said["ready_made"]],
         )

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any
 from django import forms
 from django.http import QueryDict
 
+from engine.core import Claim
 from engine.core.ledger import STOPPING_RULES
 from engine.core.samplers import SAMPLERS
 from engine.domain.blinding import new_seed
+from engine.domain.rules import usual_margin
 from engine.models import Experiment
 from engine.selectors.rubrics import why_no_judge
 from labeling.forms.fields import choice_field
@@ -23,9 +25,10 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "structure": ("space",),
     "judging": ("judge", "rule_preference", "allow_tie", "allow_both_bad", "overlap", "overlap_rule"),
     "llm_judge": ("llm_judge", "rubric", "llm_budget"),
-    "certainty": ("delta", "budget"),
+    "claim": ("claim",),
+    "risk": ("epsilon", "delta", "budget"),
     "checks": ("practice", "gold_rate", "repeat_rate"),
-    "advanced": ("epsilon", "sampler", "stopping", "max_skips", "seed"),
+    "advanced": ("sampler", "stopping", "max_skips", "seed"),
 }
 _LABELS = {
     "guidelines": "Guidelines for annotators",
@@ -37,9 +40,10 @@ _LABELS = {
     "allow_both_bad": "Offer “both are bad”",
     "overlap": "Judgments per comparison",
     "overlap_rule": "Combining several judgments",
-    "delta": "Accepted risk of naming a wrong winner",
+    "claim": "When to stop",
+    "delta": "Accepted risk of a wrong claim",
     "budget": "Budget: maximum number of comparisons",
-    "epsilon": "Margin",
+    "epsilon": "Margin (0.05 is 5 points)",
     "sampler": "Choice of pairs",
     "stopping": "Stopping rule",
     "max_skips": "Skips before a comparison is discarded",
@@ -57,7 +61,14 @@ _HELP = {
     "name": "Shown in lists and on the dashboard.",
     "question": "The question that annotators answer for each pair.",
     "guidelines": "Explain when a response is better, with an example. You can use Markdown.",
-    "delta": "0.05 means: at most 1 in 20 such experiments names a policy that is not the best.",
+    "claim": (
+        "The dashboard shows the other claims too, and you can stop on one that holds. “Good enough” "
+        "nearly always "
+        "names the best policy as well, and it ends even if two policies are equally good. “Best, if "
+        "there is a best” "
+        "says nothing about a winner if no policy beats all others."
+    ),
+    "delta": "0.05 means: at most 1 in 20 such experiments claims something wrong.",
     "budget": "The experiment stops there, even without a winner. You can raise the budget later.",
     "space": (
         "“Nothing” is always safe. “Each level adds its own effect” needs fewer comparisons when "
@@ -65,8 +76,12 @@ _HELP = {
         "combinations. It can name a wrong winner if some levels only work together."
     ),
     "epsilon": (
-        "The winner must win more than ½ plus this margin against every other policy. Leave it at 0 "
-        "unless near ties should count as no winner."
+        "Good enough: no other policy is better by more than this, so it beats the winner in at most "
+        "55 of 100 comparisons "
+        "at 0.05. Best: this claim has no margin; the dashboard also says who is good enough. Best, "
+        "if there is a best: "
+        "the winner must win in more than 55 of 100 at 0.05, and near ties end without a winner; the "
+        "usual value is 0."
     ),
     "backend": "The dashboard warns you if no worker runs this backend.",
     "model": "If your workers run different models, name one here. Empty: the worker's default model.",
@@ -89,6 +104,14 @@ _HELP = {
     ),
     "seed": "Seed for the choice of pairs. Empty: a random seed. Sides and tasks do not depend on it.",
 }
+_CLAIMS = {
+    Claim.GOOD_ENOUGH: (
+        "Stop when one is good enough: no other is better by more than the margin, usually 5 points "
+        "(recommended)"
+    ),
+    Claim.BEST: "Stop when one is proved best: it beats every other",
+    Claim.BEST_IF_ANY: "Stop when one is best, if there is a best",
+}
 _SAMPLERS = {
     "balanced": "Balanced (recommended)",
     "tracking": "Tracking: the paper's optimal shares",
@@ -110,7 +133,18 @@ if TYPE_CHECKING:
 else:
     _ModelForm = forms.ModelForm
 
+
+class RadioSelect(forms.RadioSelect):
+    """Radio buttons that know each claim's usual margin, for `setup.js`."""
+
+    def create_option(self, name: str, value: Any, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        option = super().create_option(name, value, *args, **kwargs)
+        option["attrs"]["data-usual-margin"] = usual_margin(str(value))
+        return option
+
+
 _WIDGETS = {
+    "claim": RadioSelect,
     "guidelines": forms.Textarea(attrs={"rows": 5}),
     "space": forms.RadioSelect,
     "judge": forms.RadioSelect,
@@ -138,6 +172,7 @@ class SettingsForm(_ModelForm):
         self.fields["stopping"] = _choice(
             self.fields["stopping"], {name: _STOPPING.get(name, name) for name in STOPPING_RULES}
         )
+        choice_field(self, "claim").choices = [(claim.value, text) for claim, text in _CLAIMS.items()]
         choice_field(self, "space").choices = Experiment.Space.choices
         choice_field(self, "judge").choices = Experiment.Judge.choices
         choice_field(self, "responses").choices = [

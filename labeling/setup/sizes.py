@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from engine.core import Forecast, closed_form
+from engine.core import Claim, Forecast, closed_form
 from engine.core.problem import BradleyTerry
 from engine.domain import limits
 from engine.domain.errors import SpecError
 from engine.domain.policy_space import combinations, policy_space
+from engine.domain.rules import CERTIFIED, LADDER, USUAL_MARGIN
 from engine.models import Estimate, Experiment
 from engine.selectors import workers
 from engine.services import estimates
+from engine.services.estimates import Question
 from engine.tasks import analyse, wake
 from labeling.forms.draft import DraftEditor
 
@@ -22,6 +25,21 @@ SPREADS = {
     "0.4": "somewhat apart: 58 of 100",
     "0.8": "far apart: 65 of 100",
 }
+
+_HALF = 0.5
+
+
+@dataclass(frozen=True)
+class Expected:
+    """The figures of an experiment that stops on one claim: the simulated ones, until there are any the
+    formula's.
+    """
+
+    name: str
+    chosen: bool
+    comparisons: float
+    mostly_undecided: bool
+    pending: bool
 
 
 @dataclass(frozen=True)
@@ -44,10 +62,16 @@ class Size:
     overlap: int = 1
     seconds: float = 20.0
     budget: int = 0
+    claims: tuple[Expected, ...] = ()
 
     @property
     def pending(self) -> bool:
         return self.estimate is not None and self.estimate.state == Estimate.State.WAITING
+
+    @property
+    def waiting(self) -> bool:
+        """True while any figure of the page is still the formula's."""
+        return self.pending or any(claim.pending for claim in self.claims)
 
     @property
     def percent(self) -> int:
@@ -69,7 +93,7 @@ class Size:
 
     @property
     def mostly_undecided(self) -> bool:
-        return self.figures is not None and self.figures["decided"] < 0.5
+        return self.figures is not None and self.figures["decided"] < _HALF
 
 
 def size_of(editor: DraftEditor) -> Size:
@@ -101,8 +125,15 @@ def size_of(editor: DraftEditor) -> Size:
             else str(error)
         )
         return Size(policies=len(policies), fault=fault)
-    answer = estimates.ask(question=question)
-    if answer.state == Estimate.State.WAITING:
+    others = [
+        _ask(question, claim)
+        for claim in LADDER
+        if claim != question.claim and question.stopping == CERTIFIED
+    ]
+    # Asked for last, so that a worker computes it first.
+    answer = _ask(question, Claim(question.claim))
+    asked = [answer, *others]
+    if any(estimate.state == Estimate.State.WAITING for estimate in asked):
         wake(analyse)
     known = editor.settings.cleaned_data
     people = known.get("judge") == Experiment.Judge.HUMAN
@@ -120,11 +151,42 @@ def size_of(editor: DraftEditor) -> Size:
         overlap=overlap,
         seconds=seconds,
         budget=question.budget,
+        claims=_expected(asked, question) if others else (),
     )
     if size.figures is None or not people:
         return size
     low, mean, high = (size.figures[name] * overlap * seconds / 3600 for name in ("low", "expected", "high"))
     return replace(size, hours=(low, mean, high))
+
+
+def _ask(question: Question, claim: Claim) -> Estimate:
+    """The estimate of the same experiment under a claim, with that claim's usual margin where it is another
+    one.
+    """
+    if claim == question.claim:
+        return estimates.ask(question=question)
+    margin = question.epsilon or USUAL_MARGIN if claim is Claim.GOOD_ENOUGH else 0.0
+    return estimates.ask(question=replace(question, claim=claim.value, epsilon=margin))
+
+
+def _expected(asked: Sequence[Estimate], question: Question) -> tuple[Expected, ...]:
+    """The expected comparisons of each claim, in the order of the ladder; none of an estimate that failed."""
+    names = dict(Experiment.CLAIMS)
+    found = {}
+    for estimate in asked:
+        if estimate.state == Estimate.State.FAILED:
+            continue
+        plan, log_odds = estimates.plan_of(estimate.question)
+        figures = estimate.answer or asdict(closed_form(plan, log_odds=log_odds))
+        claim = Claim(estimate.question["claim"])
+        found[claim] = Expected(
+            name=names[claim.value],
+            chosen=claim == question.claim,
+            comparisons=figures["expected"],
+            mostly_undecided=figures["decided"] < _HALF,
+            pending=estimate.state == Estimate.State.WAITING,
+        )
+    return tuple(found[claim] for claim in LADDER if claim in found)
 
 
 def _seconds(given: str) -> float:

@@ -11,7 +11,14 @@ from labeling.rendering import capped, render_markdown
 
 register = template.Library()
 
-for _filter in (formatting.percent, formatting.share, formatting.spread, formatting.working_time):
+for _filter in (
+    formatting.about,
+    formatting.percents,
+    formatting.risk,
+    formatting.share,
+    formatting.spread,
+    formatting.working_time,
+):
     register.filter(_filter.__name__, _filter)
 
 

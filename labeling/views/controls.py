@@ -50,8 +50,8 @@ def _ask(
     changes = [
         {
             "label": form.fields[name].label or name.capitalize(),
-            "before": getattr(experiment, name),
-            "after": value,
+            "before": controls.said(name, getattr(experiment, name)),
+            "after": controls.said(name, value),
             "consequence": controls.CONSEQUENCES[name](experiment, value),
         }
         for name, value in form.cleaned_data.items()

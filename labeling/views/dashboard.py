@@ -15,7 +15,9 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from engine.domain.errors import WrongStateError
 from engine.models import Experiment
 from engine.selectors import counts, log
+from engine.selectors.findings import ladder
 from engine.services import analysis, controls
+from engine.services.experiments import stop_on
 from engine.tasks import advance, analyse, wake
 from labeling import access
 from labeling.dashboard import figures
@@ -27,6 +29,11 @@ from labeling.views import llm_judge
 
 class StateForm(forms.Form):
     action = forms.ChoiceField(choices=[(action, action) for action in controls.ACTIONS])
+    confirmed = forms.BooleanField(required=False)
+
+
+class ClaimForm(forms.Form):
+    claim = forms.ChoiceField(choices=Experiment.CLAIMS)
     confirmed = forms.BooleanField(required=False)
 
 
@@ -106,6 +113,38 @@ def _ask_to_stop(request: AuthenticatedRequest, experiment: Experiment) -> HttpR
         "comparisons": counts.comparison_count(experiment.pk),
     }
     return render(request, "dashboard/stop_confirm.html", context)
+
+
+@login_required
+@require_POST
+def stop_here(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
+    """Stop on a claim that holds. Says first what that means; ``confirmed`` does it."""
+    experiment = access.to_run(request, experiment_id)
+    form = ClaimForm(request.POST)
+    if not form.is_valid():
+        return HttpResponseBadRequest(f"The claim must be one of {', '.join(dict(Experiment.CLAIMS))}.")
+    claim = form.cleaned_data["claim"]
+    if not form.cleaned_data["confirmed"] and (asked := _ask_to_stop_on(request, experiment, claim)):
+        return asked
+    try:
+        stop_on(experiment_id=experiment.pk, claim=claim, by=request.user)
+    except WrongStateError as wrong:
+        messages.error(request, str(wrong))
+    wake(advance, experiment.pk)
+    return redirect("dashboard", experiment_id=experiment.pk)
+
+
+def _ask_to_stop_on(request: AuthenticatedRequest, experiment: Experiment, claim: str) -> HttpResponse | None:
+    """The question; ``None`` where the claim does not hold, or the experiment is over."""
+    if experiment.state not in {Experiment.State.RUNNING, Experiment.State.PAUSED}:
+        return None
+    claims = ladder(experiment)
+    rung = next((rung for rung in claims.rungs if rung.claim == claim and rung.holds), None)
+    if rung is None:
+        return None
+    return render(
+        request, "dashboard/stop_here.html", {"experiment": experiment, "rung": rung, "ladder": claims}
+    )
 
 
 def _live(request: AuthenticatedRequest, experiment: Experiment) -> dict[str, Any]:

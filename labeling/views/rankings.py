@@ -23,7 +23,6 @@ def ranking(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
     context = {
         "experiment": experiment,
         "ranked": [(each, WORDS[each.standing.place]) for each in rankings.ranked(experiment)],
-        "confidence": 1 - experiment.delta,
         "facts": rankings.facts_of_past_votes(experiment),
         "may_start": access.may_run(request, experiment)
         and experiment.state == Experiment.State.PAUSED

@@ -21,6 +21,11 @@ from labeling.requests import AuthenticatedRequest
 class SettingsForm(forms.Form):
     """The settings that may change after the start."""
 
+    claim = forms.ChoiceField(
+        choices=Experiment.CLAIMS,
+        label="Claim to stop on",
+        help_text="What the experiment has to establish before it names a winner.",
+    )
     budget = forms.IntegerField(
         min_value=1,
         max_value=2_000_000_000,
@@ -36,7 +41,11 @@ class SettingsForm(forms.Form):
         min_value=0,
         max_value=0.4,
         label="Margin ε",
-        help_text="The winner must win more than ½ plus this margin against every other policy.",
+        help_text=(
+            "0.05 is five points. Good enough: no other policy is better by more. Best, if there is "
+            "a best: the "
+            "winner must win that much more than half of the time. Best: this claim has no margin."
+        ),
     )
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -73,7 +82,7 @@ def settings_page(
     request: AuthenticatedRequest, experiment: Experiment, *, status: int = 200, **context: Any
 ) -> HttpResponse:
     """The page, with a faulty form in place of the fresh one."""
-    current = {"budget": experiment.budget, "delta": experiment.delta, "epsilon": experiment.epsilon}
+    current = {name: getattr(experiment, name) for name in SettingsForm.base_fields}
     defaults = {
         "experiment": experiment,
         "status": status_of(experiment),

@@ -12,4 +12,11 @@
     target.focus();
     if (target.select) target.select();
   });
+  // The margin follows the claim until somebody types one that is no claim's usual margin.
+  document.addEventListener("change", ({ target }) => {
+    if (target.dataset.usualMargin === undefined) return;
+    const margin = document.getElementById("id_epsilon");
+    const usual = [...document.getElementsByName(target.name)].map((radio) => Number(radio.dataset.usualMargin));
+    if (usual.includes(Number(margin.value))) margin.value = target.dataset.usualMargin;
+  });
 })();

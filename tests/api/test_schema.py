@@ -22,14 +22,21 @@ schema = schemathesis.openapi.from_wsgi("/api/openapi.json", application)
 
 # Numbers and truth values are also understood when they come as texts, which this check calls an error.
 LENIENT = CHECKS.get_by_names(["negative_data_rejection"])
-# A whole experiment has rules that a schema cannot tell, and so have names, of which each is there once.
+# A whole experiment has rules that a schema cannot tell: a claim may need a margin. So have names, of which
+# each is there once.
 RULES = CHECKS.get_by_names(["positive_data_acceptance"])
-WITH_RULES = {"/api/experiments", "/api/experiments/{experiment_id}/clone"}
+WITH_RULES = {
+    "/api/experiments",
+    "/api/experiments/{experiment_id}",
+    "/api/experiments/{experiment_id}/clone",
+}
 
 
 @pytest.fixture(autouse=True)
 def connection_stays_open() -> Iterator[None]:
-    """A real request ends the connection that the test's own transaction is on; Django's test client does the same."""
+    """A real request ends the connection that the test's own transaction is on; Django's test client does the
+    same.
+    """
     for signal in (signals.request_started, signals.request_finished):
         signal.disconnect(close_old_connections)
     yield

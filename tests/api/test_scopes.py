@@ -19,7 +19,8 @@ from tests.factories import add_member, make_experiment, make_user
 
 pytestmark = pytest.mark.django_db
 
-# The table says what each operation needs; tests/authorisation tries every operation with every kind of token.
+# The table says what each operation needs; tests/authorisation tries every operation with every kind of
+# token.
 NEEDS = {
     (method, "/" + re.sub(r"<(\w+)>", r"{\1}", route.removeprefix("api/"))): row.scopes[method]
     for route, row in TABLE.items()

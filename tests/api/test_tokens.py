@@ -1,4 +1,6 @@
-"""Tokens of the API: which are good, whose they are, and how often they may be used. tests/authorisation has the rest."""
+"""Tokens of the API: which are good, whose they are, and how often they may be used. tests/authorisation has
+the rest.
+"""
 
 from __future__ import annotations
 

@@ -242,6 +242,7 @@ TABLE: dict[str, Row] = {
     f"{_EXPERIMENT}/dpo.jsonl": page(get=watchers(200)),
     # Running
     f"{_EXPERIMENT}/state/": page(post=runners(400)),
+    f"{_EXPERIMENT}/stop-here/": page(post=runners(400)),
     f"{_EXPERIMENT}/settings/": page(get=runners(200)),
     f"{_EXPERIMENT}/settings/change/": page(post=runners(400)),
     f"{_EXPERIMENT}/clone/": page(post={"editor": 403, "owner": 403, "superuser": 400}),
@@ -271,6 +272,7 @@ TABLE: dict[str, Row] = {
     _API: operation(get=watchers(200), patch=runners(200), body={"budget": 3000}),
     f"{_API}/reopen": operation(post=runners(409), body={}),
     f"{_API}/actions/<action>": operation(post=runners(200)),
+    f"{_API}/stop-on": operation(post=runners(409), body={"claim": "best"}),
     f"{_API}/clone": operation(
         post={"editor": 403, "owner": 403, "superuser": 201}, body={"name": "A copy"}, makes=True
     ),

@@ -66,7 +66,9 @@ def _step(method: str, target: str, fields: list[tuple[str, str]] | None = None)
 
 
 def kind_of(step: Step) -> tuple[Any, ...]:
-    """Steps of one kind lead alike: the same address of the same experiment, with the same fields and the same button."""
+    """Steps of one kind lead alike: the same address of the same experiment, with the same fields and the
+    same button.
+    """
     match = resolve(urlsplit(step.path).path)
     names = tuple(sorted({name for name, _ in step.fields}))
     return step.method, match.route, match.kwargs.get("experiment_id"), names, step.fields[-1:]

@@ -37,8 +37,8 @@ def places(route: str) -> list[str]:
 
 
 def methods(route: str, role: str, place: str) -> list[str]:
-    """The methods to try. HEAD is answered as GET is, and a method that an address does not take is refused before anything is
-    looked up: each is tried once, and by the two who differ most.
+    """The methods to try. HEAD is answered as GET is, and a method that an address does not take is refused
+    before anything is looked up: each is tried once, and by the two who differ most.
     """
     if route not in TABLE:
         return ["get", "post"] if role in {"anonymous", "owner"} else []
@@ -51,7 +51,8 @@ def methods(route: str, role: str, place: str) -> list[str]:
 def test_every_address_is_in_the_table_and_the_table_has_no_other():
     missing = [route for route in EVERY_ROUTE if not is_listed(route)]
     assert not missing, (
-        f"New addresses without a row: {missing}. Say in TABLE of tests/authorisation/table.py who may do what there."
+        f"New addresses without a row: {missing}. Say in TABLE of tests/authorisation/table.py who "
+        "may do what there."
     )
     gone = [route for route in TABLE if route not in EVERY_ROUTE]
     assert not gone, (
@@ -147,8 +148,8 @@ def test_a_request_from_another_site_changes_nothing(world: World):
 
 
 def test_what_cannot_be_undone_needs_a_recent_sign_in(world: World):
-    """A browser that was left open, or a stolen cookie, makes no tokens and no owners, deletes nothing, and takes
-    nobody's data along.
+    """A browser that was left open, or a stolen cookie, makes no tokens and no owners, deletes nothing, and
+    takes nobody's data along.
     """
     wrong = []
     for route, row in TABLE.items():
@@ -173,8 +174,8 @@ def test_what_cannot_be_undone_needs_a_recent_sign_in(world: World):
     assert not wrong, "\n".join(wrong)
 
 
-# Visitors who opened the link for an annotator: the next page's answers to GET and to an empty POST. Outsiders need
-# an account first; the role of ``removed`` was taken after the link was made.
+# Visitors who opened the link for an annotator: the next page's answers to GET and to an empty POST.
+# Outsiders need an account first; the role of ``removed`` was taken after the link was made.
 AT_THE_LINK = dict.fromkeys(ROLES, (200, 302)) | {
     "anonymous": (200, 400),
     "deactivated": (200, 400),

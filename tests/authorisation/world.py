@@ -1,4 +1,6 @@
-"""Everybody and everything that the matrix needs, made once, and canaries: texts that only some roles may ever read."""
+"""Everybody and everything that the matrix needs, made once, and canaries: texts that only some roles may
+ever read.
+"""
 
 from __future__ import annotations
 

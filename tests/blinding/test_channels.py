@@ -61,7 +61,9 @@ def secret_for(checks: dict[int, list[bool]]) -> str:
 
 
 class World:
-    """An annotator, a colleague, and a pair on the annotator's screen of which the attacker wants to know the kind."""
+    """An annotator, a colleague, and a pair on the annotator's screen of which the attacker wants to know the
+    kind.
+    """
 
     def __init__(self, kind: str, api: bool) -> None:
         self.ann, self.colleague = make_user(), make_user()

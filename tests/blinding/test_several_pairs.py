@@ -1,7 +1,9 @@
-"""Issue 11.3: of several pairs that an annotator holds, hands back or took an answer back to, none shows its kind.
+"""Issue 11.3: of several pairs that an annotator holds, hands back or took an answer back to, none shows its
+kind.
 
-The same script is played twice: all pairs are comparisons, or one of them is a check. What the annotator hears is the
-same, the number of database queries included. Some scripts once told the two apart; the others are drawn at random.
+The same script is played twice: all pairs are comparisons, or one of them is a check. What the annotator
+hears is the same, the number of database queries included. Some scripts once told the two apart; the others
+are drawn at random.
 """
 
 from __future__ import annotations
@@ -33,7 +35,8 @@ pytestmark = pytest.mark.django_db
 Step = tuple[Any, ...]
 
 _N_RANDOM = 24
-# No name of a choice or a colleague here: those have scripts of their own, as a check takes no comparison from anybody.
+# No name of a choice or a colleague here: those have scripts of their own, as a check takes no comparison
+# from anybody.
 _RANDOM_STEPS = (
     "look", "look", "look", "judge", "judge", "skip", "flag", "leave", "leave", "log_out", "beat", "undo", "reopen",
     "list_answers", "be_away", "be_away_before_a_sweep", "half_a_lease", "an_hour",

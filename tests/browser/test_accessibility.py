@@ -1,4 +1,6 @@
-"""Every page for everybody: axe-core finds nothing, in light and in dark; zoomed in, nothing runs off the side."""
+"""Every page for everybody: axe-core finds nothing, in light and in dark; zoomed in, nothing runs off the
+side.
+"""
 
 from __future__ import annotations
 
@@ -78,7 +80,9 @@ def world(transactional_db) -> dict[str, object]:
 
 
 def fill_the_dashboard(experiment: Experiment) -> None:
-    """Every shade of the heat map, a cycle to warn of, a worker in trouble, and what was found without somebody."""
+    """Every shade of the heat map, a cycle to warn of, a worker in trouble, and what was found without
+    somebody.
+    """
     for n, pair in enumerate(PairCount.objects.filter(experiment=experiment)):
         PairCount.objects.filter(pk=pair.pk).update(comparisons=20, wins_i=n % 21)
     WorkerPulse.objects.create(
@@ -90,7 +94,7 @@ def fill_the_dashboard(experiment: Experiment) -> None:
         "comparisons": 0,
         "best": None,
         "reason": "",
-        "confidence": 0.0,
+        "text": "",
     }
     Examination.objects.create(
         experiment=experiment,

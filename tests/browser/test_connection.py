@@ -51,7 +51,9 @@ def assert_counted_once(experiment: Experiment, n: int) -> None:
 def test_two_browsers_one_offline_for_a_minute_and_one_pressing_back(
     browser: Browser, live_server, experiment, people, settings
 ):
-    """A minute that is really waited: longer than a lease, so that only the page that is online keeps its own."""
+    """A minute that is really waited: longer than a lease, so that only the page that is online keeps its
+    own.
+    """
     settings.LEASE_SECONDS = 20
     ann, bob = people
     offline, back, sent = [], [], []
@@ -203,7 +205,8 @@ def test_double_clicks_and_hasty_keys_are_one_answer_each(page: Page, experiment
         else:
             # At once, however slow the machine: a second later they would be answers of their own.
             page.evaluate(
-                "for (let n = 0; n < 3; n++) document.body.dispatchEvent(new KeyboardEvent('keydown', {key: '1', bubbles: true}))"
+                "for (let n = 0; n < 3; n++) document.body.dispatchEvent(new "
+                "KeyboardEvent('keydown', {key: '1', bubbles: true}))"
             )
         expect(page.locator("#stage")).not_to_have_attribute("data-token", token)
         saved(page, number + 1)

@@ -1,4 +1,6 @@
-"""An admin changes the settings of a running experiment, gives somebody a role, and makes a token: by clicking."""
+"""An admin changes the settings of a running experiment, gives somebody a role, and makes a token: by
+clicking.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,7 @@ def test_a_larger_delta_is_explained_confirmed_and_marked(page: Page, owner, exp
     expect(page.get_by_text("breaks the guarantee")).to_be_visible()
     look(page, "confirm")
     page.get_by_role("button", name="Change", exact=True).click()
-    expect(page.locator(".sentence")).to_contain_text("the certainty is not guaranteed")
+    expect(page.locator(".sentence")).to_contain_text("the risk is not guaranteed")
     look(page, "dashboard")
     page.get_by_role("link", name="The whole log").click()
     expect(page.locator(".log li").first).to_contain_text("Changed the accepted risk δ from 0.01 to 0.1")

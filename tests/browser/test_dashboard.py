@@ -42,9 +42,13 @@ def test_the_dashboard_follows_an_experiment_until_it_is_certified(page: Page):
     while experiment.state == Experiment.State.RUNNING:
         turn_the_loop(experiment)
 
-    expect(badge).to_have_text("Certified winner")
-    expect(page.get_by_text("P3 beats every other policy; at least 95% certain")).to_be_visible()
-    expect(rows).not_to_have_count(before)  # charts come a little later than the badge
+    expect(badge).to_have_text("Certified winner", timeout=10_000)
+    expect(
+        page.locator(
+            ".sentence", has_text="it is P3 (Prompt 2); the risk of ever saying so wrongly is at most 5%"
+        )
+    ).to_be_visible()
+    expect(rows).not_to_have_count(before, timeout=10_000)  # charts come a little later than the badge
     expect(rows.last).to_be_visible()  # the table that was opened stays open while the page moves
     for name, lines in (("allocation", [3, 3]), ("effects", [2, 2, 2])):
         drawn = f"() => Chart.getChart('{name}').data.datasets.map((line) => line.data.length)"

@@ -114,7 +114,9 @@ class TestHeadToHead:
         assert worst_chance(tie, falsely_named(tie, 0.0), horizon=13) > 0.0
 
     def test_ties_do_not_spoil_it(self) -> None:
-        """Two policies level on average: a fair coin or a tie, whichever serves the error best, at every step."""
+        """Two policies level on average: a fair coin or a tie, whichever serves the error best, at every
+        step.
+        """
         horizon = 24
         states = all_counts(3, horizon)
         table = np.array(states)
@@ -265,7 +267,8 @@ class TestDecision:
         assert decision.stopped
         assert (decision.best, decision.open) == (0, ())
         assert decision.claim_text == (
-            "Policy 0 loses to no other policy by more than 10 points; the risk of ever saying so wrongly is at most "
+            "Policy 0 loses to no other policy by more than 10 points; the risk of ever saying so "
+            "wrongly is at most "
             "5%, if each judgment is a fresh draw with the win rate of its pair."
         )
 

@@ -96,7 +96,8 @@ def test_expected_left_is_the_right_size_once_the_win_rates_are_known(run_to_the
     # Side by side a hundred runs cost as much as a few one by one.
     lengths = simulate(np.repeat(mu[None], 100, axis=0), seed=1000).n_comparisons
     lengths = lengths[lengths > 100]
-    # Medians: a forecast goes as one over the measured edge squared, so its mean is that of the closest calls.
+    # Medians: a forecast goes as one over the measured edge squared, so its mean is that of the closest
+    # calls.
     assert np.median(lengths) / 2 < np.median(forecasts) < np.median(lengths) * 2
 
 

@@ -50,7 +50,9 @@ def test_what_no_budget_suffices_for_is_told_at_the_budget() -> None:
 
 
 def test_a_space_that_assumes_nothing_but_in_name_costs_the_same_by_pairs() -> None:
-    """In the one-hot space the contrasts with the best are independent: comparing each rival with it is optimal."""
+    """In the one-hot space the contrasts with the best are independent: comparing each rival with it is
+    optimal.
+    """
     plan = {"stopping": "heuristic", "log_odds": 0.8}
     assert figure(BradleyTerry.one_hot(6), **plan) == pytest.approx(figure(Unstructured(6), **plan), rel=0.2)
 

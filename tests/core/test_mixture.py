@@ -40,7 +40,8 @@ def histories(case: Case, claim: Claim, epsilon: float) -> tuple[Ledger, list[Fl
     """Every history of pairs and outcomes side by side, R in all.
 
     Returns the ledger at the end, and after each step the model's evidence against each policy's being the
-    best, shape (R, K), and that against each policy's beating each other, shape (R, K, K), as far as it is claimed.
+    best, shape (R, K), and that against each policy's beating each other, shape (R, K, K), as far as it is
+    claimed.
     """
     features, horizon = case
     n_runs, K = len(steps(case)) ** horizon, features.shape[0]

@@ -112,7 +112,8 @@ class TestLabels:
         )
         design.optimize(lambda i, j: float(i < j), n=20)
         assert re.match(
-            r"<Decision after 20 comparisons: running, policy 0 leads, confidence 0\.\d{3}, about \d+ remain\. "
+            r"<Decision after 20 comparisons: running, policy 0 leads, confidence 0\.\d{3}, about "
+            r"\d+ remain\. "
             r"Not established yet: terse beats every other policy; 2 rivals still open \(warm, formal\)\.>",
             repr(design.decision),
         )

@@ -148,7 +148,8 @@ class TestMisfit:
     @pytest.mark.parametrize("tie_rate", [0.0, 0.4])
     def test_a_planted_cycle_is_found_with_and_without_ties(self, tie_rate: float) -> None:
         """Issue 11, item 18: simulated data knew no ties, so that real ones hid the cycle."""
-        # Its own four parameters cannot follow a cycle of the first three; ties leave the decided outcomes as they are.
+        # Its own four parameters cannot follow a cycle of the first three; ties leave the decided outcomes as
+        # they are.
         mu = bradley_terry(np.array([0.6, 0.6, 0.6, 0.0]))
         for i, j in ((0, 1), (1, 2), (2, 0)):
             mu[i, j], mu[j, i] = 0.68, 0.32

@@ -34,8 +34,9 @@ class TestValidity:
     def test_no_outcome_of_any_pair_pays_on_average(self, epsilon: float, prior: list[float] | None) -> None:
         """Issue 13, item 2: from every history of up to four outcomes, whichever pair comes next.
 
-        That is what makes an e-process for all samplers and stopping times. Against a policy that wins a pair with
-        probability ½ + ε or more, no law of the outcome is worse than that coin, or a tie where the null is fair.
+        That is what makes an e-process for all samplers and stopping times. Against a policy that wins a pair
+        with probability ½ + ε or more, no law of the outcome is worse than that coin, or a tie where the null
+        is fair.
         """
         null = 0.5 + epsilon
         settings = {"claim": "best_if_any", "epsilon": epsilon, "prior_strengths": prior}

@@ -1,4 +1,6 @@
-"""The protocol by which workers take work: checked step by step against a model of it, and with real row locks."""
+"""The protocol by which workers take work: checked step by step against a model of it, and with real row
+locks.
+"""
 
 from __future__ import annotations
 

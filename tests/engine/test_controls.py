@@ -1,4 +1,6 @@
-"""Changing an experiment's settings, reopening, archiving, cloning: what happens, what is said, what is logged."""
+"""Changing an experiment's settings, reopening, archiving, cloning: what happens, what is said, what is
+logged.
+"""
 
 from __future__ import annotations
 
@@ -74,7 +76,10 @@ class TestChange:
         judged.refresh_from_db()
         assert "breaks the guarantee" in last_entry(judged).sentence
         assert consequences.caveats(judged) == [
-            "The accepted risk was raised from 0.01 to 0.1 after outcomes had been seen, so the certainty is not guaranteed."
+            (
+                "The accepted risk was raised from 0.01 to 0.1 after outcomes had been seen, so the risk "
+                "is not guaranteed."
+            )
         ]
         change_settings(experiment_id=judged.pk, by=admin, delta=0.05)
         judged.refresh_from_db()

@@ -20,6 +20,7 @@ QUESTION = Question(
     levels=[2, 2],
     excluded=[{0: 1, 1: 1}],
     delta=0.1,
+    claim="best_if_any",
     epsilon=0.0,
     sampler="balanced",
     stopping="certified",

@@ -49,7 +49,7 @@ def judged(n: int, overlap: int = 1, people: int = 2, **settings) -> Experiment:
 
 
 QUESTION = estimates.Question(
-    space="unstructured", levels=[3], excluded=[], delta=0.1, epsilon=0.0, sampler="balanced",
+    space="unstructured", levels=[3], excluded=[], claim="best_if_any", delta=0.1, epsilon=0.0, sampler="balanced",
     stopping="certified", budget=50, log_odds=0.8,
 )  # fmt: skip
 
@@ -162,7 +162,7 @@ class TestReplays:
             decision = Design.replay(
                 Unstructured(3), others, claim="best_if_any", streams=False, delta=experiment.delta
             ).decision
-            assert (row["best"], row["confidence"]) == (decision.best, decision.confidence)
+            assert (row["best"], row["reason"]) == (decision.best, str(decision.reason or ""))
 
     def test_of_a_comparison_that_several_judged_the_others_are_heard(self):
         experiment = judged(5, overlap=3, people=3)

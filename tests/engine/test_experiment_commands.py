@@ -81,7 +81,10 @@ def test_responses_may_stand_in_a_file_beside(file):
     ],
 )
 def test_a_fault_is_told_with_its_place_and_nothing_is_made(change, message, file):
-    good = "name: N\ndelta: 0.1\nfactors:\n  - {name: P, kind: prompt,\n     levels: {\n       A: {text: a},\n       B: {text: b}}}\ntasks: [One?]\n"
+    good = (
+        "name: N\ndelta: 0.1\nfactors:\n  - {name: P, kind: prompt,\n     levels: {\n       A: {text: "
+        "a},\n       B: {text: b}}}\ntasks: [One?]\n"
+    )
     assert change[0] in good
     file.write_text(good.replace(*change))
     with pytest.raises(CommandError) as error:

@@ -203,5 +203,8 @@ def test_a_file_beside_is_named_in_its_errors_and_needs_a_reader():
 def test_a_response_to_a_task_that_is_not_there_is_refused():
     text = "name: N\ntasks: [A?]\nready_made:\n  - {task: B?, policy: P, response: r}\n"
     assert faults_of(text) == [
-        "line 4, ready_made: A response belongs to the task 'B?', which is not in the list of tasks. Add the task or remove the response."
+        (
+            "line 4, ready_made: A response belongs to the task 'B?', which is not in the list of tasks. "
+            "Add the task or remove the response."
+        )
     ]

@@ -41,9 +41,18 @@ def faults_of(read, text: str) -> list[str]:
         "\ufeffprompt,reference\r\nWhat is 1 + 1?,2\r\nUnscramble: tac,cat\r\n",
         'Prompt;Reference\n"What is 1 + 1?";2\nUnscramble: tac;cat\n',
         "reference\tprompt\n2\tWhat is 1 + 1?\ncat\tUnscramble: tac\n",
-        '{"prompt": "What is 1 + 1?", "reference": "2"}\n\n{"question": "Unscramble: tac", "answer": "cat"}\n',
-        '[{"prompt": "What is 1 + 1?", "reference": 2}, {"task": "Unscramble: tac", "reference": ["cat", "act"]}]',
-        '{"examples": [{"input": "What is 1 + 1?", "target": "2"}, {"input": "Unscramble: tac", "target": ["cat"]}]}',
+        (
+            '{"prompt": "What is 1 + 1?", "reference": "2"}\n\n{"question": "Unscramble: tac", "answer": '
+            '"cat"}\n'
+        ),
+        (
+            '[{"prompt": "What is 1 + 1?", "reference": 2}, {"task": "Unscramble: tac", "reference": '
+            '["cat", "act"]}]'
+        ),
+        (
+            '{"examples": [{"input": "What is 1 + 1?", "target": "2"}, {"input": "Unscramble: tac", '
+            '"target": ["cat"]}]}'
+        ),
         '{"metadata": {}, "examples": {"1": {"input": "What is 1 + 1?", "output": "2"}, '
         '"2": {"input": "Unscramble: tac", "output": "cat"}}}',
     ],

@@ -30,5 +30,10 @@ def test_a_rule_judged_experiment_runs_to_a_certified_winner():
     assert not Comparison.objects.filter(experiment=experiment, state__in=Comparison.PENDING).exists()
     assert rebuild_counts(experiment_id=experiment.pk) == {}
     snapshot = designs.latest_snapshot(experiment)
-    assert snapshot.comparisons == Judgment.objects.count() == counts.comparison_count(experiment.pk)
-    assert snapshot.confidence >= 0.95
+    assert Judgment.objects.count() == counts.comparison_count(experiment.pk)
+    # The rule judges all that is ready before the planner looks, so that some come after the one that
+    # decides.
+    assert snapshot.comparisons <= Judgment.objects.count()
+    assert designs.replayed(experiment).design.n_comparisons == snapshot.comparisons
+    assert snapshot.open_rivals == 0
+    assert experiment.certified_claim == experiment.claim

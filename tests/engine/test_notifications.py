@@ -1,4 +1,6 @@
-"""The outbox: what is written to whom, when it goes wrong and when it is over, and how often sending is tried."""
+"""The outbox: what is written to whom, when it goes wrong and when it is over, and how often sending is
+tried.
+"""
 
 from __future__ import annotations
 

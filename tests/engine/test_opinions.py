@@ -1,4 +1,6 @@
-"""A language model beside people: opinions that do not count, and votes once an admin has accepted its agreement."""
+"""A language model beside people: opinions that do not count, and votes once an admin has accepted its
+agreement.
+"""
 
 from __future__ import annotations
 

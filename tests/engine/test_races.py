@@ -1,7 +1,7 @@
 """Many at once. Real threads, each with a connection of its own, on a database that really commits.
 
-What must hold on every database is tested on every database; what is about row locks waits on PostgreSQL until
-the other side is seen to be blocked, so that the interleaving is the one that is meant.
+What must hold on every database is tested on every database; what is about row locks waits on PostgreSQL
+until the other side is seen to be blocked, so that the interleaving is the one that is meant.
 """
 
 from __future__ import annotations
@@ -69,7 +69,10 @@ def blocked(call: Callable[[], Any]) -> Future[Any]:
     pool = ThreadPoolExecutor(1)
     future = pool.submit(run)
     pool.shutdown(wait=False)
-    waiting = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+    waiting = (
+        "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = "
+        "'Lock'"
+    )
     for _ in range(1000):
         with connection.cursor() as cursor:
             cursor.execute("SELECT pg_stat_clear_snapshot()")

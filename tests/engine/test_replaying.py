@@ -125,7 +125,9 @@ def test_every_way_to_change_the_judgments_that_stand_leads_to_the_evidence_of_a
 
 
 def test_no_decision_rests_on_a_peak_that_was_taken_back(annotator, admin):
-    """The evidence crossed the line with the last judgment alone, which is void before the planner looks again."""
+    """The evidence crossed the line with the last judgment alone, which is void before the planner looks
+    again.
+    """
     experiment = make_experiment(ready=True, annotators=(annotator,), n_policies=2, delta=0.2)
     clicks = []
     while True:
@@ -135,7 +137,7 @@ def test_no_decision_rests_on_a_peak_that_was_taken_back(annotator, admin):
         advance(experiment_id=experiment.pk)
         write_responses()
     # The snapshot that the planner would have written between the click and its undo.
-    replaying.write_snapshot(experiment=experiment, design=designs.design(experiment))
+    replaying.write_snapshot(experiment=experiment, observed=designs.observed(experiment))
     void_judgment(judgment_id=clicks[-1].pk, by=admin, reason="A slip.")
     experiment.refresh_from_db()
     assert not designs.design(experiment).decision.stopped
@@ -181,7 +183,7 @@ def test_points_that_do_not_fit_are_not_used(annotator, admin, every_four):
         experiment=experiment,
         comparisons=4,
         digest="of other outcomes",
-        peak_evidence=np.full(3, 99.0).tolist(),
+        progress={"peak_evidence": np.full(3, 99.0).tolist()},
     )
     advance(experiment_id=experiment.pk)
     assert_evidence_is_that_of_a_replay(experiment)

@@ -338,7 +338,6 @@ class TestRace:
                 evidence=[0.0] * 3,
                 peak_evidence=[0.0] * 3,
                 threshold=3.0,
-                confidence=0.0,
             )
             for k in range(n)
         )

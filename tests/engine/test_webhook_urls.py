@@ -8,7 +8,8 @@ import pytest
 
 from engine.domain.webhook_urls import check_url, is_public
 
-# One address at least of each block in the registries of IPv4 and IPv6, the first and last where that is telling.
+# One address at least of each block in the registries of IPv4 and IPv6, the first and last where that is
+# telling.
 SPECIAL = {
     "0.0.0.0": "this network",  # noqa: S104 - refused, not bound
     "0.255.255.255": "this network",

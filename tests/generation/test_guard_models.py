@@ -170,7 +170,9 @@ def test_admins_are_told_how_often_it_acted():
 
 
 class TestRealBackends:
-    """The same through the protocol of a server, where the guard is another model, and through the embedded one."""
+    """The same through the protocol of a server, where the guard is another model, and through the embedded
+    one.
+    """
 
     def test_a_guard_model_of_a_server(self):
         experiment = guarded({"guard_model": "guard", "guard_reads": "both"}, task="12 29")

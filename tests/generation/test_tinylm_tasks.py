@@ -127,7 +127,10 @@ def test_answers_are_found_in_every_style(reply, answer):
 
 
 def test_tasks_need_neither_numpy_nor_torch():
-    code = "import sys, engine.generation.tinylm.tasks; print({'numpy', 'torch', 'tokenizers'} & set(sys.modules))"
+    code = (
+        "import sys, engine.generation.tinylm.tasks; print({'numpy', 'torch', 'tokenizers'} & "
+        "set(sys.modules))"
+    )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
     assert ran.stdout.strip() == "set()"

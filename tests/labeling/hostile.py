@@ -45,8 +45,13 @@ _SVG_AND_MATHML = {
     "svg link": '<svg><a xlink:href="javascript:alert(1)"><text>x</text></a></svg>',
     "svg style": "<svg><style><img src=x onerror=alert(1)></style></svg>",
     "mathml link": '<math><mi href="javascript:alert(1)">x</mi></math>',
-    "mathml action": '<math><maction actiontype="statusline#//evil" xlink:href="javascript:alert(1)">x</maction></math>',
-    "mathml mutation": "<math><mtext><table><mglyph><style><!--</style><img title='--&gt;&lt;img src=1 onerror=alert(1)&gt;'>",
+    "mathml action": (
+        '<math><maction actiontype="statusline#//evil" xlink:href="javascript:alert(1)">x</maction></math>'
+    ),
+    "mathml mutation": (
+        "<math><mtext><table><mglyph><style><!--</style><img title='--&gt;&lt;img src=1 "
+        "onerror=alert(1)&gt;'>"
+    ),
     "mathml annotation": '<math><annotation-xml encoding="text/html"><script>alert(1)</script></annotation-xml></math>',
     "form mutation": "<form><math><mtext></form><form><mglyph><style></math><img src onerror=alert(1)>",
     "svg mutation": "<svg></p><style><a id='</style><img src=1 onerror=alert(1)>'>",

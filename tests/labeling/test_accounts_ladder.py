@@ -20,7 +20,9 @@ pytestmark = pytest.mark.django_db
 
 @dataclass(frozen=True)
 class Page:
-    """Statuses of a request without a body: GET and POST logged out, then logged in. 302 logged out: to the login."""
+    """Statuses of a request without a body: GET and POST logged out, then logged in. 302 logged out: to the
+    login.
+    """
 
     get: int
     post: int

@@ -218,8 +218,8 @@ def test_who_has_no_password_confirms_at_the_provider(experiment, client, provid
 
 
 class TestLeftOpenWithoutAPassword:
-    """A browser that was left open, of an account whose only way in is the provider: allauth asked nothing of it, and
-    somebody else could add a way in of their own and keep the account.
+    """A browser that was left open, of an account whose only way in is the provider: allauth asked nothing of
+    it, and somebody else could add a way in of their own and keep the account.
     """
 
     @pytest.fixture

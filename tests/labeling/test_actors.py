@@ -16,10 +16,12 @@ from django.utils import timezone
 import engine.services
 from engine.models import AuditEntry, Experiment, Invitation, Judgment, Membership, Token, User
 from engine.models.append_only import lifted
+from engine.selectors.findings import ladder
 from engine.services.drafts import delete_draft
 from engine.services.people import create_invitation
+from engine.services.planning import advance
 from engine.services.tokens import make_token
-from tests.factories import add_member, click, make_experiment, make_user
+from tests.factories import add_member, click, click_for, make_experiment, make_user, write_responses
 from tests.labeling.test_setup import filled, sent
 
 ROOT = Path(__file__).parents[2]
@@ -103,14 +105,24 @@ def walked(admin, annotator, client_for) -> User:
     post("void_annotator", experiment.pk, annotator="ann.of.kiel", reason="A robot.")
 
     post("change_llm_judge", experiment.pk, stage="shadow", rubric="", budget="40")
-    post("change_settings", experiment.pk, budget=7, delta=0.2, epsilon=0.1, confirmed="1")
+    post("change_settings", experiment.pk, claim="best", budget=7, delta=0.2, epsilon=0.1, confirmed="1")
     Experiment.objects.filter(pk=experiment.pk).update(
         state="concluded", conclusion="budget", concluded_at=timezone.now()
     )
-    post("change_settings", experiment.pk, budget=9, delta=0.2, epsilon=0.1, confirmed="1")
+    post("change_settings", experiment.pk, claim="best", budget=9, delta=0.2, epsilon=0.1, confirmed="1")
     for action in ("pause", "start", "stop", "archive", "unarchive"):
         post("change_state", experiment.pk, action=action, confirmed="1")
     post("clone", experiment.pk, name="Another")
+    settled = make_experiment(
+        n_policies=2, ready=True, annotators=(annotator,), claim="best", epsilon=0.3, delta=0.4
+    )
+    with lifted():
+        AuditEntry.objects.filter(experiment=settled).delete()
+    while not ladder(settled).rungs[0].holds:
+        click_for(settled, annotator, lambda i, j: i < j)
+        write_responses()
+        advance(experiment_id=settled.pk)
+    post("stop_here", settled.pk, claim="good_enough", confirmed="1")
 
     post("invite", experiment.pk, role="annotator", most_uses=1, valid_days=1)
     post("end_invitation", experiment.pk, Invitation.objects.get().pk)

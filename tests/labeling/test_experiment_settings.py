@@ -15,7 +15,7 @@ pytestmark = pytest.mark.django_db
 
 
 def change(client, experiment, *, confirmed: bool = False, **values):
-    form = {"budget": experiment.budget, "delta": experiment.delta, "epsilon": experiment.epsilon} | values
+    form = {name: getattr(experiment, name) for name in ("claim", "budget", "delta", "epsilon")} | values
     url = reverse("change_settings", args=[experiment.pk])
     return client.post(url, form | ({"confirmed": "1"} if confirmed else {}))
 
@@ -43,7 +43,8 @@ def test_a_change_is_explained_before_it_is_made(experiment, annotator, editor, 
     hidden = {
         e.attributes["name"]: e.attributes["value"]
         for e in page.elements
-        if e.attributes.get("type") == "hidden" and e.attributes["name"] in {"budget", "delta", "epsilon"}
+        if e.attributes.get("type") == "hidden"
+        and e.attributes["name"] in {"claim", "budget", "delta", "epsilon"}
     }
     assert change(client, experiment, confirmed=True, **hidden).status_code == 302
     experiment.refresh_from_db()

@@ -113,7 +113,8 @@ def rich(annotator, admin) -> Experiment:
     )
     for number in range(14):
         click_on(experiment, (annotator, other)[number % 2], 1, ("left", "right", "tie")[number % 3])
-    # The tasks that were drawn follow from a secret. One with an answer that stands comes first, to get a formula.
+    # The tasks that were drawn follow from a secret. One with an answer that stands comes first, to get a
+    # formula.
     last = Judgment.objects.latest("pk").comparison.task
     for number, task in enumerate([last, *experiment.tasks.exclude(pk=last.pk)]):
         task.prompt, task.reference = HOSTILE[number] or "x", HOSTILE[-number]
@@ -483,7 +484,7 @@ class TestManifest:
         void_judgment(judgment_id=standing.pk, by=admin, reason="A slip.")
         archive = zipfile.ZipFile(io.BytesIO(content(get(client_for(admin), "judgments_csv", rich, zip="1"))))
         manifest = json.loads(archive.read("rich-judgments.csv.manifest.json"))
-        assert manifest["experiment"]["evidence"] is manifest["experiment"]["confidence"] is None
+        assert manifest["experiment"]["evidence"] is None
 
     def test_the_rows_of_every_format_are_counted(self, rich):
         for kind, n in (("csv", 12), ("jsonl", 12), ("parquet", 12)):

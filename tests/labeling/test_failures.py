@@ -367,6 +367,12 @@ class TestDoors:
             "budget": "10",
             "delta": "0.05",
         }
-        sent |= {"epsilon": "0", "sampler": "balanced", "stopping": "certified", "space": "unstructured"}
+        sent |= {
+            "claim": "best",
+            "epsilon": "0",
+            "sampler": "balanced",
+            "stopping": "certified",
+            "space": "unstructured",
+        }
         response = client.post(reverse("new_from", args=["prompts"]), sent, headers={"HX-Request": "true"})
         assert "301 levels of one factor; the limit is 300" in response.content.decode()

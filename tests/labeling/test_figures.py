@@ -39,16 +39,14 @@ def names(n: int) -> list[PolicyName]:
 
 
 def snapshot(evidence: list[float], **fields: Any) -> Snapshot:
-    return Snapshot(
-        comparisons=10, evidence=evidence, peak_evidence=evidence, threshold=3.0, confidence=0.5, **fields
-    )
+    return Snapshot(comparisons=10, evidence=evidence, peak_evidence=evidence, threshold=3.0, **fields)
 
 
 class TestRace:
     def test_a_few_policies_are_all_drawn_and_of_many_those_ahead(self):
         evidence = [float(k) for k in range(50)]
-        few = charts.race([snapshot(evidence[:12])], names(12), 0.05)
-        many = charts.race([snapshot(evidence)], names(50), 0.05)
+        few = charts.race([snapshot(evidence[:12])], names(12), 0.05, range(12))
+        many = charts.race([snapshot(evidence)], names(50), 0.05, range(50))
         assert few.n_quiet == 0
         assert [line.name for line in many.lines if not line.quiet] == [f"P{k}" for k in range(1, 13)]
         assert len(many.rows[0][1]) == 50
@@ -67,7 +65,6 @@ class TestRace:
                     evidence=[0],
                     peak_evidence=[0],
                     threshold=3,
-                    confidence=0,
                 )
                 for k in range(n)
             )
@@ -153,7 +150,7 @@ class TestConcerns:
         found = self.look(wins, space=space)
         assert len(found.warnings) == 1
         assert "The effects of the levels do not add up" in found.warnings[0]
-        assert ("its certainty depends on it" in found.warnings[0]) == (space == "factorial")
+        assert ("its risk depends on it" in found.warnings[0]) == (space == "factorial")
 
     @pytest.mark.parametrize(
         ("scale", "sentence"),
@@ -345,14 +342,14 @@ class TestWhatIsLeft:
 
 class TestCards:
     def test_a_line_is_drawn_from_two_points_on(self):
-        def at(n: int, confidence: float) -> Snapshot:
-            return Snapshot(comparisons=n, confidence=confidence)
+        def at(n: int, open_rivals: int) -> Snapshot:
+            return Snapshot(comparisons=n, open_rivals=open_rivals)
 
         assert sparkline([]) is None
-        assert sparkline([at(0, 0.0)]) is None
-        drawn = sparkline([at(0, 0.0), at(50, 0.5), at(100, 1.0)])
+        assert sparkline([at(0, 4)]) is None
+        drawn = sparkline([at(0, 4), at(50, 2), at(100, 0)])
         assert drawn.points == "1.0,26.0 60.0,14.0 119.0,2.0"
-        assert drawn.description == "Confidence went from 0% to 100% over 100 comparisons."
+        assert drawn.description == "Open rivals went from 4 to 0 over 100 comparisons."
 
     def test_a_running_experiment_says_how_its_queue_does(self):
         experiment = make_experiment()
@@ -367,7 +364,7 @@ class TestCards:
         click_on(experiment, annotator, 3)
         html = client_for(admin).get(reverse("home")).content.decode()
         assert "<polyline points=" in html
-        assert "Confidence went from 0%" in html
+        assert "Open rivals went from 2" in html
         assert "style=" not in html
 
 
@@ -390,11 +387,9 @@ class TestWithout:
             evidence=[0] * 3,
             peak_evidence=[0] * 3,
             threshold=3,
-            confidence=0,
             best=policies[1],
-            runner_up=policies[0],
         )
-        row = {"judgments": 4, "comparisons": 6, "reason": "", "confidence": 0.42}
+        row = {"judgments": 4, "comparisons": 6, "reason": "", "text": "A claim about P3."}
         Examination.objects.create(
             experiment=experiment,
             findings={
@@ -403,16 +398,22 @@ class TestWithout:
                 "rows": [
                     row | {"annotator": "a", "best": 1},
                     row | {"annotator": "b", "best": 2, "reason": "certified"},
-                    row | {"annotator": "c", "best": None, "reason": "no_single_best"},
+                    row
+                    | {
+                        "annotator": "c",
+                        "best": None,
+                        "reason": "no_single_best",
+                        "text": "No policy is best.",
+                    },
                     row | {"annotator": "d", "best": None},
                 ],
             },
         )
         found = without_each_annotator(experiment)
         assert [(r.finding, r.differs) for r in found.rows] == [
-            ("P2 leads, 42% certain.", False),
-            ("P3 beats every other policy.", True),
-            ("No policy beats every other policy.", True),
+            ("P2 leads; the claim does not hold.", False),
+            ("A claim about P3.", True),
+            ("No policy is best.", True),
             ("No judgments would remain.", True),
         ]
         assert (found.percent_done, found.n_differing) == (None, 3)

@@ -19,8 +19,8 @@ def is_kept_by_nobody(response) -> bool:
 
 
 def test_every_answer_of_every_address():
-    """Exports and setup files could be kept by proxies and in the browser's cache. Also pages added later, whether
-    it is found or not.
+    """Exports and setup files could be kept by proxies and in the browser's cache. Also pages added later,
+    whether it is found or not.
     """
     world, kept = World(), []
     for route in dict.fromkeys(routes()):

@@ -6,6 +6,7 @@ import csv
 import io
 import re
 from collections import defaultdict
+from html import unescape
 
 import numpy as np
 import pytest
@@ -17,11 +18,11 @@ from engine.core.robustness import fewest_flips
 from engine.domain.outcomes import joint_outcome
 from engine.domain.specs import ExperimentSpec, FactorSpec, TaskSpec
 from engine.models import Experiment, Membership
+from engine.selectors import designs
 from engine.services.experiments import create_experiment, start, stop
 from engine.services.judging import judge_leased
 from engine.services.planning import advance
 from labeling.dashboard.status import status_of
-from labeling.formatting import percent
 from tests.factories import click, click_for, lease, make_user, write_responses
 
 pytestmark = pytest.mark.django_db
@@ -39,7 +40,13 @@ def run(space: str, overlap: int, until: int | None) -> Experiment:
                 FactorSpec("Strategy", "strategy", {n: {"instruction": n} for n in LEVELS["Strategy"]}),
             ],
             tasks=[TaskSpec("What is 1 + 0?", "1")],
-            settings={"space": space, "overlap": overlap, "delta": 0.2, "allow_tie": True},
+            settings={
+                "space": space,
+                "overlap": overlap,
+                "claim": "best_if_any",
+                "delta": 0.2,
+                "allow_tie": True,
+            },
         )
     )
     people = [make_user(f"{space}{overlap}{n}") for n in range(3)]
@@ -102,7 +109,13 @@ def test_the_numbers_are_those_of_the_core_on_the_exported_file(space, overlap, 
     factorial = Factorial(LEVELS)
     own_space = factorial if space == "factorial" else Unstructured(4)
     design = Design.replay(
-        own_space, comparisons, claim="best_if_any", streams=False, delta=0.2, budget=experiment.budget
+        own_space,
+        comparisons,
+        claim="best_if_any",
+        streams=False,
+        delta=0.2,
+        budget=experiment.budget,
+        labels=designs.labelled_space(experiment)[1],
     )
     decision = design.decision
     wins, counts = design.wins, design.counts
@@ -111,22 +124,29 @@ def test_the_numbers_are_those_of_the_core_on_the_exported_file(space, overlap, 
     assert design.n_comparisons == len(comparisons) > 0
     words = re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", html))
     assert f"Comparisons {len(comparisons)} " in words
-    assert f"Confidence {percent(decision.confidence)} " in words
+    assert f"Rivals open {len(decision.open)} " in words
     if until is None:
         assert decision.stopped
-        assert f"P{decision.best + 1} beats every other policy; at least 80% certain" in html
+        assert f"comparisons: {decision.claim_text}" in unescape(words)
     else:
-        assert f"P{decision.best + 1} leads, {percent(decision.confidence)} certain" in html
-        assert f"P{decision.runner_up + 1} is its strongest rival" in html
+        rivals = "1 rival is" if len(decision.open) == 1 else f"{len(decision.open)} rivals are"
+        assert f"P{decision.best + 1} leads; {rivals} still open." in words
+    for state in decision.claims:
+        assert state.text in unescape(words)
 
     # Evidence: the last point of the race, and the list of policies.
     assert [float(value) for value in table(html, 'id="race-table"')[-1][1:]] == np.round(
         design.evidence, 3
     ).tolist()
     ruled_out = np.array(decision.evidence) >= decision.threshold
-    for index, row in enumerate(table(html, 'id="policies-title"')):
-        assert float(row[2]) == pytest.approx(design.evidence[index], abs=0.00501)
-        assert (row[3] == "ruled out") == ruled_out[index]
+    for standing, row in zip(design.ranking(), table(html, 'id="policies-title"'), strict=True):
+        index = standing.policy
+        assert row[0] == f"P{index + 1}"
+        assert (row[2] == "ruled out") == ruled_out[index]
+        for cell, rate in ((row[3], standing.field), (row[4], standing.leader)):
+            shown = [int(number) for number in re.findall(r"\d+", cell)]
+            assert shown == [round(100 * value) for value in (rate.estimate, rate.low, rate.high)]
+        assert float(row[5]) == pytest.approx(design.evidence[index], abs=0.00501)
 
     # Win rates with their counts.
     heat = html[html.index('id="heat-title"') :]

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from labeling.formatting import percent
+from labeling.formatting import risk
 from labeling.rendering import render_markdown
 
 
@@ -202,21 +202,9 @@ def test_pathological_text_ends(text):
     assert visible(render_markdown(text)) is not None
 
 
-@pytest.mark.parametrize(
-    ("value", "shown"),
-    [
-        (None, "–"),
-        (0.0, "0%"),
-        (0.953, "95%"),
-        (0.9999, "99%"),
-        (1.0, "100%"),
-        (0.29, "29%"),
-        (0.57, "57%"),
-        (1 - 0.07, "93%"),
-    ],
-)
-def test_a_percentage_is_never_rounded_up_nor_lost_to_binary(value, shown):
-    assert percent(value) == shown
+@pytest.mark.parametrize(("value", "shown"), [(0.05, "5%"), (0.15, "15%"), (0.07, "7%"), (0.001, "0.1%")])
+def test_a_risk_is_shown_as_it_was_chosen(value, shown):
+    assert risk(value) == shown
 
 
 @pytest.mark.parametrize("level", [2, 3, 4])

@@ -40,8 +40,7 @@ def known(experiment: Experiment, *, best: int | None = 1, comparisons: int = 40
         peak_evidence=[0.0] * len(policies),
         threshold=3.0,
         best=None if best is None else policies[best],
-        runner_up=None if best is None else policies[best - 1],
-        **({"confidence": 0.876} | fields),
+        **({"open_rivals": 2} | fields),
     )
 
 
@@ -49,6 +48,7 @@ def conclude(experiment: Experiment, conclusion: str, winner: int | None = None)
     experiment.state = Experiment.State.CONCLUDED
     experiment.conclusion = conclusion
     experiment.winner = None if winner is None else experiment.policies.get(index=winner)
+    experiment.finding = "What is claimed."
     experiment.save()
 
 
@@ -70,9 +70,7 @@ class TestRunning:
         known(experiment, expected_left=123.4)
         status = status_of(experiment)
         assert status.badge == "About 120 comparisons remaining"
-        assert status.sentence == (
-            "P2 leads, 87% certain; P1 is its strongest rival. About 120 comparisons remaining."
-        )
+        assert status.sentence == ("P2 leads; 2 rivals are still open. About 120 comparisons remaining.")
         assert status.left == "120"
 
     def test_when_the_budget_may_not_be_enough_it_says_so(self, alive):
@@ -151,26 +149,25 @@ class TestConcluded:
                 "certified",
                 1,
                 "Certified winner",
-                "P2 beats every other policy; at least 93% certain, after 40 comparisons.",
+                "After 40 comparisons: What is claimed.",
             ),
             (
                 "no_single_best",
                 None,
                 "No single best",
-                "No policy beats every other policy (a cycle, or a tie at the top); at least 93% certain, "
-                "after 40 comparisons.",
+                "After 40 comparisons: What is claimed. Either the best policies form a cycle, or they tie.",
             ),
             (
                 "budget",
                 None,
                 "Budget spent",
-                "40 comparisons were not enough to decide. P2 leads, 87% certain; P1 is its strongest rival.",
+                "40 comparisons were not enough to decide. P2 leads; 2 rivals are still open.",
             ),
             (
                 "stopped",
                 None,
                 "Stopped by hand",
-                "Stopped after 40 comparisons, before it was decided. P2 leads, 87% certain; P1 is its strongest rival.",
+                "Stopped after 40 comparisons, before it was decided. P2 leads; 2 rivals are still open.",
             ),
         ],
     )

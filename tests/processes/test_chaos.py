@@ -27,8 +27,8 @@ POISON = 11  # the secret draws this task for comparisons 6, 19, 20 and 25: earl
 def added_up(asked: dict[str, Any]) -> Reply:
     """The sum that a task asks for, or, in a hurry, one that is wrong half of the time.
 
-    Answered at once, whatever else the machine does: a model that takes its time would run into the client's timeout
-    and fail far more often than the faults below.
+    Answered at once, whatever else the machine does: a model that takes its time would run into the client's
+    timeout and fail far more often than the faults below.
     """
     said = " ".join(message["content"] for message in asked["messages"])
     first, second = map(int, re.findall(r"What is (\d+) \+ (\d+)", said)[0])

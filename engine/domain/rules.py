@@ -1,0 +1,120 @@
+"""When an experiment stops: its rules as designs and plans take them, in one place for all who make one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Protocol, Self
+
+from engine.core import Claim
+from engine.domain.errors import SpecError
+
+USUAL_CLAIM = Claim.GOOD_ENOUGH
+# ε of "good enough" where none is given: five points of a hundred.
+USUAL_MARGIN = 0.05
+CERTIFIED = "certified"
+# The rungs from the weakest statement to the strongest, as pages list them.
+LADDER = (Claim.GOOD_ENOUGH, Claim.BEST_IF_ANY, Claim.BEST)
+
+
+class HasRules(Protocol):
+    """An experiment, or a question about one that is not stored yet."""
+
+    @property
+    def claim(self) -> str:
+        """The claim to stop on."""
+        ...
+
+    @property
+    def delta(self) -> float:
+        """The accepted risk, in (0, ½)."""
+        ...
+
+    @property
+    def epsilon(self) -> float:
+        """The margin, in [0, ½)."""
+        ...
+
+    @property
+    def sampler(self) -> str:
+        """The name of the sampler."""
+        ...
+
+    @property
+    def stopping(self) -> str:
+        """The name of the stopping rule."""
+        ...
+
+
+@dataclass(frozen=True)
+class Rules:
+    """The stopping rules of an experiment, as `engine.core` takes them."""
+
+    claim: Claim
+    delta: float
+    epsilon: float
+    sampler: str
+    stopping: str
+    # The evidence is a function of the counts. Streams would be one of the order of the outcomes.
+    streams: bool = False
+
+    @classmethod
+    def of(cls, experiment: HasRules) -> Self:
+        """The rules of an experiment."""
+        return cls(
+            claim=Claim(experiment.claim),
+            delta=experiment.delta,
+            epsilon=experiment.epsilon,
+            sampler=experiment.sampler,
+            stopping=experiment.stopping,
+        )
+
+    @property
+    def margin_of_best(self) -> float:
+        """ε in [0, ½) with which a policy is ruled out as the best: only "best, if there is a best" has one."""
+        return self.epsilon if self.claim is Claim.BEST_IF_ANY else 0.0
+
+    def design(self) -> dict[str, Any]:
+        """The rules as `Design` takes them."""
+        return asdict(self)
+
+    def plan(self) -> dict[str, Any]:
+        """The rules as `Plan` takes them. The claim "best" has no margin: ε only adds a claim to watch."""
+        return asdict(self) | ({"epsilon": 0.0} if self.claim is Claim.BEST else {})
+
+
+def usual_margin(claim: str) -> float:
+    """ε in [0, ½) of a claim where a description names none."""
+    return USUAL_MARGIN if claim == Claim.GOOD_ENOUGH else 0.0
+
+
+def completed(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of a description, with a claim and a margin where it names none.
+
+    Only the certified stop makes claims, so that the other stops go with "best, if there is a best".
+    """
+    certified = settings.get("stopping", CERTIFIED) == CERTIFIED
+    claim = settings.get("claim", USUAL_CLAIM if certified else Claim.BEST_IF_ANY)
+    return {"claim": str(claim), "epsilon": usual_margin(claim)} | dict(settings)
+
+
+def check_claim(*, claim: str, epsilon: float, stopping: str) -> None:
+    """Refuse a claim that the margin or the stopping rule does not allow.
+
+    Raises
+    ------
+    SpecError
+        Says which of them to change.
+    """
+    if stopping != CERTIFIED and claim != Claim.BEST_IF_ANY:
+        raise SpecError(
+            f"claim: the {stopping} stop can only look for the best policy, if there is one. Set claim: "
+            f"{Claim.BEST_IF_ANY}, or stopping: {CERTIFIED}.",
+            ("claim",),
+        )
+    if claim == Claim.GOOD_ENOUGH and epsilon == 0.0:
+        raise SpecError(
+            f"epsilon: the claim {Claim.GOOD_ENOUGH} needs a margin above 0, such as {USUAL_MARGIN} for five "
+            f"points. Without a margin, set claim: {Claim.BEST} or claim: {Claim.BEST_IF_ANY}.",
+            ("epsilon",),
+        )

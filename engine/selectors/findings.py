@@ -1,0 +1,132 @@
+"""The claims of an experiment: the ladder of its claims, and the sentence of its conclusion."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from engine.core import Claim, ClaimState, Decision, Design, StopReason
+from engine.domain.rules import LADDER
+from engine.models import Experiment
+from engine.selectors import counts, designs
+from engine.selectors.remaining import remaining
+
+_NAMES = dict(Experiment.CLAIMS)
+
+
+@dataclass(frozen=True)
+class Rung:
+    """One claim, and how far it has come.
+
+    Attributes
+    ----------
+    claim, name
+        Which one, and its name on pages.
+    stops
+        True for the claim that the experiment is to stop on.
+    holds
+        True if it is established at the accepted risk.
+    policy
+        Index of the policy that it names, or comes closest to naming.
+    text
+        What is claimed and what that assumes, or what is missing, in one sentence.
+    left
+        About how many more comparisons it takes if win rates stay as they are; ``None`` while nobody can
+        tell.
+    """
+
+    claim: Claim
+    name: str
+    stops: bool
+    holds: bool
+    policy: int | None
+    text: str
+    left: float | None
+
+
+@dataclass(frozen=True)
+class Ladder:
+    """The claims from the weakest to the strongest; none where the stopping rule makes no claims.
+
+    ``joint_risk``: the risk, in [0, 1], of picking one of them after looking.
+    """
+
+    rungs: list[Rung]
+    joint_risk: float
+
+
+def ladder(experiment: Experiment) -> Ladder:
+    """The claims of an experiment as they stand now."""
+    design = designs.observed(experiment).design
+    decision = design.decision
+    # The forecast that the page shows, for the claim that it is about.
+    forecast = remaining(experiment)
+    left = decision.expected_left if forecast is None else forecast.expected
+    states = {state.claim: state for state in decision.claims}
+    return Ladder(
+        rungs=[_rung(states[claim], design, left) for claim in LADDER if claim in states],
+        joint_risk=decision.joint_risk,
+    )
+
+
+def _rung(state: ClaimState, design: Design, left: float | None) -> Rung:
+    stops = state.claim == design.claim
+    return Rung(
+        claim=state.claim,
+        name=_NAMES[state.claim.value],
+        stops=stops,
+        holds=state.holds,
+        policy=state.policy,
+        text=state.text,
+        left=None if state.holds else left if stops else _left(state.claim, design),
+    )
+
+
+def _left(claim: Claim, design: Design) -> float | None:
+    """Comparisons until another claim than the one that stops the experiment, from the same evidence."""
+    if design.n_comparisons == 0:
+        return None
+    # "Best, if there is a best" is watched without a margin beside another claim.
+    other = Design.from_counts(
+        design.space,
+        design.wins,
+        progress=design.progress,
+        claim=claim,
+        epsilon=design.epsilon if claim is Claim.GOOD_ENOUGH else 0.0,
+        delta=design.delta,
+        sampler=design.sampler,
+        streams=design.streams,
+    )
+    return None if other.decision.stopped else other.decision.expected_left
+
+
+def finding_of(experiment: Experiment, design: Design) -> str:
+    """The claim of an experiment that has stopped by itself, in words; empty if it claims nothing."""
+    decision = design.decision
+    if decision.reason not in {StopReason.CERTIFIED, StopReason.NO_SINGLE_BEST}:
+        return ""
+    said = [decision.claim_text, *_whose(experiment)]
+    if decision.claim is None:
+        # Another stop than the certified one makes no claim, and names its winner all the same.
+        said.insert(
+            0, "No policy wins." if decision.best is None else f"{design.labels[decision.best]} wins."
+        )
+    return " ".join(said)
+
+
+def finding_on(experiment: Experiment, state: ClaimState, decision: Decision) -> str:
+    """The claim of an experiment that somebody stops on it after looking at several, in words."""
+    picked = (
+        f"Somebody stopped on it after looking at {len(decision.claims)} claims; the risk that any "
+        "of them is "
+        f"ever made wrongly is at most {100 * decision.joint_risk:.4g}%."
+    )
+    return " ".join([state.text, picked, *_whose(experiment)])
+
+
+def _whose(experiment: Experiment) -> list[str]:
+    """A sentence where all judgments are of one person."""
+    if experiment.judge != Experiment.Judge.HUMAN:
+        return []
+    judgments = counts.standing_judgments(experiment.pk)
+    people = judgments.values("judge", "annotator").distinct()[:2]
+    return ["It rests on the judgments of one person alone."] if len(people) == 1 else []

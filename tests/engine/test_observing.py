@@ -1,0 +1,128 @@
+"""One definition of when evidence is observed: after each comparison, in the order in which they were
+completed.
+
+Issue 13, item 11: a replay looked after every vote and the planner when it ran, so that the two had other
+peaks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from engine.models import Experiment, Snapshot, User
+from engine.selectors import counts, designs
+from engine.services.judging import void_judgment
+from engine.services.planning import advance
+from engine.services.snapshots import write_snapshot
+from tests.factories import click_for, make_experiment, write_responses
+
+pytestmark = pytest.mark.django_db
+
+GOOD_ENOUGH = {"claim": "good_enough", "epsilon": 0.2}
+
+
+def judge(
+    experiment: Experiment, annotator: User, beats: Callable[[int, int, int], bool], looks: list[int]
+) -> None:
+    """Judge pair after pair; the planner looks only after as many clicks as ``looks`` says, again and again."""
+    number = 0
+    for clicks in looks:
+        for _ in range(clicks):
+            click_for(experiment, annotator, lambda i, j, number=number: beats(i, j, number))
+            number += 1
+        advance(experiment_id=experiment.pk)
+        write_responses()
+
+
+def state(snapshot: Snapshot) -> tuple[object, ...]:
+    return (
+        snapshot.comparisons,
+        snapshot.evidence,
+        snapshot.peak_evidence,
+        snapshot.named,
+        snapshot.last_judgment,
+    )
+
+
+def replayed(experiment: Experiment) -> tuple[object, ...]:
+    observed = designs.replayed(experiment)
+    design = observed.design
+    return (
+        design.n_comparisons,
+        design.evidence.tolist(),
+        design.peak_evidence.tolist(),
+        design.progress["named"],
+        observed.last_judgment,
+    )
+
+
+@pytest.mark.parametrize("space", ["unstructured", "factorial"])
+@pytest.mark.parametrize("rules", [{}, GOOD_ENOUGH, {"claim": "best", "epsilon": 0.1}])
+def test_however_seldom_the_planner_looks_it_sees_what_a_replay_sees(space, rules, annotator):
+    experiment = make_experiment(ready=True, annotators=(annotator,), delta=1e-6, space=space, **rules)
+    judge(experiment, annotator, lambda i, j, number: (i < j) == bool(number % 3), [1, 4, 2, 5, 5])
+    assert state(designs.latest_snapshot(experiment)) == replayed(experiment)
+    assert designs.latest_snapshot(experiment).comparisons == 17
+
+
+def test_with_several_judgments_a_comparison_the_last_one_is_the_moment(annotator):
+    others = [User.objects.create_user(name) for name in ("ben", "cem")]
+    people = [annotator, *others]
+    experiment = make_experiment(
+        ready=True, annotators=tuple(people), delta=1e-6, overlap=2, overlap_rule="mean"
+    )
+    for number in range(15):
+        click_for(experiment, people[number % 3], lambda i, j, number=number: (i < j) == bool(number % 4))
+        if number % 4 == 0:
+            advance(experiment_id=experiment.pk)
+            write_responses()
+    advance(experiment_id=experiment.pk)
+    assert state(designs.latest_snapshot(experiment)) == replayed(experiment)
+
+
+@pytest.mark.parametrize("rules", [{}, GOOD_ENOUGH])
+def test_it_concludes_with_the_comparison_that_decides_whenever_the_planner_looks(rules, annotator):
+    """Judgments that came before the planner looked are late, as in a run in which it looks after each."""
+    endings = []
+    for every in (1, 3):
+        experiment = make_experiment(n_policies=2, ready=True, annotators=(annotator,), delta=0.2, **rules)
+        while not experiment.conclusion:
+            judge(experiment, annotator, lambda i, j, _: i < j, [every])
+            experiment.refresh_from_db()
+        assert state(designs.latest_snapshot(experiment)) == replayed(experiment)
+        snapshot = designs.latest_snapshot(experiment)
+        endings.append((experiment.conclusion, snapshot.comparisons, snapshot.peak_evidence, snapshot.named))
+        assert designs.design(experiment).n_comparisons == snapshot.comparisons
+    assert endings[0] == endings[1]
+    assert endings[0][0] == "certified"
+    # Three clicks between two looks: some came after the one that decided.
+    assert counts.comparison_count(experiment.pk) > endings[1][1]
+
+
+def test_a_judgment_that_is_committed_after_one_with_a_larger_number_has_its_place(annotator):
+    """Two clicks at once: the numbers are given when they begin, and the planner looks between their ends."""
+    experiment = make_experiment(ready=True, annotators=(annotator,), delta=1e-6)
+    judge(experiment, annotator, lambda i, j, _: i < j, [3])
+    slow = click_for(experiment, annotator, lambda i, j: i > j)
+    click_for(experiment, annotator, lambda i, j: i < j)
+    # The snapshot that the planner would have written before the slow one was committed.
+    committed = [each for each in counts.completed(experiment) if each.judgment != slow.pk]
+    seen = designs.told_design(experiment, designs.space(experiment), committed)
+    write_snapshot(experiment=experiment, observed=seen)
+    assert designs.latest_snapshot(experiment).comparisons == 4
+    advance(experiment_id=experiment.pk)
+    assert state(designs.latest_snapshot(experiment)) == replayed(experiment)
+    assert designs.latest_snapshot(experiment).comparisons == 5
+
+
+def test_an_undo_between_two_looks_leaves_the_evidence_of_the_others(annotator, admin):
+    experiment = make_experiment(ready=True, annotators=(annotator,), delta=1e-6, **GOOD_ENOUGH)
+    judge(experiment, annotator, lambda i, j, number: (i < j) == bool(number % 4), [4])
+    for _ in range(3):
+        last = click_for(experiment, annotator, lambda i, j: i < j)
+    void_judgment(judgment_id=last.pk, by=admin, reason="A slip.")
+    advance(experiment_id=experiment.pk)
+    assert state(designs.latest_snapshot(experiment)) == replayed(experiment)
+    assert designs.latest_snapshot(experiment).comparisons == 6

@@ -1,0 +1,92 @@
+"""The ladder of claims on the dashboard, and the button that stops on one that holds."""
+
+from __future__ import annotations
+
+import pytest
+from django.urls import reverse
+
+from engine.models import Experiment
+from engine.selectors.findings import ladder
+from engine.services.planning import advance
+from tests.factories import add_member, click_for, make_experiment, make_user, write_responses
+from tests.markup import words
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def experiment(annotator) -> Experiment:
+    """It is to stop on "best"; "good enough" holds at a margin of 30 points."""
+    experiment = make_experiment(
+        n_policies=2, ready=True, annotators=(annotator,), claim="best", epsilon=0.3, delta=0.1
+    )
+    while not any(rung.holds for rung in ladder(experiment).rungs):
+        click_for(experiment, annotator, lambda i, j: i < j)
+        advance(experiment_id=experiment.pk)
+        write_responses()
+    experiment.refresh_from_db()
+    assert experiment.state == "running"
+    return experiment
+
+
+def dashboard(client, experiment: Experiment) -> str:
+    return words(client.get(reverse("dashboard", args=[experiment.pk])))
+
+
+def stop_here(client, experiment: Experiment, **form: str):
+    return client.post(reverse("stop_here", args=[experiment.pk]), form)
+
+
+def test_the_dashboard_shows_what_holds_what_is_missing_and_the_risks(experiment, client_for):
+    editor = make_user("editor")
+    add_member(experiment, editor, "editor")
+    shown = dashboard(client_for(editor), experiment)
+    assert "P1 (Prompt 0) loses to no other policy by more than 30 points" in shown
+    assert (
+        "Not established yet: P1 (Prompt 0) beats every other policy; 1 rival still open (P2 (Prompt 1))."
+        in shown
+    )
+    assert "the experiment stops on this claim" in shown
+    assert "remaining, if the win rates stay as they are." in shown
+    assert "Each claim is wrong with a risk of at most 10%." in shown
+    assert "If you look at all 3 and then pick one, the risk is at most 30%." in shown
+    assert shown.count("Stop here…") == 1
+
+
+def test_only_who_may_run_it_gets_the_button(experiment, viewer, client_for):
+    assert "Stop here…" not in dashboard(client_for(viewer), experiment)
+
+
+def test_it_asks_first_and_says_the_joint_risk(experiment, admin, client_for):
+    client = client_for(admin)
+    asked = words(stop_here(client, experiment, claim="good_enough"))
+    assert "Stop on the claim “good enough”?" in asked
+    assert "at most 30%, instead of 10% for the claim chosen beforehand" in asked
+    experiment.refresh_from_db()
+    assert experiment.state == "running"
+    response = stop_here(client, experiment, claim="good_enough", confirmed="1")
+    assert response["Location"] == reverse("dashboard", args=[experiment.pk])
+    experiment.refresh_from_db()
+    assert (experiment.state, experiment.certified_claim) == ("concluded", "good_enough")
+    shown = dashboard(client, experiment)
+    assert "Certified winner" in shown
+    assert "is at most 30%." in shown
+    assert "Stop here…" not in shown
+
+
+def test_a_claim_that_does_not_hold_is_refused_without_a_question(experiment, admin, client_for):
+    client = client_for(admin)
+    response = stop_here(client, experiment, claim="best")
+    assert response["Location"] == reverse("dashboard", args=[experiment.pk])
+    assert "because it does not hold" in dashboard(client, experiment)
+    experiment.refresh_from_db()
+    assert experiment.state == "running"
+    assert stop_here(client, experiment, claim="nonsense").status_code == 400
+
+
+def test_the_setup_page_preselects_good_enough_and_shows_the_clicks_of_each_claim(client_for, admin):
+    client = client_for(admin)
+    html = client.get("/experiments/new/prompts-strategies/").content.decode()
+    chosen = html[html.index('value="good_enough"') :]
+    assert "checked" in chosen[: chosen.index(">")]
+    assert 'name="epsilon" value="0.05"' in html
