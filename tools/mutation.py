@@ -1,4 +1,4 @@
-"""Whether the tests would notice a change of the code that no promise survives.
+"""Try small changes of the code, and say which of them the tests do not notice.
 
     python -m tools.mutation                         all targets
     python -m tools.mutation engine/services/claims.py
@@ -48,7 +48,7 @@ TARGETS = {
 }
 # Survivors that change nothing that anybody could see, each with the reason.
 EQUIVALENT: dict[str, str] = {}
-# A mutant that loops for ever is killed by the clock.
+# Of processor time: a mutant that loops for ever counts as killed.
 SECONDS = 300
 
 _SWAPPED: dict[type[ast.AST], type[ast.AST]] = {
@@ -71,7 +71,7 @@ class Mutant:
 
 @dataclass
 class Score:
-    """What became of the mutants of one target."""
+    """The mutants of one target: how many a test noticed, and which ones no test did."""
 
     killed: int = 0
     survived: list[str] = field(default_factory=list)
@@ -206,10 +206,10 @@ def _passes(item: pytest.Item, following: pytest.Item | None) -> bool:
 
 
 def _survives(module: types.ModuleType, mutant: Mutant, items: list[pytest.Item]) -> bool:
-    """Whether all of these tests pass with the mutant, in a process of its own."""
+    """True if all of these tests pass with the mutant, in a process of its own."""
     child = os.fork()
     if not child:
-        signal.alarm(SECONDS)
+        signal.setitimer(signal.ITIMER_PROF, SECONDS)
         replace_code(module, mutant.tree)
         for item, following in zip(items, [*items[1:], None], strict=True):
             if not _passes(item, following):

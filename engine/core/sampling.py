@@ -27,9 +27,9 @@ _PROOF_PRIOR = 20.0
 _LEAST_LEAD = 1e-3
 _MANY = 64
 _MOST_CANDIDATES = 16
-# For so many comparisons a policy, opponents are chosen by head-to-head evidence alone. What the streams promise
-# rests on early guesses, and following it at once left leaders wrong for longer and took more comparisons where
-# strengths do not explain the pairs.
+# For so many comparisons a policy, opponents are chosen by head-to-head evidence alone. What the streams
+# promise rests on early guesses, and following it at once left leaders wrong for longer and took more
+# comparisons where strengths do not explain the pairs.
 _PLAIN_FIRST = 30
 # From so many policies on it is quicker to rule the others out before the last one is proved the best.
 _TWO_PHASES_FROM = 12

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from django.conf import settings
 from django.db import IntegrityError, transaction
+from django.db.models import QuerySet
 from django.utils import timezone
 
 from engine.domain.errors import LeaseLostError, UnknownTokenError, WrongStateError
@@ -17,6 +18,7 @@ from engine.selectors import designs
 from engine.selectors.counts import comparison_count, pair_counts, standing_judgments, wins_matrix
 from engine.services.experiments import pause, start, stop
 from engine.services.judging import (
+    discard_unwanted,
     expire_leases,
     judge_leased,
     judge_ready,
@@ -130,6 +132,22 @@ class TestExpiry:
         held.comparison.refresh_from_db()
         assert (held.state, held.comparison.state) == ("expired", "ready")
         assert expire_leases() == set()
+
+    def test_one_that_is_judged_just_then_stays_judged(self, experiment, annotator, monkeypatch):
+        """The click comes after the late leases were listed, and before their pairs are locked."""
+        held = lease(experiment, annotator)
+        go_away(held)
+        lock = QuerySet.select_for_update
+
+        def judged_before_the_lock(rows: QuerySet, **options: object) -> QuerySet:
+            Lease.objects.filter(pk=held.pk).update(state=Lease.State.JUDGED)
+            return lock(rows, **options)
+
+        monkeypatch.setattr(QuerySet, "select_for_update", judged_before_the_lock)
+        assert expire_leases() == set()
+        held.refresh_from_db()
+        held.comparison.refresh_from_db()
+        assert (held.state, held.comparison.state) == ("judged", "leased")
 
     def test_after_the_conclusion_it_is_discarded_instead(self, experiment, annotator):
         held = lease(experiment, annotator)
@@ -270,6 +288,21 @@ class TestSkip:
         skip(experiment_id=experiment.pk, token=held.token, annotator=annotator)
         held.comparison.refresh_from_db()
         assert held.comparison.state == "discarded"
+
+    def test_what_nobody_is_left_to_see_is_discarded_by_the_sweep(self, experiment, annotator, bob):
+        """Bob was left when it was skipped, and annotates no longer."""
+        skipped, other = lease(experiment, annotator), lease(experiment, bob)
+        skip(experiment_id=experiment.pk, token=skipped.token, annotator=annotator)
+        assert discard_unwanted(experiment_id=experiment.pk) == 0
+        experiment.memberships.filter(user=bob).delete()
+        elsewhere = make_experiment()
+        assert discard_unwanted(experiment_id=elsewhere.pk) == 0
+        assert discard_unwanted(experiment_id=experiment.pk) == 1
+        skipped.comparison.refresh_from_db()
+        assert skipped.comparison.state == "discarded"
+        assert skipped.comparison.discard_reason == "Skipped by 1 annotator(s); no other one is left."
+        other.comparison.refresh_from_db()
+        assert other.comparison.state == "leased"
 
     def test_after_enough_skips_it_is_discarded_though_others_are_left(self, annotator, bob):
         people = [annotator, bob, make_user(), make_user()]

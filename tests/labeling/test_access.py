@@ -1,6 +1,4 @@
-"""Who gets what of an experiment, asked directly: each function of labeling.access, for who may and who may
-not.
-"""
+"""Access to an experiment, asked directly: each function of labeling.access, for who may and who may not."""
 
 from __future__ import annotations
 
