@@ -1,4 +1,4 @@
-"""What every import of votes stores beside its rows: accounts for the people in it, and the counts."""
+"""Rows that every import of votes stores beside the votes: accounts for the people in it, and the counts."""
 
 from __future__ import annotations
 
