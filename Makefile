@@ -3,7 +3,7 @@
 # make quick  lint, and the tests without database, browser or long simulations: for every save
 # make test   everything that the project promises, tested here
 # make coverage   which branches the tests reach; make mutation   whether they would notice a change
-# make schema   docs/schema.md from the models
+# make schema   docs/schema.md from the models, docs/rooms.md from the imports
 # make release   check, build the wheel of the core and the image, tag
 # make lint   style, types, contracts
 # make supply-chain   known vulnerabilities and licences of the dependencies; make sbom lists it in var/sbom.cdx.json
@@ -68,6 +68,7 @@ requirements: | $(BIN)/python
 
 schema: $(VENV)/.installed-dev
 	$(BIN)/python -m tools.schema
+	$(BIN)/python -m tools.rooms
 
 release: $(VENV)/.installed-dev
 	$(BIN)/python -m tools.release

@@ -11,7 +11,8 @@ def main() -> None:
         from django.core.management import execute_from_command_line
     except ImportError as error:
         raise SystemExit(
-            "Django is not installed in this Python. Run `make demo` once, or `pip install -r requirements.txt`."
+            "Django is not installed in this Python. Run `make demo` once, or `pip install -r "
+            "requirements.txt`."
         ) from error
     execute_from_command_line(sys.argv)
 

@@ -21,15 +21,16 @@ ROOT = Path(__file__).resolve().parent.parent
 REQUIREMENTS = ROOT / "requirements.txt"
 LICENCES = ROOT / "THIRD_PARTY_LICENSES.txt"
 HEADING = """\
-The container image of LLM-PO ships the packages below, each under its own licence, unchanged. psycopg and psycopg-binary
-are under the LGPL 3: they are separate files in site-packages, and may be replaced by other versions of them. The GPL 3,
-to which the LGPL refers, is in the image as /usr/share/common-licenses/GPL-3.
+The container image of LLM-PO ships the packages below, each under its own licence, unchanged. psycopg and
+psycopg-binary are under the LGPL 3: they are separate files in site-packages, and may be replaced by other
+versions of them. The GPL 3, to which the LGPL refers, is in the image as /usr/share/common-licenses/GPL-3.
 
 `make licences` writes this file from the installed packages.
 """
 # Messages of pip-audit without a connection. Any other failure is an error of ours.
 _UNREACHABLE = re.compile(
-    r"ConnectionError|ConnectTimeout|ReadTimeout|NewConnectionError|Max retries exceeded|Name or service not known|"
+    r"ConnectionError|ConnectTimeout|ReadTimeout|NewConnectionError|Max retries exceeded|Name or "
+    r"service not known|"
     r"Temporary failure in name resolution|ProxyError|SSLError|HTTPError: (403|404|407|5\d\d)|ServiceError"
 )
 
@@ -46,8 +47,8 @@ def normalized(name: str) -> str:
 def verdict(code: int, out: str, err: str) -> tuple[int, str]:
     """The exit status of the audit and what to say, from what pip-audit did.
 
-    0 where all packages were looked up and none has a known vulnerability, and where the database could not be
-    reached at all; 1 where a vulnerability is known, or only some packages could be looked up.
+    0 where all packages were looked up and none has a known vulnerability, and where the database could not
+    be reached at all; 1 where a vulnerability is known, or only some packages could be looked up.
     """
     try:
         packages = json.loads(out)["dependencies"]
@@ -59,7 +60,10 @@ def verdict(code: int, out: str, err: str) -> tuple[int, str]:
             )
         return 1, f"pip-audit failed with status {code}: {err.strip()[-2000:]}"
     found = [
-        f"{each['name']} {each['version']}: {vulnerability['id']}, mended in {', '.join(vulnerability['fix_versions']) or 'no version yet'}"
+        (
+            f"{each['name']} {each['version']}: {vulnerability['id']}, mended in "
+            f"{', '.join(vulnerability['fix_versions']) or 'no version yet'}"
+        )
         for each in packages
         for vulnerability in each.get("vulns", [])
     ]
@@ -77,8 +81,8 @@ def verdict(code: int, out: str, err: str) -> tuple[int, str]:
 
 def audit() -> int:
     done = subprocess.run(
-        [tool("pip-audit"), "--requirement", REQUIREMENTS, "--require-hashes", "--disable-pip", "--format", "json",
-         "--progress-spinner", "off", "--desc", "off"],
+        [tool("pip-audit"), "--requirement", REQUIREMENTS, "--require-hashes", "--disable-pip",
+         "--format", "json", "--progress-spinner", "off", "--desc", "off"],
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     status, message = verdict(done.returncode, done.stdout, done.stderr)

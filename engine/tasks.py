@@ -1,4 +1,6 @@
-"""Celery's way in. Messages only wake: each task finds its work in the rows, so one lost or doubled is harmless."""
+"""Celery's way in. Messages only wake: each task finds its work in the rows, so one lost or doubled is
+harmless.
+"""
 
 from __future__ import annotations
 
@@ -64,7 +66,9 @@ def wake(task: Task[Any, Any], *args: Any, worker: str | None = None) -> None:
 
 
 def _wake_writers() -> None:
-    """Have what waits written: by any worker, or where they do not all serve the same, by whichever serves it."""
+    """Have what waits written: by any worker, or where they do not all serve the same, by whichever serves
+    it.
+    """
     offers = capabilities.live_offers()
     if len(set(offers.values())) <= 1:
         wake(generate)
@@ -186,7 +190,9 @@ def give_opinions(self: Task[Any, Any]) -> None:
 
 @shared_task(bind=True)
 def analyse(self: Task[Any, Any]) -> None:
-    """Do one piece of slow work: the planner's estimates, forecasts, replays without each annotator; come back for more."""
+    """Do one piece of slow work: the planner's estimates, forecasts, replays without each annotator; come
+    back for more.
+    """
     worker = self.request.hostname or "local"
     _pulse("analysis", worker)
     pulsed_at = time.monotonic()

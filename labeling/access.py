@@ -116,8 +116,8 @@ def own_answer(request: AuthenticatedRequest, experiment: Experiment, token: uui
 def require_recent_sign_in(request: HttpRequest) -> None:
     """Go on only where the password, a code or the organisation's sign-in was given a short while ago.
 
-    Anybody else is asked to confirm, and what they sent is done after that: a browser that was left open, or a stolen
-    cookie, makes no tokens and no owners.
+    Anybody else is asked to confirm, and what they sent is done after that: a browser that was left open, or
+    a stolen cookie, makes no tokens and no owners.
 
     Raises
     ------
@@ -136,7 +136,9 @@ def signed_in_recently(request: HttpRequest) -> bool:
 
 
 def recent_sign_in_required(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
-    """Decorate a view whose changes need a recent sign-in; reading needs none. Put it below ``login_required``."""
+    """Decorate a view whose changes need a recent sign-in; reading needs none. Put it below
+    ``login_required``.
+    """
 
     @wraps(view)
     def wrapped(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:

@@ -65,7 +65,9 @@ class ReadOnlyAdmin(_ModelAdmin):
 
 @admin.register(Membership)
 class MembershipAdmin(ReadOnlyAdmin):
-    """Adds members. The experiment's page of people changes and removes them: links and tokens end with a role."""
+    """Adds members. The experiment's page of people changes and removes them: links and tokens end with a
+    role.
+    """
 
     list_display = ("experiment", "user", "role", "origin", "invited_by", "joined_at")
     list_filter = ("role", "experiment")

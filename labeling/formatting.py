@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 
 from engine.core.agreement import Rate
-from engine.selectors.designs import Left
 
 
 def percent(value: float | None, digits: int = 0) -> str:
@@ -38,14 +37,16 @@ def about(expected: float) -> str:
     return f"{rounded:,} comparison{'' if rounded == 1 else 's'}"
 
 
-def spread(left: Left) -> str:
-    """An interval of comparisons, to two digits."""
-    low = about(left.low).split()[0]
-    return f"more than {low}" if left.high is None else f"{low} to {about(left.high).split()[0]}"
+def spread(between: tuple[float, float | None]) -> str:
+    """An interval of comparisons, to two digits; without an upper end, "more than" the lower one."""
+    low = about(between[0]).split()[0]
+    return f"more than {low}" if between[1] is None else f"{low} to {about(between[1]).split()[0]}"
 
 
 def working_time(hours: tuple[float, float, float | None]) -> str:
-    """Hours of work, expected and from to, in the unit that suits them: "2.1 h (0.9 to 4.0)", "8 min (4 to 17)"."""
+    """Hours of work, expected and from to, in the unit that suits them: "2.1 h (0.9 to 4.0)", "8 min (4 to
+    17)".
+    """
     in_minutes = hours[0] < 1
     unit = "min" if in_minutes else "h"
     expected, low, high = (

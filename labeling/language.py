@@ -12,7 +12,9 @@ _ADMINS = ("experiments/", "tokens/", "api/", "persons/")
 
 
 def in_english(request: HttpRequest) -> None:
-    """Make the rest of this request English, down to its dates and numbers: half of each would be worse than either."""
+    """Make the rest of this request English, down to its dates and numbers: half of each would be worse than
+    either.
+    """
     translation.activate("en")
     request.in_english = True  # type: ignore[attr-defined]  # for the templates
 

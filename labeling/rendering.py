@@ -79,7 +79,9 @@ def _is_reasonable(text: str) -> bool:
 
 
 def _most_cells(lines: list[str]) -> int:
-    """At least as many as the cells of all tables: in each run of lines without a blank one, the widest times the rows."""
+    """At least as many as the cells of all tables: in each run of lines without a blank one, the widest times
+    the rows.
+    """
     runs = groupby(lines, key=lambda line: bool(line.strip()))
     pipes = [[line.count("|") for line in run] for has_text, run in runs if has_text]
     return sum(max(widths) * len(widths) for widths in pipes)

@@ -1,4 +1,6 @@
-"""The Celery application: ``celery -A llmpo_site worker -Q control``, ``-Q generation``, ``-Q analysis`` and ``-Q judging``."""
+"""The Celery application: ``celery -A llmpo_site worker -Q control``, ``-Q generation``, ``-Q analysis`` and
+``-Q judging``.
+"""
 
 import os
 

@@ -7,8 +7,8 @@ import re
 
 # An address may be quoted in another one.
 _SLASH = "(?:/|%2[fF])"
-# Secrets that let their holder in, in the addresses of: an invitation; the confirmation of an e-mail address; a new password,
-# after the account's number.
+# Secrets that let their holder in, in the addresses of: an invitation; the confirmation of an e-mail address;
+# a new password, after the account's number.
 _SECRET = re.compile(
     rf"(join{_SLASH}|email{_SLASH}confirm{_SLASH}|password{_SLASH}reset{_SLASH}[0-9A-Za-z]+-)"
     r"(?:[^/\s\"'&?%]|%(?!2[fF]))+"
@@ -16,7 +16,9 @@ _SECRET = re.compile(
 
 
 class WithoutSecretLinks(logging.Filter):
-    """Cuts the secrets out of links: Django logs the address of every request that it refuses, and gunicorn of all."""
+    """Cuts the secrets out of links: Django logs the address of every request that it refuses, and gunicorn
+    of all.
+    """
 
     def filter(self, record: logging.LogRecord) -> bool:
         try:

@@ -124,7 +124,8 @@ if DATABASES["default"].get("ENGINE") == "django.db.backends.sqlite3":
     DATABASES["default"]["TEST"] = {"NAME": VAR_DIR / "test.sqlite3"}
 # Cache for dashboards and for counts of API requests. Each web process has its own unless a server is set.
 CACHES = {"default": env.dj_cache_url("CACHE_URL", "locmem://")}
-# Django's own 300 entries would let somebody who tries many names push out the count of their wrong passwords.
+# Django's own 300 entries would let somebody who tries many names push out the count of their wrong
+# passwords.
 if CACHES["default"]["BACKEND"].endswith("LocMemCache"):
     CACHES["default"]["OPTIONS"] = {"MAX_ENTRIES": 100_000}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
@@ -142,8 +143,9 @@ AUTH_PASSWORD_VALIDATORS = [
 LOGIN_URL = "login"
 LOGIN_REDIRECT_URL = "home"
 LOGOUT_REDIRECT_URL = "login"
-# Wrong passwords within a quarter of an hour after which one address may try no more under one name. An address may
-# try ten times as many under all names together, and a name ten times as many from everywhere together.
+# Wrong passwords within a quarter of an hour after which one address may try no more under one name. An
+# address may try ten times as many under all names together, and a name ten times as many from everywhere
+# together.
 LOGIN_FAILURE_LIMIT = env.int("LOGIN_FAILURE_LIMIT", 10, validate=validate.Range(min=1))
 # Whom people ask who cannot sign in, as the page shows it: a name, an address, a room.
 SITE_CONTACT = env.str("SITE_CONTACT", "")
@@ -164,9 +166,11 @@ ACCOUNT_REAUTHENTICATION_REQUIRED = True
 # Seconds for which a sign-in counts as recent: tokens, owners and deleting ask for the password after that.
 ACCOUNT_REAUTHENTICATION_TIMEOUT = env.int("RECENT_SIGN_IN_SECONDS", 900, validate=validate.Range(min=60))
 ACCOUNT_RATE_LIMITS = {
-    # Any sign-in, right or wrong: an office that starts at nine shares one address. Wrong ones are counted below.
+    # Any sign-in, right or wrong: an office that starts at nine shares one address. Wrong ones are counted
+    # below.
     "login": None,
-    # The key is a name at one address, a name on one known browser, or an account that asks for a second step.
+    # The key is a name at one address, a name on one known browser, or an account that asks for a second
+    # step.
     "login_failed": f"{LOGIN_FAILURE_LIMIT}/15m/key",
     "login_failed_address": f"{10 * LOGIN_FAILURE_LIMIT}/15m/ip",
     "login_failed_name": f"{10 * LOGIN_FAILURE_LIMIT}/15m/key",
@@ -209,8 +213,8 @@ if OIDC_ISSUER:
         }
     )
 
-# The proxies in front, by address or network: only they are believed about where a request came from. None: nobody
-# has said whether there is one, and superusers are warned when a proxy shows itself.
+# The proxies in front, by address or network: only they are believed about where a request came from. None:
+# nobody has said whether there is one, and superusers are warned when a proxy shows itself.
 _proxies: list[str] = env.list("TRUSTED_PROXIES", [], validate=_networks)
 TRUSTED_PROXIES = (
     [ip_network(proxy, strict=False) for proxy in _proxies if proxy != "none"] if _proxies else None
@@ -257,7 +261,8 @@ MOST_TASKS = env.int("MOST_TASKS", None, validate=validate.Range(min=1))
 MOST_RESPONSES = env.int("MOST_RESPONSES", None, validate=validate.Range(min=1))
 MOST_JUDGMENTS = env.int("MOST_JUDGMENTS", None, validate=validate.Range(min=1))
 MOST_FILE_BYTES = env.int("MOST_FILE_BYTES", None, validate=validate.Range(min=1))
-# Django's own limits on a request. labeling.middleware.failures refuses by the declared length before anything is read.
+# Django's own limits on a request. labeling.middleware.failures refuses by the declared length before
+# anything is read.
 DATA_UPLOAD_MAX_MEMORY_SIZE = limits.REQUEST_BYTES.default
 DATA_UPLOAD_MAX_NUMBER_FIELDS = limits.FORM_FIELDS.default
 DATA_UPLOAD_MAX_NUMBER_FILES = 4
@@ -266,7 +271,8 @@ FILE_UPLOAD_MAX_MEMORY_SIZE = 1_000_000
 
 # ---------------------------------------------------------------- API, notifications
 
-# Requests of one token per minute. Counted in the cache: by each web process for itself unless CACHE_URL names a shared one.
+# Requests of one token per minute. Counted in the cache: by each web process for itself unless CACHE_URL
+# names a shared one.
 API_REQUESTS_PER_MINUTE = env.int("API_REQUESTS_PER_MINUTE", 600, validate=validate.Range(min=1))
 # Address of this site in links of messages.
 SITE_URL = env.str("SITE_URL", "http://localhost:8000")
@@ -374,8 +380,8 @@ CELERY_BEAT_SCHEDULE = {
 GENERATION_BACKEND = env.str(
     "GENERATION_BACKEND", "embedded", validate=validate.OneOf(["embedded", "vllm", "openai"])
 )
-# Responses that a generation worker has in hand at once: it starts with the first number, and doubles while that makes
-# tokens come faster, up to the second.
+# Responses that a generation worker has in hand at once: it starts with the first number, and doubles while
+# that makes tokens come faster, up to the second.
 GENERATION_BATCH = env.int("GENERATION_BATCH", 32, validate=validate.Range(min=1))
 GENERATION_BATCH_MAX = env.int("GENERATION_BATCH_MAX", 256, validate=validate.Range(min=1))
 # A claim that shows no progress for this long belonged to a worker that died; its responses wait anew.
@@ -410,14 +416,18 @@ OPENAI_TOKEN_LIMIT_FIELD = cast(
         validate=validate.OneOf(["max_tokens", "max_completion_tokens"]),
     ),
 )
-# The language model that judges, where an experiment lets it: by default the one that writes. Empty: none. The embedded
-# model does four toy tasks and cannot judge, so naming it here is a mistake that no process starts with.
+# The language model that judges, where an experiment lets it: by default the one that writes. Empty: none.
+# The embedded model does four toy tasks and cannot judge, so naming it here is a mistake that no process
+# starts with.
 JUDGE_BACKEND = env.str(
     "JUDGE_BACKEND",
     "" if GENERATION_BACKEND == "embedded" else GENERATION_BACKEND,
     validate=validate.OneOf(
         ["", "vllm", "openai"],
-        error="{input} cannot judge. Use vllm or openai, or leave JUDGE_BACKEND empty for no language model as a judge.",
+        error=(
+            "{input} cannot judge. Use vllm or openai, or leave JUDGE_BACKEND empty for no language "
+            "model as a judge."
+        ),
     ),
 )
 JUDGE_MODEL = env.str("JUDGE_MODEL", GENERATION_MODEL)

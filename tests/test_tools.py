@@ -9,7 +9,7 @@ import pytest
 from django.conf import settings
 
 import engine
-from tools import release, schema
+from tools import release, rooms, schema
 
 ROOT = Path(settings.BASE_DIR)
 CHANGELOG = "# Changelog\n\n## 1.2.0 (2026-01-31)\n\n* New.\n\n## 1.1.0 (2025-12-01)\n"
@@ -42,6 +42,15 @@ def test_the_changelog_has_a_dated_section_for_this_version():
 
 def test_the_diagram_of_the_tables_is_that_of_the_models():
     assert schema.TARGET.read_text() == schema.diagram(), "run `make schema`"
+
+
+def test_the_diagram_of_the_rooms_is_that_of_the_imports():
+    assert rooms.TARGET.read_text() == rooms.document(), "run `make schema`"
+
+
+def test_rooms_in_a_circle_are_found():
+    assert rooms.in_circles({("a", "b"), ("b", "c"), ("c", "a"), ("c", "d")}) == {"a", "b", "c"}
+    assert rooms.in_circles({("a", "b"), ("b", "c"), ("a", "c")}) == set()
 
 
 def test_the_container_of_developers_installs_what_ci_installs():

@@ -1,4 +1,4 @@
-"""docs/schema.md, drawn from the models: ``python -m tools.schema`` writes it, a test holds it to the models."""
+"""docs/schema.md, drawn from the models: ``python -m tools.schema`` writes it, a test compares it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ TARGET = Path(__file__).resolve().parent.parent / "docs" / "schema.md"
 _HEAD = """# The tables
 
 Generated from the models by `make schema`. The columns and their meaning are documented on each model in
-`engine/models`. A line reads: one row on the left has many (`o{`), one (`||`) or at most one (`o|`) row on the right.
+`engine/models`. A line reads: one row on the left has many (`o{`), one (`||`) or at most one (`o|`) row on
+the right.
 
 ```mermaid
 erDiagram

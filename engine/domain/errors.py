@@ -8,7 +8,7 @@ class EngineError(Exception):
 
 
 class SpecError(EngineError):
-    """An experiment's description is not usable. ``path`` leads to the part of it, as far as one is to blame."""
+    """An experiment's description is not usable. ``path`` leads to the faulty part, where there is one."""
 
     def __init__(self, message: str, path: tuple[Hashable, ...] = ()) -> None:
         super().__init__(message)

@@ -34,8 +34,8 @@ class SamplingParams:
     stop: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        # Upper ends too: the workers' engines take 64-bit floats and 32-bit integers, and one number that they cannot
-        # take fails a batch of many experiments.
+        # Upper ends too: the workers' engines take 64-bit floats and 32-bit integers, and one number that
+        # they cannot take fails a batch of many experiments.
         if not 0 <= self.temperature <= _HOTTEST:
             raise ValueError(
                 f"temperature must be at least 0 and at most {_HOTTEST}, not {shown(self.temperature)}"
@@ -75,9 +75,9 @@ class Guardrail:
     the model; a response that matches one of ``output_block`` is replaced: either way ``refusal`` is the
     text. Patterns are RE2 regular expressions (matched in linear time), case-insensitive.
 
-    A guard model, if there is a ``guard_model`` or a ``guard_instruction`` (its system prompt), reads the task, the response
-    or both, as ``guard_reads`` says, and blocks if its answer matches ``guard_blocks``. It is asked through the
-    policy's own backend; without a name it is the policy's own model.
+    A guard model, if there is a ``guard_model`` or a ``guard_instruction`` (its system prompt), reads the
+    task, the response or both, as ``guard_reads`` says, and blocks if its answer matches ``guard_blocks``. It
+    is asked through the policy's own backend; without a name it is the policy's own model.
     """
 
     instruction: str = ""
@@ -107,9 +107,11 @@ class Guardrail:
                 ) from error
 
     def blocks_input(self, text: str) -> bool:
+        """True if a pattern forbids this task."""
         return _matches(self.input_block, text)
 
     def blocks_output(self, text: str) -> bool:
+        """True if a pattern forbids this response."""
         return _matches(self.output_block, text)
 
     def asks_guard_about(self, side: str) -> bool:
@@ -191,7 +193,9 @@ def parse_level(kind: str, value: Mapping[str, Any]) -> LevelValue:
 
 @dataclass(frozen=True, slots=True)
 class Composition:
-    """A policy made ready for any task: one system message, what follows the task, how to sample, with which model."""
+    """A policy made ready for any task: one system message, what follows the task, how to sample, with which
+    model.
+    """
 
     system: str
     suffix: str
@@ -200,12 +204,15 @@ class Composition:
     model: str = ""
 
     def user(self, task: str) -> str:
+        """The message of the user for a task."""
         return f"{task}\n\n{self.suffix}" if self.suffix else task
 
     def refusal_for_input(self, task: str) -> str | None:
+        """The text to answer instead of a response if a guardrail blocks the task."""
         return next((g.refusal for g in self.guardrails if g.blocks_input(task)), None)
 
     def refusal_for_output(self, text: str) -> str | None:
+        """The text to answer instead of this response if a guardrail blocks it."""
         return next((g.refusal for g in self.guardrails if g.blocks_output(text)), None)
 
     def guards_of(self, side: str) -> list[Guardrail]:

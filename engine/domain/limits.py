@@ -1,7 +1,7 @@
 """Every limit on what people may hand in, with its unit and its reason, and the checks that all doors share.
 
-Pages, API, files and commands refuse through this module, before the work starts. docs/limits.md has the same table; a
-test compares the two.
+Pages, API, files and commands refuse through this module, before the work starts. docs/limits.md has the same
+table; a test compares the two.
 """
 
 from __future__ import annotations
@@ -69,7 +69,8 @@ class Limit:
 POLICIES = Limit(
     "policies",
     300,
-    "The pairs grow with the square. 300 policies are 44,850 pairs: on two busy cores a dashboard took 6 s and "
+    "The pairs grow with the square. 300 policies are 44,850 pairs: on two busy cores a dashboard "
+    "took 6 s and "
     "0.6 GB; 500 policies took 12 s and 2.2 GB, 1,000 took 15 GB.",
     "Give fewer levels or factors, or exclude combinations.",
     "MOST_POLICIES",
@@ -77,7 +78,10 @@ POLICIES = Limit(
 FEATURES = Limit(
     "free parameters of the factorial model",
     60,
-    "Each policy has a fit of its own. 52 parameters took 0.5 s for each plan; 150 took 12 s, 299 took 16 s and 1.4 GB.",
+    (
+        "Each policy has a fit of its own. 52 parameters took 0.5 s for each plan; 150 took 12 s, 299 "
+        "took 16 s and 1.4 GB."
+    ),
     "Give fewer levels, or assume nothing about how the factors act together.",
 )
 COMBINATIONS = Limit(
@@ -108,8 +112,11 @@ RESPONSES = Limit(
 )
 JUDGMENTS = Limit(
     "rows of judgments",
-    200_000,
-    "They are stored in one transaction, which holds SQLite's lock.",
+    50_000,
+    (
+        "They are stored in one transaction of about 8 seconds, and clicks wait for SQLite's lock for 30 "
+        "seconds at most."
+    ),
     "Export with a filter, or use PostgreSQL and raise MOST_JUDGMENTS.",
     "MOST_JUDGMENTS",
 )
@@ -184,8 +191,8 @@ MANIFEST_BYTES = Limit(
     "Check that it is the manifest of an export.",
 )
 
-# By type(): isinstance() asks the lazy settings in here for their class, which loads them, and a program that has no
-# settings could not import this module.
+# By type(): isinstance() asks the lazy settings in here for their class, which loads them, and a program that
+# has no settings could not import this module.
 LIMITS: dict[str, Limit] = {name: value for name, value in list(globals().items()) if type(value) is Limit}
 
 
@@ -211,7 +218,7 @@ def check_counts(levels: Sequence[int], exclusions: int) -> None:
 
 
 def check_space(levels: Sequence[int], *, policies: int, factorial: bool) -> None:
-    """Refuse a policy space by how many policies the exclusions leave, before its table of features is made."""
+    """Refuse a space with too many policies after the exclusions, before its table of features is made."""
     POLICIES.check(policies, path=("factors",))
     if factorial:
         FEATURES.check(sum(n - 1 for n in levels if n), path=("factors",))

@@ -9,7 +9,8 @@ from typing import Any
 # The settings of a description; all other fields of an experiment change as it runs.
 SETTINGS = (
     "question", "guidelines", "judge", "rule_preference", "delta", "epsilon", "budget", "space", "excluded",
-    "sampler", "stopping", "seed", "max_skips", "allow_tie", "allow_both_bad", "overlap", "overlap_rule", "repeat_rate", "gold_rate",
+    "sampler", "stopping", "seed", "max_skips", "allow_tie", "allow_both_bad", "overlap", "overlap_rule",
+    "repeat_rate", "gold_rate",
     "practice", "responses", "backend", "model", "llm_judge", "rubric", "llm_budget",
 )  # fmt: skip
 
@@ -54,8 +55,9 @@ class ReadyMade:
 class ExperimentSpec:
     """Everything an experiment is made of.
 
-    The policies are the product of the factors' levels, less the combinations that the setting ``excluded`` names.
-    ``ready_made``: for an experiment whose responses are imported; its one factor, of the kind "imported", has the policies as levels.
+    The policies are the product of the factors' levels, less the combinations that the setting ``excluded``
+    names. ``ready_made``: for an experiment whose responses are imported; its one factor, of the kind
+    "imported", has the policies as levels.
     """
 
     name: str

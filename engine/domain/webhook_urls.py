@@ -10,8 +10,8 @@ from django.conf import settings
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
-# The blocks of IANA's special-purpose registries, multicast and reserved space: nobody's public server is in one of
-# them. A table of our own, since what `ipaddress` calls global differs between releases of Python.
+# The blocks of IANA's special-purpose registries, multicast and reserved space: nobody's public server is in
+# one of them. A table of our own, since what `ipaddress` calls global differs between releases of Python.
 _SPECIAL_IPV4 = tuple(
     map(
         ipaddress.IPv4Network,
@@ -36,8 +36,8 @@ _SPECIAL_IPV4 = tuple(
         ),
     )
 )
-# The only part of IPv6 that is given out for global unicast, less the special blocks inside it. Teredo (in 2001::/23)
-# and 6to4 (2002::/16) carry an IPv4 address and are refused: nobody serves webhooks there.
+# The only part of IPv6 that is given out for global unicast, less the special blocks inside it. Teredo (in
+# 2001::/23) and 6to4 (2002::/16) carry an IPv4 address and are refused: nobody serves webhooks there.
 _GLOBAL_IPV6 = ipaddress.IPv6Network("2000::/3")
 _SPECIAL_IPV6 = tuple(
     map(

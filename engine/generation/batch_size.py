@@ -10,9 +10,10 @@ _LOOK_AGAIN = 50
 class BatchSize:
     """Doubles while that makes tokens come faster, and settles on the smallest size that does nearly as well.
 
-    A larger batch uses an engine better until its memory bandwidth, its scheduler or a server's rate limit is used up. After that
-    it only makes everybody wait longer, and keeps work from other workers. Where that point lies depends on model, machine and
-    prompts, so it is measured; sizes that did not pay are tried again after a while.
+    A larger batch uses an engine better until its memory bandwidth, its scheduler or a server's rate limit is
+    used up. After that it only makes everybody wait longer, and keeps work from other workers. Where that
+    point lies depends on model, machine and prompts, so it is measured; sizes that did not pay are tried
+    again after a while.
 
     Parameters
     ----------

@@ -76,8 +76,8 @@ class EmbeddedBackend:
         return ThreadpoolController()
 
     def _one_thread(self) -> AbstractContextManager[Any]:
-        # The matrices are too small to share: on a busy machine, threads that wait for each other made this 25
-        # times slower. Never held while a result is handed out, since the limit is the whole process's.
+        # The matrices are too small to share: on a busy machine, threads that wait for each other made this
+        # 25 times slower. Never held while a result is handed out, since the limit is the whole process's.
         limit: AbstractContextManager[Any] = self._threads.limit(limits=1, user_api="blas")
         return limit
 
@@ -90,10 +90,11 @@ class EmbeddedBackend:
         return [number for token, number in self._special_ids.items() if token != END]
 
     def generate(self, requests: Sequence[GenerationRequest]) -> Outcomes:
-        """Answer every request once, yielding each as it finishes; see :class:`~engine.generation.base.Backend`.
+        """Answer every request once, yielding each as it finishes; see
+        :class:`~engine.generation.base.Backend`.
 
-        ``completion_tokens`` counts the end-of-turn token. A prompt that leaves no room for a reply and an empty
-        user text fail alone, with a reason that says what to do.
+        ``completion_tokens`` counts the end-of-turn token. A prompt that leaves no room for a reply and an
+        empty user text fail alone, with a reason that says what to do.
         """
         started = time.monotonic()
         try:
@@ -127,7 +128,8 @@ class EmbeddedBackend:
         longest_prompt = most_tokens - ROOM_FOR_REPLY
         if len(prompt) > longest_prompt:
             reason = (
-                f"The prompt has {len(prompt)} tokens, but the embedded model reads at most {longest_prompt}: "
+                f"The prompt has {len(prompt)} tokens, but the embedded model reads at most "
+                f"{longest_prompt}: "
                 "shorten the system prompt or the task, or use another backend."
             )
             return GenerationFailure(request.key, reason, retryable=False)

@@ -40,8 +40,8 @@ class Endpoint:
     timeout_seconds : float
         The longest wait for one answer; then it is asked for anew.
     retries : int
-        Further tries after a timeout, a broken connection, status 408, 409, 429 or 5xx. The ``openai`` client waits as long as
-        the server's Retry-After says (up to two minutes), or else longer every time.
+        Further tries after a timeout, a broken connection, status 408, 409, 429 or 5xx. The ``openai`` client
+        waits as long as the server's Retry-After says (up to two minutes), or else longer every time.
     token_limit_field : str
         Some vendors' newer models want the limit on written tokens under another name.
     """
@@ -170,7 +170,8 @@ class OpenAICompatibleBackend:
                 return GenerationFailure(request.key, f"No answer within {seconds:g} s.")
             case openai.APIConnectionError(__cause__=httpx2.ConnectError()):
                 raise BackendError(
-                    f"{where} cannot be reached: {error.__cause__}. Is the server up, and OPENAI_BASE_URL right?"
+                    f"{where} cannot be reached: {error.__cause__}. Is the server up, and "
+                    "OPENAI_BASE_URL right?"
                 ) from error
             case openai.APIConnectionError():
                 return GenerationFailure(request.key, f"The connection broke: {error.__cause__}")
@@ -180,7 +181,8 @@ class OpenAICompatibleBackend:
                 ) from error
             case openai.NotFoundError() if not request.model:
                 raise BackendError(
-                    f"{where} does not know {self.model!r}: {error.message}. Are GENERATION_MODEL and OPENAI_BASE_URL right?"
+                    f"{where} does not know {self.model!r}: {error.message}. Are GENERATION_MODEL "
+                    "and OPENAI_BASE_URL right?"
                 ) from error
             case openai.RateLimitError(code="insufficient_quota"):
                 raise BackendError(f"The account at {where} has no quota left: {error.message}") from error

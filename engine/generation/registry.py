@@ -16,7 +16,8 @@ from engine.selectors.rubrics import why_no_judge
 
 @cache
 def backend() -> Backend:
-    """The backend named by ``GENERATION_BACKEND``, kept for the process's life; it loads its model when first used.
+    """The backend named by ``GENERATION_BACKEND``, kept for the process's life; it loads its model when first
+    used.
 
     Raises
     ------
@@ -45,7 +46,8 @@ def _load(purpose: str, *, base_url: str, api_key: str) -> Backend:
                 from engine.generation.vllm import EngineSettings, VLLMBackend
             except ImportError as error:
                 raise BackendError(
-                    f"vLLM cannot be imported ({error}). On a machine with a GPU: pip install -r requirements-gpu.txt"
+                    f"vLLM cannot be imported ({error}). On a machine with a GPU: pip install -r "
+                    "requirements-gpu.txt"
                 ) from error
             return VLLMBackend(
                 EngineSettings(
@@ -83,7 +85,8 @@ def _load(purpose: str, *, base_url: str, api_key: str) -> Backend:
 def batch_size() -> BatchSize:
     """The batch size of this worker; it adapts for the life of the process.
 
-    vLLM and servers schedule for themselves and take on no more than they have room for, so they are offered the most at once.
+    vLLM and servers schedule for themselves and take on no more than they have room for, so they are offered
+    the most at once.
     """
     most = settings.GENERATION_BATCH_MAX
     return BatchSize(settings.GENERATION_BATCH if settings.GENERATION_BACKEND == "embedded" else most, most)

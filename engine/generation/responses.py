@@ -1,4 +1,6 @@
-"""One response from its task to its text: what the backend is asked on the way, and what guardrails make of it."""
+"""One response from its task to its text: what the backend is asked on the way, and what guardrails make of
+it.
+"""
 
 from __future__ import annotations
 
@@ -47,9 +49,9 @@ def request_for(composition: Composition, *, key: int, task: str, seed: int) -> 
 class Making:
     """A response that is being written.
 
-    Patterns look at the task, then guard models do, then the policy's model writes, then patterns and guard models look at the
-    text. The first objection ends it with the refusal. A guard that cannot be asked fails the response:
-    no text passes unseen.
+    Patterns look at the task, then guard models do, then the policy's model writes, then patterns and guard
+    models look at the text. The first objection ends it with the refusal. A guard that cannot be asked fails
+    the response: no text passes unseen.
     """
 
     def __init__(self, response: Response, composition: Composition) -> None:

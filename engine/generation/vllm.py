@@ -71,8 +71,8 @@ class _UnderWay:
 class VLLMBackend:
     """Drives vLLM's engine step by step, so that responses come as they finish and new ones join at once.
 
-    The engine is built at the first batch and kept; that takes from seconds to minutes and is logged. On a GPU it
-    runs in a process of its own, which goes on computing while the caller stores results.
+    The engine is built at the first batch and kept; that takes from seconds to minutes and is logged. On a
+    GPU it runs in a process of its own, which goes on computing while the caller stores results.
     """
 
     name = "vllm"
@@ -165,8 +165,8 @@ class VLLMBackend:
     def stream(self, take: Take) -> Outcomes:
         """Write what ``take`` hands over; see :class:`~engine.generation.base.ContinuousBackend`.
 
-        An engine that breaks down while it writes is let go, so that the next batch builds another, and its error
-        goes to the caller: it may be the fault of one of the requests.
+        An engine that breaks down while it writes is let go, so that the next batch builds another, and its
+        error goes to the caller: it may be the fault of one of the requests.
         """
         engine = self._llm.llm_engine
         under_way: dict[str, _UnderWay] = {}
@@ -201,7 +201,10 @@ class VLLMBackend:
             adapter = self._adapters.get(request.model)
             if adapter is None and request.model not in ("", self.model):
                 served = ", ".join([self.model, *self._adapters])
-                reason = f"The worker serves no model {request.model!r}, only {served}. Adapters are named in GENERATION_ADAPTERS."
+                reason = (
+                    f"The worker serves no model {request.model!r}, only {served}. Adapters are named in "
+                    "GENERATION_ADAPTERS."
+                )
                 yield GenerationFailure(request.key, reason, retryable=False)
                 continue
             started = time.monotonic()

@@ -48,8 +48,8 @@ def write_batch(
     stopping: Callable[[], bool] = lambda: False,
     on_progress: Callable[[set[int]], None] = lambda touched: None,
 ) -> tuple[int, set[int]]:
-    """Write waiting responses as long as more come, within reason: in batches, or joining what is being written where the backend
-    can do that.
+    """Write waiting responses as long as more come, within reason: in batches, or joining what is being
+    written where the backend can do that.
 
     Parameters
     ----------
@@ -60,8 +60,8 @@ def write_batch(
     stopping : callable
         Asked again and again; once true, what is unfinished is given back and this returns.
     on_progress : callable
-        Called whenever results were stored or the claim renewed, with the experiments in which a comparison became
-        ready or was discarded.
+        Called whenever results were stored or the claim renewed, with the experiments in which a comparison
+        became ready or was discarded.
 
     Returns
     -------
@@ -129,7 +129,7 @@ class _Batch:
             yield from backend.generate(requests)
 
     def take(self, room: int) -> Sequence[GenerationRequest]:
-        """More work for a backend that has room; also where a long batch stores, renews its claim, and stops."""
+        """More work for a backend that has room; here a long batch also stores, renews its claim, stops."""
         self._tick()
         now = time.monotonic()
         requests, self._asked_next = self._asked_next[:room], self._asked_next[room:]

@@ -1,7 +1,8 @@
 """YAML as people write it: values with the line that each of them is on.
 
-Read by YAML 1.2's core schema, in which ``no`` and ``1e-3`` are what they look like, and without aliases and tags,
-which have no use here but to surprise. JSON is read by its own parser, since YAML's knows no pairs of escapes.
+Read by YAML 1.2's core schema, in which ``no`` and ``1e-3`` are what they look like, and without aliases and
+tags, which have no use here but to surprise. JSON is read by its own parser, since YAML's knows no pairs of
+escapes.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ _WORDS = {"": None, "~": None, "null": None, "true": True, "false": False}
 
 @dataclass(frozen=True)
 class Entry:
-    """A value in a file: an object or a list of entries, or a single value with the letters it was written in."""
+    """A value in a file: an object or a list of entries, or a single value with the letters it was written
+    in.
+    """
 
     value: Any
     path: tuple[Hashable, ...] = ()
@@ -36,18 +39,22 @@ class Entry:
 
     @property
     def place(self) -> str:
+        """The line and the path of the entry, for a message."""
         where = " → ".join(str(step + 1) if isinstance(step, int) else str(step) for step in self.path)
         return ", ".join(filter(None, [f"line {self.line}" if self.line else "", where]))
 
     def fault(self, message: str) -> ImportingError:
+        """An error at this place."""
         return ImportingError([Fault(self.place, message)])
 
     def mapping(self) -> dict[str, Entry]:
+        """The named values of an object; raises :class:`ImportingError` for another value."""
         if not isinstance(self.value, Mapping):
             raise self.fault("This must be an object of named values.")
         return dict(self.value)
 
     def items(self) -> list[Entry]:
+        """The entries of a list; raises :class:`ImportingError` for another value."""
         if not isinstance(self.value, list):
             raise self.fault("This must be a list.")
         return list(self.value)
@@ -123,7 +130,9 @@ def _of_json(value: Any, path: tuple[Hashable, ...]) -> Entry:
 
 
 def _of_events(event: Any, events: Iterator[Any], path: tuple[Hashable, ...]) -> Entry:
-    """The entry that begins with ``event``. From events and not nodes, whose making would recurse without a limit."""
+    """The entry that begins with ``event``. From events and not nodes, whose making would recurse without a
+    limit.
+    """
     line = event.start_mark.line + 1
     here = Entry(None, path, line)
     if isinstance(event, yaml.AliasEvent) or event.anchor is not None:
@@ -164,7 +173,8 @@ def _resolved(written: str) -> Any:
             return integer(written)
         return finite(written) if _FLOAT.fullmatch(written) else written
     except JSONLimitError:
-        # No number that can be stored. As a text it may still be a task or an answer; a setting refuses texts.
+        # No number that can be stored. As a text it may still be a task or an answer; a setting refuses
+        # texts.
         return written
 
 
@@ -190,5 +200,7 @@ _Dumper.add_implicit_resolver(
 
 
 def dump(value: Any) -> str:
-    """``value`` (of JSON's types) as YAML that :func:`parse` reads back; several lines of text stay several lines."""
+    """``value`` (of JSON's types) as YAML that :func:`parse` reads back; several lines of text stay several
+    lines.
+    """
     return yaml.dump(value, Dumper=_Dumper, allow_unicode=True, sort_keys=False, width=110)

@@ -164,7 +164,8 @@ def _placed(answers: Answers, tasks: list[TaskSpec], parts: dict[str, Entry]) ->
         prompt = answers.tasks[response.task].prompt
         if prompt not in positions:
             raise source.fault(
-                f"A response belongs to the task {prompt[:60]!r}, which is not in the list of tasks. Add the task or remove the response."
+                f"A response belongs to the task {prompt[:60]!r}, which is not in the list of tasks. "
+                "Add the task or remove the response."
             )
         placed.append(ReadyMade(positions[prompt], response.policy, response.response))
     return placed
@@ -174,7 +175,8 @@ def _from_file(entry: Entry, read_file: ReadFile | None, read: Callable[[str], T
     name = entry.text()
     if read_file is None:
         raise entry.fault(
-            "Only manage.py load_experiment can read a file that is named here. Write its content out instead."
+            "Only manage.py load_experiment can read a file that is named here. Write its content "
+            "out instead."
         )
     try:
         return read(read_file(name))

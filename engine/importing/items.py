@@ -32,7 +32,9 @@ def _read(
     plain: Sequence[str] = (),
     beside: Sequence[str] = (),
 ) -> list[_Item]:
-    """The results of ``make`` for the rows. At most one row more than the limit is read, faulty ones included."""
+    """The results of ``make`` for the rows. At most one row more than the limit is read, faulty ones
+    included.
+    """
     items: list[_Item] = []
     faults: list[Fault] = []
     for number, row in enumerate(rows_of(text, plain=plain, beside=beside), 1):
@@ -53,7 +55,8 @@ def _read(
 
 
 def read_tasks(text: str) -> list[TaskSpec]:
-    """Tasks: one per line (after a tab its right answer), CSV, JSON Lines, JSON, BIG-bench or Instruction Induction.
+    """Tasks: one per line (after a tab its right answer), CSV, JSON Lines, JSON, BIG-bench or Instruction
+    Induction.
 
     Raises
     ------
@@ -151,7 +154,10 @@ def read_responses(text: str) -> Answers:
         elif reference and references[position] and reference != references[position]:
             raise ImportingError.at(
                 row.place,
-                "This task has a different reference in an earlier row. Give it the same reference everywhere.",
+                (
+                    "This task has a different reference in an earlier row. Give it the same reference "
+                    "everywhere."
+                ),
             )
         references[position] = references[position] or reference
         policies.setdefault(policy)
@@ -161,7 +167,10 @@ def read_responses(text: str) -> Answers:
     if not responses:
         raise ImportingError.at(
             "",
-            "There are no responses here. The first line names task, policy and response; the others hold them.",
+            (
+                "There are no responses here. The first line names task, policy and response; the others "
+                "hold them."
+            ),
         )
     return Answers(
         policies=list(policies),

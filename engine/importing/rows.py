@@ -28,7 +28,9 @@ _NAME = re.compile(r'"?[^\W\d]\w*(?:[ .-]\w+){0,2}"?')
 class BinaryFile(Protocol):
     """An open file, or one that was uploaded."""
 
-    def read(self, size: int, /) -> bytes: ...
+    def read(self, size: int, /) -> bytes:
+        """At most ``size`` bytes; none at the end."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,7 @@ class ImportingError(ValueError):
 
     @classmethod
     def at(cls, place: str, message: str) -> ImportingError:
+        """An error with a single fault."""
         return cls([Fault(place, message)])
 
 
@@ -63,7 +66,7 @@ class Row:
 
 
 def contents(file: BinaryFile, most: limits.Limit) -> bytes:
-    """The bytes of a file, unpacked where it is a gzip. No more than the limit is read or unpacked, and a byte.
+    """The bytes of a file, unpacked where it is a gzip. No more than the limit and a byte is unpacked.
 
     Raises
     ------
@@ -125,10 +128,12 @@ def rows_of(text: str, *, plain: Sequence[str] = (), beside: Sequence[str] = ())
     Parameters
     ----------
     plain
-        Where bare lines and bare texts in JSON are allowed: the names of the field that they are, any of which makes
-        the first line a heading. A plain line may hold a second column after a tab, which is called "reference".
+        Where bare lines and bare texts in JSON are allowed: the names of the field that they are, any of
+        which makes the first line a heading. A plain line may hold a second column after a tab, which is
+        called "reference".
     beside
-        Names of the fields beside it. One of them makes the first line a heading too, in which the field is missing.
+        Names of the fields beside it. One of them makes the first line a heading too, in which the field is
+        missing.
     """
     start = text.lstrip("\ufeff \t\r\n")[:1]
     if start not in {"{", "["}:
@@ -137,7 +142,8 @@ def rows_of(text: str, *, plain: Sequence[str] = (), beside: Sequence[str] = ())
         elif names := _unknown_header(text):
             yield Fault(
                 "line 1",
-                f"These look like names of columns, and none is known: {', '.join(names)}. Rename the column of "
+                f"These look like names of columns, and none is known: {', '.join(names)}. Rename the "
+                "column of "
                 f"the tasks to {plain[0]}. If each line is a task, write the tasks as JSON Lines.",
             )
         else:
@@ -155,7 +161,9 @@ def rows_of(text: str, *, plain: Sequence[str] = (), beside: Sequence[str] = ())
 
 
 def _lines(text: str) -> Iterator[str]:
-    """The lines with their ends. A line ends as files have it: \\n, \\r\\n or \\r, and nothing else that Unicode knows."""
+    """The lines with their ends. A line ends as files have it: \\n, \\r\\n or \\r, and nothing else that
+    Unicode knows.
+    """
     return io.StringIO(text.lstrip("\ufeff"), newline="")
 
 
@@ -164,7 +172,7 @@ def _heading(text: str) -> str:
 
 
 def _without_separator(text: str) -> tuple[str, str]:
-    """The delimiter that a first line such as ``sep=;`` names, which spreadsheets read, and the text without it.
+    """The delimiter that a first line such as ``sep=;`` names, and the text without it. Spreadsheets write it.
 
     The line stays, empty, so that places count it.
     """
@@ -188,9 +196,10 @@ def _has_header(text: str, plain: Sequence[str], beside: Sequence[str]) -> bool:
 
 
 def _unknown_header(text: str) -> list[str]:
-    """The cells of a first line that looks like the heading of a table: names in it, and as many cells in each line.
+    """The cells of a first line that looks like a heading: names in it, and as many cells in each line.
 
-    Its rows would be tasks with the answers in them. After a tab each line's answer stands, so tabs say nothing.
+    Its rows would be tasks with the answers in them. After a tab each line's answer stands, so tabs say
+    nothing.
     """
     heading = _heading(text)
     delimiter = max(",;", key=heading.count)

@@ -1,4 +1,6 @@
-"""JSON as the standard has it, within the limits: finite numbers of a storable size, no deep nesting, each name once."""
+"""JSON as the standard has it, within the limits: finite numbers of a storable size, no deep nesting, each
+name once.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,9 @@ from engine.domain import limits
 
 
 class JSONLimitError(ValueError):
-    """The text is JSON, or nearly, and holds a value that nothing here can store. The message says what to do."""
+    """The text is JSON, or nearly, and holds a value that nothing here can store. The message says what to
+    do.
+    """
 
 
 def loads(text: str | bytes) -> Any:
@@ -22,8 +26,8 @@ def loads(text: str | bytes) -> Any:
     json.JSONDecodeError
         The text is not JSON.
     JSONLimitError
-        A number is not finite or too long, the values are nested too deeply, or an object's name comes twice or
-        cannot be stored.
+        A number is not finite or too long, the values are nested too deeply, or an object's name comes twice
+        or cannot be stored.
     UnicodeDecodeError
         The bytes are not UTF-8, UTF-16 or UTF-32.
     """
@@ -53,7 +57,7 @@ def finite(written: str) -> float:
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Names stand in messages, so one that no page can be encoded with is refused here, wherever it stands."""
+    """Names stand in messages, so one that no page can be encoded with is refused here."""
     named = dict(pairs)
     if len(named) < len(pairs):
         [(twice, _), *_] = Counter(name for name, _ in pairs).most_common(1)

@@ -1,7 +1,7 @@
 """Past votes: which of two policies somebody preferred, in the formats in which people have them.
 
-A table with the columns task, policy_a, policy_b and winner; LMArena's and MT-bench's conversations; the exports of
-Argilla and of Label Studio. docs/votes.md describes each.
+A table with the columns task, policy_a, policy_b and winner; LMArena's and MT-bench's conversations; the
+exports of Argilla and of Label Studio. docs/votes.md describes each.
 """
 
 from __future__ import annotations
@@ -156,7 +156,9 @@ def _votes_of(row: Row) -> list[Vote]:
 
 
 def _key(name: str) -> str:
-    """A column's name without what people write differently: ``Policy A``, ``policy_a`` and ``policy-a`` are one."""
+    """A column's name without case and marks: ``Policy A``, ``policy_a`` and ``policy-a`` are
+    one.
+    """
     return _short_key(name) if len(name) <= _LONGEST_POLICY else _without_marks(name)
 
 
@@ -209,7 +211,8 @@ def _argilla(place: str, record: Mapping[str, Any], questions: Mapping[str, Any]
         if any(questions.values()):
             raise ImportingError.at(
                 place,
-                f"No question's answers name a response ({', '.join(map(repr, questions))}). Write the options as "
+                f"No question's answers name a response ({', '.join(map(repr, questions))}). Write the "
+                "options as "
                 "response_a and response_b, or a, b, tie and both_bad.",
             )
         return []
@@ -559,11 +562,13 @@ def _winner(
     if found:
         raise ImportingError.at(
             place,
-            f"winner is {limits.shown(text)}, which is a policy's name and also says the other one. Write a or b.",
+            f"winner is {limits.shown(text)}, which is a policy's name and also says the other one. Write a "
+            "or b.",
         )
     raise ImportingError.at(
         place,
-        f"winner is {limits.shown(text)}. Write a, b, tie or both_bad, or the name of one of the two policies.",
+        f"winner is {limits.shown(text)}. Write a, b, tie or both_bad, or the name of one of the two "
+        "policies.",
     )
 
 
@@ -608,7 +613,8 @@ def _warnings(votes: Sequence[Vote], unanswered: int) -> Iterator[str]:
     alike = Counter(_key(name) for name in names)
     close = sorted(name for name in names if alike[_key(name)] > 1)
     if close:
-        yield f"{_number(len(close), 'policy name')} almost equal, and taken for different policies: {', '.join(map(repr, close[:6]))}."
+        shown = ", ".join(map(repr, close[:6]))
+        yield f"{_number(len(close), 'policy name')} almost equal, and taken for different policies: {shown}."
 
 
 def _number(n: int, thing: str) -> str:

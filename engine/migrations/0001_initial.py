@@ -56,7 +56,7 @@ class Migration(migrations.Migration):
                 ('gold_rate', models.FloatField(default=0.0, help_text="Share of an annotator's pairs whose right answer is known.", validators=[django.core.validators.MinValueValidator(0.0), django.core.validators.MaxValueValidator(0.5)])),
                 ('practice', models.PositiveSmallIntegerField(default=0, help_text='Gold pairs that a new annotator judges first, with the answer told.')),
                 ('backend', models.CharField(blank=True, choices=[('embedded', 'Embedded (the small built-in model)'), ('vllm', 'vLLM'), ('openai', "A server with OpenAI's protocol")], help_text='Backend of the workers that write; empty: any.', max_length=10)),
-                ('model', models.CharField(blank=True, help_text="Model that writes, by its name on the worker or server; empty: the worker's default model.", max_length=200)),
+                ('model', models.CharField(blank=True, help_text="Model that writes, by its name on the worker or server; empty: the worker's default.", max_length=200)),
                 ('state', models.CharField(choices=[('draft', 'Draft'), ('running', 'Running'), ('paused', 'Paused'), ('concluded', 'Concluded')], default='draft', max_length=10)),
                 ('conclusion', models.CharField(blank=True, choices=[('certified', 'Certified winner'), ('no_single_best', 'No single best policy'), ('budget', 'Budget spent'), ('stopped', 'Stopped by hand')], max_length=20)),
                 ('planned_count', models.PositiveIntegerField(default=0, help_text='Comparisons planned so far; seeds the next pick.')),

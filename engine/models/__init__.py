@@ -4,7 +4,8 @@ Rows are the queue: every state below is moved by a conditional UPDATE or under 
 messages only wake the code that looks for work here. ``Claimable`` rows are taken by one worker at a time.
 
 * ``Response``: waiting → generating (claim) → done | failed (reason).
-* ``Comparison``: planned → ready (both responses done) → leased (one annotator) → judged; or discarded (reason).
+* ``Comparison``: planned → ready (both responses done) → leased (one annotator) → judged; or discarded
+  (reason).
 * ``Judgment``: append-only; undoing one appends a ``JudgmentVoid``.
 * ``Opinion``: waiting → asking (claim) → done | failed (reason); one that votes leads to its judgment.
 * ``PairCount``: changed in the transaction of the judgment; rebuildable from the judgments.

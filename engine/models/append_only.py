@@ -1,7 +1,7 @@
 """Triggers that keep judgments, voids and the log append-only against every writer of the database.
 
-They are installed after every ``migrate`` and not by one migration: SQLite rebuilds a table that a migration alters,
-and the old table takes its triggers with it.
+They are installed after every ``migrate`` and not by one migration: SQLite rebuilds a table that a migration
+alters, and the old table takes its triggers with it.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def remove_sql(connection: BaseDatabaseWrapper) -> list[str]:
 
 @contextmanager
 def lifted(using: str = DEFAULT_DB_ALIAS) -> Iterator[None]:
-    """A transaction in which history may be rewritten: to erase what a law says must go, or to set up a test."""
+    """A transaction in which history may be rewritten: to erase what a law demands, or to set up a test."""
     connection = connections[using]
     with transaction.atomic(using=using):
         _execute(connection, remove_sql(connection))

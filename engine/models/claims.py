@@ -6,7 +6,9 @@ from django.db import models
 
 
 class Claimable(models.Model):
-    """A row that one worker at a time works on. :mod:`engine.services.claims` is the only writer of these fields."""
+    """A row that one worker at a time works on. :mod:`engine.services.claims` is the only writer of these
+    fields.
+    """
 
     claim = models.UUIDField(null=True, blank=True, help_text="A random number that only its holder knows.")
     claimed_by = models.CharField(max_length=200, blank=True, help_text="The last worker that took it.")

@@ -129,7 +129,7 @@ class Lease(models.Model):
 
 
 class Flag(models.Model):
-    """An annotator's word that something is wrong with a pair. Says nothing about which response is better."""
+    """An annotator's note that something is wrong with a pair. It says nothing about which is better."""
 
     class Reason(models.TextChoices):
         BROKEN = "broken", _("A response is broken or empty")

@@ -37,7 +37,8 @@ class Snapshot(models.Model):
 class ReplayPoint(models.Model):
     """The peaks reached in a replay of an experiment's outcomes; the next replay starts from here.
 
-    A cache: ``digest`` names the rules and the outcomes up to here, so a point that no longer fits is never used.
+    A cache: ``digest`` names the rules and the outcomes up to here, so a point that no longer fits is never
+    used.
     """
 
     experiment = models.ForeignKey(Experiment, models.CASCADE, related_name="replay_points")
@@ -78,8 +79,8 @@ class Examination(Claimable):
 class Estimate(Claimable):
     """The planner's answer for one set of settings, kept for the next page that asks the same.
 
-    waiting (claimed while a worker simulates) → done | failed. One that nobody has asked for lately waits until somebody
-    does.
+    waiting (claimed while a worker simulates) → done | failed. One that nobody has asked for lately waits
+    until somebody does.
     """
 
     class State(models.TextChoices):

@@ -77,7 +77,10 @@ class Experiment(models.Model):
     rubric = models.TextField(
         blank=True,
         max_length=10_000,
-        help_text="Instructions for the language model that judges: when a response is better. Empty: the guidelines.",
+        help_text=(
+            "Instructions for the language model that judges: when a response is better. Empty: the "
+            "guidelines."
+        ),
     )
     llm_budget = models.PositiveIntegerField(
         default=500, help_text="Maximum number of comparisons to send to the language model, each twice."
@@ -116,14 +119,18 @@ class Experiment(models.Model):
     excluded = models.JSONField(
         default=list,
         blank=True,
-        help_text="Combinations to leave out: a list of {factor: level}. Each entry excludes all combinations with these levels.",
+        help_text=(
+            "Combinations to leave out: a list of {factor: level}. Each entry excludes all combinations "
+            "with these levels."
+        ),
     )
     responses = models.CharField(
         max_length=10,
         choices=Responses,
         default=Responses.FRESH,
         help_text=(
-            "With new responses, the finding holds for everything that the policies could write. With one response for each "
+            "With new responses, the finding holds for everything that the policies could write. "
+            "With one response for each "
             "policy and task, or with imported responses, it costs less and holds for these responses only."
         ),
     )
@@ -133,7 +140,8 @@ class Experiment(models.Model):
         default=new_seed,
         help_text="Seed for the choice of pairs. Sides and tasks follow from the secret instead.",
     )
-    # Neither is in a description, on a page, in the API or, before the conclusion, in an export: engine/domain/blinding.py.
+    # Neither is in a description, on a page, in the API or, before the conclusion, in an export:
+    # engine/domain/blinding.py.
     secret = models.CharField(max_length=64, default=new_secret, editable=False)
     past_secrets = models.JSONField(
         default=list,
@@ -188,7 +196,7 @@ class Experiment(models.Model):
     model = models.CharField(
         max_length=200,
         blank=True,
-        help_text="Model that writes, by its name on the worker or server; empty: the worker's default model.",
+        help_text="Model that writes, by its name on the worker or server; empty: the worker's default.",
     )
 
     state = models.CharField(max_length=10, choices=State, default=State.DRAFT)
@@ -201,7 +209,10 @@ class Experiment(models.Model):
     )
     evidence_stale = models.BooleanField(
         default=False,
-        help_text="True after a judgment was taken back or a rule changed: the evidence is replayed before the next decision.",
+        help_text=(
+            "True after a judgment was taken back or a rule changed: the evidence is replayed before the "
+            "next decision."
+        ),
     )
     past_votes = models.PositiveIntegerField(
         default=0,
@@ -234,7 +245,10 @@ class Experiment(models.Model):
                 # undone judgment would leave a trace in the counts.
                 name="experiment_mean_of_a_power_of_two",
                 condition=Q(overlap_rule="majority") | Q(overlap__in=[1, 2, 4, 8]),
-                violation_error_message="With shares, each comparison needs 1, 2, 4 or 8 judgments. For another number, let the majority decide.",
+                violation_error_message=(
+                    "With shares, each comparison needs 1, 2, 4 or 8 judgments. For another number, let "
+                    "the majority decide."
+                ),
             ),
             models.CheckConstraint(
                 name="experiment_concluded_has_reason",

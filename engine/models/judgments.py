@@ -17,8 +17,8 @@ from engine.models.policies import Policy
 class Judgment(models.Model):
     """One outcome D(i, j). ``token`` makes a repeated request the same judgment.
 
-    Append-only, and the database sees to it (:mod:`engine.models.append_only`): ``standing`` may end, and a comment may be
-    emptied for its writer's privacy.
+    Append-only, and the database sees to it (:mod:`engine.models.append_only`): ``standing`` may end, and a
+    comment may be emptied for its writer's privacy.
     """
 
     class Judge(models.TextChoices):
@@ -109,7 +109,9 @@ class Judgment(models.Model):
 
 
 class JudgmentVoid(models.Model):
-    """The event that takes one judgment back. Append-only; ends the judgment's ``standing`` in the same transaction."""
+    """The event that takes one judgment back. Append-only; ends the judgment's ``standing`` in the same
+    transaction.
+    """
 
     judgment = models.OneToOneField(Judgment, models.PROTECT, related_name="void")
     by = models.ForeignKey(settings.AUTH_USER_MODEL, models.PROTECT, related_name="+")

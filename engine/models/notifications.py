@@ -29,7 +29,10 @@ class Subscription(models.Model):
     kind = models.CharField(max_length=10, choices=Kind)
     target = models.CharField(
         max_length=500,
-        help_text="An e-mail address, or the URL of a webhook. The URL is a secret: anybody who knows it can post there.",
+        help_text=(
+            "An e-mail address, or the URL of a webhook. The URL is a secret: anybody who knows it can "
+            "post there."
+        ),
     )
     events = models.JSONField(default=list)
     secret = models.CharField(max_length=64, blank=True, help_text="Key that signs the calls of a webhook.")
@@ -61,7 +64,8 @@ class Subscription(models.Model):
 class Notification(Claimable):
     """The outbox: one message to one subscriber, written with what it tells of and sent afterwards.
 
-    waiting (claimed while a worker sends it) → sent | failed (after too many attempts). ``key`` makes the same news one message.
+    waiting (claimed while a worker sends it) → sent | failed (after too many attempts). ``key`` makes the
+    same news one message.
     """
 
     class State(models.TextChoices):

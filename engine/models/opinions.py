@@ -14,7 +14,8 @@ from engine.models.judgments import Judgment
 class Opinion(Claimable):
     """A language model's opinion on a comparison, asked in both orders.
 
-    ``identity`` names the model and the words it was asked with: agreement with people is known per identity only.
+    ``identity`` names the model and the words it was asked with: agreement with people is known per identity
+    only.
     """
 
     class State(models.TextChoices):

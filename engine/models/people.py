@@ -15,7 +15,7 @@ from engine.models.experiments import Experiment
 
 
 class User(AbstractUser):
-    """An account. A model of our own from the first release on: Django offers no way to change to one later."""
+    """An account. A model of our own from the first release on: Django cannot change to one later."""
 
     forgotten_at = models.DateTimeField(
         null=True,

@@ -35,7 +35,9 @@ class Factor(models.Model):
 
 
 class Level(models.Model):
-    """One value of a factor. What ``value`` may hold depends on the factor's kind: see ``engine.domain.levels``."""
+    """One value of a factor. What ``value`` may hold depends on the factor's kind: see
+    ``engine.domain.levels``.
+    """
 
     factor = models.ForeignKey(Factor, models.CASCADE, related_name="levels")
     name = models.CharField(max_length=100)

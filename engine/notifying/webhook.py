@@ -16,7 +16,8 @@ import httpx2
 from engine.domain.webhook_urls import check_url, resolve
 
 _TIMEOUT_SECONDS = 5.0
-# The timeout above begins anew with every byte, so that an answer of one byte a second would hold a worker for days.
+# The timeout above begins anew with every byte, so that an answer of one byte a second would hold a worker
+# for days.
 _WHOLE_CALL_SECONDS = 10.0
 
 
@@ -47,7 +48,9 @@ class _Deadline:
             self._connection.close()
 
     def trace(self, event: str, info: dict[str, Any]) -> None:
-        """Note the connection when the HTTP client has made it. TLS takes the socket over, so keep another handle."""
+        """Note the connection when the HTTP client has made it. TLS takes the socket over, so keep another
+        handle.
+        """
         if event == "connection.connect_tcp.complete":
             self._connection = info["return_value"].get_extra_info("socket").dup()
 
@@ -61,8 +64,8 @@ class _Deadline:
 def signature(secret: str, delivery: str, timestamp: str, body: bytes) -> str:
     """The signature of a call, in hexadecimal; the receiver computes it again.
 
-    The HMAC-SHA256 of the delivery's number, the timestamp and the body, with full stops between. Without the number
-    in it, somebody who overheard a call could repeat it under a number that the receiver has not seen.
+    The HMAC-SHA256 of the delivery's number, the timestamp and the body, with full stops between. Without the
+    number in it, somebody who overheard a call could repeat it under a number that the receiver has not seen.
     """
     signed = f"{delivery}.{timestamp}.".encode() + body
     return hmac.new(secret.encode(), signed, hashlib.sha256).hexdigest()
@@ -115,7 +118,8 @@ def call(*, url: str, secret: str, body: bytes, delivery: str) -> None:
     except httpx2.HTTPError as error:
         if deadline.passed:
             raise WebhookError(
-                f"The call to {parts.hostname} took longer than {_WHOLE_CALL_SECONDS:g} seconds. Answer at once, and work later."
+                f"The call to {parts.hostname} took longer than {_WHOLE_CALL_SECONDS:g} seconds. "
+                "Answer at once, and work later."
             ) from error
         raise WebhookError(f"The call to {parts.hostname} failed: {_said(error, url)}") from error
     if not answer.is_success:

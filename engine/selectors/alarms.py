@@ -23,12 +23,17 @@ def trouble(experiment: Experiment) -> str:
     if not worker.alive:
         return f"No generation worker has run since {worker.seen_at:%Y-%m-%d %H:%M} UTC. Start one."
     if oldest is not None and timezone.now() - oldest > timedelta(seconds=60):
-        return "Responses have waited for more than a minute: the generation workers are too slow. Start another one."
+        return (
+            "Responses have waited for more than a minute: the generation workers are too slow. Start "
+            "another one."
+        )
     return ""
 
 
 def stall(experiment: Experiment) -> str:
-    """Since when nobody has judged although pairs were ready; empty where somebody did, or had nothing to judge."""
+    """Since when nobody has judged although pairs were ready; empty where somebody did, or had nothing to
+    judge.
+    """
     since = timezone.now() - timedelta(hours=settings.STALL_HOURS)
     ready = Comparison.objects.filter(experiment=experiment, state=Comparison.State.READY, ready_at__lt=since)
     if not ready.exists():
@@ -37,4 +42,7 @@ def stall(experiment: Experiment) -> str:
         return ""
     if experiment.audit_entries.filter(action__in=_BEGINNINGS, at__gte=since).exists():
         return ""
-    return f"Nobody has judged a pair for {settings.STALL_HOURS:g} hours, although {ready.count()} pairs are ready."
+    return (
+        f"Nobody has judged a pair for {settings.STALL_HOURS:g} hours, although {ready.count()} pairs "
+        "are ready."
+    )

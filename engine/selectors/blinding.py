@@ -11,7 +11,9 @@ from engine.models import Check, Comparison, Experiment, Membership, User
 
 
 def secret_periods(experiment: Experiment) -> list[Period]:
-    """All secrets that the experiment has had, the current one last. Not for anybody's eyes before the conclusion."""
+    """All secrets that the experiment has had, the current one last. Not for anybody's eyes before the
+    conclusion.
+    """
     past = [Period(int(each["first"]), str(each["secret"])) for each in experiment.past_secrets]
     return [*past, Period(experiment.secret_from, experiment.secret)]
 
@@ -36,15 +38,18 @@ class Verified:
     differences: list[str] = field(default_factory=list)
 
     def compare(self, name: str, *, recorded: object, derived: object) -> None:
+        """Count one value, and note its difference from the record, if any."""
         self.verified += 1
         if recorded != derived:
             self.differences.append(f"{name}: the record says {recorded}, the secret says {derived}.")
 
 
 def verify_blinding(experiment: Experiment) -> Verified:
-    """Derive the sides of comparisons and gold pairs and the schedule of checks from the secrets, and compare.
+    """Derive the sides of comparisons and gold pairs and the schedule of checks from the secrets, and
+    compare.
 
-    Comparisons whose secret is unknown are left out: those of an import from an experiment that had not concluded.
+    Comparisons whose secret is unknown are left out: those of an import from an experiment that had not
+    concluded.
     """
     found = Verified()
     periods = secret_periods(experiment)

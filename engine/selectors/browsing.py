@@ -49,7 +49,7 @@ class Selection:
 
 
 def selected_comparisons(experiment: Experiment, selection: Selection) -> QuerySet[Comparison]:
-    """The comparisons of which at least one judgment is selected, or all where nothing is said of judgments."""
+    """The comparisons with at least one selected judgment, or all if judgments are not filtered."""
     comparisons = Comparison.objects.filter(_of_comparison(experiment, selection, ""), experiment=experiment)
     conditions = _of_judgment(selection)
     if conditions:

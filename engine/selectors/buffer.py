@@ -16,8 +16,8 @@ from engine.models import (
     Lease,
     Response,
 )
-from engine.selectors.designs import extrapolated_left
 from engine.selectors.opinions import votes_now
+from engine.selectors.remaining import extrapolated_left
 
 _PRESENCE = timedelta(seconds=60)
 _SAFETY = 2.0
@@ -25,7 +25,7 @@ _SAFETY_NEAR_DECISION = 1.7
 
 
 def annotators_present(experiment: Experiment) -> int:
-    """Annotators who look at a pair now, or judged one within the last minute and may be waiting for another."""
+    """Annotators who look at a pair now, or judged one within the last minute and may wait for another."""
     since = timezone.now() - _PRESENCE
     leases = Lease.objects.filter(comparison__experiment=experiment)
     here = leases.filter(Q(state=Lease.State.ACTIVE) | Q(comparison__judged_at__gte=since))
@@ -69,10 +69,10 @@ def mean_seconds(spans: Sequence[timedelta]) -> float | None:
 def buffer_target(experiment: Experiment) -> int:
     """The number of planned and ready comparisons to keep ahead.
 
-    People: Little's law, what is asked for while one comparison is being generated, with a safety factor;
-    and at least one for every annotator who is here. Near the decision no more than is expected to be needed, and a smaller
-    factor. The rule judge never waits, so there generation sets the pace: one batch being written and one
-    waiting. A small buffer is worth having, since pairs chosen ahead are chosen knowing less.
+    People: Little's law, what is asked for while one comparison is being generated, with a safety factor; and
+    at least one for every annotator who is here. Near the decision no more than is expected to be needed, and
+    a smaller factor. The rule judge never waits, so there generation sets the pace: one batch being written
+    and one waiting. A small buffer is worth having, since pairs chosen ahead are chosen knowing less.
 
     While generation cannot keep up, a longer queue would help nobody: then the least is enough.
     """

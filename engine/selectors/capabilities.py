@@ -41,6 +41,7 @@ class Offer:
     any_model: bool = False
 
     def serves(self, need: Need) -> bool:
+        """True if this worker can write a response with these needs."""
         if need.backend not in {"", self.backend}:
             return False
         return self.any_model or need.models <= {self.model, *self.others}
@@ -93,7 +94,8 @@ def live_offers(writers: Iterable[Worker] | None = None) -> dict[str, Offer | No
 def unserved_needs(experiment: Experiment, writers: Iterable[Worker] | None = None) -> list[str]:
     """The needs of the experiment's policies that no live worker serves, in words.
 
-    Empty while a worker has not said what it serves, and where no worker is alive at all: that is another trouble.
+    Empty while a worker has not said what it serves, and where no worker is alive at all: that is another
+    trouble.
     """
     offers = live_offers(writers).values()
     if not offers or None in offers:

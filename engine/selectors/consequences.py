@@ -24,11 +24,15 @@ def delta_consequence(experiment: Experiment, delta: float) -> str:
     if not outcomes_seen(experiment):
         return "No outcome has been seen yet, so you can choose the risk freely."
     if experiment.stopping != "certified":
-        return f"The {experiment.stopping} stop has assumptions of its own. A change of the accepted risk during the experiment violates them."
+        return (
+            f"The {experiment.stopping} stop has assumptions of its own. A change of the accepted risk "
+            "during the experiment violates them."
+        )
     first = experiment.delta if experiment.first_delta is None else experiment.first_delta
     if delta > first:
         return (
-            f"This is more than the {first:g} chosen before any outcome was seen. A larger risk chosen after looking "
+            f"This is more than the {first:g} chosen before any outcome was seen. A larger risk "
+            "chosen after looking "
             "breaks the guarantee: the winner may be wrong more often than this. The result will be marked."
         )
     if delta > experiment.delta:
@@ -47,7 +51,8 @@ def epsilon_consequence(experiment: Experiment, epsilon: float) -> str:
     if not outcomes_seen(experiment):
         return "No outcome has been seen yet, so you can choose the margin freely."
     meaning = (
-        f"This changes what “best” means: a policy now has to win more than {0.5 + epsilon:.0%} against every other "
+        f"This changes what “best” means: a policy now has to win more than {0.5 + epsilon:.0%} "
+        "against every other "
         "one. The evidence is recomputed from the judgments."
     )
     first = experiment.epsilon if experiment.first_epsilon is None else experiment.first_epsilon
@@ -63,17 +68,21 @@ def caveats(experiment: Experiment) -> list[str]:
     found = []
     if experiment.first_delta is not None and experiment.delta > experiment.first_delta:
         found.append(
-            f"The accepted risk was raised from {experiment.first_delta:g} to {experiment.delta:g} after outcomes had been seen, "
+            f"The accepted risk was raised from {experiment.first_delta:g} to {experiment.delta:g} "
+            "after outcomes had been seen, "
             "so the certainty is not guaranteed."
         )
     if experiment.first_epsilon is not None and experiment.epsilon != experiment.first_epsilon:
         found.append(
-            f"The margin was changed from {experiment.first_epsilon:g} to {experiment.epsilon:g} after outcomes had been "
+            f"The margin was changed from {experiment.first_epsilon:g} to {experiment.epsilon:g} "
+            "after outcomes had been "
             "seen, so the certainty is not guaranteed."
         )
     if experiment.past_votes:
         found.append(
-            f"{experiment.past_votes:,} past votes from a file count, too: no sampler chose their pairs here. The "
-            "certainty is guaranteed only if no vote is in the file, or missing from it, because of its result."
+            f"{experiment.past_votes:,} past votes from a file count, too: no sampler chose their pairs "
+            "here. The "
+            "certainty is guaranteed only if no vote is in the file, or missing from it, because of its "
+            "result."
         )
     return found

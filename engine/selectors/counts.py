@@ -76,7 +76,9 @@ def completed(experiment: Experiment) -> Iterator[tuple[int, int, int, float]]:
 def completions(
     experiment: Experiment, standing: Iterable[tuple[int, int, int, float]]
 ) -> Iterator[tuple[int, int, int, float]]:
-    """The comparisons that these standing judgments, in their order, complete. Reads nothing from the database."""
+    """The comparisons that these standing judgments, in their order, complete. Reads nothing from the
+    database.
+    """
     needed = experiment.overlap if experiment.judge == Experiment.Judge.HUMAN else 1
     heard: defaultdict[int, list[float]] = defaultdict(list)
     for comparison, i, j, outcome in standing:

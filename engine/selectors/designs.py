@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from django.db.models import Window
 from django.db.models.functions import RowNumber
-from django.utils import timezone
 
 from engine.core import Claim, Design, Factorial
 from engine.core.problem import Space
 from engine.domain.policy_space import combinations, policy_space
-from engine.models import Examination, Experiment, Snapshot
-from engine.selectors.counts import comparison_count, in_flight_matrix, outcomes, wins_matrix
+from engine.models import Experiment, Snapshot
+from engine.selectors.counts import in_flight_matrix, outcomes, wins_matrix
 
 # The claim on which an experiment stops; the core's default is the stronger "best".
 STOPS_ON = Claim.BEST_IF_ANY
-# Shares of simulated continuations that come to a decision: enough for a mean, and too few to trust in the budget.
-_MOSTLY = 0.9
-_HARDLY = 0.5
 
 
 def space(experiment: Experiment) -> Space:
@@ -102,98 +97,6 @@ def told_design(experiment: Experiment, of: Space, told: Iterable[tuple[int, int
 def latest_snapshot(experiment: Experiment) -> Snapshot | None:
     """The newest evidence that was written down, with its leader and runner-up; ``None`` before the first."""
     return experiment.snapshots.select_related("best", "runner_up").order_by("-pk").first()
-
-
-def extrapolated_left(experiment: Experiment) -> float | None:
-    """Comparisons that a running experiment still needs if win rates stay as they are, where that is within its budget."""
-    if experiment.state != Experiment.State.RUNNING:
-        return None
-    latest = latest_snapshot(experiment)
-    if latest is None or latest.expected_left is None:
-        return None
-    within_budget = latest.comparisons + latest.expected_left <= experiment.budget
-    return latest.expected_left if within_budget else None
-
-
-@dataclass(frozen=True)
-class Left:
-    """Comparisons that simulated continuations of an experiment needed: the mean, and four in five of them.
-
-    ``decided`` is the share that came to a decision within the budget, or within as much of it as was simulated; ``high`` is
-    ``None`` where too few did.
-    """
-
-    expected: float
-    low: float
-    high: float | None
-    decided: float
-    to_the_budget: bool
-
-
-def forecast_progress(experiment: Experiment) -> float | None:
-    """The share of the next forecast's simulations that are done; ``None`` while no worker is at it."""
-    held = Examination.objects.filter(experiment=experiment, claim_expires_at__gt=timezone.now())
-    simulations = held.values_list("simulations", flat=True).first()
-    return simulations["progress"] if simulations else None
-
-
-def forecast(experiment: Experiment, judged: int | None = None) -> Left | None:
-    """The latest forecast, less what has been judged since; ``None`` before the first.
-
-    ``judged``: how many comparisons have been, where the caller knows.
-    """
-    if experiment.state != Experiment.State.RUNNING:
-        return None
-    # Fetch only this column: every click runs this query and `replays` is large.
-    known = Examination.objects.filter(experiment=experiment).values_list("forecast", flat=True).first()
-    if not known:
-        return None
-    since = (comparison_count(experiment.pk) if judged is None else judged) - known["comparisons"]
-    expected, low, high = (max(known[name] - since, 1.0) for name in ("expected", "low", "high"))
-    return Left(
-        expected,
-        low,
-        high if known["decided"] >= _MOSTLY else None,
-        known["decided"],
-        known["horizon"] >= experiment.budget,
-    )
-
-
-@dataclass(frozen=True)
-class ToGo:
-    """The number of comparisons that a running experiment probably still needs.
-
-    ``at_least``: so many simulated continuations came to no decision that it takes no fewer than this. ``over_budget``: it may
-    not be decided within the budget.
-    """
-
-    comparisons: float
-    at_least: bool
-    over_budget: bool
-
-
-def to_go(experiment: Experiment, latest: Snapshot | None = None) -> ToGo | None:
-    """The forecast, before the first one an extrapolation of the win rates; ``None`` if neither is known.
-
-    ``latest``: the latest snapshot, where the caller has it already.
-    """
-    if experiment.state != Experiment.State.RUNNING:
-        return None
-    latest = latest or latest_snapshot(experiment)
-    n = 0 if latest is None else latest.comparisons
-    known = forecast(experiment, judged=n)
-    extrapolated = None if latest is None else latest.expected_left
-    if known is None:
-        if extrapolated is None:
-            return None
-        return ToGo(extrapolated, at_least=False, over_budget=n + extrapolated > experiment.budget)
-    at_least = known.decided < _MOSTLY
-    comparisons = known.expected
-    if at_least and not known.to_the_budget:
-        comparisons = max(comparisons, extrapolated or 0.0)
-    # Before the first comparison the forecast rests on the planner's prior, too weak to doubt the budget.
-    doubtful = n > 0 and known.to_the_budget and known.decided <= _HARDLY
-    return ToGo(comparisons, at_least, over_budget=doubtful or n + comparisons > experiment.budget)
 
 
 def race(experiment: Experiment, most: int = 200) -> list[Snapshot]:

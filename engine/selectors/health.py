@@ -74,6 +74,7 @@ class GuardrailCount:
 
     @property
     def acted(self) -> int:
+        """The number of responses that a guardrail changed or refused."""
         return self.input + self.output + self.guard_input + self.guard_output
 
 
@@ -126,6 +127,7 @@ class QueueHealth:
 
     @property
     def healthy(self) -> bool:
+        """True if the workers that the experiment needs are alive and no response waits for a minute."""
         writing = (
             self.generation_alive
             and not self.unserved
@@ -153,7 +155,8 @@ def queue_health(experiment: Experiment) -> QueueHealth:
     writers = [worker for worker in known if worker.queue == "generation"]
     return QueueHealth(
         comparisons=_tally(Comparison.objects.filter(experiment=experiment)),
-        # A response that the conclusion dropped before a worker had it is marked as failed, but nothing went wrong.
+        # A response that the conclusion dropped before a worker had it is marked as failed, but nothing went
+        # wrong.
         responses=_tally(responses.exclude(state=Response.State.FAILED, attempts=0)),
         oldest_waiting_seconds=0.0 if oldest is None else (now - oldest).total_seconds(),
         generation_seconds=generation_seconds(experiment),

@@ -96,8 +96,8 @@ def outcomes_without(
 ) -> dict[int, list[tuple[int, int, float]]]:
     """``{annotator: [(i, j, D)]}`` as they would be without each annotator's judgments, in their order.
 
-    A comparison that others judged too gets its outcome from them; one that nobody else judged drops out. Only
-    judgments up to ``last_judgment``, and comparisons that are complete.
+    A comparison that others judged too gets its outcome from them; one that nobody else judged drops out.
+    Only judgments up to ``last_judgment``, and comparisons that are complete.
     """
     heard: dict[int, tuple[int, int, list[tuple[int | None, float]]]] = {}
     rows = (

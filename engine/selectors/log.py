@@ -15,7 +15,9 @@ def audit_entries(experiment: Experiment) -> QuerySet[AuditEntry]:
 
 
 def subscriptions(experiment: Experiment) -> Sequence[Subscription]:
-    """Each with the words for its events (``wanted``) and the newest message that was written to it (``latest``)."""
+    """Each with the words for its events (``wanted``) and the newest message that was written to it
+    (``latest``).
+    """
     rows = list(experiment.subscriptions.select_related("created_by").order_by("pk"))
     for row in rows:
         row.wanted = [Subscription.Event(event).label for event in row.events]  # type: ignore[attr-defined]  # for the page

@@ -25,7 +25,8 @@ class OpinionReport:
     Attributes
     ----------
     table : list of list of int
-        Comparisons that both judged: rows are what people said, columns what the model said, in the order left, right, tie.
+        Comparisons that both judged: rows are what people said, columns what the model said, in the order
+        left, right, tie.
     consistent : Rate
         Opinions whose two verdicts, one in either order, are the same.
     first_twice, second_twice : int
@@ -52,6 +53,7 @@ class OpinionReport:
 
     @property
     def enough(self) -> bool:
+        """True if the judge has been compared with people often enough to be allowed to vote."""
         return self.agreement.exact.n >= settings.JUDGE_CALIBRATION
 
 
@@ -137,7 +139,7 @@ def _cost(prompt_tokens: int, completion_tokens: int) -> float:
 
 
 def experiments_with_opinions() -> QuerySet[Experiment]:
-    """Experiments in which a language model may be asked now: none where no model that can judge is set up."""
+    """Experiments in which a language model may be asked now: none if no model that can judge is set up."""
     if why_no_judge():
         return Experiment.objects.none()
     return Experiment.objects.filter(
@@ -193,7 +195,8 @@ def votes_now(experiment: Experiment) -> bool:
 
 
 def _open_to_votes(comparisons: QuerySet[Comparison]) -> QuerySet[Comparison]:
-    """Ready, so nobody holds it; and nobody found fault with it; and the language model has not voted on it before.
+    """Ready, so nobody holds it; and nobody found fault with it; and the language model has not voted on it
+    before.
 
     A vote that was taken back is not cast again: what a person thought worth taking back is left to people.
     """

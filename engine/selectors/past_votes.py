@@ -26,8 +26,8 @@ class PastVotes:
     repeated
         Votes about two responses that an earlier one was about too.
     agreement
-        Of the first two people who judged the same two responses, over all such responses; ``None`` where there
-        are none, or the file names nobody.
+        Of the first two people who judged the same two responses, over all such responses; ``None`` where
+        there are none, or the file names nobody.
     left, sided
         Choices of the left side, of all choices of a side that the file places; 0 of 0 where it places none.
     """

@@ -24,7 +24,8 @@ from engine.models import (
 from engine.selectors.counts import standing_judgments
 
 _Role = Membership.Role
-# The roles whose rights a role includes. Only annotators judge: owners do not, unless they are annotators too.
+# The roles whose rights a role includes. Only annotators judge: owners do not, unless they are annotators
+# too.
 _INCLUDED = {
     _Role.ANNOTATOR: {_Role.ANNOTATOR},
     _Role.VIEWER: {_Role.VIEWER},
@@ -111,7 +112,8 @@ def experiments_to_label(user: User) -> QuerySet[Experiment]:
 
 
 def with_own_answers(experiments: QuerySet[Experiment], user: User) -> QuerySet[Experiment]:
-    """The same, each with ``mine``: how many answers of this user stand. Counts them all, so not for every click.
+    """The same, each with ``mine``: how many answers of this user stand. Counts them all, so not for every
+    click.
 
     Checks count too: one that did not would give itself away.
     """
@@ -184,7 +186,8 @@ class Answer:
     comment: str
 
 
-# A repeat is of a judgment before the annotator's newest so many. An annotator should have forgotten the pair.
+# A repeat is of a judgment before the annotator's newest so many. An annotator should have forgotten the
+# pair.
 REPEAT_DISTANCE = 10
 _MOST_ANSWERS = 50
 
@@ -282,7 +285,9 @@ def _checks_ever_answered(experiment_id: int) -> QuerySet[Check]:
 
 
 def judged_today(experiment_id: int, user: User) -> int:
-    """This user's answers of today: judgments that stand, and checks, which must not stand out by not counting."""
+    """This user's answers of today: judgments that stand, and checks, which must not stand out by not
+    counting.
+    """
     midnight = timezone.localtime().replace(hour=0, minute=0, second=0, microsecond=0)
     judged = standing_judgments(experiment_id).filter(annotator=user, created_at__gte=midnight)
     checks = _answered_checks(user).filter(experiment_id=experiment_id, judged_at__gte=midnight)

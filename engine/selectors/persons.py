@@ -78,7 +78,8 @@ def person_data(user: User, *, complete: bool) -> Row:
         ),
         "invitations_made": _rows(
             Invitation.objects.filter(created_by=user).order_by("pk"),
-            experiment="experiment__name", role="role", uses="uses", created_at="created_at", until="expires_at",
+            experiment="experiment__name", role="role", uses="uses", created_at="created_at",
+            until="expires_at",
         ),
         # The whole target may be a secret of the experiment's, or somebody else's address.
         "notifications_added": [
@@ -101,7 +102,8 @@ def person_data(user: User, *, complete: bool) -> Row:
         ),
         "judgments": _rows(
             judgments.order_by("pk"),
-            experiment="comparison__experiment__name", number="pk", comparison="comparison_id", choice="choice",
+            experiment="comparison__experiment__name", number="pk", comparison="comparison_id",
+            choice="choice",
             comment="comment", shown_at="shown_at", judged_at="created_at", voided_at="void__created_at",
             void_reason="void__reason",
         ),
@@ -116,7 +118,8 @@ def person_data(user: User, *, complete: bool) -> Row:
         ),
         "checks": _rows(
             checks.order_by("pk"),
-            experiment="experiment__name", kind="kind", shown_at="shown_at", judged_at="judged_at", choice="choice",
+            experiment="experiment__name", kind="kind", shown_at="shown_at", judged_at="judged_at",
+            choice="choice",
             comment="comment", passed="passed",
         ),
         "pairs_shown": _rows(

@@ -12,12 +12,16 @@ from engine.models import Experiment
 WORDING = 1
 
 DEFAULT_RUBRIC = """\
-A response is better if it does what the task asks: it is correct, answers all of it, and keeps to the form asked for.
-Of two responses that do so equally well, the clearer one is better. Length, tone and confidence are no merits of their own."""
+A response is better if it does what the task asks: it is correct, answers all of it, and keeps to the form \
+asked for.
+Of two responses that do so equally well, the clearer one is better. \
+Length, tone and confidence are no merits of their own."""
 
 
 def rubric_of(experiment: Experiment) -> str:
-    """The experiment's rubric; where it has none, what its annotators are told, or else what goes for most tasks."""
+    """The experiment's rubric; where it has none, what its annotators are told, or else what goes for most
+    tasks.
+    """
     return experiment.rubric.strip() or experiment.guidelines.strip() or DEFAULT_RUBRIC
 
 

@@ -25,6 +25,7 @@ class Waste:
 
     @property
     def share(self) -> float:
+        """The share of generated responses that were never judged, in [0, 1]."""
         return self.unused / self.generated if self.generated else 0.0
 
 
@@ -63,6 +64,7 @@ class PolicySpending:
 
     @property
     def tokens_each(self) -> float | None:
+        """The mean number of tokens in a response; ``None`` without a response."""
         return self.completion_tokens / self.responses if self.responses else None
 
     @property

@@ -40,7 +40,9 @@ class Worker:
 
     @property
     def alive(self) -> bool:
-        """True if it counts as alive: one busy with a batch is silent for a while, one that loads its model for minutes."""
+        """True if it counts as alive: one busy with a batch is silent for a while, one that loads its model
+        for minutes.
+        """
         patience = settings.CLAIM_SECONDS + 3 * settings.SWEEP_SECONDS
         return self.seen_seconds < (max(patience, _LONGEST_LOADING_SECONDS) if self.loading else patience)
 

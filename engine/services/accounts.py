@@ -11,7 +11,7 @@ from engine.services.tokens import end_all_tokens
 
 
 def end_sessions(*, user: User) -> None:
-    """End all sessions of an account for good, also those that would be valid again once it is opened again."""
+    """End all sessions of an account for good, also those that would be valid again after it reopens."""
     User.objects.filter(pk=user.pk).update(session_version=F("session_version") + 1)
     # Otherwise the next save of this object would set the old number again.
     user.refresh_from_db(fields=["session_version"])
@@ -19,7 +19,9 @@ def end_sessions(*, user: User) -> None:
 
 @transaction.atomic
 def sign_out_everywhere(*, user: User, tokens: bool) -> int:
-    """End all sessions of an account and, where ``tokens`` says so, its API tokens; returns how many of those."""
+    """End all sessions of an account and, where ``tokens`` says so, its API tokens; returns how many of
+    those.
+    """
     end_sessions(user=user)
     ended = end_all_tokens(user=user, by=user, because="All sessions were ended.") if tokens else 0
     record(experiment=None, by=user, action=AuditEntry.Action.SIGN_OUT, details={"tokens": ended})

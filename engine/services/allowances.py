@@ -11,17 +11,17 @@ from engine.domain.errors import WrongStateError
 from engine.models import Allowance, User
 from engine.selectors import people
 
-# The pair on show, the one fetched ahead, and one that came back by an undo. More would keep pairs from others, or
-# let somebody choose among them.
+# The pair on show, the one fetched ahead, and one that came back by an undo. More would keep pairs from
+# others, or let somebody choose among them.
 MOST_HELD = 3
 
-# A token bucket. A slip is noticed within a few answers, so ten undos in a row are plenty, and one in five answers
-# later. Without a limit, somebody could answer both ways and watch what follows from each.
+# A token bucket. A slip is noticed within a few answers, so ten undos in a row are plenty, and one in five
+# answers later. Without a limit, somebody could answer both ways and watch what follows from each.
 UNDOS_IN_A_ROW = 10
 ANSWERS_PER_UNDO = 5
 
-# A lease may be renewed for twelve times its own length (an hour by default): long enough for a lunch with the page
-# open. Then the pair is somebody else's for as long again.
+# A lease may be renewed for twelve times its own length (an hour by default): long enough for a lunch with
+# the page open. Then the pair is somebody else's for as long again.
 _LEASES_IN_A_HOLD = 12
 
 

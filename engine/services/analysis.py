@@ -1,7 +1,8 @@
 """The forecast, and replays without each annotator: too slow for a page, so an analysis worker computes them.
 
-It is claimed (:mod:`engine.services.claims`) and computed outside of any transaction, so that it holds no lock while clicks
-come in. How far it has got is stored on the way: pages show it, and after a kill another worker goes on from there.
+It is claimed (:mod:`engine.services.claims`) and computed outside of any transaction, so that it holds no
+lock while clicks come in. How far it has got is stored on the way: pages show it, and after a kill another
+worker goes on from there.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ from engine.services import claims
 
 logger = logging.getLogger(__name__)
 
-# How far replays have got is stored this often, and after a turn of this length somebody else's work comes first.
+# How far replays have got is stored this often, and after a turn of this length somebody else's work comes
+# first.
 _CHECKPOINT_SECONDS = 2.0
 _TURN_SECONDS = 20.0
 # Of the annotators, those whose judgments are the most.
@@ -43,7 +45,9 @@ _FEWEST_NEWS = 20
 
 @transaction.atomic
 def request_replays(*, experiment_id: int) -> Examination:
-    """Ask for what the decision would be without each annotator; asking again while it is computed changes nothing."""
+    """Ask for what the decision would be without each annotator; asking again while it is computed changes
+    nothing.
+    """
     examination, _ = Examination.objects.get_or_create(experiment_id=experiment_id)
     examination = Examination.objects.select_for_update(no_key=True).get(pk=examination.pk)
     if examination.replays_wanted_at is None:
@@ -54,7 +58,8 @@ def request_replays(*, experiment_id: int) -> Examination:
 
 
 def outdate(*, experiment: Experiment, replays: bool = True) -> None:
-    """Forget what was computed under other settings or judgments; what is under way loses its claim, and stops.
+    """Forget what was computed under other settings or judgments; what is under way loses its claim, and
+    stops.
 
     ``replays``: those too; they know nothing of the budget.
     """
@@ -65,7 +70,8 @@ def outdate(*, experiment: Experiment, replays: bool = True) -> None:
 def examine_next(*, worker: str = "", tick: Callable[[], None] = lambda: None) -> bool:
     """Do the next piece of work of any experiment; returns whether there was one.
 
-    What fails keeps its claim until the deadline: so long the others have their turn, and then it is tried again.
+    What fails keeps its claim until the deadline: so long the others have their turn, and then it is tried
+    again.
     """
     for experiment_id in to_examine():
         try:
@@ -79,7 +85,8 @@ def examine_next(*, worker: str = "", tick: Callable[[], None] = lambda: None) -
 
 
 def examine(*, experiment_id: int, worker: str = "", tick: Callable[[], None] = lambda: None) -> bool:
-    """Do one piece of what is wanted of an experiment: its forecast, or a turn of its replays. Returns whether more remains.
+    """Do one piece of what is wanted of an experiment: its forecast, or a turn of its replays. Returns
+    whether more remains.
 
     ``tick`` is called again and again meanwhile; what it raises interrupts the work, which keeps what it has.
     """
@@ -153,7 +160,9 @@ def _forecast(
     mine: QuerySet[Examination],
     keep: Callable[[], None],
 ) -> dict[str, Any]:
-    """Simulated continuations of the experiment as it stands, all side by side; before its first comparison, the planner's."""
+    """Simulated continuations of the experiment as it stands, all side by side; before its first comparison,
+    the planner's.
+    """
     wins = counts.wins_matrix(experiment)
     latest = designs.latest_snapshot(experiment)
     n = int(wins.sum())
@@ -209,7 +218,9 @@ def _replays(
     mine: QuerySet[Examination],
     keep: Callable[[], None],
 ) -> dict[str, Any]:
-    """A turn of the replays: on from where they got to, or from the start where judgments were taken back meanwhile."""
+    """A turn of the replays: on from where they got to, or from the start where judgments were taken back
+    meanwhile.
+    """
     standing = counts.standing_judgments(experiment.pk)
     so_far = examination.replays
     last = so_far.get("last_judgment") or (standing.order_by("pk").values_list("pk", flat=True).last() or 0)

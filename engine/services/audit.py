@@ -38,7 +38,9 @@ SENTENCES: dict[str, str] = {
     _Action.TOKEN_REVOKED: "Revoked the API token {hint}…. {because}",
     _Action.SIGN_OUT: "Ended all sessions and {tokens} API tokens.",
     _Action.RESET_LINK: "Made a link with which {person} may set a new password.{also}",
-    _Action.LLM_JUDGE: "Language model as a judge: {before} → {after}; asked about {budget} comparisons at most. {agreement}",
+    _Action.LLM_JUDGE: (
+        "Language model as a judge: {before} → {after}; asked about {budget} comparisons at most. {agreement}"
+    ),
     _Action.LLM_HALTED: "Halted the language model that judges. {reason}",
     _Action.EXPORT: "Exported {what}.",
     _Action.IMPORT_VOTES: "Imported {votes} past votes. The budget is now {budget} comparisons, with them.",
@@ -59,9 +61,9 @@ def record(
 ) -> AuditEntry:
     """Write an entry, in the caller's transaction.
 
-    ``by``: nobody where LLM-PO itself or a command did it. ``about``: to whom. ``details`` holds what the action's
-    sentence in ``SENTENCES`` names, and anything else worth keeping that JSON can hold; never a person's name, as
-    the entry outlives it.
+    ``by``: nobody where LLM-PO itself or a command did it. ``about``: to whom. ``details`` holds what the
+    action's sentence in ``SENTENCES`` names, and anything else worth keeping that JSON can hold; never a
+    person's name, as the entry outlives it.
 
     Raises
     ------

@@ -1,7 +1,8 @@
 """Many new rows at once, with as little of the work as can be inside of the transaction.
 
-Making the values of a row takes Django more than ten times as long as storing them takes the database, and SQLite has
-one writer at a time. So the values are made first (:func:`prepared`), and :func:`insert` only puts keys in their places.
+Making the values of a row takes Django more than ten times as long as storing them takes the database, and
+SQLite has one writer at a time. So the values are made first (:func:`prepared`), and :func:`insert` only puts
+keys in their places.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _SHORT = 20
 
 @dataclass(frozen=True)
 class Prepared:
-    """Rows of one table as the database takes them, but for their own keys and those that ``insert`` is told."""
+    """Rows of one table as the database takes them, without their keys and those given to ``insert``."""
 
     model: type[Model]
     rows: Sequence[tuple[Any, ...]]

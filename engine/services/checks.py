@@ -1,7 +1,8 @@
 """Pairs shown to learn about an annotator: practice, gold items, repeats. They never enter the estimates.
 
-An annotator must not be able to tell a check from a comparison, practice aside. A check therefore does all that a
-comparison does: it is reserved for a while, is handed back, may go to somebody else meanwhile, can be taken back.
+An annotator must not be able to tell a check from a comparison, practice aside. A check therefore does all
+that a comparison does: it is reserved for a while, is handed back, may go to somebody else meanwhile, can be
+taken back.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ def is_held(check: Check) -> bool:
 
 
 def renew(check: Check) -> Check | None:
-    """A check that is held, reserved for longer, with its texts; ``None`` where it was handed back meanwhile."""
+    """A held check, reserved for longer, with its texts; ``None`` if it was handed back meanwhile."""
     if not _renewed(Check.objects.filter(pk=check.pk)):
         return None
     return _with_texts().get(pk=check.pk)
@@ -86,8 +87,8 @@ def expire_checks() -> None:
 def resumable(unanswered: Iterable[Check]) -> Check | None:
     """The first of these that was handed back and that its annotator may be shown again.
 
-    As a comparison: not while it would be with somebody else, nor as long after it was held for too long. Practice
-    waits for its annotator.
+    As a comparison: not while it would be with somebody else, nor as long after it was held for too long.
+    Practice waits for its annotator.
     """
     now = timezone.now()
     for check in unanswered:
@@ -132,8 +133,9 @@ def _fate(check: Check) -> _Fate:
 def _fate_among_others(check: Check, *, since: datetime, own: int) -> _Fate:
     """The fate of the comparison from when it was ready, with ``own`` answers of this annotator.
 
-    Annotators are shown the first comparison that is ready. So an annotator who was shown for the first time a pair after
-    the place of the check would have been shown it instead; and a language model would have voted on it.
+    Annotators are shown the first comparison that is ready. So an annotator who was shown for the first time
+    a pair after the place of the check would have been shown it instead; and a language model would have
+    voted on it.
     """
     before = Judgment.objects.filter(
         comparison=check.instead_of, created_at__lt=check.created_at, standing=True
@@ -180,7 +182,8 @@ def _give_up(check: Check) -> None:
 
 @dataclass(frozen=True)
 class Seen:
-    """Numbers of pairs that an annotator was shown: practice, checks of any kind, and all with the comparisons.
+    """Numbers of pairs that an annotator was shown: practice, checks of any kind, and all with the
+    comparisons.
 
     ``handed_back``: whether they ever handed one back, were away for too long, or took an answer back.
     """
@@ -225,8 +228,8 @@ def practice_due(*, experiment: Experiment, annotator: User, seen: Seen) -> Chec
 def check_due(*, experiment: Experiment, annotator: User, seen: Seen, instead_of: Comparison) -> Check | None:
     """The check that is to be shown instead of a comparison, where the annotator's next pair is one.
 
-    That depends on the experiment's secret, the annotator, and how many pairs they were shown; at the rates that the
-    experiment sets.
+    That depends on the experiment's secret, the annotator, and how many pairs they were shown; at the rates
+    that the experiment sets.
     """
     draw = blinding.check_draw(experiment.secret, annotator.pk, seen.pairs)
     if draw < experiment.gold_rate:
@@ -374,7 +377,7 @@ def _reservation() -> dict[str, Any]:
 
 
 def expected_choice(check: Check) -> str:
-    """The side that agrees with what is known: the better gold response, or the earlier judgment's, swapped."""
+    """The side that agrees with what is known: the better gold response, or the earlier answer, swapped."""
     if check.repeated is not None:
         first = check.repeated.choice
         return str(Judgment.Choice.RIGHT if first == Judgment.Choice.LEFT else Judgment.Choice.LEFT)

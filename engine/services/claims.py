@@ -1,10 +1,10 @@
 """The one protocol by which workers take work from the database.
 
-A worker *takes* rows by a conditional UPDATE that writes a random number, the claim, and a deadline. It *renews* the
-deadline while it works. Every later change that it makes names the claim: a row that somebody else has taken, or that was
-given back meanwhile, does not match any more, so that a late result is refused. A holder that dies stops renewing, and its
-rows are *expired*: any worker that finds them may take them or give them back. A deadline that has passed takes nothing away as
-long as nobody else has come.
+A worker *takes* rows by a conditional UPDATE that writes a random number, the claim, and a deadline. It
+*renews* the deadline while it works. Every later change that it makes names the claim: a row that somebody
+else has taken, or that was given back meanwhile, does not match any more, so that a late result is refused. A
+holder that dies stops renewing, and its rows are *expired*: any worker that finds them may take them or give
+them back. A deadline that has passed takes nothing away as long as nobody else has come.
 """
 
 from __future__ import annotations
@@ -91,7 +91,8 @@ def renew(rows: QuerySet[C], claim: uuid.UUID, *, seconds: float) -> int:
 
 
 def release(rows: QuerySet[C], **changes: Any) -> int:
-    """End the claim on ``rows``, which are :func:`held` or :func:`expired`, and write ``changes``; returns how many there were.
+    """End the claim on ``rows``, which are :func:`held` or :func:`expired`, and write ``changes``; returns
+    how many there were.
 
     0 says that the result came too late and was refused.
     """

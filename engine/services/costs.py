@@ -1,7 +1,7 @@
 """A constant number of statements, for comparisons and checks alike.
 
-How long a page takes depends above all on how often it asks the database. Where that number tells a check from a
-comparison, so does a stopwatch.
+How long a page takes depends above all on how often it asks the database. Where that number tells a check
+from a comparison, so does a stopwatch.
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ class Cost:
 
 @contextmanager
 def same_cost(statements: int) -> Iterator[Cost]:
-    """Fill up what happens within to so many statements. The body may lower ``statements`` where nothing is to hide."""
+    """Fill up what happens within to so many statements. The body may lower ``statements`` where nothing is
+    to hide.
+    """
     cost = Cost(statements)
     with connection.execute_wrapper(cost.count):
         try:

@@ -83,7 +83,8 @@ def _locked_draft(experiment_id: int) -> Experiment:
     experiment = Experiment.objects.select_for_update(no_key=True).get(pk=experiment_id)
     if experiment.state != Experiment.State.DRAFT:
         raise WrongStateError(
-            "This experiment has been started, so its setup cannot change: judgments depend on it. Create a new experiment instead."
+            "This experiment has been started, so its setup cannot change: judgments depend on it. "
+            "Create a new experiment instead."
         )
     return experiment
 

@@ -1,4 +1,6 @@
-"""The planner's estimates: asked for by pages, computed by an analysis worker, kept for the next who asks the same."""
+"""The planner's estimates: asked for by pages, computed by an analysis worker, kept for the next who asks the
+same.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,9 @@ class Question:
 
 @transaction.atomic
 def ask(*, question: Question) -> Estimate:
-    """The estimate for these settings, as far as it has come. Where it waits, somebody should be woken to compute it."""
+    """The estimate for these settings, as far as it has come. Where it waits, somebody should be woken to
+    compute it.
+    """
     now = timezone.now()
     stored = json.loads(json.dumps(asdict(question)))
     key = hashlib.sha256(json.dumps(stored, sort_keys=True).encode()).hexdigest()
@@ -58,9 +62,11 @@ def ask(*, question: Question) -> Estimate:
 
 
 def compute_next(*, worker: str = "", tick: Callable[[], None] = lambda: None) -> bool:
-    """Compute the estimate that was asked for last, of those that somebody still waits for; returns whether there was one.
+    """Compute the estimate that was asked for last, of those that somebody still waits for; returns whether
+    there was one.
 
-    ``tick`` is called again and again meanwhile; what it raises interrupts the estimate, which keeps what it has.
+    ``tick`` is called again and again meanwhile; what it raises interrupts the estimate, which keeps what it
+    has.
     """
     wanted = _wanted(Estimate.objects.all())
     while (newest := claims.free(wanted).order_by("-asked_at").first()) is not None:

@@ -51,7 +51,8 @@ class Description:
 
 
 def create_experiment(*, spec: ExperimentSpec, by: User | None = None) -> Experiment:
-    """Store a draft experiment with its factors, levels, policies, tasks, gold items and ready-made responses.
+    """Store a draft experiment with its factors, levels, policies, tasks, gold items and ready-made
+    responses.
 
     ``by``: who makes it, and becomes its owner.
 
@@ -111,7 +112,10 @@ def check_description(spec: ExperimentSpec) -> Description:
     for position, factor_spec in enumerate(spec.factors):
         if factor_spec.kind not in Factor.Kind:
             raise SpecError(
-                f"Factor {factor_spec.name!r}: {factor_spec.kind!r} is not a kind of factor; use one of {', '.join(Factor.Kind)}.",
+                (
+                    f"Factor {factor_spec.name!r}: {factor_spec.kind!r} is not a kind of factor; use one "
+                    f"of {', '.join(Factor.Kind)}."
+                ),
                 ("factors", position, "kind"),
             )
         factor = Factor(name=factor_spec.name, kind=factor_spec.kind, position=position)
@@ -218,7 +222,8 @@ def _check_llm_judge(judge: str, stage: str) -> None:
         return
     if stage == Experiment.LLMJudge.VOTES:
         raise SpecError(
-            "llm_judge: a language model may vote only after an admin has accepted its agreement with people. "
+            "llm_judge: a language model may vote only after an admin has accepted its agreement "
+            "with people. "
             "Begin with shadow.",
             ("llm_judge",),
         )
@@ -376,7 +381,7 @@ def conclude(
 
 
 def renew_secret(*, experiment: Experiment) -> None:
-    """Plan from now on under a new secret, as the one so far may have been published. It stays in the record."""
+    """Plan from now on under a new secret: the old one may have been published. It stays in the record."""
     experiment.past_secrets = [
         *experiment.past_secrets,
         {"first": experiment.secret_from, "secret": experiment.secret},

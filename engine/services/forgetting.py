@@ -39,11 +39,12 @@ _GO_WITH_THE_ACCOUNT = {Membership, Token}
 def forget_person(
     *, user_id: int, by: User | None, blank_comments: bool = False, delete: bool = False
 ) -> User | None:
-    """Make an account nobody's: its name is a number, it cannot log in, and nothing else is kept about the person.
+    """Make an account nobody's: its name is a number, it cannot log in, and nothing else is kept about the
+    person.
 
     Judgments, flags, checks and log entries stay, and are from now on those of *former-annotator-7*. With
-    ``blank_comments`` what the person wrote goes; with ``delete`` an account to which no such row belongs goes
-    altogether. Returns the account, or nothing where it is gone.
+    ``blank_comments`` what the person wrote goes; with ``delete`` an account to which no such row belongs
+    goes altogether. Returns the account, or nothing where it is gone.
 
     Raises
     ------

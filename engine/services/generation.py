@@ -58,11 +58,12 @@ def claim_responses(
 ) -> Claim:
     """Take up to ``limit`` waiting responses; no other worker gets the same ones.
 
-    Experiments share alike, and within one the oldest come first. ``joining`` adds to a claim that is being written. Of
-    the ``offer`` limits the responses to those that the worker serves; without one it takes all.
+    Experiments share alike, and within one the oldest come first. ``joining`` adds to a claim that is being
+    written. Of the ``offer`` limits the responses to those that the worker serves; without one it takes all.
 
-    A response whose batch came to a sudden end may be what ended it. Such suspects are tried anew in smaller batches,
-    for the last time one by one, and join no others: so one poisoned response cannot take its company along.
+    A response whose batch came to a sudden end may be what ended it. Such suspects are tried anew in smaller
+    batches, for the last time one by one, and join no others: so one poisoned response cannot take its
+    company along.
     """
     waiting = Response.objects.filter(state=Response.State.WAITING)
     if offer is not None:
@@ -160,7 +161,9 @@ _WRITTEN_FIELDS = [field.name for field in fields(Written) if field.name != "res
 
 
 def _store_written(written: Sequence[Written]) -> None:
-    """One prepared statement for all of them, whose rows are locked: as UPDATEs of the ORM they take ten times as long."""
+    """One prepared statement for all of them, whose rows are locked: as UPDATEs of the ORM they take ten
+    times as long.
+    """
     constant = claims.NOBODY | {"state": Response.State.DONE, "done_at": timezone.now()}
     meta = Response._meta
     by_name = {field.name: field for field in meta.concrete_fields}
@@ -183,8 +186,9 @@ def _store_written(written: Sequence[Written]) -> None:
 def release_claim(*, claim: uuid.UUID, reason: str, blameless: bool = False) -> set[int]:
     """Give back what a batch did not finish; a response that has used up its attempts fails.
 
-    ``blameless``: the worker was stopped or the backend is out of order, which no response can help: the attempt does
-    not count. Otherwise each of them may be what broke the batch, and is under suspicion from now on.
+    ``blameless``: the worker was stopped or the backend is out of order, which no response can help: the
+    attempt does not count. Otherwise each of them may be what broke the batch, and is under suspicion from
+    now on.
     """
     unfinished = claims.held(Response.objects.filter(state=Response.State.GENERATING), claim)
     return _give_back(unfinished, reason, blameless=blameless)
@@ -215,7 +219,7 @@ def _give_back(lost: QuerySet[Response], reason: str, *, blameless: bool) -> set
 
 
 def _lock_comparisons(response_ids: Iterable[int]) -> list[Comparison]:
-    """Lock first, look second: of two workers that finish a pair's two halves, the later one must see both."""
+    """Lock first, look second: of two workers that finish a pair's halves, the later one must see both."""
     ids = list(response_ids)
     return list(
         Comparison.objects.filter(

@@ -26,8 +26,8 @@ _NUMBERS_OR_NOTHING = ("plan_delta", "plan_epsilon", "plan_evidence_i", "plan_ev
 _TRUTHS = ("voided", "annotator_could_see_policies")
 _TIMES = ("planned_at", "judged_at")
 _TEXTS = (
-    "judge", "annotator", "policy_i", "policy_j", "left_policy", "response_i", "response_j", "choice", "reason",
-    "comment", "void_reason", "sampler", "sampling_seed", "plan_stopping", "via",
+    "judge", "annotator", "policy_i", "policy_j", "left_policy", "response_i", "response_j", "choice",
+    "reason", "comment", "void_reason", "sampler", "sampling_seed", "plan_stopping", "via",
     *(f"{name}_{side}" for name in ("model", "finish_reason", "guardrail", "leak") for side in "ij"),
 )  # fmt: skip
 _KEPT = (
@@ -138,7 +138,8 @@ class _Checker:
             raise ValueError("policy_i must come before policy_j, and left_policy must be one of the two.")
         if not 1 <= row["task_number"] <= self._n_tasks:
             raise ValueError(
-                f"task_number is {limits.shown(row['task_number'])}: the rows do not fit the experiment, which has "
+                f"task_number is {limits.shown(row['task_number'])}: the rows do not fit the "
+                "experiment, which has "
                 f"{self._n_tasks:,} tasks. Is this the manifest of this file?"
             )
         if row["judge"] not in Judgment.Judge or row["choice"] not in Judgment.Choice:
@@ -181,7 +182,8 @@ class _Checker:
     def _check_ready_made(self, response: tuple[str, int, str], number: int, side: str) -> None:
         if number >= len(self._ready_made) or self._ready_made[number] != response:
             raise ValueError(
-                f"response_{side} is not the ready-made response number {number} of the manifest. Is this the manifest "
+                f"response_{side} is not the ready-made response number {number} of the manifest. Is "
+                "this the manifest "
                 "of this file?"
             )
 

@@ -55,8 +55,8 @@ def lease_next(*, experiment_id: int, annotator: User, besides: Collection[uuid.
     """The pair this annotator should look at now, reserved for them; ``None`` where none is ready.
 
     A pair already shown to them and still open is shown again (a reload, or the back button), unless it is
-    among those on their screen already (``besides``). Nobody holds more than ``allowances.MOST_HELD`` pairs, and nobody
-    holds one for longer than ``allowances.hold()``.
+    among those on their screen already (``besides``). Nobody holds more than ``allowances.MOST_HELD`` pairs,
+    and nobody holds one for longer than ``allowances.hold()``.
     """
     allowances.locked(experiment_id=experiment_id, annotator=annotator)
     held = held_leases(experiment_id=experiment_id, annotator=annotator)
@@ -86,8 +86,8 @@ def new_lease(
     """A ready pair other than ``besides``, reserved for this annotator; ``None`` where none is ready.
 
     The caller has checked that the annotator may hold another pair. ``instead``: asked about the comparison
-    that is due, with ``had_since``: when the annotator was first shown it, where they handed it back. The check that it
-    returns takes its place.
+    that is due, with ``had_since``: when the annotator was first shown it, where they handed it back. The
+    check that it returns takes its place.
     """
     mine = Lease.objects.filter(annotator=annotator, comparison=OuterRef("pk"))
     # Others have their turn, for as long as this annotator had theirs.
@@ -245,8 +245,8 @@ def skip(*, experiment_id: int, token: uuid.UUID, annotator: User) -> None:
 def discard_unwanted(*, experiment_id: int) -> int:
     """Discard what some annotators skipped and no other one is left to see; returns how many comparisons.
 
-    Those who were left when it was skipped may have judged it since, or may annotate no longer. A comparison that
-    waits for nobody would be in flight for ever, and the budget would never be reached.
+    Those who were left when it was skipped may have judged it since, or may annotate no longer. A comparison
+    that waits for nobody would be in flight for ever, and the budget would never be reached.
     """
     skipped = (
         Comparison.objects.filter(experiment_id=experiment_id, state=Comparison.State.READY, skips__gt=0)
@@ -324,7 +324,9 @@ def _locked_lease(
 
 @dataclass(frozen=True)
 class Recorded:
-    """A judgment that stands, whether this very call made it, and whether its pair was not reserved any more then."""
+    """A judgment that stands, whether this very call made it, and whether its pair was not reserved any more
+    then.
+    """
 
     judgment: Judgment
     created: bool
@@ -501,7 +503,9 @@ def void_judgment(*, judgment_id: int, by: User, reason: str) -> JudgmentVoid:
 
 
 def take_outcomes_back(comparisons: Sequence[Comparison]) -> None:
-    """Have comparisons judged anew, but for past votes without texts to show. The caller locks and saves them."""
+    """Have comparisons judged anew, but for past votes without texts to show. The caller locks and saves
+    them.
+    """
     past = [comparison.pk for comparison in comparisons if comparison.plan.get("past")]
     # Asked for past votes only: an undo takes as many queries as one of a check does.
     textless = set(

@@ -210,11 +210,14 @@ def claim_due() -> Notification | None:
 
 
 def mark_sent(*, notification: Notification) -> None:
+    """End a claimed notification: its recipient has it."""
     claims.release(_claimed(notification), state=Notification.State.SENT, sent_at=timezone.now(), error="")
 
 
 def mark_unsent(*, notification: Notification, error: str, final: bool = False) -> None:
-    """Try again later, longer each time; not any more after the last time, or where it would never do (``final``)."""
+    """Try again later, longer each time; not any more after the last time, or where it would never do
+    (``final``).
+    """
     unsent = _claimed(notification)
     if final or notification.attempts > len(_RETRY_SECONDS):
         claims.release(unsent, state=Notification.State.FAILED, error=error[:500])
@@ -224,6 +227,7 @@ def mark_unsent(*, notification: Notification, error: str, final: bool = False) 
 
 
 def has_due() -> bool:
+    """True if a notification waits that may be sent now."""
     return _due().exists()
 
 

@@ -41,9 +41,9 @@ def change_llm_judge(
 ) -> Experiment:
     """Let a language model say nothing, give opinions that do not count, or vote.
 
-    It may vote once people and this very judge (this model, with this rubric) have judged enough of the same comparisons.
-    A later change of the judge ends its votes, until its agreement is measured and accepted again.
-    A model that was halted is asked again: this is the only way to resume it.
+    It may vote once people and this very judge (this model, with this rubric) have judged enough of the same
+    comparisons. A later change of the judge ends its votes, until its agreement is measured and accepted
+    again. A model that was halted is asked again: this is the only way to resume it.
 
     Raises
     ------
@@ -154,7 +154,9 @@ class Asked:
 
 @transaction.atomic
 def claim_opinions(*, worker: str, limit: int) -> Claim:
-    """Take up to ``limit`` waiting opinions of experiments that still want them; no other worker gets the same ones."""
+    """Take up to ``limit`` waiting opinions of experiments that still want them; no other worker gets the
+    same ones.
+    """
     waiting = Opinion.objects.filter(
         state=Opinion.State.WAITING, comparison__experiment__in=experiments_with_opinions()
     )
@@ -273,7 +275,10 @@ def _count_failures(experiment_id: int, failures: int, reason: str) -> None:
             event=Subscription.Event.UNHEALTHY,
             key=f"llm halted {entry.pk}",
             subject=f"{experiment.name}: the language model that judges was halted",
-            text=f"{experiment.llm_halted}\nThe model gets no more questions until somebody resumes it on the dashboard.",
+            text=(
+                f"{experiment.llm_halted}\nThe model gets no more questions until somebody resumes it on "
+                "the dashboard."
+            ),
         )
         logger.error("Halted the language model that judges in %s: %s", experiment, experiment.llm_halted)
     experiment.save(update_fields=["llm_failures", "llm_halted"])
@@ -288,7 +293,9 @@ def cast_votes(*, experiment_id: int) -> int:
 
 @transaction.atomic
 def _cast_vote(opinion_id: int) -> Judgment | None:
-    """One opinion's judgment; ``None`` where it may not be cast any more: somebody was faster, or things changed."""
+    """One opinion's judgment; ``None`` where it may not be cast any more: somebody was faster, or things
+    changed.
+    """
     opinion = Opinion.objects.get(pk=opinion_id)
     comparison = (
         Comparison.objects.select_for_update(no_key=True, skip_locked=True, of=("self",))

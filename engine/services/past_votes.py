@@ -1,7 +1,7 @@
 """Past votes: an experiment made of them, or more of them for one that is there.
 
-They count as judgments do. No sampler of ours chose their pairs, and each is so marked: docs/votes.md says what the
-experiment's claim rests on then.
+They count as judgments do. No sampler of ours chose their pairs, and each is so marked: docs/votes.md says
+what the experiment's claim rests on then.
 """
 
 from __future__ import annotations
@@ -40,9 +40,10 @@ _Text = tuple[int, int, str | None]
 def start_from_votes(*, name: str, votes: Sequence[Vote], by: User | None = None) -> Experiment:
     """Make a paused experiment of the policies, tasks and responses that the votes name, and count the votes.
 
-    It goes on with the ready-made responses where the file has a text for each vote and each two policies have a
-    task in common. Else the policies are models, by the names in the file, and a backend writes new responses.
-    The budget has room for as many new comparisons as any experiment's. ``by``: who makes it, and becomes its owner.
+    It goes on with the ready-made responses where the file has a text for each vote and each two policies
+    have a task in common. Else the policies are models, by the names in the file, and a backend writes new
+    responses. The budget has room for as many new comparisons as any experiment's. ``by``: who makes it, and
+    becomes its owner.
 
     The evidence is marked as stale: the next `advance` replays the votes.
 
@@ -78,7 +79,8 @@ def start_from_votes(*, name: str, votes: Sequence[Vote], by: User | None = None
             else (),
         )
     )
-    # The responses are prepared already; making them again in the transaction would take longer than all of it.
+    # The responses are prepared already; making them again in the transaction would take longer than all of
+    # it.
     bare = replace(description, spec=replace(description.spec, ready_made=()))
     with transaction.atomic():
         experiment = store_experiment(description=bare, by=by)
@@ -86,10 +88,11 @@ def start_from_votes(*, name: str, votes: Sequence[Vote], by: User | None = None
 
 
 def add_votes(*, experiment_id: int, votes: Sequence[Vote], by: User | None = None) -> Experiment:
-    """Count past votes in a draft or a paused experiment, which is paused then. Its policies and tasks are known.
+    """Count past votes in a draft or a paused experiment that knows their policies and tasks. It is paused then.
 
-    A policy has the name that the dashboard shows, the names of its levels joined by “ · ”, or its number, as P3.
-    The budget grows by the votes, so that as many new comparisons fit as before, and the evidence is marked as stale.
+    A policy has the name that the dashboard shows, the names of its levels joined by “ · ”, or its number, as
+    P3. The budget grows by the votes, so that as many new comparisons fit as before, and the evidence is
+    marked as stale.
 
     Raises
     ------
@@ -144,7 +147,8 @@ def _check_state(experiment: Experiment) -> None:
     if experiment.state not in {Experiment.State.DRAFT, Experiment.State.PAUSED}:
         remedy = "Pause it first." if experiment.state == Experiment.State.RUNNING else "Use another name."
         raise WrongStateError(
-            f"Past votes can be added to a draft or a paused experiment; this one is {experiment.state}. {remedy}"
+            f"Past votes can be added to a draft or a paused experiment; this one is {experiment.state}. "
+            f"{remedy}"
         )
     if experiment.archived_at is not None:
         raise WrongStateError("The experiment is archived. Take it out of the archive first.")
@@ -155,13 +159,16 @@ def _check_settings(experiment: Experiment) -> None:
         raise SpecError("Past votes are people's, but a rule judges this experiment. Use another one.")
     if experiment.overlap > 1:
         raise SpecError(
-            f"This experiment wants {experiment.overlap} judgments of each comparison, and a past vote is one. "
+            f"This experiment wants {experiment.overlap} judgments of each comparison, and a past vote is "
+            "one. "
             "Use an experiment with one judgment each."
         )
 
 
 def _known_responses(experiment: Experiment) -> dict[_Text, int] | None:
-    """Keys of the ready-made responses, which past votes must be about; ``None`` where nothing is ready-made."""
+    """Keys of the ready-made responses, which past votes must be about; ``None`` where nothing is
+    ready-made.
+    """
     if experiment.responses != Experiment.Responses.IMPORTED:
         return None
     rows = Response.objects.filter(policy__experiment=experiment).order_by("-pk")
@@ -182,13 +189,15 @@ def _check_vote(
         if name not in policies:
             raise SpecError(
                 f"{vote.place}: {limits.shown(name)} is no policy of this experiment. It has "
-                f"{', '.join(list(policies)[-5:])} … Rename it, or give the experiment another name to make a new one."
+                f"{', '.join(list(policies)[-5:])} … Rename it, or give the experiment another name to make "
+                "a new one."
             )
     if policies[vote.policy_a] == policies[vote.policy_b]:
         raise SpecError(f"{vote.place}: Both policies are the same one. Remove the row.")
     if vote.task not in tasks:
         raise SpecError(
-            f"{vote.place}: The task {limits.shown(vote.task)} is not in this experiment. Remove the row, or add "
+            f"{vote.place}: The task {limits.shown(vote.task)} is not in this experiment. Remove the row, "
+            "or add "
             "the task while the experiment is a draft."
         )
     if experiment.responses == Experiment.Responses.FRESH:
@@ -196,12 +205,14 @@ def _check_vote(
     for name, text in ((vote.policy_a, vote.response_a), (vote.policy_b, vote.response_b)):
         if text is None:
             raise SpecError(
-                f"{vote.place}: There is no text of the response of {limits.shown(name)}, and this experiment shows "
+                f"{vote.place}: There is no text of the response of {limits.shown(name)}, and this "
+                "experiment shows "
                 "responses again. Add response_a and response_b."
             )
         if known is not None and (policies[name], tasks[vote.task], text) not in known:
             raise SpecError(
-                f"{vote.place}: The response of {limits.shown(name)} is not among the experiment's ready-made ones. "
+                f"{vote.place}: The response of {limits.shown(name)} is not among the experiment's "
+                "ready-made ones. "
                 "Remove the row, or make a new experiment."
             )
 
@@ -306,7 +317,9 @@ def _prepared(
 
 
 def _response(of: _Text, number: int) -> Response:
-    """A response that was written elsewhere. Without its text it is a failed one, so that nobody is shown it."""
+    """A response that was written elsewhere. Without its text it is a failed one, so that nobody is shown
+    it.
+    """
     policy, task, text = of
     now = timezone.now()
     response = Response(policy_id=policy, task_id=task, seed=number, created_at=now)
@@ -364,7 +377,9 @@ def _store(experiment: Experiment, ready: _Ready, by: User | None) -> Experiment
 
 
 def _people(experiment: Experiment, names: Sequence[str]) -> dict[str, User]:
-    """Accounts by the names in the file. A name that an earlier file of this experiment had is the same person."""
+    """Accounts by the names in the file. A name that an earlier file of this experiment had is the same
+    person.
+    """
     suffix = f"@import-{experiment.pk}"
     before = {
         user.username.removesuffix(suffix): user

@@ -1,7 +1,7 @@
 """Members and their roles; invitations, the only way in for people without an account.
 
-Lock order, here and in `engine.services.tokens`: experiment, account, invitation. Joining, inviting and removing
-take the experiment's lock: none of them overlaps with another.
+Lock order, here and in `engine.services.tokens`: experiment, account, invitation. Joining, inviting and
+removing take the experiment's lock: none of them overlaps with another.
 """
 
 from __future__ import annotations
@@ -255,7 +255,8 @@ def remove_member(*, membership_id: int, by: User | None) -> int:
 
 @transaction.atomic
 def settle_account(*, user: User) -> None:
-    """End the tokens of an account that was deactivated or is no superuser's any more, and links as on a removal.
+    """End the tokens of an account that was deactivated or is no superuser's any more, and links as on a
+    removal.
 
     A deactivation ends the sessions too: if the account is opened again, its owner signs in anew.
     """

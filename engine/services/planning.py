@@ -37,10 +37,11 @@ class Advance:
 
 
 def advance(*, experiment_id: int, replay_seconds: float = math.inf) -> Advance | None:
-    """Bring a running experiment up to date with its judgments, and a paused one's evidence where it is stale.
+    """Bring a running experiment up to date with its judgments, and a paused one's evidence where it is
+    stale.
 
-    One at a time per experiment: while another caller holds the row, this one returns ``None`` at once,
-    and the holder looks again after its commit, so that no judgment is left unseen. Stale evidence is replayed
+    One at a time per experiment: while another caller holds the row, this one returns ``None`` at once, and
+    the holder looks again after its commit, so that no judgment is left unseen. Stale evidence is replayed
     before the row is taken, for about ``replay_seconds`` at most.
     """
     while True:

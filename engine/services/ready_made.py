@@ -29,7 +29,10 @@ def check_ready_made(spec: ExperimentSpec) -> None:
         return
     if kinds != [Factor.Kind.IMPORTED]:
         raise SpecError(
-            "With ready-made responses there must be one factor of the kind imported. Its levels are the policies.",
+            (
+                "With ready-made responses there must be one factor of the kind imported. Its levels are "
+                "the policies."
+            ),
             ("factors",),
         )
     if len({task.prompt for task in spec.tasks}) < len(spec.tasks):

@@ -56,11 +56,12 @@ def import_experiment(
 ) -> Experiment:
     """Make the experiment of ``spec`` and give it the judgments of an export, in their order.
 
-    It concludes if they decide it, and is paused otherwise, to go on from there. ``people``: accounts by their names
-    in the export, which are pseudonyms or user names; everybody else is made anew as a user who cannot log in.
+    It concludes if they decide it, and is paused otherwise, to go on from there. ``people``: accounts by
+    their names in the export, which are pseudonyms or user names; everybody else is made anew as a user who
+    cannot log in.
 
-    ``secrets``: those that were published of the exported experiment. They stay with the record, so that its sides
-    can still be verified; what is planned from here on has a secret of its own.
+    ``secrets``: those that were published of the exported experiment. They stay with the record, so that its
+    sides can still be verified; what is planned from here on has a secret of its own.
 
     Reading, checking, replaying and making the rows' values take nearly all of the time and come before the
     transaction: SQLite has one writer, and clicks wait for it.

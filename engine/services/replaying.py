@@ -1,8 +1,8 @@
 """The evidence after a judgment was taken back: replayed by a worker, and only from where it changed.
 
-The one who takes a judgment back marks the evidence as stale, which costs nothing. Before the next decision the
-judgments that stand are replayed: the voided one may have carried a peak. The result equals, bit by bit, a replay
-from nothing.
+The one who takes a judgment back marks the evidence as stale, which costs nothing. Before the next decision
+the judgments that stand are replayed: the voided one may have carried a peak. The result equals, bit by bit,
+a replay from nothing.
 """
 
 from __future__ import annotations

@@ -28,7 +28,8 @@ _WHY_NOT = {
 
 @transaction.atomic
 def void_one(*, judgment_id: int, by: User, reason: str) -> JudgmentVoid:
-    """Void somebody's judgment. Annotators who take back their own leave no entry in the log, as there are many.
+    """Void somebody's judgment. Annotators who take back their own leave no entry in the log, as there are
+    many.
 
     Raises
     ------
@@ -58,7 +59,8 @@ def restore_judgment(*, judgment_id: int, by: User | None = None) -> Judgment:
     Raises
     ------
     WrongStateError
-        It stands or was restored already, or its comparison wants no judgment any more; the message says which.
+        It stands or was restored already, or its comparison wants no judgment any more; the message says
+        which.
     """
     voided = Judgment.objects.select_related("comparison", "annotator").get(pk=judgment_id)
     experiment = Experiment.objects.select_for_update(no_key=True).get(pk=voided.comparison.experiment_id)
@@ -113,7 +115,8 @@ def _refusal(experiment: Experiment, comparison: Comparison, voided: Judgment) -
 
 @transaction.atomic
 def void_annotator(*, experiment_id: int, annotator: User, by: User, reason: str) -> int:
-    """Take back everything that an annotator has judged in an experiment, all of it or none; returns how many.
+    """Take back everything that an annotator has judged in an experiment, all of it or none; returns how
+    many.
 
     Raises
     ------

@@ -30,7 +30,7 @@ _RETURNING_EACH = 3
 
 @dataclass(frozen=True)
 class ShownPair:
-    """A pair as the page may know it: nothing here says which policy wrote what, nor whether it is a check."""
+    """A pair as the page may know it: nothing tells which policy wrote what, or whether it is a check."""
 
     token: uuid.UUID
     prompt: str
@@ -50,7 +50,9 @@ class Answered:
 def show_next(
     *, experiment: Experiment, annotator: User, besides: Collection[uuid.UUID] = ()
 ) -> ShownPair | None:
-    """The next pair for this annotator, other than those on their screen already; ``None`` where none is ready."""
+    """The next pair for this annotator, other than those on their screen already; ``None`` where none is
+    ready.
+    """
     if not checks.are_used(experiment):
         lease = judging.lease_next(experiment_id=experiment.pk, annotator=annotator, besides=besides)
         return None if lease is None else _of_comparison(lease)
@@ -93,7 +95,9 @@ def _due(
     besides: Collection[uuid.UUID],
     held: list[Lease | Check],
 ) -> Lease | Check | None:
-    """A pair that the annotator does not hold: one that they handed back, the first one first, before a new one."""
+    """A pair that the annotator does not hold: one that they handed back, the first one first, before a new
+    one.
+    """
     handed_back = checks.resumable(check for check in unanswered if check.token not in besides)
     # One check at a time, so that two of them do not meet on the screen.
     alone = not any(isinstance(pair, Check) for pair in held)
@@ -222,8 +226,9 @@ def take_back(
 ) -> ShownPair | None:
     """Void one of the annotator's own answers, to a comparison or to a check, and show its pair again.
 
-    ``None`` where a colleague is looking at the pair now; the answer is void all the same. ``besides``: the pairs
-    that wait behind the one on the screen. Where the annotator holds as many as they may, one of the others goes back.
+    ``None`` where a colleague is looking at the pair now; the answer is void all the same. ``besides``: the
+    pairs that wait behind the one on the screen. Where the annotator holds as many as they may, one of the
+    others goes back.
 
     Raises
     ------
@@ -251,7 +256,8 @@ def take_back(
 def _make_room(
     experiment: Experiment, annotator: User, shown: uuid.UUID, besides: Collection[uuid.UUID]
 ) -> None:
-    """Hand pairs back until the annotator holds no more than they may, the one that is ``shown`` now among them.
+    """Hand pairs back until the annotator holds no more than they may, the one that is ``shown`` now among
+    them.
 
     Those that wait on the screen (``besides``) go before the one that was on show, the last before the first.
     """

@@ -1,12 +1,14 @@
 """Draws the task of a planned comparison, and its two responses.
 
 * fresh: a task drawn uniformly with replacement, and a new response by either policy.
-* reuse: the same task; a policy's response to a task is written once, when it is first wanted, and used ever after. Which one that is
-  depends on nothing that was judged, so the comparisons are i.i.d. draws from a pool that might as well have been written beforehand.
-* imported: a task drawn uniformly from those to which both policies have responses, and one of either's responses to it.
+* reuse: the same task; a policy's response to a task is written once, when it is first wanted, and used ever
+  after. Which one that is depends on nothing that was judged, so the comparisons are i.i.d. draws from a pool
+  that might as well have been written beforehand.
+* imported: a task drawn uniformly from those to which both policies have responses, and one of either's
+  responses to it.
 
-The last two are statements about the pool: the same texts come again, so the risk δ is that of naming the wrong winner for
-these tasks and these texts.
+The last two are statements about the pool: the same texts come again, so the risk δ is that of naming the
+wrong winner for these tasks and these texts.
 """
 
 from __future__ import annotations

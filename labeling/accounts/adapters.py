@@ -63,7 +63,7 @@ def _message(template: str) -> str | None:
 
 
 class AccountAdapter(DefaultAccountAdapter):
-    """Accounts with a name and a password. New ones come from invitations, so there is no page to register."""
+    """Accounts with a name and a password. New ones come from invitations; there is no page to register."""
 
     @property
     def error_messages(self) -> dict[str, Any]:
@@ -178,8 +178,8 @@ class AccountAdapter(DefaultAccountAdapter):
 def _at_this_site(url: str) -> str:
     """The same page at ``SITE_URL``. The address of the request is not to be trusted.
 
-    The client that asks for a link writes the header ``Host``. Nobody checks its port, and the link in somebody else's
-    mail would lead there with its secret.
+    The client that asks for a link writes the header ``Host``. Nobody checks its port, and the link in
+    somebody else's mail would lead there with its secret.
     """
     return settings.SITE_URL.rstrip("/") + urlsplit(url).path
 
@@ -221,8 +221,9 @@ def _keys() -> MultiFernet:
 class OidcAdapter(DefaultSocialAccountAdapter):
     """Sign-in with the organisation's own accounts.
 
-    It opens an account here that is linked to it, or, once, one whose e-mail address both sides have verified. It
-    makes a new account only for somebody who is following an invitation, and uses that invitation.
+    It opens an account here that is linked to it, or, once, one whose e-mail address both sides have
+    verified. It makes a new account only for somebody who is following an invitation, and uses that
+    invitation.
     """
 
     def can_authenticate_by_email(self, login: SocialLogin, email: str) -> bool:

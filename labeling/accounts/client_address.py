@@ -21,9 +21,10 @@ _IPV6_PREFIX = 64
 class ClientAddress:
     """Middleware that puts the client's own address into ``REMOTE_ADDR``.
 
-    Only proxies listed in ``TRUSTED_PROXIES`` are believed. ``X-Forwarded-For`` is read from its right end, where the
-    nearest proxy writes, up to the first address that is no proxy of ours: what the client wrote itself lies further
-    left. From anybody else the forwarding headers are dropped, so that nothing after this can believe them.
+    Only proxies listed in ``TRUSTED_PROXIES`` are believed. ``X-Forwarded-For`` is read from its right end,
+    where the nearest proxy writes, up to the first address that is no proxy of ours: what the client wrote
+    itself lies further left. From anybody else the forwarding headers are dropped, so that nothing after this
+    can believe them.
     """
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
@@ -92,8 +93,10 @@ def _is_trusted(address: str) -> bool:
 def _warn_of(peer: str) -> None:
     if cache.add(_UNTRUSTED_PROXY, peer, _REMEMBERED_SECONDS):
         logger.warning(
-            "A request from %s has X-Forwarded-For, and TRUSTED_PROXIES is not set: behind a proxy all clients share "
-            "one address, and wrong passwords of one close the sign-in to all. Set TRUSTED_PROXIES=%s if that is your "
+            "A request from %s has X-Forwarded-For, and TRUSTED_PROXIES is not set: behind a proxy "
+            "all clients share "
+            "one address, and wrong passwords of one close the sign-in to all. Set "
+            "TRUSTED_PROXIES=%s if that is your "
             "proxy, or TRUSTED_PROXIES=none if you have none.",
             peer,
             peer,

@@ -1,4 +1,5 @@
-"""The invitation that a visitor follows: its number, in their session, from opening the link until its use or refusal.
+"""The invitation that a visitor follows: its number, in their session, from opening the link until its use or
+refusal.
 
 Only while following one may a stranger get an account.
 """

@@ -1,9 +1,10 @@
 """Limits on password attempts.
 
-Three counts of wrong passwords, each over the last quarter of an hour: of a name at one address, of an address under
-all names, and of a name from everywhere. The last would let a stranger lock somebody out, so it does not hold for who
-is known: a browser that has signed in under the name before (it has a signed cookie, and a count of its own), and an
-address from which the name is signed in. docs/operations.md tells the same to who runs the site.
+Three counts of wrong passwords, each over the last quarter of an hour: of a name at one address, of an
+address under all names, and of a name from everywhere. The last would let a stranger lock somebody out, so it
+does not hold for who is known: a browser that has signed in under the name before (it has a signed cookie,
+and a count of its own), and an address from which the name is signed in. docs/operations.md tells the same to
+who runs the site.
 """
 
 from __future__ import annotations
@@ -74,7 +75,9 @@ def _consume(request: HttpRequest, counts: list[tuple[str, str | None]]) -> list
 
 
 def _names_of(request: HttpRequest) -> dict[str, str]:
-    """Digests of the names that have signed in from this browser, each with the number of the browser under it."""
+    """Digests of the names that have signed in from this browser, each with the number of the browser under
+    it.
+    """
     try:
         names: dict[str, str] = signing.loads(
             request.COOKIES.get(_COOKIE, ""), salt=_SALT, max_age=_COOKIE_SECONDS

@@ -1,4 +1,5 @@
-"""Addresses below ``accounts/``. allauth's own list has pages that this site does not offer, so each is named here.
+"""Addresses below ``accounts/``. allauth's own list has pages that this site does not offer, so each is named
+here.
 
 The names are those that allauth looks up. Some pages of allauth are parts of the account's page here.
 """

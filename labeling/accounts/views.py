@@ -77,7 +77,9 @@ def reset_password(request: HttpRequest) -> HttpResponse:
 @login_required
 @require_safe
 def confirm_by_oidc(request: HttpRequest) -> HttpResponse:
-    """Before tokens, owners and deleting, where the organisation's sign-in is the only one that this account has."""
+    """Before tokens, owners and deleting, where the organisation's sign-in is the only one that this account
+    has.
+    """
     if not settings.OIDC_ISSUER:
         raise Http404
     # The submitted form is lost on the way to the provider, so return to the page with the form.

@@ -27,7 +27,8 @@ def ending(experiment: Experiment) -> Ending | None:
         return Ending(
             _("Archived"),
             _(
-                "This experiment is in the archive: there is nothing to judge. Everything you judged is saved."
+                "This experiment is in the archive: there is nothing to judge. Everything you judged "
+                "is saved."
             ),
         )
     if experiment.state == Experiment.State.PAUSED:
@@ -53,7 +54,8 @@ def _concluded(conclusion: StopReason) -> Ending:
             return Ending(
                 thanks,
                 _(
-                    "All planned comparisons were judged. They were not enough to decide which alternative is best."
+                    "All planned comparisons were judged. They were not enough to decide which "
+                    "alternative is best."
                 ),
             )
     return Ending(

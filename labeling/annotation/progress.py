@@ -18,9 +18,9 @@ _PERIOD = timedelta(minutes=15)
 def answers_together(experiment: Experiment) -> int:
     """The number of answers of all people together, in steps of 25, about a quarter of an hour old.
 
-    A function of the clock and of when answers were first given: no choice of a side and no undo can move it. A
-    figure that depends on outcomes, such as how much is decided or left, would tell somebody who answers one way,
-    undoes and answers the other way which side leads.
+    A function of the clock and of when answers were first given: no choice of a side and no undo can move it.
+    A figure that depends on outcomes, such as how much is decided or left, would tell somebody who answers
+    one way, undoes and answers the other way which side leads.
     """
     moment = _last_moment(timezone.now())
     answers = shared(

@@ -11,6 +11,7 @@ from ninja.errors import HttpError
 from engine.models import Experiment
 from engine.selectors import consequences, counts, designs, health
 from engine.selectors.log import audit_entries
+from engine.selectors.remaining import remaining
 from engine.services import controls
 from engine.services.experiments import create_experiment
 from engine.tasks import advance, wake
@@ -68,7 +69,7 @@ def status(request: AuthenticatedRequest, experiment_id: Id) -> dict[str, Any]:
 
 @router.patch("/{experiment_id}", auth=MANAGE, response={200: ExperimentOut} | WRITE_PROBLEMS)
 def change_settings(request: AuthenticatedRequest, experiment_id: Id, payload: ChangesIn) -> dict[str, Any]:
-    """Change budget, δ or ε. The log has the meaning of a change; `caveats` says if it breaks the guarantee."""
+    """Change budget, δ or ε. The log explains the change; `caveats` says if it breaks the guarantee."""
     experiment = access.to_run(request, experiment_id)
     changed = controls.change_settings(experiment_id=experiment.pk, by=request.user, **payload.model_dump())
     wake(advance, experiment.pk)
@@ -167,7 +168,7 @@ def _summary(experiment: Experiment) -> dict[str, Any]:
 
 def _status(experiment: Experiment) -> dict[str, Any]:
     snapshot = designs.latest_snapshot(experiment)
-    to_go = designs.to_go(experiment, snapshot)
+    left = remaining(experiment, snapshot)
     names = policy_names(experiment)
     evidence = snapshot.evidence if snapshot else [None] * len(names)
     peaks = snapshot.peak_evidence if snapshot else [float("-inf")] * len(names)
@@ -177,7 +178,7 @@ def _status(experiment: Experiment) -> dict[str, Any]:
         "recomputing": experiment.evidence_stale,
         "confidence": snapshot.confidence if snapshot else None,
         "threshold": snapshot.threshold if snapshot else None,
-        "expected_left": None if to_go is None or to_go.over_budget else to_go.comparisons,
+        "expected_left": None if left is None or left.over_budget else left.expected,
         "best": snapshot.best.label if snapshot and snapshot.best else None,
         "winner": experiment.winner.label if experiment.winner else None,
         "caveats": consequences.caveats(experiment),

@@ -117,7 +117,7 @@ class PolicyOut(Schema):
     label: str
     levels: list[str]
     evidence: float | None = Field(
-        description="Evidence against the policy, a natural logarithm; at `threshold` the policy is ruled out."
+        description="Evidence against the policy, a natural logarithm; `threshold` rules the policy out."
     )
     ruled_out: bool
 
@@ -134,18 +134,26 @@ class StatusOut(ExperimentOut):
 
     comparisons: int
     recomputing: bool = Field(
-        description="True after a judgment was taken back or a rule changed: the figures below are older and are being recomputed."
+        description=(
+            "True after a judgment was taken back or a rule changed: the figures below are older and are "
+            "being recomputed."
+        )
     )
     confidence: float | None
     threshold: float | None
     expected_left: float | None = Field(
-        description="Comparisons remaining, the mean of simulated continuations; null if unknown or over the budget."
+        description=(
+            "Comparisons remaining, the mean of simulated continuations; null if unknown or over the budget."
+        )
     )
     best: str | None = Field(description="The leader.")
     winner: str | None = Field(description="The certified winner.")
     caveats: list[str]
     llm_halted: str = Field(
-        description="Reason why the language model that judges was halted; empty if it was not. Resume it on the dashboard."
+        description=(
+            "Reason why the language model that judges was halted; empty if it was not. Resume it on the "
+            "dashboard."
+        )
     )
     policies: list[PolicyOut]
     pairs: list[PairOut]
@@ -195,7 +203,7 @@ class NextOut(Schema):
     question: str
     choices: list[str]
     pair: ShownOut | None = Field(
-        description=f"Null if no pair is ready (ask again in a few seconds), or if you already hold {MOST_HELD}."
+        description=f"Null if no pair is ready (ask again in seconds), or if you already hold {MOST_HELD}."
     )
 
 

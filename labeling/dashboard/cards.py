@@ -54,7 +54,8 @@ def sparkline(snapshots: list[Snapshot]) -> Sparkline | None:
     if last == 0 or len(snapshots) < 2:
         return None
     points = " ".join(
-        f"{1 + (WIDTH - 2) * min(s.comparisons, last) / last:.1f},{HEIGHT - 2 - (HEIGHT - 4) * s.confidence:.1f}"
+        f"{1 + (WIDTH - 2) * min(s.comparisons, last) / last:.1f},"
+        f"{HEIGHT - 2 - (HEIGHT - 4) * s.confidence:.1f}"
         for s in snapshots
     )
     first, latest = (int(100 * s.confidence) for s in (snapshots[0], snapshots[-1]))

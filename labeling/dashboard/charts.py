@@ -85,7 +85,7 @@ class HeatRow:
 
 @dataclass(frozen=True)
 class HeatMap:
-    """Pairwise win rates with their counts; ``None`` on the diagonal. ``compact``: too many for roomy cells."""
+    """Pairwise win rates with their counts; ``None`` on the diagonal. ``compact``: for many policies."""
 
     rows: list[HeatRow]
     compact: bool
@@ -173,7 +173,7 @@ class Allocation:
 
 
 def allocation(space: Space, wins: Matrix, names: Sequence[PolicyName]) -> Allocation:
-    """Realised shares beside the optimal ones at the current estimates; of the pairs, those that matter most."""
+    """Realised shares beside the optimal ones at the current estimates, of the pairs that matter most."""
     counts = wins + wins.T
     realised = realised_shares(wins)
     best = optimal_shares(space, wins)

@@ -8,16 +8,17 @@ from math import log
 from engine.models import Comparison
 
 _SAMPLERS = {
-    "balanced": "The balanced sampler takes the policy with the least evidence against it, and the opponent most likely to "
-    "rule it out soon.",
-    "tracking": "The tracking sampler (the paper's) takes the pair that is furthest below its optimal share. At "
-    "first it takes the pairs with the fewest comparisons.",
+    "balanced": "The balanced sampler takes the policy with the least evidence against it, and the opponent "
+    "most likely to rule it out soon.",
+    "tracking": "The tracking sampler (the paper's) takes the pair that is furthest below its optimal share. "
+    "At first it takes the pairs with the fewest comparisons.",
     "round_robin": "The round-robin sampler takes the pair with the fewest comparisons.",
     "random": "The random sampler draws each pair with the same probability.",
-    "eps_greedy": "The ε-greedy sampler takes the best policy so far and its strongest opponent; one time in ten it "
-    "draws any pair.",
+    "eps_greedy": "The ε-greedy sampler takes the best policy so far and its strongest opponent; one time in "
+    "ten it draws any pair.",
     "thompson": "Thompson sampling draws a likely winner and the opponent that is likeliest to beat it.",
-    "rucb": "The RUCB sampler takes a policy that may still be the best, and the opponent most likely to beat it.",
+    "rucb": "The RUCB sampler takes a policy that may still be the best, and the opponent most likely to "
+    "beat it.",
 }
 
 

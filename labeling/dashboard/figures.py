@@ -12,6 +12,7 @@ from django.template.loader import render_to_string
 from engine.models import Experiment, Snapshot
 from engine.selectors import buffer, counts, designs, people
 from engine.selectors.health import QueueHealth, queue_health
+from engine.selectors.remaining import Remaining, forecast_progress, remaining
 from engine.selectors.spending import policy_spending
 from labeling.caching import shared
 from labeling.dashboard import charts
@@ -27,14 +28,6 @@ _PEOPLE = (2.0, 12.0)
 _CONCERNS = (6.0, 720.0)
 
 
-@dataclass(frozen=True)
-class Remaining:
-    """The remaining work: comparisons, and hours of annotators' time, each with an interval if simulated."""
-
-    comparisons: designs.Left
-    hours: tuple[float, float, float | None] | None
-
-
 def live_figures(experiment: Experiment) -> dict[str, Any]:
     """The figures that change with every click."""
     name = f"live:{experiment.pk}:{experiment.state}:{experiment.conclusion}"
@@ -45,6 +38,7 @@ def _live_figures(experiment: Experiment) -> dict[str, Any]:
     snapshot = designs.latest_snapshot(experiment)
     health = health_of(experiment)
     comparisons = counts.comparison_count(experiment.pk)
+    left = remaining(experiment, snapshot)
     return {
         "experiment": experiment,
         "status": status_of(experiment, snapshot=snapshot, health=health),
@@ -54,8 +48,9 @@ def _live_figures(experiment: Experiment) -> dict[str, Any]:
         "comparisons": comparisons,
         "no_annotators": not comparisons and _lacks_annotators(experiment),
         "late": late_clicks(experiment, snapshot),
-        "remaining": _remaining(experiment),
-        "forecast_progress": designs.forecast_progress(experiment),
+        "remaining": left,
+        "hours": _hours(experiment, left),
+        "forecast_progress": forecast_progress(experiment),
     }
 
 
@@ -72,20 +67,18 @@ def health_of(experiment: Experiment) -> QueueHealth:
     return shared(f"health:{experiment.pk}", None, lambda: queue_health(experiment), ages=_HEALTH)
 
 
-def _remaining(experiment: Experiment) -> Remaining | None:
-    left = designs.forecast(experiment)
-    if left is None:
+def _hours(experiment: Experiment, left: Remaining | None) -> tuple[float, float, float | None] | None:
+    """Hours of annotators' time that remain: expected, from, to; ``None`` without people or a simulation."""
+    if left is None or left.between is None or experiment.judge != Experiment.Judge.HUMAN:
         return None
-    if experiment.judge != Experiment.Judge.HUMAN:
-        return Remaining(left, None)
     seconds = shared(
         f"click-seconds:{experiment.pk}", None, lambda: buffer.click_seconds(experiment), ages=_CONCERNS
     )
     if seconds is None:
-        return Remaining(left, None)
+        return None
     each = experiment.overlap * seconds / 3600
-    high = None if left.high is None else left.high * each
-    return Remaining(left, (left.expected * each, left.low * each, high))
+    low, high = left.between
+    return left.expected * each, low * each, None if high is None else high * each
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from engine.core import StopReason
 from engine.models import Experiment, Policy, Snapshot
 from engine.selectors import consequences, counts, designs, workers
 from engine.selectors.health import QueueHealth, queue_health
+from engine.selectors.remaining import remaining
 from engine.selectors.specs import level_names
 from labeling.formatting import about, percent
 
@@ -91,7 +92,8 @@ def _ailment(health: QueueHealth) -> str:
         return _away("control")
     if health.generation_alive and health.unserved:
         return (
-            f"No worker serves {health.unserved[0]}. Start one that does (GENERATION_BACKEND, GENERATION_MODEL), "
+            f"No worker serves {health.unserved[0]}. Start one that does (GENERATION_BACKEND, "
+            "GENERATION_MODEL), "
             "or change the experiment."
         )
     if health.generation_alive and health.trouble:
@@ -103,13 +105,13 @@ def _ailment(health: QueueHealth) -> str:
 
 def _running(experiment: Experiment, snapshot: Snapshot | None) -> Status:
     standing = _standing(snapshot)
-    to_go = designs.to_go(experiment, snapshot)
+    to_go = remaining(experiment, snapshot)
     if to_go is None:
         return Status("running", "Running", standing)
     if to_go.over_budget:
         sentence = f"{standing} The budget of {experiment.budget:,} may not be enough to decide."
         return Status("running", "Running", sentence, left="over budget")
-    left = about(to_go.comparisons)
+    left = about(to_go.expected)
     if to_go.at_least:
         number = f"at least {left.split()[0]}"
         return Status(
@@ -152,7 +154,8 @@ def _conclusion(experiment: Experiment, snapshot: Snapshot | None) -> Status:
             return Status(
                 "no-single-best",
                 "No single best",
-                f"No policy beats every other policy (a cycle, or a tie at the top); at least {risk} certain, "
+                f"No policy beats every other policy (a cycle, or a tie at the top); at least {risk} "
+                "certain, "
                 f"after {comparisons} comparisons.",
             )
         case StopReason.BUDGET:

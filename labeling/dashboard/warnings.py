@@ -44,7 +44,8 @@ def concerns(
     if cycle is not None:
         a, b, c = (names[index].short for index in cycle.policies)
         warnings.append(
-            f"The leaders form a cycle: {a} beats {b}, {b} beats {c}, and {c} beats {a}. If this is not chance, "
+            f"The leaders form a cycle: {a} beats {b}, {b} beats {c}, and {c} beats {a}. If this is "
+            "not chance, "
             "no single policy is the best. The experiment will then say so or spend its budget."
         )
     if test is not None and test.contradicted:
@@ -63,13 +64,14 @@ def _in_the_race(snapshot: Snapshot | None, n_policies: int) -> npt.NDArray[np.i
 
 def _misfit_warning(experiment: Experiment, test: Misfit) -> str:
     sentence = (
-        "The effects of the levels do not add up: a model with one effect for each level fits the data worse than "
+        "The effects of the levels do not add up: a model with one effect for each level fits the "
+        "data worse than "
         f"chance explains (p = {test.p_value:.3f}). "
     )
     if experiment.space == Experiment.Space.FACTORIAL:
-        return (
-            sentence
-            + "This experiment assumes that they add up, and its certainty depends on it. Repeat it without the assumption."
+        return sentence + (
+            "This experiment assumes that they add up, and its certainty depends on it. Repeat it "
+            "without the assumption."
         )
     return (
         sentence
@@ -88,6 +90,6 @@ def _flips(experiment: Experiment, wins: npt.NDArray[np.float64], names: Sequenc
         return f"{leader} and {rival} have equal evidence against them."
     judgments = "1 judgment" if found.n_flips == 1 else f"{found.n_flips:,} judgments"
     return (
-        f"If {judgments} of {round(wins.sum()):,} were reversed, {rival} would draw level with {leader} or lead"
-        + ("; ties stay ties." if np.any(wins % 1) else ". Fewer would not be enough.")
-    )
+        f"If {judgments} of {round(wins.sum()):,} were reversed, {rival} would draw level with "
+        f"{leader} or lead"
+    ) + ("; ties stay ties." if np.any(wins % 1) else ". Fewer would not be enough.")

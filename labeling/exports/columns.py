@@ -1,7 +1,9 @@
-"""The columns of an export of judgments, in one table; one row per judgment, in the order in which they were made.
+"""The columns of an export of judgments, in one table; one row per judgment, in the order in which they were
+made.
 
-`read_rows` (CSV on SQLite, JSON lines, Parquet) and `copying` (CSV written by PostgreSQL) both follow this table, and a
-test holds the table in `docs/export.md` against it. Add new columns at the end, so that nobody's reader breaks.
+`read_rows` (CSV on SQLite, JSON lines, Parquet) and `copying` (CSV written by PostgreSQL) both follow this
+table, and a test holds the table in `docs/export.md` against it. Add new columns at the end, so that nobody's
+reader breaks.
 """
 
 from __future__ import annotations
@@ -51,11 +53,12 @@ class Column:
     plan
         The key of the value in the comparison's `plan`, where it may be missing.
     python, of
-        The value as Python makes it, and what it makes it of, in the order of its arguments: `FIELDS`, columns that stand
-        further up, and the tables of `_lookups`.
+        The value as Python makes it, and what it makes it of, in the order of its arguments: `FIELDS`,
+        columns that stand further up, and the tables of `_lookups`.
     sql
-        The same value as PostgreSQL makes it. ``r`` has the columns of `FIELDS`, ``pi`` and ``pj`` are the two
-        policies, ``%(names)s`` are the policies' names by index, and ``%(people)s`` the names of people by id, as JSON.
+        The same value as PostgreSQL makes it. ``r`` has the columns of `FIELDS`, ``pi`` and ``pj`` are the
+        two policies, ``%(names)s`` are the policies' names by index, and ``%(people)s`` the names of people
+        by id, as JSON.
     ours
         Only the application writes this text, so it never is a spreadsheet's formula.
     """
@@ -330,9 +333,12 @@ _TABLE = (
     Column(
         "propensity",
         Kind.NUMBER,
-        "The probability that this pair had of being picked, given everything before: 1 over the number of pairs "
-        "for `random`; computed for `eps_greedy`. Empty for samplers that are deterministic given the history but "
-        "for ties (`balanced`, `tracking`, `round_robin`), and for `thompson` and `rucb`, whose draw has no closed "
+        "The probability that this pair had of being picked, given everything before: 1 over the "
+        "number of pairs "
+        "for `random`; computed for `eps_greedy`. Empty for samplers that are deterministic given "
+        "the history but "
+        "for ties (`balanced`, `tracking`, `round_robin`), and for `thompson` and `rucb`, whose draw "
+        "has no closed "
         "form.",
         plan="propensity",
     ),
@@ -384,8 +390,10 @@ _TABLE = (
     Column(
         "via",
         Kind.TEXT,
-        "How the judgment came in: `page` or `api` (a person), `rule`, `model` (a language model), `import` (read "
-        "from a file; what the file itself said is not copied). A restored judgment keeps the value of the one it "
+        "How the judgment came in: `page` or `api` (a person), `rule`, `model` (a language model), "
+        "`import` (read "
+        "from a file; what the file itself said is not copied). A restored judgment keeps the value "
+        "of the one it "
         "brings back.",
         path="via",
         ours=True,
@@ -393,7 +401,8 @@ _TABLE = (
     Column(
         "annotator_could_see_policies",
         Kind.TRUTH,
-        "Whether the annotator also had a role (viewer, editor, owner, administrator) that shows which policy wrote "
+        "Whether the annotator also had a role (viewer, editor, owner, administrator) that shows "
+        "which policy wrote "
         "what. See [blinding](blinding.md).",
         path="annotator_could_see_policies",
     ),
@@ -401,7 +410,8 @@ _TABLE = (
 
 COLUMNS = {column.name: column for column in _TABLE}
 
-# What is read of each judgment: the columns that are a field, and what others are made of; with the path of each.
+# What is read of each judgment: the columns that are a field, and what others are made of; with the path of
+# each.
 FIELDS = {column.name: column.path for column in _TABLE if column.path} | {
     "annotator_id": "annotator_id",
     "voided_by_id": "void__by_id",
@@ -427,9 +437,11 @@ def read_rows(
     stamp: Callable[[datetime], Any] = stamped,
     chunk: int = 2000,
 ) -> Iterator[Row]:
-    """The selected judgments, a row each, as they stand at the first one; never more than ``chunk`` in memory.
+    """The selected judgments, a row each, as they stand at the first one; never more than ``chunk`` in
+    memory.
 
-    ``usernames``: people by their user names instead of pseudonyms. ``stamp`` makes a column's value of a time.
+    ``usernames``: people by their user names instead of pseudonyms. ``stamp`` makes a column's value of a
+    time.
     """
     lookups = _lookups(experiment, usernames=usernames)
     judgments = browsing.selected_judgments(experiment, selection).values_list(*FIELDS.values())
@@ -451,8 +463,8 @@ def one_look() -> AbstractContextManager[Any]:
 def _lookups(experiment: Experiment, *, usernames: bool) -> dict[str, dict[Any, str]]:
     """The few things of an experiment that columns are looked up in.
 
-    ``labels`` (``P1``) and ``levels`` (their names) of the policies by id, names of ``people`` by id, of whom ``None``
-    is nobody, and ``flags`` by the comparison's id: their reasons, oldest first.
+    ``labels`` (``P1``) and ``levels`` (their names) of the policies by id, names of ``people`` by id, of whom
+    ``None`` is nobody, and ``flags`` by the comparison's id: their reasons, oldest first.
     """
     names = [name.long for name in policy_names(experiment)]
     indices = dict(experiment.policies.values_list("pk", "index"))

@@ -25,12 +25,13 @@ _PIECE_BYTES = 1 << 17
 _FIRST_CODES = ", ".join(str(ord(start)) for start in sorted(FIRST))
 # A percent sign would be a parameter.
 _DANGEROUS = f"^''*{STARTS_CLASS}".replace("%", "%%")
-# From this many on, row after row along the indexes, as a sort or a hash of everything would come before the first row.
-# Workers look the rows up, and this process, which then has no part in that, makes the columns meanwhile: a quarter
-# faster on two cores.
+# From this many on, row after row along the indexes, as a sort or a hash of everything would come before the
+# first row. Workers look the rows up, and this process, which then has no part in that, makes the columns
+# meanwhile: a quarter faster on two cores.
 _MANY = 50_000
 _IN_ORDER = """
-    SET LOCAL enable_sort = off; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; SET LOCAL jit = off;
+    SET LOCAL enable_sort = off; SET LOCAL enable_hashjoin = off;
+    SET LOCAL enable_mergejoin = off; SET LOCAL jit = off;
     SET LOCAL parallel_leader_participation = off
 """
 

@@ -23,7 +23,7 @@ _is_number = re.compile(NUMBER_PATTERN).fullmatch
 
 
 def defused(text: str) -> str:
-    """The text as a spreadsheet may have it: with an apostrophe in front, unless it is harmless or a number."""
+    """The text as a spreadsheet may have it: an apostrophe in front, unless it is harmless or a number."""
     if text[:1] in FIRST and _dangerous(text) and not _is_number(text):
         return APOSTROPHE + text
     return text

@@ -32,7 +32,9 @@ class OptionsForm(forms.Form):
 
 
 def download(request: AuthenticatedRequest, experiment_id: int, kind: str) -> HttpResponseBase:
-    """The file of that kind (``files.CSV`` and so on) which the request's query describes; 400 and 403 say why there is none."""
+    """The file of that kind (``files.CSV`` and so on) which the request's query describes; 400 and 403 say
+    why there is none.
+    """
     experiment = access.to_watch(request, experiment_id)
     form = SelectionForm(with_default(request), experiment=experiment)
     options = OptionsForm(request.GET, may_own=access.may_own(request, experiment))

@@ -95,7 +95,8 @@ def spec_of(manifest: dict[str, Any], *, name: str) -> ExperimentSpec:
 
 
 def _part(shape: type[_Part], said: dict[str, Any]) -> _Part:
-    """One part of a description. Its fields are texts, a factor's levels an object, a response's task a number.
+    """One part of a description. Its fields are texts, a factor's levels an object, a response's task a
+    number.
 
     Raises
     ------

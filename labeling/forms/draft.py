@@ -1,4 +1,4 @@
-"""The whole page on which an experiment is set up: from what is stored to fields, and back to a description."""
+"""The page on which an experiment is set up: from a stored description to fields, and back."""
 
 from __future__ import annotations
 
@@ -132,7 +132,9 @@ class DraftEditor:
                 self.__dict__[kind] = shown
 
     def spec(self) -> ExperimentSpec | None:
-        """The description that the page amounts to; ``None`` where something is wrong, which the page then shows."""
+        """The description that the page amounts to; ``None`` where something is wrong, which the page then
+        shows.
+        """
         self.attempted = True
         factors, faults = factor_specs(self.factors) if not self.imported else ([], [])
         forms: list[BaseForm] = [self.settings, *(row.form for row in self.factors)]

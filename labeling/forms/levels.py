@@ -1,4 +1,6 @@
-"""One form for the levels of each kind of factor: which fields there are, and how they become a level's value."""
+"""One form for the levels of each kind of factor: which fields there are, and how they become a level's
+value.
+"""
 
 from __future__ import annotations
 

@@ -15,7 +15,8 @@ from engine.models import Experiment
 from engine.selectors.rubrics import why_no_judge
 from labeling.forms.fields import choice_field
 
-# A new setting of an experiment comes onto the page by its name here; label and help are the model's unless given below.
+# A new setting of an experiment comes onto the page by its name here; label and help are the model's unless
+# given below.
 GROUPS: dict[str, tuple[str, ...]] = {
     "about": ("name", "question", "guidelines"),
     "generation": ("responses", "backend", "model"),
@@ -59,12 +60,16 @@ _HELP = {
     "delta": "0.05 means: at most 1 in 20 such experiments names a policy that is not the best.",
     "budget": "The experiment stops there, even without a winner. You can raise the budget later.",
     "space": (
-        "“Nothing” is always safe. “Each level adds its own effect” needs fewer comparisons when there are many "
+        "“Nothing” is always safe. “Each level adds its own effect” needs fewer comparisons when "
+        "there are many "
         "combinations. It can name a wrong winner if some levels only work together."
     ),
-    "epsilon": "The winner must win more than ½ plus this margin against every other policy. Leave it at 0 unless near ties should count as no winner.",
+    "epsilon": (
+        "The winner must win more than ½ plus this margin against every other policy. Leave it at 0 "
+        "unless near ties should count as no winner."
+    ),
     "backend": "The dashboard warns you if no worker runs this backend.",
-    "model": "If your workers run different models, name one of them here. Empty: the worker's default model.",
+    "model": "If your workers run different models, name one here. Empty: the worker's default model.",
     "llm_judge": (
         "It works beside people only. Its opinions do not count until you let it vote on the dashboard, "
         "which shows how well it agrees with people."
@@ -74,8 +79,14 @@ _HELP = {
     "allow_both_bad": "It counts as half a win for each policy.",
     "overlap_rule": "Used only when a comparison is judged more than once.",
     "llm_budget": "The model is asked twice about each, once in each order.",
-    "sampler": "Balanced compares where evidence is missing most. The others serve as baselines and need more comparisons.",
-    "stopping": "Certified: the accepted risk holds, however often you look. Heuristic: stops earlier, without this guarantee. Theory: stops much later.",
+    "sampler": (
+        "Balanced compares where evidence is missing most. The others serve as baselines and need more "
+        "comparisons."
+    ),
+    "stopping": (
+        "Certified: the accepted risk holds, however often you look. Heuristic: stops earlier, without "
+        "this guarantee. Theory: stops much later."
+    ),
     "seed": "Seed for the choice of pairs. Empty: a random seed. Sides and tasks do not depend on it.",
 }
 _SAMPLERS = {

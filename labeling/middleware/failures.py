@@ -1,6 +1,8 @@
-"""Requests that cannot be answered: too large (413), or the database is busy or away (503). The API's errors are JSON.
+"""Requests that cannot be answered: too large (413), or the database is busy or away (503). The API's errors
+are JSON.
 
-503 carries Retry-After. Clients and static/js/pair.js send the same request again then; every write is safe to repeat.
+503 carries Retry-After. Clients and static/js/pair.js send the same request again then; every write is safe
+to repeat.
 """
 
 from __future__ import annotations
@@ -24,7 +26,8 @@ UNAVAILABLE = (OperationalError, InterfaceError)
 # Longer than nearly every transaction here, and short enough for somebody who waits.
 _RETRY_SECONDS = 2
 _SQLITE_CODES = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_CANTOPEN}
-# PostgreSQL: connection lost, rolled back (serialization, deadlock), out of resources, shut down, lock not available.
+# PostgreSQL: connection lost, rolled back (serialization, deadlock), out of resources, shut down, lock not
+# available.
 _SQL_STATES = ("08", "40", "53", "57P", "55P03")
 _DETAILS = {
     400: "The request cannot be read. See /api/docs for its format.",

@@ -28,8 +28,8 @@ SPREADS = {
 class Size:
     """The figures of the page before Start. ``estimate`` is None if there is nothing to ask the planner.
 
-    ``formula`` is the planner's first figure, which needs no simulation. ``worker_alive`` says whether anybody is there to
-    simulate.
+    ``formula`` is the planner's first figure, which needs no simulation. ``worker_alive`` says whether
+    anybody is there to simulate.
     """
 
     policies: int = 0

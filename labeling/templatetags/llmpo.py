@@ -17,7 +17,9 @@ for _filter in (formatting.percent, formatting.share, formatting.spread, formatt
 
 @register.inclusion_tag("dashboard/_tabs.html", takes_context=True)
 def tabs(context: template.Context, here: str) -> dict[str, Any]:
-    """Links among the pages of the context's experiment, those that its reader may see; ``here`` is the page's URL name."""
+    """Links among the pages of the context's experiment, those that its reader may see; ``here`` is the
+    page's URL name.
+    """
     experiment: Experiment = context["experiment"]
     pages = {"dashboard": "Dashboard", "ranking": "Ranking", "comparisons": "Comparisons", "export": "Export"}
     if access.may_run(context["request"], experiment):

@@ -110,7 +110,10 @@ def void(request: AuthenticatedRequest, experiment_id: int, judgment_id: int) ->
         review.void_one(judgment_id=judgment.pk, by=request.user, reason=form.cleaned_data["reason"])
         messages.success(
             request,
-            "Voided. The pair will be judged again, and the evidence is being recomputed without this judgment.",
+            (
+                "Voided. The pair will be judged again, and the evidence is being recomputed without "
+                "this judgment."
+            ),
         )
     except WrongStateError as wrong:
         messages.error(request, str(wrong))

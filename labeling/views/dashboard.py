@@ -80,7 +80,9 @@ def without(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
 @login_required
 @require_POST
 def change_state(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
-    """Start, pause, stop, archive, or take out of the archive. Says first what stopping means; ``confirmed`` does it."""
+    """Start, pause, stop, archive, or take out of the archive. Says first what stopping means; ``confirmed``
+    does it.
+    """
     experiment = access.to_run(request, experiment_id)
     form = StateForm(request.POST)
     if not form.is_valid():

@@ -112,7 +112,8 @@ def change_llm_judge(request: AuthenticatedRequest, experiment_id: int) -> HttpR
     form = LLMJudgeForm(request.POST)
     if not form.is_valid():
         return HttpResponseBadRequest(
-            "Choose off, shadow or votes. The budget is a number of comparisons. The rubric has at most 10,000 characters."
+            "Choose off, shadow or votes. The budget is a number of comparisons. The rubric has at "
+            "most 10,000 characters."
         )
     data = form.cleaned_data
     try:

@@ -27,7 +27,8 @@ from labeling.annotation.endings import ending
 from labeling.annotation.progress import answers_together
 from labeling.requests import AuthenticatedRequest
 
-# A page that waits for a paused experiment may stay open overnight: it looks again after twice as long each time.
+# A page that waits for a paused experiment may stay open overnight: it looks again after twice as long each
+# time.
 _FIRST_LOOK_SECONDS, _LONGEST_LOOK_SECONDS = 5, 60
 
 
@@ -50,7 +51,9 @@ class ScreenForm(forms.Form):
 
 
 class LookForm(ScreenForm):
-    """``waited``: the seconds for which a page that waits for an experiment to go on has waited since its last look."""
+    """``waited``: the seconds for which a page that waits for an experiment to go on has waited since its
+    last look.
+    """
 
     waited = forms.IntegerField(required=False, min_value=0)
 

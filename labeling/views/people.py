@@ -51,7 +51,7 @@ class InvitationForm(forms.Form):
 @login_required
 @require_safe
 def people(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
-    """Members, and open invitations to roles that the reader may give. Owners change members; editors invite."""
+    """Members, and open invitations to roles that the reader may give. Only owners change members."""
     return people_page(request, access.to_run(request, experiment_id))
 
 
@@ -125,7 +125,10 @@ def _tell_ended(request: AuthenticatedRequest, member: Membership, ended: int) -
         links = "1 open invitation" if ended == 1 else f"{ended} open invitations"
         messages.info(
             request,
-            f"{links} that {member.user} had made or used also ended. Make new links for people who still need one.",
+            (
+                f"{links} that {member.user} had made or used also ended. Make new links for people who "
+                "still need one."
+            ),
         )
 
 
@@ -133,7 +136,8 @@ def _warn_of_both_roles(request: AuthenticatedRequest, experiment: Experiment, u
     if user.pk in blinding.unblinded_annotators(experiment):
         messages.warning(
             request,
-            f"{user} now annotates and may see which policy wrote what. Pairs that {user} may still be shown stay "
+            f"{user} now annotates and may see which policy wrote what. Pairs that {user} may still "
+            "be shown stay "
             f"hidden from them, and their judgments are marked in exports.",
         )
 

@@ -100,7 +100,7 @@ class TestGold:
         experiment = make_experiment(
             ready=True, annotators=(annotator,), gold_rate=0.5, practice=2, n_gold=4, n_tasks=50
         )
-        kinds = work(experiment, annotator, 16)
+        kinds = work(experiment, annotator, 26)
         assert kinds.count("practice") + kinds.count("gold") == 4
         assert sorted(Check.objects.values_list("gold", flat=True)) == sorted(
             GoldItem.objects.values_list("pk", flat=True)
@@ -114,9 +114,9 @@ class TestGold:
             assert (shown.practice, told.feedback) == (False, "")
 
     def test_the_better_one_is_on_either_side(self, annotator):
-        experiment = make_experiment(ready=True, annotators=(annotator,), practice=12, n_gold=12)
+        experiment = make_experiment(ready=True, annotators=(annotator,), practice=24, n_gold=24)
         sides = set()
-        for _ in range(12):
+        for _ in range(24):
             shown = show(experiment, annotator)
             check = Check.objects.get(token=shown.token)
             assert (shown.left.startswith("right")) is check.better_on_left

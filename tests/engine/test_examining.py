@@ -14,6 +14,7 @@ from engine.core import Design, Plan, Unstructured, forecast, forecast_rest
 from engine.domain.outcomes import joint_outcome
 from engine.models import Estimate, Examination, Experiment, User, WorkerPulse
 from engine.selectors import counts, designs, judges
+from engine.selectors.remaining import forecast_progress, remaining
 from engine.services import analysis, claims, estimates
 from engine.services.analysis import examine, request_replays, to_examine
 from engine.services.controls import change_settings
@@ -69,8 +70,9 @@ class TestForecast:
             budget=experiment.budget,
         )
         planned = forecast(plan, n_runs=40)
-        left = designs.forecast(experiment)
-        assert (left.expected, left.low, left.decided) == (planned.expected, planned.low, planned.decided)
+        left = remaining(experiment)
+        assert planned.decided < 0.9, "else it had an upper end"
+        assert (left.expected, left.between) == (planned.expected, (planned.low, None))
         assert to_examine() == []
 
     def test_it_is_made_again_after_some_comparisons(self):
@@ -104,8 +106,8 @@ class TestForecast:
                 "decided": 1.0,
             },
         )
-        left = designs.forecast(experiment)
-        assert (left.expected, left.low, left.high, left.to_the_budget) == (47, 1, 87, True)
+        left = remaining(experiment)
+        assert (left.expected, left.between, left.at_least) == (47, (1, 87), False)
 
     def test_where_too_few_came_to_a_decision_there_is_no_upper_end(self):
         experiment = judged(1)
@@ -113,15 +115,15 @@ class TestForecast:
             experiment=experiment,
             forecast={"comparisons": 2, "horizon": 900, "expected": 50, "low": 2, "high": 90, "decided": 0.8},
         )
-        left = designs.forecast(experiment)
-        assert (left.high, left.to_the_budget) == (None, False)
+        left = remaining(experiment)
+        assert (left.between, left.at_least) == ((2, None), True)
 
     def test_an_experiment_that_does_not_run_has_none(self):
         experiment = judged(11)
         pause(experiment_id=experiment.pk)
         assert to_examine() == []
         experiment.refresh_from_db()
-        assert designs.forecast(experiment) is None
+        assert remaining(experiment) is None
 
 
 def make_member(experiment: Experiment):
@@ -230,7 +232,7 @@ class TestOtherSettings:
         findings = finish(experiment).findings
         assert findings["rows"]
         change_settings(experiment_id=experiment.pk, by=None, budget=150)
-        assert designs.forecast(experiment) is None
+        assert remaining(experiment).between is None, "nothing is simulated with this budget yet"
         assert to_examine() == [experiment.pk]
         assert finish(experiment).findings == findings
         assert Examination.objects.get().forecast["horizon"] == 150
@@ -288,7 +290,7 @@ class TestOtherSettings:
         )
         examination = Examination.objects.get()
         assert (examination.forecast, examination.claim) == ({}, None)
-        assert designs.forecast_progress(experiment) is None
+        assert forecast_progress(experiment) is None
 
 
 class KilledError(Exception):
@@ -332,10 +334,10 @@ class TestClaim:
         n_steps = len(in_all)
         with pytest.raises(KilledError):
             examine(experiment_id=experiment.pk, tick=killed_after(n_steps - 1))
-        assert designs.forecast_progress(experiment) == 28 / 40
+        assert forecast_progress(experiment) == 28 / 40
         assert not examine(experiment_id=experiment.pk), "the dead worker's, until its deadline has passed"
         past_its_deadline()
-        assert designs.forecast_progress(experiment) is None, "nobody is at it"
+        assert forecast_progress(experiment) is None, "nobody is at it"
         more: list[int] = []
         examine(experiment_id=experiment.pk, tick=lambda: more.append(1))
         assert Examination.objects.get().forecast == whole

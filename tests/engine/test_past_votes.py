@@ -186,7 +186,8 @@ def test_agreement_is_of_two_people_on_the_same_two_texts():
 
 
 def test_position_bias_is_of_the_sides_that_the_file_gives():
-    votes = [replace(vote("a"), a_on_left=True), replace(vote("b"), a_on_left=False), replace(vote("b"), a_on_left=True),
+    votes = [replace(vote("a"), a_on_left=True), replace(vote("b"), a_on_left=False),
+             replace(vote("b"), a_on_left=True),
              replace(vote("tie"), a_on_left=True), vote("a")]  # fmt: skip
     found = past_votes(made(votes))
     assert (found.left, found.sided) == (2, 3)

@@ -16,6 +16,7 @@ from engine.models import Examination, Experiment, Judgment, Response, Snapshot,
 from engine.models.append_only import lifted
 from engine.selectors import buffer, designs, spending
 from engine.selectors.health import queue_health
+from engine.selectors.remaining import remaining
 from engine.services.experiments import stop
 from engine.services.judging import skip
 from engine.services.planning import advance
@@ -300,10 +301,10 @@ class TestWhatIsLeft:
 
     def test_hours_follow_from_comparisons_overlap_and_the_time_of_a_click(self, experiment, monkeypatch):
         monkeypatch.setattr(buffer, "click_seconds", lambda experiment: 5.0)
-        remaining = live_figures(experiment)["remaining"]
-        assert remaining.hours == pytest.approx((1.0, 0.5, 2.0))
-        assert working_time(remaining.hours) == "1.0 h (0.5 to 2.0)"
-        assert spread(remaining.comparisons) == "180 to 720"
+        figures = live_figures(experiment)
+        assert figures["hours"] == pytest.approx((1.0, 0.5, 2.0))
+        assert working_time(figures["hours"]) == "1.0 h (0.5 to 2.0)"
+        assert spread(figures["remaining"].between) == "180 to 720"
 
     def test_less_than_an_hour_is_told_in_minutes(self):
         assert working_time((0.13, 0.06, 0.28)) == "8 min (4 to 17)"
@@ -321,14 +322,15 @@ class TestWhatIsLeft:
         status = status_of(experiment)
         assert status.badge == "At least 360 comparisons remaining"
         assert status.sentence.endswith("At least 360 comparisons remaining.")
-        assert (status.left, spread(designs.forecast(experiment))) == ("at least 360", "more than 180")
+        assert (status.left, spread(remaining(experiment).between)) == ("at least 360", "more than 180")
 
     def test_where_the_simulations_were_cut_short_the_win_rates_may_promise_more(self, experiment):
         experiment.snapshots.update(comparisons=1, expected_left=900.0)
         examination = Examination.objects.get()
         examination.forecast |= {"decided": 0.1, "horizon": 400}
         examination.save()
-        assert designs.to_go(experiment) == designs.ToGo(900.0, at_least=True, over_budget=False)
+        left = remaining(experiment)
+        assert (left.expected, left.at_least, left.over_budget) == (900.0, True, False)
 
     def test_where_few_simulations_end_within_the_budget_it_is_doubted(self, experiment):
         examination = Examination.objects.get()
@@ -338,7 +340,7 @@ class TestWhatIsLeft:
         assert doubt not in status_of(experiment).sentence, "an estimate before the first comparison"
         experiment.snapshots.update(comparisons=1)
         assert doubt in status_of(experiment).sentence
-        assert spread(designs.forecast(experiment)) == "more than 180"
+        assert spread(remaining(experiment).between) == "more than 180"
 
 
 class TestCards:

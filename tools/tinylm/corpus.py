@@ -1,8 +1,8 @@
 """The training text: conversations in which authors of different care solve the puzzles.
 
-Careful and ordinary authors' solutions are right. A share of the hasty authors' solutions contain the slips that
-people make (a dropped carry, a miscount, swapped letters, the wrong letter), carried through to their answer.
-That is how system prompts come to matter to the model: it has learned who writes like what.
+Careful and ordinary authors' solutions are right. A share of the hasty authors' solutions contain the slips
+that people make (a dropped carry, a miscount, swapped letters, the wrong letter), carried through to their
+answer. That is how system prompts come to matter to the model: it has learned who writes like what.
 """
 
 from __future__ import annotations

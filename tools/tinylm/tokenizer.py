@@ -24,7 +24,8 @@ CHAT_TEMPLATE = (
     "{% if add_generation_prompt %}<|assistant|>{% endif %}"
 )
 WORK_TEXT = (
-    "1+2=3, carry 0. First a, second b. The sorted letters are a. Answer: The answer is a. So the answer is a. "
+    "1+2=3, carry 0. First a, second b. The sorted letters are a. Answer: The answer is a. So the "
+    "answer is a. "
     "Here is why: The Reason: The"
 )
 
@@ -59,7 +60,8 @@ def build_tokenizer() -> Tokenizer:
     for text in [*_scaffold_texts(), *numbers_alone]:
         for piece, _ in pre_tokenizer.pre_tokenize_str(text):
             vocabulary.setdefault(piece, len(vocabulary))
-    # With no merges and ignore_merges, a piece in the vocabulary is one token and any other is spelled in bytes.
+    # With no merges and ignore_merges, a piece in the vocabulary is one token and any other is spelled in
+    # bytes.
     tokenizer = Tokenizer(models.BPE(vocab=vocabulary, merges=[], ignore_merges=True))
     tokenizer.pre_tokenizer = pre_tokenizer
     tokenizer.decoder = decoders.ByteLevel()

@@ -1,9 +1,9 @@
 """The Llama architecture in NumPy: many conversations at once, each with its own sampling and seed.
 
-Rows of a batch never see each other: keys and values lie flush left in the cache, so a row's padding is always
-in its own future, where attention does not look. Each row draws from its own random stream by inverting its
-cumulative distribution, one number a token. So a row's text does not depend on its company, apart from
-rounding in the last bits of a float.
+Rows of a batch never see each other: keys and values lie flush left in the cache, so a row's padding is
+always in its own future, where attention does not look. Each row draws from its own random stream by
+inverting its cumulative distribution, one number a token. So a row's text does not depend on its company,
+apart from rounding in the last bits of a float.
 """
 
 from __future__ import annotations
@@ -229,8 +229,8 @@ class SamplingTable:
 def choose(logits: np.ndarray, table: SamplingTable, uniforms: np.ndarray) -> np.ndarray:
     """Choose one token a row; ``uniforms`` are each row's draw from [0, 1).
 
-    Temperature 0 takes the likeliest token. Otherwise tokens are ranked, ``top_k`` and then ``top_p`` keep the
-    first of them, and the draw is looked up in the cumulative distribution of those.
+    Temperature 0 takes the likeliest token. Otherwise tokens are ranked, ``top_k`` and then ``top_p`` keep
+    the first of them, and the draw is looked up in the cumulative distribution of those.
     """
     greedy = table.temperature == 0
     logits = logits.astype(np.float64) / np.where(greedy, 1, table.temperature)[:, None]

@@ -1,8 +1,8 @@
 """Puzzles of the paper's four tasks, split for good into a training part and a held-out part.
 
 The split hashes what a puzzle asks (for a sum its unordered pair of numbers, for counting its unordered list
-of things), not how it is worded, so no rewording carries a held-out puzzle into the training text. Nothing here
-needs more than the standard library.
+of things), not how it is worded, so no rewording carries a held-out puzzle into the training text. Nothing
+here needs more than the standard library.
 """
 
 from __future__ import annotations
@@ -144,8 +144,8 @@ class TaskItem:
 class Puzzle:
     """A task item with what a worked solution needs to know.
 
-    ``key`` names what is asked, free of wording. ``facts`` is, by kind: the two numbers; the word; the counts of
-    the things listed with whether each is of the category; the scramble.
+    ``key`` names what is asked, free of wording. ``facts`` is, by kind: the two numbers; the word; the counts
+    of the things listed with whether each is of the category; the scramble.
     """
 
     item: TaskItem

@@ -20,7 +20,8 @@ SAMPLE_TASK = "I have a pig, two ducks, and a dog. How many animals do I have?"
 
 class Command(BaseCommand):
     help = (
-        "Test the generation backend of this machine: write one response per policy of an experiment, or one response "
+        "Test the generation backend of this machine: write one response per policy of an "
+        "experiment, or one response "
         "to a sample task. Stores nothing. Exit status 1 if anything fails."
     )
 
@@ -46,7 +47,8 @@ class Command(BaseCommand):
         seconds = time.monotonic() - started
         tokens = sum(result.completion_tokens for result in written)
         self.stdout.write(
-            f"\n{len(written)} of {len(requests)} written: {tokens} tokens in {seconds:.1f} s, loading included"
+            f"\n{len(written)} of {len(requests)} written: {tokens} tokens in {seconds:.1f} s, "
+            "loading included"
         )
         if len(written) < len(requests):
             raise CommandError("Some responses could not be written. The reasons are shown above.")

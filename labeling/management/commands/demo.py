@@ -39,7 +39,7 @@ _PROGRAMS = {
 
 
 def _reloading(name: str, command: str) -> str:
-    """The same program, started again when its code changes. Django's own server watches its templates too."""
+    """The same program, restarted when its code changes. Django's own server watches its templates too."""
     if name == "web":
         return "{python} manage.py runserver {host}:{port}"
     return f'{{python}} -m watchfiles --filter python "{command}" engine labeling llmpo_site'

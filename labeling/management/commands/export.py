@@ -23,7 +23,8 @@ from labeling.exports.selecting import SelectionForm
 
 class Command(BaseCommand):
     help = (
-        "Export an experiment's judgments, those that stand unless told otherwise, with a manifest beside the file. "
+        "Export an experiment's judgments, those that stand unless told otherwise, with a manifest "
+        "beside the file. "
         "The file appears when it is complete. docs/export.md explains the columns."
     )
 
@@ -103,7 +104,8 @@ def _form(experiment: Experiment, filters: list[str], *, everything: bool) -> Se
         name, equals, value = each.partition("=")
         if not equals or name not in SelectionForm.base_fields:
             raise CommandError(
-                f"{each!r} is no filter; write FIELD=VALUE with FIELD one of {', '.join(SelectionForm.base_fields)}."
+                f"{each!r} is no filter; write FIELD=VALUE with FIELD one of "
+                f"{', '.join(SelectionForm.base_fields)}."
             )
         said[name] = value
     form = SelectionForm(said, experiment=experiment)

@@ -20,7 +20,8 @@ from labeling.exports.reading import read_file, read_manifest, secrets_of, spec_
 
 class Command(BaseCommand):
     help = (
-        "Make a new experiment from an exported file (JSON lines or CSV) and its manifest: the same judgments give "
+        "Make a new experiment from an exported file (JSON lines or CSV) and its manifest: the same "
+        "judgments give "
         "the same decision. It is paused, or concluded where the judgments decide it."
     )
 
@@ -54,7 +55,8 @@ class Command(BaseCommand):
         except EngineError as error:
             raise CommandError(str(error)) from error
         self.stdout.write(
-            f"Experiment {made.pk}: {counts.comparison_count(made.pk):,} comparisons. {status_of(made).sentence}"
+            f"Experiment {made.pk}: {counts.comparison_count(made.pk):,} comparisons. "
+            f"{status_of(made).sentence}"
         )
         self.stdout.write(_likeness(said, designs.latest_snapshot(made)))
 
@@ -86,4 +88,7 @@ def _likeness(manifest: dict[str, Any], snapshot: Snapshot | None) -> str:
         return "The manifest names no evidence: it was being recomputed during the export, or there was none."
     if snapshot is not None and snapshot.evidence == manifest["experiment"]["evidence"]:
         return "The evidence equals that of the exported experiment exactly."
-    return "The evidence differs from the manifest's: judgments arrived during the export, or δ or ε was changed."
+    return (
+        "The evidence differs from the manifest's: judgments arrived during the export, or δ or ε was "
+        "changed."
+    )

@@ -13,7 +13,8 @@ from labeling.management.commands.export import find_experiment
 
 class Command(BaseCommand):
     help = (
-        "Verify that sides and checks follow from the experiment's secrets (docs/blinding.md). Shows no secret. "
+        "Verify that sides and checks follow from the experiment's secrets (docs/blinding.md). Shows "
+        "no secret. "
         "Exit status 1 if a value differs."
     )
 

@@ -1,0 +1,97 @@
+"""The comparisons that a running experiment still needs: simulated, or extrapolated before the first
+simulation.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from django.utils import timezone
+
+from engine.models import Examination, Experiment, Snapshot
+from engine.selectors.designs import latest_snapshot
+
+# Shares of simulated continuations that come to a decision: enough for a mean, and too few to trust in the
+# budget.
+_MOSTLY = 0.9
+_HARDLY = 0.5
+
+
+@dataclass(frozen=True)
+class Remaining:
+    """The number of comparisons that a running experiment probably still needs.
+
+    Attributes
+    ----------
+    expected
+        The mean of simulated continuations; before the first of them, an extrapolation of the win rates.
+    between
+        The number that four in five simulated continuations took; the upper end is ``None`` where too few of
+        them came to a decision. ``None`` for an extrapolation.
+    at_least
+        True if so many simulated continuations came to no decision that ``expected`` is a lower bound.
+    over_budget
+        True if the budget may end before the decision.
+    """
+
+    expected: float
+    between: tuple[float, float | None] | None
+    at_least: bool
+    over_budget: bool
+
+
+def remaining(experiment: Experiment, latest: Snapshot | None = None) -> Remaining | None:
+    """The comparisons that remain; ``None`` if nothing is known about them, or the experiment does not run.
+
+    Parameters
+    ----------
+    latest
+        The latest snapshot, where the caller has it already.
+    """
+    if experiment.state != Experiment.State.RUNNING:
+        return None
+    latest = latest or latest_snapshot(experiment)
+    n = 0 if latest is None else latest.comparisons
+    extrapolated = None if latest is None else latest.expected_left
+    # Fetch only this column: every click runs this query and `replays` is large.
+    forecast = Examination.objects.filter(experiment=experiment).values_list("forecast", flat=True).first()
+    if not forecast:
+        if extrapolated is None:
+            return None
+        return Remaining(extrapolated, None, False, over_budget=n + extrapolated > experiment.budget)
+    since = n - forecast["comparisons"]
+    expected, low, high = (max(forecast[name] - since, 1.0) for name in ("expected", "low", "high"))
+    at_least = forecast["decided"] < _MOSTLY
+    to_the_budget = forecast["horizon"] >= experiment.budget
+    if at_least and not to_the_budget:
+        expected = max(expected, extrapolated or 0.0)
+    # Before the first comparison the forecast rests on the planner's prior, too weak to doubt the budget.
+    doubtful = n > 0 and to_the_budget and forecast["decided"] <= _HARDLY
+    return Remaining(
+        expected,
+        (low, None if at_least else high),
+        at_least,
+        over_budget=doubtful or n + expected > experiment.budget,
+    )
+
+
+def extrapolated_left(experiment: Experiment) -> float | None:
+    """Comparisons that a running experiment still needs if win rates stay as they are, where the budget
+    allows them.
+
+    It follows each comparison, unlike the simulations, so that the queue ahead shrinks in time.
+    """
+    if experiment.state != Experiment.State.RUNNING:
+        return None
+    latest = latest_snapshot(experiment)
+    if latest is None or latest.expected_left is None:
+        return None
+    within_budget = latest.comparisons + latest.expected_left <= experiment.budget
+    return latest.expected_left if within_budget else None
+
+
+def forecast_progress(experiment: Experiment) -> float | None:
+    """The share of the next forecast's simulations that are done; ``None`` while no worker is at it."""
+    held = Examination.objects.filter(experiment=experiment, claim_expires_at__gt=timezone.now())
+    simulations = held.values_list("simulations", flat=True).first()
+    return simulations["progress"] if simulations else None
