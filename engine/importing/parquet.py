@@ -14,8 +14,7 @@ _BATCH = 1000
 
 
 def parquet_rows(data: bytes, most: limits.Limit) -> Iterator[Row | Fault]:
-    """The rows of a Parquet file, numbered from 1. Values come as Python has them: texts, numbers, times,
-    lists.
+    """The rows of a Parquet file, numbered from 1. Values come as texts, numbers, times, lists.
 
     Parameters
     ----------

@@ -66,8 +66,7 @@ class Row:
 
 
 def contents(file: BinaryFile, most: limits.Limit) -> bytes:
-    """The bytes of a file, unpacked where it is a gzip. No more than the limit is read or unpacked, and a
-    byte.
+    """The bytes of a file, unpacked where it is a gzip. No more than the limit and a byte is unpacked.
 
     Raises
     ------
@@ -143,8 +142,8 @@ def rows_of(text: str, *, plain: Sequence[str] = (), beside: Sequence[str] = ())
         elif names := _unknown_header(text):
             yield Fault(
                 "line 1",
-                f"These look like names of columns, and none is known: {', '.join(names)}. Rename "
-                "the column of "
+                f"These look like names of columns, and none is known: {', '.join(names)}. Rename the "
+                "column of "
                 f"the tasks to {plain[0]}. If each line is a task, write the tasks as JSON Lines.",
             )
         else:
@@ -173,8 +172,7 @@ def _heading(text: str) -> str:
 
 
 def _without_separator(text: str) -> tuple[str, str]:
-    """The delimiter that a first line such as ``sep=;`` names, which spreadsheets read, and the text without
-    it.
+    """The delimiter that a first line such as ``sep=;`` names, and the text without it. Spreadsheets write it.
 
     The line stays, empty, so that places count it.
     """
@@ -198,8 +196,7 @@ def _has_header(text: str, plain: Sequence[str], beside: Sequence[str]) -> bool:
 
 
 def _unknown_header(text: str) -> list[str]:
-    """The cells of a first line that looks like the heading of a table: names in it, and as many cells in
-    each line.
+    """The cells of a first line that looks like a heading: names in it, and as many cells in each line.
 
     Its rows would be tasks with the answers in them. After a tab each line's answer stands, so tabs say
     nothing.

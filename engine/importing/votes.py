@@ -156,7 +156,7 @@ def _votes_of(row: Row) -> list[Vote]:
 
 
 def _key(name: str) -> str:
-    """A column's name without what people write differently: ``Policy A``, ``policy_a`` and ``policy-a`` are
+    """A column's name without case and marks: ``Policy A``, ``policy_a`` and ``policy-a`` are
     one.
     """
     return _short_key(name) if len(name) <= _LONGEST_POLICY else _without_marks(name)
@@ -211,8 +211,8 @@ def _argilla(place: str, record: Mapping[str, Any], questions: Mapping[str, Any]
         if any(questions.values()):
             raise ImportingError.at(
                 place,
-                f"No question's answers name a response ({', '.join(map(repr, questions))}). Write "
-                "the options as "
+                f"No question's answers name a response ({', '.join(map(repr, questions))}). Write the "
+                "options as "
                 "response_a and response_b, or a, b, tie and both_bad.",
             )
         return []
@@ -562,17 +562,13 @@ def _winner(
     if found:
         raise ImportingError.at(
             place,
-            (
-                f"winner is {limits.shown(text)}, which is a policy's name and also says the other one. "
-                "Write a or b."
-            ),
+            f"winner is {limits.shown(text)}, which is a policy's name and also says the other one. Write a "
+            "or b.",
         )
     raise ImportingError.at(
         place,
-        (
-            f"winner is {limits.shown(text)}. Write a, b, tie or both_bad, or the name of one of the two "
-            "policies."
-        ),
+        f"winner is {limits.shown(text)}. Write a, b, tie or both_bad, or the name of one of the two "
+        "policies.",
     )
 
 
@@ -617,10 +613,8 @@ def _warnings(votes: Sequence[Vote], unanswered: int) -> Iterator[str]:
     alike = Counter(_key(name) for name in names)
     close = sorted(name for name in names if alike[_key(name)] > 1)
     if close:
-        yield (
-            f"{_number(len(close), 'policy name')} almost equal, and taken for different policies: "
-            f"{', '.join(map(repr, close[:6]))}."
-        )
+        shown = ", ".join(map(repr, close[:6]))
+        yield f"{_number(len(close), 'policy name')} almost equal, and taken for different policies: {shown}."
 
 
 def _number(n: int, thing: str) -> str:

@@ -129,8 +129,9 @@ def caveats(experiment: Experiment) -> list[str]:
         )
     if experiment.past_votes:
         found.append(
-            f"{experiment.past_votes:,} of the votes came from a file: no sampler chose their pairs "
-            "here. The risk "
-            "is guaranteed only if no vote is in the file, or missing from it, because of its result."
+            f"{experiment.past_votes:,} past votes from a file count, too: no sampler chose their pairs "
+            "here. The "
+            "risk is guaranteed only if no vote is in the file, or missing from it, because of its "
+            "result."
         )
     return found

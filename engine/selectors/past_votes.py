@@ -1,4 +1,4 @@
-"""What past votes say about themselves: how far people agreed, which side they chose, which texts came again."""
+"""Facts about past votes: agreement of people, the sides that they chose, texts that came again."""
 
 from __future__ import annotations
 

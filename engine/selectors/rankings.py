@@ -12,7 +12,9 @@ from engine.selectors.specs import policy_names
 
 @dataclass(frozen=True)
 class Ranked:
-    """One policy: its name, its standing as `engine.core` has it, and the number of its judged comparisons."""
+    """One policy: its name, its standing as `engine.core` has it, and the number of its judged
+    comparisons.
+    """
 
     name: str
     standing: Standing

@@ -1,4 +1,4 @@
-"""What every import of votes stores beside its rows: accounts for the people in it, and the counts."""
+"""Rows that every import of votes stores beside the votes: accounts for the people in it, and the counts."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _LONGEST_STEM = 110
 def made_people(experiment: Experiment, names: Sequence[str]) -> dict[str, User]:
     """Accounts for people of these names as they are known here: they cannot log in, and nobody shares one.
 
-    Two names may become one when they are cut, or when Unicode's forms of the same letters are made one, and an
-    account of that name may be there already. Such a name gets a number.
+    Two names may become one when they are cut, or when Unicode's forms of the same letters are made one, and
+    an account of that name may be there already. Such a name gets a number.
     """
     suffix = f"@import-{experiment.pk}"
     taken = set(User.objects.filter(username__endswith=suffix).values_list("username", flat=True))
@@ -49,11 +49,10 @@ def add_to_counts(experiment: Experiment, outcomes: Iterable[tuple[int, int, flo
         wins[i, j] += outcome
         comparisons[i, j] += 1
     rows = PairCount.objects.filter(experiment=experiment).order_by("pk")
-    quote = connection.ops.quote_name
+    table = connection.ops.quote_name(PairCount._meta.db_table)
     with connection.cursor() as cursor:
         cursor.executemany(
-            f"UPDATE {quote(PairCount._meta.db_table)} SET wins_i = wins_i + %s, comparisons = comparisons + %s "  # noqa: S608 - our own name
-            "WHERE id = %s",
+            f"UPDATE {table} SET wins_i = wins_i + %s, comparisons = comparisons + %s WHERE id = %s",  # noqa: S608
             [
                 (wins[i, j], comparisons[i, j], pk)
                 for pk, i, j in rows.values_list("pk", "policy_i__index", "policy_j__index")

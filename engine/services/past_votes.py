@@ -88,8 +88,7 @@ def start_from_votes(*, name: str, votes: Sequence[Vote], by: User | None = None
 
 
 def add_votes(*, experiment_id: int, votes: Sequence[Vote], by: User | None = None) -> Experiment:
-    """Count past votes in a draft or a paused experiment, which is paused then. Its policies and tasks are
-    known.
+    """Count past votes in a draft or a paused experiment that knows their policies and tasks. It is paused then.
 
     A policy has the name that the dashboard shows, the names of its levels joined by “ · ”, or its number, as
     P3. The budget grows by the votes, so that as many new comparisons fit as before, and the evidence is
@@ -148,8 +147,8 @@ def _check_state(experiment: Experiment) -> None:
     if experiment.state not in {Experiment.State.DRAFT, Experiment.State.PAUSED}:
         remedy = "Pause it first." if experiment.state == Experiment.State.RUNNING else "Use another name."
         raise WrongStateError(
-            "Past votes can be added to a draft or a paused experiment; this one is "
-            f"{experiment.state}. {remedy}"
+            f"Past votes can be added to a draft or a paused experiment; this one is {experiment.state}. "
+            f"{remedy}"
         )
     if experiment.archived_at is not None:
         raise WrongStateError("The experiment is archived. Take it out of the archive first.")
@@ -160,14 +159,16 @@ def _check_settings(experiment: Experiment) -> None:
         raise SpecError("Past votes are people's, but a rule judges this experiment. Use another one.")
     if experiment.overlap > 1:
         raise SpecError(
-            f"This experiment wants {experiment.overlap} judgments of each comparison, and a past "
-            "vote is one. "
+            f"This experiment wants {experiment.overlap} judgments of each comparison, and a past vote is "
+            "one. "
             "Use an experiment with one judgment each."
         )
 
 
 def _known_responses(experiment: Experiment) -> dict[_Text, int] | None:
-    """Keys of the ready-made responses, which past votes must be about; ``None`` where nothing is ready-made."""
+    """Keys of the ready-made responses, which past votes must be about; ``None`` where nothing is
+    ready-made.
+    """
     if experiment.responses != Experiment.Responses.IMPORTED:
         return None
     rows = Response.objects.filter(policy__experiment=experiment).order_by("-pk")
@@ -188,15 +189,15 @@ def _check_vote(
         if name not in policies:
             raise SpecError(
                 f"{vote.place}: {limits.shown(name)} is no policy of this experiment. It has "
-                f"{', '.join(list(policies)[-5:])} … Rename it, or give the experiment another name "
-                "to make a new one."
+                f"{', '.join(list(policies)[-5:])} … Rename it, or give the experiment another name to make "
+                "a new one."
             )
     if policies[vote.policy_a] == policies[vote.policy_b]:
         raise SpecError(f"{vote.place}: Both policies are the same one. Remove the row.")
     if vote.task not in tasks:
         raise SpecError(
-            f"{vote.place}: The task {limits.shown(vote.task)} is not in this experiment. Remove the "
-            "row, or add "
+            f"{vote.place}: The task {limits.shown(vote.task)} is not in this experiment. Remove the row, "
+            "or add "
             "the task while the experiment is a draft."
         )
     if experiment.responses == Experiment.Responses.FRESH:
@@ -317,7 +318,9 @@ def _prepared(
 
 
 def _response(of: _Text, number: int) -> Response:
-    """A response that was written elsewhere. Without its text it is a failed one, so that nobody is shown it."""
+    """A response that was written elsewhere. Without its text it is a failed one, so that nobody is shown
+    it.
+    """
     policy, task, text = of
     now = timezone.now()
     response = Response(policy_id=policy, task_id=task, seed=number, created_at=now)

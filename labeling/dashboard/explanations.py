@@ -36,7 +36,7 @@ def explain(comparison: Comparison) -> Explanation:
     if not plan:
         return Explanation(["The reason for this pair was not recorded."], [])
     if plan.get("past"):
-        return Explanation(["This vote came from a file. No sampler chose its pair here."], [])
+        return Explanation(["This is a past vote from a file. No sampler chose its pair here."], [])
     sentences = [_SAMPLERS.get(plan.get("sampler"), "")]
     if "comparisons" in plan:
         sentences.append(

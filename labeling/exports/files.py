@@ -207,9 +207,7 @@ def preferred_comparisons(experiment: Experiment, selection: Selection) -> Any:
 
 
 def _preferences(experiment: Experiment, selection: Selection) -> Iterator[tuple[str, str, str]]:
-    """Prompt, chosen and rejected; two equal texts teach nothing, nor does one that is empty: both are left
-    out.
-    """
+    """Prompt, chosen and rejected. Equal texts teach nothing, nor do empty ones: they are left out."""
     comparisons = preferred_comparisons(experiment, selection).values_list(
         "task__prompt", "response_i__text", "response_j__text", "outcome"
     )

@@ -18,7 +18,7 @@ from labeling.requests import AuthenticatedRequest
 @login_required
 @require_safe
 def ranking(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
-    """Every policy with its win rate and interval and, after an import of past votes, what they allow to say."""
+    """Every policy with its win rate and interval and, where there are past votes, what they allow to say."""
     experiment = access.to_watch(request, experiment_id)
     context = {
         "experiment": experiment,

@@ -167,7 +167,7 @@ def test_an_import_is_not_a_conclusion_and_the_claim_names_its_origin():
     experiment.refresh_from_db()
     assert experiment.state == "paused"
     [caveat] = consequences.caveats(experiment)
-    assert "100 of the votes came from a file: no sampler chose their pairs here" in caveat
+    assert "100 past votes from a file count, too: no sampler chose their pairs here" in caveat
     assert consequences.caveats(make_experiment()) == []
 
 
@@ -186,7 +186,8 @@ def test_agreement_is_of_two_people_on_the_same_two_texts():
 
 
 def test_position_bias_is_of_the_sides_that_the_file_gives():
-    votes = [replace(vote("a"), a_on_left=True), replace(vote("b"), a_on_left=False), replace(vote("b"), a_on_left=True),
+    votes = [replace(vote("a"), a_on_left=True), replace(vote("b"), a_on_left=False),
+             replace(vote("b"), a_on_left=True),
              replace(vote("tie"), a_on_left=True), vote("a")]  # fmt: skip
     found = past_votes(made(votes))
     assert (found.left, found.sided) == (2, 3)

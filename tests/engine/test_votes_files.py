@@ -163,7 +163,8 @@ def said(user: str, *turns: str) -> list[dict[str, Any]]:
 LMARENA = {
     "question_id": "58210e39b3fd4441a2bd4a518bb44c2d", "model_a": "chatglm-6b", "model_b": "koala-13b",
     "winner": "model_b", "judge": "arena_user_973", "conversation_a": said(TASK, "Red"),
-    "conversation_b": said(TASK, "Green"), "turn": 1, "anony": True, "language": "English", "tstamp": 1682351591.1322,
+    "conversation_b": said(TASK, "Green"), "turn": 1, "anony": True, "language": "English",
+    "tstamp": 1682351591.1322,
 }  # fmt: skip
 
 
@@ -303,10 +304,11 @@ def label_studio(*selected: str | None, by: Any = 7) -> dict[str, Any]:
         "data": {"prompt": TASK, "text1": "Red", "text2": "Green", "model1": "P", "model2": "Q"},
         "annotations": [
             {
-                "id": 1000 + n, "completed_by": by, "was_cancelled": side is None, "created_at": "2026-03-09T22:16:08.728353Z",
+                "id": 1000 + n, "completed_by": by, "was_cancelled": side is None,
+                "created_at": "2026-03-09T22:16:08.728353Z",
                 "lead_time": 4.2,
                 "result": [] if side is None else [
-                    {"id": "x", "type": "pairwise", "from_name": "pw", "to_name": "text1", "value": {"selected": side}}
+                    {"type": "pairwise", "from_name": "pw", "to_name": "text1", "value": {"selected": side}}
                 ],
             }
             for n, side in enumerate(selected)
@@ -336,7 +338,8 @@ def test_label_studios_people_have_addresses_and_ties_are_choices():
 def test_label_studios_minimal_export():
     flat = {
         "prompt": TASK, "text1": "Red", "text2": "Green", "model1": "P", "model2": "Q", "id": 1,
-        "pw": "right", "annotator": 7, "annotation_id": 1000, "created_at": "2026-03-09T22:16:08Z", "lead_time": 4.2,
+        "pw": "right", "annotator": 7, "annotation_id": 1000, "lead_time": 4.2,
+        "created_at": "2026-03-09T22:16:08Z",
     }  # fmt: skip
     for written in (as_json, as_csv):
         [vote] = read(written([flat])).votes

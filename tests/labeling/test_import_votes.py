@@ -1,8 +1,7 @@
-"""Past votes by the command and by the page, the ranking that follows, and the way out and back."""
+"""Past votes by the command and by the page, and the way out and back."""
 
 from __future__ import annotations
 
-import csv
 import gzip
 import io
 import json
@@ -24,7 +23,7 @@ from engine.services.planning import advance
 from labeling.dashboard.explanations import explain
 from labeling.dashboard.status import status_of
 from tests.arena import arena, as_record
-from tests.factories import add_member, make_experiment, make_user
+from tests.factories import make_experiment, make_user
 
 pytestmark = pytest.mark.django_db
 
@@ -95,35 +94,6 @@ def test_warnings_are_shown(tmp_path):
     )
 
 
-COLUMNS = ["policy", "strength", "low", "high", "comparisons", "standing"]
-
-
-def test_the_ranking_as_csv_is_best_first(tmp_path):
-    experiment = imported(tmp_path, [vote for vote in VOTES if vote.winner != Winner.TIE] * 3)
-    rows = list(csv.DictReader(run("ranking", "Past", "--format", "csv").splitlines()))
-    assert list(rows[0]) == COLUMNS
-    assert rows[0]["standing"] == "leads"
-    assert {row["standing"] for row in rows} <= {"leads", "open", "ruled out"}
-    assert {row["policy"] for row in rows} == {f"model-{n}" for n in range(4)}
-    for row in rows:
-        low, strength, high = (float(row[name]) for name in ("low", "strength", "high"))
-        assert 0 <= low <= strength <= high <= 1
-    assert sum(int(row["comparisons"]) for row in rows) == 2 * counts.comparison_count(experiment.pk)
-    out = tmp_path / "ranking.csv"
-    assert "4 policies in" in run("ranking", experiment.pk, "--format", "csv", "--out", out)
-    assert list(csv.DictReader(out.read_text().splitlines())) == rows
-    assert [line.split()[0] for line in run("ranking", "Past").splitlines()[1:]] == [
-        row["policy"] for row in rows
-    ]
-
-
-def test_a_policy_named_like_a_formula_is_defused(tmp_path):
-    file = tmp_path / "votes.csv"
-    file.write_text("task,policy_a,policy_b,winner\nT,=1+1,Q,a\n")
-    run("import_votes", file, "--experiment", "Past")
-    assert run("ranking", "Past", "--format", "csv").splitlines()[1].startswith("'=1+1,")
-
-
 # ---------------------------------------------------------------- pages
 
 
@@ -148,7 +118,7 @@ def test_the_page_imports_and_leads_to_the_ranking(client):
     page = client.get(response.url).content.decode()
     for words in (
         "120 votes imported.",
-        "120 votes came from a file. No sampler chose their pairs here.",
+        "120 past votes from a file count. No sampler chose their pairs here.",
         "because of its result",
         "Agreement: ",
         "Position bias: ",
@@ -221,32 +191,22 @@ def _may_create() -> list[Any]:
     return list(Permission.objects.filter(codename="add_experiment"))
 
 
-def test_where_there_are_no_past_votes_the_ranking_says_nothing_of_them(client):
-    experiment = make_experiment()
-    viewer = make_user("vic")
-    add_member(experiment, viewer, "viewer")
-    client.force_login(viewer)
-    page = client.get(reverse("ranking", args=[experiment.pk])).content.decode()
-    assert "Past votes" not in page
-    assert "Prompt 2" in page
-
-
 def test_the_status_and_each_comparison_say_where_the_votes_come_from(tmp_path):
     experiment = imported(tmp_path)
     assert (
-        "120 of the votes came from a file: no sampler chose their pairs here"
+        "120 past votes from a file count, too: no sampler chose their pairs here"
         in status_of(experiment).sentence
     )
     first = experiment.comparisons.first()
     assert first is not None
-    assert explain(first).sentences == ["This vote came from a file. No sampler chose its pair here."]
+    assert explain(first).sentences == ["This is a past vote from a file. No sampler chose its pair here."]
 
 
 # ---------------------------------------------------------------- out and back
 
 
 def as_exported(row: dict[str, Any]) -> tuple[Any, ...]:
-    """What a vote says, from a row of an export of judgments."""
+    """The content of a vote, from a row of an export of judgments."""
     left, right = ("i", "j") if row["left_policy"] == row["policy_i"] else ("j", "i")
     sides = {
         side: (row[f"policy_{half}_name"], row[f"response_{half}"])
