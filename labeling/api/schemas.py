@@ -150,7 +150,8 @@ class StatusOut(ExperimentOut):
         description="True after a judgment was taken back or a rule changed: the figures below are older and are being recomputed."
     )
     claims: list[ClaimOut] = Field(
-        description="The claims from the weakest to the strongest; none where the stopping rule makes no claims."
+        description="The claims from the weakest to the strongest; none where the stopping rule makes no claims, and while "
+        "`recomputing`."
     )
     joint_risk: float | None = Field(
         description="The risk of picking one of the claims after looking at all. Each alone has the risk δ."
