@@ -223,7 +223,7 @@ def seed_history(experiment: Any, n_judgments: int, annotators: list[Any]) -> No
                 for n, (i, j) in enumerate(pairs.tolist())
             ),
         )
-        _copy(
+        judgment = _copy(
             cursor,
             "engine_judgment",
             (
@@ -265,16 +265,30 @@ def seed_history(experiment: Any, n_judgments: int, annotators: list[Any]) -> No
                 "comparisons",
                 "evidence",
                 "peak_evidence",
+                "named",
+                "last_judgment",
                 "threshold",
                 "best_id",
-                "runner_up_id",
-                "confidence",
+                "open_rivals",
                 "expected_left",
                 "reason",
                 "created_at",
             ),
             (
-                (experiment.pk, n, evidence, evidence, 20.7, policies[-1], policies[-2], 0.5, None, "", "now")
+                (
+                    experiment.pk,
+                    n,
+                    evidence,
+                    evidence,
+                    "{}",
+                    judgment + n - 1,
+                    20.7,
+                    policies[-1],
+                    K - 1,
+                    None,
+                    "",
+                    "now",
+                )
                 for n in range(n_judgments)
                 for evidence in [json.dumps([round(n / 10_000 * (1 + k / K), 6) for k in range(K)])]
             ),

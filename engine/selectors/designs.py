@@ -159,8 +159,10 @@ def continued(experiment: Experiment) -> Observed | None:
     return observe(Observed(start, latest.last_judgment), newer)
 
 
-def of_counts(experiment: Experiment) -> Design:
-    """The design of the present counts alone, without the evidence on the way to them."""
+def known_design(experiment: Experiment) -> Design:
+    """The design for a page, which never waits for a replay: where one is needed, that of the counts alone."""
+    if (observed := continued(experiment)) is not None:
+        return observed.design
     of, labels = labelled_space(experiment)
     return Design.from_counts(of, wins_matrix(experiment), labels=labels, **design_settings(experiment))
 

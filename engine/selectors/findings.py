@@ -45,7 +45,9 @@ class Rung:
 
 @dataclass(frozen=True)
 class Ladder:
-    """The claims from the weakest to the strongest; none where the stopping rule makes no claims.
+    """The claims from the weakest to the strongest.
+
+    There are none where the stopping rule makes no claims, and while the evidence has still to be replayed.
 
     ``joint_risk``: the risk, in [0, 1], of picking one of them after looking.
     """
@@ -56,7 +58,10 @@ class Ladder:
 
 def ladder(experiment: Experiment) -> Ladder:
     """The claims of an experiment as they stand now."""
-    design = designs.observed(experiment).design
+    observed = designs.continued(experiment)
+    if observed is None:
+        return Ladder([], 1.0)
+    design = observed.design
     decision = design.decision
     # The forecast that the page shows, for the claim that it is about.
     forecast = remaining(experiment)

@@ -125,7 +125,7 @@ def _chart_figures(
 ) -> dict[str, Any]:
     names = policy_names(experiment)
     wins = counts.wins_matrix(experiment)
-    ranking = designs.observed(experiment).design.ranking()
+    ranking = designs.known_design(experiment).ranking()
     order = [standing.policy for standing in ranking]
     factorial = designs.factorial_space(experiment)
     snapshots = designs.race(experiment, most=charts.race_points(len(names)))

@@ -124,8 +124,8 @@ def stop_here(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse
     if not form.is_valid():
         return HttpResponseBadRequest(f"The claim must be one of {', '.join(dict(Experiment.CLAIMS))}.")
     claim = form.cleaned_data["claim"]
-    if not form.cleaned_data["confirmed"] and (asked := _ask_to_stop_on(request, experiment, claim)):
-        return asked
+    if not form.cleaned_data["confirmed"]:
+        return _ask_to_stop_on(request, experiment, claim)
     try:
         stop_on(experiment_id=experiment.pk, claim=claim, by=request.user)
     except WrongStateError as wrong:
@@ -134,14 +134,19 @@ def stop_here(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse
     return redirect("dashboard", experiment_id=experiment.pk)
 
 
-def _ask_to_stop_on(request: AuthenticatedRequest, experiment: Experiment, claim: str) -> HttpResponse | None:
-    """The question; ``None`` where the claim does not hold, or the experiment is over."""
-    if experiment.state not in {Experiment.State.RUNNING, Experiment.State.PAUSED}:
-        return None
+def _ask_to_stop_on(request: AuthenticatedRequest, experiment: Experiment, claim: str) -> HttpResponse:
+    """The question, or the dashboard where there is nothing to ask."""
     claims = ladder(experiment)
     rung = next((rung for rung in claims.rungs if rung.claim == claim and rung.holds), None)
-    if rung is None:
-        return None
+    may_stop = experiment.state in {Experiment.State.RUNNING, Experiment.State.PAUSED}
+    if rung is None or not may_stop:
+        messages.error(
+            request,
+            "The experiment cannot stop on this claim, because it does not hold."
+            if may_stop
+            else f"Only a running or paused experiment can be stopped; this one is {experiment.state}.",
+        )
+        return redirect("dashboard", experiment_id=experiment.pk)
     return render(
         request, "dashboard/stop_here.html", {"experiment": experiment, "rung": rung, "ladder": claims}
     )

@@ -152,3 +152,17 @@ def test_the_size_is_asked_for_again_after_a_request_that_failed(page, maker, pr
     expect(page.locator("#size-progress")).to_have_count(0)
     assert all("ERR_FAILED" in problem or "htmx:" in problem for problem in problems)
     problems.clear()
+
+
+def test_the_margin_follows_the_claim_until_another_one_is_typed(page: Page, maker: User):
+    log_in(page, maker)
+    page.goto("/experiments/new/prompts/")
+    margin = page.locator("#id_epsilon")
+    expect(page.get_by_label("Stop when one is good enough")).to_be_checked()
+    expect(margin).to_have_value("0.05")
+    page.get_by_label("Stop when one is best, if there is a best").check()
+    expect(margin).to_have_value("0.0")
+    margin.fill("0.1")
+    page.get_by_label("Stop when one is good enough").check()
+    expect(margin).to_have_value("0.1")
+    expect(page.locator("#size-claims tbody tr")).to_have_count(3)

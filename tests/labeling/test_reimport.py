@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
+from dataclasses import asdict
 from importlib import import_module
 from pathlib import Path
 from threading import Thread
@@ -28,7 +29,7 @@ from engine.services.planning import advance
 from engine.services.review import restore_judgment
 from labeling.exports.columns import COLUMNS, read_rows
 from labeling.exports.people import pseudonym
-from labeling.exports.reading import read_file
+from labeling.exports.reading import read_file, spec_of
 from tests.factories import (
     add_member,
     click,
@@ -681,3 +682,29 @@ class TestExportCommand:
     def test_mistakes_are_explained(self, arguments, why, judged):
         with pytest.raises(CommandError, match=why):
             call_command("export", *arguments, verbosity=0)
+
+
+def test_a_name_that_a_claim_has_given_and_what_came_too_late_are_the_same_again(annotator, tmp_path):
+    """Three clicks between two looks of the planner: it concludes with the one that decides, as the import does."""
+    experiment = make_experiment(
+        n_policies=2, ready=True, annotators=(annotator,), claim="good_enough", epsilon=0.2, delta=0.2
+    )
+    while not experiment.conclusion:
+        for _ in range(3):
+            click_for(experiment, annotator, lambda i, j: i < j)
+        advance(experiment_id=experiment.pk)
+        write_responses()
+        experiment.refresh_from_db()
+    again = import_again(export(experiment, tmp_path))
+    assert_same(experiment, again)
+    assert designs.latest_snapshot(again).named == {"good_enough": 0}
+    assert (again.claim, again.certified_claim, again.winner.index) == ("good_enough", "good_enough", 0)
+    # The account is another one, but it is one person again.
+    assert again.finding == experiment.finding
+
+
+def test_an_export_that_names_no_claim_is_older_than_the_choice(judged):
+    spec = asdict(experiment_spec(judged))
+    del spec["settings"]["claim"]
+    read = spec_of({"experiment": {"spec": spec}}, name="Old")
+    assert read.settings["claim"] == "best_if_any"

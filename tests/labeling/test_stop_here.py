@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 from django.urls import reverse
 
-from engine.models import Experiment
+from engine.models import Experiment, Judgment
+from engine.selectors import designs
 from engine.selectors.findings import ladder
+from engine.services.judging import void_judgment
 from engine.services.planning import advance
 from tests.factories import add_member, click_for, make_experiment, make_user, write_responses
 from tests.markup import words
@@ -82,6 +84,21 @@ def test_a_claim_that_does_not_hold_is_refused_without_a_question(experiment, ad
     experiment.refresh_from_db()
     assert experiment.state == "running"
     assert stop_here(client, experiment, claim="nonsense").status_code == 400
+
+
+def test_while_the_evidence_is_recomputed_nothing_is_replayed_for_a_page_and_nothing_stops(
+    experiment, admin, client_for, monkeypatch
+):
+    last = Judgment.objects.latest("pk")
+    void_judgment(judgment_id=last.pk, by=admin, reason="A slip.")
+    monkeypatch.setattr(designs, "replayed", None)
+    client = client_for(admin)
+    shown = dashboard(client, experiment)
+    assert "The evidence is being recomputed." in shown
+    assert "Stop here…" not in shown
+    stop_here(client, experiment, claim="good_enough")
+    experiment.refresh_from_db()
+    assert experiment.state == "running"
 
 
 def test_the_setup_page_preselects_good_enough_and_shows_the_clicks_of_each_claim(client_for, admin):
