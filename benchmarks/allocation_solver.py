@@ -40,7 +40,9 @@ def timed(solve: Callable[[], MaxMinAllocation], repeats: int) -> tuple[MaxMinAl
 
 
 def by_cvxpy(features: FloatArray, theta: FloatArray, repeats: int) -> tuple[float, float]:
-    """Value of CVXPY's solution and the median processor time (seconds), to be run in a process of its own."""
+    """Value of CVXPY's solution and the median processor time (seconds),
+    to be run in a process of its own.
+    """
     solution, seconds = timed(lambda: maxmin_allocation(features, theta, solver="cvxpy"), repeats)
     return solution.value, seconds
 

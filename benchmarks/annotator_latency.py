@@ -141,7 +141,9 @@ class Fluent:
 
 
 def answer_on_the_server(experiment: Any, user: Any, before: int, clicks: int) -> tuple[Any, list[float]]:
-    """The client that is logged in, and milliseconds of each timed click: two pairs held, as the page does."""
+    """The client that is logged in, and milliseconds of each timed click:
+    two pairs held, as the page does.
+    """
     from django.test import Client
     from django.urls import reverse
 
@@ -212,7 +214,8 @@ WATCH = """() => {
     document.addEventListener("keydown", () => { pressed = performance.now(); }, true);
     new MutationObserver((changes) => {
         if (!changes.some((change) => [...change.addedNodes].some((node) => node.id === "stage"))) return;
-        requestAnimationFrame(() => requestAnimationFrame(() => window.painted.push(performance.now() - pressed)));
+        requestAnimationFrame(() => requestAnimationFrame(
+            () => window.painted.push(performance.now() - pressed)));
     }).observe(document.getElementById("main"), { childList: true });
 }"""
 

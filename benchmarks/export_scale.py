@@ -198,7 +198,9 @@ def worker_of(master: int) -> int:
 
 
 def timed(address: str, path: str, session: str, pid: int, *, gzip: bool) -> dict[str, Any]:
-    """One download: seconds, seconds to the first byte and to the first row, megabytes, growth of the server."""
+    """One download: seconds, seconds to the first byte and to the first row, megabytes,
+    growth of the server.
+    """
     before, cpu = memory_mb(pid), cpu_seconds(pid)
     peak, over = [before], threading.Event()
 

@@ -85,7 +85,9 @@ def draw_pcs(path: Path, panels: dict[str, Curves], *, level: float, logarithmic
 
 
 def draw_stopping(path: Path, curves: Curves, *, yardstick: float, formula: str) -> None:
-    """Mean comparisons until the stop, with 95% intervals, the fewest on top; a dotted line at the yardstick."""
+    """Mean comparisons until the stop, with 95% intervals, the fewest on top;
+    a dotted line at the yardstick.
+    """
     with mpl.rc_context(SETTINGS):
         figure = Figure(figsize=(WIDTH, 3.6), layout="constrained")
         axes: Axes = figure.subplots()

@@ -66,7 +66,8 @@ def vllm_serve(folder: Path, port: int) -> Iterator[None]:
     command = [
         sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", os.environ["GENERATION_MODEL"],
         "--port", str(port), "--dtype", "float32", "--max-model-len", "512", "--enforce-eager",
-        "--max-num-batched-tokens", "32768", "--kv-cache-memory-bytes", str(256 << 20), "--generation-config", "vllm",
+        "--max-num-batched-tokens", "32768", "--kv-cache-memory-bytes", str(256 << 20),
+        "--generation-config", "vllm",
     ]  # fmt: skip
     log = folder / "server.log"
     with running(command, log, VLLM_ENABLE_V1_MULTIPROCESSING="1") as server:
@@ -82,7 +83,9 @@ def vllm_serve(folder: Path, port: int) -> Iterator[None]:
 
 
 def click_through(experiment: Any, clicks: int, patience_seconds: float = 600.0) -> int:
-    """Let one simulated annotator judge until so many clicks or the conclusion; returns how many there were."""
+    """Let one simulated annotator judge until so many clicks or the conclusion;
+    returns how many there were.
+    """
     from engine.judges.rule import judge  # noqa: PLC0415
     from engine.models import Experiment, Membership, User  # noqa: PLC0415
     from engine.services.judging import judge_leased, lease_next  # noqa: PLC0415

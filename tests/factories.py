@@ -121,7 +121,9 @@ def click_on(experiment: Experiment, user: User, n_clicks: int, choice: str = "l
 
 
 def invited(experiment: Experiment, role: str = "annotator", most_uses: int = 1, **fields: Any) -> Invitation:
-    """An invitation that nobody has used, by somebody who may do everything; ``token`` is its link's secret."""
+    """An invitation that nobody has used, by somebody who may do everything;
+    ``token`` is its link's secret.
+    """
     by = User.objects.filter(username="inviter").first() or make_user("inviter", is_superuser=True)
     invitation, secret = create_invitation(
         experiment=experiment, by=by, role=role, most_uses=most_uses, valid_days=1

@@ -22,7 +22,9 @@ class Element:
 
 @dataclass
 class Markup(HTMLParser):
-    """The elements of some HTML in order, its text, and whether every element was closed where it should be."""
+    """The elements of some HTML in order, its text,
+    and whether every element was closed where it should be.
+    """
 
     source: str
     elements: list[Element] = field(default_factory=list)

@@ -53,7 +53,8 @@ SECONDS = 300
 
 _SWAPPED: dict[type[ast.AST], type[ast.AST]] = {
     ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
-    ast.In: ast.NotIn, ast.NotIn: ast.In, ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.And: ast.Or, ast.Or: ast.And,
+    ast.In: ast.NotIn, ast.NotIn: ast.In, ast.Is: ast.IsNot, ast.IsNot: ast.Is,
+    ast.And: ast.Or, ast.Or: ast.And,
     ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult,
     ast.BitOr: ast.BitAnd, ast.BitAnd: ast.BitOr,
 }  # fmt: skip
@@ -144,7 +145,9 @@ def _changes(node: Any) -> Iterator[Callable[[], Callable[[], None]]]:
 
 
 def replace_code(module: types.ModuleType, tree: ast.Module) -> None:
-    """Give every function and method of the module its code in ``tree``; who has imported it has it then too."""
+    """Give every function and method of the module its code in ``tree``;
+    who has imported it has it then too.
+    """
     source = compile(ast.fix_missing_locations(tree), str(module.__file__), "exec")
     outermost = [code for code in source.co_consts if isinstance(code, types.CodeType)]
     # The methods of a class are constants of the class's own code.

@@ -315,7 +315,9 @@ class Ledger:
         return best
 
     def _without_model(self) -> FloatArray:
-        """Shape (R, K): present evidence against each policy's being the best that assumes nothing about μ."""
+        """Shape (R, K): present evidence against each policy's being the best that assumes nothing
+        about μ.
+        """
         return self.evidence.per_policy if self.streams is None else self.streams.per_policy
 
     def _plain(self) -> FloatArray:

@@ -346,7 +346,9 @@ def expected_evidence(situation: Situation) -> FloatArray:
 
 
 def _expected_rows(situation: Situation, rows: tuple[IntArray, ...]) -> FloatArray:
-    """Shape (m, K): the log e-values (nats) of m policies, given as runs and policies, with what is pending."""
+    """Shape (m, K): the log e-values (nats) of m policies, given as runs and policies,
+    with what is pending.
+    """
     log_e = situation.evidence.log_e[rows]
     if situation.tally.pending[rows].any():
         log_e += _expected_gain(situation, rows)

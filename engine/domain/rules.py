@@ -71,7 +71,9 @@ class Rules:
 
     @property
     def margin_of_best(self) -> float:
-        """ε in [0, ½) with which a policy is ruled out as the best: only "best, if there is a best" has one."""
+        """ε in [0, ½) with which a policy is ruled out as the best:
+        only "best, if there is a best" has one.
+        """
         return self.epsilon if self.claim is Claim.BEST_IF_ANY else 0.0
 
     def design(self) -> dict[str, Any]:

@@ -8,8 +8,10 @@ from typing import Any
 
 # The settings of a description; all other fields of an experiment change as it runs.
 SETTINGS = (
-    "question", "guidelines", "judge", "rule_preference", "claim", "delta", "epsilon", "budget", "space", "excluded",
-    "sampler", "stopping", "seed", "max_skips", "allow_tie", "allow_both_bad", "overlap", "overlap_rule", "repeat_rate", "gold_rate",
+    "question", "guidelines", "judge", "rule_preference", "claim", "delta", "epsilon", "budget", "space",
+    "excluded",
+    "sampler", "stopping", "seed", "max_skips", "allow_tie", "allow_both_bad", "overlap", "overlap_rule",
+    "repeat_rate", "gold_rate",
     "practice", "responses", "backend", "model", "llm_judge", "rubric", "llm_budget",
 )  # fmt: skip
 

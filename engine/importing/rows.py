@@ -172,7 +172,7 @@ def _heading(text: str) -> str:
 
 
 def _without_separator(text: str) -> tuple[str, str]:
-    """The delimiter that a first line such as ``sep=;`` names, and the text without it. Spreadsheets write it.
+    """The delimiter that a first line such as ``sep=;`` names, and the text without that line.
 
     The line stays, empty, so that places count it.
     """

@@ -127,7 +127,9 @@ def with_in_flight(experiment: Experiment, design: Design) -> Design:
 
 
 def observed(experiment: Experiment) -> Observed:
-    """The evidence of the experiment now: that of the latest snapshot and what was judged since, or a replay."""
+    """The evidence of the experiment now: that of the latest snapshot and what was judged since,
+    or a replay.
+    """
     return continued(experiment) or replayed(experiment)
 
 
@@ -160,7 +162,9 @@ def continued(experiment: Experiment) -> Observed | None:
 
 
 def known_design(experiment: Experiment) -> Design:
-    """The design for a page, which never waits for a replay: where one is needed, that of the counts alone."""
+    """The design for a page, which never waits for a replay:
+    where one is needed, that of the counts alone.
+    """
     if (observed := continued(experiment)) is not None:
         return observed.design
     of, labels = labelled_space(experiment)

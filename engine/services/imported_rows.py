@@ -26,8 +26,8 @@ _NUMBERS_OR_NOTHING = ("plan_delta", "plan_epsilon", "plan_evidence_i", "plan_ev
 _TRUTHS = ("voided", "annotator_could_see_policies")
 _TIMES = ("planned_at", "judged_at")
 _TEXTS = (
-    "judge", "annotator", "policy_i", "policy_j", "left_policy", "response_i", "response_j", "choice", "reason",
-    "comment", "void_reason", "sampler", "sampling_seed", "plan_stopping", "plan_claim", "via",
+    "judge", "annotator", "policy_i", "policy_j", "left_policy", "response_i", "response_j", "choice",
+    "reason", "comment", "void_reason", "sampler", "sampling_seed", "plan_stopping", "plan_claim", "via",
     *(f"{name}_{side}" for name in ("model", "finish_reason", "guardrail", "leak") for side in "ij"),
 )  # fmt: skip
 _KEPT = (

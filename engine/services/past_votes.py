@@ -88,7 +88,7 @@ def start_from_votes(*, name: str, votes: Sequence[Vote], by: User | None = None
 
 
 def add_votes(*, experiment_id: int, votes: Sequence[Vote], by: User | None = None) -> Experiment:
-    """Count past votes in a draft or a paused experiment that knows their policies and tasks. It is paused then.
+    """Count past votes in a draft or a paused experiment that knows their policies and tasks.
 
     A policy has the name that the dashboard shows, the names of its levels joined by “ · ”, or its number, as
     P3. The budget grows by the votes, so that as many new comparisons fit as before, and the evidence is

@@ -70,7 +70,9 @@ def status(request: AuthenticatedRequest, experiment_id: Id) -> dict[str, Any]:
 
 @router.patch("/{experiment_id}", auth=MANAGE, response={200: ExperimentOut} | WRITE_PROBLEMS)
 def change_settings(request: AuthenticatedRequest, experiment_id: Id, payload: ChangesIn) -> dict[str, Any]:
-    """Change claim, budget, δ or ε. The log explains the change; `caveats` says if it breaks the guarantee."""
+    """Change claim, budget, δ or ε. The log explains the change;
+    `caveats` says if it breaks the guarantee.
+    """
     experiment = access.to_run(request, experiment_id)
     changed = controls.change_settings(experiment_id=experiment.pk, by=request.user, **payload.model_dump())
     wake(advance, experiment.pk)
@@ -170,7 +172,8 @@ def _check_may_create(request: AuthenticatedRequest) -> None:
 def _summary(experiment: Experiment) -> dict[str, Any]:
     status = status_of(experiment)
     names = (
-        "id", "name", "question", "judge", "state", "conclusion", "certified_claim", "finding", "claim", "delta",
+        "id", "name", "question", "judge", "state", "conclusion", "certified_claim", "finding", "claim",
+        "delta",
         "epsilon", "budget",
     )  # fmt: skip
     times = ("created_at", "started_at", "concluded_at")

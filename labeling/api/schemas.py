@@ -153,8 +153,8 @@ class StatusOut(ExperimentOut):
         )
     )
     claims: list[ClaimOut] = Field(
-        description="The claims from the weakest to the strongest; none where the stopping rule makes no claims, and while "
-        "`recomputing`."
+        description="The claims from the weakest to the strongest; none where the stopping rule makes "
+        "no claims, and while `recomputing`."
     )
     joint_risk: float | None = Field(
         description="The risk of picking one of the claims after looking at all. Each alone has the risk δ."

@@ -22,8 +22,10 @@ pytestmark = pytest.mark.django_db
 SPEC = {
     "name": "By program",
     "factors": [
-        {"name": "Prompt", "kind": "prompt", "levels": {"A": {"text": "Be short."}, "B": {"text": "Be kind."}}},
-        {"name": "Heat", "kind": "sampling", "levels": {"cold": {"temperature": 0}, "hot": {"temperature": 1}}},
+        {"name": "Prompt", "kind": "prompt",
+         "levels": {"A": {"text": "Be short."}, "B": {"text": "Be kind."}}},
+        {"name": "Heat", "kind": "sampling",
+         "levels": {"cold": {"temperature": 0}, "hot": {"temperature": 1}}},
     ],
     "tasks": [{"prompt": "1 + 1?", "reference": "2"}],
     "settings": {"delta": 0.1, "budget": 500, "allow_tie": True, "practice": 1,

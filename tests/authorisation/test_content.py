@@ -85,7 +85,9 @@ def take(world: World, role: str, step: Step) -> HttpResponse:
 
 @pytest.mark.parametrize("role", ["anonymous", *people_inside()])
 def test_every_link_and_button_works_for_its_readers_and_nobody_reads_above_their_role(role, world: World):
-    """From every page that the role may open, in every state of an experiment, and on to what those lead to."""
+    """From every page that the role may open, in every state of an experiment,
+    and on to what those lead to.
+    """
     starts = dict(start_pages(world, role))
     waiting = [Step("get", path) for path in starts]
     seen, wrong = set(map(kind_of, waiting)), []

@@ -1,4 +1,6 @@
-"""Every address × every role × every method × own, another's and mixed: who may do what, as table.py has it."""
+"""Every address × every role × every method × own, another's and mixed:
+who may do what, as table.py has it.
+"""
 
 from __future__ import annotations
 

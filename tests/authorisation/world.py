@@ -125,7 +125,9 @@ class World:
         User.objects.filter(pk=self.users["deactivated"].pk).update(is_active=False)
 
     def _make_tokens(self) -> None:
-        """One with every scope for each person, and those of ``TOKENS``, which can do less than their owner."""
+        """One with every scope for each person, and those of ``TOKENS``,
+        which can do less than their owner.
+        """
         bound = {"": None, "own": self.own.experiment, "elsewhere": self.by_state["paused"]}
         holder = self.users["token holder"]
         self.tokens, secrets = {}, {}

@@ -1,4 +1,6 @@
-"""The peers of the benchmark: they name the best policy, refuse where none is, and err as rarely as they say."""
+"""The peers of the benchmark: they name the best policy, refuse where none is,
+and err as rarely as they say.
+"""
 
 from __future__ import annotations
 

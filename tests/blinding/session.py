@@ -59,7 +59,9 @@ class Pair:
 
 @dataclass
 class Session:
-    """A session's pairs in order, and what else its annotator knows: the source, their page, other exports."""
+    """A session's pairs in order, and what else its annotator knows:
+    the source, their page, other exports.
+    """
 
     experiment_id: int
     user_id: int

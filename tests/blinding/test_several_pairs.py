@@ -38,7 +38,8 @@ _N_RANDOM = 24
 # No name of a choice or a colleague here: those have scripts of their own, as a check takes no comparison
 # from anybody.
 _RANDOM_STEPS = (
-    "look", "look", "look", "judge", "judge", "skip", "flag", "leave", "leave", "log_out", "beat", "undo", "reopen",
+    "look", "look", "look", "judge", "judge", "skip", "flag", "leave", "leave", "log_out",
+    "beat", "undo", "reopen",
     "list_answers", "be_away", "be_away_before_a_sweep", "half_a_lease", "an_hour",
 )  # fmt: skip
 _OF_ONE_PAIR = {"judge", "skip", "flag", "leave", "beat", "reopen"}
@@ -223,7 +224,8 @@ SCRIPTS: dict[str, tuple[tuple[Step, ...], int, int]] = {
     ),
     "skip before a sweep": ((*TWO, ("be_away_before_a_sweep",), ("skip", 0), ("look",)), 1, 0),
     "take an answer back while three pairs are held, and ask which one went": (
-        (("look",), ("judge", 0), ("look",), ("look", 1), ("look", 1, 2), ("undo",), ("look", 1, 2, 4), ("look", 1, 4)),
+        (("look",), ("judge", 0), ("look",), ("look", 1), ("look", 1, 2), ("undo",),
+         ("look", 1, 2, 4), ("look", 1, 4)),
         1, 3,
     ),
     "log out": ((*TWO, ("log_out",)), 1, 0),
@@ -284,7 +286,9 @@ def test_whatever_is_done_no_check_is_told(monkeypatch: pytest.MonkeyPatch):
 
 
 def test_a_check_that_was_handed_back_keeps_no_other_one_away(monkeypatch: pytest.MonkeyPatch):
-    """A client that named its token with every request, as one that waits on the screen, got no second check."""
+    """A client that named its token with every request, as one that waits on the screen,
+    got no second check.
+    """
     world = World()
     world.checks = {0, 3}
     monkeypatch.setattr(blinding, "check_draw", world.draw)

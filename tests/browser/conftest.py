@@ -1,4 +1,6 @@
-"""A real Chromium against the live server. Any console error, failed request or CSP violation fails the test."""
+"""A real Chromium against the live server.
+Any console error, failed request or CSP violation fails the test.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,9 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture(autouse=True)
 def server_at_rest(live_server) -> Iterator[None]:
-    """Wait for the last requests of closed pages: emptying PostgreSQL's tables in their midst is a deadlock."""
+    """Wait for the last requests of closed pages:
+    emptying PostgreSQL's tables in their midst is a deadlock.
+    """
     yield
     if connection.vendor != "postgresql":
         return

@@ -1,4 +1,6 @@
-"""Dead networks, back buttons, double clicks and several tabs: every judgment once, none lost, none doubled."""
+"""Dead networks, back buttons, double clicks and several tabs:
+every judgment once, none lost, none doubled.
+"""
 
 from __future__ import annotations
 

@@ -151,7 +151,9 @@ class TestInModel:
     @pytest.mark.parametrize("epsilon", [0.0, 0.1])
     @pytest.mark.parametrize("sampler", ["balanced", "round_robin"])
     def test_true_nulls_share_one_e_process(self, sampler: str, epsilon: float) -> None:
-        """Every path of six comparisons: the largest evidence against any true null has a mean of at most 1."""
+        """Every path of six comparisons: the largest evidence against any true null has a mean of at
+        most 1.
+        """
         features = np.array([[0.0, 0.0], [1.0, 0.3], [0.4, 1.0]])
         # Policies 0 and 1 tie, and both lead the third by twice the margin's log-odds.
         theta = np.linalg.solve(features[1:], [0.0, -2.0 * special.logit(0.5 + epsilon)])

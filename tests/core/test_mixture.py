@@ -25,7 +25,9 @@ Case = tuple[FloatArray, int]
 
 @pytest.fixture
 def eager(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Restarts after the first outcomes, and with most of the weight: short histories have no use for others."""
+    """Restarts after the first outcomes, and with most of the weight:
+    short histories have no use for others.
+    """
     monkeypatch.setattr(module, "_RESTARTS_AT", (0.0, 0.3))
     monkeypatch.setattr(module, "_SHARES", (0.1, 0.3, 0.6))
 

@@ -24,7 +24,9 @@ class TestJudgedPrefix:
         assert judged_prefix([(0, 1, 0.0)]) == [(0, 1, 0.0)]
 
     def test_no_order_of_arrival_changes_what_is_ever_told(self) -> None:
-        """Each prefix is one of those that awaiting every answer would have given, whatever came back first."""
+        """Each prefix is one of those that awaiting every answer would have given,
+        whatever came back first.
+        """
         for outcomes in product((0.0, 1.0), repeat=len(ASKED)):
             whole = [(i, j, outcome) for (i, j), outcome in zip(ASKED, outcomes, strict=True)]
             awaited = [whole[:n] for n in range(len(whole) + 1)]

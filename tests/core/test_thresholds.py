@@ -50,7 +50,9 @@ def test_the_proven_rule_asks_for_more_than_the_heuristic_one() -> None:
 
 
 def test_the_proven_linear_threshold_is_the_papers() -> None:
-    """Issue 11, item 18: λ(t) in Ψ is c√t, the bound on Λ_min(V), and not the ridge t^(-1/2) of the estimate."""
+    """Issue 11, item 18: λ(t) in Ψ is c√t, the bound on Λ_min(V),
+    and not the ridge t^(-1/2) of the estimate.
+    """
     features = np.array([[0.6, 0.0], [0.0, 0.5], [-0.3, 0.2]])
     wins = np.array([[0.0, 90, 70], [60, 0, 80], [50, 50, 0]])
     delta, c, t, d = 0.05, 0.1, 400.0, 2

@@ -322,7 +322,8 @@ class TestRetention:
         entries = AuditEntry.objects.count()
         gone = forget_old()
         assert gone == {
-            "sessions": 1, "browsers": 1, "invitations": 1, "API tokens": 1, "notifications": 1, "admin site's log": 3,
+            "sessions": 1, "browsers": 1, "invitations": 1, "API tokens": 1,
+            "notifications": 1, "admin site's log": 3,
         }  # fmt: skip
         assert Notification.objects.get() == waiting
         assert AuditEntry.objects.count() == entries, "the log is part of the record"

@@ -85,7 +85,8 @@ def test_a_csv_field_may_hold_lines_and_the_next_fault_is_at_its_own_line():
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ('{"prompt": "A"}\n{"prompt": }\n[]\n{"x": 1}', ["line 2: This is not JSON", "line 3: This must be an object", "line 4: prompt or task"]),
+        ('{"prompt": "A"}\n{"prompt": }\n[]\n{"x": 1}',
+         ["line 2: This is not JSON", "line 3: This must be an object", "line 4: prompt or task"]),
         ("prompt,prompt\na,b", ["line 1: Two columns have the same name."]),
         ('prompt,reference\n"a,b\n', ["line "]),
         ("reference,task\n2,\n", ["line 2: prompt or task"]),

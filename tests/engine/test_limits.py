@@ -253,7 +253,9 @@ def test_a_yaml_budget_that_is_no_number_is_a_clear_error(budget):
     ],
 )
 def test_a_setting_of_another_type_is_refused_and_not_turned_into_one(setting, given, words):
-    """A budget of 2.7 became 2, one of true became 1, and a share that is no number failed in the database."""
+    """A budget of 2.7 became 2, one of true became 1,
+    and a share that is no number failed in the database.
+    """
     with pytest.raises(SpecError, match=re.escape(words)) as refused:
         create_experiment(spec=make_spec(**{setting: given}))
     assert refused.value.path == (setting,)

@@ -26,7 +26,9 @@ GOOD_ENOUGH = {"claim": "good_enough", "epsilon": 0.2}
 def judge(
     experiment: Experiment, annotator: User, beats: Callable[[int, int, int], bool], looks: list[int]
 ) -> None:
-    """Judge pair after pair; the planner looks only after as many clicks as ``looks`` says, again and again."""
+    """Judge pair after pair; the planner looks only after as many clicks as ``looks`` says,
+    again and again.
+    """
     number = 0
     for clicks in looks:
         for _ in range(clicks):

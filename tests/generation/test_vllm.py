@@ -1,4 +1,6 @@
-"""The vLLM backend: the real engine, on a GPU or on the CPU. `.ci/vllm-tests` makes the environment it needs."""
+"""The vLLM backend: the real engine, on a GPU or on the CPU.
+`.ci/vllm-tests` makes the environment it needs.
+"""
 
 from __future__ import annotations
 

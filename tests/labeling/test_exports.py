@@ -228,7 +228,9 @@ class TestFormats:
 
 
 class TestAttacks:
-    """CSV cells that a spreadsheet would run. Leading whitespace and full-width signs used to slip through."""
+    """CSV cells that a spreadsheet would run.
+    Leading whitespace and full-width signs used to slip through.
+    """
 
     @pytest.fixture
     def attacked(self, annotator) -> Experiment:
@@ -423,7 +425,8 @@ class TestFilter:
             (("policy", "P2"), ("against", "P1")): lambda j: sides(j) == {p1, p2},
             (("winner", "P1"),): lambda j: (
                 j.comparison.outcome is not None
-                and {j.comparison.policy_i_id: 1.0, j.comparison.policy_j_id: 0.0}.get(p1) == j.comparison.outcome
+                and {j.comparison.policy_i_id: 1.0, j.comparison.policy_j_id: 0.0}.get(p1)
+                == j.comparison.outcome
             ),
             (("annotator", "-ben"),): lambda j: j.annotator is not None and j.annotator.username == "-ben",
             (("choice", "tie"),): lambda j: j.choice == "tie",

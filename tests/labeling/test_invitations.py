@@ -37,7 +37,9 @@ def follow(client: Client, invitation: Invitation) -> HttpResponse:
 
 
 def accept(client: Client, invitation: Invitation, form: dict[str, str] | None = None) -> HttpResponse:
-    """Open the link, and send the form without looking at it: a refusal would be shown with the page already."""
+    """Open the link, and send the form without looking at it:
+    a refusal would be shown with the page already.
+    """
     client.get(link(invitation))
     return client.post(reverse("accept_invitation"), form or {})
 

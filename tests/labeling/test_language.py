@@ -26,8 +26,11 @@ def test_an_annotators_page_is_german_and_offers_other_languages(page, experimen
 
 @pytest.mark.parametrize(
     "page",
-    ["dashboard", "comparisons", "export", "experiment_settings", "people", "log", "new_experiment", "tokens"],
-)  # fmt: skip
+    [
+        *("dashboard", "comparisons", "export", "experiment_settings"),
+        *("people", "log", "new_experiment", "tokens"),
+    ],
+)
 def test_an_admins_page_is_english_down_to_the_menu(page, experiment, admin, client_for):
     arguments = [] if page in {"new_experiment", "tokens"} else [experiment.pk]
     answer = client_for(admin).get(reverse(page, args=arguments), headers=GERMAN)

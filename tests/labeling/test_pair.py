@@ -94,7 +94,9 @@ ENDINGS = {
 @pytest.mark.parametrize("page", ["pair", "history", "home"])
 @pytest.mark.parametrize("how", ENDINGS)
 def test_every_ending_is_told_as_what_it_is(how, page, experiment, annotator, client_for):
-    """Issue 11, item 16: an annotator of an experiment stopped at 2% read “This experiment has its answer”."""
+    """Issue 11, item 16: an annotator of an experiment stopped at 2% read “This experiment has its
+    answer”.
+    """
     if how == "paused":
         pause(experiment_id=experiment.pk)
     else:

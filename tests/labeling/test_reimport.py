@@ -334,7 +334,9 @@ class TestResponsesWrittenElsewhere:
 
 @pytest.mark.parametrize("stage", ["shadow", "votes"])
 def test_its_language_model_is_off_whether_there_is_one_here_or_not(stage, judged, tmp_path):
-    """The whole import was refused if none could judge; if one could, it would have been asked, and paid for."""
+    """The whole import was refused if none could judge;
+    if one could, it would have been asked, and paid for.
+    """
     Experiment.objects.filter(pk=judged.pk).update(llm_judge=stage)
     assert import_again(export(judged, tmp_path, "--all")).llm_judge == "off"
 
@@ -685,7 +687,9 @@ class TestExportCommand:
 
 
 def test_a_name_that_a_claim_has_given_and_what_came_too_late_are_the_same_again(annotator, tmp_path):
-    """Three clicks between two looks of the planner: it concludes with the one that decides, as the import does."""
+    """Three clicks between two looks of the planner:
+    it concludes with the one that decides, as the import does.
+    """
     experiment = make_experiment(
         n_policies=2, ready=True, annotators=(annotator,), claim="good_enough", epsilon=0.2, delta=0.2
     )

@@ -1,4 +1,6 @@
-"""A model server that errs and hangs, and a generation worker that is killed in the middle of a batch, twice."""
+"""A model server that errs and hangs, and a generation worker that is killed in the middle of a batch,
+twice.
+"""
 
 from __future__ import annotations
 
