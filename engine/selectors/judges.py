@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import itertools
-import operator
 from collections import defaultdict
 from collections.abc import Hashable
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from django.db.models import Count, F, Q, QuerySet, Window
 from django.db.models.functions import RowNumber
 
+from engine.core.order import LONG_RUN, SoloRun, solo_runs
 from engine.domain.outcomes import joint_outcome
 from engine.models import Check, Experiment, Flag, Judgment, Lease
 from engine.selectors.counts import standing_judgments
@@ -128,23 +126,7 @@ def outcomes_without(
     return without
 
 
-class SoloRun(NamedTuple):
-    """Judgments that one annotator made one after the other, with nobody else's in between."""
-
-    annotator: str
-    judgments: int
-
-
-def longest_solo_run(experiment: Experiment) -> SoloRun | None:
-    """The longest run of one annotator; ``None`` where fewer than two people judged, so that there is no
-    other kind.
-    """
-    longest: dict[str, int] = {}
-    judged = standing_judgments(experiment.pk).order_by("pk")
-    names = judged.values_list("annotator__username", flat=True).iterator()
-    for name, run in itertools.groupby(names):
-        if name is not None:
-            longest[name] = max(longest.get(name, 0), sum(1 for _ in run))
-    if len(longest) < 2:
-        return None
-    return SoloRun(*max(longest.items(), key=operator.itemgetter(1)))
+def long_solo_runs(experiment: Experiment, longer_than: int = LONG_RUN) -> list[SoloRun]:
+    """Long runs of one annotator with nobody else's judgments in between, the longest first."""
+    judged = standing_judgments(experiment.pk).filter(annotator__isnull=False).order_by("pk")
+    return solo_runs(list(judged.values_list("annotator__username", flat=True)), longer_than)

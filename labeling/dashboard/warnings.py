@@ -13,15 +13,12 @@ from engine.core.problem import Factorial
 from engine.core.robustness import fewest_flips
 from engine.domain.rules import Rules
 from engine.models import Experiment, Snapshot
-from engine.selectors.judges import longest_solo_run
+from engine.selectors.judges import long_solo_runs
 from labeling.dashboard.status import PolicyName
 
 # Low, because the test is repeated while judgments arrive; 199 simulations cannot tell less than 1 in 200.
 _MISFIT_P = 0.01
 _MOST_FLIPS = 512
-# Two people with win rates of .4 and .7 in turns of 50 rule out the true best in 5% of runs, in turns of 100
-# in 28%.
-_LONG_RUN = 50
 
 
 @dataclass(frozen=True)
@@ -53,14 +50,11 @@ def concerns(
             "not chance, "
             "no single policy is the best. The experiment will then say so or spend its budget."
         )
-    solo = longest_solo_run(experiment)
-    if solo is not None and solo.judgments > _LONG_RUN:
+    for run in long_solo_runs(experiment)[:1]:
         warnings.append(
-            f"{solo.annotator} judged {solo.judgments:,} pairs in a row, with nobody else’s "
-            "judgments in between. Long runs "
-            "of people who judge differently can rule out the best policy: the risk assumes that "
-            "each judgment is a "
-            "fresh draw. Let annotators work at the same time."
+            f"{run.annotator} judged {run.length:,} pairs in a row, with nobody else’s judgments in between. "
+            "Long runs of people who judge differently can rule out the best policy: the risk assumes that "
+            "each judgment is a fresh draw. Let annotators work at the same time."
         )
     if test is not None and test.contradicted:
         warnings.append(_misfit_warning(experiment, test))

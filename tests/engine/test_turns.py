@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from engine.models import Comparison, Experiment, PairCount
-from engine.selectors.judges import longest_solo_run
+from engine.selectors.judges import long_solo_runs
 from engine.services.planning import advance
 from tests.factories import click, lease, make_experiment, make_user, write_responses
 
@@ -54,9 +54,11 @@ class TestSoloRuns:
         ben = make_user("ben")
         experiment = make_experiment(ready=True, annotators=(annotator, ben), delta=1e-6)
         self.run(experiment, (annotator, 2), (ben, 4), (annotator, 3))
-        assert longest_solo_run(experiment) == ("ben", 4)
+        [run] = long_solo_runs(experiment, longer_than=3)
+        assert (run.annotator, run.start, run.length) == ("ben", 2, 4)
+        assert long_solo_runs(experiment) == [], "four are no long run"
 
     def test_one_person_alone_has_nobody_to_take_turns_with(self, annotator):
         experiment = make_experiment(ready=True, annotators=(annotator,), delta=1e-6)
         self.run(experiment, (annotator, 3))
-        assert longest_solo_run(experiment) is None
+        assert long_solo_runs(experiment, longer_than=2) == []
