@@ -229,7 +229,9 @@ def seed_history(experiment: Any, n_judgments: int, annotators: list[Any]) -> No
             (
                 "comparison_id",
                 "judge",
+                "via",
                 "annotator_id",
+                "annotator_could_see_policies",
                 "token",
                 "choice",
                 "outcome",
@@ -243,7 +245,9 @@ def seed_history(experiment: Any, n_judgments: int, annotators: list[Any]) -> No
                 (
                     comparison + n,
                     "human",
+                    "page",
                     annotators[n % len(annotators)].pk,
+                    False,
                     _uuid(n),
                     "left" if i_wins[n] == on_left[n] else "right",
                     float(i_wins[n]),
