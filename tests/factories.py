@@ -9,7 +9,7 @@ from typing import Any
 from engine.domain.specs import ExperimentSpec, FactorSpec, GoldSpec, TaskSpec
 from engine.generation.base import Backend
 from engine.generation.worker import write_batch
-from engine.models import Experiment, Invitation, Judgment, Lease, Membership, Subscription, User
+from engine.models import Experiment, Invitation, Judgment, Lease, Membership, PairCount, Subscription, User
 from engine.services.experiments import create_experiment, start
 from engine.services.judging import judge_leased, lease_next
 from engine.services.notifications import subscribe
@@ -144,3 +144,8 @@ def subscribed(
     """A subscriber of the experiment's notifications."""
     by = User.objects.filter(username="subscriber").first() or make_user("subscriber")
     return subscribe(experiment=experiment, by=by, kind=kind, target=target, events=events)
+
+
+def nobodys_turn(experiment: Experiment) -> None:
+    """Forget who judged each pair of policies last, so that the oldest ready comparison comes first."""
+    PairCount.objects.filter(experiment=experiment).update(last_annotator=None)

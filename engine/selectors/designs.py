@@ -126,6 +126,17 @@ def with_in_flight(experiment: Experiment, design: Design) -> Design:
     )
 
 
+def with_late(experiment: Experiment, design: Design) -> Design:
+    """The same design with all counts: also of comparisons that were judged after it had stopped."""
+    return Design.from_counts(
+        design.space,
+        wins_matrix(experiment),
+        progress=design.progress,
+        labels=design.labels,
+        **design_settings(experiment),
+    )
+
+
 def observed(experiment: Experiment) -> Observed:
     """The evidence of the experiment now: that of the latest snapshot and what was judged since,
     or a replay.

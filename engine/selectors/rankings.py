@@ -27,6 +27,6 @@ def ranking(experiment: Experiment) -> list[Ranked]:
     While the evidence is being recomputed, a policy counts as ruled out only by the present counts.
     """
     names = policy_names(experiment)
-    design = designs.known_design(experiment)
+    design = designs.with_late(experiment, designs.known_design(experiment))
     comparisons = design.counts.sum(axis=1)
     return [Ranked(names[each.policy], each, round(comparisons[each.policy])) for each in design.ranking()]

@@ -21,6 +21,8 @@ ROOT = Path(__file__).resolve().parents[2]
 # No index and no folder of packages: what is not in the bare environment cannot be had.
 ENVIRONMENT = {"PATH": os.environ["PATH"], "PIP_CONFIG_FILE": os.devnull, "PIP_NO_INDEX": "1"}
 
+pytestmark = pytest.mark.slow
+
 
 def run(*command: str | Path, check: bool = True) -> subprocess.CompletedProcess[str]:
     done = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, timeout=300, check=False)
@@ -137,7 +139,6 @@ REFERENCE = """
 import numpy as np
 from llmpo_core.maxmin import maxmin_allocation
 
-pytestmark = pytest.mark.slow
 rng = np.random.default_rng(0)
 print(maxmin_allocation(rng.standard_normal((9, 3)), rng.standard_normal(3), {arguments}))
 """

@@ -20,7 +20,7 @@ from engine.services.judging import (
     void_judgment,
 )
 from engine.services.planning import advance
-from tests.factories import click, click_on, lease, make_experiment, make_user, write_responses
+from tests.factories import click, click_on, lease, make_experiment, make_user, nobodys_turn, write_responses
 
 pytestmark = pytest.mark.django_db
 
@@ -320,6 +320,7 @@ class TestTakeBack:
         judgment = click(experiment, annotator)
         serving.take_back(experiment=experiment, answer=judgment, annotator=annotator)
         return_leases(annotator=annotator)
+        nobodys_turn(experiment)
         again = click(experiment, annotator)
         assert again.comparison == judgment.comparison
         assert again.token != judgment.token

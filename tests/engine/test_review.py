@@ -14,7 +14,7 @@ from engine.services.experiments import pause, stop
 from engine.services.judging import judge_leased, lease_next, rebuild_counts, void_judgment
 from engine.services.planning import advance
 from engine.services.review import restore_judgment, void_annotator, void_one
-from tests.factories import add_member, click, click_on, lease, make_experiment, make_user
+from tests.factories import add_member, click, click_on, lease, make_experiment, make_user, nobodys_turn
 
 pytestmark = pytest.mark.django_db
 
@@ -95,6 +95,7 @@ class TestRestore:
         # After a void, the same annotator may judge the pair again.
         comparison = judgment.comparison
         comparison.leases.exclude(state="judged").get()
+        nobodys_turn(experiment)
         assert lease(experiment, annotator).comparison == comparison
 
     def test_a_restored_pair_is_not_shown_to_its_annotator_again(self, annotator, admin):
@@ -163,6 +164,7 @@ class TestRefusedRestore:
 
     def test_of_a_pair_that_somebody_looks_at(self, experiment, annotator, admin):
         old = void(click(experiment, annotator), admin)
+        nobodys_turn(experiment)
         assert lease(experiment, annotator).comparison == old.comparison
         self.refused(old, "looking")
 

@@ -9,6 +9,7 @@ import pkgutil
 from pathlib import Path
 
 import pytest
+from django.core.files.uploadedfile import SimpleUploadedFile
 from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
@@ -113,6 +114,8 @@ def walked(admin, annotator, client_for) -> User:
     for action in ("pause", "start", "stop", "archive", "unarchive"):
         post("change_state", experiment.pk, action=action, confirmed="1")
     post("clone", experiment.pk, name="Another")
+    votes = SimpleUploadedFile("votes.csv", b"task,policy_a,policy_b,winner\nWhy?,Short,Long,a\n")
+    post("import_votes", name="Past", votes=votes)
     settled = make_experiment(
         n_policies=2, ready=True, annotators=(annotator,), claim="best", epsilon=0.3, delta=0.4
     )

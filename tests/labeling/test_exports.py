@@ -539,7 +539,7 @@ def test_who_asks_for_the_headers_gets_no_rows(rich, admin, client_for, monkeypa
 
 def test_the_document_has_the_table_of_columns():
     table = [f"| `{column.name}` | {column.kind} | {column.says} |" for column in COLUMNS.values()]
-    lines = DOCUMENT.read_text().splitlines()
+    lines = DOCUMENT.read_text().partition("## Columns")[2].splitlines()
     documented = [line for line in lines if line.startswith("| `")]
     assert documented == table, "\n".join(["Put this table into docs/export.md:", *table])
 
