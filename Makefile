@@ -3,6 +3,7 @@
 # make quick  lint, and the tests without database, browser or long simulations: for every save
 # make test   everything that the project promises, tested here
 # make coverage   which branches the tests reach; all of those of COVERED
+# make fuzz   the property tests once more, with examples drawn anew; what it finds becomes an @example
 # make mutation   whether the tests notice small changes of these modules; takes an hour
 # make schema   docs/schema.md from the models, docs/rooms.md from the imports
 # make release   check, build the wheel of the core and the image, tag
@@ -20,7 +21,7 @@ PYTEST_WORKERS ?= $(shell getconf _NPROCESSORS_ONLN)
 PIP_COMPILE := $(BIN)/pip-compile --quiet --no-emit-index-url --no-emit-find-links --no-emit-trusted-host \
 	--strip-extras --no-annotate --allow-unsafe --generate-hashes
 
-.PHONY: dev quick coverage mutation schema release demo test reproduce lint format requirements licences sbom supply-chain clean
+.PHONY: dev quick coverage fuzz mutation schema release demo test reproduce lint format requirements licences sbom supply-chain clean
 
 demo: $(VENV)/.installed .env
 	@$(BIN)/python manage.py demo --host $(HOST) --port $(PORT)
@@ -47,6 +48,9 @@ coverage: $(VENV)/.installed-dev
 	$(BIN)/coverage combine -q
 	$(BIN)/coverage report
 	$(BIN)/coverage report --show-missing --fail-under=100 --include=$(COVERED)
+
+fuzz: $(VENV)/.installed-dev
+	HYPOTHESIS_PROFILE=fuzz $(BIN)/python -m pytest -q -n $(PYTEST_WORKERS) --dist worksteal $$(grep -rlE "hypothesis|schemathesis" tests --include="test_*.py") $(PYTEST_ARGS)
 
 mutation: $(VENV)/.installed-dev
 	$(BIN)/python -m tools.mutation

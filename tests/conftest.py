@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,10 +18,10 @@ from engine.models import User, append_only
 from tests.factories import make_user
 from tests.workers import Workers
 
-# A busy machine must not fail a test.
-hypothesis.settings.register_profile("tests", deadline=None)
-hypothesis.settings.load_profile("tests")
-
+# A busy machine must not fail a test, nor may luck: the examples are the same each time. `make fuzz` draws others.
+hypothesis.settings.register_profile("tests", deadline=None, derandomize=True)
+hypothesis.settings.register_profile("fuzz", deadline=None, print_blob=True)
+hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "tests"))
 
 # A test that asks for one of these needs more than its own process.
 _NOT_UNIT = {"db", "transactional_db", "workers", "page", "browser"}

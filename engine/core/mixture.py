@@ -31,7 +31,7 @@ _RESTART_SCALE = 0.4
 # The next restart is due once the policy least separated from the leader is separated by so many nats per
 # feature. Waiting costs comparisons, and a sharper prior saves half a logarithm of them per feature.
 _RESTARTS_AT = (0.4, 0.8)
-# Shares of the average from the beginning and of the restarts, which count as 1 until they begin.
+# Shares of the average from the beginning and of the restarts, which count as 1 until their first outcome.
 _SHARES = (0.25, 0.375, 0.375)
 # The null's likelihood is maximised with this much of the prior's precision left in, which bounds it from
 # above for every θ whose typical log-odds is below _LARGEST_LOG_ODDS (a win rate of 0.99995).
@@ -55,7 +55,7 @@ class Outcomes:
     mixture
         Shape (m,): log of its likelihood averaged over its prior (nats), from below.
     idle
-        Shape (R,): shares of the restarts that have not begun.
+        Shape (R,): shares of the restarts that have no outcomes yet.
     """
 
     data: PairData
@@ -105,8 +105,10 @@ class Mixture:
         self._log_shares = np.log(shares)
         self._shares = shares
         n_runs, d = tally.n_runs, space.n_features
-        # Of each restart and run: the wins so far, and the posterior. Those that have not begun hold zeros.
+        # Of each restart and run: the comparisons and wins so far, and the posterior. Those that have not begun
+        # hold zeros.
         self._n_begun: IntArray = np.zeros(n_runs, dtype=np.int64)
+        self._begun_at: FloatArray = np.full((self._due.size, n_runs), np.inf)
         self._wins: FloatArray = np.zeros((self._due.size, *tally.wins.shape))
         self._centre: FloatArray = np.zeros((self._due.size, n_runs, d))
         self._precision: FloatArray = np.zeros((self._due.size, n_runs, d, d))
@@ -142,6 +144,7 @@ class Mixture:
     def keep(self, runs: BoolArray) -> None:
         """Drop the other runs, after the tally and the model have."""
         self._n_begun = self._n_begun[runs]
+        self._begun_at = self._begun_at[:, runs]
         self._wins, self._centre = self._wins[:, runs], self._centre[:, runs]
         self._precision = self._precision[:, runs]
         self.refresh()
@@ -173,6 +176,7 @@ class Mixture:
         data = PairData.of(self._model.features, Tally(wins))
         centre = fit(data, self._restart_precision, np.zeros((runs.size, self._centre.shape[2])))
         slot = self._n_begun[runs]
+        self._begun_at[slot, runs] = wins.sum(axis=(1, 2))
         self._wins[slot, runs] = wins
         self._centre[slot, runs] = centre
         self._precision[slot, runs] = data.hessian(centre) + self._restart_precision
@@ -181,7 +185,9 @@ class Mixture:
     def _compute(self) -> Outcomes:
         data, theta = self._model.data(), self._model.theta
         n_runs, n_priors = self._tally.n_runs, len(_PRIOR_SCALES)
-        slot, run = np.nonzero(np.arange(self._due.size)[:, None] < self._n_begun)
+        # Until its first outcome a restart is worth exactly 1; the bounds would make it a little less.
+        counting = self._begun_at < self._tally.n_comparisons
+        slot, run = np.nonzero(counting)
         compared = self._model.compared
         wins = compared.of(self._wins[slot, run])
         counts = wins + compared.of(self._wins[slot, run].swapaxes(1, 2))
@@ -199,13 +205,12 @@ class Mixture:
         )
         first, restarted = np.split(bounds, [repeated.size])
         mixture = np.logaddexp.reduce(first.reshape(n_runs, n_priors) + _PRIOR_LOG_WEIGHTS, axis=1)
-        begun = np.arange(1, self._shares.size)[:, None] <= self._n_begun
         return Outcomes(
             data=data.joined(later),
             runs=runs,
             log_shares=self._log_shares[np.concatenate([np.zeros(n_runs, dtype=np.int64), slot + 1])],
             mixture=np.concatenate([mixture, restarted]),
-            idle=np.sum(self._shares[1:, None] * ~begun, axis=0),
+            idle=np.sum(self._shares[1:, None] * ~counting, axis=0),
         )
 
 

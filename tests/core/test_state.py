@@ -2,7 +2,7 @@ import json
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from engine.core import BradleyTerry, Design, Unstructured
@@ -40,6 +40,8 @@ def test_undo_and_redo_is_the_identity_bit_by_bit(space: object, told: list, dat
 
 @settings(deadline=None, max_examples=15)
 @given(spaces, judgments, st.sampled_from(list(SAMPLERS)))
+# Stored right after the averaged likelihood began anew.
+@example(BradleyTerry([[0.0], [1.0], [3.0], [-1.0]]), [(0, 1, 0.5), (0, 3, 0.0), (1, 0, 0.0)], "balanced")
 def test_a_stored_design_goes_on_as_if_never_stored(space: object, told: list, sampler: str) -> None:
     live = Design(space, sampler=sampler, seed=7, delta=0.1, epsilon=0.02, budget=100)
     for judgment in told:
