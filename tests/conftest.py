@@ -18,7 +18,8 @@ from engine.models import User, append_only
 from tests.factories import make_user
 from tests.workers import Workers
 
-# A busy machine must not fail a test, nor may luck: the examples are the same each time. `make fuzz` draws others.
+# A busy machine must not fail a test, nor may luck: the examples are the same each time.
+# `make fuzz` draws others.
 hypothesis.settings.register_profile("tests", deadline=None, derandomize=True)
 hypothesis.settings.register_profile("fuzz", deadline=None, print_blob=True)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "tests"))

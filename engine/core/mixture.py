@@ -105,8 +105,8 @@ class Mixture:
         self._log_shares = np.log(shares)
         self._shares = shares
         n_runs, d = tally.n_runs, space.n_features
-        # Of each restart and run: the comparisons and wins so far, and the posterior. Those that have not begun
-        # hold zeros.
+        # Of each restart and run: the comparisons and wins so far, and the posterior. Those that have not
+        # begun hold zeros.
         self._n_begun: IntArray = np.zeros(n_runs, dtype=np.int64)
         self._begun_at: FloatArray = np.full((self._due.size, n_runs), np.inf)
         self._wins: FloatArray = np.zeros((self._due.size, *tally.wins.shape))
