@@ -13,7 +13,7 @@ from django.db.models.functions import RowNumber
 from engine.core import Design, Factorial
 from engine.core.problem import Space
 from engine.core.robustness import summed_wins
-from engine.domain.policy_space import combinations, policy_labels, policy_space
+from engine.domain.policy_space import PolicyName, combinations, names_of, policy_space
 from engine.domain.rules import CERTIFIED, Rules
 from engine.models import Experiment, Snapshot
 from engine.selectors.counts import (
@@ -35,7 +35,14 @@ def labelled_space(experiment: Experiment) -> tuple[Space, list[str]]:
     """The same, and the names of the policies in sentences."""
     levels = _levels(experiment)
     policies = combinations(levels, experiment.excluded)
-    return policy_space(experiment.space, levels, policies), policy_labels(levels, policies)
+    labels = [each.name for each in names_of(levels, policies)]
+    return policy_space(experiment.space, levels, policies), labels
+
+
+def policy_names(experiment: Experiment) -> list[PolicyName]:
+    """What people call the policies, by index."""
+    levels = _levels(experiment)
+    return names_of(levels, combinations(levels, experiment.excluded))
 
 
 def _levels(experiment: Experiment) -> dict[str, list[str]]:

@@ -11,7 +11,7 @@ from django.db.models.functions import RowNumber
 
 from engine.core.order import LONG_RUN, SoloRun, solo_runs
 from engine.domain.outcomes import joint_outcome
-from engine.models import Check, Experiment, Flag, Judgment, Lease
+from engine.models import Check, Comparison, Experiment, Flag, Judgment, Lease
 from engine.selectors.counts import standing_judgments
 
 
@@ -124,6 +124,34 @@ def outcomes_without(
             if left:
                 without[annotator_id].append((i, j, joint_outcome(left, experiment.overlap_rule)))
     return without
+
+
+@dataclass(frozen=True)
+class LongerPreferred:
+    """Among the comparisons with a decision and two lengths: how many went to the longer response."""
+
+    longer: int
+    decided: int
+
+    @property
+    def percent(self) -> int | None:
+        """``None`` where no comparison counts."""
+        return round(100 * self.longer / self.decided) if self.decided else None
+
+
+def longer_preferred(experiment: Experiment) -> LongerPreferred:
+    """How often the response with more written tokens was preferred; ties and equal lengths are left out."""
+    i, j = F("response_i__completion_tokens"), F("response_j__completion_tokens")
+    decided = (
+        Comparison.objects.filter(experiment=experiment, state=Comparison.State.JUDGED)
+        .exclude(outcome=0.5)
+        .filter(Q(response_i__completion_tokens__gt=j) | Q(response_i__completion_tokens__lt=j))
+    )
+    for_longer = Q(outcome__gt=0.5, response_i__completion_tokens__gt=j) | Q(
+        outcome__lt=0.5, response_j__completion_tokens__gt=i
+    )
+    found = decided.aggregate(longer=Count("pk", filter=for_longer), decided=Count("pk"))
+    return LongerPreferred(**found)
 
 
 def long_solo_runs(experiment: Experiment, longer_than: int = LONG_RUN) -> list[SoloRun]:

@@ -22,7 +22,7 @@ from django.db import connection, transaction
 from engine.models import Experiment, Flag
 from engine.selectors import browsing
 from engine.selectors.browsing import Selection
-from labeling.dashboard.status import policy_names
+from engine.selectors.designs import policy_names
 from labeling.exports.people import names_of_people
 
 Row = tuple[Any, ...]
@@ -469,7 +469,7 @@ def _lookups(experiment: Experiment, *, usernames: bool) -> dict[str, dict[Any, 
     ``labels`` (``P1``) and ``levels`` (their names) of the policies by id, names of ``people`` by id, of whom
     ``None`` is nobody, and ``flags`` by the comparison's id: their reasons, oldest first.
     """
-    names = [name.long for name in policy_names(experiment)]
+    names = [name.name for name in policy_names(experiment)]
     indices = dict(experiment.policies.values_list("pk", "index"))
     flags: dict[int, str] = {}
     rows = Flag.objects.filter(comparison__experiment=experiment).order_by("pk")

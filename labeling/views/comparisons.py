@@ -16,11 +16,11 @@ from django.views.decorators.http import require_POST, require_safe
 from engine.domain.errors import WrongStateError
 from engine.models import Comparison, Experiment, Judgment, User
 from engine.selectors import browsing
+from engine.selectors.designs import policy_names
 from engine.services import review
 from engine.tasks import advance, wake
 from labeling import access
 from labeling.dashboard.explanations import explain
-from labeling.dashboard.status import policy_names
 from labeling.exports.selecting import SelectionForm
 from labeling.requests import AuthenticatedRequest
 
