@@ -62,8 +62,6 @@ def _live_figures(experiment: Experiment) -> dict[str, Any]:
             hours=None if left is None or each is None else left.expected * each,
             n_annotators=n_annotators,
         ),
-        "health": health,
-        "comparisons": comparisons,
         "lacks_annotators": by_people and not n_annotators and experiment.state != Experiment.State.CONCLUDED,
         "over_budget": left is not None and left.over_budget,
         "ladder": _ladder(experiment, comparisons, left),

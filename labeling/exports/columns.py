@@ -149,7 +149,7 @@ _TABLE = (
     Column(
         "policy_i_name",
         Kind.TEXT,
-        "Names of the levels of policy i.",
+        "Name of policy i: its levels of the factors that vary.",
         python=getitem,
         of=("levels", "policy_i_id"),
         sql="(%(names)s::text[])[pi.index + 1]",
@@ -157,7 +157,7 @@ _TABLE = (
     Column(
         "policy_j_name",
         Kind.TEXT,
-        "Names of the levels of policy j.",
+        "Name of policy j: its levels of the factors that vary.",
         python=getitem,
         of=("levels", "policy_j_id"),
         sql="(%(names)s::text[])[pj.index + 1]",

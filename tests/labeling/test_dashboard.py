@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from html import unescape
 
 import pytest
 from django.db import connection
@@ -16,6 +15,7 @@ from engine.selectors.counts import wins_matrix
 from engine.services.experiments import conclude, pause, stop
 from engine.services.planning import advance
 from tests.factories import add_member, click_for, click_on, make_experiment, make_user, write_responses
+from tests.markup import text_of
 
 pytestmark = pytest.mark.django_db
 
@@ -36,11 +36,6 @@ def page(client, experiment, view: str = "dashboard", **headers: str) -> str:
     response = client.get(reverse(view, args=[experiment.pk]), headers=headers)
     assert response.status_code == 200
     return response.content.decode()
-
-
-def text_of(html: str) -> str:
-    """The text as it reads: a tag that stands within a sentence leaves no blank before its full stop."""
-    return re.sub(r"\s+([.,;:])", r"\1", re.sub(r"\s+", " ", unescape(re.sub(r"<[^>]+>", " ", html))))
 
 
 def race_table(html: str) -> list[list[str]]:
