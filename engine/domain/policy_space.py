@@ -67,7 +67,7 @@ def policy_space(kind: str, levels: Mapping[str, Sequence[str]], policies: Seque
 
 @dataclass(frozen=True)
 class PolicyName:
-    """What people call a policy.
+    """The names of a policy.
 
     Attributes
     ----------

@@ -40,7 +40,7 @@ def labelled_space(experiment: Experiment) -> tuple[Space, list[str]]:
 
 
 def policy_names(experiment: Experiment) -> list[PolicyName]:
-    """What people call the policies, by index."""
+    """The names of the policies, by index."""
     levels = _levels(experiment)
     return names_of(levels, combinations(levels, experiment.excluded))
 

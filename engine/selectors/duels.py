@@ -77,7 +77,7 @@ def examples(policy: Policy, *, won: bool, most: int = 3) -> list[Duel]:
 
 @dataclass(frozen=True)
 class TaskResult:
-    """How a policy does at one task. ``share``: of its comparisons, ties half, in [0, 1]."""
+    """A policy at one task. ``share``: of its comparisons that it won, ties half, in [0, 1]."""
 
     task: Task
     comparisons: int

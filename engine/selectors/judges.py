@@ -140,7 +140,7 @@ class LongerPreferred:
 
 
 def longer_preferred(experiment: Experiment) -> LongerPreferred:
-    """How often the response with more written tokens was preferred; ties and equal lengths are left out."""
+    """Counts of the response with more written tokens; ties and equal lengths are left out."""
     i, j = F("response_i__completion_tokens"), F("response_j__completion_tokens")
     decided = (
         Comparison.objects.filter(experiment=experiment, state=Comparison.State.JUDGED)

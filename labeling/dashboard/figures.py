@@ -75,7 +75,7 @@ def badge_of(experiment: Experiment) -> tuple[str, str]:
 
 
 def reading_matter(experiment: Experiment) -> dict[str, Any]:
-    """What a decision maker reads once, and no poll asks for: the winner's prompt, and examples of it."""
+    """The winner's prompt and examples of it, which a decision maker reads once and no poll asks for."""
     if experiment.winner is None or (policy := policy_at(experiment, experiment.winner.index)) is None:
         return {}
     names = designs.policy_names(experiment)

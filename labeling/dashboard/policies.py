@@ -1,4 +1,4 @@
-"""How a policy asks its model: the messages, the settings, and the same as a request to send elsewhere."""
+"""The messages and settings of a policy, and the same as a request to send elsewhere."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TASK = "{{task}}"
 
 @dataclass(frozen=True)
 class Asked:
-    """What a policy sends to its model.
+    """The messages and settings that a policy sends to its model.
 
     Attributes
     ----------
@@ -44,7 +44,7 @@ def policy_at(experiment: Experiment, index: int) -> Policy | None:
 
 
 def asked(policy: Policy) -> Asked | None:
-    """How a policy asks; ``None`` where its responses were written elsewhere."""
+    """The messages and settings of a policy; ``None`` where its responses were written elsewhere."""
     if policy.experiment.responses == Experiment.Responses.IMPORTED:
         return None
     composition = composition_of(policy)

@@ -123,7 +123,7 @@ def late_clicks(experiment: Experiment, snapshot: Snapshot | None) -> int:
 
 
 def concluded(experiment: Experiment, snapshot: Snapshot | None) -> str:
-    """What a concluded experiment found, and how many comparisons came too late for it."""
+    """The finding of a concluded experiment, and the number of comparisons that came too late for it."""
     sentence = _conclusion(experiment, snapshot)
     late = late_clicks(experiment, snapshot)
     if not late:

@@ -19,7 +19,7 @@ from labeling.formatting import about, hours_for
 
 @dataclass(frozen=True)
 class Verdict:
-    """What an experiment says so far, in words.
+    """The result of an experiment so far, in words.
 
     Attributes
     ----------

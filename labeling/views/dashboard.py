@@ -53,7 +53,7 @@ def dashboard(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse
 @login_required
 @require_safe
 def quality(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
-    """How far the result can be trusted: the people, their agreement, and what would change it."""
+    """Reasons to trust the result or not: the people, their agreement, and what would change it."""
     experiment = access.to_watch(request, experiment_id)
     may_run = access.may_run(request, experiment)
     context = {

@@ -34,7 +34,7 @@ class PlaceForm(forms.Form):
 @login_required
 @require_safe
 def policy(request: AuthenticatedRequest, experiment_id: int, number: int) -> HttpResponse:
-    """What a policy asks its model, its result against each rival, and its responses with their outcomes.
+    """The messages of a policy, its result against each rival, and its responses with their outcomes.
 
     Only judged comparisons are read: nothing here tells who wrote a response that somebody may still judge.
     """

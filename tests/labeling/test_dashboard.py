@@ -121,7 +121,7 @@ class TestVerdict:
         won, lost = html.split("<h3>Preferred</h3>")[1].split("<h3>Not preferred</h3>")
         assert won.count('<article class="example">') == 3
         assert lost.count('<article class="example">') == 1
-        # What people chose is marked, whoever wrote it.
+        # What people chose is marked, by either policy.
         assert re.search(r'<blockquote class="chosen"><p[^>]*>(?!<span)', won)
         assert re.search(r'<blockquote class="chosen"><p[^>]*><span class="muted">Prompt 0:</span>', lost)
 

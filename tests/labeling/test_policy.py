@@ -145,7 +145,7 @@ class TestItsResults:
         assert page(client, experiment, before="nonsense").status_code == 200
 
     def test_a_response_that_somebody_may_still_judge_is_not_told(self, annotator, client_for):
-        """Who annotates and watches sees the page, with the finished pairs alone."""
+        """A person who annotates and watches sees the page, with the finished pairs alone."""
         experiment = make_experiment(ready=True, annotators=(annotator,))
         add_member(experiment, annotator, "viewer")
         for response in Response.objects.all():
