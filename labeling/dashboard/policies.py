@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from engine.domain.levels import Composition
 from engine.generation.base import chat_body
 from engine.generation.responses import composition_of, request_for
-from engine.models import Experiment, Level, Policy, Response
+from engine.models import Experiment, Level, Policy, Response, Task
 
 # Stands for a task in a request to send elsewhere.
 TASK = "{{task}}"
@@ -59,6 +59,17 @@ def asked(policy: Policy) -> Asked | None:
         model=model,
         request=json.dumps(body, indent=2, ensure_ascii=False),
     )
+
+
+def messages_for(policy: Policy, task: Task) -> list[tuple[str, str]]:
+    """The messages that a policy sends for a task, each with its title; none where the response was written
+    elsewhere.
+    """
+    if policy.experiment.responses == Experiment.Responses.IMPORTED:
+        return []
+    composition = composition_of(policy)
+    messages = [("System prompt", composition.system), ("Message of the user", composition.user(task.prompt))]
+    return [(title, text) for title, text in messages if text]
 
 
 def level_said(level: Level) -> list[tuple[str, str]]:

@@ -93,6 +93,13 @@ class TestHowItIsAsked:
             "top_k": 9,
         }
 
+    def test_the_page_of_a_comparison_has_the_exact_messages_of_both(self, made, viewer, client_for):
+        row = made.comparisons.filter(state="ready").select_related("task").first()
+        html = client_for(viewer).get(reverse("comparison", args=[made.pk, row.pk])).content.decode()
+        for system in ("Be brief.", "Go on."):
+            assert f">{system}\nNo promises.</pre>" in html
+        assert html.count(f">{row.task.prompt}\n\nThink first.</pre>") == 2
+
     def test_a_number_without_a_policy_is_not_found(self, made, viewer, client_for):
         for number in (0, 3):
             for view in ("policy", "policy_request"):
