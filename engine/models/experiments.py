@@ -241,6 +241,11 @@ class Experiment(models.Model):
             "next decision."
         ),
     )
+    used_up = models.BooleanField(
+        default=False,
+        editable=False,
+        help_text="True where every annotator has judged each two texts that may be compared.",
+    )
     past_votes = models.PositiveIntegerField(
         default=0,
         editable=False,

@@ -105,6 +105,12 @@ def _ailment(health: QueueHealth) -> str:
 
 def _running(experiment: Experiment, snapshot: Snapshot | None) -> Status:
     standing = _standing(snapshot)
+    if experiment.used_up:
+        sentence = (
+            f"{standing} Every annotator has judged each two texts that can be compared. Invite more "
+            "annotators, or make an experiment with more tasks or responses."
+        )
+        return Status("running", "Texts used up", sentence)
     to_go = remaining(experiment, snapshot)
     if to_go is None:
         return Status("running", "Running", standing)
