@@ -25,7 +25,7 @@ class Migration(migrations.Migration):
             name='Experiment',
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('name', models.CharField(max_length=200, unique=True)),
+                ('name', models.CharField(max_length=200)),
                 ('question', models.CharField(default='Which response is better?', max_length=300)),
                 ('guidelines', models.TextField(blank=True)),
                 ('judge', models.CharField(choices=[('human', 'People'), ('rule', 'Rule (reference answers)')], default='human', max_length=10)),
@@ -752,5 +752,18 @@ class Migration(migrations.Migration):
         migrations.AddConstraint(
             model_name='comparison',
             constraint=models.CheckConstraint(condition=models.Q(('policy_i', models.F('policy_j')), _negated=True), name='comparison_two_policies'),
+        ),
+        migrations.AddField(
+            model_name='experiment',
+            name='maker',
+            field=models.ForeignKey(blank=True, editable=False, help_text='The user who made it and became its owner; among theirs its name is unique. Empty where a command made it for nobody.', null=True, on_delete=django.db.models.deletion.PROTECT, related_name='+', to=settings.AUTH_USER_MODEL),
+        ),
+        migrations.AddConstraint(
+            model_name='experiment',
+            constraint=models.UniqueConstraint(fields=('maker', 'name'), name='experiment_name_once', violation_error_message='You have an experiment of this name already. Choose another name.'),
+        ),
+        migrations.AddConstraint(
+            model_name='experiment',
+            constraint=models.UniqueConstraint(condition=models.Q(('maker__isnull', True)), fields=('name',), name='experiment_name_once_without_maker', violation_error_message='There is an experiment of this name already that belongs to nobody. Choose another name.'),
         ),
     ]

@@ -23,7 +23,7 @@ from engine.services.planning import advance
 from labeling.dashboard.explanations import explain
 from labeling.dashboard.status import status_of
 from tests.arena import arena, as_record
-from tests.factories import make_experiment, make_user
+from tests.factories import add_member, make_experiment, make_user
 
 pytestmark = pytest.mark.django_db
 
@@ -173,16 +173,22 @@ def test_the_page_adds_to_an_experiment_that_the_person_runs(client):
     assert Experiment.objects.get().past_votes == 240
 
 
-def test_nobody_adds_votes_to_an_experiment_of_others(client):
+def test_nobody_adds_votes_to_an_experiment_of_others_but_may_use_its_name(client):
     theirs = make_experiment(running=False, name="Theirs")
     maker = make_user("bob")
     maker.user_permissions.add(*_may_create())
     client.force_login(maker)
     response = upload(client, jsonl(VOTES), name="Theirs")
-    assert response.status_code == 400
-    assert "Another experiment has this name" in response.content.decode()
+    assert response.status_code == 302
     theirs.refresh_from_db()
     assert theirs.past_votes == 0
+    own = Experiment.objects.get(maker=maker)
+    assert (own.name, own.past_votes) == ("Theirs", 120)
+    # Two of one name, and both of them theirs to change: the name does not say which.
+    own.maker = make_user("cat")
+    own.save()
+    add_member(theirs, maker, "editor")
+    assert b"You may change 2 experiments of this name" in upload(client, jsonl(VOTES), name="Theirs").content
 
 
 def _may_create() -> list[Any]:

@@ -443,7 +443,7 @@ class TestRefused:
 
     def test_a_name_that_is_taken(self, judged, tmp_path):
         file = export(judged, tmp_path)
-        with pytest.raises(CommandError, match="already exists"):
+        with pytest.raises(CommandError, match="of this name already"):
             import_again(file, name="First")
 
     def test_dpo_pairs(self, judged, tmp_path):

@@ -11,6 +11,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 from tqdm import tqdm
 
+from engine.management.finding import find_experiment
 from engine.models import Experiment
 from engine.selectors import browsing
 from engine.selectors.browsing import STANDING
@@ -29,7 +30,7 @@ class Command(BaseCommand):
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("experiment", help="the experiment's number or name")
+        parser.add_argument("experiment", help="the experiment's name, owner/name or number")
         parser.add_argument("--format", choices=list(files.FORMATS), default=files.CSV)
         parser.add_argument("--out", type=Path, help="output file; default: a new name in this folder")
         parser.add_argument(
@@ -79,23 +80,6 @@ class Command(BaseCommand):
         beside = out.with_name(manifest_name(out.name))
         beside.write_bytes(manifest_bytes(manifest))
         self.stdout.write(f"{tally.rows:,} rows in {out}, SHA-256 {tally.sha256}; manifest in {beside}")
-
-
-def find_experiment(said: str) -> Experiment:
-    """An experiment by number or name.
-
-    Raises
-    ------
-    CommandError
-        There is none; the message lists those that there are.
-    """
-    experiment = Experiment.objects.filter(name=said).first()
-    if experiment is None and said.isdecimal():
-        experiment = Experiment.objects.filter(pk=int(said)).first()
-    if experiment is None:
-        known = ", ".join(f"{e.pk} ({e.name})" for e in Experiment.objects.order_by("pk"))
-        raise CommandError(f"There is no experiment {said}. There are: {known or 'none yet'}.")
-    return experiment
 
 
 def _form(experiment: Experiment, filters: list[str], *, everything: bool) -> SelectionForm:
