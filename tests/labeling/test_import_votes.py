@@ -273,5 +273,6 @@ def test_a_text_that_is_not_there_is_nobodys_training_data(tmp_path):
     file.write_text("task,policy_a,policy_b,winner,response_a,response_b\nT,P,Q,a,,\nT,P,Q,a,Red,Green\n")
     run("import_votes", file, "--experiment", "Past")
     run("export", "Past", "--format", "dpo", "--out", tmp_path / "dpo.jsonl")
-    assert (tmp_path / "dpo.jsonl").read_text() == '{"prompt": "T", "chosen": "Red", "rejected": "Green"}\n'
+    [row] = map(json.loads, (tmp_path / "dpo.jsonl").read_text().splitlines())
+    assert (row["chosen"], row["rejected"]) == ("Red", "Green")
     assert Judgment.objects.count() == 2

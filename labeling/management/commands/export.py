@@ -47,7 +47,9 @@ class Command(BaseCommand):
         parser.add_argument(
             "--usernames", action="store_true", help="people by their user names instead of pseudonyms"
         )
-        parser.add_argument("--conversational", action="store_true", help="DPO: messages instead of texts")
+        parser.add_argument(
+            "--conversational", action="store_true", help="DPO, reward, KTO: messages instead of texts"
+        )
 
     def handle(self, *args: Any, **options: Any) -> None:
         experiment = find_experiment(options["experiment"])
@@ -102,7 +104,7 @@ def _form(experiment: Experiment, filters: list[str], *, everything: bool) -> Se
 def _write(export: Export, tally: Tally, out: Path, *, show_progress: bool) -> None:
     """Write under a temporary name first: nobody ever sees half a file."""
     total = None
-    if export.format != files.DPO and show_progress:
+    if export.format not in files.TRAINING and show_progress:
         total = browsing.selected_judgments(export.experiment, export.selection).count()
     descriptor, name = tempfile.mkstemp(dir=out.absolute().parent, prefix=f".{out.name}.")
     try:
