@@ -12,32 +12,32 @@ JSON.
 from __future__ import annotations
 
 import argparse
-import contextlib
 import gzip
 import http.client
 import json
 import os
 import random
 import re
-import shutil
-import socket
-import subprocess
 import sys
 import threading
 import time
 from collections import defaultdict
 from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
-from urllib.parse import quote, urlencode
+from urllib.parse import urlencode
 
 import numpy as np
 
-from benchmarks.installation import set_environment
+from benchmarks.installation import (
+    celery_workers,
+    cpu_seconds,
+    scratch_database,
+    session_of,
+    set_environment,
+    web_server,
+)
 
 _FOLDER = set_environment(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1")
-ROOT = Path(__file__).resolve().parents[1]
 _READY = 3000
 
 
@@ -53,38 +53,21 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--web-processes", type=int, default=2)
     options = parser.parse_args(arguments)
-    with database() as name:
+    with scratch_database(_FOLDER) as url:
+        if url.startswith("sqlite"):
+            sys.exit("This benchmark needs PostgreSQL: set DATABASE_URL.")
         started = time.monotonic()
         experiment, viewers, annotators = world(options)
         print(f"seeded in {time.monotonic() - started:.0f} s", flush=True)
-        with serving(name, options.web_processes) as (port, web):
+        with (
+            web_server(url, processes=options.web_processes) as (port, web),
+            celery_workers(url, "control", "analysis"),
+        ):
             load = Load(port, experiment.pk)
             before = cpu_seconds(web)
             load.run(viewers, annotators, options.seconds)
             load.cpu_seconds = cpu_seconds(web) - before
         report(load, options)
-
-
-@contextmanager
-def database() -> Iterator[str]:
-    """A test database for as long as it is needed, and static files; its name."""
-    import django
-
-    django.setup()
-    from django.core.management import call_command
-    from django.db import connection, connections
-
-    if connection.vendor != "postgresql":
-        sys.exit("This benchmark needs PostgreSQL: set DATABASE_URL.")
-    name = connection.settings_dict["NAME"]
-    test_name = connection.creation.create_test_db(verbosity=0, autoclobber=True, serialize=False)
-    try:
-        call_command("collectstatic", interactive=False, verbosity=0)
-        yield test_name
-    finally:
-        connections.close_all()
-        connection.creation.destroy_test_db(name, verbosity=0)
-        shutil.rmtree(_FOLDER, ignore_errors=True)
 
 
 def world(options: argparse.Namespace) -> tuple[Any, list[str], list[str]]:
@@ -119,7 +102,11 @@ def world(options: argparse.Namespace) -> tuple[Any, list[str], list[str]]:
             Membership(experiment=experiment, user=user, role=role) for user in members
         )
     seed_history(experiment, options.judgments, users["annotator"])
-    return experiment, [session(user) for user in users["viewer"]], [session(u) for u in users["annotator"]]
+    return (
+        experiment,
+        [session_of(user) for user in users["viewer"]],
+        [session_of(u) for u in users["annotator"]],
+    )
 
 
 def seed_history(experiment: Any, n_judgments: int, annotators: list[Any]) -> None:
@@ -318,75 +305,6 @@ def _copy(cursor: Any, table: str, columns: tuple[str, ...], rows: Iterator[tupl
 
 def _uuid(n: int) -> str:
     return f"00000000-0000-4000-8000-{n:012d}"
-
-
-def session(user: Any) -> str:
-    """The cookie of somebody who is logged in."""
-    from django.conf import settings
-    from django.test import Client
-
-    client = Client()
-    client.force_login(user, backend="allauth.account.auth_backends.AuthenticationBackend")
-    return f"{settings.SESSION_COOKIE_NAME}={client.cookies[settings.SESSION_COOKIE_NAME].value}"
-
-
-@contextmanager
-def serving(database_name: str, processes: int) -> Iterator[tuple[int, int]]:
-    """Gunicorn and a control worker on that database; gunicorn's port and process."""
-    from django.db import connection
-
-    own = connection.settings_dict
-    login = quote(own["USER"]) + (f":{quote(own['PASSWORD'])}" if own["PASSWORD"] else "")
-    url = f"postgres://{login}@{own['HOST']}:{own['PORT'] or 5432}/{database_name}"
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    python, environment = sys.executable, {**os.environ, "DATABASE_URL": url}
-    commands = (
-        [
-            python,
-            "-m",
-            "gunicorn",
-            "llmpo_site.wsgi",
-            "--bind",
-            f"127.0.0.1:{port}",
-            "--threads",
-            "8",
-            "--workers",
-            str(processes),
-            "--log-level",
-            "error",
-        ],
-        *(
-            [python, "-m", "celery", "-A", "llmpo_site", "worker", "-Q", queue, "-P", "solo", "-l", "error"]
-            for queue in ("control", "analysis")
-        ),
-    )
-    running = [subprocess.Popen(command, cwd=ROOT, env=environment) for command in commands]
-    try:
-        while True:
-            try:
-                socket.create_connection(("127.0.0.1", port), timeout=1).close()
-                break
-            except OSError:
-                time.sleep(0.2)
-        yield port, running[0].pid
-    finally:
-        for process in running:
-            process.terminate()
-        for process in running:
-            process.wait(timeout=30)
-
-
-def cpu_seconds(parent: int) -> float:
-    """Processor time of a process and its children; unlike waiting times, independent of other load."""
-    total = 0
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError):
-            fields = stat.read_text().rsplit(")", 1)[1].split()
-            if parent in {int(stat.parent.name), int(fields[1])}:
-                total += int(fields[11]) + int(fields[12])
-    return total / os.sysconf("SC_CLK_TCK")
 
 
 class Load:

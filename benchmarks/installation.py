@@ -1,13 +1,22 @@
-"""An installation of LLM-PO for one benchmark: settings, an empty database, gone at the end."""
+"""An installation of LLM-PO for one benchmark: settings, an empty database, processes, gone at the end."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
+import socket
+import subprocess
+import sys
 import tempfile
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+ROOT = Path(__file__).resolve().parents[1]
 
 
 def set_environment(**more: str) -> str:
@@ -43,3 +52,123 @@ def installation(**environment: str) -> Iterator[Path]:
     finally:
         connection.close()
         shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def scratch_database(folder: str) -> Iterator[str]:
+    """A test database of the server in DATABASE_URL, and static files, for as long as they are needed.
+
+    Yields its URL, and removes ``folder`` too in the end.
+    """
+    import django  # noqa: PLC0415 - reads the settings
+
+    django.setup()
+    from django.core.management import call_command  # noqa: PLC0415
+    from django.db import connection, connections  # noqa: PLC0415
+
+    own = connection.settings_dict
+    name = own["NAME"]
+    if connection.vendor == "sqlite":
+        # Other processes are to open it, which they cannot where it is in memory.
+        own["TEST"]["NAME"] = f"{folder}/scratch.sqlite3"
+    scratch = connection.creation.create_test_db(verbosity=0, autoclobber=True, serialize=False)
+    login = quote(own["USER"]) + (f":{quote(own['PASSWORD'])}" if own["PASSWORD"] else "")
+    url = (
+        f"sqlite:///{scratch}"
+        if connection.vendor == "sqlite"
+        else f"postgres://{login}@{own['HOST']}:{own['PORT'] or 5432}/{scratch}"
+    )
+    try:
+        call_command("collectstatic", interactive=False, verbosity=0)
+        yield url
+    finally:
+        connections.close_all()
+        connection.creation.destroy_test_db(name, verbosity=0)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def session_of(user: Any, backend: str = "allauth.account.auth_backends.AuthenticationBackend") -> str:
+    """The cookie of somebody who is logged in, by this way of logging in."""
+    from django.conf import settings  # noqa: PLC0415 - Django is set up first
+    from django.test import Client  # noqa: PLC0415
+
+    client = Client()
+    client.force_login(user, backend=backend)
+    return f"{settings.SESSION_COOKIE_NAME}={client.cookies[settings.SESSION_COOKIE_NAME].value}"
+
+
+@contextmanager
+def web_server(
+    database_url: str, *, processes: int, application: str = "llmpo_site.wsgi", **environment: str
+) -> Iterator[tuple[int, int]]:
+    """Gunicorn as in production; yields its port and its process."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = int(probe.getsockname()[1])
+    command = ["gunicorn", application, "--bind", f"127.0.0.1:{port}", "--threads", "8"]
+    command += ["--workers", str(processes), "--log-level", "error"]
+    with _running([command], database_url, environment) as [pid]:
+        while True:
+            with contextlib.suppress(OSError):
+                socket.create_connection(("127.0.0.1", port), timeout=1).close()
+                break
+            time.sleep(0.2)
+        yield port, pid
+
+
+@contextmanager
+def celery_workers(database_url: str, *queues: str) -> Iterator[dict[str, int]]:
+    """A worker for each queue; yields their processes by queue."""
+    commands = [
+        [
+            "celery",
+            "-A",
+            "llmpo_site",
+            "worker",
+            "-Q",
+            queue,
+            "-n",
+            f"{queue}@%h",
+            "-P",
+            "solo",
+            "-l",
+            "error",
+        ]
+        for queue in queues
+    ]
+    with _running(commands, database_url, {}) as pids:
+        yield dict(zip(queues, pids, strict=True))
+
+
+@contextmanager
+def _running(
+    commands: Sequence[Sequence[str]], database_url: str, environment: dict[str, str]
+) -> Iterator[list[int]]:
+    all_of_it = {**os.environ, "DATABASE_URL": database_url, **environment}
+    # Celery greets on standard output, whatever its level of logging.
+    running = [
+        subprocess.Popen([sys.executable, "-m", *command], cwd=ROOT, env=all_of_it, stdout=subprocess.DEVNULL)
+        for command in commands
+    ]
+    try:
+        yield [process.pid for process in running]
+    finally:
+        for process in running:
+            process.terminate()
+        for process in running:
+            process.wait(timeout=30)
+
+
+def cpu_seconds(parent: int) -> float:
+    """Processor time of a process and its children, those that have ended too.
+
+    Unlike waiting times it does not depend on what else the machine does.
+    """
+    total = 0
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            fields = stat.read_text().rsplit(")", 1)[1].split()
+            own = int(stat.parent.name) == parent
+            if own or int(fields[1]) == parent:
+                total += sum(map(int, fields[11:15] if own else fields[11:13]))
+    return total / os.sysconf("SC_CLK_TCK")
