@@ -266,7 +266,7 @@ def _store(  # noqa: PLR0917 - what was checked, in the order in which it is sto
         observed = replace(observed, last_judgment=judgments[ready.places[observed.last_judgment]])
     write_snapshot(experiment=experiment, observed=observed)
     if observed.design.decision.stopped:
-        conclude_as(experiment=experiment, design=observed.design)
+        conclude_as(experiment=experiment, observed=observed)
     return experiment
 
 
