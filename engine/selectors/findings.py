@@ -9,7 +9,7 @@ from engine.domain.rules import LADDER
 from engine.models import Experiment, Judgment, Response
 from engine.selectors import counts, designs
 from engine.selectors.designs import Observed
-from engine.selectors.remaining import remaining
+from engine.selectors.remaining import Remaining
 
 _NAMES = dict(Experiment.CLAIMS)
 
@@ -60,15 +60,16 @@ class Ladder:
     joint_risk: float
 
 
-def ladder(experiment: Experiment) -> Ladder:
-    """The claims of an experiment as they stand now."""
+def ladder(experiment: Experiment, forecast: Remaining | None) -> Ladder:
+    """The claims of an experiment as they stand now.
+
+    ``forecast``: what `remaining` says of the claim that stops the experiment.
+    """
     observed = designs.continued(experiment)
     if observed is None:
         return Ladder([], 1.0)
     design = observed.design
     decision = design.decision_given(designs.model_test(experiment, observed))
-    # The forecast that the page shows, for the claim that it is about.
-    forecast = remaining(experiment)
     left = decision.expected_left if forecast is None else forecast.expected
     states = {state.claim: state for state in decision.claims}
     return Ladder(
