@@ -121,6 +121,8 @@ urlpatterns = [
         name="judgments_parquet",
     ),
     path("experiments/<int:experiment_id>/dpo.jsonl", export.dpo_jsonl, name="dpo_jsonl"),
+    path("experiments/<int:experiment_id>/reward.jsonl", export.reward_jsonl, name="reward_jsonl"),
+    path("experiments/<int:experiment_id>/kto.jsonl", export.kto_jsonl, name="kto_jsonl"),
     path("experiments/<int:experiment_id>/comparisons/", comparisons.comparisons, name="comparisons"),
     path(
         "experiments/<int:experiment_id>/comparisons/<int:comparison_id>/",

@@ -10,10 +10,12 @@ from numpy.typing import ArrayLike
 
 from .beliefs import Beliefs
 from .claims import NOBODY
+from .contradictions import Misfit
 from .ledger import Ledger
 from .problem import Space, Unstructured
 from .ranking import Place, Rate, Standing, field, order_of, rates
 from .samplers import build_sampler
+from .sampling import Picks, argmax_random
 from .settings import (
     check_memory,
     checked_claim,
@@ -23,6 +25,7 @@ from .settings import (
     checked_settings,
 )
 from .types import (
+    BoolArray,
     Claim,
     Decision,
     FloatArray,
@@ -33,6 +36,7 @@ from .types import (
     check_real,
     check_tally,
     check_whole,
+    checked_in_flight,
 )
 from .verdict import Verdict
 
@@ -104,6 +108,36 @@ class Design:
         seed: Seed = 0,
         budget: int | None = None,
     ) -> None:
+        self._configure(
+            space,
+            delta=delta,
+            claim=claim,
+            epsilon=epsilon,
+            sampler=sampler,
+            stopping=stopping,
+            streams=streams,
+            prior_strengths=prior_strengths,
+            labels=labels,
+            seed=seed,
+            budget=budget,
+        )
+        self._load(Tally.empty(space.n_policies), {})
+
+    def _configure(
+        self,
+        space: Space,
+        *,
+        delta: float,
+        claim: Claim | str,
+        epsilon: float,
+        sampler: str,
+        stopping: str,
+        streams: bool,
+        prior_strengths: ArrayLike | None,
+        labels: Sequence[str] | None,
+        seed: Seed,
+        budget: int | None,
+    ) -> None:
         check_memory(space.n_policies)
         self.space = space
         self.claim = checked_claim(claim, epsilon)
@@ -115,7 +149,6 @@ class Design:
         self._prior = checked_prior(prior_strengths, space.n_policies)
         self._sampler = build_sampler(sampler)
         self._rng = np.random.default_rng(seed)
-        self._load(Tally.empty(space.n_policies), {})
 
     @classmethod
     def from_counts(
@@ -162,7 +195,9 @@ class Design:
         ValueError
             If an array does not fit the space or is not a valid tally, or a setting is out of range.
         """
-        design = cls(
+        # Without the constructor, whose evidence of no comparisons takes as long as that of many.
+        design = cls.__new__(cls)
+        design._configure(
             space,
             delta=delta,
             claim=claim,
@@ -196,9 +231,10 @@ class Design:
             named=checked_names(progress.get("named") or {}, self.n_policies),
             streams=self.streams,
             prior=self._prior,
-            memory=progress.get("streams"),
+            memory=None if progress.get("streams") is None else [progress["streams"]],
         )
         self._rule = self._ledger.rule
+        self._decision: Decision | None = None
 
     @classmethod
     def replay(cls, space: Space, judgments: Iterable[tuple[int, int, float]], **settings: Any) -> Self:
@@ -322,12 +358,12 @@ class Design:
         return design
 
     @overload
-    def ask(self) -> Pair: ...
+    def ask(self, *, among: BoolArray | None = None) -> Pair: ...
 
     @overload
-    def ask(self, n: int) -> list[Pair]: ...
+    def ask(self, n: int, *, among: BoolArray | None = None) -> list[Pair]: ...
 
-    def ask(self, n: int | None = None) -> Pair | list[Pair]:
+    def ask(self, n: int | None = None, *, among: BoolArray | None = None) -> Pair | list[Pair]:
         """Choose the next pair to compare, or the next n, and count them as under way.
 
         Any number of pairs may be under way at a time. The pair comes as the sampler picked it: for
@@ -338,17 +374,36 @@ class Design:
         ----------
         n
             How many pairs to choose; None for one that is not in a list.
+        among
+            Shape (K, K), symmetric: the pairs that can be compared; None means all. Where the sampler picks
+            another one, the pair is the least compared of those with one of its two policies, its first one
+            if it can be, and of all pairs where there is none.
 
         Raises
         ------
         ValueError
-            If n is not a whole number.
+            If n is not a whole number, or no pair can be compared.
         """
         if n is not None:
-            return [self.ask() for _ in range(check_whole("the number of pairs", n))]
+            return [self.ask(among=among) for _ in range(check_whole("the number of pairs", n))]
         i, j = self._sampler.pick(self._ledger.situation(), self._rng)
+        if among is not None and not among[i[0], j[0]]:
+            i, j = self._pick_among(among, int(i[0]), int(j[0]))
         self._tally.begin(i, j)
         return int(i[0]), int(j[0])
+
+    def _pick_among(self, among: BoolArray, i: int, j: int) -> Picks:
+        """The least compared pair that can be, of policy i, else of j, else of any two: shapes (1,)."""
+        if not among.any():
+            raise ValueError("no two policies can be compared: `among` is false everywhere")
+        load = np.where(among, self._tally.counts[0] + self._tally.in_flight[0], np.inf)
+        for policy in (i, j):
+            if among[policy].any():
+                pick = argmax_random(-load[policy], self._rng)
+                return np.array([policy]), np.array([int(pick)])
+        rows, columns = np.nonzero(among)
+        place = int(argmax_random(-load[rows, columns], self._rng))
+        return rows[place : place + 1], columns[place : place + 1]
 
     def propensities(self) -> FloatArray | None:
         """Shape (K, K), symmetric: the probability that the next `ask` picks each unordered pair.
@@ -383,6 +438,7 @@ class Design:
         if self._tally.in_flight[0, i, j] > 0:
             self._tally.release(first, second)
         self._ledger.record(first, second, np.array([outcome], dtype=np.float64))
+        self._decision = None
 
     def tell_many(self, judgments: Iterable[tuple[int, int, float]]) -> None:
         """Record several outcomes in their order; all of them, or none where one is refused.
@@ -513,6 +569,25 @@ class Design:
             f"{self.n_comparisons} comparisons, {best} ahead, {state}>"
         )
 
+    def resume(self, in_flight: ArrayLike, seed: Seed) -> None:
+        """Go on asking with other comparisons under way, as a design rebuilt from the same counts would.
+
+        Parameters
+        ----------
+        in_flight
+            Shape (K, K), symmetric: the comparisons under way now.
+        seed
+            Anything `numpy.random.default_rng` takes.
+
+        Raises
+        ------
+        ValueError
+            If `in_flight` is not a symmetric matrix of whole numbers.
+        """
+        self._tally.set_in_flight(checked_in_flight(in_flight, self.n_policies))
+        self._rng = np.random.default_rng(seed)
+        self._sampler = build_sampler(self.sampler)
+
     def cancel(self, i: int, j: int) -> None:
         """Release one pending comparison of i and j that will never be judged.
 
@@ -581,18 +656,35 @@ class Design:
         """
         return {
             "peak_evidence": self.peak_evidence.tolist(),
-            "named": {
-                claim.value: int(proof.named[0])
-                for claim, proof in self._ledger.proofs.items()
-                if proof.named[0] != NOBODY
-            },
+            "named": self.named,
             "streams": self._ledger.memory(),
+        }
+
+    @property
+    def named(self) -> dict[str, int]:
+        """The policies that claims have named so far, by the claim's value; a name once given stays."""
+        return {
+            claim.value: int(proof.named[0])
+            for claim, proof in self._ledger.proofs.items()
+            if proof.named[0] != NOBODY
         }
 
     @property
     def decision(self) -> Decision:
         """What the comparisons so far allow one to say."""
-        verdict = Verdict(self._ledger, self.labels, self.delta, self.stopping, self.budget)
+        if self._decision is None:
+            self._decision = self.decision_given(None)
+        return self._decision
+
+    def decision_given(self, tested: Misfit | None) -> Decision:
+        """The same decision, whose sentences also rest on a test of the Bradley-Terry model.
+
+        Parameters
+        ----------
+        tested
+            `contradictions.misfit` of the same outcomes; None where there was nothing to test.
+        """
+        verdict = Verdict(self._ledger, self.labels, self.delta, self.stopping, self.budget, tested)
         return verdict.decision()
 
     def _checked_outcome(self, outcome: float) -> float:

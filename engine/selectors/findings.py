@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 from engine.core import Claim, ClaimState, Decision, Design, StopReason
 from engine.domain.rules import LADDER
-from engine.models import Experiment
+from engine.models import Experiment, Judgment, Response
 from engine.selectors import counts, designs
+from engine.selectors.designs import Observed
 from engine.selectors.remaining import Remaining
 
 _NAMES = dict(Experiment.CLAIMS)
@@ -28,7 +29,9 @@ class Rung:
     policy
         Index of the policy that it names, or comes closest to naming.
     text
-        What is claimed and what that assumes, or what is missing, in one sentence.
+        What is claimed and what that assumes, or what is missing.
+    qualified
+        True if the text says that it holds only if the levels' effects add up.
     left
         About how many more comparisons it takes if win rates stay as they are; ``None`` while nobody can
         tell.
@@ -40,6 +43,7 @@ class Rung:
     holds: bool
     policy: int | None
     text: str
+    qualified: bool
     left: float | None
 
 
@@ -65,7 +69,7 @@ def ladder(experiment: Experiment, forecast: Remaining | None) -> Ladder:
     if observed is None:
         return Ladder([], 1.0)
     design = observed.design
-    decision = design.decision
+    decision = design.decision_given(designs.model_test(experiment, observed))
     left = decision.expected_left if forecast is None else forecast.expected
     states = {state.claim: state for state in decision.claims}
     return Ladder(
@@ -83,6 +87,7 @@ def _rung(state: ClaimState, design: Design, left: float | None) -> Rung:
         holds=state.holds,
         policy=state.policy,
         text=state.text,
+        qualified=state.holds and state.qualified,
         left=None if state.holds else left if stops else _left(state.claim, design),
     )
 
@@ -105,12 +110,13 @@ def _left(claim: Claim, design: Design) -> float | None:
     return None if other.decision.stopped else other.decision.expected_left
 
 
-def finding_of(experiment: Experiment, design: Design) -> str:
+def finding_of(experiment: Experiment, observed: Observed) -> str:
     """The claim of an experiment that has stopped by itself, in words; empty if it claims nothing."""
-    decision = design.decision
+    design = observed.design
+    decision = design.decision_given(designs.model_test(experiment, observed))
     if decision.reason not in {StopReason.CERTIFIED, StopReason.NO_SINGLE_BEST}:
         return ""
-    said = [decision.claim_text, *_whose(experiment)]
+    said = [decision.claim_text, *_of_pool(experiment), *_whose(experiment)]
     if decision.claim is None:
         # Another stop than the certified one makes no claim, and names its winner all the same.
         said.insert(
@@ -126,13 +132,23 @@ def finding_on(experiment: Experiment, state: ClaimState, decision: Decision) ->
         "of them is "
         f"ever made wrongly is at most {100 * decision.joint_risk:.4g}%."
     )
-    return " ".join([state.text, picked, *_whose(experiment)])
+    return " ".join([state.text, picked, *_of_pool(experiment), *_whose(experiment)])
+
+
+def _of_pool(experiment: Experiment) -> list[str]:
+    """A sentence where the same texts came again: the claim is about them."""
+    if experiment.responses == Experiment.Responses.FRESH:
+        return []
+    responses = Response.objects.filter(policy__experiment=experiment, state=Response.State.DONE).count()
+    tasks = experiment.tasks.count()
+    to = "1 task" if tasks == 1 else f"{tasks:,} tasks"
+    return [f"It holds on these {responses:,} responses to {to}."]
 
 
 def _whose(experiment: Experiment) -> list[str]:
     """A sentence where all judgments are of one person."""
     if experiment.judge != Experiment.Judge.HUMAN:
         return []
-    judgments = counts.standing_judgments(experiment.pk)
+    judgments = counts.standing_judgments(experiment.pk).exclude(via=Judgment.Via.IDENTICAL)
     people = judgments.values("judge", "annotator").distinct()[:2]
     return ["It rests on the judgments of one person alone."] if len(people) == 1 else []

@@ -203,6 +203,7 @@ def _status(experiment: Experiment) -> dict[str, Any]:
                 "stops": rung.stops,
                 "policy": None if rung.policy is None else names[rung.policy].short,
                 "text": rung.text,
+                "qualified": rung.qualified,
             }
             for rung in ladder.rungs
         ],

@@ -37,6 +37,8 @@ def badge(experiment: Experiment, health: QueueHealth | None) -> tuple[str, str]
             return _CONCLUDED[StopReason(experiment.conclusion)]
         case Experiment.State.RUNNING if health is not None and not health.healthy:
             return "unhealthy", "Unhealthy"
+        case Experiment.State.RUNNING if experiment.used_up:
+            return "running", "Texts used up"
     return experiment.state, experiment.get_state_display()
 
 
@@ -82,6 +84,12 @@ def _said(experiment: Experiment, snapshot: Snapshot | None, health: QueueHealth
     return _running(experiment, standing, remaining(experiment, snapshot))
 
 
+USED_UP = (
+    "Every annotator has judged each two texts that can be compared. Invite more annotators, or make an "
+    "experiment with more tasks or responses."
+)
+
+
 def ailment(health: QueueHealth) -> str:
     if not health.control_alive:
         return _away("control")
@@ -99,6 +107,8 @@ def ailment(health: QueueHealth) -> str:
 
 
 def _running(experiment: Experiment, standing: str, left: Remaining | None) -> tuple[str, str]:
+    if experiment.used_up:
+        return f"{standing} {USED_UP}", ""
     if left is None:
         return standing, ""
     if left.over_budget:

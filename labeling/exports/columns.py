@@ -391,12 +391,18 @@ _TABLE = (
         "via",
         Kind.TEXT,
         "How the judgment came in: `page` or `api` (a person), `rule`, `model` (a language model), "
-        "`import` (read "
-        "from a file; what the file itself said is not copied). A restored judgment keeps the value "
-        "of the one it "
-        "brings back.",
+        "`identical` (two equal texts: a tie that nobody saw), `import` (read from a file; what the file "
+        "itself said is not copied). A restored judgment keeps the value of the one it brings back.",
         path="via",
         ours=True,
+    ),
+    Column(
+        "side_known",
+        Kind.TRUTH,
+        "False for a past vote whose file did not say which response was on the left; a side was drawn then.",
+        python=lambda plan: bool(plan.get("side_known", "past" not in plan)),
+        of=("plan",),
+        sql="coalesce((r.plan ->> 'side_known')::boolean, (r.plan -> 'past') IS NULL)",
     ),
     Column(
         "annotator_could_see_policies",

@@ -57,6 +57,8 @@ def new(request: AuthenticatedRequest) -> HttpResponse:
 def _uploaded(request: AuthenticatedRequest) -> ExperimentSpec:
     if (file := request.FILES.get("responses")) is not None:
         answers = read_responses(decoded(file, RESPONSES_BYTES))
+        for warning in answers.warnings:
+            messages.warning(request, warning)
         return ExperimentSpec(
             name=request.POST.get("name", "").strip(),
             factors=[FactorSpec("Policy", "imported", {name: {} for name in answers.policies})],

@@ -108,10 +108,11 @@ def fill_the_dashboard(experiment: Experiment) -> None:
         "reason": "",
         "text": "",
     }
+    as_asked = {"comparisons": 2, "judged": 3, "best": 0, "reason": "", "text": ""}
     Examination.objects.create(
         experiment=experiment,
         replays_wanted_at=timezone.now(),
-        findings={"n_judgments": 3, "at": timezone.now().isoformat(), "rows": [row]},
+        findings={"n_judgments": 3, "at": timezone.now().isoformat(), "rows": [row], "as_asked": as_asked},
     )
 
 

@@ -407,6 +407,7 @@ class TestWithout:
                     },
                     row | {"annotator": "d", "best": None},
                 ],
+                "as_asked": row | {"comparisons": 5, "judged": 6, "best": 2},
             },
         )
         found = without_each_annotator(experiment)
@@ -417,3 +418,6 @@ class TestWithout:
             ("No judgments would remain.", True),
         ]
         assert (found.percent_done, found.n_differing) == (None, 3)
+        html = render_to_string("dashboard/_without.html", {"experiment": experiment, "without": found})
+        assert "5 of 6 judged comparisons come before the first open one." in html
+        assert '<strong class="warn">P3 leads; the claim does not hold.</strong></p>' in html
