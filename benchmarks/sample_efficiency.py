@@ -46,6 +46,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--cap", type=int, default=30_000)
     parser.add_argument("--samplers", nargs="+", default=list(SAMPLERS))
     parser.add_argument("--stops", nargs="+", default=["certified", "heuristic"])
+    parser.add_argument("--plain", action="store_true", help="leave the streams out")
     options = parser.parse_args(arguments)
     start = time.perf_counter()
     instance = paper_instance(options.space, options.runs, delta=options.delta, seed=options.seed)
@@ -55,7 +56,7 @@ def main(arguments: list[str] | None = None) -> None:
         MARKS,
     )
     jobs = [
-        Job(sampler, stop, instance, options.delta, options.cap, MARKS, options.seed + 1)
+        Job(sampler, stop, instance, options.delta, options.cap, MARKS, options.seed + 1, not options.plain)
         for sampler, stop in product(options.samplers, options.stops)
     ]
     table: dict[str, Summary] = {}
@@ -66,6 +67,7 @@ def main(arguments: list[str] | None = None) -> None:
     summary = {
         "space": options.space,
         "runs": options.runs,
+        "plain": options.plain,
         "seed": options.seed,
         "seconds": round(time.perf_counter() - start, 1),
         "processor_seconds": round(sum(row.seconds for row in table.values()), 1),

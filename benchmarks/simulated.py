@@ -43,7 +43,7 @@ class Instance:
 
 @dataclass(frozen=True)
 class Job:
-    """One sampler under one stopping rule."""
+    """One sampler under one stopping rule. ``streams``: as for `Design`."""
 
     sampler: str
     stopping: str
@@ -52,6 +52,7 @@ class Job:
     cap: int
     marks: tuple[int, ...]
     seed: int
+    streams: bool = True
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,7 @@ def run(job: Job) -> Summary:
         stopping=job.stopping,
         delta=job.delta,
         claim="best_if_any",
-        streams=False,
+        streams=job.streams,
         budget=job.cap,
         marks=job.marks,
         observe_every=20,

@@ -201,8 +201,9 @@ def describe(
     delta: float,
     margin: float,
     model: bool = False,
+    note: str = "",
 ) -> str:
-    """One sentence: what is claimed of a policy and what that assumes, or what is still missing.
+    """What is claimed of a policy and what that assumes, or what is still missing, in a sentence and a note.
 
     Parameters
     ----------
@@ -219,18 +220,20 @@ def describe(
     margin
         ε of the claim.
     model
-        Whether a Bradley-Terry model is assumed.
+        Whether it holds only if a Bradley-Terry model does.
+    note
+        A sentence about that model, said where the claim holds.
     """
     statement = _statement(claim, policy, margin)
     if n_open:
         shown = ", ".join(open_rivals) + (", …" if n_open > len(open_rivals) else "")
         rivals = "1 rival" if n_open == 1 else f"{n_open} rivals"
         return f"Not established yet: {statement}; {rivals} still open ({shown})."
-    return f"{statement[0].upper()}{statement[1:]}; {_small_print(delta, model=model)}"
+    return f"{statement[0].upper()}{statement[1:]}; {_small_print(delta, model=model)} {note}".rstrip()
 
 
-def describe_no_best(*, delta: float, margin: float, model: bool = False) -> str:
-    """One sentence: that there is no single best policy, and what that assumes.
+def describe_no_best(*, delta: float, margin: float, model: bool = False, note: str = "") -> str:
+    """That there is no single best policy, and what that assumes, in a sentence and a note.
 
     Parameters
     ----------
@@ -239,10 +242,12 @@ def describe_no_best(*, delta: float, margin: float, model: bool = False) -> str
     margin
         ε of the claim "best if any".
     model
-        Whether a Bradley-Terry model is assumed.
+        Whether it holds only if a Bradley-Terry model does.
+    note
+        A sentence about that model.
     """
     by = f" with a win rate of at least {_percent(0.5 + margin)}" if margin > 0 else ""
-    return f"No policy beats every other{by}; {_small_print(delta, model=model)}"
+    return f"No policy beats every other{by}; {_small_print(delta, model=model)} {note}".rstrip()
 
 
 def _statement(claim: Claim, policy: str, margin: float) -> str:

@@ -15,7 +15,7 @@ from .estimation import PairData, fit
 from .likelihood import bernoulli_kl
 from .problem import BradleyTerry
 from .structured import prior_precision
-from .types import ClaimState, FloatArray, IntArray, Tally
+from .types import FloatArray, IntArray, Tally
 
 # Log-odds between policies that a misfit is measured against are held back by no more than this.
 _LOOSE_LOG_ODDS = 10.0
@@ -63,7 +63,7 @@ class Misfit:
         return self.power >= 0.5
 
 
-def is_qualified(state: ClaimState, tested: Misfit | None) -> bool:
+def is_qualified(tested: Misfit | None, *, assumes_model: bool) -> bool:
     """Whether a claim has to be stated with "if strengths add up as the model says".
 
     Not where it is proved head to head, and not where the test of the model would have found a departure that
@@ -71,12 +71,32 @@ def is_qualified(state: ClaimState, tested: Misfit | None) -> bool:
 
     Parameters
     ----------
-    state
-        The claim.
     tested
-        The test of the model on the same data; None where there was nothing to test.
+        The test of the model on the same data; None where there was none, or nothing to test.
+    assumes_model
+        `ClaimState.assumes_model`.
     """
-    return state.assumes_model and (tested is None or tested.contradicted or not tested.has_power)
+    return assumes_model and (tested is None or tested.contradicted or not tested.has_power)
+
+
+def on_the_test(tested: Misfit | None, *, assumes_model: bool) -> str:
+    """A sentence on how far the data support the model that a claim rests on; empty where nothing is to say.
+
+    Parameters
+    ----------
+    tested, assumes_model
+        As for `is_qualified`.
+    """
+    if not assumes_model or tested is None:
+        return ""
+    if tested.contradicted:
+        return "The data contradict the model."
+    if not tested.has_power:
+        return "There are too few comparisons to test the model."
+    return (
+        "It was proved with the model that strengths add up; a test that would probably have found a "
+        "departure that matters found none."
+    )
 
 
 def misfit(

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 
 from .beliefs import Beliefs
 from .claims import NOBODY
+from .contradictions import Misfit
 from .ledger import Ledger
 from .problem import Space, Unstructured
 from .ranking import Place, Rate, Standing, field, order_of, rates
@@ -35,6 +36,7 @@ from .types import (
     check_real,
     check_tally,
     check_whole,
+    checked_in_flight,
 )
 from .verdict import Verdict
 
@@ -106,6 +108,36 @@ class Design:
         seed: Seed = 0,
         budget: int | None = None,
     ) -> None:
+        self._configure(
+            space,
+            delta=delta,
+            claim=claim,
+            epsilon=epsilon,
+            sampler=sampler,
+            stopping=stopping,
+            streams=streams,
+            prior_strengths=prior_strengths,
+            labels=labels,
+            seed=seed,
+            budget=budget,
+        )
+        self._load(Tally.empty(space.n_policies), {})
+
+    def _configure(
+        self,
+        space: Space,
+        *,
+        delta: float,
+        claim: Claim | str,
+        epsilon: float,
+        sampler: str,
+        stopping: str,
+        streams: bool,
+        prior_strengths: ArrayLike | None,
+        labels: Sequence[str] | None,
+        seed: Seed,
+        budget: int | None,
+    ) -> None:
         check_memory(space.n_policies)
         self.space = space
         self.claim = checked_claim(claim, epsilon)
@@ -117,7 +149,6 @@ class Design:
         self._prior = checked_prior(prior_strengths, space.n_policies)
         self._sampler = build_sampler(sampler)
         self._rng = np.random.default_rng(seed)
-        self._load(Tally.empty(space.n_policies), {})
 
     @classmethod
     def from_counts(
@@ -164,7 +195,9 @@ class Design:
         ValueError
             If an array does not fit the space or is not a valid tally, or a setting is out of range.
         """
-        design = cls(
+        # Without the constructor, whose evidence of no comparisons takes as long as that of many.
+        design = cls.__new__(cls)
+        design._configure(
             space,
             delta=delta,
             claim=claim,
@@ -198,9 +231,10 @@ class Design:
             named=checked_names(progress.get("named") or {}, self.n_policies),
             streams=self.streams,
             prior=self._prior,
-            memory=progress.get("streams"),
+            memory=None if progress.get("streams") is None else [progress["streams"]],
         )
         self._rule = self._ledger.rule
+        self._decision: Decision | None = None
 
     @classmethod
     def replay(cls, space: Space, judgments: Iterable[tuple[int, int, float]], **settings: Any) -> Self:
@@ -402,6 +436,7 @@ class Design:
         if self._tally.in_flight[0, i, j] > 0:
             self._tally.release(first, second)
         self._ledger.record(first, second, np.array([outcome], dtype=np.float64))
+        self._decision = None
 
     def tell_many(self, judgments: Iterable[tuple[int, int, float]]) -> None:
         """Record several outcomes in their order; all of them, or none where one is refused.
@@ -532,6 +567,25 @@ class Design:
             f"{self.n_comparisons} comparisons, {best} ahead, {state}>"
         )
 
+    def resume(self, in_flight: ArrayLike, seed: Seed) -> None:
+        """Go on asking with other comparisons under way, as a design rebuilt from the same counts would.
+
+        Parameters
+        ----------
+        in_flight
+            Shape (K, K), symmetric: the comparisons under way now.
+        seed
+            Anything `numpy.random.default_rng` takes.
+
+        Raises
+        ------
+        ValueError
+            If `in_flight` is not a symmetric matrix of whole numbers.
+        """
+        self._tally.set_in_flight(checked_in_flight(in_flight, self.n_policies))
+        self._rng = np.random.default_rng(seed)
+        self._sampler = build_sampler(self.sampler)
+
     def cancel(self, i: int, j: int) -> None:
         """Release one pending comparison of i and j that will never be judged.
 
@@ -600,18 +654,35 @@ class Design:
         """
         return {
             "peak_evidence": self.peak_evidence.tolist(),
-            "named": {
-                claim.value: int(proof.named[0])
-                for claim, proof in self._ledger.proofs.items()
-                if proof.named[0] != NOBODY
-            },
+            "named": self.named,
             "streams": self._ledger.memory(),
+        }
+
+    @property
+    def named(self) -> dict[str, int]:
+        """The policies that claims have named so far, by the claim's value; a name once given stays."""
+        return {
+            claim.value: int(proof.named[0])
+            for claim, proof in self._ledger.proofs.items()
+            if proof.named[0] != NOBODY
         }
 
     @property
     def decision(self) -> Decision:
         """What the comparisons so far allow one to say."""
-        verdict = Verdict(self._ledger, self.labels, self.delta, self.stopping, self.budget)
+        if self._decision is None:
+            self._decision = self.decision_given(None)
+        return self._decision
+
+    def decision_given(self, tested: Misfit | None) -> Decision:
+        """The same decision, whose sentences also rest on a test of the Bradley-Terry model.
+
+        Parameters
+        ----------
+        tested
+            `contradictions.misfit` of the same outcomes; None where there was nothing to test.
+        """
+        verdict = Verdict(self._ledger, self.labels, self.delta, self.stopping, self.budget, tested)
         return verdict.decision()
 
     def _checked_outcome(self, outcome: float) -> float:

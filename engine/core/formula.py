@@ -14,6 +14,7 @@ from .evidence import CONCENTRATION, MIN_HEAD_TO_HEAD
 from .likelihood import bernoulli_kl
 from .planner import Forecast, Plan
 from .problem import BradleyTerry
+from .streams import SHARES
 from .thresholds import heuristic_threshold, pairwise_log_constant, pairwise_threshold
 from .types import Claim, FloatArray
 
@@ -35,7 +36,7 @@ def closed_form(plan: Plan, *, log_odds: float = 0.4, seed: int = 0) -> Forecast
     Parameters
     ----------
     plan
-        The experiment. `streams` and `pending` are not looked at.
+        The experiment. `pending` is not looked at, nor are restarts in a Bradley-Terry space.
     log_odds
         As for `planner.forecast`.
 
@@ -75,7 +76,7 @@ def _pairwise(plan: Plan, rate: FloatArray) -> FloatArray:
     """Shape (M,): comparisons where each rival is ruled out by its own with the best policy."""
     K = plan.space.n_policies
     if plan.stopping == "certified":
-        against = K - 1 if Claim(plan.claim) is Claim.BEST_IF_ANY else K
+        against = _averaged(plan)
         each = np.full_like(rate, MIN_HEAD_TO_HEAD)
         for _ in range(_STEPS):
             # The mixture costs half a logarithm of how far the data outweigh its prior.
@@ -89,6 +90,18 @@ def _pairwise(plan: Plan, rate: FloatArray) -> FloatArray:
     adaptive = plan.sampler in _ADAPTIVE
     needed: FloatArray = each.sum(axis=1) if adaptive else each.max(axis=1) * (K * (K - 1) / 2.0)
     return needed
+
+
+def _averaged(plan: Plan) -> float:
+    """The factor by which the evidence that does the work must exceed 1/δ."""
+    K = plan.space.n_policies
+    if Claim(plan.claim) is not Claim.BEST_IF_ANY:
+        return K
+    if not plan.streams:
+        return K - 1
+    # The opponent that does the work is the favourite: its comparisons count in both parts.
+    head_to_head, favourite, _ = SHARES
+    return 1.0 / (favourite + head_to_head / (K - 1))
 
 
 def _threshold(plan: Plan, total: FloatArray) -> FloatArray:

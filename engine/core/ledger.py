@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from .mixture import BradleyTerryEvidence, Mixture
 from .problem import BradleyTerry, Space
 from .sampling import Situation
 from .stopping import Certified, StoppingRule, Thresholded, raised
-from .streams import StreamedEvidence
+from .streams import StreamedEvidence, recalled
 from .structured import BradleyTerryModel, SeparationStatistic, prior_precision
 from .thresholds import (
     PARAMETER_RADIUS,
@@ -57,7 +57,7 @@ class Ledger:
     prior
         Shape (K,): strengths expected beforehand, in log-odds; they steer and prove nothing.
     memory
-        State of the streams to go on from, the same for every run.
+        State of the streams to go on from, one for each run.
     exact_from
         Evidence (nats) below which certified evidence in a Bradley-Terry space may be approximate.
 
@@ -96,7 +96,7 @@ class Ledger:
         named: Mapping[Claim, IntArray] | None = None,
         streams: bool = False,
         prior: FloatArray | None = None,
-        memory: Mapping[str, Any] | None = None,
+        memory: Sequence[Mapping[str, Any]] | None = None,
         exact_from: float = 0.0,
     ) -> None:
         if stopping not in STOPPING_RULES:
@@ -126,13 +126,15 @@ class Ledger:
             )
         self._mixture: Mixture | None = None
         if isinstance(space, BradleyTerry) and self.model is not None and stopping == "certified":
-            starts = None if memory is None else memory.get("starts")
+            starts = None if memory is None else [each.get("starts", ()) for each in memory]
             self._mixture = Mixture(space, self.model, tally, restarts=streams, starts=starts)
         self._watched = self._watch(space, epsilon, stopping, exact_from)
         self.rule = self._build_rule(space, delta, stopping, peak_evidence)
-        self.plain_peak = raised(self._plain(), peak_evidence if self.streams is None else None)
-        if self.streams is not None and memory is not None:
-            self.plain_peak = np.maximum(self.plain_peak, self.streams.checked(memory)["plain_peak"])
+        plain_peak = peak_evidence
+        if self.streams is not None:
+            shape = (tally.n_policies,)
+            plain_peak = None if memory is None else recalled(memory, "plain_peak", shape)
+        self.plain_peak = raised(self._plain(), plain_peak)
         self._in_model: dict[float, BradleyTerryEvidence] = {}
         self.proofs = self._build_proofs(space, delta, exact_from, named or {})
 
@@ -213,12 +215,12 @@ class Ledger:
             self.streams,
         )
 
-    def memory(self) -> dict[str, Any] | None:
-        """State of the streams of the first run, as plain data that JSON can hold; None without them."""
+    def memory(self, run: int = 0) -> dict[str, Any] | None:
+        """State of the streams of one run, as plain data that JSON can hold; None without them."""
         if self.streams is None:
             return None
-        memory = self.streams.memory() | {"plain_peak": self.plain_peak[0].tolist()}
-        return memory if self._mixture is None else memory | {"starts": self._mixture.memory()}
+        memory = self.streams.memory(run) | {"plain_peak": self.plain_peak[run].tolist()}
+        return memory if self._mixture is None else memory | {"starts": self._mixture.memory(run)}
 
     def head_to_head(self) -> HeadToHead | None:
         """The proof that stops the run, where it assumes nothing about μ."""

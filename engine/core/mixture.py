@@ -79,7 +79,7 @@ class Mixture:
     restarts
         Whether to restart. Without restarts everything is a function of the counts.
     starts
-        What `memory` gave, the same for every run; None where there was no restart.
+        What `memory` gave, one for each run; None where there was no restart.
 
     Raises
     ------
@@ -94,7 +94,7 @@ class Mixture:
         tally: Tally,
         *,
         restarts: bool = False,
-        starts: Sequence[ArrayLike] | None = None,
+        starts: Sequence[Sequence[ArrayLike]] | None = None,
     ) -> None:
         self._model = model
         self._tally = tally
@@ -113,8 +113,9 @@ class Mixture:
         self._centre: FloatArray = np.zeros((self._due.size, n_runs, d))
         self._precision: FloatArray = np.zeros((self._due.size, n_runs, d, d))
         self._outcomes: Outcomes | None = None
-        for wins in starts or ():
-            self._begin(np.arange(n_runs), self._checked(wins))
+        for run, begun in enumerate(starts or ()):
+            for wins in begun:
+                self._begin(np.array([run]), self._checked(wins, run)[None])
 
     def outcomes(self) -> Outcomes:
         """The data sets as of the last refresh, with their averaged likelihoods."""
@@ -149,13 +150,13 @@ class Mixture:
         self._precision = self._precision[:, runs]
         self.refresh()
 
-    def memory(self) -> list[list[list[float]]]:
-        """The wins at each restart of the first run, as plain data that JSON can hold."""
-        begun: list[list[list[float]]] = self._wins[: self._n_begun[0], 0].tolist()
+    def memory(self, run: int = 0) -> list[list[list[float]]]:
+        """The wins at each restart of one run, as plain data that JSON can hold."""
+        begun: list[list[list[float]]] = self._wins[: self._n_begun[run], run].tolist()
         return begun
 
-    def _checked(self, wins: ArrayLike) -> FloatArray:
-        """Shape (R, K, K): stored wins at a restart of one run, for every run.
+    def _checked(self, wins: ArrayLike, run: int) -> FloatArray:
+        """Shape (K, K): stored wins at a restart of a run.
 
         Raises
         ------
@@ -163,13 +164,13 @@ class Mixture:
             If they are not a part of the wins, or there are too many restarts.
         """
         checked = np.asarray(wins, dtype=np.float64)
-        fits = checked.shape == self._tally.wins.shape[1:] and self._n_begun[0] < self._due.size
-        if not fits or not np.all((checked >= 0.0) & (checked <= self._tally.wins[0])):
+        fits = checked.shape == self._tally.wins.shape[1:] and self._n_begun[run] < self._due.size
+        if not fits or not np.all((checked >= 0.0) & (checked <= self._tally.wins[run])):
             raise ValueError(
                 "the stored streams need, as 'starts', the wins at up to "
                 f"{self._due.size} restarts, none above the wins now"
             )
-        return np.tile(checked, (self._tally.n_runs, 1, 1))
+        return checked
 
     def _begin(self, runs: IntArray, wins: FloatArray) -> None:
         """Restart these runs, shape (m,), at these wins, shape (m, K, K)."""

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from scipy import special
 
 from .estimation import PairData, fit
 from .problem import BradleyTerry, Space
+from .sampling import MANY
 from .simulate import SimulatedRuns, simulate
 from .structured import prior_precision
 from .types import Claim, FloatArray, Tally
@@ -149,7 +151,7 @@ def forecast(
 def forecast_rest(
     plan: Plan,
     wins: FloatArray,
-    peak_evidence: FloatArray,
+    reached: Mapping[str, Any],
     *,
     n_runs: int = 100,
     seed: int = 0,
@@ -169,8 +171,8 @@ def forecast_rest(
         The experiment.
     wins
         Shape (K, K): summed outcomes so far.
-    peak_evidence
-        Shape (K,): `Design.peak_evidence`.
+    reached
+        `Design.progress`.
     n_runs, seed, start, seconds, tick, progress
         As in `forecast`.
     """
@@ -195,7 +197,7 @@ def forecast_rest(
         mu[:, rows, columns] = drawn
         mu[:, columns, rows] = 1.0 - drawn
     return _simulate_in_parts(
-        plan, mu, wins, peak_evidence, seed=seed, start=start, seconds=seconds, tick=tick, progress=progress
+        plan, mu, wins, reached, seed=seed, start=start, seconds=seconds, tick=tick, progress=progress
     )
 
 
@@ -203,7 +205,7 @@ def _simulate_in_parts(
     plan: Plan,
     mu: FloatArray,
     wins: FloatArray | None,
-    peak: FloatArray | None,
+    reached: Mapping[str, Any] | None,
     *,
     seed: int,
     start: Simulations,
@@ -229,7 +231,7 @@ def _simulate_in_parts(
             tick()
             return time.process_time() < limit
 
-        runs = _simulate_part(plan, mu[part], wins, peak, seed=part_seed, go_on=go_on)
+        runs = _simulate_part(plan, mu[part], wins, reached, seed=part_seed, go_on=go_on)
         cut = bool(np.any(~runs.stopped & (runs.n_comparisons < plan.budget)))
         spent = done.seconds + time.process_time() - began
         if cut and n_done:
@@ -269,7 +271,7 @@ def _simulate_part(
     plan: Plan,
     mu: FloatArray,
     wins: FloatArray | None,
-    peak: FloatArray | None,
+    reached: Mapping[str, Any] | None,
     *,
     seed: np.random.SeedSequence,
     go_on: Callable[[], bool],
@@ -282,12 +284,22 @@ def _simulate_part(
         delta=plan.delta,
         claim=plan.claim,
         epsilon=plan.epsilon,
-        streams=plan.streams,
+        streams=plan.streams and _streams_count(plan),
         budget=plan.budget,
         pending=plan.pending,
         observe_every=20,
         wins=wins,
-        peak_evidence=peak,
+        progress=reached,
         seed=seed,
         go_on=go_on,
     )
+
+
+def _streams_count(plan: Plan) -> bool:
+    """Whether the streams have a part in when a run stops.
+
+    Where one policy is proved head to head from the beginning, all pairs are the same without them, and a
+    simulation takes half the time.
+    """
+    from_the_beginning = Claim(plan.claim) is Claim.GOOD_ENOUGH and plan.space.n_policies <= MANY
+    return isinstance(plan.space, BradleyTerry) or not from_the_beginning

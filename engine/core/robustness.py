@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy import special
@@ -182,11 +183,14 @@ class Replays:
     named
         Shape (R,): the policy that the claim to stop on has named so far, `claims.NOBODY` where none. None
         where that claim is "best if any", which goes by the evidence alone.
+    streams
+        The state of the streams of each replay, as in `Design.progress`; None without streams.
     """
 
     step: int
     peak_evidence: FloatArray
     named: IntArray | None = None
+    streams: Sequence[dict[str, Any]] | None = None
 
 
 def replay(
@@ -197,6 +201,7 @@ def replay(
     epsilon: float = 0.0,
     stopping: str = "certified",
     claim: Claim | str = Claim.BEST_IF_ANY,
+    streams: bool = True,
     start: Replays | None = None,
     go_on: Callable[[int], bool] = lambda step: True,
 ) -> Replays:
@@ -206,8 +211,8 @@ def replay(
     ----------
     sequences
         R lists of (i, j, outcome) in their order.
-    delta, epsilon, stopping, claim
-        As for `Design`; the streams are left out.
+    delta, epsilon, stopping, claim, streams
+        As for `Design`.
     start
         Where an earlier call with the same lists ended.
     go_on
@@ -232,14 +237,23 @@ def replay(
         watch_all=False,
         peak_evidence=None if start is None else start.peak_evidence,
         named=None if start is None or start.named is None else {Claim(claim): start.named},
+        streams=streams,
+        memory=None if start is None else start.streams,
     )
     peak = ledger.rule.peak_evidence.copy()
     proof = ledger.proofs.get(Claim(claim))
     named = None if proof is None else proof.named.copy()
+    memory = [ledger.memory(run) for run in range(len(sequences))]
     alive = np.arange(len(sequences))
+
+    def remember(runs: IntArray) -> None:
+        for place in runs:
+            memory[int(alive[place])] = ledger.memory(int(place))
+
     while step < lengths.max(initial=0):
         ended = lengths[alive] <= step
         if ended.any():
+            remember(np.flatnonzero(ended))
             alive = alive[~ended]
             ledger.keep(~ended)
         told = [sequences[int(run)][step] for run in alive]
@@ -254,7 +268,8 @@ def replay(
         step += 1
         if not go_on(step):
             break
-    return Replays(step, peak, named)
+    remember(np.arange(alive.size))
+    return Replays(step, peak, named, [each for each in memory if each is not None] or None)
 
 
 def summed_wins(n_policies: int, outcomes: Sequence[tuple[int, int, float]]) -> FloatArray:

@@ -25,7 +25,7 @@ _BET_EFFICIENCY = 0.7
 _PROOF_PRIOR = 20.0
 # Rivals are taken to trail by so much at least, so that the comparisons needed stay finite.
 _LEAST_LEAD = 1e-3
-_MANY = 64
+MANY = 64
 _MOST_CANDIDATES = 16
 # For so many comparisons a policy, opponents are chosen by head-to-head evidence alone. What the streams
 # promise rests on early guesses, and following it at once left leaders wrong for longer and took more
@@ -292,7 +292,7 @@ def _is_to_prove(situation: Situation, proof: HeadToHead) -> BoolArray:
 def _candidates(situation: Situation, rng: np.random.Generator) -> IntArray:
     """Shape (R, C): policies that a proof may be worth while for; of many, those of the best standing."""
     tally, streams = situation.tally, situation.streams
-    if streams is None or tally.n_policies <= _MANY:
+    if streams is None or tally.n_policies <= MANY:
         return np.tile(np.arange(tally.n_policies), (tally.n_runs, 1))
     standing = streams.standing()
     # Among equals, as in the beginning, those to look at are drawn.

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -59,7 +60,7 @@ def simulate(
     marks: Sequence[int] = (),
     observe_every: int = 1,
     wins: FloatArray | None = None,
-    peak_evidence: FloatArray | None = None,
+    progress: Mapping[str, Any] | None = None,
     seed: Seed = 0,
     go_on: Callable[[], bool] = lambda: True,
 ) -> SimulatedRuns:
@@ -88,14 +89,15 @@ def simulate(
     observe_every
         In a Bradley-Terry space, estimate and evidence are brought up to date only every so many
         comparisons, but at least whenever there are 5% more. That puts off some stops by up to as many.
-    wins, peak_evidence
-        Shapes (K, K) and (K,): where every run goes on from; a fresh start by default. What comes out counts
-        these comparisons too.
+    wins, progress
+        `Design.wins` and `Design.progress` from which every run goes on; a fresh start by default. What comes
+        out counts these comparisons too.
     go_on
         Asked after every step; False ends all runs there, undecided.
     """
     n_runs, n_policies = mu.shape[:2]
     rng = np.random.default_rng(seed)
+    peak, memory = (None if progress is None else progress.get(part) for part in ("peak_evidence", "streams"))
     ledger = Ledger(
         space or Unstructured(n_policies),
         Tally.empty(n_policies, n_runs) if wins is None else Tally(np.repeat(wins[None], n_runs, axis=0)),
@@ -106,7 +108,8 @@ def simulate(
         watch_all=False,
         streams=streams,
         prior=prior_strengths,
-        peak_evidence=None if peak_evidence is None else np.repeat(peak_evidence[None], n_runs, axis=0),
+        peak_evidence=None if peak is None else np.tile(np.asarray(peak, dtype=np.float64), (n_runs, 1)),
+        memory=None if memory is None else [memory] * n_runs,
         # With streams the evidence is a mean of several parts, and a small part counts too.
         exact_from=0.0 if streams else float(np.log(1.0 / delta)) - 2.0,
     )

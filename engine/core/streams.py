@@ -15,7 +15,7 @@ the outcomes in that order gives it again.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -32,7 +32,7 @@ _LOG_SHARES = np.log(SHARES)
 _ROOT_TWO_PI = np.sqrt(2.0 * np.pi)
 # How much a nat of evidence counts against a nat of belief when a policy is guessed.
 _EVIDENCE_WEIGHT = 1.0
-_FOR_POLICIES = ("won", "lost", "log_bets", "theta", "curvature", "plain_peak")
+_FOR_POLICIES = ("won", "lost", "log_bets", "theta", "curvature")
 _PER_RUN = ("n_told", "n_ties")
 
 
@@ -48,7 +48,7 @@ class StreamedEvidence:
     prior
         Shape (K,): strengths expected beforehand, in log-odds.
     memory
-        What `memory` gave, the same for every run; None starts the streams now.
+        What `memory` gave, one for each run; None starts the streams now.
 
     Attributes
     ----------
@@ -67,7 +67,7 @@ class StreamedEvidence:
         tally: Tally,
         pairwise: PairwiseEvidence,
         prior: FloatArray | None = None,
-        memory: Mapping[str, Any] | None = None,
+        memory: Sequence[Mapping[str, Any]] | None = None,
     ) -> None:
         shape = (tally.n_runs, tally.n_policies)
         self._pairwise = pairwise
@@ -77,11 +77,10 @@ class StreamedEvidence:
         self.n_told, self.n_ties = np.zeros(tally.n_runs), np.zeros(tally.n_runs)
         theta = curvature = None
         if memory is not None:
-            stored = self.checked(memory)
             self.won, self.lost, self.log_bets, theta, curvature = (
-                np.tile(stored[name], (tally.n_runs, 1)) for name in _FOR_POLICIES[:-1]
+                recalled(memory, name, shape[1:]) for name in _FOR_POLICIES
             )
-            self.n_told, self.n_ties = (np.full(tally.n_runs, float(stored[name])) for name in _PER_RUN)
+            self.n_told, self.n_ties = (recalled(memory, name, ()) for name in _PER_RUN)
         self.beliefs = Beliefs(tally, prior, theta, curvature)
         self.log_favourite = self._favourite_evidence(self.won, self.lost)
         self._per_policy = self._combine(pairwise.per_policy, self.log_favourite, self.log_bets)
@@ -162,37 +161,17 @@ class StreamedEvidence:
         self.log_favourite, self._per_policy = self.log_favourite[runs], self._per_policy[runs]
         self.n_told, self.n_ties = self.n_told[runs], self.n_ties[runs]
 
-    def memory(self) -> dict[str, Any]:
-        """State of the first run beside its counts, as plain data that JSON can hold."""
+    def memory(self, run: int = 0) -> dict[str, Any]:
+        """State of one run beside its counts, as plain data that JSON can hold."""
         return {
-            "won": self.won[0].tolist(),
-            "lost": self.lost[0].tolist(),
-            "log_bets": self.log_bets[0].tolist(),
-            "theta": self.beliefs.theta[0].tolist(),
-            "curvature": self.beliefs.curvature[0].tolist(),
-            "n_told": float(self.n_told[0]),
-            "n_ties": float(self.n_ties[0]),
+            "won": self.won[run].tolist(),
+            "lost": self.lost[run].tolist(),
+            "log_bets": self.log_bets[run].tolist(),
+            "theta": self.beliefs.theta[run].tolist(),
+            "curvature": self.beliefs.curvature[run].tolist(),
+            "n_told": float(self.n_told[run]),
+            "n_ties": float(self.n_ties[run]),
         }
-
-    def checked(self, memory: Mapping[str, Any]) -> dict[str, FloatArray]:
-        """The stored state as arrays.
-
-        Raises
-        ------
-        ValueError
-            If a part is missing, or is not a finite number per policy.
-        """
-        try:
-            stored = {
-                name: np.asarray(memory[name], dtype=np.float64) for name in (*_FOR_POLICIES, *_PER_RUN)
-            }
-        except (KeyError, TypeError, ValueError) as error:
-            raise ValueError(f"the stored streams are incomplete or hold no numbers: {error}") from error
-        for name, values in stored.items():
-            shape = () if name in _PER_RUN else self.won.shape[1:]
-            if values.shape != shape or not np.isfinite(values).all():
-                raise ValueError(f"the stored streams need one finite number per policy as {name!r}")
-        return stored
 
     def _favourite_evidence(self, won: FloatArray, lost: FloatArray) -> FloatArray:
         return log_e_value(won, lost, self.null_mean, CONCENTRATION)
@@ -203,3 +182,29 @@ class StreamedEvidence:
         streams = np.logaddexp(favourite + of_favourite, bets + of_bets)
         combined: FloatArray = np.logaddexp(head_to_head + of_head_to_head, streams)
         return combined
+
+
+def recalled(memory: Sequence[Mapping[str, Any]], name: str, shape: tuple[int, ...]) -> FloatArray:
+    """One part of the stored states of R runs, shape (R, *shape).
+
+    Parameters
+    ----------
+    memory
+        The states, one for each run.
+    name
+        The part.
+    shape
+        Of the part in one run.
+
+    Raises
+    ------
+    ValueError
+        If it is missing, or does not hold finite numbers in this shape.
+    """
+    try:
+        values = np.array([np.asarray(each[name], dtype=np.float64) for each in memory])
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"the stored streams are incomplete or hold no numbers: {error}") from error
+    if values.shape != (len(memory), *shape) or not np.isfinite(values).all():
+        raise ValueError(f"the stored streams need one finite number per policy as {name!r}")
+    return values

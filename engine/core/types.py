@@ -62,7 +62,9 @@ class ClaimState:
         What is claimed and what that assumes, in one sentence; what is missing, where it does not hold.
     assumes_model
         Whether it rests on a Bradley-Terry model: the space has one, and head-to-head evidence alone would
-        not do. See `contradictions.is_qualified`.
+        not do.
+    qualified
+        Whether its text says "if strengths add up as the model says". See `contradictions.is_qualified`.
     """
 
     claim: Claim
@@ -72,6 +74,7 @@ class ClaimState:
     risk: float
     text: str
     assumes_model: bool = False
+    qualified: bool = False
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -193,6 +196,11 @@ class Tally:
     def n_policies(self) -> int:
         """Number of policies K."""
         return int(self.wins.shape[1])
+
+    def set_in_flight(self, in_flight: IntArray) -> None:
+        """Replace the comparisons under way, shape (R, K, K)."""
+        self.in_flight = in_flight.copy()
+        self.pending = self.in_flight.sum(axis=2)
 
     def begin(self, i: IntArray, j: IntArray) -> None:
         """Note in every run r that a comparison of i[r] and j[r] is under way."""
@@ -318,12 +326,29 @@ def check_tally(wins: ArrayLike, in_flight: ArrayLike | None, n_policies: int) -
             "wins[i, j] + wins[j, i] must be a whole number of comparisons for every pair: "
             "count a tie as 0.5 to both sides"
         )
-    pending = (
-        np.zeros_like(checked) if in_flight is None else _check_square("in_flight", in_flight, n_policies)
-    )
+    return Tally(checked[None], None if in_flight is None else checked_in_flight(in_flight, n_policies))
+
+
+def checked_in_flight(in_flight: ArrayLike, n_policies: int) -> IntArray:
+    """Comparisons of one run that are under way, given by a caller, checked: shape (1, K, K).
+
+    Parameters
+    ----------
+    in_flight
+        Shape (K, K).
+    n_policies
+        Number of policies K.
+
+    Raises
+    ------
+    ValueError
+        If it has the wrong shape, a negative or non-finite entry, or a non-zero diagonal, or if it is not a
+        symmetric matrix of whole numbers.
+    """
+    pending = _check_square("in_flight", in_flight, n_policies)
     if np.any(pending != np.rint(pending)) or np.any(pending != pending.T):
         raise ValueError("in_flight must be a symmetric matrix of whole numbers")
-    return Tally(checked[None], pending.astype(np.int64)[None])
+    return pending.astype(np.int64)[None]
 
 
 def _check_square(name: str, values: ArrayLike, n_policies: int) -> FloatArray:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from .claims import NOBODY, describe, describe_no_best
+from .contradictions import Misfit, is_qualified, on_the_test
 from .ledger import Ledger
 from .remaining import expected_remaining
 from .types import Claim, ClaimState, Decision, StopReason
@@ -31,6 +32,8 @@ class Verdict:
         Name of the stopping rule.
     budget
         Number of comparisons after which the experiment ends regardless; None means no limit.
+    tested
+        A test of the Bradley-Terry model on the same data; None where there was none.
     """
 
     ledger: Ledger
@@ -38,6 +41,7 @@ class Verdict:
     delta: float
     stopping: str
     budget: int | None
+    tested: Misfit | None = None
 
     def decision(self) -> Decision:
         """What the comparisons so far allow one to say."""
@@ -112,6 +116,7 @@ class Verdict:
             )
             return ClaimState(claim, holds=False, policy=None, open=(), risk=1.0, text=text)
         assumes_model = not self.ledger.holds_without_model(claim, policy)
+        qualified = is_qualified(self.tested, assumes_model=assumes_model)
         text = describe(
             claim,
             self._name(policy),
@@ -119,7 +124,8 @@ class Verdict:
             len(rivals),
             delta=self.delta,
             margin=margin,
-            model=assumes_model,
+            model=qualified,
+            note=on_the_test(self.tested, assumes_model=assumes_model),
         )
         return ClaimState(
             claim,
@@ -129,14 +135,19 @@ class Verdict:
             risk=risk,
             text=text,
             assumes_model=assumes_model,
+            qualified=qualified,
         )
 
     def _claim_text(self, claims: tuple[ClaimState, ...], *, none_best: bool) -> str:
         if not claims:
             return f"The stopping rule {self.stopping!r} makes no claim that holds at any time."
         if none_best:
+            assumes_model = not self.ledger.none_without_model()
             return describe_no_best(
-                delta=self.delta, margin=self.ledger.margin, model=not self.ledger.none_without_model()
+                delta=self.delta,
+                margin=self.ledger.margin,
+                model=is_qualified(self.tested, assumes_model=assumes_model),
+                note=on_the_test(self.tested, assumes_model=assumes_model),
             )
         return claims[0].text
 

@@ -36,6 +36,11 @@ class HasRules(Protocol):
         ...
 
     @property
+    def streams(self) -> bool:
+        """Whether the evidence pools the comparisons with different opponents."""
+        ...
+
+    @property
     def sampler(self) -> str:
         """The name of the sampler."""
         ...
@@ -53,10 +58,9 @@ class Rules:
     claim: Claim
     delta: float
     epsilon: float
+    streams: bool
     sampler: str
     stopping: str
-    # The evidence is a function of the counts. Streams would be one of the order of the outcomes.
-    streams: bool = False
 
     @classmethod
     def of(cls, experiment: HasRules) -> Self:
@@ -65,6 +69,7 @@ class Rules:
             claim=Claim(experiment.claim),
             delta=experiment.delta,
             epsilon=experiment.epsilon,
+            streams=experiment.streams,
             sampler=experiment.sampler,
             stopping=experiment.stopping,
         )

@@ -10,7 +10,8 @@ from typing import Any
 SETTINGS = (
     "question", "guidelines", "judge", "rule_preference", "claim", "delta", "epsilon", "budget", "space",
     "excluded",
-    "sampler", "stopping", "seed", "max_skips", "allow_tie", "allow_both_bad", "overlap", "overlap_rule",
+    "streams", "sampler", "stopping", "seed", "max_skips", "allow_tie", "allow_both_bad", "overlap",
+    "overlap_rule",
     "repeat_rate", "gold_rate",
     "practice", "responses", "backend", "model", "llm_judge", "rubric", "llm_budget",
 )  # fmt: skip

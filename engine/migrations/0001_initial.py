@@ -43,6 +43,7 @@ class Migration(migrations.Migration):
                 ('space', models.CharField(choices=[('unstructured', 'Nothing: each policy is judged on its own'), ('factorial', 'Each level adds its own effect in every combination (Bradley-Terry)')], default='unstructured', help_text='Assumption about how the factors act together.', max_length=15)),
                 ('excluded', models.JSONField(blank=True, default=list, help_text='Combinations to leave out: a list of {factor: level}. Each entry excludes all combinations with these levels.')),
                 ('responses', models.CharField(choices=[('fresh', 'A new response for each comparison'), ('reuse', 'One response for each policy and task, used again'), ('imported', 'Imported responses')], default='fresh', help_text='With new responses, the finding holds for everything that the policies could write. With one response for each policy and task, or with imported responses, it costs less and holds for these responses only.', max_length=10)),
+                ('streams', models.BooleanField(default=True, help_text='Rule policies out by their comparisons with all opponents together. It takes fewer comparisons, and the evidence then depends on the order of the judgments.')),
                 ('sampler', models.CharField(default='balanced', max_length=30)),
                 ('stopping', models.CharField(default='certified', max_length=30)),
                 ('seed', models.PositiveBigIntegerField(default=engine.domain.blinding.new_seed, help_text='Seed for the choice of pairs. Sides and tasks follow from the secret instead.')),
@@ -462,6 +463,7 @@ class Migration(migrations.Migration):
                 ('evidence', models.JSONField(help_text='log E_k per policy, natural logarithm, at this point.')),
                 ('peak_evidence', models.JSONField(help_text='The largest log E_k so far, per policy.')),
                 ('named', models.JSONField(default=dict, help_text='Index of the policy that each claim has named so far: a name once given stays.')),
+                ('streams', models.JSONField(blank=True, help_text='State of the pooled evidence; only the newest snapshot keeps it.', null=True)),
                 ('last_judgment', models.PositiveBigIntegerField(default=0, help_text='Number of the last judgment in this evidence; 0 before the first.')),
                 ('threshold', models.FloatField(help_text='log 1/δ.')),
                 ('open_rivals', models.PositiveIntegerField(default=0, help_text='Rivals that the claim to stop on has still to exclude.')),
@@ -700,6 +702,10 @@ class Migration(migrations.Migration):
         migrations.AddIndex(
             model_name='snapshot',
             index=models.Index(fields=['experiment', 'id'], name='snapshot_in_order'),
+        ),
+        migrations.AddIndex(
+            model_name='snapshot',
+            index=models.Index(condition=models.Q(('streams__isnull', False)), fields=['experiment'], name='snapshot_with_streams'),
         ),
         migrations.AddConstraint(
             model_name='subscription',

@@ -24,6 +24,11 @@ class Snapshot(models.Model):
         default=dict,
         help_text="Index of the policy that each claim has named so far: a name once given stays.",
     )
+    streams = models.JSONField(
+        null=True,
+        blank=True,
+        help_text="State of the pooled evidence; only the newest snapshot keeps it.",
+    )
     last_judgment = models.PositiveBigIntegerField(
         default=0, help_text="Number of the last judgment in this evidence; 0 before the first."
     )
@@ -38,7 +43,13 @@ class Snapshot(models.Model):
 
     class Meta:
         # The race is read by number and the latest is asked for all the time; the rows are wide.
-        indexes = (models.Index(fields=["experiment", "id"], name="snapshot_in_order"),)
+        indexes = (
+            models.Index(fields=["experiment", "id"], name="snapshot_in_order"),
+            # One row of each experiment: the next snapshot takes the streams over from it.
+            models.Index(
+                fields=["experiment"], name="snapshot_with_streams", condition=Q(streams__isnull=False)
+            ),
+        )
 
     def __str__(self) -> str:
         return f"{self.experiment} after {self.comparisons}"
@@ -46,7 +57,7 @@ class Snapshot(models.Model):
     @property
     def progress(self) -> dict[str, Any]:
         """The state beside the counts, as `Design.from_counts` takes it."""
-        return {"peak_evidence": self.peak_evidence, "named": self.named}
+        return {"peak_evidence": self.peak_evidence, "named": self.named, "streams": self.streams}
 
 
 class ReplayPoint(models.Model):

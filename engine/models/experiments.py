@@ -164,6 +164,13 @@ class Experiment(models.Model):
             "policy and task, or with imported responses, it costs less and holds for these responses only."
         ),
     )
+    streams = models.BooleanField(
+        default=True,
+        help_text=(
+            "Rule policies out by their comparisons with all opponents together. It takes fewer "
+            "comparisons, and the evidence then depends on the order of the judgments."
+        ),
+    )
     sampler = models.CharField(max_length=30, default="balanced")
     stopping = models.CharField(max_length=30, default="certified")
     seed = models.PositiveBigIntegerField(

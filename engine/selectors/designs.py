@@ -10,10 +10,11 @@ import numpy as np
 from django.db.models import Window
 from django.db.models.functions import RowNumber
 
-from engine.core import Design, Factorial
-from engine.core.problem import Space
+from engine.core import Design, Factorial, StopReason
+from engine.core.contradictions import Misfit, misfit, summed_ties
+from engine.core.problem import BradleyTerry, Space
 from engine.core.robustness import summed_wins
-from engine.domain.policy_space import combinations, policy_labels, policy_space
+from engine.domain.policy_space import PolicyName, combinations, names_of, policy_space
 from engine.domain.rules import CERTIFIED, Rules
 from engine.models import Experiment, Snapshot
 from engine.selectors.counts import (
@@ -35,7 +36,14 @@ def labelled_space(experiment: Experiment) -> tuple[Space, list[str]]:
     """The same, and the names of the policies in sentences."""
     levels = _levels(experiment)
     policies = combinations(levels, experiment.excluded)
-    return policy_space(experiment.space, levels, policies), policy_labels(levels, policies)
+    labels = [each.name for each in names_of(levels, policies)]
+    return policy_space(experiment.space, levels, policies), labels
+
+
+def policy_names(experiment: Experiment) -> list[PolicyName]:
+    """The names of the policies, by index."""
+    levels = _levels(experiment)
+    return names_of(levels, combinations(levels, experiment.excluded))
 
 
 def _levels(experiment: Experiment) -> dict[str, list[str]]:
@@ -102,7 +110,7 @@ def _stops(design: Design) -> bool:
     """True if the design has stopped. A decision takes as long as the evidence, so most are spared."""
     if design.stopping == CERTIFIED and (design.budget is None or design.n_comparisons < design.budget):
         n_ruled_out = int(np.sum(design.peak_evidence >= -np.log(design.delta)))
-        if n_ruled_out < design.n_policies - 1 and not design.progress["named"]:
+        if n_ruled_out < design.n_policies - 1 and not design.named:
             return False
     return design.decision.stopped
 
@@ -116,14 +124,8 @@ def with_in_flight(experiment: Experiment, design: Design) -> Design:
     """The same design, ready to be asked for pairs: it knows of the comparisons whose outcome is still to
     come.
     """
-    return Design.from_counts(
-        design.space,
-        design.wins,
-        in_flight=in_flight_matrix(experiment),
-        progress=design.progress,
-        labels=design.labels,
-        **design_settings(experiment),
-    )
+    design.resume(in_flight_matrix(experiment), design_seed(experiment))
+    return design
 
 
 def with_late(experiment: Experiment, design: Design) -> Design:
@@ -202,6 +204,26 @@ def told_design(
 ) -> Observed:
     """A design with the experiment's settings told these comparisons. Reads nothing from the database."""
     return observe(Observed(Design(space=of, labels=labels, **design_settings(experiment))), completions)
+
+
+def model_test(experiment: Experiment, observed: Observed) -> Misfit | None:
+    """The test of the assumption that levels add up, on the comparisons of this evidence.
+
+    ``None`` where a claim that holds, or the finding that none is best, does not rest on that assumption, or
+    where there is nothing to test. It takes up to some tenths of a second.
+    """
+    design = observed.design
+    of, decision = design.space, design.decision
+    none_best = decision.claim is not None and decision.reason == StopReason.NO_SINGLE_BEST
+    wanted = none_best or any(state.holds and state.assumes_model for state in decision.claims)
+    if not isinstance(of, BradleyTerry) or not wanted:
+        return None
+    outcomes = [
+        (each.i, each.j, each.outcome)
+        for each in completed(experiment)
+        if each.judgment <= observed.last_judgment
+    ]
+    return misfit(of, summed_wins(of.n_policies, outcomes), summed_ties(of.n_policies, outcomes))
 
 
 def latest_snapshot(experiment: Experiment) -> Snapshot | None:

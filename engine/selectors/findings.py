@@ -8,7 +8,8 @@ from engine.core import Claim, ClaimState, Decision, Design, StopReason
 from engine.domain.rules import LADDER
 from engine.models import Experiment, Judgment, Response
 from engine.selectors import counts, designs
-from engine.selectors.remaining import remaining
+from engine.selectors.designs import Observed
+from engine.selectors.remaining import Remaining
 
 _NAMES = dict(Experiment.CLAIMS)
 
@@ -28,7 +29,9 @@ class Rung:
     policy
         Index of the policy that it names, or comes closest to naming.
     text
-        What is claimed and what that assumes, or what is missing, in one sentence.
+        What is claimed and what that assumes, or what is missing.
+    qualified
+        True if the text says that it holds only if the levels' effects add up.
     left
         About how many more comparisons it takes if win rates stay as they are; ``None`` while nobody can
         tell.
@@ -40,6 +43,7 @@ class Rung:
     holds: bool
     policy: int | None
     text: str
+    qualified: bool
     left: float | None
 
 
@@ -56,15 +60,16 @@ class Ladder:
     joint_risk: float
 
 
-def ladder(experiment: Experiment) -> Ladder:
-    """The claims of an experiment as they stand now."""
+def ladder(experiment: Experiment, forecast: Remaining | None) -> Ladder:
+    """The claims of an experiment as they stand now.
+
+    ``forecast``: what `remaining` says of the claim that stops the experiment.
+    """
     observed = designs.continued(experiment)
     if observed is None:
         return Ladder([], 1.0)
     design = observed.design
-    decision = design.decision
-    # The forecast that the page shows, for the claim that it is about.
-    forecast = remaining(experiment)
+    decision = design.decision_given(designs.model_test(experiment, observed))
     left = decision.expected_left if forecast is None else forecast.expected
     states = {state.claim: state for state in decision.claims}
     return Ladder(
@@ -82,6 +87,7 @@ def _rung(state: ClaimState, design: Design, left: float | None) -> Rung:
         holds=state.holds,
         policy=state.policy,
         text=state.text,
+        qualified=state.holds and state.qualified,
         left=None if state.holds else left if stops else _left(state.claim, design),
     )
 
@@ -104,9 +110,10 @@ def _left(claim: Claim, design: Design) -> float | None:
     return None if other.decision.stopped else other.decision.expected_left
 
 
-def finding_of(experiment: Experiment, design: Design) -> str:
+def finding_of(experiment: Experiment, observed: Observed) -> str:
     """The claim of an experiment that has stopped by itself, in words; empty if it claims nothing."""
-    decision = design.decision
+    design = observed.design
+    decision = design.decision_given(designs.model_test(experiment, observed))
     if decision.reason not in {StopReason.CERTIFIED, StopReason.NO_SINGLE_BEST}:
         return ""
     said = [decision.claim_text, *_of_pool(experiment), *_whose(experiment)]

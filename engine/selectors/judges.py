@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from django.db.models import Count, F, Q, QuerySet, Window
 from django.db.models.functions import RowNumber
 
-from engine.core.order import LONG_RUN, SoloRun, solo_runs
+from engine.core.order import LONG_RUN, SoloRun, judged_prefix, solo_runs
 from engine.domain.outcomes import joint_outcome
-from engine.models import Check, Experiment, Flag, Judgment, Lease
-from engine.selectors.counts import standing_judgments
+from engine.models import Check, Comparison, Experiment, Flag, Judgment, Lease
+from engine.selectors.counts import completed, standing_judgments
 
 
 @dataclass(frozen=True)
@@ -124,6 +124,64 @@ def outcomes_without(
             if left:
                 without[annotator_id].append((i, j, joint_outcome(left, experiment.overlap_rule)))
     return without
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Comparisons in the order in which they were planned.
+
+    ``outcomes``: ``(i, j, D)`` of those before the first one that is open. ``n_judged``: those with an
+    outcome.
+    """
+
+    outcomes: list[tuple[int, int, float]]
+    n_judged: int
+
+
+def outcomes_as_asked(experiment: Experiment, last_judgment: int) -> Asked:
+    """The outcomes that the judgments up to ``last_judgment`` give, in the order of asking.
+
+    Discarded comparisons are left out: nobody will judge them.
+    """
+    judged = {
+        each.comparison: each.outcome for each in completed(experiment) if each.judgment <= last_judgment
+    }
+    asked = (
+        Comparison.objects.filter(experiment=experiment)
+        .exclude(state=Comparison.State.DISCARDED)
+        .order_by("pk")
+        .values_list("pk", "policy_i__index", "policy_j__index")
+    )
+    prefix = judged_prefix((i, j, judged.get(number)) for number, i, j in asked.iterator())
+    return Asked(prefix, len(judged))
+
+
+@dataclass(frozen=True)
+class LongerPreferred:
+    """Among the comparisons with a decision and two lengths: how many went to the longer response."""
+
+    longer: int
+    decided: int
+
+    @property
+    def percent(self) -> int | None:
+        """``None`` where no comparison counts."""
+        return round(100 * self.longer / self.decided) if self.decided else None
+
+
+def longer_preferred(experiment: Experiment) -> LongerPreferred:
+    """Counts of the response with more written tokens; ties and equal lengths are left out."""
+    i, j = F("response_i__completion_tokens"), F("response_j__completion_tokens")
+    decided = (
+        Comparison.objects.filter(experiment=experiment, state=Comparison.State.JUDGED)
+        .exclude(outcome=0.5)
+        .filter(Q(response_i__completion_tokens__gt=j) | Q(response_i__completion_tokens__lt=j))
+    )
+    for_longer = Q(outcome__gt=0.5, response_i__completion_tokens__gt=j) | Q(
+        outcome__lt=0.5, response_j__completion_tokens__gt=i
+    )
+    found = decided.aggregate(longer=Count("pk", filter=for_longer), decided=Count("pk"))
+    return LongerPreferred(**found)
 
 
 def long_solo_runs(experiment: Experiment, longer_than: int = LONG_RUN) -> list[SoloRun]:

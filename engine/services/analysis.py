@@ -1,4 +1,4 @@
-"""The forecast, and replays without each annotator: too slow for a page, so an analysis worker computes them.
+"""The forecast and replays of an experiment: too slow for a page, so that an analysis worker computes them.
 
 It is claimed (:mod:`engine.services.claims`) and computed outside of any transaction, so that it holds no
 lock while clicks come in. How far it has got is stored on the way: pages show it, and after a kill another
@@ -164,13 +164,12 @@ def _forecast(
     """Simulated continuations of the experiment as it stands, all side by side; before its first comparison,
     the planner's.
     """
-    wins = counts.wins_matrix(experiment)
-    latest = designs.latest_snapshot(experiment)
-    n = int(wins.sum())
+    design = designs.known_design(experiment)
+    wins, reached = design.wins, design.progress
+    n = design.n_comparisons
     horizon = min(experiment.budget, n + max(_LONGEST_FORECAST // wins.shape[0] ** 2, 200))
     plan = Plan(designs.space(experiment), **Rules.of(experiment).plan(), budget=horizon)
-    peak = np.zeros(wins.shape[0]) if latest is None else np.array(latest.peak_evidence)
-    begun = _digest(wins, peak)
+    begun = _digest(wins, design.peak_evidence)
     so_far = examination.simulations
     start = Simulations(**so_far["done"]) if so_far.get("begun") == begun else Simulations()
 
@@ -179,7 +178,7 @@ def _forecast(
 
     store(start, _FORECAST_RUNS)
     simulate: Callable[..., Forecast] = (
-        partial(forecast, plan) if n == 0 else partial(forecast_rest, plan, wins, peak)
+        partial(forecast, plan) if n == 0 else partial(forecast_rest, plan, wins, reached)
     )
     rest = simulate(
         n_runs=_FORECAST_RUNS,
@@ -222,14 +221,20 @@ def _replays(
         so_far = {}
     annotators = so_far.get("annotators") or _annotators(until)
     without = judges.outcomes_without(experiment, [pk for pk, _, _ in annotators], last)
-    sequences = list(without.values())
+    asked = judges.outcomes_as_asked(experiment, last)
+    # A comparison that is discarded between two turns makes the list longer: it stays what it was.
+    in_order = asked.outcomes[: so_far.get("n_asked")]
+    sequences = [*without.values(), in_order]
     total = max(map(len, sequences), default=0)
     space = designs.space(experiment)
     start = None
     if so_far:
         named = so_far["named"]
         start = Replays(
-            so_far["step"], np.array(so_far["peak_evidence"]), None if named is None else np.array(named)
+            so_far["step"],
+            np.array(so_far["peak_evidence"]),
+            None if named is None else np.array(named),
+            so_far["streams"],
         )
     rules = Rules.of(experiment)
     turn_ends = time.monotonic() + _TURN_SECONDS
@@ -249,6 +254,7 @@ def _replays(
             epsilon=rules.epsilon,
             stopping=rules.stopping,
             claim=rules.claim,
+            streams=rules.streams,
         )
         if reached.step >= total:
             break
@@ -257,20 +263,30 @@ def _replays(
             "last_judgment": last,
             "n_judgments": n_judgments,
             "annotators": annotators,
+            "n_asked": len(in_order),
             "step": reached.step,
             "total": total,
             "peak_evidence": reached.peak_evidence.tolist(),
             "named": None if reached.named is None else reached.named.tolist(),
+            "streams": reached.streams,
         }
         if not mine.update(replays=so_far) or until.count() != n_judgments:
             raise claims.ClaimLostError
         if time.monotonic() >= turn_ends:
             return {}
-    rows = [
-        _finding(experiment, annotator, sequence, _progress(reached, run, rules.claim))
-        for run, (annotator, sequence) in enumerate(zip(annotators, sequences, strict=True))
+    found = [
+        _finding(experiment, sequence, _progress(reached, run, rules.claim))
+        for run, sequence in enumerate(sequences)
     ]
-    findings = {"n_judgments": n_judgments, "at": timezone.now().isoformat(), "rows": rows}
+    findings = {
+        "n_judgments": n_judgments,
+        "at": timezone.now().isoformat(),
+        "rows": [
+            {"annotator": name, "judgments": n} | finding
+            for (_, name, n), finding in zip(annotators, found[:-1], strict=True)
+        ],
+        "as_asked": found[-1] | {"judged": asked.n_judged},
+    }
     return {"replays_wanted_at": None, "replays": {}, "findings": findings}
 
 
@@ -285,12 +301,12 @@ def _progress(reached: Replays, run: int, claim: Claim) -> dict[str, Any]:
     named = {}
     if reached.named is not None and reached.named[run] != NOBODY:
         named[claim.value] = int(reached.named[run])
-    return {"peak_evidence": reached.peak_evidence[run], "named": named}
+    streams = None if reached.streams is None else reached.streams[run]
+    return {"peak_evidence": reached.peak_evidence[run], "named": named, "streams": streams}
 
 
 def _finding(
     experiment: Experiment,
-    annotator: tuple[int, str, int],
     sequence: list[tuple[int, int, float]],
     progress: dict[str, Any],
 ) -> dict[str, Any]:
@@ -303,8 +319,6 @@ def _finding(
         **Rules.of(experiment).design(),
     ).decision
     return {
-        "annotator": annotator[1],
-        "judgments": annotator[2],
         "comparisons": decision.n_comparisons,
         "best": decision.best,
         "reason": str(decision.reason or ""),

@@ -41,6 +41,7 @@ class Question:
     claim: str
     delta: float
     epsilon: float
+    streams: bool
     sampler: str
     stopping: str
     budget: int

@@ -35,12 +35,13 @@ from engine.models import (
     User,
 )
 from engine.selectors import counts, designs
+from engine.selectors.designs import Observed
 from engine.selectors.findings import finding_of, finding_on
 from engine.selectors.rubrics import why_no_judge
 from engine.services.audit import record
 from engine.services.notifications import announce_conclusion
 from engine.services.ready_made import check_ready_made, store_ready_made
-from engine.services.replaying import settle
+from engine.services.replaying import catch_up, settle
 
 
 @dataclass(frozen=True)
@@ -356,7 +357,6 @@ def pause(*, experiment_id: int, by: User | None = None) -> Experiment:
     return experiment
 
 
-@transaction.atomic
 def stop(*, experiment_id: int, by: User | None = None) -> Experiment:
     """End the experiment by hand, without a certified winner.
 
@@ -365,6 +365,13 @@ def stop(*, experiment_id: int, by: User | None = None) -> Experiment:
     WrongStateError
         It neither runs nor is paused.
     """
+    # Before the lock: clicks wait for it.
+    catch_up(experiment_id=experiment_id)
+    return _stop(experiment_id, by)
+
+
+@transaction.atomic
+def _stop(experiment_id: int, by: User | None) -> Experiment:
     experiment = locked(experiment_id)
     if experiment.state not in {Experiment.State.RUNNING, Experiment.State.PAUSED}:
         raise WrongStateError(
@@ -376,7 +383,6 @@ def stop(*, experiment_id: int, by: User | None = None) -> Experiment:
     return experiment
 
 
-@transaction.atomic
 def stop_on(*, experiment_id: int, claim: str, by: User | None) -> Experiment:
     """End the experiment on a claim that holds, with the policy that it names as the winner.
 
@@ -385,13 +391,20 @@ def stop_on(*, experiment_id: int, claim: str, by: User | None) -> Experiment:
     WrongStateError
         It neither runs nor is paused, or the claim does not hold.
     """
+    catch_up(experiment_id=experiment_id)
+    return _stop_on(experiment_id, claim, by)
+
+
+@transaction.atomic
+def _stop_on(experiment_id: int, claim: str, by: User | None) -> Experiment:
     experiment = locked(experiment_id)
     if experiment.state not in {Experiment.State.RUNNING, Experiment.State.PAUSED}:
         raise WrongStateError(
             f"Only a running or paused experiment can be stopped; this one is {experiment.state}."
         )
     settle(experiment=experiment)
-    decision = designs.observed(experiment).design.decision
+    observed = designs.observed(experiment)
+    decision = observed.design.decision_given(designs.model_test(experiment, observed))
     state = next((each for each in decision.claims if each.claim == claim), None)
     if state is None or not state.holds or state.policy is None:
         missing = "This experiment does not watch that claim." if state is None else state.text
@@ -409,7 +422,7 @@ def stop_on(*, experiment_id: int, claim: str, by: User | None) -> Experiment:
     return experiment
 
 
-def conclude_as(*, experiment: Experiment, design: Design) -> None:
+def conclude_as(*, experiment: Experiment, observed: Observed) -> None:
     """Close a locked experiment whose design has stopped, as the design says.
 
     Raises
@@ -417,7 +430,7 @@ def conclude_as(*, experiment: Experiment, design: Design) -> None:
     ValueError
         The design has not stopped.
     """
-    decision = design.decision
+    decision = observed.design.decision
     if decision.reason is None:
         raise ValueError("The design has not stopped, so there is nothing to conclude.")
     best = decision.best if decision.reason == StopReason.CERTIFIED else None
@@ -426,7 +439,7 @@ def conclude_as(*, experiment: Experiment, design: Design) -> None:
         conclusion=decision.reason,
         winner=None if best is None else experiment.policies.get(index=best),
         claim="" if best is None or decision.claim is None else decision.claim.value,
-        finding=finding_of(experiment, design),
+        finding=finding_of(experiment, observed),
     )
 
 

@@ -23,7 +23,7 @@ from engine.domain.outcomes import outcome_of
 from engine.domain.specs import ExperimentSpec, FactorSpec, ReadyMade, TaskSpec
 from engine.importing import Vote, Winner
 from engine.models import AuditEntry, Comparison, Experiment, Judgment, Response, User
-from engine.selectors import specs
+from engine.selectors import designs
 from engine.services.audit import record
 from engine.services.bulk_rows import Prepared, insert, prepared
 from engine.services.experiments import check_description, locked, store_experiment
@@ -109,7 +109,7 @@ def add_votes(*, experiment_id: int, votes: Sequence[Vote], by: User | None = No
     experiment = Experiment.objects.get(pk=experiment_id)
     _check_state(experiment)
     _check_settings(experiment)
-    names = specs.policy_names(experiment)
+    names = [each.name for each in designs.policy_names(experiment)]
     policies = {f"P{n}": n - 1 for n in range(1, len(names) + 1)} | {name: n for n, name in enumerate(names)}
     # The first of two equal tasks.
     prompts = list(experiment.tasks.order_by("-position").values_list("prompt", "position"))

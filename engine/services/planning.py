@@ -80,7 +80,7 @@ def _advance_once(experiment_id: int) -> Advance | None:
     if stale or latest is None or latest.comparisons != decision.n_comparisons or decision.stopped:
         write_snapshot(experiment=experiment, observed=observed)
     if decision.reason is not None:
-        conclude_as(experiment=experiment, design=observed.design)
+        conclude_as(experiment=experiment, observed=observed)
         return Advance(comparisons=decision.n_comparisons, planned=0, concluded=True)
     added = _top_up(experiment, policies, observed.design)
     return Advance(

@@ -12,7 +12,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from engine.domain.blinding import Period
-from engine.domain.policy_space import policy_labels, policy_space
+from engine.domain.policy_space import names_of, policy_space
 from engine.domain.specs import ExperimentSpec
 from engine.models import (
     Comparison,
@@ -85,7 +85,7 @@ def import_experiment(
     completions = list(counts.completions(unsaved, standing(checked)))
     levels = {factor.name: list(factor.levels) for factor in spec.factors}
     space = policy_space(unsaved.space, levels, description.policies)
-    labels = policy_labels(levels, description.policies)
+    labels = [each.name for each in names_of(levels, description.policies)]
     observed = told_design(unsaved, space, completions, labels=labels)
     ready = _prepared(checked, completions, made_elsewhere=bool(spec.ready_made))
     del checked  # What is stored is in the prepared rows, and a large file fits into memory once.
@@ -266,7 +266,7 @@ def _store(  # noqa: PLR0917 - what was checked, in the order in which it is sto
         observed = replace(observed, last_judgment=judgments[ready.places[observed.last_judgment]])
     write_snapshot(experiment=experiment, observed=observed)
     if observed.design.decision.stopped:
-        conclude_as(experiment=experiment, design=observed.design)
+        conclude_as(experiment=experiment, observed=observed)
     return experiment
 
 

@@ -11,15 +11,17 @@ def write_snapshot(*, experiment: Experiment, observed: Observed) -> Snapshot:
     if experiment.evidence_stale:
         experiment.evidence_stale = False
         experiment.save(update_fields=["evidence_stale"])
+    # Far larger than the rest of a snapshot, and nothing goes on from any but the newest.
+    experiment.snapshots.filter(streams__isnull=False).update(streams=None)
     design = observed.design
+    progress = design.progress
     decision = design.decision
     policy_ids = list(experiment.policies.values_list("pk", flat=True))
     return Snapshot.objects.create(
         experiment=experiment,
         comparisons=decision.n_comparisons,
         evidence=[float(value) for value in design.evidence],
-        peak_evidence=[float(value) for value in design.peak_evidence],
-        named=design.progress["named"],
+        **progress,
         last_judgment=observed.last_judgment,
         threshold=decision.threshold,
         best_id=None if decision.best is None else policy_ids[decision.best],

@@ -140,6 +140,12 @@ class ClaimOut(Schema):
     stops: bool = Field(description="True for the claim that the experiment stops on.")
     policy: str | None = Field(description="The policy that it names, or comes closest to naming.")
     text: str = Field(description="What is claimed and what that assumes, or what is missing.")
+    qualified: bool = Field(
+        description=(
+            "True if it holds only if the levels' effects add up: neither a test of this assumption nor "
+            "comparisons with each rival alone make up for it."
+        )
+    )
 
 
 class StatusOut(ExperimentOut):

@@ -1,4 +1,4 @@
-"""The decision without each annotator, in words."""
+"""The decision in the order of asking, and without each annotator, in words."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from engine.core import StopReason
 from engine.models import Examination, Experiment
 from engine.selectors import counts, designs
-from labeling.dashboard.status import policy_names
+from engine.selectors.designs import policy_names
 
 
 @dataclass(frozen=True)
@@ -24,6 +24,19 @@ class WithoutRow:
 
 
 @dataclass(frozen=True)
+class AsAsked:
+    """The finding in the order of asking, from the comparisons before the first one that is open.
+
+    ``judged``: the number of all judged comparisons. ``differs``: another policy leads.
+    """
+
+    comparisons: int
+    judged: int
+    finding: str
+    differs: bool
+
+
+@dataclass(frozen=True)
 class Without:
     """The state of the replays: ``percent_done`` while under way, and what the last ones found."""
 
@@ -31,6 +44,7 @@ class Without:
     rows: list[WithoutRow]
     at: datetime | None
     n_newer: int
+    as_asked: AsAsked | None = None
 
     @property
     def n_differing(self) -> int:
@@ -48,9 +62,10 @@ def without_each_annotator(experiment: Experiment) -> Without:
     findings = examination.findings
     if not findings:
         return Without(percent_done, [], None, 0)
-    names = [name.short for name in policy_names(experiment)]
+    names = [name.name for name in policy_names(experiment)]
     snapshot = designs.latest_snapshot(experiment)
     best = None if snapshot is None or snapshot.best is None else snapshot.best.index
+    as_asked = findings["as_asked"]
     return Without(
         percent_done=percent_done,
         rows=[
@@ -65,6 +80,14 @@ def without_each_annotator(experiment: Experiment) -> Without:
         ],
         at=datetime.fromisoformat(findings["at"]),
         n_newer=counts.standing_judgments(experiment.pk).count() - findings["n_judgments"],
+        as_asked=AsAsked(
+            comparisons=as_asked["comparisons"],
+            judged=as_asked["judged"],
+            finding=_finding(as_asked, names),
+            differs=as_asked["comparisons"] > 0 and as_asked["best"] != best,
+        )
+        if as_asked["judged"]
+        else None,
     )
 
 

@@ -87,8 +87,9 @@ def spec_of(manifest: dict[str, Any], *, name: str) -> ExperimentSpec:
             factors=[_part(FactorSpec, factor) for factor in said["factors"]],
             tasks=[_part(TaskSpec, task) for task in said["tasks"]],
             # It asks nobody anything before somebody here says so.
-            # An export that names no claim is older than the choice: it was "best, if there is a best".
-            settings={"claim": Claim.BEST_IF_ANY.value}
+            # An export that names no claim is older than the choice: it was "best, if there is a best". One
+            # that does not name the streams is older than them.
+            settings={"claim": Claim.BEST_IF_ANY.value, "streams": False}
             | dict(said["settings"])
             | {"llm_judge": Experiment.LLMJudge.OFF},
             gold=[_part(GoldSpec, gold) for gold in said["gold"]],

@@ -28,7 +28,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "claim": ("claim",),
     "risk": ("epsilon", "delta", "budget"),
     "checks": ("practice", "gold_rate", "repeat_rate"),
-    "advanced": ("sampler", "stopping", "max_skips", "seed"),
+    "advanced": ("streams", "sampler", "stopping", "max_skips", "seed"),
 }
 _LABELS = {
     "guidelines": "Guidelines for annotators",
@@ -44,6 +44,7 @@ _LABELS = {
     "delta": "Accepted risk of a wrong claim",
     "budget": "Budget: maximum number of comparisons",
     "epsilon": "Margin (0.05 is 5 points)",
+    "streams": "Pool the comparisons with different opponents",
     "sampler": "Choice of pairs",
     "stopping": "Stopping rule",
     "max_skips": "Skips before a comparison is discarded",
@@ -94,6 +95,10 @@ _HELP = {
     "allow_both_bad": "It counts as half a win for each policy.",
     "overlap_rule": "Used only when a comparison is judged more than once.",
     "llm_budget": "The model is asked twice about each, once in each order.",
+    "streams": (
+        "Recommended: policies are ruled out with fewer comparisons. Without it, the evidence does not "
+        "depend on the order of the judgments."
+    ),
     "sampler": (
         "Balanced compares where evidence is missing most. The others serve as baselines and need more "
         "comparisons."

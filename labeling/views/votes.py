@@ -35,7 +35,7 @@ def import_votes(request: AuthenticatedRequest) -> HttpResponse:
             messages.success(request, f"{len(votes.votes):,} votes imported.")
             for warning in votes.warnings:
                 messages.warning(request, warning)
-            return redirect("ranking", experiment_id=experiment.pk)
+            return redirect("dashboard", experiment_id=experiment.pk)
     context = {"faults": faults, "typed_name": request.POST.get("name", "")}
     return render(request, "setup/votes.html", context, status=400 if faults else 200)
 

@@ -5,17 +5,21 @@ from __future__ import annotations
 import csv
 import io
 import json
+from html import unescape
 
 import pytest
 from django.contrib.auth.models import Permission
 from django.test import Client
 
 from engine import tasks
-from engine.models import Comparison, Experiment, Flag, Judgment
+from engine.core.contradictions import Misfit
+from engine.core.ledger import Ledger
+from engine.models import Comparison, Experiment, Flag, Judgment, Notification
 from engine.selectors import designs, specs
 from engine.selectors.counts import comparison_count, pair_counts
 from engine.services.experiments import stop
-from tests.factories import click, make_experiment, make_user
+from engine.services.planning import advance
+from tests.factories import click, click_for, make_experiment, make_user, subscribed, write_responses
 
 pytestmark = pytest.mark.django_db
 
@@ -137,6 +141,39 @@ class TestWatch:
             experiment
         ).evidence
         assert status["queue"]["judged"] == 1
+
+    @pytest.mark.parametrize(
+        ("power", "qualified", "said"),
+        [(0.8, False, "departure that matters found none."), (0.4, True, "too few comparisons to test the")],
+    )
+    def test_a_claim_that_rests_on_the_levels_adding_up_says_so_wherever_it_is_said(
+        self, power, qualified, said, annotator, admin, admin_call, monkeypatch
+    ):
+        """Issue 13, item 4."""
+        tested = Misfit(deviance=1.0, freedom=3, p_value=0.4, power=power, level=0.01)
+        monkeypatch.setattr(designs, "misfit", lambda *_: tested)
+        monkeypatch.setattr(Ledger, "holds_without_model", lambda *_: False)
+        experiment = make_experiment(
+            n_policies=2, ready=True, annotators=(annotator,), space="factorial", delta=0.2
+        )
+        subscribed(experiment)
+        while not experiment.conclusion:
+            click_for(experiment, annotator, lambda i, j: i < j)
+            advance(experiment_id=experiment.pk)
+            write_responses()
+            experiment.refresh_from_db()
+        status = admin_call("get", f"/experiments/{experiment.pk}").json()
+        [claim] = [each for each in status["claims"] if each["stops"]]
+        assert claim["holds"]
+        assert claim["qualified"] is qualified
+        client = Client()
+        client.force_login(admin)
+        page = unescape(client.get(f"/experiments/{experiment.pk}/").content.decode())
+        message = Notification.objects.get(event="concluded").text
+        for text in (claim["text"], status["finding"], status["sentence"], page, message):
+            assert said in text
+            assert ("if strengths add up as the model says" in text) is qualified
+        assert ("holds, if the assumption is true" in page) is qualified
 
     def test_the_file_is_that_of_the_page(self, experiment, annotator, admin, admin_call):
         click(experiment, annotator)

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from scipy import special
 
-from engine.core import BradleyTerry, Claim, ClaimState, Design, StopReason, Unstructured
+from engine.core import BradleyTerry, Claim, Design, StopReason, Unstructured
 from engine.core.claims import HeadToHead
-from engine.core.contradictions import Misfit, is_qualified
+from engine.core.contradictions import Misfit
 from engine.core.evidence import PairwiseEvidence
 from engine.core.simulate import simulate
 from engine.core.stopping import Certified
@@ -190,13 +190,13 @@ class TestWithoutTheModel:
 
     SPACE = BradleyTerry([[0.0], [1.0], [2.0]])
 
-    def decide(self, n: int, claim: str = "best") -> ClaimState:
+    def design(self, n: int, claim: str = "best") -> Design:
         wins = n * np.array([[0, 0.3, 0.2], [0.7, 0, 0.3], [0.8, 0.7, 0]])
-        return Design.from_counts(self.SPACE, wins, claim=claim).decision.claims[0]
+        return Design.from_counts(self.SPACE, wins, claim=claim)
 
     @pytest.mark.parametrize("claim", ["best", "best_if_any"])
     def test_the_model_is_assumed_until_head_to_head_evidence_will_do(self, claim: str) -> None:
-        by_model, by_both = self.decide(50, claim), self.decide(150, claim)
+        by_model, by_both = (self.design(n, claim).decision.claims[0] for n in (50, 150))
         assert by_model.holds
         assert by_model.assumes_model
         assert "as the model says" in by_model.text
@@ -205,13 +205,31 @@ class TestWithoutTheModel:
         assert "model" not in by_both.text
 
     def test_a_claim_is_unqualified_after_a_test_with_power_that_passed(self) -> None:
-        by_model, by_both = self.decide(50), self.decide(150)
         passed = Misfit(deviance=1.0, freedom=1, p_value=0.4, power=0.8, level=0.01)
-        assert not is_qualified(by_model, passed)
-        assert is_qualified(by_model, None)
-        assert is_qualified(by_model, replace(passed, power=0.4))
-        assert is_qualified(by_model, replace(passed, p_value=0.01))
-        assert not is_qualified(by_both, None)
+        for n, tested, qualified, said in (
+            (50, passed, False, "found none."),
+            (50, None, True, "of its pair."),
+            (50, replace(passed, power=0.4), True, "too few comparisons to test the model."),
+            (50, replace(passed, p_value=0.01), True, "The data contradict the model."),
+            (150, None, False, "of its pair."),
+            (150, replace(passed, p_value=0.01), False, "of its pair."),
+        ):
+            state = self.design(n).decision_given(tested).claims[0]
+            assert state.holds
+            assert state.qualified is qualified
+            assert ("if strengths add up" in state.text) is qualified
+            assert state.text.endswith(said)
+
+    @pytest.mark.parametrize(("power", "said"), [(0.8, "found none."), (0.4, "to test the model.")])
+    def test_so_is_the_finding_that_none_is_best(self, power: float, said: str) -> None:
+        wins = 20.0 * np.array([[0, 1, 1], [1, 0, 1], [1, 1, 0]])
+        design = Design.from_counts(
+            self.SPACE, wins, claim="best_if_any", progress={"peak_evidence": [9.0] * 3}, streams=False
+        )
+        tested = Misfit(deviance=1.0, freedom=1, p_value=0.4, power=power, level=0.01)
+        text = design.decision_given(tested).claim_text
+        assert ("if strengths add up" in text) is (power < 0.5)
+        assert text.endswith(said)
 
     def test_a_cycle_needs_no_model_to_have_no_best(self) -> None:
         wins = 60.0 * np.array([[0, 4, 1], [1, 0, 4], [4, 1, 0]])

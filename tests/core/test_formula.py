@@ -18,12 +18,13 @@ TWO_BY_THREE = Factorial({"a": ["1", "2"], "b": ["1", "2", "3"]})
         (Unstructured(4), 1.2, {"stopping": "heuristic"}),
         (Unstructured(4), 1.2, {"sampler": "random"}),
         (TWO_BY_THREE, 0.8, {}),
+        (Unstructured(6), 1.2, {"streams": True}),
     ],
-    ids=["three", "margin", "heuristic", "spread", "factorial"],
+    ids=["three", "margin", "heuristic", "spread", "factorial", "streams"],
 )
 @pytest.mark.slow
 def test_it_is_within_a_factor_of_two_of_the_simulated_mean(space, log_odds, rules) -> None:
-    plan = Plan(space, claim="best_if_any", streams=False, budget=800, **rules)
+    plan = Plan(space, claim="best_if_any", budget=800, **{"streams": False} | rules)
     simulated = forecast(plan, log_odds=log_odds, n_runs=28)
     figure = closed_form(plan, log_odds=log_odds)
     assert simulated.expected / 2 < figure.expected < simulated.expected * 2

@@ -178,7 +178,7 @@ def test_a_restart_pays_once_its_prior_is_worth_more_than_what_it_leaves_out() -
     def evidence(*starts: FloatArray) -> float:
         tally = Tally(rounded_wins(mu, 150)[None])
         model = BradleyTerryModel(space, tally)
-        mixture = module.Mixture(space, model, tally, restarts=bool(starts), starts=starts)
+        mixture = module.Mixture(space, model, tally, restarts=bool(starts), starts=[starts])
         found = module.BradleyTerryEvidence(space, model, mixture, PairwiseEvidence(tally))
         return float(np.delete(found.structured[0], found.leader).min())
 

@@ -14,6 +14,7 @@ from engine.core import (
     planner,
 )
 from engine.core.allocation import lower_bound, pairwise_characteristic_time
+from engine.core.simulate import simulate
 
 from .conftest import bradley_terry
 
@@ -61,10 +62,19 @@ def test_the_rest_of_a_run_shrinks_as_it_goes_on() -> None:
         while design.n_comparisons < size and not design.decision.stopped:
             i, j = design.ask()
             design.tell(i, j, float(rng.random() < mu[i, j]))
-        rest = forecast_rest(Plan(design.space, budget=1500), design.wins, design.peak_evidence, n_runs=16)
+        rest = forecast_rest(Plan(design.space, budget=1500), design.wins, design.progress, n_runs=16)
         assert rest.low <= rest.expected <= max(rest.high, rest.expected)
         left.append(rest.expected)
     assert 0 <= left[1] < left[0]
+
+
+def test_the_streams_have_no_part_in_a_proof_that_one_is_good_enough() -> None:
+    """So a forecast leaves them out."""
+    mu = bradley_terry(np.array([1.2, 0.0, -0.6]))[None].repeat(6, axis=0)
+    rules = {"claim": "good_enough", "epsilon": 0.05, "delta": 0.2, "budget": 250, "seed": 3}
+    runs = [simulate(mu, streams=streams, **rules) for streams in (True, False)]
+    assert runs[0].n_comparisons.tolist() == runs[1].n_comparisons.tolist()
+    assert runs[0].n_comparisons.min() < 250
 
 
 def test_a_forecast_goes_on_from_where_it_was_interrupted() -> None:

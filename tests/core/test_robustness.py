@@ -80,30 +80,29 @@ def outcomes(mu: np.ndarray, n: int, seed: int) -> list[tuple[int, int, float]]:
     return [(int(i), int(j), float(rng.choice([0.5, rng.random() < mu[i, j]]))) for i, j in pairs]
 
 
-@pytest.mark.parametrize("stopping", ["certified", "heuristic"])
+@pytest.mark.parametrize(
+    ("stopping", "streams"), [("certified", True), ("certified", False), ("heuristic", True)]
+)
 @pytest.mark.parametrize(
     "space",
     [Unstructured(4), Factorial({"a": ["0", "1"], "b": ["0", "1"]})],
     ids=["unstructured", "factorial"],
 )
-def test_replays_side_by_side_are_those_one_by_one(space, stopping) -> None:
+def test_replays_side_by_side_are_those_one_by_one(space, stopping, streams) -> None:
     mu = bradley_terry(np.array([0.0, 0.4, 0.8, 1.2]))
     sequences = [outcomes(mu, n, seed) for seed, n in enumerate((40, 0, 25, 60))]
-    rules = {"delta": 0.05, "epsilon": 0.02, "stopping": stopping}
+    rules = {"delta": 0.05, "epsilon": 0.02, "stopping": stopping, "streams": streams}
     half_way = replay(space, sequences, go_on=lambda step: step < 30, **rules)
     assert half_way.step == 30
     together = replay(space, sequences, start=half_way, **rules)
     for run, sequence in enumerate(sequences):
-        alone = Design.replay(space, sequence, claim="best_if_any", streams=False, **rules)
+        alone = Design.replay(space, sequence, claim="best_if_any", **rules)
         # The evidence in a Bradley-Terry space is the end of an iteration that runs side by side.
         np.testing.assert_allclose(together.peak_evidence[run], alone.peak_evidence, rtol=1e-5, atol=1e-6)
-    if isinstance(space, Unstructured):
-        assert (
-            together.peak_evidence[0].tolist()
-            == Design.replay(
-                space, sequences[0], claim="best_if_any", streams=False, **rules
-            ).peak_evidence.tolist()
-        )
+        if isinstance(space, Unstructured):
+            assert together.peak_evidence[run].tolist() == alone.peak_evidence.tolist()
+            streamed = None if together.streams is None else together.streams[run]
+            assert streamed == alone.progress["streams"]
 
 
 def simulated_outcomes(mu: np.ndarray, n: int, tie_rate: float, seed: int) -> list[tuple[int, int, float]]:

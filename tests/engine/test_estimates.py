@@ -22,6 +22,7 @@ QUESTION = Question(
     delta=0.1,
     claim="best_if_any",
     epsilon=0.0,
+    streams=True,
     sampler="balanced",
     stopping="certified",
     budget=300,
@@ -29,7 +30,7 @@ QUESTION = Question(
 )
 
 
-PLAN = Plan(Unstructured(3), claim="best_if_any", streams=False, delta=0.1, budget=300)
+PLAN = Plan(Unstructured(3), claim="best_if_any", delta=0.1, budget=300)
 
 
 def nobody_waits() -> None:

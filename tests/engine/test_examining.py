@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from datetime import timedelta
 
 import numpy as np
@@ -22,7 +23,7 @@ from engine.services.experiments import pause
 from engine.services.judging import void_judgment
 from engine.services.planning import advance
 from engine.services.review import void_annotator
-from tests.factories import add_member, click_for, make_experiment, make_user, write_responses
+from tests.factories import add_member, click_for, lease, make_experiment, make_user, write_responses
 
 pytestmark = pytest.mark.django_db
 
@@ -38,6 +39,8 @@ def short_forecasts(monkeypatch):
 def judged(n: int, overlap: int = 1, people: int = 2, **settings) -> Experiment:
     """``n`` rounds in which everybody judges; the first person is contrary."""
     users = tuple(make_user(f"person{k}") for k in range(people))
+    # A simulated experiment goes on until the budget is spent.
+    settings = {"budget": 300} | settings
     experiment = make_experiment(n_policies=3, ready=True, annotators=users, overlap=overlap, **settings)
     for _ in range(n):
         for k, user in enumerate(users):
@@ -50,7 +53,7 @@ def judged(n: int, overlap: int = 1, people: int = 2, **settings) -> Experiment:
 
 QUESTION = estimates.Question(
     space="unstructured", levels=[3], excluded=[], claim="best_if_any", delta=0.1, epsilon=0.0,
-    sampler="balanced",
+    streams=True, sampler="balanced",
     stopping="certified", budget=50, log_odds=0.8,
 )  # fmt: skip
 
@@ -74,7 +77,6 @@ class TestForecast:
         plan = Plan(
             designs.space(experiment),
             claim="best_if_any",
-            streams=False,
             delta=experiment.delta,
             budget=experiment.budget,
         )
@@ -161,7 +163,7 @@ class TestReplays:
                 .order_by("pk")
             ]
             decision = Design.replay(
-                Unstructured(3), others, claim="best_if_any", streams=False, delta=experiment.delta
+                Unstructured(3), others, claim="best_if_any", delta=experiment.delta
             ).decision
             assert (row["best"], row["reason"]) == (decision.best, str(decision.reason or ""))
 
@@ -179,9 +181,9 @@ class TestReplays:
                 assert outcome == joint_outcome([each.outcome for each in others], "majority")
 
     def test_in_turns_they_come_to_the_same(self, monkeypatch):
-        experiment = judged(12)
+        experiment = judged(6)
         request_replays(experiment_id=experiment.pk)
-        whole = finish(experiment).findings["rows"]
+        whole = finish(experiment).findings
         one_step_a_turn(monkeypatch)
         request_replays(experiment_id=experiment.pk)
         steps = []
@@ -189,8 +191,35 @@ class TestReplays:
             examination = Examination.objects.get(experiment=experiment)
             assert examination.claim is None
             steps.append(examination.replays.get("step", 0))
-        assert [step for step in steps if step] == list(range(1, 12))
-        assert Examination.objects.get(experiment=experiment).findings["rows"] == whole
+        assert [step for step in steps if step] == list(range(1, whole["as_asked"]["comparisons"]))
+        again = Examination.objects.get(experiment=experiment).findings
+        assert (again["rows"], again["as_asked"]) == (whole["rows"], whole["as_asked"])
+
+    def test_in_the_order_of_asking_they_end_before_the_first_open_comparison(self, monkeypatch):
+        """Issue 13, item 6. A comparison that is discarded meanwhile changes nothing."""
+        experiment = judged(3, people=3)
+        slow, quick, _ = (member.user for member in experiment.memberships.order_by("user_id"))
+        held = lease(experiment, slow).comparison
+        for _ in range(4):
+            click_for(experiment, quick, lambda i, j: i > j)
+            advance(experiment_id=experiment.pk)
+            write_responses()
+        one_step_a_turn(monkeypatch)
+        request_replays(experiment_id=experiment.pk)
+        examine(experiment_id=experiment.pk)
+        examine(experiment_id=experiment.pk)
+        asked = list(experiment.comparisons.order_by("pk").select_related("policy_i", "policy_j"))
+        prefix = [
+            (each.policy_i.index, each.policy_j.index, each.outcome)
+            for each in itertools.takewhile(lambda each: each.outcome is not None, asked)
+        ]
+        assert asked[len(prefix)] == held
+        held.leases.update(state="expired")
+        experiment.comparisons.filter(pk=held.pk).update(state="discarded")
+        found = finish(experiment).findings["as_asked"]
+        assert (found["comparisons"], found["judged"]) == (len(prefix), 13)
+        decision = Design.replay(Unstructured(3), prefix, claim="best_if_any").decision
+        assert found["best"] == decision.best
 
     def test_where_a_judgment_is_taken_back_meanwhile_they_begin_anew(self, monkeypatch):
         experiment = judged(6)

@@ -44,6 +44,7 @@ def state(snapshot: Snapshot) -> tuple[object, ...]:
         snapshot.evidence,
         snapshot.peak_evidence,
         snapshot.named,
+        snapshot.streams,
         snapshot.last_judgment,
     )
 
@@ -56,17 +57,21 @@ def replayed(experiment: Experiment) -> tuple[object, ...]:
         design.evidence.tolist(),
         design.peak_evidence.tolist(),
         design.progress["named"],
+        design.progress["streams"],
         observed.last_judgment,
     )
 
 
 @pytest.mark.parametrize("space", ["unstructured", "factorial"])
-@pytest.mark.parametrize("rules", [{}, GOOD_ENOUGH, {"claim": "best", "epsilon": 0.1}])
+@pytest.mark.parametrize("rules", [{}, {"streams": False}, GOOD_ENOUGH, {"claim": "best", "epsilon": 0.1}])
 def test_however_seldom_the_planner_looks_it_sees_what_a_replay_sees(space, rules, annotator):
     experiment = make_experiment(ready=True, annotators=(annotator,), delta=1e-6, space=space, **rules)
     judge(experiment, annotator, lambda i, j, number: (i < j) == bool(number % 3), [1, 4, 2, 5, 5])
     assert state(designs.latest_snapshot(experiment)) == replayed(experiment)
-    assert designs.latest_snapshot(experiment).comparisons == 17
+    latest = designs.latest_snapshot(experiment)
+    assert latest.comparisons == 17
+    kept = experiment.snapshots.filter(streams__isnull=False).values_list("pk", flat=True)
+    assert list(kept) == ([latest.pk] if experiment.streams else [])
 
 
 def test_with_several_judgments_a_comparison_the_last_one_is_the_moment(annotator):

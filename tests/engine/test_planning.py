@@ -192,7 +192,7 @@ class TestWhatIsPlanned:
         for k in range(12):
             wins = counts.wins_matrix(experiment)
             in_flight = counts.in_flight_matrix(experiment)
-            latest = designs.latest_snapshot(experiment)
+            progress = designs.replayed_design(experiment).progress
             first = experiment.comparisons.count()
             advance(experiment_id=experiment.pk)
             made = list(experiment.comparisons.order_by("pk")[first:])
@@ -206,13 +206,12 @@ class TestWhatIsPlanned:
                         Unstructured(4),
                         wins,
                         in_flight=in_flight,
-                        peak_evidence=latest and latest.peak_evidence,
+                        progress=progress,
                         delta=plan["delta"],
                         epsilon=plan["epsilon"],
                         sampler=plan["sampler"],
                         stopping=plan["stopping"],
                         claim=plan["claim"],
-                        streams=False,
                         seed=plan["seed"],
                         budget=experiment.budget,
                     )

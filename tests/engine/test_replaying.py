@@ -68,7 +68,7 @@ def assert_evidence_is_that_of_a_replay(experiment: Experiment) -> None:
     snapshot, replay = designs.latest_snapshot(experiment), designs.replayed_design(experiment)
     assert snapshot.comparisons == replay.n_comparisons
     assert snapshot.evidence == replay.evidence.tolist()
-    assert snapshot.peak_evidence == replay.peak_evidence.tolist()
+    assert snapshot.progress == replay.progress
 
 
 def test_an_undo_tells_no_outcome_and_its_queries_do_not_grow_with_the_judgments(annotator):

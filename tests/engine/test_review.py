@@ -197,7 +197,7 @@ class TestVoidAnnotator:
         assert set(voided.values_list("comparison__state", "comparison__outcome")) == {("ready", None)}
         told = Design.replay(
             designs.space(experiment), counts.outcomes(experiment), delta=experiment.delta,
-            claim="best_if_any", streams=False, budget=experiment.budget,
+            claim="best_if_any", budget=experiment.budget,
         )  # fmt: skip
         assert np.array_equal(told.evidence, designs.design(experiment).evidence)
 

@@ -109,15 +109,17 @@ def upload(client: Client, data: bytes, name: str = "Past", filename: str = "vot
 
 
 @pytest.mark.usefixtures("owner")
-def test_the_page_imports_and_leads_to_the_ranking(client):
+def test_the_page_imports_and_leads_to_the_result(client):
     assert reverse("import_votes") in client.get(reverse("new_experiment")).content.decode()
     assert client.get(reverse("import_votes")).status_code == 200
     response = upload(client, gzip.compress(jsonl(VOTES)), filename="votes.jsonl.gz")
     experiment = Experiment.objects.get(name="Past")
-    assert response.url == reverse("ranking", args=[experiment.pk])
-    page = client.get(response.url).content.decode()
+    assert response.url == reverse("dashboard", args=[experiment.pk])
+    quality = reverse("quality", args=[experiment.pk])
+    page = client.get(response.url).content.decode() + client.get(quality).content.decode()
     for words in (
         "120 votes imported.",
+        "Too early to say",
         "120 past votes from a file count. No sampler chose their pairs here.",
         "because of its result",
         "Agreement: ",
@@ -140,7 +142,7 @@ def test_the_page_imports_and_leads_to_the_ranking(client):
     assert started.status_code == 302
     experiment.refresh_from_db()
     assert experiment.state == "running"
-    assert "Go on from here" not in client.get(response.url).content.decode()
+    assert "Go on from here" not in client.get(quality).content.decode()
 
 
 @pytest.mark.usefixtures("owner")

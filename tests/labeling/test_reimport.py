@@ -65,7 +65,7 @@ def assert_same(first: Experiment, second: Experiment) -> None:
     one, two = designs.latest_snapshot(first), designs.latest_snapshot(second)
     assert one.comparisons == two.comparisons
     assert one.evidence == two.evidence
-    assert (one.peak_evidence, one.named) == (two.peak_evidence, two.named)
+    assert one.progress == two.progress
     for design in (designs.design, designs.replayed_design):
         assert np.array_equal(design(first).evidence, design(second).evidence)
     assert rebuild_counts(experiment_id=second.pk) == {}
@@ -790,8 +790,9 @@ def test_a_name_that_a_claim_has_given_and_what_came_too_late_are_the_same_again
     assert again.finding == experiment.finding
 
 
-def test_an_export_that_names_no_claim_is_older_than_the_choice(judged):
+@pytest.mark.parametrize(("setting", "then"), [("claim", "best_if_any"), ("streams", False)])
+def test_an_export_that_names_no_claim_or_streams_is_older_than_they_are(setting, then, judged):
     spec = asdict(experiment_spec(judged))
-    del spec["settings"]["claim"]
+    assert spec["settings"].pop(setting) != then or setting == "claim"
     read = spec_of({"experiment": {"spec": spec}}, name="Old")
-    assert read.settings["claim"] == "best_if_any"
+    assert read.settings[setting] == then
