@@ -47,6 +47,11 @@ class SkilledBackend:
             )
 
 
+def number_in(text: str) -> int:
+    """The number that a `SkilledBackend` answered."""
+    return int(text.partition(".")[0])
+
+
 class ScriptedBackend:
     """Writes what ``reply`` says: a text, or a failure of that one request."""
 

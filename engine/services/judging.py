@@ -521,7 +521,7 @@ def settle_texts(*, comparison_ids: Collection[int]) -> set[int]:
 def name_texts(comparisons: QuerySet[Comparison]) -> None:
     """Store the name of both texts of comparisons whose responses come again, in one statement."""
     first, second = (
-        Subquery(Response.objects.filter(pk=OuterRef(half)).values("digest"))
+        Subquery(Response.objects.filter(pk=OuterRef(half)).values("digest"), output_field=CharField())
         for half in ("response_i", "response_j")
     )
     comparisons.exclude(experiment__responses=Experiment.Responses.FRESH).update(

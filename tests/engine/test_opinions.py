@@ -36,7 +36,7 @@ from engine.services.opinions import (
     store_opinion,
 )
 from engine.services.planning import advance
-from tests.backends import BreakingBackend, ContinuousScriptedBackend, ScriptedBackend
+from tests.backends import BreakingBackend, ContinuousScriptedBackend, ScriptedBackend, number_in
 from tests.factories import click, lease, make_experiment, make_user, write_responses
 from tests.generation.chat_server import completion, error, serve
 from tests.opinions import (
@@ -112,7 +112,7 @@ class TestShadow:
             click(experiment, annotator)
         opine(experiment)
         for opinion in opinions_of(experiment):
-            left, right = (int(r.text) for r in (opinion.comparison.left, opinion.comparison.right))
+            left, right = (number_in(r.text) for r in (opinion.comparison.left, opinion.comparison.right))
             expected = "tie" if left == right else "left" if left > right else "right"
             assert (opinion.left_first, opinion.right_first, opinion.choice) == (expected,) * 3
 
