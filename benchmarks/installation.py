@@ -147,9 +147,7 @@ def _running(
     all_of_it = {**os.environ, "DATABASE_URL": database_url, **environment}
     # Celery greets on standard output, whatever its level of logging.
     running = [
-        subprocess.Popen(
-            [sys.executable, "-m", *command], cwd=ROOT, env=all_of_it, stdout=subprocess.DEVNULL
-        )
+        subprocess.Popen([sys.executable, "-m", *command], cwd=ROOT, env=all_of_it, stdout=subprocess.DEVNULL)
         for command in commands
     ]
     try:

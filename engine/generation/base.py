@@ -12,6 +12,7 @@ from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
+from engine.domain.conversations import Message
 from engine.domain.levels import SamplingParams
 
 __all__ = [
@@ -37,12 +38,12 @@ class BackendError(Exception):
 class GenerationRequest:
     """One response to write. ``key`` is the caller's; ``seed`` makes the draw reproducible.
 
+    The response continues ``messages``: at most one system message, the first, and the user's last.
     ``model`` names one of several models or adapters that the backend serves; empty means its usual one.
     """
 
     key: int
-    user: str
-    system: str = ""
+    messages: tuple[Message, ...]
     sampling: SamplingParams = field(default_factory=SamplingParams)
     seed: int = 0
     model: str = ""

@@ -14,6 +14,7 @@ import httpx2
 import openai
 from openai.types.chat import ChatCompletion
 
+from engine.domain.conversations import as_json
 from engine.generation.base import (
     BackendError,
     GenerationFailure,
@@ -143,10 +144,9 @@ class OpenAICompatibleBackend:
 
     def _arguments(self, request: GenerationRequest) -> dict[str, Any]:
         sampling = request.sampling
-        system = [{"role": "system", "content": request.system}] if request.system else []
         arguments: dict[str, Any] = {
             "model": request.model or self.model,
-            "messages": [*system, {"role": "user", "content": request.user}],
+            "messages": as_json(request.messages),
             "temperature": sampling.temperature,
             "top_p": sampling.top_p,
             "seed": request.seed,
