@@ -18,13 +18,14 @@ from django.utils.text import slugify
 from zipstream import ZipStream
 
 from engine import __version__
+from engine.domain.conversations import turns_of
 from engine.models import Comparison, Experiment, User
 from engine.selectors import blinding, browsing, counts, designs, specs
 from engine.selectors.browsing import Selection
 from engine.services.planning import RULES_VERSION
 from labeling.exports.columns import one_look, read_rows, stamped
 from labeling.exports.copying import copied_rows
-from labeling.exports.formats import csv_pieces, dpo_pieces, jsonl_pieces, parquet_pieces
+from labeling.exports.formats import Preference, csv_pieces, dpo_pieces, jsonl_pieces, parquet_pieces
 from labeling.exports.people import pseudonym
 
 CSV, JSONL, PARQUET, DPO = "csv", "jsonl", "parquet", "dpo"
@@ -206,15 +207,16 @@ def preferred_comparisons(experiment: Experiment, selection: Selection) -> Any:
     )
 
 
-def _preferences(experiment: Experiment, selection: Selection) -> Iterator[tuple[str, str, str]]:
-    """Prompt, chosen and rejected. Equal texts teach nothing, nor do empty ones: they are left out."""
+def _preferences(experiment: Experiment, selection: Selection) -> Iterator[Preference]:
+    """Task, chosen and rejected. Equal texts teach nothing, nor do empty ones: they are left out."""
     comparisons = preferred_comparisons(experiment, selection).values_list(
-        "task__prompt", "response_i__text", "response_j__text", "outcome"
+        "task__prompt", "task__messages", "response_i__text", "response_j__text", "outcome"
     )
     with one_look():
-        for prompt, text_i, text_j, outcome in comparisons.iterator(chunk_size=2000):
+        for prompt, messages, text_i, text_j, outcome in comparisons.iterator(chunk_size=2000):
             if text_i != text_j and text_i and text_j:
-                yield (prompt, text_i, text_j) if outcome > 0.5 else (prompt, text_j, text_i)
+                task = turns_of(prompt, messages)
+                yield (task, text_i, text_j) if outcome > 0.5 else (task, text_j, text_i)
 
 
 def _as_it_is(time: datetime) -> datetime:

@@ -11,6 +11,7 @@ from itertools import islice
 from operator import itemgetter
 from typing import Any
 
+from engine.domain.conversations import Message, as_json, transcript
 from labeling.exports.columns import COLUMNS, Kind, Row
 from labeling.exports.defusing import FIRST, defused
 
@@ -60,19 +61,23 @@ def jsonl_pieces(rows: Iterable[Row]) -> Iterator[bytes]:
     return _lines(dict(zip(COLUMNS, row, strict=True)) for row in rows)
 
 
-def dpo_pieces(pairs: Iterable[tuple[str, str, str]], *, conversational: bool = False) -> Iterator[bytes]:
-    """Pairs (prompt, chosen, rejected) as JSON lines, as texts or as messages."""
+# The task's messages, and the chosen and the rejected response.
+Preference = tuple[tuple[Message, ...], str, str]
+
+
+def dpo_pieces(pairs: Iterable[Preference], *, conversational: bool = False) -> Iterator[bytes]:
+    """Preferences as JSON lines, as texts or as messages."""
     shape = _messages if conversational else _texts
     return _lines(shape(*pair) for pair in pairs)
 
 
-def _texts(prompt: str, chosen: str, rejected: str) -> dict[str, Any]:
-    return {"prompt": prompt, "chosen": chosen, "rejected": rejected}
+def _texts(task: tuple[Message, ...], chosen: str, rejected: str) -> dict[str, Any]:
+    return {"prompt": transcript(task), "chosen": chosen, "rejected": rejected}
 
 
-def _messages(prompt: str, chosen: str, rejected: str) -> dict[str, Any]:
+def _messages(task: tuple[Message, ...], chosen: str, rejected: str) -> dict[str, Any]:
     return {
-        "prompt": [{"role": "user", "content": prompt}],
+        "prompt": as_json(task),
         "chosen": [{"role": "assistant", "content": chosen}],
         "rejected": [{"role": "assistant", "content": rejected}],
     }
