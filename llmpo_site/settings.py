@@ -69,7 +69,9 @@ INSTALLED_APPS = [
 ]
 
 MIDDLEWARE = [
-    # First: everything after it reads the client's address and scheme.
+    # Probes name no host of ours and use no TLS.
+    "labeling.middleware.health.Health",
+    # Before the rest: everything after it reads the client's address and scheme.
     "labeling.accounts.client_address.ClientAddress",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",

@@ -9,7 +9,17 @@ from typing import Any
 from engine.domain.specs import ExperimentSpec, FactorSpec, GoldSpec, TaskSpec
 from engine.generation.base import Backend
 from engine.generation.worker import write_batch
-from engine.models import Experiment, Invitation, Judgment, Lease, Membership, PairCount, Subscription, User
+from engine.models import (
+    Experiment,
+    Invitation,
+    Judgment,
+    Lease,
+    Membership,
+    PairCount,
+    Response,
+    Subscription,
+    User,
+)
 from engine.services.experiments import create_experiment, start
 from engine.services.judging import judge_leased, lease_next
 from engine.services.notifications import subscribe
@@ -82,11 +92,13 @@ def write_responses(backend: Backend | None = None, worker: str = "w") -> set[in
     """Write everything that waits; returns the experiments that it touched."""
     touched: set[int] = set()
     backend = backend or SkilledBackend()
-    while True:
+    # Asking is cheaper than a batch of nothing.
+    while Response.objects.filter(state=Response.State.WAITING).exists():
         claimed, experiment_ids = write_batch(worker=worker, backend=backend)
         touched |= experiment_ids
         if not claimed:
-            return touched
+            break
+    return touched
 
 
 def lease(experiment: Experiment, user: User) -> Lease:

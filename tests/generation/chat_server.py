@@ -106,7 +106,7 @@ def serve(respond: Callable[[dict[str, Any]], Reply]) -> Iterator[ChatServer]:
 
     httpd = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     httpd.daemon_threads = True
-    thread = threading.Thread(target=httpd.serve_forever, daemon=True)
+    thread = threading.Thread(target=httpd.serve_forever, args=(0.01,), daemon=True)
     thread.start()
     chat.url = f"http://127.0.0.1:{httpd.server_address[1]}/v1"
     try:

@@ -60,7 +60,7 @@ def receiver(settings) -> Iterator[Receiver]:
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     receiver.url = f"http://localhost:{server.server_port}/hook?key=1"
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
     yield receiver
     server.shutdown()
     server.server_close()

@@ -1,0 +1,61 @@
+"""The probes: alive, and ready."""
+
+from __future__ import annotations
+
+import pytest
+from django.db import OperationalError, connection
+from django.db.migrations.recorder import MigrationRecorder
+from django.test import Client
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def probe() -> Client:
+    """As an orchestrator asks: by the container's address, without a login, without TLS."""
+    return Client(headers={"host": "10.0.0.7:8000"})
+
+
+def test_alive_asks_nothing_of_the_database(probe, settings, django_assert_num_queries):
+    settings.SECURE_SSL_REDIRECT = True
+    with django_assert_num_queries(0):
+        reply = probe.get("/healthz")
+    assert (reply.status_code, reply.json()) == (200, {"alive": "ok"})
+    assert reply["Cache-Control"] == "no-store"
+    assert probe.head("/healthz").status_code == 200
+    assert probe.post("/healthz").status_code == 405
+
+
+def test_ready_where_everything_is_there(probe):
+    reply = probe.get("/readyz")
+    assert (reply.status_code, reply.json()) == (
+        200,
+        {"database": "ok", "migrations": "ok", "broker": "ok"},
+    )
+
+
+def test_a_migration_that_is_missing(probe):
+    MigrationRecorder(connection).record_unapplied("engine", "0001_initial")
+    reply = probe.get("/readyz")
+    assert (reply.status_code, reply.json()["migrations"]) == (503, "missing")
+
+
+def test_a_broker_that_is_away(probe, monkeypatch):
+    def refuse(**_: object) -> None:
+        raise ConnectionRefusedError("Connection refused.")
+
+    monkeypatch.setattr("kombu.Connection.ensure_connection", lambda self, **_: refuse())
+    reply = probe.get("/readyz")
+    assert (reply.status_code, reply.json()["broker"]) == (503, "missing")
+    assert reply.json()["database"] == "ok"
+
+
+def test_a_database_that_is_away(probe, monkeypatch, caplog):
+    def away() -> bool:
+        raise OperationalError("could not connect to db.internal")
+
+    monkeypatch.setattr("labeling.middleware.health._database", away)
+    reply = probe.get("/readyz")
+    assert (reply.status_code, reply.json()["database"]) == (503, "missing")
+    assert "db.internal" not in reply.content.decode()
+    assert "Not ready: database" in caplog.text
