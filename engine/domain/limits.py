@@ -69,9 +69,8 @@ class Limit:
 POLICIES = Limit(
     "policies",
     300,
-    "The pairs grow with the square. 300 policies are 44,850 pairs: on two busy cores a dashboard "
-    "took 6 s and "
-    "0.6 GB; 500 policies took 12 s and 2.2 GB, 1,000 took 15 GB.",
+    "The pairs grow with the square. 300 policies are 44,850 pairs: on two busy cores a "
+    "dashboard took 6 s and 0.6 GB; 500 policies took 12 s and 2.2 GB, 1,000 took 15 GB.",
     "Give fewer levels or factors, or exclude combinations.",
     "MOST_POLICIES",
 )

@@ -126,8 +126,7 @@ class EmbeddedBackend:
         if len(prompt) > longest_prompt:
             reason = (
                 f"The prompt has {len(prompt)} tokens, but the embedded model reads at most "
-                f"{longest_prompt}: "
-                "shorten the system prompt or the task, or use another backend."
+                f"{longest_prompt}: shorten the system prompt or the task, or use another backend."
             )
             return GenerationFailure(request.key, reason, retryable=False)
         return _Row(request, prompt, min(request.sampling.max_tokens, most_tokens - len(prompt)))

@@ -214,9 +214,8 @@ def _argilla(place: str, record: Mapping[str, Any], questions: Mapping[str, Any]
         if any(questions.values()):
             raise ImportingError.at(
                 place,
-                f"No question's answers name a response ({', '.join(map(repr, questions))}). Write the "
-                "options as "
-                "response_a and response_b, or a, b, tie and both_bad.",
+                f"No question's answers name a response ({', '.join(map(repr, questions))}). "
+                "Write the options as response_a and response_b, or a, b, tie and both_bad.",
             )
         return []
     _, _, given = min(readable, key=lambda each: each[:2])

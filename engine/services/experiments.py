@@ -282,9 +282,8 @@ def _check_llm_judge(judge: str, stage: str) -> None:
         return
     if stage == Experiment.LLMJudge.VOTES:
         raise SpecError(
-            "llm_judge: a language model may vote only after an admin has accepted its agreement "
-            "with people. "
-            "Begin with shadow.",
+            "llm_judge: a language model may vote only after an admin "
+            "has accepted its agreement with people. Begin with shadow.",
             ("llm_judge",),
         )
     if judge != Experiment.Judge.HUMAN:

@@ -339,13 +339,10 @@ _TABLE = (
     Column(
         "propensity",
         Kind.NUMBER,
-        "The probability that this pair had of being picked, given everything before: 1 over the "
-        "number of pairs "
-        "for `random`; computed for `eps_greedy`. Empty for samplers that are deterministic given "
-        "the history but "
-        "for ties (`balanced`, `tracking`, `round_robin`), and for `thompson` and `rucb`, whose draw "
-        "has no closed "
-        "form.",
+        "The probability that this pair had of being picked, given everything before: 1 over "
+        "the number of pairs for `random`; computed for `eps_greedy`. Empty for samplers "
+        "that are deterministic given the history but for ties (`balanced`, `tracking`, "
+        "`round_robin`), and for `thompson` and `rucb`, whose draw has no closed form.",
         plan="propensity",
     ),
     *_of_both("response_*_id", Kind.INTEGER, "pk", i="Number of response i.", j="Number of response j."),
@@ -413,9 +410,8 @@ _TABLE = (
     Column(
         "annotator_could_see_policies",
         Kind.TRUTH,
-        "Whether the annotator also had a role (viewer, editor, owner, administrator) that shows "
-        "which policy wrote "
-        "what. See [blinding](blinding.md).",
+        "Whether the annotator also had a role (viewer, editor, owner, administrator) "
+        "that shows which policy wrote what. See [blinding](blinding.md).",
         path="annotator_could_see_policies",
     ),
     Column(

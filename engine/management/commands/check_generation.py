@@ -21,9 +21,8 @@ SAMPLE_TASK = "I have a pig, two ducks, and a dog. How many animals do I have?"
 
 class Command(BaseCommand):
     help = (
-        "Test the generation backend of this machine: write one response per policy of an "
-        "experiment, or one response "
-        "to a sample task. Stores nothing. Exit status 1 if anything fails."
+        "Test the generation backend of this machine: write one response per policy of an experiment, "
+        "or one response to a sample task. Stores nothing. Exit status 1 if anything fails."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
