@@ -119,7 +119,7 @@ def experiment_on_ready_responses(users: list[Any]) -> Any:
 
 @dataclass
 class Load:
-    """What annotators did and how long they waited."""
+    """Answers of annotators and the times that they waited."""
 
     confirmed: int = 0
     taken_back: int = 0
@@ -344,7 +344,7 @@ def settle(experiment: Any) -> None:
 
 
 def differences(experiment: Any, load: Load) -> dict[str, int]:
-    """What the database has otherwise than the server had confirmed; empty where all is well."""
+    """Counts in which the database differs from what the server confirmed; empty where all is well."""
     from django.db.models import Count, Q, Sum
 
     from engine.models import Comparison, Judgment, Lease

@@ -252,7 +252,7 @@ def read_responses(text: str, columns: Columns | None = None) -> Answers:
 def _warnings(
     policies: Collection[str], tasks: Collection[str], responses: Sequence[ReadyMade]
 ) -> Iterator[str]:
-    """What may be a slip in a file of responses, each with how often it is there. Nothing is left out."""
+    """Possible slips in a file of responses, each with its count. Nothing is left out."""
     twice = Counter(responses).total() - len(set(responses))
     empty = sum(not each.response.strip() for each in responses)
     nothing = sum(each.response.strip().lower() in _NOTHING for each in responses)

@@ -99,7 +99,7 @@ def annotators_left(
 
 
 def has_seen(annotator: User | OuterRef, texts: str | OuterRef) -> Q:
-    """Whether somebody has judged or skipped these two texts, or has them on the screen; by their name."""
+    """True if somebody has judged or skipped these two texts, or has them on the screen; by their name."""
     of_these = {"annotator": annotator, "comparison__texts": texts, "comparison__texts__gt": ""}
     return Q(Exists(Lease.objects.filter(state__in=SEEN, **of_these))) | Q(
         Exists(Judgment.objects.filter(standing=True, **of_these))

@@ -24,7 +24,7 @@ def is_finite(experiment: Experiment) -> bool:
 
 @dataclass(frozen=True)
 class Stock:
-    """What one annotator may still be shown of the comparisons that wait.
+    """The comparisons that wait and that one annotator may still be shown.
 
     Attributes
     ----------

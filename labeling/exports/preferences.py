@@ -1,4 +1,4 @@
-"""What the judgments say about texts: pairs and single texts for training, each once."""
+"""Pairs of texts and single texts for training, each once, with the verdict of the judgments."""
 
 from __future__ import annotations
 
