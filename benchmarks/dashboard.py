@@ -115,6 +115,8 @@ def seed_history(experiment: Any, n_judgments: int, annotators: list[Any]) -> No
     """
     from django.db import connection
 
+    from engine.domain.texts import digest
+
     policies = list(experiment.policies.values_list("pk", flat=True))
     tasks = list(experiment.tasks.values_list("pk", flat=True))
     K, total = len(policies), n_judgments + _READY
@@ -137,6 +139,7 @@ def seed_history(experiment: Any, n_judgments: int, annotators: list[Any]) -> No
                 "crashes",
                 "failure_reason",
                 "text",
+                "digest",
                 "model",
                 "prompt_tokens",
                 "completion_tokens",
@@ -157,7 +160,8 @@ def seed_history(experiment: Any, n_judgments: int, annotators: list[Any]) -> No
                     1,
                     0,
                     "",
-                    f"It is {n}. " * 10,
+                    text := f"It is {n}. " * 10,
+                    digest(text),
                     "m",
                     20,
                     200,
@@ -184,6 +188,7 @@ def seed_history(experiment: Any, n_judgments: int, annotators: list[Any]) -> No
                 "response_j_id",
                 "i_on_left",
                 "plan",
+                "texts",
                 "state",
                 "skips",
                 "outcome",
@@ -201,7 +206,7 @@ def seed_history(experiment: Any, n_judgments: int, annotators: list[Any]) -> No
                     first + 2 * n,
                     first + 2 * n + 1,
                 )
-                + (bool(on_left[n]), "{}", "judged" if n < n_judgments else "ready", 0)
+                + (bool(on_left[n]), "{}", "", "judged" if n < n_judgments else "ready", 0)
                 + (
                     (float(i_wins[n]), "", "now", "now", "now")
                     if n < n_judgments
