@@ -13,6 +13,22 @@ def risk(value: float) -> str:
     return f"{100 * value:.4g}%"
 
 
+def points(margin: float) -> str:
+    """0.05 → "5 points": a margin of win rates."""
+    return f"{100 * margin:.4g} point{'' if margin == 0.01 else 's'}"
+
+
+def percent(value: float) -> str:
+    """0.5 → "50%": a share, rounded."""
+    return f"{round(100 * value)}%"
+
+
+def percent_range(ends: tuple[int, int]) -> str:
+    """(84, 100) → "84–100%"; "84%" where both ends are the same."""
+    low, high = ends
+    return f"{low}%" if low == high else f"{low}–{high}%"
+
+
 def share(rate: Rate) -> str:
     """ "82% of 30 (66% to 93%)": a share with its interval, the interval rounded outwards."""
     if rate.share is None:
@@ -53,3 +69,29 @@ def working_time(hours: tuple[float, float, float | None]) -> str:
         None if value is None else f"{60 * value:.0f}" if in_minutes else f"{value:.1f}" for value in hours
     )
     return f"more than {low} {unit}" if high is None else f"{expected} {unit} ({low} to {high})"
+
+
+_NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+_ROUGH_HOURS = 10
+
+
+def hours_for(hours: float, n_people: int) -> str:
+    """Hours of work that some people share: "1½ hours for two people", "25 minutes for one person".
+
+    Parameters
+    ----------
+    hours
+        Of all of them together.
+    n_people
+        At least one.
+    """
+    each = hours / n_people
+    number = _NUMBERS[n_people] if n_people < len(_NUMBERS) else f"{n_people:,}"
+    people = "one person" if n_people == 1 else f"{number} people"
+    if each < 0.75:
+        return f"{max(5, 5 * round(12 * each))} minutes for {people}"
+    whole, half = divmod(round(2 * each), 2)
+    if whole >= _ROUGH_HOURS:
+        whole, half = round(each), 0
+    amount = f"{whole or ''}{'½' if half else ''}"
+    return f"{amount} hour{'' if (whole, half) == (1, 0) else 's'} for {people}"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
+from html import unescape
 from html.parser import HTMLParser
 
 from django.http import HttpResponse
@@ -75,6 +77,11 @@ def stage(response: HttpResponse) -> dict[str, str]:
     """The data that the changing part of the annotator's page gives its script: token, words and progress."""
     attributes = Markup(response.content.decode()).by_id("stage").attributes
     return {name.removeprefix("data-"): value for name, value in attributes.items()}
+
+
+def text_of(html: str) -> str:
+    """The text of some HTML as it reads: a blank for each tag, and none before a full stop."""
+    return re.sub(r"\s+([.,;:])", r"\1", " ".join(unescape(re.sub(r"<[^>]+>", " ", html)).split()))
 
 
 def words(response: HttpResponse) -> str:

@@ -60,18 +60,34 @@ def test_every_page_has_a_file_of_tests_of_its_own():
     tested = {path.stem.removeprefix("test_") for path in (ROOT / "tests" / "labeling").glob("test_*.py")}
     # Some share a file, with what they are a part of.
     shared = {
-        "dashboard": {"dashboard_live", "dashboard_charts", "without"},
+        "dashboard": {
+            "dashboard_live",
+            "result_charts",
+            "quality",
+            "quality_charts",
+            "without",
+            "method",
+            "method_live",
+            "method_charts",
+        },
+        "policy": {"policy_request"},
         "answers": {"flag", "undo", "beat", "leave", "history", "reopen"},
         "invitations": {"welcome", "join", "accept_invitation", "invite", "end_invitation"},
         "experiment_settings": {"change_settings", "clone"},
         "notifications": {"subscribe", "unsubscribe", "send_test"},
         "setup": {"new_experiment", "new_from", "setup_file", "delete_draft"},
-        "exports": {"export", "judgments_jsonl", "judgments_parquet", "dpo_jsonl"},
+        "exports": {
+            "export",
+            "judgments_jsonl",
+            "judgments_parquet",
+            "dpo_jsonl",
+            "reward_jsonl",
+            "kto_jsonl",
+        },
         "comparisons": {"comparison", "void", "restore", "void_annotator"},
         "people": {"change_role", "remove_member"},
         "persons": {"person", "data_of_person", "own_data"},
         "tokens": {"revoke_token"},
-        "ranking": {"ranking_file"},
     }
     assert set(shared) <= tested
     names = {route.name for route in urls.urlpatterns}

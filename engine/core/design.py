@@ -15,6 +15,7 @@ from .ledger import Ledger
 from .problem import Space, Unstructured
 from .ranking import Place, Rate, Standing, field, order_of, rates
 from .samplers import build_sampler
+from .sampling import Picks, argmax_random
 from .settings import (
     check_memory,
     checked_claim,
@@ -24,6 +25,7 @@ from .settings import (
     checked_settings,
 )
 from .types import (
+    BoolArray,
     Claim,
     Decision,
     FloatArray,
@@ -356,12 +358,12 @@ class Design:
         return design
 
     @overload
-    def ask(self) -> Pair: ...
+    def ask(self, *, among: BoolArray | None = None) -> Pair: ...
 
     @overload
-    def ask(self, n: int) -> list[Pair]: ...
+    def ask(self, n: int, *, among: BoolArray | None = None) -> list[Pair]: ...
 
-    def ask(self, n: int | None = None) -> Pair | list[Pair]:
+    def ask(self, n: int | None = None, *, among: BoolArray | None = None) -> Pair | list[Pair]:
         """Choose the next pair to compare, or the next n, and count them as under way.
 
         Any number of pairs may be under way at a time. The pair comes as the sampler picked it: for
@@ -372,17 +374,36 @@ class Design:
         ----------
         n
             How many pairs to choose; None for one that is not in a list.
+        among
+            Shape (K, K), symmetric: the pairs that can be compared; None means all. Where the sampler picks
+            another one, the pair is the least compared of those with one of its two policies, its first one
+            if it can be, and of all pairs where there is none.
 
         Raises
         ------
         ValueError
-            If n is not a whole number.
+            If n is not a whole number, or no pair can be compared.
         """
         if n is not None:
-            return [self.ask() for _ in range(check_whole("the number of pairs", n))]
+            return [self.ask(among=among) for _ in range(check_whole("the number of pairs", n))]
         i, j = self._sampler.pick(self._ledger.situation(), self._rng)
+        if among is not None and not among[i[0], j[0]]:
+            i, j = self._pick_among(among, int(i[0]), int(j[0]))
         self._tally.begin(i, j)
         return int(i[0]), int(j[0])
+
+    def _pick_among(self, among: BoolArray, i: int, j: int) -> Picks:
+        """The least compared pair that can be, of policy i, else of j, else of any two: shapes (1,)."""
+        if not among.any():
+            raise ValueError("no two policies can be compared: `among` is false everywhere")
+        load = np.where(among, self._tally.counts[0] + self._tally.in_flight[0], np.inf)
+        for policy in (i, j):
+            if among[policy].any():
+                pick = argmax_random(-load[policy], self._rng)
+                return np.array([policy]), np.array([int(pick)])
+        rows, columns = np.nonzero(among)
+        place = int(argmax_random(-load[rows, columns], self._rng))
+        return rows[place : place + 1], columns[place : place + 1]
 
     def propensities(self) -> FloatArray | None:
         """Shape (K, K), symmetric: the probability that the next `ask` picks each unordered pair.

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from engine.core import Factorial, Unstructured
 from engine.core.problem import Space
@@ -63,11 +65,35 @@ def policy_space(kind: str, levels: Mapping[str, Sequence[str]], policies: Seque
     return Factorial(levels, feasible=lambda combination: combination in kept)
 
 
-def policy_labels(levels: Mapping[str, Sequence[str]], policies: Sequence[Combination]) -> list[str]:
-    """A name for each policy in a sentence: its short name, and its levels of the factors that vary."""
+@dataclass(frozen=True)
+class PolicyName:
+    """The names of a policy.
+
+    Attributes
+    ----------
+    short
+        Its code, such as P3.
+    levels
+        The names of all its levels, in the order of their factors.
+    name
+        The names of its levels of the factors that vary, such as "Terse · Warm": no two policies share one.
+    """
+
+    short: str
+    levels: tuple[str, ...]
+    name: str
+
+
+def names_of(levels: Mapping[str, Sequence[str]], policies: Sequence[Combination]) -> list[PolicyName]:
+    """The names of all policies, by index."""
     varies = [len(names) > 1 for names in levels.values()]
     told = [
         " · ".join(level for level, shown in zip(combination, varies, strict=True) if shown)
         for combination in policies
     ]
-    return [f"P{number} ({names})" if names else f"P{number}" for number, names in enumerate(told, 1)]
+    # Two may read alike where the name of a level has a dot in it.
+    often = Counter(told)
+    return [
+        PolicyName(f"P{n}", combination, name if name and often[name] == 1 else f"{name} (P{n})".strip())
+        for n, (combination, name) in enumerate(zip(policies, told, strict=True), 1)
+    ]

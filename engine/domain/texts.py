@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 
 # The position of a number word is its value.
@@ -15,3 +16,13 @@ _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 def storable(text: str) -> str:
     """PostgreSQL has no NUL in a text and UTF-8 no half of a surrogate pair; a model may write both."""
     return _UNSTORABLE.sub("\ufffd", text)
+
+
+def digest(text: str) -> str:
+    """16 hexadecimal digits that stand for a text, without the space around it, which nobody sees."""
+    return hashlib.sha256(text.strip().encode()).hexdigest()[:16]
+
+
+def pair_of_texts(task_id: int, first: str, second: str) -> str:
+    """A name for two texts to one task, given by their digests in either order."""
+    return f"{task_id}:{min(first, second)}:{max(first, second)}"

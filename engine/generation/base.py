@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 from engine.domain.levels import SamplingParams
 
@@ -25,6 +25,7 @@ __all__ = [
     "Outcomes",
     "SamplingParams",
     "Take",
+    "chat_body",
     "take_from",
 ]
 
@@ -46,6 +47,34 @@ class GenerationRequest:
     sampling: SamplingParams = field(default_factory=SamplingParams)
     seed: int = 0
     model: str = ""
+
+
+def chat_body(
+    request: GenerationRequest,
+    *,
+    model: str,
+    token_limit_field: str = "max_tokens",  # noqa: S107 - no secret
+) -> dict[str, Any]:
+    """The body of a call of OpenAI's chat protocol for this request.
+
+    ``token_limit_field``: some vendors' newer models want the limit on written tokens under another name.
+    """
+    sampling = request.sampling
+    system = [{"role": "system", "content": request.system}] if request.system else []
+    body: dict[str, Any] = {
+        "model": model,
+        "messages": [*system, {"role": "user", "content": request.user}],
+        "temperature": sampling.temperature,
+        "top_p": sampling.top_p,
+        "seed": request.seed,
+        token_limit_field: sampling.max_tokens,
+    }
+    if sampling.stop:
+        body["stop"] = list(sampling.stop)
+    if sampling.top_k:
+        # Not in OpenAI's own protocol, but all the free servers know it.
+        body["top_k"] = sampling.top_k
+    return body
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ from engine.generation.base import (
     Outcome,
     Outcomes,
     Take,
+    chat_body,
     take_from,
 )
 
@@ -142,22 +143,13 @@ class OpenAICompatibleBackend:
         )
 
     def _arguments(self, request: GenerationRequest) -> dict[str, Any]:
-        sampling = request.sampling
-        system = [{"role": "system", "content": request.system}] if request.system else []
-        arguments: dict[str, Any] = {
-            "model": request.model or self.model,
-            "messages": [*system, {"role": "user", "content": request.user}],
-            "temperature": sampling.temperature,
-            "top_p": sampling.top_p,
-            "seed": request.seed,
-            self._endpoint.token_limit_field: sampling.max_tokens,
-        }
-        if sampling.stop:
-            arguments["stop"] = list(sampling.stop)
-        if sampling.top_k:
-            # Not in OpenAI's own protocol, but all the free servers know it.
-            arguments["extra_body"] = {"top_k": sampling.top_k}
-        return arguments
+        body = chat_body(
+            request, model=request.model or self.model, token_limit_field=self._endpoint.token_limit_field
+        )
+        if "top_k" in body:
+            # The client takes what OpenAI's own protocol does not know apart.
+            body["extra_body"] = {"top_k": body.pop("top_k")}
+        return body
 
     def _failure(self, request: GenerationRequest, error: Exception) -> GenerationFailure:
         """The failure of one request, or ``BackendError`` if the error concerns all requests."""

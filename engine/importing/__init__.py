@@ -5,6 +5,7 @@ Pure parsing without the database. An error names every fault with its place, al
 
 from engine.importing.files import ExperimentFile, read_experiment, write_experiment
 from engine.importing.items import read_gold, read_responses, read_tasks, write_gold, write_tasks
+from engine.importing.mapping import parse_columns
 from engine.importing.rows import Fault, ImportingError, decoded
 from engine.importing.votes import Vote, Votes, Winner, read_votes
 
@@ -16,6 +17,7 @@ __all__ = [
     "Votes",
     "Winner",
     "decoded",
+    "parse_columns",
     "read_experiment",
     "read_gold",
     "read_responses",

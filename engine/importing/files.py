@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any, TypeVar
 
 from engine.domain.specs import SETTINGS, ExperimentSpec, FactorSpec, GoldSpec, ReadyMade, TaskSpec
 from engine.importing.document import Entry, dump, parse
 from engine.importing.items import Answers, read_responses, read_tasks
+from engine.importing.mapping import Columns, check_columns
 from engine.importing.rows import ImportingError
 
-_PARTS = ("name", "factors", "tasks", "tasks_file", "gold", "ready_made", "responses_file")
+_PARTS = ("name", "factors", "tasks", "tasks_file", "gold", "ready_made", "responses_file", "columns")
 # Their letters count, whatever they look like.
 _TEXT_SETTINGS = {"question", "guidelines", "model", "rubric"}
 
@@ -25,19 +27,24 @@ class ExperimentFile:
 
     spec: ExperimentSpec
     root: Entry
+    warnings: Sequence[str] = ()
 
     def place(self, path: tuple[Hashable, ...]) -> str:
         """The place in the file of the part that a ``SpecError`` names by its path."""
         return self.root.at(path).place
 
 
-def read_experiment(text: str, *, read_file: ReadFile | None = None) -> ExperimentFile:
+def read_experiment(
+    text: str, *, read_file: ReadFile | None = None, columns: Columns | None = None
+) -> ExperimentFile:
     """Read a description.
 
     Parameters
     ----------
     read_file
         Gives the text of a file that the description names; without it none may be named.
+    columns
+        What columns of such files are that have other names, besides those that the description says.
 
     Raises
     ------
@@ -51,8 +58,9 @@ def read_experiment(text: str, *, read_file: ReadFile | None = None) -> Experime
             raise entry.fault(f"Unknown field {name!r}. Allowed: {', '.join((*_PARTS, *SETTINGS))}.")
     if "name" not in parts:
         raise root.fault("Give the experiment a name.")
-    answers = _answers(parts, read_file)
-    tasks = _tasks(parts, read_file) or (answers.tasks if answers else [])
+    columns = _columns(parts) | dict(columns or {})
+    answers = _answers(parts, read_file, columns)
+    tasks = _tasks(parts, read_file, columns) or (answers.tasks if answers else [])
     return ExperimentFile(
         ExperimentSpec(
             name=parts["name"].text(),
@@ -63,7 +71,18 @@ def read_experiment(text: str, *, read_file: ReadFile | None = None) -> Experime
             ready_made=_placed(answers, tasks, parts) if answers else (),
         ),
         root,
+        answers.warnings if answers else (),
     )
+
+
+def _columns(parts: dict[str, Entry]) -> dict[str, str]:
+    if "columns" not in parts:
+        return {}
+    said = {column: meaning.text() for column, meaning in parts["columns"].mapping().items()}
+    try:
+        return check_columns(said)
+    except ImportingError as error:
+        raise parts["columns"].fault(error.faults[0].message) from error
 
 
 def _settings(parts: dict[str, Entry]) -> dict[str, Any]:
@@ -105,10 +124,10 @@ def _factors(parts: dict[str, Entry], answers: Answers | None) -> list[FactorSpe
     return factors
 
 
-def _tasks(parts: dict[str, Entry], read_file: ReadFile | None) -> list[TaskSpec]:
+def _tasks(parts: dict[str, Entry], read_file: ReadFile | None, columns: Columns) -> list[TaskSpec]:
     tasks = [_task(entry) for entry in parts["tasks"].items()] if "tasks" in parts else []
     if "tasks_file" in parts:
-        tasks += _from_file(parts["tasks_file"], read_file, read_tasks)
+        tasks += _from_file(parts["tasks_file"], read_file, partial(read_tasks, columns=columns))
     return tasks
 
 
@@ -134,9 +153,9 @@ def _fields(entry: Entry, *, required: tuple[str, ...], optional: tuple[str, ...
     return fields
 
 
-def _answers(parts: dict[str, Entry], read_file: ReadFile | None) -> Answers | None:
+def _answers(parts: dict[str, Entry], read_file: ReadFile | None, columns: Columns) -> Answers | None:
     if "responses_file" in parts:
-        return _from_file(parts["responses_file"], read_file, read_responses)
+        return _from_file(parts["responses_file"], read_file, partial(read_responses, columns=columns))
     if "ready_made" not in parts:
         return None
     policies: dict[str, None] = {}

@@ -3,41 +3,40 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
 from engine.domain.limits import GOLD_ITEMS, RESPONSES, TASKS, Limit
 from engine.domain.specs import GoldSpec, ReadyMade, TaskSpec
+from engine.importing.mapping import Columns, as_policies, renamed, wide
 from engine.importing.rows import Fault, ImportingError, Row, raise_any, rows_of, text_of
 
 _TASK = ("prompt", "task", "input", "question")
-_REFERENCE = ("reference", "target", "output", "answer")
+# `ideal` is OpenAI evals', `answers` SQuAD's.
+_REFERENCE = ("reference", "target", "output", "answer", "answers", "ideal")
+_NOTHING = {"null", "none", "nan", "n/a"}
 _Item = TypeVar("_Item")
 
 
 @dataclass(frozen=True)
 class Answers:
-    """The content of a file of ready-made responses."""
+    """The content of a file of ready-made responses, and what somebody should know about it."""
 
     policies: list[str]
     tasks: list[TaskSpec]
     responses: list[ReadyMade]
+    warnings: Sequence[str] = ()
 
 
-def _read(
-    text: str,
-    make: Callable[[Row], _Item],
-    limit: Limit,
-    plain: Sequence[str] = (),
-    beside: Sequence[str] = (),
-) -> list[_Item]:
+def _read(rows: Iterable[Row | Fault], make: Callable[[Row], _Item], limit: Limit) -> list[_Item]:
     """The results of ``make`` for the rows. At most one row more than the limit is read, faulty ones
     included.
     """
     items: list[_Item] = []
     faults: list[Fault] = []
-    for number, row in enumerate(rows_of(text, plain=plain, beside=beside), 1):
+    for number, row in enumerate(rows, 1):
         if number > limit.most:
             faults.append(
                 Fault("", f"More than {limit.most:,} {limit.thing}, which is the limit. {limit.advice}")
@@ -54,16 +53,20 @@ def _read(
     return items
 
 
-def read_tasks(text: str) -> list[TaskSpec]:
+def read_tasks(text: str, columns: Columns | None = None) -> list[TaskSpec]:
     """Tasks: one per line (after a tab its right answer), CSV, JSON Lines, JSON, BIG-bench or Instruction
     Induction.
+
+    ``columns``: what columns are that have other names. The first line is a heading then.
 
     Raises
     ------
     ImportingError
         Names every place that cannot be read.
     """
-    return _read(text, _task, TASKS, plain=_TASK, beside=_REFERENCE)
+    own = {column: meaning for column, meaning in (columns or {}).items() if meaning in {"task", "reference"}}
+    rows = renamed(rows_of(text), own) if own else rows_of(text, plain=_TASK, beside=_REFERENCE)
+    return _read(rows, _task, TASKS)
 
 
 def _task(row: Row) -> TaskSpec:
@@ -100,7 +103,7 @@ def read_gold(text: str) -> list[GoldSpec]:
         Names every place that cannot be read.
     """
     return _read(
-        text,
+        rows_of(text),
         lambda row: GoldSpec(
             prompt=text_of(row, _TASK),
             better=text_of(row, ["better"]),
@@ -123,10 +126,13 @@ def write_gold(gold: Sequence[GoldSpec]) -> str:
     )
 
 
-def read_responses(text: str) -> Answers:
+def read_responses(text: str, columns: Columns | None = None) -> Answers:
     """Ready-made responses: CSV or JSON with task, policy, response and, where there is one, reference.
 
     Tasks and policies are those that the file names, in the order in which it names them first.
+
+    ``columns``: what columns are that have other names. Where several are responses, the table is wide: each
+    of them holds the responses of the policy that has its name.
 
     Raises
     ------
@@ -163,7 +169,12 @@ def read_responses(text: str) -> Answers:
         policies.setdefault(policy)
         return ReadyMade(task=position, policy=policy, response=response)
 
-    responses = _read(text, make, RESPONSES)
+    rows: Iterable[Row | Fault] = rows_of(text)
+    if columns:
+        rows = renamed(rows, columns)
+        if policies_of_columns := wide(columns):
+            rows = as_policies(rows, policies_of_columns)
+    responses = _read(rows, make, RESPONSES)
     if not responses:
         raise ImportingError.at(
             "",
@@ -176,4 +187,34 @@ def read_responses(text: str) -> Answers:
         policies=list(policies),
         tasks=[TaskSpec(prompt, references[position]) for prompt, position in tasks.items()],
         responses=responses,
+        warnings=list(_warnings(policies, tasks, responses)),
     )
+
+
+def _warnings(
+    policies: Collection[str], tasks: Collection[str], responses: Sequence[ReadyMade]
+) -> Iterator[str]:
+    """What may be a slip in a file of responses, each with how often it is there. Nothing is left out."""
+    twice = Counter(responses).total() - len(set(responses))
+    empty = sum(not each.response.strip() for each in responses)
+    nothing = sum(each.response.strip().lower() in _NOTHING for each in responses)
+    if twice:
+        yield f"{_responses(twice)} came more than once, with the same task, policy and text."
+    if empty:
+        yield f"{_responses(empty)} had no text."
+    if nothing:
+        yield f"{_responses(nothing)} said only null, None, NaN or N/A, as programs write for no text."
+    for things, names in (("policies", policies), ("tasks", tasks)):
+        alike: dict[str, list[str]] = {}
+        for name in names:
+            alike.setdefault(" ".join(name.casefold().split()), []).append(name)
+        if near := [group for group in alike.values() if len(group) > 1]:
+            shown = " and ".join(repr(name[:40]) for name in near[0][:2])
+            yield (
+                f"{len(near)} {things if len(near) > 1 else things[:-1].replace('ie', 'y')} came with nearly "
+                f"equal names, such as {shown}. They count as different ones."
+            )
+
+
+def _responses(n: int) -> str:
+    return "1 response" if n == 1 else f"{n:,} responses"

@@ -360,6 +360,9 @@ def text_of(row: Row, names: Collection[str], *, required: bool = True) -> str:
             )
         return ""
     value = row.fields[found]
+    if isinstance(value, Mapping) and isinstance(value.get("text"), list):
+        # SQuAD's answers: their texts, and where each begins.
+        value = value["text"] or ""
     if isinstance(value, list):
         # Several right answers: the first is the reference.
         value = value[0]

@@ -16,6 +16,7 @@ from functools import lru_cache
 from typing import Any
 
 from engine.domain import limits
+from engine.importing.mapping import Columns, renamed
 from engine.importing.parquet import MAGIC, parquet_rows
 from engine.importing.rows import (
     BinaryFile,
@@ -85,10 +86,10 @@ class Votes:
     warnings: Sequence[str]
 
 
-def read_votes(file: BinaryFile, most: limits.Limit) -> Votes:
+def read_votes(file: BinaryFile, most: limits.Limit, columns: Columns | None = None) -> Votes:
     """The votes of a file in any of the formats, packed as gzip or not.
 
-    ``most``: the limit on its bytes.
+    ``most``: the limit on its bytes. ``columns``: what columns are that have other names.
 
     Raises
     ------
@@ -97,6 +98,8 @@ def read_votes(file: BinaryFile, most: limits.Limit) -> Votes:
     """
     data = contents(file, most)
     rows = parquet_rows(data, most) if data.startswith(MAGIC) else rows_of(text_in(data))
+    if columns:
+        rows = renamed(rows, columns)
     votes: list[Vote] = []
     faults: list[Fault] = []
     unanswered = 0

@@ -6,6 +6,7 @@ import django.core.validators
 import django.db.models.deletion
 import django.utils.timezone
 import engine.domain.blinding
+import engine.models.generation
 import uuid
 from django.conf import settings
 from django.db import migrations, models
@@ -24,7 +25,7 @@ class Migration(migrations.Migration):
             name='Experiment',
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('name', models.CharField(max_length=200, unique=True)),
+                ('name', models.CharField(max_length=200)),
                 ('question', models.CharField(default='Which response is better?', max_length=300)),
                 ('guidelines', models.TextField(blank=True)),
                 ('judge', models.CharField(choices=[('human', 'People'), ('rule', 'Rule (reference answers)')], default='human', max_length=10)),
@@ -65,6 +66,7 @@ class Migration(migrations.Migration):
                 ('finding', models.TextField(blank=True, help_text='What the conclusion claims and what that assumes, in words; empty if it claims nothing.')),
                 ('planned_count', models.PositiveIntegerField(default=0, help_text='Comparisons planned so far; seeds the next pick.')),
                 ('evidence_stale', models.BooleanField(default=False, help_text='True after a judgment was taken back or a rule changed: the evidence is replayed before the next decision.')),
+                ('used_up', models.BooleanField(default=False, editable=False, help_text='True where every annotator has judged each two texts that may be compared.')),
                 ('past_votes', models.PositiveIntegerField(default=0, editable=False, help_text='Comparisons that a file of past votes brought along; no sampler chose their pairs.')),
                 ('created_at', models.DateTimeField(default=django.utils.timezone.now)),
                 ('started_at', models.DateTimeField(blank=True, null=True)),
@@ -147,6 +149,7 @@ class Migration(migrations.Migration):
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
                 ('i_on_left', models.BooleanField(help_text="Result of the fair coin: policy i's response is on the left.")),
                 ('plan', models.JSONField(default=dict, help_text='Record of the choice of this pair: sampler, seed, accepted risk, counts at the time.')),
+                ('texts', models.CharField(blank=True, editable=False, help_text='The two texts by name, the same for every comparison that shows them. Empty until both are written, and where each comparison has new ones.', max_length=60)),
                 ('state', models.CharField(choices=[('planned', 'Planned'), ('ready', 'Ready'), ('leased', 'Leased'), ('judged', 'Judged'), ('discarded', 'Discarded')], default='planned', max_length=10)),
                 ('skips', models.PositiveSmallIntegerField(default=0)),
                 ('outcome', models.FloatField(blank=True, help_text='Outcome D, set once enough annotators judged the comparison.', null=True)),
@@ -239,7 +242,7 @@ class Migration(migrations.Migration):
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
                 ('judge', models.CharField(choices=[('human', 'People'), ('rule', 'Rule (reference answers)'), ('llm', 'Language model')], max_length=10)),
-                ('via', models.CharField(choices=[('page', 'Page'), ('api', 'API'), ('import', 'Import'), ('rule', 'Rule'), ('model', 'Language model')], default='page', max_length=10)),
+                ('via', models.CharField(choices=[('page', 'Page'), ('api', 'API'), ('import', 'Import'), ('rule', 'Rule'), ('model', 'Language model'), ('identical', 'Identical texts')], default='page', max_length=10)),
                 ('token', models.UUIDField(default=uuid.uuid4, unique=True)),
                 ('choice', models.CharField(choices=[('left', 'Left'), ('right', 'Right'), ('tie', 'Equally good'), ('both_bad', 'Both bad')], max_length=10)),
                 ('outcome', models.FloatField(help_text="D: 1 where policy i's response was preferred, 0 where policy j's was.")),
@@ -418,6 +421,7 @@ class Migration(migrations.Migration):
                 ('crashes', models.PositiveSmallIntegerField(default=0, help_text='Number of its batches that ended suddenly.')),
                 ('failure_reason', models.TextField(blank=True)),
                 ('text', models.TextField(blank=True)),
+                ('digest', engine.models.generation.TextDigest(blank=True, editable=False, max_length=16)),
                 ('model', models.CharField(blank=True, max_length=200)),
                 ('prompt_tokens', models.PositiveIntegerField(blank=True, null=True)),
                 ('completion_tokens', models.PositiveIntegerField(blank=True, null=True)),
@@ -625,7 +629,7 @@ class Migration(migrations.Migration):
         ),
         migrations.AddConstraint(
             model_name='judgment',
-            constraint=models.CheckConstraint(condition=models.Q(('via', 'import'), models.Q(('judge', 'human'), ('via__in', ['page', 'api'])), models.Q(('judge', 'rule'), ('via', 'rule')), models.Q(('judge', 'llm'), ('via', 'model')), _connector='OR'), name='judgment_via_fits_judge'),
+            constraint=models.CheckConstraint(condition=models.Q(('via', 'import'), models.Q(('judge', 'human'), ('via__in', ['page', 'api'])), models.Q(('judge', 'rule'), ('via__in', ['rule', 'identical'])), models.Q(('judge', 'llm'), ('via', 'model')), _connector='OR'), name='judgment_via_fits_judge'),
         ),
         migrations.AddConstraint(
             model_name='check',
@@ -739,6 +743,10 @@ class Migration(migrations.Migration):
             model_name='comparison',
             index=models.Index(fields=['experiment', 'id'], name='comparison_in_order'),
         ),
+        migrations.AddIndex(
+            model_name='comparison',
+            index=models.Index(condition=models.Q(('texts__gt', '')), fields=['texts'], name='comparison_texts'),
+        ),
         migrations.AddConstraint(
             model_name='comparison',
             constraint=models.CheckConstraint(condition=models.Q(('state__in', ['planned', 'ready', 'leased', 'judged', 'discarded'])), name='comparison_state'),
@@ -750,5 +758,18 @@ class Migration(migrations.Migration):
         migrations.AddConstraint(
             model_name='comparison',
             constraint=models.CheckConstraint(condition=models.Q(('policy_i', models.F('policy_j')), _negated=True), name='comparison_two_policies'),
+        ),
+        migrations.AddField(
+            model_name='experiment',
+            name='maker',
+            field=models.ForeignKey(blank=True, editable=False, help_text='The user who made it and became its owner; among theirs its name is unique. Empty where a command made it for nobody.', null=True, on_delete=django.db.models.deletion.PROTECT, related_name='+', to=settings.AUTH_USER_MODEL),
+        ),
+        migrations.AddConstraint(
+            model_name='experiment',
+            constraint=models.UniqueConstraint(fields=('maker', 'name'), name='experiment_name_once', violation_error_message='You have an experiment of this name already. Choose another name.'),
+        ),
+        migrations.AddConstraint(
+            model_name='experiment',
+            constraint=models.UniqueConstraint(condition=models.Q(('maker__isnull', True)), fields=('name',), name='experiment_name_once_without_maker', violation_error_message='There is an experiment of this name already that belongs to nobody. Choose another name.'),
         ),
     ]

@@ -40,6 +40,15 @@ class Comparison(models.Model):
         help_text="Record of the choice of this pair: sampler, seed, accepted risk, counts at the time.",
     )
 
+    texts = models.CharField(
+        max_length=60,
+        blank=True,
+        editable=False,
+        help_text=(
+            "The two texts by name, the same for every comparison that shows them. Empty until both are "
+            "written, and where each comparison has new ones."
+        ),
+    )
     state = models.CharField(max_length=10, choices=State, default=State.PLANNED)
     skips = models.PositiveSmallIntegerField(default=0)
     outcome = models.FloatField(
@@ -59,6 +68,8 @@ class Comparison(models.Model):
             ),
             # The comparison browser reads a page from this index in constant time.
             models.Index(fields=["experiment", "id"], name="comparison_in_order"),
+            # Who has seen these two texts: asked for each comparison that somebody may be shown.
+            models.Index(fields=["texts"], name="comparison_texts", condition=Q(texts__gt="")),
         )
         constraints = (
             models.CheckConstraint(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from django.conf import settings
 from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
 from django.db.models import Q
@@ -65,7 +66,19 @@ class Experiment(models.Model):
         (Claim.BEST_IF_ANY.value, "best, if there is a best"),
     )
 
-    name = models.CharField(max_length=200, unique=True)
+    name = models.CharField(max_length=200)
+    maker = models.ForeignKey(
+        settings.AUTH_USER_MODEL,
+        models.PROTECT,
+        null=True,
+        blank=True,
+        editable=False,
+        related_name="+",
+        help_text=(
+            "The user who made it and became its owner; among theirs its name is unique. Empty where a "
+            "command made it for nobody."
+        ),
+    )
     question = models.CharField(max_length=300, default="Which response is better?")
     guidelines = models.TextField(blank=True)
     judge = models.CharField(max_length=10, choices=Judge, default=Judge.HUMAN)
@@ -248,6 +261,11 @@ class Experiment(models.Model):
             "next decision."
         ),
     )
+    used_up = models.BooleanField(
+        default=False,
+        editable=False,
+        help_text="True where every annotator has judged each two texts that may be compared.",
+    )
     past_votes = models.PositiveIntegerField(
         default=0,
         editable=False,
@@ -277,6 +295,19 @@ class Experiment(models.Model):
     class Meta:
         ordering = ("-created_at", "-id")
         constraints = (
+            models.UniqueConstraint(
+                fields=["maker", "name"],
+                name="experiment_name_once",
+                violation_error_message="You have an experiment of this name already. Choose another name.",
+            ),
+            models.UniqueConstraint(
+                fields=["name"],
+                condition=Q(maker__isnull=True),
+                name="experiment_name_once_without_maker",
+                violation_error_message=(
+                    "There is an experiment of this name already that belongs to nobody. Choose another name."
+                ),
+            ),
             models.CheckConstraint(
                 name="experiment_state", condition=Q(state__in=["draft", "running", "paused", "concluded"])
             ),

@@ -2,12 +2,30 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from django.db import models
 from django.db.models import Q
 from django.utils import timezone
 
+from engine.domain.texts import digest
 from engine.models.claims import Claimable
 from engine.models.policies import Policy, Task
+
+if TYPE_CHECKING:
+    Characters = models.CharField[str, str]
+else:  # Django's class takes no types at run time.
+    Characters = models.CharField
+
+
+class TextDigest(Characters):
+    """The digest of the row's ``text``, made anew with every save of the row."""
+
+    def pre_save(self, model_instance: models.Model, add: bool) -> Any:
+        text = getattr(model_instance, "text")  # noqa: B009 - of whichever model has the field
+        value = digest(text)
+        setattr(model_instance, self.attname, value)
+        return value
 
 
 class Response(Claimable):
@@ -37,6 +55,7 @@ class Response(Claimable):
     failure_reason = models.TextField(blank=True)
 
     text = models.TextField(blank=True)
+    digest = TextDigest(max_length=16, blank=True, editable=False)
     model = models.CharField(max_length=200, blank=True)
     prompt_tokens = models.PositiveIntegerField(null=True, blank=True)
     completion_tokens = models.PositiveIntegerField(null=True, blank=True)

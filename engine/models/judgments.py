@@ -34,6 +34,7 @@ class Judgment(models.Model):
         IMPORT = "import", "Import"
         RULE = "rule", "Rule"
         MODEL = "model", "Language model"
+        IDENTICAL = "identical", "Identical texts"
 
     class Choice(models.TextChoices):
         LEFT = "left", "Left"
@@ -87,7 +88,7 @@ class Judgment(models.Model):
                 name="judgment_via_fits_judge",
                 condition=Q(via="import")
                 | Q(judge="human", via__in=["page", "api"])
-                | Q(judge="rule", via="rule")
+                | Q(judge="rule", via__in=["rule", "identical"])
                 | Q(judge="llm", via="model"),
             ),
         )

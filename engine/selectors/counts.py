@@ -99,22 +99,25 @@ def completed(experiment: Experiment, *, after: int = 0) -> Iterator[Completion]
             else judgments.filter(comparison__in=newer.values("comparison_id"))
         )
     rows = judgments.order_by("pk").values_list(
-        "pk", "comparison_id", "comparison__policy_i__index", "comparison__policy_j__index", "outcome"
+        "pk", "comparison_id", "comparison__policy_i__index", "comparison__policy_j__index", "outcome", "via"
     )
     return (each for each in completions(experiment, rows.iterator()) if each.judgment > after)
 
 
 def completions(
-    experiment: Experiment, standing: Iterable[tuple[int, int, int, int, float]]
+    experiment: Experiment, standing: Iterable[tuple[int, int, int, int, float, str]]
 ) -> Iterator[Completion]:
     """The comparisons that these standing judgments, in their order, complete. Reads nothing from the
     database.
+
+    ``standing``: of each judgment its number, its comparison's, the indices of the two policies, the outcome
+    and its origin. Identical texts are settled at once, however many people are to judge each other pair.
     """
     needed = _needed(experiment)
     heard: defaultdict[int, list[float]] = defaultdict(list)
-    for judgment, comparison, i, j, outcome in standing:
+    for judgment, comparison, i, j, outcome, via in standing:
         heard[comparison].append(outcome)
-        if len(heard[comparison]) == needed:
+        if len(heard[comparison]) == needed or via == Judgment.Via.IDENTICAL:
             joint = joint_outcome(heard.pop(comparison), experiment.overlap_rule)
             yield Completion(judgment, comparison, i, j, joint)
 

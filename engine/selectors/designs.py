@@ -14,7 +14,7 @@ from engine.core import Design, Factorial, StopReason
 from engine.core.contradictions import Misfit, misfit, summed_ties
 from engine.core.problem import BradleyTerry, Space
 from engine.core.robustness import summed_wins
-from engine.domain.policy_space import combinations, policy_labels, policy_space
+from engine.domain.policy_space import PolicyName, combinations, names_of, policy_space
 from engine.domain.rules import CERTIFIED, Rules
 from engine.models import Experiment, Snapshot
 from engine.selectors.counts import (
@@ -36,7 +36,14 @@ def labelled_space(experiment: Experiment) -> tuple[Space, list[str]]:
     """The same, and the names of the policies in sentences."""
     levels = _levels(experiment)
     policies = combinations(levels, experiment.excluded)
-    return policy_space(experiment.space, levels, policies), policy_labels(levels, policies)
+    labels = [each.name for each in names_of(levels, policies)]
+    return policy_space(experiment.space, levels, policies), labels
+
+
+def policy_names(experiment: Experiment) -> list[PolicyName]:
+    """The names of the policies, by index."""
+    levels = _levels(experiment)
+    return names_of(levels, combinations(levels, experiment.excluded))
 
 
 def _levels(experiment: Experiment) -> dict[str, list[str]]:

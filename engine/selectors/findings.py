@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 from engine.core import Claim, ClaimState, Decision, Design, StopReason
 from engine.domain.rules import LADDER
-from engine.models import Experiment
+from engine.models import Experiment, Judgment, Response
 from engine.selectors import counts, designs
 from engine.selectors.designs import Observed
-from engine.selectors.remaining import remaining
+from engine.selectors.remaining import Remaining
 
 _NAMES = dict(Experiment.CLAIMS)
 
@@ -60,15 +60,16 @@ class Ladder:
     joint_risk: float
 
 
-def ladder(experiment: Experiment) -> Ladder:
-    """The claims of an experiment as they stand now."""
+def ladder(experiment: Experiment, forecast: Remaining | None) -> Ladder:
+    """The claims of an experiment as they stand now.
+
+    ``forecast``: what `remaining` says of the claim that stops the experiment.
+    """
     observed = designs.continued(experiment)
     if observed is None:
         return Ladder([], 1.0)
     design = observed.design
     decision = design.decision_given(designs.model_test(experiment, observed))
-    # The forecast that the page shows, for the claim that it is about.
-    forecast = remaining(experiment)
     left = decision.expected_left if forecast is None else forecast.expected
     states = {state.claim: state for state in decision.claims}
     return Ladder(
@@ -115,7 +116,7 @@ def finding_of(experiment: Experiment, observed: Observed) -> str:
     decision = design.decision_given(designs.model_test(experiment, observed))
     if decision.reason not in {StopReason.CERTIFIED, StopReason.NO_SINGLE_BEST}:
         return ""
-    said = [decision.claim_text, *_whose(experiment)]
+    said = [decision.claim_text, *_of_pool(experiment), *_whose(experiment)]
     if decision.claim is None:
         # Another stop than the certified one makes no claim, and names its winner all the same.
         said.insert(
@@ -131,13 +132,23 @@ def finding_on(experiment: Experiment, state: ClaimState, decision: Decision) ->
         "of them is "
         f"ever made wrongly is at most {100 * decision.joint_risk:.4g}%."
     )
-    return " ".join([state.text, picked, *_whose(experiment)])
+    return " ".join([state.text, picked, *_of_pool(experiment), *_whose(experiment)])
+
+
+def _of_pool(experiment: Experiment) -> list[str]:
+    """A sentence where the same texts came again: the claim is about them."""
+    if experiment.responses == Experiment.Responses.FRESH:
+        return []
+    responses = Response.objects.filter(policy__experiment=experiment, state=Response.State.DONE).count()
+    tasks = experiment.tasks.count()
+    to = "1 task" if tasks == 1 else f"{tasks:,} tasks"
+    return [f"It holds on these {responses:,} responses to {to}."]
 
 
 def _whose(experiment: Experiment) -> list[str]:
     """A sentence where all judgments are of one person."""
     if experiment.judge != Experiment.Judge.HUMAN:
         return []
-    judgments = counts.standing_judgments(experiment.pk)
+    judgments = counts.standing_judgments(experiment.pk).exclude(via=Judgment.Via.IDENTICAL)
     people = judgments.values("judge", "annotator").distinct()[:2]
     return ["It rests on the judgments of one person alone."] if len(people) == 1 else []

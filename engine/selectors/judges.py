@@ -156,6 +156,34 @@ def outcomes_as_asked(experiment: Experiment, last_judgment: int) -> Asked:
     return Asked(prefix, len(judged))
 
 
+@dataclass(frozen=True)
+class LongerPreferred:
+    """Among the comparisons with a decision and two lengths: how many went to the longer response."""
+
+    longer: int
+    decided: int
+
+    @property
+    def percent(self) -> int | None:
+        """``None`` where no comparison counts."""
+        return round(100 * self.longer / self.decided) if self.decided else None
+
+
+def longer_preferred(experiment: Experiment) -> LongerPreferred:
+    """Counts of the response with more written tokens; ties and equal lengths are left out."""
+    i, j = F("response_i__completion_tokens"), F("response_j__completion_tokens")
+    decided = (
+        Comparison.objects.filter(experiment=experiment, state=Comparison.State.JUDGED)
+        .exclude(outcome=0.5)
+        .filter(Q(response_i__completion_tokens__gt=j) | Q(response_i__completion_tokens__lt=j))
+    )
+    for_longer = Q(outcome__gt=0.5, response_i__completion_tokens__gt=j) | Q(
+        outcome__lt=0.5, response_j__completion_tokens__gt=i
+    )
+    found = decided.aggregate(longer=Count("pk", filter=for_longer), decided=Count("pk"))
+    return LongerPreferred(**found)
+
+
 def long_solo_runs(experiment: Experiment, longer_than: int = LONG_RUN) -> list[SoloRun]:
     """Long runs of one annotator with nobody else's judgments in between, the longest first."""
     judged = standing_judgments(experiment.pk).filter(annotator__isnull=False).order_by("pk")

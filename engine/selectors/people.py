@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, cast
 
-from django.db.models import Count, Exists, F, OuterRef, QuerySet, Subquery, Value
+from django.db.models import Count, Exists, F, OuterRef, Q, QuerySet, Subquery, Value
 from django.db.models.functions import Coalesce
 from django.utils import timezone
 
@@ -24,6 +24,8 @@ from engine.models import (
 from engine.selectors.counts import standing_judgments
 
 _Role = Membership.Role
+# States of a lease in which its annotator is through with the pair, or has it on the screen.
+SEEN = (Lease.State.ACTIVE, Lease.State.JUDGED, Lease.State.SKIPPED)
 # The roles whose rights a role includes. Only annotators judge: owners do not, unless they are annotators
 # too.
 _INCLUDED = {
@@ -76,10 +78,14 @@ def open_invitations(experiment: Experiment, roles: Collection[str]) -> QuerySet
     )
 
 
-def annotators_left(experiment_id: int, comparison: int | OuterRef) -> QuerySet[Membership]:
-    """The annotators who may still be shown a comparison: they have neither judged nor skipped it.
+def annotators_left(
+    experiment_id: int, comparison: int | OuterRef, texts: str | OuterRef
+) -> QuerySet[Membership]:
+    """The annotators who may still be shown a comparison: they have neither judged nor skipped it, nor
+    another one of the same two texts.
 
-    ``comparison``: its number, or an ``OuterRef`` to it, to use this as a subquery.
+    ``comparison``, ``texts``: its number and the name of its texts, or an ``OuterRef`` to each, to use this
+    as a subquery.
     """
     through_with_it = Lease.objects.filter(
         comparison=_outer(comparison),
@@ -87,7 +93,17 @@ def annotators_left(experiment_id: int, comparison: int | OuterRef) -> QuerySet[
         state__in=[Lease.State.SKIPPED, Lease.State.JUDGED],
     )
     judged = Judgment.objects.filter(comparison=_outer(comparison), annotator=OuterRef("user"), standing=True)
-    return annotators(experiment_id).filter(~Exists(through_with_it), ~Exists(judged))
+    return annotators(experiment_id).filter(
+        ~Exists(through_with_it), ~Exists(judged), ~has_seen(OuterRef("user"), _outer(texts))
+    )
+
+
+def has_seen(annotator: User | OuterRef, texts: str | OuterRef) -> Q:
+    """Whether somebody has judged or skipped these two texts, or has them on the screen; by their name."""
+    of_these = {"annotator": annotator, "comparison__texts": texts, "comparison__texts__gt": ""}
+    return Q(Exists(Lease.objects.filter(state__in=SEEN, **of_these))) | Q(
+        Exists(Judgment.objects.filter(standing=True, **of_these))
+    )
 
 
 def annotators(experiment_id: int) -> QuerySet[Membership]:
@@ -97,7 +113,7 @@ def annotators(experiment_id: int) -> QuerySet[Membership]:
     )
 
 
-def _outer(reference: int | OuterRef) -> int | OuterRef:
+def _outer(reference: Any) -> Any:
     """The same reference one query further in."""
     return OuterRef(reference) if isinstance(reference, OuterRef) else reference
 

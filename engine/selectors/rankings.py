@@ -5,18 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from engine.core import Standing
+from engine.domain.policy_space import PolicyName
 from engine.models import Experiment
 from engine.selectors import designs
-from engine.selectors.specs import policy_names
 
 
 @dataclass(frozen=True)
 class Ranked:
-    """One policy: its name, its standing as `engine.core` has it, and the number of its judged
+    """One policy: its names, its standing as `engine.core` has it, and the number of its judged
     comparisons.
     """
 
-    name: str
+    name: PolicyName
     standing: Standing
     comparisons: int
 
@@ -26,7 +26,7 @@ def ranking(experiment: Experiment) -> list[Ranked]:
 
     While the evidence is being recomputed, a policy counts as ruled out only by the present counts.
     """
-    names = policy_names(experiment)
+    names = designs.policy_names(experiment)
     design = designs.with_late(experiment, designs.known_design(experiment))
     comparisons = design.counts.sum(axis=1)
     return [Ranked(names[each.policy], each, round(comparisons[each.policy])) for each in design.ranking()]

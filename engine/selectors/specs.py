@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from engine.domain.specs import SETTINGS, ExperimentSpec, FactorSpec, GoldSpec, ReadyMade, TaskSpec
-from engine.models import Experiment, Policy, Response
+from engine.models import Experiment, Response
 
 
 def experiment_spec(experiment: Experiment) -> ExperimentSpec:
@@ -32,17 +32,6 @@ def experiment_spec(experiment: Experiment) -> ExperimentSpec:
         ],
         ready_made=_ready_made(experiment) if imported else (),
     )
-
-
-def level_names(policy: Policy) -> tuple[str, ...]:
-    """The names of a policy's levels, in the order of their factors."""
-    return tuple(level.name for level in sorted(policy.levels.all(), key=lambda level: level.factor.position))
-
-
-def policy_names(experiment: Experiment) -> list[str]:
-    """The name of each policy by its index: those of its levels."""
-    policies = experiment.policies.order_by("index").prefetch_related("levels__factor")
-    return [" · ".join(level_names(policy)) for policy in policies]
 
 
 def _ready_made(experiment: Experiment) -> list[ReadyMade]:

@@ -8,7 +8,7 @@ from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from django.core.exceptions import ValidationError
+from django.core.exceptions import NON_FIELD_ERRORS, ValidationError
 from django.db import models, transaction
 from django.utils import timezone
 
@@ -69,7 +69,7 @@ def create_experiment(*, spec: ExperimentSpec, by: User | None = None) -> Experi
 @transaction.atomic
 def store_experiment(*, description: Description, by: User | None = None) -> Experiment:
     """Store a description that was checked before the transaction: SQLite has one writer at a time."""
-    experiment = write_description(experiment=Experiment(), description=description)
+    experiment = write_description(experiment=Experiment(maker=by), description=description)
     if by is not None:
         Membership.objects.create(
             experiment=experiment, user=by, role=Membership.Role.OWNER, origin=Membership.Origin.FOUNDER
@@ -142,14 +142,14 @@ def write_description(*, experiment: Experiment, description: Description) -> Ex
     Raises
     ------
     SpecError
-        Another experiment has its name.
+        Another experiment of its maker has its name.
     """
     spec, policies_of_levels = description.spec, description.policies
     described = Experiment(name=spec.name, **spec.settings)
     for name in ("name", *SETTINGS):
         setattr(experiment, name, getattr(described, name))
     try:
-        experiment.validate_unique()
+        experiment.validate_constraints()
     except ValidationError as error:
         raise SpecError(f"name: {' '.join(error.messages)}", ("name",)) from error
     experiment.save()
@@ -270,12 +270,25 @@ def _check(
     path: tuple[Hashable, ...] = (),
 ) -> None:
     try:
-        row.full_clean(exclude=exclude, validate_unique=False)
+        row.full_clean(exclude=exclude, validate_unique=False, validate_constraints=False)
+        # Not yet whether the name is taken: that depends on who makes it.
+        for constraint in row._meta.constraints:
+            if isinstance(constraint, models.CheckConstraint):
+                _check_constraint(constraint, row, exclude)
     except ValidationError as error:
         faults = "; ".join(f"{key}: {' '.join(texts)}" for key, texts in error.message_dict.items())
         raise SpecError(where + faults, (*path, next(iter(error.message_dict)))) from error
     if not row.name.strip():
         raise SpecError(f"{where}name: Give it a name.", (*path, "name"))
+
+
+def _check_constraint(
+    constraint: models.CheckConstraint, row: Experiment | Factor | Level, exclude: Collection[str]
+) -> None:
+    try:
+        constraint.validate(type(row), row, exclude=set(exclude))
+    except ValidationError as error:
+        raise ValidationError({NON_FIELD_ERRORS: error.messages}) from error
 
 
 def _checked_policies(experiment: Experiment, factors: Sequence[FactorSpec]) -> list[Combination]:

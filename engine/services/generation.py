@@ -13,10 +13,12 @@ from django.db import connection, transaction
 from django.db.models import Count, F, Q, QuerySet
 from django.utils import timezone
 
+from engine.domain.texts import digest
 from engine.models import Comparison, Response
 from engine.selectors import capabilities
 from engine.selectors.capabilities import Offer
 from engine.services import claims
+from engine.services.judging import settle_texts
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,11 @@ class Written:
     guardrail: str = ""
     leak: str = ""
     logprob: float | None = None
+
+    @property
+    def digest(self) -> str:
+        """The digest that the row has of its text."""
+        return digest(self.text)
 
 
 @dataclass(frozen=True)
@@ -157,7 +164,7 @@ def store_outcomes(*, claim: uuid.UUID, outcomes: Iterable[Written | Failed]) ->
     return _settle(comparisons)
 
 
-_WRITTEN_FIELDS = [field.name for field in fields(Written) if field.name != "response_id"]
+_WRITTEN_FIELDS = ["digest", *(field.name for field in fields(Written) if field.name != "response_id")]
 
 
 def _store_written(written: Sequence[Written]) -> None:
@@ -249,7 +256,9 @@ def _settle(comparisons: Sequence[Comparison]) -> set[int]:
         else:
             continue
         touched.add(comparison.experiment_id)
-    Comparison.objects.filter(pk__in=ready).update(state=Comparison.State.READY, ready_at=timezone.now())
+    if ready:
+        Comparison.objects.filter(pk__in=ready).update(state=Comparison.State.READY, ready_at=timezone.now())
+        settle_texts(comparison_ids=ready)
     return touched
 
 

@@ -10,6 +10,7 @@ from django.db.models import Field, Model
 
 from engine.domain import limits
 from engine.domain.errors import SpecError
+from engine.domain.texts import digest
 from engine.models import Judgment, JudgmentVoid, Response
 from engine.services.experiments import Description
 
@@ -23,7 +24,7 @@ _WHOLE_OR_NOTHING = (
     "prompt_tokens_i", "prompt_tokens_j", "completion_tokens_i", "completion_tokens_j",
 )  # fmt: skip
 _NUMBERS_OR_NOTHING = ("plan_delta", "plan_epsilon", "plan_evidence_i", "plan_evidence_j", "propensity")
-_TRUTHS = ("voided", "annotator_could_see_policies")
+_TRUTHS = ("voided", "annotator_could_see_policies", "side_known")
 _TIMES = ("planned_at", "judged_at")
 _TEXTS = (
     "judge", "annotator", "policy_i", "policy_j", "left_policy", "response_i", "response_j", "choice",
@@ -73,8 +74,8 @@ def check_rows(rows: Iterable[Row], description: Description) -> list[Row]:
     checked: list[Row] = []
     for number, given in enumerate(rows, 1):
         limits.JUDGMENTS.check(number)
-        # Files from before there was a choice of claims lack the column.
-        row = {"plan_claim": ""} | dict(given)
+        # Files from before there was a choice of claims, or past votes, lack their columns.
+        row = {"plan_claim": "", "side_known": given.get("plan_number") is not None} | dict(given)
         try:
             checker.check(row)
         except KeyError as error:
@@ -88,8 +89,8 @@ def check_rows(rows: Iterable[Row], description: Description) -> list[Row]:
     return checked
 
 
-def standing(rows: Sequence[Row]) -> Iterator[tuple[int, int, int, int, float]]:
-    """``(judgment, comparison, i, j, outcome)`` of the judgments that were not taken back."""
+def standing(rows: Sequence[Row]) -> Iterator[tuple[int, int, int, int, float, str]]:
+    """``(judgment, comparison, i, j, outcome, via)`` of the judgments that were not taken back."""
     return (
         (
             row["judgment_id"],
@@ -97,6 +98,7 @@ def standing(rows: Sequence[Row]) -> Iterator[tuple[int, int, int, int, float]]:
             index_of(row["policy_i"]),
             index_of(row["policy_j"]),
             row["outcome"],
+            row["via"],
         )
         for row in rows
         if not row["voided"]
@@ -153,6 +155,13 @@ class _Checker:
         if row["judge"] not in Judgment.Judge or row["choice"] not in Judgment.Choice:
             raise ValueError("judge or choice is none that there is.")
         _check_outcome(row)
+        if row["via"] == Judgment.Via.IDENTICAL:
+            same = digest(row["response_i"]) == digest(row["response_j"])
+            if not same or row["judge"] != Judgment.Judge.RULE:
+                raise ValueError(
+                    "via is “identical”, which fits judge “rule” and two equal responses only. Export the "
+                    "file again; cells cannot be edited one by one."
+                )
         self._check_identity(row)
 
     def _check_identity(self, row: Row) -> None:

@@ -9,9 +9,13 @@ from django.contrib.auth.hashers import make_password
 from django.db import connection
 
 from engine.models import Experiment, PairCount, User
+from engine.services.bulk_rows import Prepared, insert
+from engine.services.judging import name_texts
 
 # The record of a comparison whose pair no sampler chose.
 PAST_PLAN = {"past": True}
+
+NO_TEXT = "The file of past votes has no text of this response."
 
 _BATCH = 1000
 # Of a user name's 150 characters; a number and the experiment's take the rest.
@@ -39,6 +43,29 @@ def made_people(experiment: Experiment, names: Sequence[str]) -> dict[str, User]
         accounts[name] = User(username=username, password=make_password(None), is_active=False)
     User.objects.bulk_create(accounts.values(), batch_size=_BATCH)
     return accounts
+
+
+def insert_comparisons(
+    experiment: Experiment,
+    rows: Prepared,
+    policies: Sequence[int],
+    tasks: Sequence[int],
+    responses: Sequence[int],
+) -> Sequence[int]:
+    """Store comparisons; returns their keys. Their policies, tasks and responses are places in these keys."""
+    keys = insert(
+        rows,
+        {
+            "experiment_id": lambda _: experiment.pk,
+            "policy_i_id": policies.__getitem__,
+            "policy_j_id": policies.__getitem__,
+            "task_id": tasks.__getitem__,
+            "response_i_id": responses.__getitem__,
+            "response_j_id": responses.__getitem__,
+        },
+    )
+    name_texts(experiment.comparisons.all())
+    return keys
 
 
 def add_to_counts(experiment: Experiment, outcomes: Iterable[tuple[int, int, float]]) -> None:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, TypeAlias, TypedDict
 
 from django.conf import settings
 from django.db import transaction
-from django.db.models import Exists, F, OuterRef, Q, QuerySet, Subquery, Value
-from django.db.models.functions import Least
+from django.db.models import CharField, Exists, F, OuterRef, Q, QuerySet, Subquery, Value
+from django.db.models.functions import Cast, Concat, Greatest, Least
 from django.utils import timezone
 from django.utils.translation import gettext as _
 
@@ -31,7 +31,7 @@ from engine.models import (
     User,
 )
 from engine.selectors import counts
-from engine.selectors.people import annotators_left
+from engine.selectors.people import SEEN, annotators_left, has_seen
 from engine.services import allowances
 from engine.services.replaying import mark_stale
 
@@ -46,6 +46,9 @@ class HadSince(TypedDict):
 
 
 ReadyComparison: TypeAlias = "WithAnnotations[Comparison, HadSince]"
+
+# Added to the record of a comparison whose two texts are one.
+IDENTICAL_PLAN = {"identical": True}
 
 # ---------------------------------------------------------------- leases
 
@@ -99,6 +102,8 @@ def new_lease(
     ready = Comparison.objects.filter(
         ~Exists(mine.filter(turn_over | over | Q(token__in=besides))),
         ~Exists(judged),
+        # Ready-made texts come again: nobody judges the same two of them twice.
+        ~has_seen(annotator, OuterRef("texts")),
         experiment_id=experiment_id,
         experiment__state=Experiment.State.RUNNING,
         experiment__judge=Experiment.Judge.HUMAN,
@@ -242,7 +247,7 @@ def skip(*, experiment_id: int, token: uuid.UUID, annotator: User) -> None:
     comparison.skips += 1
     if (
         comparison.skips >= comparison.experiment.max_skips
-        or not annotators_left(comparison.experiment_id, comparison.pk).exists()
+        or not annotators_left(comparison.experiment_id, comparison.pk, comparison.texts).exists()
     ):
         comparison.state = Comparison.State.DISCARDED
         comparison.discard_reason = f"Skipped by {comparison.skips} annotator(s)."
@@ -253,20 +258,30 @@ def skip(*, experiment_id: int, token: uuid.UUID, annotator: User) -> None:
 
 @transaction.atomic
 def discard_unwanted(*, experiment_id: int) -> int:
-    """Discard what some annotators skipped and no other one is left to see; returns how many comparisons.
+    """Discard what some annotators skipped or judged under another number, and no other one is left to see;
+    returns how many comparisons.
 
     Those who were left when it was skipped may have judged it since, or may annotate no longer. A comparison
     that waits for nobody would be in flight for ever, and the budget would never be reached.
     """
-    skipped = (
-        Comparison.objects.filter(experiment_id=experiment_id, state=Comparison.State.READY, skips__gt=0)
-        .exclude(Exists(annotators_left(experiment_id, OuterRef("pk"))))
+    same_texts = Lease.objects.filter(
+        comparison__texts=OuterRef("texts"), comparison__texts__gt="", state__in=SEEN
+    ).exclude(comparison=OuterRef("pk"))
+    unwanted = (
+        Comparison.objects.filter(
+            Q(skips__gt=0) | Exists(same_texts), experiment_id=experiment_id, state=Comparison.State.READY
+        )
+        .exclude(Exists(annotators_left(experiment_id, OuterRef("pk"), OuterRef("texts"))))
         .select_for_update(no_key=True, skip_locked=True, of=("self",))
     )
-    discarded = list(skipped)
+    discarded = list(unwanted)
     for comparison in discarded:
         comparison.state = Comparison.State.DISCARDED
-        comparison.discard_reason = f"Skipped by {comparison.skips} annotator(s); no other one is left."
+        comparison.discard_reason = (
+            f"Skipped by {comparison.skips} annotator(s); no other one is left."
+            if comparison.skips
+            else "Every annotator has judged these two texts."
+        )
         comparison.save(update_fields=["state", "discard_reason"])
     return len(discarded)
 
@@ -460,7 +475,7 @@ def record_judgment(
     outcomes = [judgment.outcome]
     if needed > 1:
         outcomes = list(counts.standing(comparison.judgments.all()).values_list("outcome", flat=True))
-    if len(outcomes) >= needed:
+    if len(outcomes) >= needed or via == Judgment.Via.IDENTICAL:
         comparison.outcome = joint_outcome(outcomes, experiment.overlap_rule)
         comparison.state = Comparison.State.JUDGED
         comparison.judged_at = judgment.created_at
@@ -469,6 +484,55 @@ def record_judgment(
         _reopen(comparison)
     comparison.save(update_fields=["state", "outcome", "judged_at", "discard_reason"])
     return judgment
+
+
+@transaction.atomic
+def settle_texts(*, comparison_ids: Collection[int]) -> set[int]:
+    """Name the texts of comparisons that have just become ready, and judge those of one text twice a tie.
+
+    The caller has locked or made them. Only where people judge: a rule takes no time that could be saved.
+
+    Returns
+    -------
+    set of int
+        The comparisons that are judged now.
+    """
+    ours = Comparison.objects.filter(pk__in=comparison_ids, experiment__judge=Experiment.Judge.HUMAN)
+    name_texts(ours)
+    identical = list(
+        ours.filter(response_i__digest=F("response_j__digest"), state=Comparison.State.READY).select_related(
+            "experiment"
+        )
+    )
+    for comparison in identical:
+        comparison.plan = comparison.plan | IDENTICAL_PLAN
+        comparison.save(update_fields=["plan"])
+        record_judgment(
+            comparison=comparison,
+            choice=Judgment.Choice.TIE,
+            judge=Judgment.Judge.RULE,
+            via=Judgment.Via.IDENTICAL,
+            token=uuid.uuid4(),
+            reason="Both responses are the same text.",
+        )
+    return {comparison.pk for comparison in identical}
+
+
+def name_texts(comparisons: QuerySet[Comparison]) -> None:
+    """Store the name of both texts of comparisons whose responses come again, in one statement."""
+    first, second = (
+        Subquery(Response.objects.filter(pk=OuterRef(half)).values("digest"))
+        for half in ("response_i", "response_j")
+    )
+    comparisons.exclude(experiment__responses=Experiment.Responses.FRESH).update(
+        texts=Concat(
+            Cast("task_id", CharField()),
+            Value(":"),
+            Least(first, second),
+            Value(":"),
+            Greatest(first, second),
+        )
+    )
 
 
 def _count(comparison: Comparison, *, outcome: float, comparisons: int, **changes: User | None) -> None:
@@ -513,8 +577,8 @@ def void_judgment(*, judgment_id: int, by: User, reason: str) -> JudgmentVoid:
 
 
 def take_outcomes_back(comparisons: Sequence[Comparison]) -> None:
-    """Have comparisons judged anew, but for past votes without texts to show. The caller locks and saves
-    them.
+    """Have comparisons judged anew, but for identical texts, and for past votes without texts to show. The
+    caller locks and saves them.
     """
     past = [comparison.pk for comparison in comparisons if comparison.plan.get("past")]
     # Asked for past votes only: an undo takes as many queries as one of a check does.
@@ -531,6 +595,9 @@ def take_outcomes_back(comparisons: Sequence[Comparison]) -> None:
         if comparison.pk in textless:
             comparison.state = Comparison.State.DISCARDED
             comparison.discard_reason = "A past vote without texts, so nobody can judge it anew."
+        if comparison.plan.get("identical"):
+            comparison.state = Comparison.State.DISCARDED
+            comparison.discard_reason = "Both responses are the same text, so nobody can judge it anew."
         comparison.outcome = comparison.judged_at = None
 
 

@@ -23,14 +23,19 @@ from engine.domain.outcomes import outcome_of
 from engine.domain.specs import ExperimentSpec, FactorSpec, ReadyMade, TaskSpec
 from engine.importing import Vote, Winner
 from engine.models import AuditEntry, Comparison, Experiment, Judgment, Response, User
-from engine.selectors import specs
+from engine.selectors import designs
 from engine.services.audit import record
 from engine.services.bulk_rows import Prepared, insert, prepared
 from engine.services.experiments import check_description, locked, store_experiment
-from engine.services.imported_votes import PAST_PLAN, add_to_counts, made_people
+from engine.services.imported_votes import (
+    NO_TEXT,
+    PAST_PLAN,
+    add_to_counts,
+    insert_comparisons,
+    made_people,
+)
 from engine.services.replaying import mark_stale
 
-_NO_TEXT = "The file of past votes has no text of this response."
 _CHOICES = {Winner.TIE: Judgment.Choice.TIE, Winner.BOTH_BAD: Judgment.Choice.BOTH_BAD}
 
 # A policy by index, a task by position, and the text of the response, if there is one.
@@ -104,7 +109,7 @@ def add_votes(*, experiment_id: int, votes: Sequence[Vote], by: User | None = No
     experiment = Experiment.objects.get(pk=experiment_id)
     _check_state(experiment)
     _check_settings(experiment)
-    names = specs.policy_names(experiment)
+    names = [each.name for each in designs.policy_names(experiment)]
     policies = {f"P{n}": n - 1 for n in range(1, len(names) + 1)} | {name: n for n, name in enumerate(names)}
     # The first of two equal tasks.
     prompts = list(experiment.tasks.order_by("-position").values_list("prompt", "position"))
@@ -325,7 +330,7 @@ def _response(of: _Text, number: int) -> Response:
     now = timezone.now()
     response = Response(policy_id=policy, task_id=task, seed=number, created_at=now)
     if text is None:
-        response.state, response.failure_reason = Response.State.FAILED, _NO_TEXT
+        response.state, response.failure_reason = Response.State.FAILED, NO_TEXT
     else:
         response.state, response.text, response.done_at = Response.State.DONE, text, now
     return response
@@ -340,17 +345,7 @@ def _store(experiment: Experiment, ready: _Ready, by: User | None) -> Experiment
         "task_id": tasks.__getitem__,
     }
     responses = [*ready.known, *insert(ready.responses, places)]
-    comparisons = insert(
-        ready.comparisons,
-        {
-            "experiment_id": lambda _: experiment.pk,
-            "policy_i_id": policies.__getitem__,
-            "policy_j_id": policies.__getitem__,
-            "task_id": tasks.__getitem__,
-            "response_i_id": responses.__getitem__,
-            "response_j_id": responses.__getitem__,
-        },
-    )
+    comparisons = insert_comparisons(experiment, ready.comparisons, policies, tasks, responses)
     insert(
         ready.judgments,
         {

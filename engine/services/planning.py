@@ -11,18 +11,20 @@ from django.db.models import Q
 from django.utils import timezone
 
 from engine.core import Design
+from engine.core.types import BoolArray, FloatArray
 from engine.domain import blinding
 from engine.models import Comparison, Experiment, Policy, Response
-from engine.selectors import buffer, counts, designs
+from engine.selectors import buffer, counts, designs, pools
+from engine.selectors.pools import Halves
 from engine.services import replaying
 from engine.services.experiments import conclude_as
 from engine.services.generation import settle_shared
-from engine.services.judging import discard_unwanted
+from engine.services.judging import discard_unwanted, settle_texts
 from engine.services.snapshots import write_snapshot
-from engine.services.task_draws import drawer
+from engine.services.task_draws import PoolDrawer, drawer
 
 # Raise it whenever the same counts and seed would give other pairs: a replay needs the version.
-RULES_VERSION = 2
+RULES_VERSION = 3
 
 
 @dataclass(frozen=True)
@@ -80,7 +82,7 @@ def _advance_once(experiment_id: int) -> Advance | None:
     if decision.reason is not None:
         conclude_as(experiment=experiment, observed=observed)
         return Advance(comparisons=decision.n_comparisons, planned=0, concluded=True)
-    added = _top_up(experiment, designs.with_in_flight(experiment, observed.design), policies)
+    added = _top_up(experiment, policies, observed.design)
     return Advance(
         comparisons=decision.n_comparisons,
         planned=len(added),
@@ -89,32 +91,102 @@ def _advance_once(experiment_id: int) -> Advance | None:
     )
 
 
-def _top_up(experiment: Experiment, design: Design, policies: list[Policy]) -> list[Comparison]:
-    # Skipped pairs wait for other annotators, who may be away: they must not fill the skipper's buffer.
-    buffered = Comparison.objects.filter(
-        experiment=experiment, state__in=[Comparison.State.PLANNED, Comparison.State.READY], skips=0
-    ).count()
+def _top_up(experiment: Experiment, policies: list[Policy], observed: Design) -> list[Comparison]:
+    """Plan what the annotators need next; returns the comparisons planned."""
+    design = designs.with_in_flight(experiment, observed)
     in_flight = int(design.in_flight.sum()) // 2
-    n_comparisons = int(design.counts.sum()) // 2
-    room = min(buffer.buffer_target(experiment) - buffered, experiment.budget - n_comparisons - in_flight)
+    most = experiment.budget - int(design.counts.sum()) // 2 - in_flight
     if buffer.generation_is_failing(experiment):
-        room = min(room, int(buffer.probe_is_due(experiment)))
-    if room <= 0:
+        most = min(most, int(buffer.probe_is_due(experiment)))
+    target = buffer.buffer_target(experiment)
+    if not pools.is_finite(experiment):
+        # Skipped pairs wait for other annotators, who may be away: they must not fill the skipper's buffer.
+        waiting = Comparison.objects.filter(
+            experiment=experiment, state__in=[Comparison.State.PLANNED, Comparison.State.READY], skips=0
+        ).count()
+        return _planned(experiment, _Chooser(experiment, design, policies), min(target - waiting, most))
+    if most <= 0:
         return []
+    # The same texts wait for one annotator and are over for another: the one who has least comes first.
+    stocks = pools.stocks(experiment)
+    added: list[Comparison] = []
+    for stock in stocks:
+        room = min(target - stock.n_waiting, most)
+        if room <= 0:
+            break
+        if added := _planned(experiment, _PoolChooser(experiment, design, policies, stock.annotator), room):
+            break
+    used_up = not added and not any(stock.n_waiting for stock in stocks)
+    if used_up != experiment.used_up:
+        experiment.used_up = used_up
+        experiment.save(update_fields=["used_up"])
+    return added
 
-    draw = drawer(experiment)
+
+class _Chooser:
+    """Chooses policies by the design, and a task and responses by the rule of the experiment's responses."""
+
+    def __init__(self, experiment: Experiment, design: Design, policies: list[Policy]) -> None:
+        self.design = design
+        self.policies = policies
+        self._draw = drawer(experiment)
+
+    def propensities(self) -> FloatArray | None:
+        """K×K: the chance of each pair to be chosen next, where it is known."""
+        return self.design.propensities()
+
+    def choose(self, rng: np.random.Generator) -> Halves | None:
+        """Two responses, of the policy of the smaller index first; ``None`` where nothing is left."""
+        i, j = sorted(self.design.ask())
+        return self._draw(rng, self.policies[i], self.policies[j])
+
+
+class _PoolChooser(_Chooser):
+    """The same from a finite pool, for one annotator: of pairs that are used up for them, another one."""
+
+    def __init__(
+        self, experiment: Experiment, design: Design, policies: list[Policy], annotator: int | None
+    ) -> None:
+        super().__init__(experiment, design, policies)
+        self._pool = PoolDrawer(experiment, annotator)
+        self._left: BoolArray | None = None
+
+    def propensities(self) -> None:
+        """Not known: it would take the pairs that are used up."""
+
+    def choose(self, rng: np.random.Generator) -> Halves | None:
+        while self._left is None or self._left.any():
+            i, j = sorted(self.design.ask(among=self._left))
+            halves = self._pool.draw(rng, self.policies[i], self.policies[j])
+            if halves is not None:
+                return halves
+            self.design.cancel(i, j)
+            # Asked for only now: most of the time every pair has something left.
+            left = self._pool.pairs_left() if self._left is None else self._left
+            left[i, j] = left[j, i] = False
+            self._left = left
+        return None
+
+
+def _planned(experiment: Experiment, chooser: _Chooser, room: int) -> list[Comparison]:
+    """Plan up to ``room`` comparisons; fewer where the pool has no more."""
+    design = chooser.design
+    n_comparisons, in_flight = int(design.counts.sum()) // 2, int(design.in_flight.sum()) // 2
     first = experiment.planned_count
     evidence = design.evidence
-    comparisons = []
+    policies = {policy.pk: policy for policy in chooser.policies}
+    comparisons: list[Comparison] = []
     for number in range(first, first + room):
         # Read before the choice, which changes it.
-        propensities = design.propensities()
-        i, j = sorted(design.ask())
-        policy_i, policy_j = policies[i], policies[j]
+        propensities = chooser.propensities()
         # All else that is random about a comparison follows from the experiment's secret and its own number:
         # anybody who could draw it too would know a response by its seed.
         rng = np.random.default_rng(blinding.draw_seed(experiment.secret, number))
-        response_i, response_j = draw(rng, policy_i, policy_j)
+        if (halves := chooser.choose(rng)) is None:
+            break
+        response_i, response_j = halves
+        policy_i, policy_j = policies[response_i.policy_id], policies[response_j.policy_id]
+        i, j = policy_i.index, policy_j.index
         ready = response_i.state == response_j.state == Response.State.DONE
         comparisons.append(
             Comparison(
@@ -146,13 +218,18 @@ def _top_up(experiment: Experiment, design: Design, policies: list[Policy]) -> l
                 },
             )
         )
-    halves = [half for c in comparisons for half in (c.response_i, c.response_j) if half.pk is None]
+    unsaved = [half for c in comparisons for half in (c.response_i, c.response_j) if half.pk is None]
     # By identity: a response that is used again in this very round is one row.
-    Response.objects.bulk_create({id(half): half for half in halves}.values())
+    Response.objects.bulk_create({id(half): half for half in unsaved}.values())
     for comparison in comparisons:
         comparison.response_i_id = comparison.response_i.pk
         comparison.response_j_id = comparison.response_j.pk
     Comparison.objects.bulk_create(comparisons)
-    experiment.planned_count = first + room
+    experiment.planned_count = first + len(comparisons)
     experiment.save(update_fields=["planned_count"])
+    ready_ids = [c.pk for c in comparisons if c.state == Comparison.State.READY]
+    settled = settle_texts(comparison_ids=ready_ids) if ready_ids else set()
+    for comparison in comparisons:
+        if comparison.pk in settled:
+            comparison.state = Comparison.State.JUDGED
     return comparisons

@@ -12,7 +12,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from engine.domain.blinding import Period
-from engine.domain.policy_space import policy_labels, policy_space
+from engine.domain.policy_space import names_of, policy_space
 from engine.domain.specs import ExperimentSpec
 from engine.models import (
     Comparison,
@@ -29,7 +29,14 @@ from engine.services.bulk_rows import Prepared, insert, prepared
 from engine.services.experiments import Description, check_description, conclude_as, store_experiment
 from engine.services.imported_rows import Row, check_rows, index_of, standing
 from engine.services.imported_rows import time_of as _time
-from engine.services.imported_votes import PAST_PLAN, add_to_counts, made_people
+from engine.services.imported_votes import (
+    NO_TEXT,
+    PAST_PLAN,
+    add_to_counts,
+    insert_comparisons,
+    made_people,
+)
+from engine.services.judging import IDENTICAL_PLAN
 from engine.services.snapshots import write_snapshot
 
 _PLAN = {
@@ -78,7 +85,7 @@ def import_experiment(
     completions = list(counts.completions(unsaved, standing(checked)))
     levels = {factor.name: list(factor.levels) for factor in spec.factors}
     space = policy_space(unsaved.space, levels, description.policies)
-    labels = policy_labels(levels, description.policies)
+    labels = [each.name for each in names_of(levels, description.policies)]
     observed = told_design(unsaved, space, completions, labels=labels)
     ready = _prepared(checked, completions, made_elsewhere=bool(spec.ready_made))
     del checked  # What is stored is in the prepared rows, and a large file fits into memory once.
@@ -153,11 +160,15 @@ def _prepared(rows: Sequence[Row], completions: Sequence[Completion], *, made_el
 
 
 def _response(row: Row, side: str) -> Response:
+    text = row[f"response_{side}"]
+    # A past vote without texts has failed responses, so that nobody is shown them.
+    textless = row["plan_number"] is None and not text
     return Response(
         policy_id=index_of(row[f"policy_{side}"]),
         task_id=row["task_number"] - 1,
-        state=Response.State.DONE,
-        text=row[f"response_{side}"],
+        state=Response.State.FAILED if textless else Response.State.DONE,
+        failure_reason=NO_TEXT if textless else "",
+        text=text,
         created_at=datetime.fromisoformat(row["planned_at"]),
         **{
             name: row[f"{name}_{side}"]
@@ -195,8 +206,9 @@ def _judgment(
     return Judgment(
         comparison_id=comparisons[row["comparison_id"]],
         judge=row["judge"],
-        # Not the file's word: only what this installation saw itself can be "page" or "api".
-        via=Judgment.Via.IMPORT,
+        # Not the file's word: only what this installation saw itself can be "page" or "api". That two texts
+        # are one, it has seen itself.
+        via=Judgment.Via.IDENTICAL if row["via"] == Judgment.Via.IDENTICAL else Judgment.Via.IMPORT,
         annotator_id=people.get(row["annotator"]),
         token=uuid.uuid4(),
         choice=row["choice"],
@@ -233,17 +245,7 @@ def _store(  # noqa: PLR0917 - what was checked, in the order in which it is sto
     )
     places = {"policy_id": policies.__getitem__, "task_id": tasks.__getitem__}
     responses = ready_made or insert(ready.responses, places)
-    comparisons = insert(
-        ready.comparisons,
-        {
-            "experiment_id": lambda _: experiment.pk,
-            "policy_i_id": policies.__getitem__,
-            "policy_j_id": policies.__getitem__,
-            "task_id": tasks.__getitem__,
-            "response_i_id": responses.__getitem__,
-            "response_j_id": responses.__getitem__,
-        },
-    )
+    comparisons = insert_comparisons(experiment, ready.comparisons, policies, tasks, responses)
     judgments = insert(
         ready.judgments,
         {"comparison_id": comparisons.__getitem__, "annotator_id": persons.__getitem__},
@@ -270,8 +272,10 @@ def _store(  # noqa: PLR0917 - what was checked, in the order in which it is sto
 
 def _plan(row: Row) -> dict[str, Any]:
     if row["plan_number"] is None:
-        return PAST_PLAN
+        return PAST_PLAN | {"side_known": row["side_known"]}
     plan = {key: row[column] for key, column in _PLAN.items()}
+    if row["via"] == Judgment.Via.IDENTICAL:
+        plan |= IDENTICAL_PLAN
     plan["seed"] = [int(part) for part in row["sampling_seed"].split()]
     if row["plan_evidence_i"] is not None:
         plan["evidence"] = [row["plan_evidence_i"], row["plan_evidence_j"]]

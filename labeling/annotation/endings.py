@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from django.utils.translation import gettext as _
 
 from engine.core import StopReason
-from engine.models import Experiment
+from engine.models import Experiment, User
+from engine.selectors import pools
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,21 @@ def ending(experiment: Experiment) -> Ending | None:
             may_go_on=True,
         )
     return _concluded(StopReason(experiment.conclusion))
+
+
+def nothing_ready(experiment: Experiment, annotator: User) -> Ending:
+    """The reason why this annotator has no pair now, although the experiment runs."""
+    if experiment.used_up:
+        return Ending(
+            _("You have judged everything there is. Thank you!"),
+            _("Everybody here has judged each two texts that can be compared. New ones would appear here."),
+        )
+    if pools.is_finite(experiment) and pools.waits_for_others(experiment, annotator):
+        return Ending(
+            _("All caught up"),
+            _("You have judged the pairs that are left; they wait for others. Your next one appears here."),
+        )
+    return Ending(_("All caught up"), _("New pairs are being written. The next one appears here by itself."))
 
 
 def _concluded(conclusion: StopReason) -> Ending:

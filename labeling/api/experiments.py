@@ -10,6 +10,7 @@ from ninja.errors import HttpError
 
 from engine.models import Experiment
 from engine.selectors import consequences, counts, designs, findings, health
+from engine.selectors.designs import policy_names
 from engine.selectors.log import audit_entries
 from engine.selectors.remaining import remaining
 from engine.services import controls
@@ -29,7 +30,7 @@ from labeling.api.schemas import (
     Problem,
     StatusOut,
 )
-from labeling.dashboard.status import policy_names, status_of
+from labeling.dashboard.status import status_of
 from labeling.exports import files
 from labeling.exports.downloads import download
 from labeling.requests import AuthenticatedRequest
@@ -188,7 +189,7 @@ def _status(experiment: Experiment) -> dict[str, Any]:
     snapshot = designs.latest_snapshot(experiment)
     left = remaining(experiment, snapshot)
     names = policy_names(experiment)
-    ladder = findings.ladder(experiment)
+    ladder = findings.ladder(experiment, left)
     evidence = snapshot.evidence if snapshot else [None] * len(names)
     peaks = snapshot.peak_evidence if snapshot else [float("-inf")] * len(names)
     threshold = snapshot.threshold if snapshot else float("inf")

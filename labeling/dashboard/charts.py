@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import log
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -12,9 +13,11 @@ import numpy.typing as npt
 from engine.core.maxmin import Solver
 from engine.core.outlook import level_effects, optimal_shares, realised_shares
 from engine.core.problem import Factorial, Space
-from engine.core.ranking import Place, Standing
+from engine.core.ranking import Place
+from engine.domain.policy_space import PolicyName
 from engine.models import Experiment, Snapshot
-from labeling.dashboard.status import PolicyName
+from engine.selectors.rankings import Ranked
+from engine.selectors.spending import PolicySpending
 from labeling.formatting import percents
 
 Matrix = npt.NDArray[np.float64]
@@ -59,7 +62,7 @@ def race(
     """log E_k of every policy over the comparisons; log 1/δ rules a policy out. ``order``: the ranking's."""
     loud = set(order[:_LINES])
     return Race(
-        lines=[RaceLine(name.short, quiet=index not in loud) for index, name in enumerate(names)],
+        lines=[RaceLine(name.name, quiet=index not in loud) for index, name in enumerate(names)],
         rows=[(s.comparisons, [_no_minus_zero(round(value, 3)) for value in s.evidence]) for s in snapshots],
         threshold=round(log(1 / delta), 3),
     )
@@ -116,42 +119,104 @@ def _cell(wins: float, count: float) -> HeatCell:
 
 
 @dataclass(frozen=True)
+class Bar:
+    """An interval on a scale from 0 to 100%, as places in a box of ``WIDTH`` by ``HEIGHT`` pixels."""
+
+    percents: tuple[int, int, int]
+    settled: bool
+
+    WIDTH: ClassVar[int] = 120
+    HEIGHT: ClassVar[int] = 16
+
+    @property
+    def places(self) -> tuple[str, str, str]:
+        """Of the estimate, and of the two ends, which may coincide with it."""
+        at, low, high = (f"{4 + (self.WIDTH - 8) * percent / 100:.1f}" for percent in self.percents)
+        return at, low, high
+
+
+@dataclass(frozen=True)
 class PolicyRow:
     """One policy's line in the ranking.
 
-    ``field`` and ``rival``: the win rate in percent against all others, and against the leader, or of the
-    leader against the second: the estimate and the ends of an interval; ``None`` before the first comparison.
+    Attributes
+    ----------
+    number
+        Its number from 1, as in its code.
+    bar
+        Its win rate against the leader with its interval; ``None`` for the leader, and before the first
+        comparison.
+    place
+        What is settled about it.
+    wins
+        True for the winner.
+    tokens, cost
+        Written tokens of a response, and the price of a thousand responses; ``None`` without a response.
     """
 
     name: PolicyName
-    evidence: float | None
-    field: tuple[int, int, int] | None
-    rival: tuple[int, int, int] | None
+    number: int
+    bar: Bar | None
     place: Place
     wins: bool
+    comparisons: int
+    tokens: float | None
+    cost: float | None
 
 
 def policy_rows(
     experiment: Experiment,
-    names: Sequence[PolicyName],
-    snapshot: Snapshot | None,
-    ranking: Sequence[Standing],
+    ranked: Sequence[Ranked],
+    spending: Sequence[PolicySpending],
+    *,
+    judged: bool,
 ) -> list[PolicyRow]:
-    """Every policy in the order of the ranking, with the evidence against it."""
+    """Every policy in the order of the ranking. Before anything was ``judged`` nobody leads."""
     winner = None if experiment.winner is None else experiment.winner.index
-    judged = snapshot is not None and snapshot.comparisons > 0
-    return [
-        PolicyRow(
-            name=names[row.policy],
-            evidence=None if snapshot is None else snapshot.evidence[row.policy],
-            field=percents(row.field) if judged else None,
-            rival=percents(row.leader) if judged else None,
-            # Before the first comparison nobody leads.
-            place=row.place if judged else Place.OPEN,
-            wins=row.policy == winner,
+    rows = []
+    for each in ranked:
+        standing, spent = each.standing, spending[each.standing.policy]
+        leads = standing.place is Place.LEADS
+        against = percents(standing.leader)
+        rows.append(
+            PolicyRow(
+                name=each.name,
+                number=standing.policy + 1,
+                bar=Bar(against, settled=against[2] < 50) if judged and not leads else None,
+                place=standing.place if judged else Place.OPEN,
+                wins=standing.policy == winner,
+                comparisons=each.comparisons,
+                tokens=spent.tokens_each,
+                cost=1000 * spent.cost / spent.responses if spent.responses else None,
+            )
         )
-        for row in ranking
+    return rows
+
+
+@dataclass(frozen=True)
+class Rival:
+    """The comparisons of a policy with one rival, and the percentage that it won; ``None`` without any."""
+
+    name: PolicyName
+    number: int
+    comparisons: int
+    percent: int | None
+
+
+def rivals(wins: Matrix, names: Sequence[PolicyName], policy: int) -> list[Rival]:
+    """Every rival of a policy, the strongest against it first, and those that it never met last."""
+    met = wins[policy] + wins[:, policy]
+    found = [
+        Rival(
+            name=names[k],
+            number=k + 1,
+            comparisons=round(met[k]),
+            percent=round(100 * wins[policy, k] / met[k]) if met[k] else None,
+        )
+        for k in range(len(names))
+        if k != policy
     ]
+    return sorted(found, key=lambda rival: (rival.percent is None, rival.percent, rival.number))
 
 
 @dataclass(frozen=True)
@@ -195,8 +260,8 @@ def allocation(space: Space, wins: Matrix, names: Sequence[PolicyName]) -> Alloc
     largest = np.argsort(-weight, axis=None, kind="stable")[:_PAIRS_SHOWN]
     pairs = [divmod(int(flat), len(names)) for flat in largest if weight.flat[flat] > 0]
     return Allocation(
-        policies=[share(name.short, index) for index, name in enumerate(names)],
-        pairs=[share(f"{names[i].short} – {names[j].short}", (i, j)) for i, j in pairs],
+        policies=[share(name.name, index) for index, name in enumerate(names)],
+        pairs=[share(f"{names[i].name} – {names[j].name}", (i, j)) for i, j in pairs],
         solver=None if best is None else best.solver,
     )
 
@@ -218,8 +283,8 @@ class EffectRow:
         return self.low > 50
 
     @property
-    def sentence(self) -> str:
-        return f"{self.better} beats {self.worse} about {self.percent}% ({self.low}–{self.high}%)"
+    def bar(self) -> Bar:
+        return Bar((self.percent, self.low, self.high), self.settled)
 
 
 def effect_rows(space: Factorial | None, wins: Matrix, delta: float) -> list[EffectRow]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,14 +12,20 @@ from django.template.loader import render_to_string
 
 from engine.models import Experiment, Snapshot
 from engine.selectors import buffer, counts, designs, people
+from engine.selectors.duels import examples, weakest_tasks
 from engine.selectors.findings import Ladder, ladder
 from engine.selectors.health import QueueHealth, queue_health
+from engine.selectors.judges import longer_preferred
+from engine.selectors.rankings import ranking
 from engine.selectors.remaining import Remaining, forecast_progress, remaining
-from engine.selectors.spending import policy_spending
+from engine.selectors.spending import PolicySpending, policy_spending
 from labeling.caching import shared
 from labeling.dashboard import charts
 from labeling.dashboard.annotators import annotator_rows, judge_rows
-from labeling.dashboard.status import late_clicks, leader, policy_names, status_of
+from labeling.dashboard.past_votes import facts
+from labeling.dashboard.policies import asked, policy_at
+from labeling.dashboard.status import badge, late_clicks
+from labeling.dashboard.verdict import verdict_of
 from labeling.dashboard.warnings import Concerns, concerns
 
 # Largest ages, in units of DASHBOARD_SECONDS: after a change, and without one.
@@ -30,7 +37,7 @@ _CONCERNS = (6.0, 720.0)
 
 
 def live_figures(experiment: Experiment) -> dict[str, Any]:
-    """The figures that change with every click."""
+    """The figures of the verdict, which change with every click."""
     name = f"live:{experiment.pk}:{experiment.state}:{experiment.conclusion}"
     return shared(name, None, lambda: _live_figures(experiment), ages=_LIVE)
 
@@ -40,37 +47,75 @@ def _live_figures(experiment: Experiment) -> dict[str, Any]:
     health = health_of(experiment)
     comparisons = counts.comparison_count(experiment.pk)
     left = remaining(experiment, snapshot)
+    each = None if left is None else _hours_each(experiment)
+    by_people = experiment.judge == Experiment.Judge.HUMAN
+    n_annotators = people.annotators(experiment.pk).count() if by_people else 0
     return {
         "experiment": experiment,
-        "status": status_of(experiment, snapshot=snapshot, health=health),
+        "badge": badge(experiment, health),
+        "verdict": verdict_of(
+            experiment,
+            snapshot,
+            health,
+            left,
+            comparisons=comparisons,
+            hours=None if left is None or each is None else left.expected * each,
+            n_annotators=n_annotators,
+        ),
+        "lacks_annotators": by_people and not n_annotators and experiment.state != Experiment.State.CONCLUDED,
+        "over_budget": left is not None and left.over_budget,
+        "ladder": _ladder(experiment, comparisons, left),
+        "may_stop": experiment.state in {Experiment.State.RUNNING, Experiment.State.PAUSED},
+    }
+
+
+def badge_of(experiment: Experiment) -> tuple[str, str]:
+    """The look of an experiment's badge and its words."""
+    return badge(experiment, health_of(experiment))
+
+
+def reading_matter(experiment: Experiment) -> dict[str, Any]:
+    """The winner's prompt and examples of it, which a decision maker reads once and no poll asks for."""
+    if experiment.winner is None or (policy := policy_at(experiment, experiment.winner.index)) is None:
+        return {}
+    names = designs.policy_names(experiment)
+    return {
+        "number": policy.index + 1,
+        "asked": asked(policy),
+        "won": [(names[each.rival], each) for each in examples(policy, won=True)],
+        "lost": [(names[each.rival], each) for each in examples(policy, won=False)],
+    }
+
+
+def moving_figures(experiment: Experiment) -> dict[str, Any]:
+    """The figures of the method that move while the experiment runs: the forecast, and the queue."""
+    name = f"moving:{experiment.pk}:{experiment.state}:{experiment.conclusion}"
+    return shared(name, None, lambda: _moving_figures(experiment), ages=_LIVE)
+
+
+def _moving_figures(experiment: Experiment) -> dict[str, Any]:
+    snapshot = designs.latest_snapshot(experiment)
+    health = health_of(experiment)
+    left = remaining(experiment, snapshot)
+    return {
+        "experiment": experiment,
+        "badge": badge(experiment, health),
         "health": health,
         "snapshot": snapshot,
-        "leader": leader(experiment, snapshot),
-        "comparisons": comparisons,
-        "no_annotators": not comparisons and _lacks_annotators(experiment),
+        "comparisons": counts.comparison_count(experiment.pk),
         "late": late_clicks(experiment, snapshot),
         "remaining": left,
         "hours": _hours(experiment, left),
-        "ladder": _ladder(experiment, comparisons),
-        "may_stop": experiment.state in {Experiment.State.RUNNING, Experiment.State.PAUSED},
         "forecast_progress": forecast_progress(experiment),
     }
 
 
-def _ladder(experiment: Experiment, comparisons: int) -> Ladder | None:
+def _ladder(experiment: Experiment, comparisons: int, left: Remaining | None) -> Ladder | None:
     """The claims that hold and those that are missing, once there is a comparison."""
     if experiment.state == Experiment.State.DRAFT or not comparisons:
         return None
     version = (experiment.claim, experiment.delta, experiment.epsilon, comparisons, experiment.evidence_stale)
-    return shared(f"ladder:{experiment.pk}", version, lambda: ladder(experiment), ages=_HEALTH)
-
-
-def _lacks_annotators(experiment: Experiment) -> bool:
-    return (
-        experiment.judge == Experiment.Judge.HUMAN
-        and experiment.state != Experiment.State.CONCLUDED
-        and not people.annotators(experiment.pk).exists()
-    )
+    return shared(f"ladder:{experiment.pk}", version, lambda: ladder(experiment, left), ages=_HEALTH)
 
 
 def health_of(experiment: Experiment) -> QueueHealth:
@@ -78,30 +123,38 @@ def health_of(experiment: Experiment) -> QueueHealth:
     return shared(f"health:{experiment.pk}", None, lambda: queue_health(experiment), ages=_HEALTH)
 
 
-def _hours(experiment: Experiment, left: Remaining | None) -> tuple[float, float, float | None] | None:
-    """Hours of annotators' time that remain: expected, from, to; ``None`` without people or a simulation."""
-    if left is None or left.between is None or experiment.judge != Experiment.Judge.HUMAN:
+def _hours_each(experiment: Experiment) -> float | None:
+    """Hours of annotators' time for one comparison; ``None`` without people, or before any judged."""
+    if experiment.judge != Experiment.Judge.HUMAN:
         return None
     seconds = shared(
         f"click-seconds:{experiment.pk}", None, lambda: buffer.click_seconds(experiment), ages=_CONCERNS
     )
-    if seconds is None:
+    return None if seconds is None else experiment.overlap * seconds / 3600
+
+
+def _hours(experiment: Experiment, left: Remaining | None) -> tuple[float, float, float | None] | None:
+    """Hours of annotators' time that remain: expected, from, to; ``None`` without people or a simulation."""
+    if left is None or left.between is None or (each := _hours_each(experiment)) is None:
         return None
-    each = experiment.overlap * seconds / 3600
     low, high = left.between
     return left.expected * each, low * each, None if high is None else high * each
 
 
 @dataclass(frozen=True)
 class Rendered:
-    """A part of the page, and a name for just this content of it."""
+    """A part of a tab, a name for just this content of it, and the address that has the next one."""
 
     html: str
     version: str
+    route: str
 
 
-def rendered_charts(experiment: Experiment) -> Rendered:
-    """The charts and tables: the same for everybody, so made once and shared."""
+def rendered_charts(experiment: Experiment, tab: str) -> Rendered:
+    """The charts and tables of a tab: the same for everybody, so made once and shared.
+
+    ``tab``: a name in ``TABS``.
+    """
     snapshot = designs.latest_snapshot(experiment)
     version = (
         experiment.state,
@@ -112,47 +165,94 @@ def rendered_charts(experiment: Experiment) -> Rendered:
     )
 
     def make() -> Rendered:
-        html = render_to_string("dashboard/_charts.html", _chart_figures(experiment, snapshot, version))
-        return Rendered(html, hashlib.sha256(html.encode()).hexdigest()[:16])
+        figures = {"experiment": experiment} | TABS[tab](experiment, snapshot, version)
+        html = render_to_string(f"dashboard/_{tab}_charts.html", figures)
+        return Rendered(html, hashlib.sha256(html.encode()).hexdigest()[:16], f"{tab}_charts")
 
     # The state is in the name: the last look at a running experiment must not outlive its conclusion.
-    name = f"charts:{experiment.pk}:{experiment.state}:{experiment.conclusion}"
+    name = f"{tab}:{experiment.pk}:{experiment.state}:{experiment.conclusion}"
     return shared(name, version, make, ages=_CHARTS)
 
 
-def _chart_figures(
-    experiment: Experiment, snapshot: Snapshot | None, version: tuple[object, ...]
-) -> dict[str, Any]:
-    names = policy_names(experiment)
+_Version = tuple[object, ...]
+
+
+def _result(experiment: Experiment, snapshot: Snapshot | None, version: _Version) -> dict[str, Any]:
     wins = counts.wins_matrix(experiment)
-    ranking = designs.known_design(experiment).ranking()
-    order = [standing.policy for standing in ranking]
     factorial = designs.factorial_space(experiment)
-    snapshots = designs.race(experiment, most=charts.race_points(len(names)))
-    spending = shared(f"spending:{experiment.pk}", version, lambda: policy_spending(experiment), ages=_PEOPLE)
-
-    def look() -> Concerns:
-        judged, ties = counts.wins_and_ties(experiment)
-        return concerns(experiment, factorial, judged, ties, names=names, snapshot=snapshot)
-
+    best = experiment.winner or (snapshot.best if snapshot and snapshot.comparisons else None)
+    tasks = None
+    if best is not None:
+        name = f"tasks:{experiment.pk}:{best.pk}"
+        tasks = shared(name, version, lambda: weakest_tasks(best), ages=_CONCERNS)
     return {
-        "experiment": experiment,
+        "best": None if best is None else designs.policy_names(experiment)[best.index],
+        "tasks": tasks,
+        "judged": bool(wins.any()),
+        "policies": charts.policy_rows(
+            experiment, ranking(experiment), spending_of(experiment, version), judged=bool(wins.any())
+        ),
+        "effects": charts.effect_rows(factorial, wins, experiment.delta),
+        "priced": _priced(),
+    }
+
+
+def _quality(experiment: Experiment, snapshot: Snapshot | None, version: _Version) -> dict[str, Any]:
+    looked = shared(
+        f"people:{experiment.pk}",
+        version,
+        lambda: {
+            "annotators": annotator_rows(experiment),
+            "judges": judge_rows(experiment),
+            "longer": longer_preferred(experiment),
+            "facts": facts(experiment),
+        },
+        ages=_PEOPLE,
+    )
+    return looked | {"concerns": _concerns(experiment, snapshot, version)}
+
+
+def _method(experiment: Experiment, snapshot: Snapshot | None, version: _Version) -> dict[str, Any]:
+    names = designs.policy_names(experiment)
+    wins = counts.wins_matrix(experiment)
+    order = [each.standing.policy for each in ranking(experiment)]
+    snapshots = designs.race(experiment, most=charts.race_points(len(names)))
+    spending = spending_of(experiment, version)
+    return {
         "race": charts.race(snapshots, names, experiment.delta, order),
-        "policies": charts.policy_rows(experiment, names, snapshot, ranking),
         "heat_map": charts.heat_map(wins, names, order),
         "allocation": charts.allocation(designs.space(experiment), wins, names),
-        "effects": charts.effect_rows(factorial, wins, experiment.delta),
-        "assumed": experiment.space == Experiment.Space.FACTORIAL,
-        "concerns": shared(f"concerns:{experiment.pk}", version, look, ages=_CONCERNS),
+        "concerns": _concerns(experiment, snapshot, version),
         "spending": [(names[row.index], row) for row in spending],
         "total": {
             "responses": sum(row.responses for row in spending),
             "tokens": sum(row.prompt_tokens + row.completion_tokens for row in spending),
             "cost": sum(row.cost for row in spending),
         },
-        "priced": settings.PRICE_PROMPT_TOKENS or settings.PRICE_COMPLETION_TOKENS,
-    } | shared(f"people:{experiment.pk}", version, lambda: _people(experiment), ages=_PEOPLE)
+        "priced": _priced(),
+    }
 
 
-def _people(experiment: Experiment) -> dict[str, Any]:
-    return {"annotators": annotator_rows(experiment), "judges": judge_rows(experiment)}
+TABS: dict[str, Callable[[Experiment, Snapshot | None, _Version], dict[str, Any]]] = {
+    "result": _result,
+    "quality": _quality,
+    "method": _method,
+}
+
+
+def spending_of(experiment: Experiment, version: Hashable) -> list[PolicySpending]:
+    """Tokens, time and cost of each policy's responses, by policy index, a moment ago."""
+    return shared(f"spending:{experiment.pk}", version, lambda: policy_spending(experiment), ages=_PEOPLE)
+
+
+def _priced() -> bool:
+    return bool(settings.PRICE_PROMPT_TOKENS or settings.PRICE_COMPLETION_TOKENS)
+
+
+def _concerns(experiment: Experiment, snapshot: Snapshot | None, version: _Version) -> Concerns:
+    def look() -> Concerns:
+        judged, ties = counts.wins_and_ties(experiment)
+        factorial, names = designs.factorial_space(experiment), designs.policy_names(experiment)
+        return concerns(experiment, factorial, judged, ties, names=names, snapshot=snapshot)
+
+    return shared(f"concerns:{experiment.pk}", version, look, ages=_CONCERNS)

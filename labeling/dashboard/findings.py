@@ -9,7 +9,7 @@ from typing import Any
 from engine.core import StopReason
 from engine.models import Examination, Experiment
 from engine.selectors import counts, designs
-from labeling.dashboard.status import policy_names
+from engine.selectors.designs import policy_names
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ def without_each_annotator(experiment: Experiment) -> Without:
     findings = examination.findings
     if not findings:
         return Without(percent_done, [], None, 0)
-    names = [name.short for name in policy_names(experiment)]
+    names = [name.name for name in policy_names(experiment)]
     snapshot = designs.latest_snapshot(experiment)
     best = None if snapshot is None or snapshot.best is None else snapshot.best.index
     as_asked = findings["as_asked"]

@@ -2,27 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from engine.core import StopReason
-from engine.models import Experiment, Policy, Snapshot
+from engine.models import Experiment, Snapshot
 from engine.selectors import consequences, counts, designs, workers
 from engine.selectors.health import QueueHealth, queue_health
-from engine.selectors.remaining import remaining
-from engine.selectors.specs import level_names
+from engine.selectors.remaining import Remaining, remaining
 from labeling.formatting import about
-
-
-@dataclass(frozen=True)
-class PolicyName:
-    """``P3``, and the names of its levels."""
-
-    short: str
-    levels: tuple[str, ...]
-
-    @property
-    def long(self) -> str:
-        return " · ".join(self.levels)
 
 
 @dataclass(frozen=True)
@@ -35,22 +22,24 @@ class Status:
     left: str = ""
 
 
-def policy_name(policy: Policy) -> PolicyName:
-    """The names of one policy."""
-    return PolicyName(short=policy.label, levels=level_names(policy))
+_CONCLUDED = {
+    StopReason.CERTIFIED: ("certified", "Certified winner"),
+    StopReason.NO_SINGLE_BEST: ("no-single-best", "No single best"),
+    StopReason.BUDGET: ("budget", "Budget spent"),
+    StopReason.STOPPED: ("stopped", "Stopped by hand"),
+}
 
 
-def policy_names(experiment: Experiment) -> list[PolicyName]:
-    """Names of all policies, by index."""
-    return [policy_name(policy) for policy in experiment.policies.prefetch_related("levels__factor")]
-
-
-def leader(experiment: Experiment, snapshot: Snapshot | None) -> PolicyName | None:
-    """The winner, or the leader so far."""
-    policy = experiment.winner or (snapshot.best if snapshot else None)
-    if policy is None:
-        return None
-    return policy_name(experiment.policies.prefetch_related("levels__factor").get(pk=policy.pk))
+def badge(experiment: Experiment, health: QueueHealth | None) -> tuple[str, str]:
+    """The look of an experiment's badge and its words. ``health``: that of a running experiment."""
+    match experiment.state:
+        case Experiment.State.CONCLUDED:
+            return _CONCLUDED[StopReason(experiment.conclusion)]
+        case Experiment.State.RUNNING if health is not None and not health.healthy:
+            return "unhealthy", "Unhealthy"
+        case Experiment.State.RUNNING if experiment.used_up:
+            return "running", "Texts used up"
+    return experiment.state, experiment.get_state_display()
 
 
 def status_of(
@@ -63,31 +52,45 @@ def status_of(
 
     ``snapshot`` and ``health`` are read from the database unless the caller passes them.
     """
-    status = _status_of(experiment, snapshot or designs.latest_snapshot(experiment), health)
-    sentences = [status.sentence]
-    if experiment.evidence_stale:
-        sentences.append("The evidence is being recomputed.")
-    sentences += consequences.caveats(experiment)
+    snapshot = snapshot or designs.latest_snapshot(experiment)
+    if experiment.state == Experiment.State.RUNNING:
+        health = health or queue_health(experiment)
+    kind, words = badge(experiment, health)
+    sentence, left = _said(experiment, snapshot, health)
+    return Status(kind, words, " ".join([sentence, *notes(experiment)]), left)
+
+
+def notes(experiment: Experiment) -> list[str]:
+    """Sentences that belong to every word about the result: reasons to doubt its risk, and the archive."""
+    said = ["The evidence is being recomputed."] if experiment.evidence_stale else []
+    said += consequences.caveats(experiment)
     if experiment.archived_at is not None:
-        sentences.append(f"In the archive since {experiment.archived_at:%Y-%m-%d}.")
-    return replace(status, sentence=" ".join(sentences))
+        said.append(f"In the archive since {experiment.archived_at:%Y-%m-%d}.")
+    return said
 
 
-def _status_of(experiment: Experiment, snapshot: Snapshot | None, health: QueueHealth | None) -> Status:
+def _said(experiment: Experiment, snapshot: Snapshot | None, health: QueueHealth | None) -> tuple[str, str]:
+    """A sentence, and the number of comparisons remaining."""
     match experiment.state:
         case Experiment.State.DRAFT:
-            return Status("draft", "Draft", "Not started yet.")
+            return "Not started yet.", ""
         case Experiment.State.CONCLUDED:
-            return _concluded(experiment, snapshot)
-        case Experiment.State.PAUSED:
-            return Status("paused", "Paused", _standing(snapshot))
-    health = health or queue_health(experiment)
-    if not health.healthy:
-        return Status("unhealthy", "Unhealthy", f"{_ailment(health)} {_standing(snapshot)}")
-    return _running(experiment, snapshot)
+            return concluded(experiment, snapshot), ""
+    standing = _standing(experiment, snapshot)
+    if experiment.state == Experiment.State.PAUSED:
+        return standing, ""
+    if health is not None and not health.healthy:
+        return f"{ailment(health)} {standing}", ""
+    return _running(experiment, standing, remaining(experiment, snapshot))
 
 
-def _ailment(health: QueueHealth) -> str:
+USED_UP = (
+    "Every annotator has judged each two texts that can be compared. Invite more annotators, or make an "
+    "experiment with more tasks or responses."
+)
+
+
+def ailment(health: QueueHealth) -> str:
     if not health.control_alive:
         return _away("control")
     if health.generation_alive and health.unserved:
@@ -103,23 +106,23 @@ def _ailment(health: QueueHealth) -> str:
     return _away("generation")
 
 
-def _running(experiment: Experiment, snapshot: Snapshot | None) -> Status:
-    standing = _standing(snapshot)
-    to_go = remaining(experiment, snapshot)
-    if to_go is None:
-        return Status("running", "Running", standing)
-    if to_go.over_budget:
-        sentence = f"{standing} The budget of {experiment.budget:,} may not be enough to decide."
-        return Status("running", "Running", sentence, left="over budget")
-    left = about(to_go.expected)
-    if to_go.at_least:
-        number = f"at least {left.split()[0]}"
-        return Status(
-            "running", f"At least {left} remaining", f"{standing} At least {left} remaining.", left=number
-        )
-    return Status(
-        "running", f"About {left} remaining", f"{standing} About {left} remaining.", left=left.split()[0]
-    )
+def _running(experiment: Experiment, standing: str, left: Remaining | None) -> tuple[str, str]:
+    if experiment.used_up:
+        return f"{standing} {USED_UP}", ""
+    if left is None:
+        return standing, ""
+    if left.over_budget:
+        return f"{standing} {over_budget(experiment)}", "over budget"
+    expected = about(left.expected)
+    number = expected.split()[0]
+    if left.at_least:
+        return f"{standing} At least {expected} remaining.", f"at least {number}"
+    return f"{standing} About {expected} remaining.", number
+
+
+def over_budget(experiment: Experiment) -> str:
+    """The sentence where the budget may end before the decision."""
+    return f"The budget of {experiment.budget:,} may not be enough to decide."
 
 
 def late_clicks(experiment: Experiment, snapshot: Snapshot | None) -> int:
@@ -129,54 +132,42 @@ def late_clicks(experiment: Experiment, snapshot: Snapshot | None) -> int:
     return max(0, counts.comparison_count(experiment.pk) - snapshot.comparisons)
 
 
-def _concluded(experiment: Experiment, snapshot: Snapshot | None) -> Status:
-    status = _conclusion(experiment, snapshot)
+def concluded(experiment: Experiment, snapshot: Snapshot | None) -> str:
+    """The finding of a concluded experiment, and the number of comparisons that came too late for it."""
+    sentence = _conclusion(experiment, snapshot)
     late = late_clicks(experiment, snapshot)
     if not late:
-        return status
+        return sentence
     came = "1 more comparison" if late == 1 else f"{late} more comparisons"
-    sentence = f"{status.sentence} {came} arrived later: counted in the win rates, but not in this finding."
-    return replace(status, sentence=sentence)
+    return f"{sentence} {came} arrived later: counted in the win rates, but not in this finding."
 
 
-def _conclusion(experiment: Experiment, snapshot: Snapshot | None) -> Status:
+def _conclusion(experiment: Experiment, snapshot: Snapshot | None) -> str:
     comparisons = snapshot.comparisons if snapshot else 0
     match StopReason(experiment.conclusion):
         case StopReason.CERTIFIED:
-            return Status(
-                "certified",
-                "Certified winner",
-                f"After {comparisons} comparisons: {experiment.finding}",
-            )
+            return f"After {comparisons} comparisons: {experiment.finding}"
         case StopReason.NO_SINGLE_BEST:
-            return Status(
-                "no-single-best",
-                "No single best",
-                f"After {comparisons} comparisons: {experiment.finding} Either the best policies "
-                "form a cycle, or "
-                "they tie.",
+            return (
+                f"After {comparisons} comparisons: {experiment.finding} Either the best policies form a "
+                "cycle, or they tie."
             )
         case StopReason.BUDGET:
-            return Status(
-                "budget",
-                "Budget spent",
-                f"{comparisons} comparisons were not enough to decide. {_standing(snapshot)}",
-            )
+            standing = _standing(experiment, snapshot)
+            return f"{comparisons} comparisons were not enough to decide. {standing}"
         case StopReason.STOPPED:
-            return Status(
-                "stopped",
-                "Stopped by hand",
-                f"Stopped after {comparisons} comparisons, before it was decided. {_standing(snapshot)}",
-            )
+            standing = _standing(experiment, snapshot)
+            return f"Stopped after {comparisons} comparisons, before it was decided. {standing}"
 
 
-def _standing(snapshot: Snapshot | None) -> str:
+def _standing(experiment: Experiment, snapshot: Snapshot | None) -> str:
     if snapshot is None or snapshot.comparisons == 0:
         return "No judgments yet."
     if snapshot.best is None:
         return "No policy leads."
     rivals = "1 rival is" if snapshot.open_rivals == 1 else f"{snapshot.open_rivals:,} rivals are"
-    return f"{snapshot.best} leads; {rivals} still open."
+    leader = designs.policy_names(experiment)[snapshot.best.index].name
+    return f"{leader} leads; {rivals} still open."
 
 
 def _away(queue: str) -> str:

@@ -11,10 +11,10 @@ import numpy.typing as npt
 from engine.core.contradictions import Misfit, misfit, strongest_cycle
 from engine.core.problem import Factorial
 from engine.core.robustness import fewest_flips
+from engine.domain.policy_space import PolicyName
 from engine.domain.rules import Rules
 from engine.models import Experiment, Snapshot
 from engine.selectors.judges import long_solo_runs
-from labeling.dashboard.status import PolicyName
 
 # Low, because the test is repeated while judgments arrive; 199 simulations cannot tell less than 1 in 200.
 _MISFIT_P = 0.01
@@ -44,7 +44,7 @@ def concerns(
     warnings = []
     cycle = strongest_cycle(wins, ties, _in_the_race(snapshot, len(names)))
     if cycle is not None:
-        a, b, c = (names[index].short for index in cycle.policies)
+        a, b, c = (names[index].name for index in cycle.policies)
         warnings.append(
             f"The leaders form a cycle: {a} beats {b}, {b} beats {c}, and {c} beats {a}. If this is "
             "not chance, "
@@ -81,10 +81,7 @@ def _misfit_warning(experiment: Experiment, test: Misfit) -> str:
             "This experiment assumes that they add up, and its risk depends on it. Repeat it without "
             "the assumption."
         )
-    return (
-        sentence
-        + "The decision does not assume that they add up, but the table of effects does: read it with care."
-    )
+    return sentence + "The winner does not depend on this. The table “What each level is worth” does."
 
 
 def _flips(experiment: Experiment, wins: npt.NDArray[np.float64], names: Sequence[PolicyName]) -> str:
@@ -93,11 +90,12 @@ def _flips(experiment: Experiment, wins: npt.NDArray[np.float64], names: Sequenc
     found = fewest_flips(wins, epsilon=Rules.of(experiment).margin_of_best, most=_MOST_FLIPS)
     if found is None:
         return f"More than {_MOST_FLIPS} judgments would have to be reversed before another policy leads."
-    leader, rival = names[found.leader].short, names[found.rival].short
+    leader, rival = names[found.leader].name, names[found.rival].name
     if found.n_flips == 0:
         return f"{leader} and {rival} have equal evidence against them."
-    judgments = "1 judgment" if found.n_flips == 1 else f"{found.n_flips:,} judgments"
-    return (
-        f"If {judgments} of {round(wins.sum()):,} were reversed, {rival} would draw level with "
-        f"{leader} or lead"
-    ) + ("; ties stay ties." if np.any(wins % 1) else ". Fewer would not be enough.")
+    judgments = f"{found.n_flips:,} of {round(wins.sum()):,} judgments"
+    if np.any(wins % 1):
+        # With ties the number is not known to be the smallest.
+        were = "was" if found.n_flips == 1 else "were"
+        return f"If {judgments} {were} reversed, another policy ({rival}) would draw level with {leader}."
+    return f"{judgments} would have to be reversed before another policy ({rival}) drew level with {leader}."

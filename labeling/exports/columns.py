@@ -22,7 +22,7 @@ from django.db import connection, transaction
 from engine.models import Experiment, Flag
 from engine.selectors import browsing
 from engine.selectors.browsing import Selection
-from labeling.dashboard.status import policy_names
+from engine.selectors.designs import policy_names
 from labeling.exports.people import names_of_people
 
 Row = tuple[Any, ...]
@@ -149,7 +149,7 @@ _TABLE = (
     Column(
         "policy_i_name",
         Kind.TEXT,
-        "Names of the levels of policy i.",
+        "Name of policy i: its levels of the factors that vary.",
         python=getitem,
         of=("levels", "policy_i_id"),
         sql="(%(names)s::text[])[pi.index + 1]",
@@ -157,7 +157,7 @@ _TABLE = (
     Column(
         "policy_j_name",
         Kind.TEXT,
-        "Names of the levels of policy j.",
+        "Name of policy j: its levels of the factors that vary.",
         python=getitem,
         of=("levels", "policy_j_id"),
         sql="(%(names)s::text[])[pj.index + 1]",
@@ -391,12 +391,18 @@ _TABLE = (
         "via",
         Kind.TEXT,
         "How the judgment came in: `page` or `api` (a person), `rule`, `model` (a language model), "
-        "`import` (read "
-        "from a file; what the file itself said is not copied). A restored judgment keeps the value "
-        "of the one it "
-        "brings back.",
+        "`identical` (two equal texts: a tie that nobody saw), `import` (read from a file; what the file "
+        "itself said is not copied). A restored judgment keeps the value of the one it brings back.",
         path="via",
         ours=True,
+    ),
+    Column(
+        "side_known",
+        Kind.TRUTH,
+        "False for a past vote whose file did not say which response was on the left; a side was drawn then.",
+        python=lambda plan: bool(plan.get("side_known", "past" not in plan)),
+        of=("plan",),
+        sql="coalesce((r.plan ->> 'side_known')::boolean, (r.plan -> 'past') IS NULL)",
     ),
     Column(
         "annotator_could_see_policies",
@@ -469,7 +475,7 @@ def _lookups(experiment: Experiment, *, usernames: bool) -> dict[str, dict[Any, 
     ``labels`` (``P1``) and ``levels`` (their names) of the policies by id, names of ``people`` by id, of whom
     ``None`` is nobody, and ``flags`` by the comparison's id: their reasons, oldest first.
     """
-    names = [name.long for name in policy_names(experiment)]
+    names = [name.name for name in policy_names(experiment)]
     indices = dict(experiment.policies.values_list("pk", "index"))
     flags: dict[int, str] = {}
     rows = Flag.objects.filter(comparison__experiment=experiment).order_by("pk")

@@ -14,7 +14,7 @@ from django.db import connection, transaction
 from engine.models import Experiment
 from engine.selectors import browsing, counts
 from engine.selectors.browsing import Selection
-from labeling.dashboard.status import policy_names
+from engine.selectors.designs import policy_names
 from labeling.exports.columns import COLUMNS, FIELDS, Column, Kind
 from labeling.exports.defusing import FIRST, NUMBER_PATTERN, STARTS_CLASS
 from labeling.exports.formats import heading
@@ -50,7 +50,7 @@ def copied_rows(
         for column in COLUMNS.values()
     )
     values = {
-        "names": [name.long for name in policy_names(experiment)],
+        "names": [name.name for name in policy_names(experiment)],
         "people": json.dumps(names_of_people(experiment, usernames=usernames)),
     }
     # Django's part of the statement has its parameters by place, so these go by place too.

@@ -21,7 +21,7 @@ from labeling.requests import AuthenticatedRequest
 
 class OptionsForm(forms.Form):
     raw = forms.BooleanField(required=False, label="Leave spreadsheet formulas as they are (CSV)")
-    conversational = forms.BooleanField(required=False, label="As messages (DPO pairs)")
+    conversational = forms.BooleanField(required=False, label="As messages (DPO, reward model, KTO)")
     usernames = forms.BooleanField(required=False, label="With usernames instead of pseudonyms")
     zip = forms.BooleanField(required=False, label="With its manifest, as a ZIP file")
 

@@ -22,24 +22,42 @@ from engine.models import Comparison, Experiment, User
 from engine.selectors import blinding, browsing, counts, designs, specs
 from engine.selectors.browsing import Selection
 from engine.services.planning import RULES_VERSION
-from labeling.exports.columns import one_look, read_rows, stamped
+from labeling.exports.columns import read_rows, stamped
 from labeling.exports.copying import copied_rows
-from labeling.exports.formats import csv_pieces, dpo_pieces, jsonl_pieces, parquet_pieces
+from labeling.exports.formats import (
+    csv_pieces,
+    dpo_pieces,
+    jsonl_pieces,
+    kto_pieces,
+    parquet_pieces,
+    reward_pieces,
+)
 from labeling.exports.people import pseudonym
+from labeling.exports.preferences import preferences, rated
 
-CSV, JSONL, PARQUET, DPO = "csv", "jsonl", "parquet", "dpo"
-FORMATS = {CSV: "CSV", JSONL: "JSON lines", PARQUET: "Parquet", DPO: "DPO pairs (JSON lines)"}
+CSV, JSONL, PARQUET = "csv", "jsonl", "parquet"
+DPO, REWARD, KTO = "dpo", "reward", "kto"
+FORMATS = {
+    CSV: "CSV",
+    JSONL: "JSON lines",
+    PARQUET: "Parquet",
+    DPO: "DPO pairs (JSON lines)",
+    REWARD: "Pairs for a reward model (JSON lines)",
+    KTO: "Rated texts for KTO (JSON lines)",
+}
+# They hold texts, and not judgments.
+TRAINING = {DPO, REWARD, KTO}
 _TYPES = {
     CSV: "text/csv; charset=utf-8",
     JSONL: "application/jsonl; charset=utf-8",
-    DPO: "application/jsonl; charset=utf-8",
+    **dict.fromkeys(TRAINING, "application/jsonl; charset=utf-8"),
     PARQUET: "application/vnd.apache.parquet",
 }
 _SUFFIXES = {
     CSV: "judgments.csv",
     JSONL: "judgments.jsonl",
     PARQUET: "judgments.parquet",
-    DPO: "dpo.jsonl",
+    **{kind: f"{kind}.jsonl" for kind in TRAINING},
 }
 # Raised when a column changes its meaning or the manifest its shape; a new column or field is no new schema.
 SCHEMA_VERSION = 2
@@ -87,7 +105,7 @@ class Export:
     usernames
         People by their user names instead of pseudonyms.
     conversational
-        DPO: messages instead of texts.
+        DPO, reward and KTO: messages instead of texts.
     """
 
     experiment: Experiment
@@ -111,9 +129,13 @@ class Export:
         return tally.hashed(self._pieces(tally))
 
     def _pieces(self, tally: Tally) -> Iterator[bytes]:
-        if self.format == DPO:
-            pairs = tally.counted(_preferences(self.experiment, self.selection))
-            return dpo_pieces(pairs, conversational=self.conversational)
+        if self.format == KTO:
+            texts = tally.counted(rated(self.experiment, self.selection))
+            return kto_pieces(texts, conversational=self.conversational)
+        if self.format in TRAINING:
+            pairs = tally.counted(preferences(self.experiment, self.selection))
+            shaped = dpo_pieces if self.format == DPO else reward_pieces
+            return shaped(pairs, conversational=self.conversational)
         if self.format == CSV and connection.vendor == "postgresql":
             return tally.counted_pieces(
                 copied_rows(self.experiment, self.selection, raw=self.raw, usernames=self.usernames)
@@ -204,17 +226,6 @@ def preferred_comparisons(experiment: Experiment, selection: Selection) -> Any:
         .exclude(outcome=0.5)
         .order_by("pk")
     )
-
-
-def _preferences(experiment: Experiment, selection: Selection) -> Iterator[tuple[str, str, str]]:
-    """Prompt, chosen and rejected. Equal texts teach nothing, nor do empty ones: they are left out."""
-    comparisons = preferred_comparisons(experiment, selection).values_list(
-        "task__prompt", "response_i__text", "response_j__text", "outcome"
-    )
-    with one_look():
-        for prompt, text_i, text_j, outcome in comparisons.iterator(chunk_size=2000):
-            if text_i != text_j and text_i and text_j:
-                yield (prompt, text_i, text_j) if outcome > 0.5 else (prompt, text_j, text_i)
 
 
 def _as_it_is(time: datetime) -> datetime:

@@ -13,6 +13,7 @@ from typing import Any
 
 from labeling.exports.columns import COLUMNS, Kind, Row
 from labeling.exports.defusing import FIRST, defused
+from labeling.exports.preferences import Preference, Rated
 
 _ROWS_PER_PIECE = 1000
 _ROWS_PER_GROUP = 20_000
@@ -60,22 +61,51 @@ def jsonl_pieces(rows: Iterable[Row]) -> Iterator[bytes]:
     return _lines(dict(zip(COLUMNS, row, strict=True)) for row in rows)
 
 
-def dpo_pieces(pairs: Iterable[tuple[str, str, str]], *, conversational: bool = False) -> Iterator[bytes]:
-    """Pairs (prompt, chosen, rejected) as JSON lines, as texts or as messages."""
-    shape = _messages if conversational else _texts
-    return _lines(shape(*pair) for pair in pairs)
+def dpo_pieces(pairs: Iterable[Preference], *, conversational: bool = False) -> Iterator[bytes]:
+    """Prompt, chosen, rejected and their margin as JSON lines, as texts or as messages."""
+    return _lines(
+        {
+            "prompt": _said("user", pair.prompt) if conversational else pair.prompt,
+            "chosen": _said("assistant", pair.chosen) if conversational else pair.chosen,
+            "rejected": _said("assistant", pair.rejected) if conversational else pair.rejected,
+            "margin": pair.margin,
+            "comparisons": pair.comparisons,
+        }
+        for pair in pairs
+    )
 
 
-def _texts(prompt: str, chosen: str, rejected: str) -> dict[str, Any]:
-    return {"prompt": prompt, "chosen": chosen, "rejected": rejected}
+def reward_pieces(pairs: Iterable[Preference], *, conversational: bool = False) -> Iterator[bytes]:
+    """Chosen and rejected with the prompt in each, and their margin: what a reward model is trained on."""
+
+    def whole(prompt: str, text: str) -> Any:
+        both = [*_said("user", prompt), *_said("assistant", text)]
+        return both if conversational else f"{prompt}\n\n{text}"
+
+    return _lines(
+        {
+            "chosen": whole(pair.prompt, pair.chosen),
+            "rejected": whole(pair.prompt, pair.rejected),
+            "margin": pair.margin,
+        }
+        for pair in pairs
+    )
 
 
-def _messages(prompt: str, chosen: str, rejected: str) -> dict[str, Any]:
-    return {
-        "prompt": [{"role": "user", "content": prompt}],
-        "chosen": [{"role": "assistant", "content": chosen}],
-        "rejected": [{"role": "assistant", "content": rejected}],
-    }
+def kto_pieces(texts: Iterable[Rated], *, conversational: bool = False) -> Iterator[bytes]:
+    """Prompt, completion and label, true where the text was chosen more often than rejected."""
+    return _lines(
+        {
+            "prompt": _said("user", text.prompt) if conversational else text.prompt,
+            "completion": _said("assistant", text.completion) if conversational else text.completion,
+            "label": text.label,
+        }
+        for text in texts
+    )
+
+
+def _said(role: str, text: str) -> list[dict[str, str]]:
+    return [{"role": role, "content": text}]
 
 
 def _lines(items: Iterable[dict[str, Any]]) -> Iterator[bytes]:

@@ -24,7 +24,7 @@ def ranking_csv(ranked: Sequence[Ranked]) -> str:
         rate = each.standing.field
         writer.writerow(
             [
-                defused(each.name),
+                defused(each.name.name),
                 *(round(value, _DIGITS) for value in (rate.estimate, rate.low, rate.high)),
                 each.comparisons,
                 WORDS[each.standing.place],
@@ -35,13 +35,13 @@ def ranking_csv(ranked: Sequence[Ranked]) -> str:
 
 def ranking_table(ranked: Sequence[Ranked]) -> str:
     """The same for a terminal: win rates as percentages, with their intervals."""
-    width = max(len(each.name) for each in ranked)
+    width = max(len(each.name.name) for each in ranked)
     rows = [f"{'policy':<{width}}  win rate (interval)   comparisons  standing"]
     for each in ranked:
         rate = each.standing.field
         interval = f"({rate.low:.0%} to {rate.high:.0%})"
         rows.append(
-            f"{each.name:<{width}}  {rate.estimate:>4.0%} {interval:<15}  {each.comparisons:>11,}  "
+            f"{each.name.name:<{width}}  {rate.estimate:>4.0%} {interval:<15}  {each.comparisons:>11,}  "
             f"{WORDS[each.standing.place]}"
         )
     return "\n".join(rows)

@@ -9,7 +9,7 @@ from django.db.models import Exists, OuterRef
 
 from engine.models import Comparison, Experiment, Flag, Judgment, User
 from engine.selectors.browsing import STANDING, VOID, Selection
-from labeling.dashboard.status import policy_names
+from engine.selectors.designs import policy_names
 from labeling.forms.fields import choice_field
 
 _ANY = ("", "Any")
@@ -43,7 +43,7 @@ class SelectionForm(forms.Form):
 
     def __init__(self, data: Any, *, experiment: Experiment, **options: Any) -> None:
         super().__init__(data, label_suffix="", **options)
-        policies = [(name.short, f"{name.short}: {name.long}") for name in policy_names(experiment)]
+        policies = [(name.short, f"{name.short}: {name.name}") for name in policy_names(experiment)]
         for field in ("policy", "against", "winner"):
             choice_field(self, field).choices = [_ANY, *policies]
         # Names from the memberships and not from the judgments, of which there may be a million.

@@ -7,13 +7,16 @@ from django.utils.safestring import SafeString
 
 from engine.models import Experiment
 from labeling import access, formatting
+from labeling.dashboard.terms import TERMS
 from labeling.rendering import capped, render_markdown
 
 register = template.Library()
 
 for _filter in (
     formatting.about,
-    formatting.percents,
+    formatting.percent,
+    formatting.percent_range,
+    formatting.points,
     formatting.risk,
     formatting.share,
     formatting.spread,
@@ -28,17 +31,27 @@ def tabs(context: template.Context, here: str) -> dict[str, Any]:
     page's URL name.
     """
     experiment: Experiment = context["experiment"]
-    pages = {"dashboard": "Dashboard", "ranking": "Ranking", "comparisons": "Comparisons", "export": "Export"}
+    pages = {
+        "dashboard": "Result",
+        "quality": "Quality",
+        "method": "Method",
+        "setup": "Setup",
+        "comparisons": "Comparisons",
+        "export": "Export",
+    }
     if access.may_run(context["request"], experiment):
-        if experiment.state == Experiment.State.DRAFT:
-            pages["setup"] = "Setup"
-        pages |= {"experiment_settings": "Settings", "people": "People"}
-    pages["log"] = "Log"
+        pages |= {"people": "People", "experiment_settings": "Settings"}
     return {
         "experiment": experiment,
         "here": here,
         "tabs": [{"page": page, "label": label} for page, label in pages.items()],
     }
+
+
+@register.inclusion_tag("dashboard/_tip.html")
+def tip(term: str) -> dict[str, str]:
+    """A "?" that opens the explanation of a term."""
+    return {"term": term, "text": TERMS[term]}
 
 
 @register.filter

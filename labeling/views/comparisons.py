@@ -16,11 +16,12 @@ from django.views.decorators.http import require_POST, require_safe
 from engine.domain.errors import WrongStateError
 from engine.models import Comparison, Experiment, Judgment, User
 from engine.selectors import browsing
+from engine.selectors.designs import policy_names
 from engine.services import review
 from engine.tasks import advance, wake
 from labeling import access
 from labeling.dashboard.explanations import explain
-from labeling.dashboard.status import policy_names
+from labeling.dashboard.policies import messages_for, policy_at
 from labeling.exports.selecting import SelectionForm
 from labeling.requests import AuthenticatedRequest
 
@@ -76,7 +77,13 @@ def comparison(request: AuthenticatedRequest, experiment_id: int, comparison_id:
         return render(request, "comparisons/withheld.html", context, status=403)
     names = policy_names(experiment)
     sides = [
-        {"side": side, "policy": policy, "name": names[policy.index], "response": response}
+        {
+            "side": side,
+            "policy": policy,
+            "name": names[policy.index],
+            "response": response,
+            "messages": _messages(experiment, policy.index, row),
+        }
         for side, policy, response in (
             ("A", row.policy_i if row.i_on_left else row.policy_j, row.left),
             ("B", row.policy_j if row.i_on_left else row.policy_i, row.right),
@@ -94,6 +101,11 @@ def comparison(request: AuthenticatedRequest, experiment_id: int, comparison_id:
             "may_void": _may_void(request, experiment),
         },
     )
+
+
+def _messages(experiment: Experiment, index: int, row: Comparison) -> list[tuple[str, str]]:
+    policy = policy_at(experiment, index)
+    return [] if policy is None else messages_for(policy, row.task)
 
 
 @login_required

@@ -1,4 +1,4 @@
-"""The admin's page of one experiment."""
+"""The admin's pages of one experiment: its result, its quality and its method."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from engine.domain.errors import WrongStateError
 from engine.models import Experiment
 from engine.selectors import counts, log
 from engine.selectors.findings import ladder
+from engine.selectors.remaining import remaining
 from engine.services import analysis, controls
 from engine.services.experiments import stop_on
 from engine.tasks import advance, analyse, wake
@@ -40,33 +41,83 @@ class ClaimForm(forms.Form):
 @login_required
 @require_safe
 def dashboard(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
-    """The whole page."""
+    """The result: the verdict, the ranking, and what to read before using it."""
     experiment = access.to_watch(request, experiment_id)
-    context = _live(request, experiment) | {
-        "charts": figures.rendered_charts(experiment),
+    context = _verdict(request, experiment) | {
+        "charts": figures.rendered_charts(experiment, "result"),
+        "may_create": access.may_create(request),
+    }
+    return render(request, "dashboard/dashboard.html", context | figures.reading_matter(experiment))
+
+
+@login_required
+@require_safe
+def quality(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
+    """Reasons to trust the result or not: the people, their agreement, and what would change it."""
+    experiment = access.to_watch(request, experiment_id)
+    may_run = access.may_run(request, experiment)
+    context = {
+        "experiment": experiment,
+        "badge": figures.badge_of(experiment),
+        "may_run": may_run,
+        "may_start": may_run
+        and experiment.state == Experiment.State.PAUSED
+        and experiment.archived_at is None,
+        "charts": figures.rendered_charts(experiment, "quality"),
         "without": without_each_annotator(experiment),
         "llm_judge": llm_judge.panel(experiment),
+    }
+    return render(request, "dashboard/quality.html", context)
+
+
+@login_required
+@require_safe
+def method(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
+    """The statistics, the queue, the workers and the log."""
+    experiment = access.to_watch(request, experiment_id)
+    context = figures.moving_figures(experiment) | {
+        "may_run": access.may_run(request, experiment),
+        "charts": figures.rendered_charts(experiment, "method"),
         "log": log.audit_entries(experiment)[:5],
     }
-    return render(request, "dashboard/dashboard.html", context)
+    return render(request, "dashboard/method.html", context)
+
+
+def _reload() -> HttpResponse:
+    """For a page that polls although the experiment no longer runs: all of it has changed, once."""
+    return HttpResponse(headers={"HX-Refresh": "true"})
 
 
 @login_required
 @require_safe
 def live(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
-    """The part that changes with every click, and the queue, which htmx puts into its own place."""
+    """The verdict, which changes with every click, and the badge, which htmx puts into its own place."""
     experiment = access.to_watch(request, experiment_id)
-    return render(request, "dashboard/_moving.html", _live(request, experiment))
+    if experiment.state != Experiment.State.RUNNING:
+        return _reload()
+    return render(request, "dashboard/_live.html", _verdict(request, experiment) | {"elsewhere": True})
 
 
 @login_required
 @require_safe
-def live_charts(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
-    """The charts and tables, or 204 where they are still those that the page has seen."""
+def live_method(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
+    """The forecast, the queue and the badge."""
     experiment = access.to_watch(request, experiment_id)
-    charts = figures.rendered_charts(experiment)
-    # While it runs the page asks again and again; once it does not, it must be told to stop.
-    if experiment.state == Experiment.State.RUNNING and request.GET.get("seen") == charts.version:
+    if experiment.state != Experiment.State.RUNNING:
+        return _reload()
+    context = figures.moving_figures(experiment) | {"elsewhere": True}
+    return render(request, "dashboard/_moving.html", context)
+
+
+@login_required
+@require_safe
+def live_charts(request: AuthenticatedRequest, experiment_id: int, tab: str) -> HttpResponse:
+    """The charts and tables of a tab, or 204 where they are still those that the page has seen."""
+    experiment = access.to_watch(request, experiment_id)
+    if experiment.state != Experiment.State.RUNNING:
+        return _reload()
+    charts = figures.rendered_charts(experiment, tab)
+    if request.GET.get("seen") == charts.version:
         return HttpResponse(status=204)
     return render(request, "dashboard/_figures.html", {"experiment": experiment, "charts": charts})
 
@@ -79,7 +130,7 @@ def without(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
     if request.method == "POST":
         analysis.request_replays(experiment_id=experiment.pk)
         wake(analyse)
-        return redirect(reverse("dashboard", args=[experiment.pk]) + "#without")
+        return redirect(reverse("quality", args=[experiment.pk]) + "#without")
     context = {"experiment": experiment, "without": without_each_annotator(experiment)}
     return render(request, "dashboard/_without.html", context)
 
@@ -136,7 +187,7 @@ def stop_here(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse
 
 def _ask_to_stop_on(request: AuthenticatedRequest, experiment: Experiment, claim: str) -> HttpResponse:
     """The question, or the dashboard where there is nothing to ask."""
-    claims = ladder(experiment)
+    claims = ladder(experiment, remaining(experiment))
     rung = next((rung for rung in claims.rungs if rung.claim == claim and rung.holds), None)
     may_stop = experiment.state in {Experiment.State.RUNNING, Experiment.State.PAUSED}
     if rung is None or not may_stop:
@@ -152,5 +203,5 @@ def _ask_to_stop_on(request: AuthenticatedRequest, experiment: Experiment, claim
     )
 
 
-def _live(request: AuthenticatedRequest, experiment: Experiment) -> dict[str, Any]:
+def _verdict(request: AuthenticatedRequest, experiment: Experiment) -> dict[str, Any]:
     return figures.live_figures(experiment) | {"may_run": access.may_run(request, experiment)}

@@ -70,8 +70,22 @@ def judgments_parquet(request: AuthenticatedRequest, experiment_id: int) -> Http
 @login_required
 @require_safe
 def dpo_jsonl(request: AuthenticatedRequest, experiment_id: int) -> HttpResponseBase:
-    """Prompt, chosen and rejected of every comparison that was decided for one side."""
+    """Prompt, chosen and rejected of each two texts that were decided for one."""
     return download(request, experiment_id, files.DPO)
+
+
+@login_required
+@require_safe
+def reward_jsonl(request: AuthenticatedRequest, experiment_id: int) -> HttpResponseBase:
+    """The same pairs with the prompt in both, for a reward model."""
+    return download(request, experiment_id, files.REWARD)
+
+
+@login_required
+@require_safe
+def kto_jsonl(request: AuthenticatedRequest, experiment_id: int) -> HttpResponseBase:
+    """Each text with whether it was chosen more often than rejected."""
+    return download(request, experiment_id, files.KTO)
 
 
 def _query(form: SelectionForm, options: OptionsForm) -> str:

@@ -130,4 +130,4 @@ def change_llm_judge(request: AuthenticatedRequest, experiment_id: int) -> HttpR
         messages.success(request, _SAID[data["stage"]])
         if experiments_with_opinions().filter(pk=experiment.pk).exists():
             wake(give_opinions)
-    return redirect("dashboard", experiment_id=experiment.pk)
+    return redirect("quality", experiment_id=experiment.pk)

@@ -23,7 +23,7 @@ from engine.services.allowances import MOST_HELD
 from engine.services.serving import Answered, ShownPair
 from engine.tasks import advance, wake
 from labeling import access
-from labeling.annotation.endings import ending
+from labeling.annotation.endings import ending, nothing_ready
 from labeling.annotation.progress import answers_together
 from labeling.requests import AuthenticatedRequest
 
@@ -271,7 +271,7 @@ def _render(
     context = {
         "experiment": experiment,
         "shown": shown,
-        "ending": ending(experiment),
+        "ending": ending(experiment) or (nothing_ready(experiment, request.user) if shown is None else None),
         "look_again_seconds": min(max(_FIRST_LOOK_SECONDS, 2 * waited), _LONGEST_LOOK_SECONDS),
         "choices": counts.choices(experiment),
         "flag_reasons": Flag.Reason.choices,

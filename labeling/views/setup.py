@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
+from django.core.paginator import Paginator
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
@@ -18,15 +19,19 @@ from engine.domain.limits import DESCRIPTION_BYTES, RESPONSES_BYTES
 from engine.domain.specs import ExperimentSpec, FactorSpec
 from engine.importing import ImportingError, decoded, read_experiment, read_responses, write_experiment
 from engine.models import Experiment
-from engine.selectors import specs
+from engine.selectors import designs, specs
 from engine.services import drafts, experiments
 from engine.tasks import advance, wake
 from labeling import access
+from labeling.dashboard import figures
+from labeling.dashboard.policies import level_said
 from labeling.forms.draft import DraftEditor, data_of, data_sent
 from labeling.forms.factors import apply_change
 from labeling.requests import AuthenticatedRequest
 from labeling.setup import sizes
 from labeling.setup.templates import STARTS, start_named
+
+_TASKS_PER_PAGE = 20
 
 read_or_write = require_http_methods(["GET", "HEAD", "POST"])
 
@@ -52,6 +57,8 @@ def new(request: AuthenticatedRequest) -> HttpResponse:
 def _uploaded(request: AuthenticatedRequest) -> ExperimentSpec:
     if (file := request.FILES.get("responses")) is not None:
         answers = read_responses(decoded(file, RESPONSES_BYTES))
+        for warning in answers.warnings:
+            messages.warning(request, warning)
         return ExperimentSpec(
             name=request.POST.get("name", "").strip(),
             factors=[FactorSpec("Policy", "imported", {name: {} for name in answers.policies})],
@@ -78,7 +85,11 @@ def new_from(request: AuthenticatedRequest, start: str) -> HttpResponse:
 @login_required
 @read_or_write
 def setup(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
-    """Change a draft."""
+    """Change a draft; read what was set up where it cannot be changed, or not by this reader."""
+    if request.method != "POST":
+        experiment = access.to_watch(request, experiment_id)
+        if experiment.state != Experiment.State.DRAFT or not access.may_run(request, experiment):
+            return _to_read(request, experiment)
     experiment = access.to_run(request, experiment_id)
     if experiment.state != Experiment.State.DRAFT:
         messages.error(
@@ -91,6 +102,22 @@ def setup(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
         lambda: specs.experiment_spec(experiment),
         reverse("setup", args=[experiment.pk]),
     )
+
+
+def _to_read(request: AuthenticatedRequest, experiment: Experiment) -> HttpResponse:
+    """The setup as it is, for everybody who may watch."""
+    context = {
+        "experiment": experiment,
+        "badge": figures.badge_of(experiment),
+        "may_run": access.may_run(request, experiment),
+        "factors": [
+            (factor, [(level, level_said(level)) for level in factor.levels.all()])
+            for factor in experiment.factors.prefetch_related("levels")
+        ],
+        "names": designs.policy_names(experiment),
+        "tasks": Paginator(experiment.tasks.all(), _TASKS_PER_PAGE).get_page(request.GET.get("page")),
+    }
+    return render(request, "dashboard/setup.html", context)
 
 
 def _page(

@@ -35,7 +35,7 @@ def import_votes(request: AuthenticatedRequest) -> HttpResponse:
             messages.success(request, f"{len(votes.votes):,} votes imported.")
             for warning in votes.warnings:
                 messages.warning(request, warning)
-            return redirect("ranking", experiment_id=experiment.pk)
+            return redirect("dashboard", experiment_id=experiment.pk)
     context = {"faults": faults, "typed_name": request.POST.get("name", "")}
     return render(request, "setup/votes.html", context, status=400 if faults else 200)
 
@@ -48,9 +48,15 @@ def _uploaded(request: AuthenticatedRequest) -> Votes:
 
 def _stored(request: AuthenticatedRequest, votes: Votes) -> Experiment:
     name = request.POST.get("name", "").strip()
-    there = Experiment.objects.filter(name=name).first()
-    if there is None:
-        return start_from_votes(name=name, votes=votes.votes, by=request.user)
-    if not access.may_run(request, there):
-        raise SpecError("name: Another experiment has this name. Choose another one.")
-    return add_votes(experiment_id=there.pk, votes=votes.votes, by=request.user)
+    # Their own comes first: others may have shared one of the same name with them.
+    of_that_name = [each for each in Experiment.objects.filter(name=name) if access.may_run(request, each)]
+    own = [each for each in of_that_name if each.maker_id == request.user.pk]
+    there = own or of_that_name
+    if len(there) > 1:
+        raise SpecError(
+            f"name: You may change {len(there)} experiments of this name. Choose another one, or import the "
+            "votes with manage.py import_votes."
+        )
+    if there:
+        return add_votes(experiment_id=there[0].pk, votes=votes.votes, by=request.user)
+    return start_from_votes(name=name, votes=votes.votes, by=request.user)

@@ -1,19 +1,27 @@
-// Copies the field beside a button. Without this script the field can be selected and copied by hand.
+// Copies the field or the text that a button names. Without this script both can be selected and copied by hand.
 (() => {
   "use strict";
+  const select = (source) => {
+    if ("value" in source) {
+      source.focus();
+      source.select();
+    } else {
+      getSelection().selectAllChildren(source);
+    }
+  };
   for (const button of document.querySelectorAll("button[data-copy]")) {
-    const field = document.getElementById(button.dataset.copy);
+    const source = document.getElementById(button.dataset.copy);
     const said = document.getElementById(`${button.dataset.copy}-said`);
     button.hidden = false;
-    field.addEventListener("focus", () => field.select());
+    if ("value" in source) source.addEventListener("focus", () => source.select());
     button.addEventListener("click", async () => {
       try {
-        await navigator.clipboard.writeText(field.value);
+        await navigator.clipboard.writeText("value" in source ? source.value : source.textContent);
         said.textContent = "Copied.";
       } catch {
         // Browsers offer the clipboard over HTTPS only.
-        field.focus();
-        field.select();
+        source.closest("details")?.setAttribute("open", "");
+        select(source);
         said.textContent = "Selected: press Ctrl+C or ⌘C to copy.";
       }
     });

@@ -63,7 +63,7 @@
         interaction: { mode: "nearest", axis: "x", intersect: false },
         scales: {
           x: axis("comparisons", { type: "linear", min: 0, max: lastX, ticks: { color: css("--muted"), precision: 0 } }),
-          y: axis("evidence against (log E)", { type: "linear" }),
+          y: axis("evidence against", { type: "linear" }),
         },
         plugins: legend((item, data) => !data.datasets[item.datasetIndex].quiet),
       },
@@ -83,7 +83,7 @@
       type: "bar",
       data: {
         labels: rows.map((row) => row[0]),
-        datasets: [bars("realised", 2, COLOURS[0]), bars("optimal", 3, COLOURS[4])],
+        datasets: [bars("actual", 2, COLOURS[0]), bars("optimal", 3, COLOURS[4])],
       },
       options: {
         scales: { x: axis(""), y: axis("% of comparisons", { beginAtZero: true }) },
@@ -92,58 +92,7 @@
     };
   }
 
-  function effects(canvas, table) {
-    const rows = [...table.tBodies[0].rows];
-    const values = rows.map((row) => texts(row).slice(2).map(Number));
-    const labels = rows.map((row) => [row.cells[1].dataset.better, `beats ${row.cells[1].dataset.worse}`]);
-    canvas.parentElement.style.height = `${90 + 44 * rows.length}px`;
-    return {
-      data: {
-        labels,
-        datasets: [
-          {
-            type: "scatter",
-            label: "estimate",
-            data: values.map(([percent], k) => ({ x: percent, y: k })),
-            backgroundColor: css("--ink"),
-            pointRadius: 5,
-            pointStyle: "rectRot",
-            yAxisID: "at",
-          },
-          {
-            type: "bar",
-            label: "interval",
-            data: values.map(([, from, to]) => [from, to]),
-            backgroundColor: COLOURS[5],
-            barThickness: 12,
-            grouped: false,
-            yAxisID: "y",
-          },
-          {
-            type: "line",
-            label: "even",
-            data: [{ x: 50, y: -0.5 }, { x: 50, y: rows.length - 0.5 }],
-            borderColor: css("--muted"),
-            borderDash: [5, 5],
-            borderWidth: 1.5,
-            pointRadius: 0,
-            yAxisID: "at",
-          },
-        ],
-      },
-      options: {
-        indexAxis: "y",
-        scales: {
-          x: axis("wins, %", { type: "linear", min: 0, max: 100 }),
-          y: axis("", { type: "category", labels }),
-          at: { type: "linear", display: false, min: -0.5, max: rows.length - 0.5, reverse: true },
-        },
-        plugins: legend(),
-      },
-    };
-  }
-
-  const MAKERS = { race, allocation, effects };
+  const MAKERS = { race, allocation };
 
   function draw() {
     for (const [canvas, chart] of charts) {

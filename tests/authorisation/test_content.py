@@ -149,7 +149,7 @@ def test_a_canary_is_where_it_may_be_read(role, world: World):
         assert (world.own.canaries[name].encode() in text) == world.may_read(role, name), (name, page)
 
 
-FILES = ("judgments.csv", "judgments.jsonl", "dpo.jsonl")
+FILES = ("judgments.csv", "judgments.jsonl", "dpo.jsonl", "reward.jsonl", "kto.jsonl")
 
 
 @pytest.mark.parametrize("role", ["viewer", "editor", "owner", "superuser"])

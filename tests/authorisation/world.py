@@ -313,6 +313,7 @@ class World:
             "subscription_id": hook.pk,
             "invitation_id": invitations["annotator"].pk,
             "link": links["annotator"],
+            "number": experiment.policies.count(),
         }
         canaries = {
             "the names of the policies": f"{mark}-terse",
@@ -351,7 +352,9 @@ def people_inside() -> list[str]:
 
 
 def _spec(mark: str, seed: int, **settings: Any) -> ExperimentSpec:
-    levels = {f"{mark}-{name}": {"text": f"{mark}-prompt: be {name}"} for name in ("terse", "warm", "plain")}
+    # The other experiment has a policy more: its number leads nowhere in one's own.
+    names = ("terse", "warm", "plain", *(["long"] if mark == "foreign" else []))
+    levels = {f"{mark}-{name}": {"text": f"{mark}-prompt: be {name}"} for name in names}
     return ExperimentSpec(
         name=f"The {mark} experiment",
         factors=[FactorSpec("Prompt", "prompt", levels)],

@@ -11,8 +11,9 @@ from axe_playwright_python.sync_playwright import Axe
 from django.utils import timezone
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 
+from engine.core import StopReason
 from engine.models import Examination, Experiment, PairCount, Response, WorkerPulse
-from engine.services.experiments import pause, stop
+from engine.services.experiments import conclude, pause, stop
 from engine.services.tokens import make_token
 from tests.browser.annotating import write_everything
 from tests.browser.conftest import log_in, watch
@@ -61,6 +62,16 @@ def world(transactional_db) -> dict[str, object]:
     paused, finished = make_experiment(ready=True, **options), make_experiment(ready=True, **options)
     pause(experiment_id=paused.pk)
     stop(experiment_id=finished.pk)
+    won = make_experiment(ready=True, **options)
+    click_on(won, annotator, 8)
+    conclude(
+        experiment=won,
+        conclusion=StopReason.CERTIFIED,
+        winner=won.policies.get(index=0),
+        claim="best_if_any",
+        finding="It is the best, if there is a best.",
+        by=None,
+    )
     draft = make_experiment(running=False)
     many = make_experiment(n_policies=15, ready=True, **options)
     click_on(many, annotator, 4)
@@ -75,7 +86,8 @@ def world(transactional_db) -> dict[str, object]:
         "judged": busy.comparisons.filter(state="judged").first().pk,
         "ready": busy.comparisons.filter(state="ready").first().pk,
         **{name: e.pk for name, e in {"busy": busy, "idle": idle, "practice": practice, "paused": paused,
-                                       "finished": finished, "draft": draft, "many": many}.items()},
+                                       "finished": finished, "won": won, "draft": draft,
+                                       "many": many}.items()},
     }  # fmt: skip
 
 
@@ -125,6 +137,9 @@ def pages(world: dict[str, object]) -> dict[str | None, list[str]]:
             f"/experiments/{world['busy']}/",
             f"/experiments/{world['draft']}/",
             f"/experiments/{world['many']}/",
+            f"/experiments/{world['won']}/",
+            *(f"/experiments/{world['many']}/{tab}/" for tab in ("quality", "method", "setup", "policies/1")),
+            f"/experiments/{world['busy']}/quality/",
             f"/experiments/{world['busy']}/comparisons/",
             f"/experiments/{world['busy']}/comparisons/?annotator=ann",
             f"/experiments/{world['draft']}/comparisons/",

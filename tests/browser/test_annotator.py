@@ -45,7 +45,7 @@ def test_twenty_pairs_by_keyboard_and_exactly_those_in_the_export(page: Page, se
     log_in(page, admin)
     page.goto(f"/experiments/{experiment.pk}/")
     with page.expect_download() as download:
-        page.get_by_role("link", name="Export CSV").click()
+        page.get_by_role("link", name="Judgments as CSV").click()
     rows = list(csv.DictReader(io.StringIO(download.value.path().read_text())))
 
     assert len(rows) == 20 == Judgment.objects.count()

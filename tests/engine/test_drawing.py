@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from django.db.models import F
 
 from engine.domain.errors import SpecError
 from engine.domain.specs import ExperimentSpec, FactorSpec, ReadyMade, TaskSpec
@@ -74,10 +75,11 @@ class TestImported:
 
     def test_it_is_judged_to_its_end_without_anybody_generating(self):
         experiment = started(imported_spec(budget=12))
-        ann = make_user()
-        add_member(experiment, ann)
-        advance(experiment_id=experiment.pk)
-        click_on(experiment, ann, 12)
+        for ann in (make_user() for _ in range(4)):
+            add_member(experiment, ann)
+            advance(experiment_id=experiment.pk)
+            # Each of them sees the three pairs of texts once.
+            click_on(experiment, ann, 3)
         experiment.refresh_from_db()
         assert experiment.conclusion in {"budget", "certified"}
         assert Response.objects.count() == 6
@@ -111,7 +113,7 @@ class TestImported:
 class TestReuse:
     def test_a_policy_answers_a_task_once(self, settings):
         settings.BUFFER_MIN = 40
-        experiment = make_experiment(n_tasks=2, responses="reuse", ready=True)
+        experiment = make_experiment(n_tasks=2, responses="reuse", judge="rule", ready=True)
         comparisons = experiment.comparisons.all()
         assert comparisons.count() == 40
         assert Response.objects.count() == 6
@@ -147,6 +149,6 @@ class TestReuse:
 
     def test_one_planned_while_its_response_was_being_stored_is_settled_by_the_next_advance(self):
         experiment = make_experiment(n_tasks=1, responses="reuse")
-        Response.objects.update(state=Response.State.DONE, text="written meanwhile")
+        Response.objects.update(state=Response.State.DONE, text="written meanwhile", digest=F("pk"))
         advance(experiment_id=experiment.pk)
         assert {c.state for c in experiment.comparisons.all()} == {"ready"}

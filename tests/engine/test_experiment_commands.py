@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 from django.core.management import CommandError, call_command
 
+from engine.domain.errors import SpecError
 from engine.importing import write_experiment
+from engine.management.finding import find_experiment
 from engine.models import Experiment, Response
 from engine.selectors.specs import experiment_spec
 from engine.services.experiments import create_experiment
@@ -99,8 +101,33 @@ def test_what_is_not_there_is_said_to_be(file):
     file.write_text(write_experiment(replace(make_spec(), name="N")))
     with pytest.raises(CommandError, match="no user 'nobody'"):
         run("load_experiment", str(file), "--owner", "nobody")
-    with pytest.raises(CommandError, match="no experiment 'x'; there are: none"):
+    with pytest.raises(CommandError, match=r"no experiment x\. There are: none"):
         run("dump_experiment", "x")
+
+
+def test_a_name_is_unique_among_one_makers_and_a_command_asks_which_is_meant():
+    ann, bob = make_user("ann"), make_user("bob")
+    first, second = (create_experiment(spec=make_spec(name="Same"), by=user) for user in (ann, bob))
+    with pytest.raises(SpecError, match="name: You have an experiment of this name already"):
+        create_experiment(spec=make_spec(name="Same"), by=ann)
+    for said in ("Same", "cat/Same", "ann/Other"):
+        with pytest.raises(CommandError) as error:
+            run("dump_experiment", said)
+        assert f"{first.pk} (ann/Same), {second.pk} (bob/Same)" in str(error.value)
+    assert "Say which by owner/name or by number." in refused("dump_experiment", "Same")
+    for said in ("bob/Same", str(second.pk)):
+        assert find_experiment(said) == second
+    # A slash may be part of a name, and a name may be a number.
+    slashed = create_experiment(spec=make_spec(name="ann/Same"), by=bob)
+    assert find_experiment("ann/Same") == slashed
+    numbered = create_experiment(spec=make_spec(name=str(first.pk)), by=bob)
+    assert find_experiment(str(first.pk)) == numbered
+
+
+def refused(*arguments: str) -> str:
+    with pytest.raises(CommandError) as error:
+        run(*arguments)
+    return str(error.value)
 
 
 def test_a_file_that_asks_for_a_model_that_cannot_judge_is_refused(file, settings):

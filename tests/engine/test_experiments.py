@@ -152,7 +152,7 @@ def test_an_unusable_description_is_refused_with_what_is_wrong_and_leaves_nothin
 
 def test_two_experiments_cannot_have_the_same_name():
     create_experiment(spec=make_spec(name="Twice"))
-    with pytest.raises(SpecError, match=r"name: .*already exists"):
+    with pytest.raises(SpecError, match=r"name: .*of this name already"):
         create_experiment(spec=make_spec(name="Twice"))
 
 

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.django_db
 def judge_until_held(experiment: Experiment, annotators: tuple[User, ...], claim: str) -> None:
     """The policy of the lower index always wins; one annotator after the other."""
     for number in range(200):
-        if any(rung.holds and rung.claim == claim for rung in ladder(experiment).rungs):
+        if any(rung.holds and rung.claim == claim for rung in ladder(experiment, None).rungs):
             return
         click_for(experiment, annotators[number % len(annotators)], lambda i, j: i < j)
         advance(experiment_id=experiment.pk)
@@ -99,26 +99,26 @@ class TestChoice:
             judge_until_held(experiment, (annotator,), claim.value)
             assert (experiment.conclusion, experiment.certified_claim) == ("certified", claim)
             assert experiment.winner.index == 0
-            [text] = [rung.text for rung in ladder(experiment).rungs if rung.claim == claim]
+            [text] = [rung.text for rung in ladder(experiment, None).rungs if rung.claim == claim]
             assert experiment.finding.startswith(text)
             stopped[claim] = designs.latest_snapshot(experiment).comparisons
         assert stopped[Claim.GOOD_ENOUGH] < stopped[Claim.BEST]
 
 
 def ladder_of(experiment: Experiment) -> dict[Claim, bool]:
-    return {rung.claim: rung.holds for rung in ladder(experiment).rungs}
+    return {rung.claim: rung.holds for rung in ladder(experiment, None).rungs}
 
 
 class TestLadder:
     def test_it_says_which_claims_hold_and_about_how_long_the_others_take(self, good_enough):
-        found = ladder(good_enough)
+        found = ladder(good_enough, None)
         assert [(rung.claim, rung.holds, rung.stops) for rung in found.rungs] == [
             ("good_enough", True, False),
             ("best_if_any", False, False),
             ("best", False, True),
         ]
         assert found.rungs[0].text.startswith(
-            "P1 (Prompt 0) loses to no other policy by more than 20 points; the risk"
+            "Prompt 0 loses to no other policy by more than 20 points; the risk"
         )
         assert found.rungs[0].left is None
         assert all(rung.left is not None and rung.left > 0 for rung in found.rungs[1:])
@@ -127,10 +127,10 @@ class TestLadder:
     def test_without_a_margin_there_is_no_good_enough(self):
         experiment = make_experiment(claim="best_if_any")
         assert list(ladder_of(experiment)) == ["best_if_any", "best"]
-        assert ladder(experiment).joint_risk == pytest.approx(0.1)
+        assert ladder(experiment, None).joint_risk == pytest.approx(0.1)
 
     def test_another_stop_than_the_certified_one_makes_no_claims(self):
-        assert ladder(make_experiment(stopping="heuristic")).rungs == []
+        assert ladder(make_experiment(stopping="heuristic"), None).rungs == []
 
 
 class TestStopOn:
@@ -147,7 +147,7 @@ class TestStopOn:
         )
         entry = good_enough.audit_entries.first()
         assert (entry.action, entry.by) == ("stop_on", admin)
-        assert "on the claim “good enough”. P1 (Prompt 0) loses to no other" in entry.sentence
+        assert "on the claim “good enough”. Prompt 0 loses to no other" in entry.sentence
         assert good_enough.finding in Notification.objects.get().text
         assert "Certified winner: P1 (good enough)" in Notification.objects.get().subject
 

@@ -218,10 +218,10 @@ def test_without_texts_a_backend_writes_new_ones_and_no_empty_text_is_shown():
     done = advance(experiment_id=experiment.pk)
     assert done is not None
     assert done.planned > 0
-    backend = ScriptedBackend(lambda request: "A new text.")
+    backend = ScriptedBackend(lambda request: f"A new text of {request.model}.")
     write_responses(backend)
     assert {request.model for request in backend.requests} == {"P", "Q"}
-    assert click(experiment, ben).comparison.response_i.text == "A new text."
+    assert click(experiment, ben).comparison.response_i.text == "A new text of P."
 
 
 def test_the_budget_has_room_for_as_many_new_comparisons_as_ever():

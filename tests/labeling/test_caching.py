@@ -113,7 +113,7 @@ class TestPolls:
         self, clock, experiment, annotator, viewer, client_for
     ):
         client = client_for(viewer)
-        charts = reverse("dashboard_charts", args=[experiment.pk])
+        charts = reverse("result_charts", args=[experiment.pk])
         first = client.get(charts)
         seen = first.content.decode().split("seen=")[1].split('"')[0]
         assert client.get(charts, {"seen": seen}).status_code == 204
@@ -131,20 +131,22 @@ class TestPolls:
         with django_assert_max_num_queries(5):
             client.get(reverse("dashboard_live", args=[experiment.pk]))
         with django_assert_max_num_queries(6):
-            client.get(reverse("dashboard_charts", args=[experiment.pk]))
+            client.get(reverse("result_charts", args=[experiment.pk]))
 
     def test_what_one_may_do_is_not_shared(self, clock, experiment, viewer, editor, client_for):
         for view in ("dashboard", "dashboard_live"):
             url = reverse(view, args=[experiment.pk])
-            assert 'name="action"' in client_for(editor).get(url).content.decode()
-            assert 'name="action"' not in client_for(viewer).get(url).content.decode()
+            assert "Invite" in client_for(editor).get(url).content.decode()
+            assert "Invite" not in client_for(viewer).get(url).content.decode()
 
     def test_the_conclusion_is_shown_at_once_and_ends_the_polling(self, clock, experiment, admin, client_for):
         client = client_for(admin)
-        charts = reverse("dashboard_charts", args=[experiment.pk])
+        charts = reverse("result_charts", args=[experiment.pk])
         seen = client.get(charts).content.decode().split("seen=")[1].split('"')[0]
         client.post(reverse("change_state", args=[experiment.pk]), {"action": "stop", "confirmed": "1"})
         for url in (charts, reverse("dashboard_live", args=[experiment.pk])):
             reply = client.get(url, {"seen": seen})
-            assert reply.status_code == 200
-            assert "hx-trigger" not in reply.content.decode()
+            assert (reply.status_code, reply["HX-Refresh"]) == (200, "true")
+        page = client.get(reverse("dashboard", args=[experiment.pk])).content.decode()
+        assert "Stopped by hand" in page
+        assert "hx-trigger" not in page

@@ -12,14 +12,17 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from django.core.management import call_command
 from django.db import connection
 from django.urls import reverse
 
+from engine.importing import Vote, Winner
 from engine.models import Experiment, Flag, Judgment, Response, User
 from engine.models.append_only import lifted
 from engine.selectors import counts, designs
 from engine.selectors.browsing import Selection
 from engine.services.judging import void_judgment
+from engine.services.past_votes import start_from_votes
 from engine.services.replaying import settle
 from engine.services.review import restore_judgment
 from labeling.exports import copying
@@ -363,6 +366,8 @@ class TestDpo:
                 "prompt": c.task.prompt,
                 "chosen": (c.response_i if c.outcome > 0.5 else c.response_j).text,
                 "rejected": (c.response_j if c.outcome > 0.5 else c.response_i).text,
+                "margin": 1.0,
+                "comparisons": 1,
             }
             for c in decided
             if c.response_i.text != c.response_j.text
@@ -379,6 +384,8 @@ class TestDpo:
                 "prompt": [{"role": "user", "content": pair["prompt"]}],
                 "chosen": [{"role": "assistant", "content": pair["chosen"]}],
                 "rejected": [{"role": "assistant", "content": pair["rejected"]}],
+                "margin": 1.0,
+                "comparisons": 1,
             }
             for pair in plain
         ]
@@ -394,6 +401,48 @@ class TestDpo:
         kept.comparison.response_i.text = "one"
         kept.comparison.response_i.save()
         assert len(self.pairs(experiment, client_for(admin))) == 1
+
+    def test_each_two_texts_are_one_row_by_majority_whoever_wrote_them(self, tmp_path):
+        """Of 2,231 rows of a real export, 389 were distinct, and some were each other's opposite."""
+        votes = [
+            ("P", "Q", "Red", "Blue", "a"),
+            ("Q", "P", "Blue", "Red", "a"),
+            ("P", "Q", "Red", "Blue", "a"),
+            ("P", "Q", "Red", "Blue", "tie"),
+            ("R", "Q", "Red ", "Green", "b"),
+            ("R", "P", "Green", "Blue", "a"),
+            ("R", "P", "Green", "Blue", "b"),
+            ("P", "Q", "Red", "", "a"),
+            ("P", "R", "Red", "Red", "a"),
+        ]
+        experiment = start_from_votes(
+            name="Texts",
+            votes=[
+                Vote(f"row {n}", "T", a, b, Winner(winner), response_a=text_a, response_b=text_b)
+                for n, (a, b, text_a, text_b, winner) in enumerate(votes)
+            ],
+        )
+
+        def rows(kind: str, *options: str) -> list[dict[str, object]]:
+            file = tmp_path / kind
+            call_command("export", str(experiment.pk), "--format", kind, "--out", str(file), *options)
+            return json_rows(file.read_bytes())
+
+        assert rows("dpo") == [
+            {"prompt": "T", "chosen": "Red", "rejected": "Blue", "margin": 0.25, "comparisons": 4},
+            {"prompt": "T", "chosen": "Green", "rejected": "Red ", "margin": 1.0, "comparisons": 1},
+        ]
+        assert rows("reward")[0] == {"chosen": "T\n\nRed", "rejected": "T\n\nBlue", "margin": 0.25}
+        assert rows("reward", "--conversational")[1]["chosen"] == [
+            {"role": "user", "content": "T"},
+            {"role": "assistant", "content": "Green"},
+        ]
+        # Red is chosen once more than rejected over all its pairs, by the empty text too.
+        assert {(row["completion"], row["label"]) for row in rows("kto")} == {
+            ("Red", True),
+            ("Blue", False),
+            ("Green", True),
+        }
 
     def test_of_what_was_voided_there_is_no_pair(self, experiment, annotator, admin, client_for):
         judgment = click(experiment, annotator)

@@ -12,6 +12,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from engine.core import Factorial, Unstructured
+from engine.domain.policy_space import PolicyName
 from engine.models import Examination, Experiment, Judgment, Response, Snapshot, WorkerPulse
 from engine.models.append_only import lifted
 from engine.selectors import buffer, designs, spending
@@ -23,9 +24,9 @@ from engine.services.planning import advance
 from labeling.dashboard import charts
 from labeling.dashboard.annotators import Sides, annotator_rows, judge_rows
 from labeling.dashboard.cards import card, sparkline
-from labeling.dashboard.figures import live_figures
+from labeling.dashboard.figures import moving_figures
 from labeling.dashboard.findings import without_each_annotator
-from labeling.dashboard.status import PolicyName, status_of
+from labeling.dashboard.status import status_of
 from labeling.dashboard.warnings import concerns
 from labeling.formatting import spread, working_time
 from tests.factories import add_member, click, click_on, lease, make_experiment, make_user, write_responses
@@ -35,7 +36,7 @@ pytestmark = pytest.mark.django_db
 
 
 def names(n: int) -> list[PolicyName]:
-    return [PolicyName(f"P{k + 1}", (f"Level {k}",)) for k in range(n)]
+    return [PolicyName(f"P{k + 1}", (f"Level {k}",), f"Level {k}") for k in range(n)]
 
 
 def snapshot(evidence: list[float], **fields: Any) -> Snapshot:
@@ -48,7 +49,7 @@ class TestRace:
         few = charts.race([snapshot(evidence[:12])], names(12), 0.05, range(12))
         many = charts.race([snapshot(evidence)], names(50), 0.05, range(50))
         assert few.n_quiet == 0
-        assert [line.name for line in many.lines if not line.quiet] == [f"P{k}" for k in range(1, 13)]
+        assert [line.name for line in many.lines if not line.quiet] == [f"Level {k}" for k in range(12)]
         assert len(many.rows[0][1]) == 50
 
     def test_the_more_policies_the_fewer_points(self):
@@ -95,7 +96,7 @@ class TestAllocation:
         assert [share.comparisons for share in allocation.policies] == [100, 85, 25]
         assert sum(share.realised for share in allocation.policies) == pytest.approx(200, abs=0.2)
         assert sum(share.optimal for share in allocation.policies) == pytest.approx(200, abs=0.2)
-        assert allocation.pairs[0].name == "P1 – P2"
+        assert allocation.pairs[0].name == "Level 0 – Level 1"
         assert (allocation.pairs[0].comparisons, allocation.pairs[0].realised) == (80, 76.2)
 
     def test_before_any_comparison_nothing_is_optimal(self):
@@ -110,8 +111,8 @@ class TestEffects:
     def test_the_level_that_is_ahead_is_named_first(self):
         ahead = charts.effect_rows(self.SPACE, np.array([[0.0, 38], [62, 0]]), 0.05)[0]
         behind = charts.effect_rows(self.SPACE, np.array([[0.0, 62], [38, 0]]), 0.05)[0]
-        assert ahead.sentence.startswith("Step by step beats Direct about 6")
-        assert behind.sentence.startswith("Direct beats Step by step about 6")
+        assert (ahead.better, ahead.worse) == ("Step by step", "Direct")
+        assert (behind.better, behind.worse) == ("Direct", "Step by step")
         assert (ahead.percent, ahead.low, ahead.high) == (behind.percent, behind.low, behind.high)
         assert ahead.low < ahead.percent < ahead.high
 
@@ -155,14 +156,14 @@ class TestConcerns:
     @pytest.mark.parametrize(
         ("scale", "sentence"),
         [
-            (1, "There are too few comparisons to test this assumption"),
-            (60, "The data do not contradict this assumption"),
+            (1, "There are too few comparisons to tell."),
+            (60, "The data do not contradict that each level adds its own effect."),
         ],
     )
     def test_the_page_says_where_the_test_has_no_power(self, scale, sentence):
         """Issue 11, item 18."""
         found = self.look(scale * (np.full((4, 4), 4.0) - 4 * np.eye(4)))
-        html = render_to_string("dashboard/_effects.html", {"concerns": found, "effects": [1]})
+        html = render_to_string("dashboard/_misfit.html", {"concerns": found})
         assert sentence in html
 
     def test_a_cycle_is_told_with_its_policies(self):
@@ -170,14 +171,14 @@ class TestConcerns:
         for i, j in ((0, 1), (1, 2), (2, 0)):
             wins[i, j], wins[j, i] = 40, 15
         warning = self.look(wins).warnings[0]
-        assert "P1 beats P2, P2 beats P3, and P3 beats P1" in warning
+        assert "Level 0 beats Level 1, Level 1 beats Level 2, and Level 2 beats Level 0" in warning
 
     def test_flips_with_and_without_ties(self):
         wins = np.array([[0.0, 40, 40, 40], [20, 0, 1, 1], [20, 1, 0, 1], [20, 1, 1, 0]])
-        assert self.look(wins).flips.endswith("Fewer would not be enough.")
+        assert "would have to be reversed before another policy (Level 1) drew" in self.look(wins).flips
         wins[0, 1] += 0.5
         wins[1, 0] += 0.5
-        assert self.look(wins).flips.endswith("ties stay ties.")
+        assert "were reversed, another policy (Level 1) would draw" in self.look(wins).flips
         assert self.look(np.zeros((4, 4))).flips == ""
 
 
@@ -221,7 +222,7 @@ class TestJudges:
             skip(experiment_id=experiment.pk, token=held.token, annotator=annotator)
         [row] = annotator_rows(experiment)
         assert (row.skips, row.judged, row.skips_much) == (11, 1, True)
-        page = client_for(other).get(reverse("dashboard", args=[experiment.pk]))
+        page = client_for(other).get(reverse("quality", args=[experiment.pk]))
         assert "11 more than judged" in words(page)
 
     def test_several_kinds_are_added_up(self):
@@ -298,7 +299,7 @@ class TestWhatIsLeft:
 
     def test_hours_follow_from_comparisons_overlap_and_the_time_of_a_click(self, experiment, monkeypatch):
         monkeypatch.setattr(buffer, "click_seconds", lambda experiment: 5.0)
-        figures = live_figures(experiment)
+        figures = moving_figures(experiment)
         assert figures["hours"] == pytest.approx((1.0, 0.5, 2.0))
         assert working_time(figures["hours"]) == "1.0 h (0.5 to 2.0)"
         assert spread(figures["remaining"].between) == "180 to 720"
@@ -308,8 +309,8 @@ class TestWhatIsLeft:
         assert working_time((0.13, 0.06, None)) == "more than 4 min"
         assert working_time((3.0, 1.5, None)) == "more than 1.5 h"
 
-    def test_the_badge_goes_by_the_forecast(self, experiment):
-        assert status_of(experiment).badge == "About 360 comparisons remaining"
+    def test_the_sentence_goes_by_the_forecast(self, experiment):
+        assert status_of(experiment).sentence.endswith("About 360 comparisons remaining.")
 
     def test_where_some_simulations_come_to_no_decision_it_is_a_lower_bound(self, experiment):
         experiment.snapshots.update(comparisons=1, expected_left=90.0)
@@ -317,7 +318,6 @@ class TestWhatIsLeft:
         examination.forecast["decided"] = 0.8
         examination.save()
         status = status_of(experiment)
-        assert status.badge == "At least 360 comparisons remaining"
         assert status.sentence.endswith("At least 360 comparisons remaining.")
         assert (status.left, spread(remaining(experiment).between)) == ("at least 360", "more than 180")
 
@@ -373,7 +373,7 @@ class TestWithout:
         client = client_for(viewer)
         url = reverse("without", args=[experiment.pk])
         assert ">Compute<" in client.get(url).content.decode()
-        assert client.post(url)["Location"] == reverse("dashboard", args=[experiment.pk]) + "#without"
+        assert client.post(url)["Location"] == reverse("quality", args=[experiment.pk]) + "#without"
         html = client.get(url).content.decode()
         assert "Computing: 0%." in html
         assert "hx-get" in html
@@ -412,7 +412,7 @@ class TestWithout:
         )
         found = without_each_annotator(experiment)
         assert [(r.finding, r.differs) for r in found.rows] == [
-            ("P2 leads; the claim does not hold.", False),
+            ("Prompt 1 leads; the claim does not hold.", False),
             ("A claim about P3.", True),
             ("No policy is best.", True),
             ("No judgments would remain.", True),

@@ -23,7 +23,7 @@ from engine.services.planning import advance
 from labeling.dashboard.explanations import explain
 from labeling.dashboard.status import status_of
 from tests.arena import arena, as_record
-from tests.factories import make_experiment, make_user
+from tests.factories import add_member, make_experiment, make_user
 
 pytestmark = pytest.mark.django_db
 
@@ -109,15 +109,17 @@ def upload(client: Client, data: bytes, name: str = "Past", filename: str = "vot
 
 
 @pytest.mark.usefixtures("owner")
-def test_the_page_imports_and_leads_to_the_ranking(client):
+def test_the_page_imports_and_leads_to_the_result(client):
     assert reverse("import_votes") in client.get(reverse("new_experiment")).content.decode()
     assert client.get(reverse("import_votes")).status_code == 200
     response = upload(client, gzip.compress(jsonl(VOTES)), filename="votes.jsonl.gz")
     experiment = Experiment.objects.get(name="Past")
-    assert response.url == reverse("ranking", args=[experiment.pk])
-    page = client.get(response.url).content.decode()
+    assert response.url == reverse("dashboard", args=[experiment.pk])
+    quality = reverse("quality", args=[experiment.pk])
+    page = client.get(response.url).content.decode() + client.get(quality).content.decode()
     for words in (
         "120 votes imported.",
+        "Too early to say",
         "120 past votes from a file count. No sampler chose their pairs here.",
         "because of its result",
         "Agreement: ",
@@ -140,7 +142,7 @@ def test_the_page_imports_and_leads_to_the_ranking(client):
     assert started.status_code == 302
     experiment.refresh_from_db()
     assert experiment.state == "running"
-    assert "Go on from here" not in client.get(response.url).content.decode()
+    assert "Go on from here" not in client.get(quality).content.decode()
 
 
 @pytest.mark.usefixtures("owner")
@@ -173,16 +175,22 @@ def test_the_page_adds_to_an_experiment_that_the_person_runs(client):
     assert Experiment.objects.get().past_votes == 240
 
 
-def test_nobody_adds_votes_to_an_experiment_of_others(client):
+def test_nobody_adds_votes_to_an_experiment_of_others_but_may_use_its_name(client):
     theirs = make_experiment(running=False, name="Theirs")
     maker = make_user("bob")
     maker.user_permissions.add(*_may_create())
     client.force_login(maker)
     response = upload(client, jsonl(VOTES), name="Theirs")
-    assert response.status_code == 400
-    assert "Another experiment has this name" in response.content.decode()
+    assert response.status_code == 302
     theirs.refresh_from_db()
     assert theirs.past_votes == 0
+    own = Experiment.objects.get(maker=maker)
+    assert (own.name, own.past_votes) == ("Theirs", 120)
+    # Two of one name, and both of them theirs to change: the name does not say which.
+    own.maker = make_user("cat")
+    own.save()
+    add_member(theirs, maker, "editor")
+    assert b"You may change 2 experiments of this name" in upload(client, jsonl(VOTES), name="Theirs").content
 
 
 def _may_create() -> list[Any]:
@@ -258,7 +266,8 @@ def test_what_went_in_comes_out_vote_by_vote_and_goes_in_again(tmp_path):
     assert two is not None
     assert (one.evidence, one.peak_evidence) == (two.evidence, two.peak_evidence)
     assert "no sampler chose their pairs" in status_of(again).sentence
-    assert all(each.plan == {"past": True} for each in again.comparisons.all())
+    plans = [each.plan for each in again.comparisons.order_by("pk")]
+    assert plans == [each.plan for each in experiment.comparisons.order_by("pk")]
 
 
 def test_a_text_that_is_not_there_is_nobodys_training_data(tmp_path):
@@ -266,5 +275,6 @@ def test_a_text_that_is_not_there_is_nobodys_training_data(tmp_path):
     file.write_text("task,policy_a,policy_b,winner,response_a,response_b\nT,P,Q,a,,\nT,P,Q,a,Red,Green\n")
     run("import_votes", file, "--experiment", "Past")
     run("export", "Past", "--format", "dpo", "--out", tmp_path / "dpo.jsonl")
-    assert (tmp_path / "dpo.jsonl").read_text() == '{"prompt": "T", "chosen": "Red", "rejected": "Green"}\n'
+    [row] = map(json.loads, (tmp_path / "dpo.jsonl").read_text().splitlines())
+    assert (row["chosen"], row["rejected"]) == ("Red", "Green")
     assert Judgment.objects.count() == 2

@@ -34,16 +34,16 @@ def test_other_experiments_have_logs_of_their_own(experiment, viewer, client_for
     assert "file 000" not in words(client_for(viewer).get(reverse("log", args=[experiment.pk])))
 
 
-def test_a_long_log_has_pages_and_the_dashboard_its_newest_five(experiment, viewer, client_for):
+def test_a_long_log_has_pages_and_the_method_its_newest_five(experiment, viewer, client_for):
     fill(experiment, 120)
     client, url = client_for(viewer), reverse("log", args=[experiment.pk])
     first, second = words(client.get(url)), words(client.get(f"{url}?page=2"))
     assert "file 119" in first
     assert "file 019" not in first
     assert "file 019" in second
-    dashboard = words(client.get(reverse("dashboard", args=[experiment.pk])))
-    assert "file 115" in dashboard
-    assert "file 114" not in dashboard
+    method = words(client.get(reverse("method", args=[experiment.pk])))
+    assert "file 115" in method
+    assert "file 114" not in method
 
 
 @pytest.mark.parametrize("page", ["0", "x", "99999", "-1"])

@@ -88,7 +88,7 @@ def table(html: str, after: str) -> list[list[str]]:
     body = re.search(r"<tbody>(.*?)</tbody>", html[html.index(after) :], re.DOTALL)[1]
     return [
         [
-            re.sub(r"<[^>]+>", " ", cell).strip()
+            " ".join(re.sub(r"<[^>]+>", " ", cell).split())
             for cell in re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row, re.DOTALL)
         ]
         for row in re.findall(r"<tr>.*?</tr>", body, re.DOTALL)
@@ -103,7 +103,10 @@ def table(html: str, after: str) -> list[list[str]]:
 def test_the_numbers_are_those_of_the_core_on_the_exported_file(space, overlap, until, admin, client_for):
     experiment = run(space, overlap, until)
     client = client_for(admin)
-    html = client.get(reverse("dashboard", args=[experiment.pk])).content.decode()
+    html = "".join(
+        client.get(reverse(tab, args=[experiment.pk])).content.decode()
+        for tab in ("dashboard", "quality", "method")
+    )
     export = client.get(reverse("judgments_csv", args=[experiment.pk])).getvalue().decode()
     comparisons = told(export, overlap)
     factorial = Factorial(LEVELS)
@@ -128,8 +131,8 @@ def test_the_numbers_are_those_of_the_core_on_the_exported_file(space, overlap, 
         assert decision.stopped
         assert f"comparisons: {decision.claim_text}" in unescape(words)
     else:
-        rivals = "1 rival is" if len(decision.open) == 1 else f"{len(decision.open)} rivals are"
-        assert f"P{decision.best + 1} leads; {rivals} still open." in words
+        n_out = len(design.labels) - 1 - len(decision.open)
+        assert f"{design.labels[decision.best]} . {n_out} of {len(design.labels) - 1} rivals" in words
     for state in decision.claims:
         assert state.text in unescape(words)
 
@@ -138,20 +141,28 @@ def test_the_numbers_are_those_of_the_core_on_the_exported_file(space, overlap, 
         design.evidence, 3
     ).tolist()
     ruled_out = np.array(decision.evidence) >= decision.threshold
-    for standing, row in zip(design.ranking(), table(html, 'id="policies-title"'), strict=True):
+    file = client.get(reverse("ranking_file", args=[experiment.pk])).content.decode()
+    of_file = list(csv.DictReader(file.splitlines()))
+    for n, (standing, row, line) in enumerate(
+        zip(design.ranking(), table(html, 'id="ranking-title"'), of_file, strict=True)
+    ):
         index = standing.policy
-        assert row[0] == f"P{index + 1}"
-        assert (row[2] == "ruled out") == ruled_out[index]
-        for cell, rate in ((row[3], standing.field), (row[4], standing.leader)):
-            shown = [int(number) for number in re.findall(r"\d+", cell)]
+        assert row[0] == f"{design.labels[index]} P{index + 1}"
+        assert (row[-1] == "ruled out") == ruled_out[index]
+        assert int(row[2]) == int(line["comparisons"]) == counts[index].sum()
+        if n:
+            shown = [int(number) for number in re.findall(r"\d+", row[1])]
+            rate = standing.leader
             assert shown == [round(100 * value) for value in (rate.estimate, rate.low, rate.high)]
-        assert float(row[5]) == pytest.approx(design.evidence[index], abs=0.00501)
+        rate = standing.field
+        shown = [float(line[name]) for name in ("strength", "low", "high")]
+        assert shown == pytest.approx([rate.estimate, rate.low, rate.high], abs=5.1e-5)
 
     # Win rates with their counts.
     heat = html[html.index('id="heat-title"') :]
     order = [int(name) - 1 for name in re.findall(r'<th scope="col">P(\d+)', heat[: heat.index("</thead>")])]
     for i, row in zip(order, table(html, 'id="heat-title"'), strict=True):
-        assert row[0] == f"P{i + 1}"
+        assert row[0].endswith(f" P{i + 1}")
         for j, cell in zip(order, row[1:], strict=True):
             shown = [int(number) for number in re.findall(r"\d+", cell)]
             rate = [] if counts[i, j] == 0 else [round(100 * wins[i, j] / counts[i, j]), int(counts[i, j])]
@@ -169,13 +180,11 @@ def test_the_numbers_are_those_of_the_core_on_the_exported_file(space, overlap, 
         rates = [round(100 * value) for value in (effect.win_rate, effect.low, effect.high)]
         if effect.win_rate < 0.5:
             rates = [100 - rates[0], 100 - rates[2], 100 - rates[1]]
-        assert [int(value) for value in row[2:]] == rates
+        assert [int(value) for value in re.findall(r"\d+", row[1])] == rates
     flips = fewest_flips(wins)
     assert flips is not None
-    assert (
-        f"P{flips.rival + 1} would draw level with P{flips.leader + 1} or lead" in words or flips.n_flips == 0
-    )
-    assert f"If {flips.n_flips} judgment" in words or flips.n_flips == 0
+    assert f"({design.labels[flips.rival]})" in words or flips.n_flips == 0
+    assert re.search(rf"\b{flips.n_flips} of {len(comparisons)} judgments", words) or flips.n_flips == 0
 
 
 def test_clicks_that_come_after_the_conclusion_are_told_apart(admin, client_for):
@@ -192,6 +201,6 @@ def test_clicks_that_come_after_the_conclusion_are_told_apart(admin, client_for)
     assert sentence.endswith(
         "1 more comparison arrived later: counted in the win rates, but not in this finding."
     )
-    html = client_for(admin).get(reverse("dashboard", args=[experiment.pk])).content.decode()
+    html = client_for(admin).get(reverse("method", args=[experiment.pk])).content.decode()
     words = re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", html))
     assert f"Comparisons {before + 1} 1 of them late" in words

@@ -6,17 +6,20 @@ import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import asdict
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from threading import Thread
+from typing import Any
 
 import numpy as np
 import pytest
 from django.core.management import CommandError, call_command
 from django.db import connection
+from django.db.models import Q
 
 from engine.domain.specs import ExperimentSpec, FactorSpec
-from engine.importing import read_responses, write_experiment
+from engine.importing import Vote, Winner, read_responses, write_experiment
 from engine.judges.worker import judge_comparisons
 from engine.models import Experiment, Judgment, Response, User
 from engine.selectors import browsing, counts, designs
@@ -25,6 +28,7 @@ from engine.selectors.specs import experiment_spec
 from engine.services.drafts import replace_draft
 from engine.services.experiments import create_experiment, start
 from engine.services.judging import lease_next, rebuild_counts, void_judgment
+from engine.services.past_votes import start_from_votes
 from engine.services.planning import advance
 from engine.services.review import restore_judgment
 from labeling.exports.columns import COLUMNS, read_rows
@@ -98,6 +102,85 @@ def test_counts_and_evidence_are_the_same_to_the_bit(kind, options, judged, tmp_
     assert (again.delta, again.epsilon, again.seed) == (0.1, 0.02, 7)
     judged.refresh_from_db()
     assert again.planned_count == judged.planned_count
+
+
+def reused(annotator: User) -> Experiment:
+    experiment = make_experiment(responses="reuse", ready=True, annotators=(annotator,), n_tasks=6)
+    click_on(experiment, annotator, 5)
+    return experiment
+
+
+def from_a_pool(annotator: User) -> Experiment:
+    """Ready-made responses, two of a policy to one task, and two equal ones, which are a tie."""
+    rows = "".join(f"task {n},{policy},{policy}{n}\n" for n in range(3) for policy in "ABC")
+    answers = read_responses(f"task,policy,response\n{rows}task 0,A,A0 again\ntask 3,A,same\ntask 3,B,same\n")
+    experiment = create_experiment(
+        spec=ExperimentSpec(
+            name="Elsewhere",
+            factors=[FactorSpec("Policy", "imported", {name: {} for name in answers.policies})],
+            tasks=answers.tasks,
+            settings={"responses": "imported", "seed": 1, "overlap": 2},
+            ready_made=answers.responses,
+        )
+    )
+    other = make_user("ben")
+    for user in (annotator, other):
+        add_member(experiment, user)
+    start(experiment_id=experiment.pk)
+    advance(experiment_id=experiment.pk)
+    for user in (annotator, other):
+        for choice in ("left", "right", "left", "left", "right"):
+            click(experiment, user, choice)
+            advance(experiment_id=experiment.pk)
+    assert Judgment.objects.filter(via="identical").exists()
+    return experiment
+
+
+def voted(annotator: User, *, texts: bool) -> Experiment:
+    """Past votes, with the texts or without, and new judgments after them where there are texts."""
+    votes = [
+        Vote(
+            f"row {n}", f"T{n % 4}", "PQR"[n % 3], "S", Winner.A if n % 2 else Winner.TIE,
+            response_a=f"{'PQR'[n % 3]}{n % 4}" if texts else None,
+            response_b=f"S{n % 4}" if texts else None,
+            a_on_left=None if n < 6 else True,
+        )
+        for n in range(24)
+    ]  # fmt: skip
+    experiment = start_from_votes(name="Voted", votes=votes)
+    advance(experiment_id=experiment.pk)
+    return experiment
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "csv"])
+@pytest.mark.parametrize(
+    "make", [reused, from_a_pool, partial(voted, texts=True), partial(voted, texts=False)]
+)
+def test_every_kind_of_responses_comes_back_once_each_with_the_same_decision(make, kind, annotator, tmp_path):
+    first = make(annotator)
+    again = import_again(export(first, tmp_path, "--all", kind=kind))
+    assert_same(first, again)
+    first.refresh_from_db()
+    assert (again.state == "concluded", again.conclusion, again.past_votes) == (
+        first.state == "concluded",
+        first.conclusion,
+        first.past_votes,
+    )
+
+    def what_counts(experiment: Experiment) -> list[tuple[Any, ...]]:
+        judged = experiment.comparisons.filter(judgments__isnull=False).distinct().order_by("pk")
+        known = [
+            (c.plan, c.state, c.outcome, c.i_on_left, c.response_i.text, c.response_j.state, bool(c.texts))
+            for c in judged.select_related("response_i", "response_j")
+        ]
+        # Stored again in the order of their judgments.
+        return sorted(known, key=lambda each: each[0].get("number", 0))
+
+    assert what_counts(again) == what_counts(first)
+    used = Response.objects.filter(policy__experiment=first)
+    if first.responses != "imported":
+        used = used.filter(Q(comparisons_as_i__judgments__gt=0) | Q(comparisons_as_j__judgments__gt=0))
+    assert Response.objects.filter(policy__experiment=again).count() == used.distinct().count()
 
 
 def test_every_row_comes_back_as_it_went(judged, tmp_path):
@@ -360,7 +443,7 @@ class TestRefused:
 
     def test_a_name_that_is_taken(self, judged, tmp_path):
         file = export(judged, tmp_path)
-        with pytest.raises(CommandError, match="already exists"):
+        with pytest.raises(CommandError, match="of this name already"):
             import_again(file, name="First")
 
     def test_dpo_pairs(self, judged, tmp_path):

@@ -9,11 +9,12 @@ import pytest
 from django.utils import timezone
 
 from engine.models import Experiment, Response, Snapshot, WorkerPulse
+from engine.selectors.designs import policy_names
 from engine.services.controls import archive
 from engine.services.experiments import pause, stop
 from engine.services.judging import void_judgment
 from engine.services.planning import advance
-from labeling.dashboard.status import policy_names, status_of
+from labeling.dashboard.status import status_of
 from labeling.formatting import about
 from tests.factories import click, make_experiment
 
@@ -69,8 +70,10 @@ class TestRunning:
         experiment = running(budget=1000)
         known(experiment, expected_left=123.4)
         status = status_of(experiment)
-        assert status.badge == "About 120 comparisons remaining"
-        assert status.sentence == ("P2 leads; 2 rivals are still open. About 120 comparisons remaining.")
+        assert status.badge == "Running"
+        assert status.sentence == (
+            "Prompt 1 leads; 2 rivals are still open. About 120 comparisons remaining."
+        )
         assert status.left == "120"
 
     def test_when_the_budget_may_not_be_enough_it_says_so(self, alive):
@@ -161,13 +164,14 @@ class TestConcluded:
                 "budget",
                 None,
                 "Budget spent",
-                "40 comparisons were not enough to decide. P2 leads; 2 rivals are still open.",
+                "40 comparisons were not enough to decide. Prompt 1 leads; 2 rivals are still open.",
             ),
             (
                 "stopped",
                 None,
                 "Stopped by hand",
-                "Stopped after 40 comparisons, before it was decided. P2 leads; 2 rivals are still open.",
+                "Stopped after 40 comparisons, before it was decided. Prompt 1 leads; "
+                "2 rivals are still open.",
             ),
         ],
     )
@@ -198,7 +202,7 @@ def test_policies_are_named_after_their_levels_in_the_order_of_the_factors(djang
     experiment = make_experiment(running=False, n_policies=6)
     with django_assert_max_num_queries(4):
         names = policy_names(experiment)
-    assert [(name.short, name.long) for name in names] == [(f"P{k + 1}", f"Prompt {k}") for k in range(6)]
+    assert [(name.short, name.name) for name in names] == [(f"P{k + 1}", f"Prompt {k}") for k in range(6)]
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,8 @@ from django.db import transaction
 
 from engine.domain.errors import SpecError
 from engine.domain.limits import FILE_BYTES
-from engine.importing import ExperimentFile, ImportingError, decoded, read_experiment
+from engine.importing import ExperimentFile, ImportingError, decoded, parse_columns, read_experiment
+from engine.management.mapping import add_map
 from engine.models import Experiment, User
 from engine.services.experiments import Description, check_description, start, store_experiment
 
@@ -21,18 +22,21 @@ class Command(BaseCommand):
         parser.add_argument("file", type=Path)
         parser.add_argument("--start", action="store_true", help="start it at once")
         parser.add_argument("--owner", metavar="NAME", help="the user who is to own it")
+        add_map(parser)
 
     def handle(self, *args: Any, file: Path, owner: str | None, **options: Any) -> None:
         user = None
         if owner is not None and (user := User.objects.filter(username=owner).first()) is None:
             raise CommandError(f"There is no user {owner!r}; manage.py createsuperuser makes one.")
-        described = self._read(file)
+        described = self._read(file, options["map"])
         try:
             # Reading and checking take the time; the database is locked only while it stores.
             experiment = self._store(check_description(described.spec), user, begin=options["start"])
         except SpecError as error:
             place = described.place(error.path)
             raise CommandError(f"{file}{f', {place}' if place else ''}: {error}") from error
+        for warning in described.warnings:
+            self.stderr.write(f"Warning: {warning}")
         state = "started" if options["start"] else "a draft"
         self.stdout.write(f"Experiment {experiment.pk} ({experiment.name}) is {state}.")
 
@@ -43,13 +47,14 @@ class Command(BaseCommand):
             start(experiment_id=experiment.pk)
         return experiment
 
-    def _read(self, file: Path) -> ExperimentFile:
+    def _read(self, file: Path, mapping: list[str]) -> ExperimentFile:
         def read_file(name: str) -> str:
             with (file.parent / name).open("rb") as opened:
                 return decoded(opened, FILE_BYTES)
 
         try:
-            return read_experiment(read_file(file.name), read_file=read_file)
+            columns = parse_columns(mapping)
+            return read_experiment(read_file(file.name), read_file=read_file, columns=columns)
         except OSError as error:
             raise CommandError(f"{file} cannot be read: {error.strerror}.") from error
         except ImportingError as error:

@@ -147,7 +147,7 @@ class Command(BaseCommand):
             return False
 
     def _first_pair_ready(self) -> bool:
-        experiment = Experiment.objects.get(name=HUMAN_EXPERIMENT)
+        experiment = Experiment.objects.get(name=HUMAN_EXPERIMENT, maker=None)
         if experiment.state != Experiment.State.RUNNING:
             return True
         return experiment.comparisons.exclude(

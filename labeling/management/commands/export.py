@@ -11,6 +11,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 from tqdm import tqdm
 
+from engine.management.finding import find_experiment
 from engine.models import Experiment
 from engine.selectors import browsing
 from engine.selectors.browsing import STANDING
@@ -29,7 +30,7 @@ class Command(BaseCommand):
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("experiment", help="the experiment's number or name")
+        parser.add_argument("experiment", help="the experiment's name, owner/name or number")
         parser.add_argument("--format", choices=list(files.FORMATS), default=files.CSV)
         parser.add_argument("--out", type=Path, help="output file; default: a new name in this folder")
         parser.add_argument(
@@ -46,7 +47,9 @@ class Command(BaseCommand):
         parser.add_argument(
             "--usernames", action="store_true", help="people by their user names instead of pseudonyms"
         )
-        parser.add_argument("--conversational", action="store_true", help="DPO: messages instead of texts")
+        parser.add_argument(
+            "--conversational", action="store_true", help="DPO, reward, KTO: messages instead of texts"
+        )
 
     def handle(self, *args: Any, **options: Any) -> None:
         experiment = find_experiment(options["experiment"])
@@ -81,23 +84,6 @@ class Command(BaseCommand):
         self.stdout.write(f"{tally.rows:,} rows in {out}, SHA-256 {tally.sha256}; manifest in {beside}")
 
 
-def find_experiment(said: str) -> Experiment:
-    """An experiment by number or name.
-
-    Raises
-    ------
-    CommandError
-        There is none; the message lists those that there are.
-    """
-    experiment = Experiment.objects.filter(name=said).first()
-    if experiment is None and said.isdecimal():
-        experiment = Experiment.objects.filter(pk=int(said)).first()
-    if experiment is None:
-        known = ", ".join(f"{e.pk} ({e.name})" for e in Experiment.objects.order_by("pk"))
-        raise CommandError(f"There is no experiment {said}. There are: {known or 'none yet'}.")
-    return experiment
-
-
 def _form(experiment: Experiment, filters: list[str], *, everything: bool) -> SelectionForm:
     said = {"judgments": "" if everything else STANDING}
     for each in filters:
@@ -118,7 +104,7 @@ def _form(experiment: Experiment, filters: list[str], *, everything: bool) -> Se
 def _write(export: Export, tally: Tally, out: Path, *, show_progress: bool) -> None:
     """Write under a temporary name first: nobody ever sees half a file."""
     total = None
-    if export.format != files.DPO and show_progress:
+    if export.format not in files.TRAINING and show_progress:
         total = browsing.selected_judgments(export.experiment, export.selection).count()
     descriptor, name = tempfile.mkstemp(dir=out.absolute().parent, prefix=f".{out.name}.")
     try:

@@ -10,8 +10,10 @@ from django.core.management.base import BaseCommand, CommandError
 
 from engine.domain.errors import EngineError
 from engine.domain.limits import FILE_BYTES
-from engine.importing import ImportingError, Votes, read_votes
-from engine.models import Experiment, User
+from engine.importing import ImportingError, Votes, parse_columns, read_votes
+from engine.management.finding import named, theirs
+from engine.management.mapping import add_map
+from engine.models import User
 from engine.selectors.rankings import ranking
 from engine.services.past_votes import add_votes, start_from_votes
 from engine.services.planning import advance
@@ -38,12 +40,15 @@ class Command(BaseCommand):
         )
         parser.add_argument("--owner", metavar="USER", help="the user who is to own a new experiment")
 
+        add_map(parser)
+
     def handle(self, *args: Any, file: Path, experiment: str, owner: str | None, **options: Any) -> None:
         user = None
         if owner is not None and (user := User.objects.filter(username=owner).first()) is None:
             raise CommandError(f"There is no user {owner!r}; manage.py createsuperuser makes one.")
-        found = _read(file)
-        there = Experiment.objects.filter(name=experiment).first()
+        found = _read(file, options["map"])
+        # With an owner, only theirs is meant: another user may have an experiment of the same name.
+        there = named(experiment) if user is None else theirs(user, experiment)
         try:
             if there is None:
                 made = start_from_votes(name=experiment, votes=found.votes, by=user)
@@ -63,10 +68,10 @@ class Command(BaseCommand):
         self.stdout.write("\n" + "\n".join(facts(made)))
 
 
-def _read(file: Path) -> Votes:
+def _read(file: Path, mapping: list[str]) -> Votes:
     try:
         with file.open("rb") as opened:
-            return read_votes(opened, FILE_BYTES)
+            return read_votes(opened, FILE_BYTES, parse_columns(mapping))
     except OSError as error:
         raise CommandError(f"{file} cannot be read: {error.strerror}.") from error
     except ImportingError as error:

@@ -8,16 +8,16 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
+from engine.management.finding import find_experiment
 from engine.selectors.rankings import ranking
 from labeling.exports.rankings import ranking_csv, ranking_table
-from labeling.management.commands.export import find_experiment
 
 
 class Command(BaseCommand):
     help = "Rank an experiment's policies by the judgments so far, the best first (docs/export.md)."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("experiment", help="the experiment's number or name")
+        parser.add_argument("experiment", help="the experiment's name, owner/name or number")
         parser.add_argument("--format", choices=["table", "csv"], default="table")
         parser.add_argument("--out", type=Path, help="output file; default: the terminal")
 

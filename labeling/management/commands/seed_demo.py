@@ -31,7 +31,7 @@ class Command(BaseCommand):
         logins = self._logins()
         users = {name: self._user(name, password) for name, password in logins.items()}
         for name, spec in ((HUMAN_EXPERIMENT, human_spec), (RULE_EXPERIMENT, rule_spec)):
-            if Experiment.objects.filter(name=name).exists():
+            if Experiment.objects.filter(name=name, maker=None).exists():
                 continue
             experiment = create_experiment(spec=spec())
             for role, user in (("annotator", users["annotator"]), ("owner", users["admin"])):

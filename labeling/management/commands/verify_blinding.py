@@ -7,8 +7,8 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
+from engine.management.finding import find_experiment
 from engine.selectors import blinding
-from labeling.management.commands.export import find_experiment
 
 
 class Command(BaseCommand):
@@ -19,7 +19,7 @@ class Command(BaseCommand):
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("experiment", help="the experiment's number or name")
+        parser.add_argument("experiment", help="the experiment's name, owner/name or number")
 
     def handle(self, *args: Any, experiment: str, **options: Any) -> None:
         found = blinding.verify_blinding(find_experiment(experiment))

@@ -1,0 +1,65 @@
+"""The experiment that somebody means on the command line."""
+
+from __future__ import annotations
+
+from django.core.management.base import CommandError
+from django.db.models import Q, QuerySet
+
+from engine.models import Experiment, Membership, User
+
+_SHOWN = 20
+
+
+def find_experiment(said: str) -> Experiment:
+    """An experiment by name, by `owner/name`, or by number.
+
+    Raises
+    ------
+    CommandError
+        There is none or several of them; the message lists what there is.
+    """
+    if (found := named(said)) is not None:
+        return found
+    if said.isascii() and said.isdigit() and (by_number := Experiment.objects.filter(pk=int(said)).first()):
+        return by_number
+    every = Experiment.objects.order_by("pk")
+    raise CommandError(f"There is no experiment {said}. There are: {_listed(every) or 'none yet'}.")
+
+
+def named(said: str) -> Experiment | None:
+    """The experiment of this name, or of this `owner/name`; ``None`` where there is none.
+
+    Raises
+    ------
+    CommandError
+        There are several.
+    """
+    owner, slash, name = said.partition("/")
+    owned = Q(memberships__role=Membership.Role.OWNER, memberships__user__username=owner, name=name)
+    for those in (Q(name=said), owned if slash else Q(pk__in=())):
+        found = Experiment.objects.filter(those).distinct().order_by("pk")
+        if found.count() > 1:
+            raise CommandError(
+                f"There are several experiments {said}: {_listed(found)}. Say which by owner/name or by "
+                "number."
+            )
+        if (only := found.first()) is not None:
+            return only
+    return None
+
+
+def theirs(user: User, name: str) -> Experiment | None:
+    """The experiment of this name that the user made; ``None`` where there is none."""
+    return Experiment.objects.filter(maker=user, name=name).first()
+
+
+def _listed(experiments: QuerySet[Experiment]) -> str:
+    """Numbers and names, with their owners, of the first ones."""
+    some = list(experiments.prefetch_related("memberships__user")[: _SHOWN + 1])
+    said = [f"{each.pk} ({'/'.join([*_owners(each)[:1], each.name])})" for each in some[:_SHOWN]]
+    return ", ".join(said + ["…"] * (len(some) > _SHOWN))
+
+
+def _owners(experiment: Experiment) -> list[str]:
+    memberships = experiment.memberships.all()
+    return [each.user.get_username() for each in memberships if each.role == Membership.Role.OWNER]

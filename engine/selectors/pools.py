@@ -1,0 +1,139 @@
+"""Finite pools: texts that come again, who has seen which two of them, and what is left for whom."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from django.db.models import Count, Exists, OuterRef, Q, QuerySet
+
+from engine.domain.texts import pair_of_texts
+from engine.models import Comparison, Experiment, Judgment, Lease, Response, User
+from engine.selectors.people import SEEN, annotators, has_seen
+
+Halves = tuple[Response, Response]
+
+
+def is_finite(experiment: Experiment) -> bool:
+    """True if people judge it and the same responses come again."""
+    return experiment.judge == Experiment.Judge.HUMAN and experiment.responses != Experiment.Responses.FRESH
+
+
+@dataclass(frozen=True)
+class Stock:
+    """What one annotator may still be shown of the comparisons that wait.
+
+    Attributes
+    ----------
+    annotator
+        The number of their account; ``None`` stands for anybody, where there is no annotator yet.
+    n_waiting
+        Comparisons that wait and whose texts they have not seen.
+    """
+
+    annotator: int | None
+    n_waiting: int
+
+
+def stocks(experiment: Experiment) -> list[Stock]:
+    """The stock of every annotator, the smallest first."""
+    waiting = Counter(
+        Comparison.objects.filter(
+            experiment=experiment, state__in=[Comparison.State.PLANNED, Comparison.State.READY], skips=0
+        ).values_list("texts", flat=True)
+    )
+    people = list(annotators(experiment.pk).values_list("user_id", flat=True))
+    names = [name for name in waiting if name]
+    seen: Counter[int] = Counter()
+    known = Lease.objects.filter(comparison__texts__in=names, annotator__in=people, state__in=SEEN)
+    for person, name in known.values_list("annotator_id", "comparison__texts").distinct():
+        seen[person] += waiting[name]
+    stock = [Stock(person, waiting.total() - seen[person]) for person in people]
+    return sorted(stock or [Stock(None, waiting.total())], key=lambda each: each.n_waiting)
+
+
+def waits_for_others(experiment: Experiment, annotator: User) -> bool:
+    """True if a comparison is ready whose texts the annotator has judged already."""
+    ready = Comparison.objects.filter(experiment=experiment, state=Comparison.State.READY)
+    return ready.filter(has_seen(annotator, OuterRef("texts"))).exists()
+
+
+def first_unused(
+    experiment: Experiment, annotator: int | None, halves: Sequence[Halves], taken: set[str]
+) -> Halves | None:
+    """The first of these pairs of responses that waits for nobody yet, and that the annotator has not seen.
+
+    ``taken``: names of pairs of texts that are spoken for besides those in the database.
+    """
+    names = [name_of(*pair) for pair in halves]
+    identical = set(filter(_is_identical, names))
+    out_of_reach = _out_of_reach(experiment, annotator).filter(texts__in={*names} - identical)
+    used = taken | set(out_of_reach.values_list("texts", flat=True))
+    if identical:
+        # One that nobody looks at is settled as often as each other one can be judged.
+        n_people = max(annotators(experiment.pk).count(), 1)
+        settled = Comparison.objects.filter(texts__in=identical, state=Comparison.State.JUDGED)
+        counted = Counter(settled.values_list("texts", flat=True))
+        used |= {name for name, n in counted.items() if n >= n_people}
+    planned = set(
+        Comparison.objects.filter(
+            experiment=experiment,
+            state=Comparison.State.PLANNED,
+            response_i__in=[first.pk for first, second in halves if not _are_written(first, second)],
+        ).values_list("response_i_id", "response_j_id")
+    )
+    for (first, second), name in zip(halves, names, strict=True):
+        if name not in used and (first.pk, second.pk) not in planned:
+            return first, second
+    return None
+
+
+def pairs_left(
+    experiment: Experiment, annotator: int | None, sizes: npt.NDArray[np.int64]
+) -> npt.NDArray[np.bool_]:
+    """K×K, symmetric: the pairs of policies of which the annotator may have texts left to see.
+
+    ``sizes``: K×K, the number of different pairs of texts of each two policies. A pair of texts that two
+    pairs of policies share counts for one of them only, so that too many pairs may be said to have some left.
+    """
+    left = sizes.copy()
+    rows = (
+        _out_of_reach(experiment, annotator)
+        .values_list("policy_i__index", "policy_j__index")
+        .annotate(n=Count("texts", distinct=True))
+    )
+    for i, j, n in rows:
+        left[i, j] -= n
+        left[j, i] -= n
+    np.fill_diagonal(left, 0)
+    return left > 0
+
+
+def _out_of_reach(experiment: Experiment, annotator: int | None) -> QuerySet[Comparison]:
+    """Comparisons whose texts are not to be planned for this annotator again: they wait, or were seen."""
+    own = Comparison.objects.filter(experiment=experiment)
+    if annotator is None:
+        return own.exclude(state=Comparison.State.DISCARDED)
+    leases = Lease.objects.filter(comparison=OuterRef("pk"), annotator=annotator, state__in=SEEN)
+    judgments = Judgment.objects.filter(comparison=OuterRef("pk"), standing=True)
+    theirs = Q(annotator=annotator) | Q(via=Judgment.Via.IDENTICAL)
+    return own.filter(Q(state__in=Comparison.PENDING) | Exists(leases) | Exists(judgments.filter(theirs)))
+
+
+def name_of(first: Response, second: Response) -> str:
+    """The name of two texts as comparisons have it, or one for two responses that are still to be written."""
+    if _are_written(first, second):
+        return pair_of_texts(first.task_id, first.digest, second.digest)
+    return f"{first.task_id}:policy {first.policy_id}:policy {second.policy_id}"
+
+
+def _are_written(first: Response, second: Response) -> bool:
+    return first.state == second.state == Response.State.DONE
+
+
+def _is_identical(name: str) -> bool:
+    _task, first, second = name.split(":")
+    return first == second

@@ -1,0 +1,100 @@
+"""The messages and settings of a policy, and the same as a request to send elsewhere."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+from engine.domain.levels import Composition
+from engine.generation.base import chat_body
+from engine.generation.responses import composition_of, request_for
+from engine.models import Experiment, Level, Policy, Response, Task
+
+# Stands for a task in a request to send elsewhere.
+TASK = "{{task}}"
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The messages and settings that a policy sends to its model.
+
+    Attributes
+    ----------
+    user
+        The message of the user, with ``TASK`` for the task.
+    settings
+        Terms and values of the sampling.
+    model
+        The model that writes; empty if nobody named one and nothing has been written.
+    request
+        The body of a call of OpenAI's chat protocol, as JSON.
+    """
+
+    composition: Composition
+    user: str
+    settings: list[tuple[str, str]]
+    model: str
+    request: str
+
+
+def policy_at(experiment: Experiment, index: int) -> Policy | None:
+    """The policy of this index with its levels; ``None`` where there is none."""
+    policies = experiment.policies.select_related("experiment").prefetch_related("levels__factor")
+    return policies.filter(index=index).first()
+
+
+def asked(policy: Policy) -> Asked | None:
+    """The messages and settings of a policy; ``None`` where its responses were written elsewhere."""
+    if policy.experiment.responses == Experiment.Responses.IMPORTED:
+        return None
+    composition = composition_of(policy)
+    model = composition.model or _model_that_wrote(policy)
+    request = request_for(composition, key=0, task=TASK, seed=0)
+    body = chat_body(request, model=model)
+    del body["seed"]  # Each response has its own.
+    return Asked(
+        composition=composition,
+        user=composition.user(TASK),
+        settings=sampling_said(composition),
+        model=model,
+        request=json.dumps(body, indent=2, ensure_ascii=False),
+    )
+
+
+def messages_for(policy: Policy, task: Task) -> list[tuple[str, str]]:
+    """The messages that a policy sends for a task, each with its title; none where the response was written
+    elsewhere.
+    """
+    if policy.experiment.responses == Experiment.Responses.IMPORTED:
+        return []
+    composition = composition_of(policy)
+    messages = [("System prompt", composition.system), ("Message of the user", composition.user(task.prompt))]
+    return [(title, text) for title, text in messages if text]
+
+
+def level_said(level: Level) -> list[tuple[str, str]]:
+    """Terms and values of a level, those that are set."""
+    return [
+        (key.replace("_", " ").capitalize(), ", ".join(value) if isinstance(value, list) else str(value))
+        for key, value in level.value.items()
+        if value not in ("", [])
+    ]
+
+
+def sampling_said(composition: Composition) -> list[tuple[str, str]]:
+    """Terms and values of the sampling, without those that are off."""
+    sampling = composition.sampling
+    said = [("Temperature", f"{sampling.temperature:g}")]
+    if sampling.top_p < 1:
+        said.append(("Top p", f"{sampling.top_p:g}"))
+    if sampling.top_k:
+        said.append(("Top k", f"{sampling.top_k:,}"))
+    said.append(("Maximum tokens", f"{sampling.max_tokens:,}"))
+    if sampling.stop:
+        said.append(("Stops at", ", ".join(map(repr, sampling.stop))))
+    return said
+
+
+def _model_that_wrote(policy: Policy) -> str:
+    written = policy.responses.filter(state=Response.State.DONE).exclude(model="").order_by("-pk")
+    return written.values_list("model", flat=True).first() or policy.experiment.model

@@ -1,0 +1,58 @@
+"""The terms of the dashboard, each in a sentence or two: what its "?" opens."""
+
+from __future__ import annotations
+
+TERMS = {
+    "ranking": (
+        "How often people preferred this policy to the leader, in percent, with an interval. Left of the "
+        "middle: the leader is preferred. All intervals are correct together, however often you look. "
+        "“Ruled out” comes from the evidence: it excludes that this policy beats every other one."
+    ),
+    "levels": (
+        "How often a level would be preferred to another level of its factor if everything else were equal. "
+        "Right of the middle: people prefer the first one. Grey: the interval includes “no difference”. "
+        "The table assumes that each level adds its own effect."
+    ),
+    "tasks": (
+        "The tasks at which this policy won the smallest share of its comparisons. A tie is half a win. "
+        "Tasks with fewer than three comparisons are left out."
+    ),
+    "claims": (
+        "The experiment stops on the claim that was chosen at setup. Each claim is made wrongly with a "
+        "probability of at most the accepted risk, however often you look."
+    ),
+    "race": (
+        "The evidence that each policy is not the best, over the comparisons. A line that reaches the dashed "
+        "line rules its policy out. Below 0, the judgments speak for the policy."
+    ),
+    "heat": (
+        "How often the row’s policy won against the column’s, in percent, and the number of comparisons. "
+        "The pairs are chosen by earlier outcomes, so the rates describe the data; they are not unbiased "
+        "estimates."
+    ),
+    "allocation": (
+        "Each policy’s share of the comparisons, beside the share that would be optimal if the current win "
+        "rates were exact. A comparison involves two policies, so the shares add up to 200%. The first "
+        "comparisons explore, so the two shares approach each other only over time."
+    ),
+    "people": (
+        "A coin decides the sides, so an unbiased judge chooses left about half the time. A bias is marked "
+        "where chance alone would show it less than once in a thousand times."
+    ),
+    "repeats": (
+        "Repeats are pairs that a person judged before, shown again with the sides swapped. Gold items are "
+        "pairs whose better response is known."
+    ),
+    "length": (
+        "The share of comparisons that the response with more tokens won. Far from half: people choose by "
+        "length, or longer answers are better. Read some before you decide which."
+    ),
+    "without": (
+        "The decision without the judgments of one person, with all others replayed in order. It is not a "
+        "second experiment: without that person, other pairs would have been chosen."
+    ),
+    "flips": (
+        "The smallest number of judgments whose reversal lets another policy draw level. If it is small, "
+        "read those comparisons before you use the result."
+    ),
+}

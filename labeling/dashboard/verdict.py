@@ -1,0 +1,155 @@
+"""The card that a dashboard opens with: the policy to use, or how far the decision has come."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from engine.core import StopReason
+from engine.domain.policy_space import PolicyName
+from engine.models import Experiment, Snapshot
+from engine.selectors import consequences, counts, designs
+from engine.selectors.health import QueueHealth
+from engine.selectors.remaining import Remaining
+from labeling.dashboard import status
+from labeling.formatting import about, hours_for
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The result of an experiment so far, in words.
+
+    Attributes
+    ----------
+    headline
+        The whole of it in a few words.
+    leader
+        The winner, or the leader so far; ``None`` before the first comparison, and where nobody leads.
+    n_rivals, n_ruled_out
+        The other policies, and those of them that the claim has excluded.
+    effort
+        The comparisons and the working time that remain; empty where nobody can tell.
+    sentences
+        What belongs to it: reasons to doubt, and what has to be done first.
+    percent_done
+        The share of the comparisons that are probably needed; ``None`` where nobody can tell.
+    preferred
+        The smallest and the largest share, in percent, of the comparisons with one rival in which the winner
+        was preferred; ``None`` without a winner.
+    risk
+        The risk, in [0, 1], that the winner is wrong; ``None`` where nothing bounds it.
+    """
+
+    headline: str
+    leader: PolicyName | None = None
+    n_rivals: int = 0
+    n_ruled_out: int = 0
+    effort: str = ""
+    sentences: list[str] = field(default_factory=list)
+    percent_done: int | None = None
+    preferred: tuple[int, int] | None = None
+    risk: float | None = None
+
+
+def verdict_of(
+    experiment: Experiment,
+    snapshot: Snapshot | None,
+    health: QueueHealth,
+    left: Remaining | None,
+    *,
+    comparisons: int,
+    hours: float | None,
+    n_annotators: int,
+) -> Verdict:
+    """The verdict as it stands.
+
+    ``comparisons``: those that are judged. ``hours`` of work that remain for all annotators together;
+    ``None`` where nobody can tell.
+    """
+    notes = status.notes(experiment)
+    if experiment.state == Experiment.State.DRAFT:
+        return Verdict("Not started yet", sentences=notes)
+    names = designs.policy_names(experiment)
+    if experiment.state == Experiment.State.CONCLUDED:
+        return _concluded(experiment, snapshot, names)
+    over_budget = left is not None and left.over_budget
+    unhealthy = experiment.state == Experiment.State.RUNNING and not health.healthy
+    leader = _leader(experiment, snapshot, names)
+    return Verdict(
+        headline="The work has stopped"
+        if unhealthy
+        else "Too early to say"
+        if comparisons
+        else "No judgments yet",
+        leader=leader,
+        n_rivals=len(names) - 1,
+        n_ruled_out=len(names) - 1 - snapshot.open_rivals if snapshot and leader else 0,
+        effort="" if left is None or over_budget else _effort(experiment, left, hours, n_annotators),
+        sentences=[
+            *([status.ailment(health)] if unhealthy else []),
+            *([status.over_budget(experiment)] if over_budget else []),
+            *notes,
+        ],
+        percent_done=None
+        if left is None or over_budget
+        else round(100 * comparisons / (comparisons + left.expected)),
+    )
+
+
+def _leader(experiment: Experiment, snapshot: Snapshot | None, names: list[PolicyName]) -> PolicyName | None:
+    policy = experiment.winner or (snapshot.best if snapshot and snapshot.comparisons else None)
+    return None if policy is None else names[policy.index]
+
+
+def _effort(experiment: Experiment, left: Remaining, hours: float | None, n_annotators: int) -> str:
+    people = experiment.judge == Experiment.Judge.HUMAN
+    number = about(left.expected * (experiment.overlap if people else 1)).split()[0]
+    how = "at least" if left.at_least else "about"
+    said = f"{how} {number} more {'click' if people else 'comparison'}{'' if number == '1' else 's'}"
+    return f"{said}, {hours_for(hours, n_annotators)}" if hours and n_annotators else said
+
+
+def _concluded(experiment: Experiment, snapshot: Snapshot | None, names: list[PolicyName]) -> Verdict:
+    leader = _leader(experiment, snapshot, names)
+    sentences = [status.concluded(experiment, snapshot), *status.notes(experiment)]
+    if experiment.winner is None or leader is None:
+        none_best = experiment.conclusion == StopReason.NO_SINGLE_BEST
+        return Verdict("No single best" if none_best else "Not decided", leader, sentences=sentences)
+    return Verdict(
+        f"Use {leader.name}",
+        leader,
+        n_rivals=len(names) - 1,
+        sentences=sentences,
+        preferred=preferred_shares(counts.wins_matrix(experiment), experiment.winner.index),
+        risk=_risk(experiment),
+    )
+
+
+def _risk(experiment: Experiment) -> float | None:
+    """The risk of the conclusion; the joint one where its claim was picked after looking at several."""
+    if not experiment.certified_claim or consequences.caveats(experiment):
+        return None
+    if experiment.certified_claim == experiment.claim:
+        return experiment.delta
+    return consequences.joint_risk(experiment, changed=False)
+
+
+def preferred_shares(wins: npt.NDArray[np.float64], policy: int) -> tuple[int, int] | None:
+    """The smallest and the largest share, in percent, of a policy's comparisons with one rival that it won.
+
+    Parameters
+    ----------
+    wins
+        Shape (K, K): summed outcomes.
+    policy
+        Its index.
+
+    Returns
+    -------
+    ``None`` if it was compared with nobody. Rivals that it never met are left out.
+    """
+    met = wins[policy] + wins[:, policy] > 0
+    shares = wins[policy, met] / (wins[policy, met] + wins[met, policy])
+    return (round(100 * shares.min()), round(100 * shares.max())) if shares.size else None

@@ -1,0 +1,104 @@
+"""The page of one policy, its request as a file, and the ranking of all of them as a file."""
+
+from __future__ import annotations
+
+from django import forms
+from django.contrib.auth.decorators import login_required
+from django.http import Http404, HttpResponse
+from django.shortcuts import render
+from django.utils.text import slugify
+from django.views.decorators.http import require_safe
+
+from engine.models import Experiment, Policy
+from engine.selectors import browsing, designs
+from engine.selectors.counts import wins_matrix
+from engine.selectors.duels import duel, duels_of
+from engine.selectors.rankings import ranking
+from labeling import access
+from labeling.dashboard import figures
+from labeling.dashboard.charts import rivals
+from labeling.dashboard.policies import asked, policy_at
+from labeling.exports.rankings import WORDS, ranking_csv
+from labeling.requests import AuthenticatedRequest
+
+_DUELS_PER_PAGE = 20
+
+
+class PlaceForm(forms.Form):
+    """The position in the list of a policy's comparisons."""
+
+    before = forms.IntegerField(required=False, min_value=1, max_value=2**63 - 1)
+    after = forms.IntegerField(required=False, min_value=0, max_value=2**63 - 1)
+
+
+@login_required
+@require_safe
+def policy(request: AuthenticatedRequest, experiment_id: int, number: int) -> HttpResponse:
+    """The messages of a policy, its result against each rival, and its responses with their outcomes.
+
+    Only judged comparisons are read: nothing here tells who wrote a response that somebody may still judge.
+    """
+    experiment = access.to_watch(request, experiment_id)
+    shown = _policy(experiment, number)
+    place = PlaceForm(request.GET)
+    page = browsing.page_of(
+        duels_of(shown), **(place.cleaned_data if place.is_valid() else {}), size=_DUELS_PER_PAGE
+    )
+    duels = [duel(row, shown) for row in page.comparisons]
+    names = designs.policy_names(experiment)
+    how, task = asked(shown), experiment.tasks.first()
+    standing = next(each for each in ranking(experiment) if each.standing.policy == shown.index)
+    context = {
+        "experiment": experiment,
+        "badge": figures.badge_of(experiment),
+        "may_run": access.may_run(request, experiment),
+        "policy": shown,
+        "name": names[shown.index],
+        "asked": how,
+        "first_message": how and task and how.composition.user(task.prompt),
+        "standing": standing,
+        "place": WORDS[standing.standing.place] if standing.comparisons else "",
+        "wins": experiment.winner_id == shown.pk,
+        "rivals": rivals(wins_matrix(experiment), names, shown.index),
+        "page": page,
+        "duels": [(names[each.rival], each) for each in duels],
+    }
+    return render(request, "dashboard/policy.html", context)
+
+
+@login_required
+@require_safe
+def request_file(request: AuthenticatedRequest, experiment_id: int, number: int) -> HttpResponse:
+    """The request of a policy as JSON, for any server that speaks OpenAI's chat protocol."""
+    experiment = access.to_watch(request, experiment_id)
+    found = asked(_policy(experiment, number))
+    if found is None:
+        raise Http404
+    return HttpResponse(
+        found.request,
+        content_type="application/json; charset=utf-8",
+        headers={"Content-Disposition": f'attachment; filename="{_file_name(experiment)}-P{number}.json"'},
+    )
+
+
+@login_required
+@require_safe
+def ranking_file(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
+    """The ranking as CSV."""
+    experiment = access.to_watch(request, experiment_id)
+    return HttpResponse(
+        ranking_csv(ranking(experiment)),
+        content_type="text/csv; charset=utf-8",
+        headers={"Content-Disposition": f'attachment; filename="{_file_name(experiment)}-ranking.csv"'},
+    )
+
+
+def _policy(experiment: Experiment, number: int) -> Policy:
+    """The policy with the code P``number``."""
+    if (found := policy_at(experiment, number - 1)) is None:
+        raise Http404
+    return found
+
+
+def _file_name(experiment: Experiment) -> str:
+    return slugify(experiment.name) or f"experiment-{experiment.pk}"

@@ -1,0 +1,129 @@
+"""Columns with other names, wide tables, and what a file of responses is warned about."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import pytest
+from django.core.management import CommandError, call_command
+
+from engine.domain.limits import FILE_BYTES
+from engine.importing import (
+    ImportingError,
+    parse_columns,
+    read_experiment,
+    read_responses,
+    read_tasks,
+    read_votes,
+)
+from engine.importing.items import Answers
+from engine.models import Experiment
+
+
+def told(answers: Answers) -> list[tuple[str, str, str]]:
+    return [(answers.tasks[r.task].prompt, r.policy, r.response) for r in answers.responses]
+
+
+WIDE = [("One?", "GPT 4", "1"), ("One?", "Claude", "one"), ("Two?", "GPT 4", "2"), ("Two?", "Claude", "two")]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Question,GPT 4,Claude,notes\nOne?,1,one,x\nTwo?,2,two,y\n",
+        "sep=;\nQuestion;Claude;GPT 4\nOne?;one;1\nTwo?;two;2\n",
+        '{"question": "One?", "GPT 4": "1", "Claude": "one"}\n'
+        '{"question": "Two?", "GPT 4": 2, "Claude": "two"}',
+    ],
+)
+def test_a_wide_table_has_a_column_for_each_policy(text):
+    answers = read_responses(text, parse_columns(["question=task", "GPT 4=response", "Claude=response"]))
+    assert answers.policies == ["GPT 4", "Claude"]
+    assert told(answers) == WIDE
+
+
+def test_columns_with_other_names_are_responses_tasks_and_votes():
+    columns = parse_columns(["q=task", "who=policy", "a=b=response", "gold=reference"])
+    answers = read_responses("Q,who,a=b,gold,policy\nOne?,P,1,1,not this\nOne?,Q,one,,nor this\n", columns)
+    assert told(answers) == [("One?", "P", "1"), ("One?", "Q", "one")]
+    assert answers.tasks[0].reference == "1"
+    [task] = read_tasks("q,gold\nOne?,1\n", columns)
+    assert (task.prompt, task.reference) == ("One?", "1")
+    file = io.BytesIO(b"item,left one,right one,better\nT,P,Q,a\n")
+    said = ["item=task", "left one=policy_a", "right one=policy_b", "better=winner"]
+    [vote] = read_votes(file, FILE_BYTES, parse_columns(said)).votes
+    assert (vote.task, vote.policy_a, vote.policy_b, vote.winner) == ("T", "P", "Q", "a")
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        (["task"], "'task' is no mapping. Write COLUMN=MEANING."),
+        (["q=prompt"], "Column 'q': 'prompt' means nothing. Use one of task, policy, response"),
+        (["q=task", "r=task"], "Two columns are task."),
+        (["q=task", "x=policy"], "There is no column 'x'. Found: q, r. Correct the mapping."),
+        (["q=task"], "policy is missing. Found: r, task"),
+    ],
+)
+def test_a_mapping_that_does_not_fit_is_refused_with_the_columns_that_there_are(said, words):
+    with pytest.raises(ImportingError) as error:
+        read_responses("q,r\nOne?,1\n", parse_columns(said))
+    assert words in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("heading", "expected"),
+    [("input,target", ("One?", "1")), ("question,answer", ("One?", "1")), ("question,ideal", ("One?", "1"))],
+)
+def test_an_answer_is_never_part_of_the_task(heading, expected):
+    [task] = read_tasks(f"{heading}\nOne?,1\n")
+    assert (task.prompt, task.reference) == expected
+
+
+def test_squads_answers_and_evals_ideal_are_references():
+    squad = '{"question": "One?", "context": "c", "answers": {"text": ["1", "one"], "answer_start": [0, 4]}}'
+    none = '{"question": "Two?", "answers": {"text": [], "answer_start": []}}'
+    evals = '{"input": "Three?", "ideal": ["3", "three"]}'
+    tasks = read_tasks(f"{squad}\n{none}\n{evals}")
+    assert [(task.prompt, task.reference) for task in tasks] == [("One?", "1"), ("Two?", ""), ("Three?", "3")]
+
+
+def test_slips_are_counted_and_nothing_is_left_out():
+    rows = ["T1,A,x", "T1,A,x", "T1,A,x", "T1 ,A,", "T1,B,NaN", "T1 ,B,  ", "t2,a,y"]
+    answers = read_responses("\n".join(["task,policy,response", *rows]))
+    assert len(answers.responses) == len(rows)
+    assert list(answers.warnings) == [
+        "2 responses came more than once, with the same task, policy and text.",
+        "2 responses had no text.",
+        "1 response said only null, None, NaN or N/A, as programs write for no text.",
+        "1 policy came with nearly equal names, such as 'A' and 'a'. They count as different ones.",
+        "1 task came with nearly equal names, such as 'T1' and 'T1 '. They count as different ones.",
+    ]
+    assert read_responses("task,policy,response\nT1,A,x\nT1,B,x\n").warnings == []
+
+
+DESCRIPTION = "name: Wide\nresponses_file: answers.csv\n"
+
+
+def test_a_description_says_what_the_columns_of_its_file_are():
+    files = {"answers.csv": "q,GPT 4,Claude\nOne?,1,one\nTwo?,2,two\n"}
+    described = f"{DESCRIPTION}columns: {{q: task, GPT 4: response, Claude: response}}\n"
+    spec = read_experiment(described, read_file=files.__getitem__).spec
+    assert [(spec.tasks[r.task].prompt, r.policy, r.response) for r in spec.ready_made] == WIDE
+    with pytest.raises(ImportingError, match="line 3, columns: Column 'q': 'x' means nothing"):
+        read_experiment(f"{DESCRIPTION}columns: {{q: x}}\n", read_file=files.__getitem__)
+
+
+@pytest.mark.django_db
+def test_the_command_line_says_it_too_and_shows_the_warnings(tmp_path: Path):
+    (tmp_path / "answers.csv").write_text("q,GPT 4,Claude\nOne?,1,one\nTwo?,2,\n")
+    (tmp_path / "experiment.yaml").write_text(DESCRIPTION)
+    file = str(tmp_path / "experiment.yaml")
+    with pytest.raises(CommandError, match=r"prompt or task or input or question is missing. Found: q"):
+        call_command("load_experiment", file)
+    err = io.StringIO()
+    said = ["--map=q=task", "--map=GPT 4=response", "--map=Claude=response"]
+    call_command("load_experiment", file, *said, stdout=io.StringIO(), stderr=err)
+    assert Experiment.objects.get().policies.count() == 2
+    assert "Warning: 1 response had no text." in err.getvalue()

@@ -1,0 +1,203 @@
+"""Finite pools: nobody judges the same two texts twice, identical texts are a tie, and what is used up."""
+
+from __future__ import annotations
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+from django.urls import reverse
+
+from engine.domain.specs import ExperimentSpec, FactorSpec
+from engine.importing import read_responses
+from engine.models import Comparison, Experiment, Judgment, PairCount, Response, WorkerPulse
+from engine.selectors import counts, designs
+from engine.selectors.findings import finding_of
+from engine.services.experiments import create_experiment, start
+from engine.services.judging import judge_leased, lease_next, rebuild_counts, skip, void_judgment
+from engine.services.planning import advance
+from labeling.dashboard.status import status_of
+from tests.backends import ScriptedBackend
+from tests.factories import add_member, make_experiment, make_user, write_responses
+
+pytestmark = pytest.mark.django_db
+
+N_TASKS = 4
+
+
+def pool_of(policies: dict[str, list[str]], **settings: object) -> Experiment:
+    """A running experiment on ready-made responses: one text of each policy to each task."""
+    rows = [
+        f"Task {task},{policy},{text}"
+        for policy, texts in policies.items()
+        for task, text in enumerate(texts)
+    ]
+    answers = read_responses("\n".join(["task,policy,response", *rows]))
+    spec = ExperimentSpec(
+        name="A pool",
+        factors=[FactorSpec("Policy", "imported", {name: {} for name in answers.policies})],
+        tasks=answers.tasks,
+        settings={"responses": "imported", "seed": 0, "delta": 0.01} | settings,
+        ready_made=answers.responses,
+    )
+    experiment = create_experiment(spec=spec)
+    start(experiment_id=experiment.pk)
+    return experiment
+
+
+def texts(policy: str) -> list[str]:
+    return [f"{policy} on {task}" for task in range(N_TASKS)]
+
+
+def judged_by(experiment: Experiment, user, choice: str = "left") -> list[tuple[str, frozenset[str]]]:
+    """The pairs of texts that somebody judges until there is none, planning after each click."""
+    seen = []
+    while True:
+        advance(experiment_id=experiment.pk)
+        lease = lease_next(experiment_id=experiment.pk, annotator=user)
+        if lease is None:
+            return seen
+        pair = lease.comparison
+        seen.append((pair.task.prompt, frozenset({pair.response_i.text, pair.response_j.text})))
+        judge_leased(experiment_id=experiment.pk, token=lease.token, annotator=user, choice=choice)
+
+
+class TestNobodyTwice:
+    @pytest.mark.parametrize("responses", ["imported", "reuse"])
+    def test_two_people_judge_each_two_texts_once_each_and_then_it_is_used_up(
+        self, responses, settings, client
+    ):
+        settings.BUFFER_MIN = 3
+        ann, bob = make_user("ann"), make_user("bob")
+        if responses == "imported":
+            experiment = pool_of({name: texts(name) for name in "ABC"})
+            add_member(experiment, ann)
+        else:
+            experiment = make_experiment(n_tasks=N_TASKS, responses="reuse", delta=0.01, annotators=(ann,))
+            for _ in range(12):
+                write_responses()
+                advance(experiment_id=experiment.pk)
+        seen = (
+            judged_by(experiment, ann)
+            if responses == "imported"
+            else self.written_and_judged(experiment, ann)
+        )
+        assert len(seen) == len(set(seen)) == 3 * N_TASKS
+        experiment.refresh_from_db()
+        assert experiment.used_up
+        for queue in ("control", "analysis", "generation"):
+            WorkerPulse.objects.create(queue=queue, worker="test")
+        assert "Every annotator has judged each two texts" in status_of(experiment).sentence
+        client.force_login(ann)
+        page = client.get(reverse("pair", args=[experiment.pk])).content.decode()
+        assert "You have judged everything there is." in page
+        add_member(experiment, bob)
+        theirs = judged_by(experiment, bob)
+        assert sorted(theirs, key=repr) == sorted(seen, key=repr)
+        assert lease_next(experiment_id=experiment.pk, annotator=ann) is None
+
+    def written_and_judged(self, experiment, user):
+        seen = []
+        while more := judged_by(experiment, user):
+            seen += more
+            write_responses()
+        return seen
+
+    def test_an_equal_text_of_another_policy_is_the_same_text(self):
+        ann = make_user("ann")
+        same = texts("A")
+        experiment = pool_of({"A": same, "B": texts("B"), "C": same})
+        add_member(experiment, ann)
+        seen = judged_by(experiment, ann)
+        assert len(seen) == len(set(seen)) == N_TASKS
+        experiment.refresh_from_db()
+        assert experiment.used_up
+        assert not experiment.comparisons.filter(state__in=Comparison.PENDING).exists()
+
+    def test_a_skipped_pair_does_not_come_back_under_another_number(self):
+        ann, bob = make_user("ann"), make_user("bob")
+        experiment = pool_of({name: ["one", name][: 1 + (name > "A")][-1:] for name in "AB"})
+        for user in (ann, bob):
+            add_member(experiment, user)
+        advance(experiment_id=experiment.pk)
+        lease = lease_next(experiment_id=experiment.pk, annotator=ann)
+        skip(experiment_id=experiment.pk, token=lease.token, annotator=ann)
+        assert judged_by(experiment, ann) == []
+        assert len(judged_by(experiment, bob)) == 1
+
+    def test_one_who_has_less_left_is_planned_for_first(self, settings):
+        settings.BUFFER_MIN = 2
+        ann, bob = make_user("ann"), make_user("bob")
+        experiment = pool_of({name: texts(name) for name in "AB"})
+        add_member(experiment, ann)
+        first = judged_by(experiment, ann)[: N_TASKS - 1]
+        assert len(first) == N_TASKS - 1
+        add_member(experiment, bob)
+        # Everything that waits now is over for Ann; Bob is served, and Ann waits for nothing.
+        advance(experiment_id=experiment.pk)
+        assert lease_next(experiment_id=experiment.pk, annotator=ann) is None
+        assert lease_next(experiment_id=experiment.pk, annotator=bob) is not None
+        experiment.refresh_from_db()
+        assert not experiment.used_up
+
+    def test_looking_for_a_pair_takes_as_many_queries_as_without_a_pool(self):
+        users = [make_user() for _ in range(2)]
+        fresh = make_experiment(ready=True, annotators=(users[0],))
+        pool = pool_of({name: texts(name) for name in "ABC"})
+        add_member(pool, users[1])
+        advance(experiment_id=pool.pk)
+        numbers = []
+        for experiment, user in zip((fresh, pool), users, strict=True):
+            with CaptureQueriesContext(
+                connection,
+            ) as queries:
+                assert lease_next(experiment_id=experiment.pk, annotator=user) is not None
+            numbers.append(len(queries))
+        assert numbers[0] == numbers[1]
+
+
+class TestIdentical:
+    def test_identical_ready_made_texts_are_a_tie_that_nobody_sees(self):
+        ann = make_user("ann")
+        experiment = pool_of({"A": ["same", "a", "x"], "B": ["same ", "b", "y"]}, budget=50)
+        add_member(experiment, ann)
+        seen = judged_by(experiment, ann)
+        assert sorted(len(pair) for _, pair in seen) == [2, 2]
+        tie = Judgment.objects.get(via="identical")
+        assert (tie.judge, tie.choice, tie.outcome, tie.annotator) == ("rule", "tie", 0.5, None)
+        assert counts.comparison_count(experiment.pk) == 3
+        assert rebuild_counts(experiment_id=experiment.pk) == {}
+
+    @pytest.mark.parametrize("overlap", [1, 3])
+    def test_new_responses_that_come_out_the_same_are_one_too(self, overlap):
+        experiment = make_experiment(n_policies=2, overlap=overlap, annotators=(make_user(),))
+        n_planned = experiment.comparisons.count()
+        write_responses(ScriptedBackend(lambda request: "fine"))
+        assert experiment.comparisons.filter(state="judged", outcome=0.5).count() == n_planned
+        assert PairCount.objects.get(experiment=experiment).wins_i == n_planned / 2
+        assert rebuild_counts(experiment_id=experiment.pk) == {}
+        assert designs.replayed_design(experiment).n_comparisons == n_planned
+
+    def test_a_tie_that_is_taken_back_is_discarded_and_not_shown(self):
+        editor = make_user("editor")
+        experiment = make_experiment(n_policies=2, annotators=(make_user(),))
+        write_responses(ScriptedBackend(lambda request: "fine"))
+        tie = Judgment.objects.filter(via="identical").first()
+        void_judgment(judgment_id=tie.pk, by=editor, reason="A test")
+        tie.comparison.refresh_from_db()
+        assert tie.comparison.state == "discarded"
+        assert rebuild_counts(experiment_id=experiment.pk) == {}
+
+    def test_a_rule_judges_identical_texts_itself(self):
+        experiment = make_experiment(n_policies=2, judge="rule")
+        write_responses(ScriptedBackend(lambda request: "fine"))
+        assert not Judgment.objects.exists()
+        assert experiment.comparisons.filter(state="ready").exists()
+
+
+def test_the_claim_names_the_pool():
+    experiment = pool_of({"A": ["a"] * 3, "B": ["b"] * 3}, budget=2)
+    assert Response.objects.count() == 6
+    design = designs.replayed_design(experiment)
+    for _ in range(200):
+        design.tell(0, 1, 1.0)
+    assert "It holds on these 6 responses to 3 tasks." in finding_of(experiment, design)
