@@ -376,8 +376,8 @@ class Design:
             How many pairs to choose; None for one that is not in a list.
         among
             Shape (K, K), symmetric: the pairs that can be compared; None means all. Where the sampler picks
-            another one, the pair is the least compared of those with one of its two policies, its first one
-            if it can be, and of all pairs where there is none.
+            another one, the least compared pair with one of its two policies takes its place, or of any two
+            where these have none.
 
         Raises
         ------
@@ -393,15 +393,13 @@ class Design:
         return int(i[0]), int(j[0])
 
     def _pick_among(self, among: BoolArray, i: int, j: int) -> Picks:
-        """The least compared pair that can be, of policy i, else of j, else of any two: shapes (1,)."""
+        """The least compared pair that can be with policy i or j, else of any two: shapes (1,)."""
         if not among.any():
             raise ValueError("no two policies can be compared: `among` is false everywhere")
-        load = np.where(among, self._tally.counts[0] + self._tally.in_flight[0], np.inf)
-        for policy in (i, j):
-            if among[policy].any():
-                pick = argmax_random(-load[policy], self._rng)
-                return np.array([policy]), np.array([int(pick)])
-        rows, columns = np.nonzero(among)
+        near = np.zeros_like(among)
+        near[[i, j]] = among[[i, j]]
+        rows, columns = np.nonzero(near if near.any() else among)
+        load = self._tally.counts[0] + self._tally.in_flight[0]
         place = int(argmax_random(-load[rows, columns], self._rng))
         return rows[place : place + 1], columns[place : place + 1]
 

@@ -124,7 +124,7 @@ def new_lease(
     comparison = (
         ready.order_by(*((F("had_since").asc(nulls_last=True),) if instead else ()), "judged_last", "pk")
         .select_related("task", "response_i", "response_j")
-        .only("state", "i_on_left", "task__prompt", "response_i__text", "response_j__text")
+        .only("state", "i_on_left", "task__prompt", "task__messages", "response_i__text", "response_j__text")
         .select_for_update(skip_locked=True, no_key=True, of=("self",))
         .first()
     )
@@ -521,7 +521,7 @@ def settle_texts(*, comparison_ids: Collection[int]) -> set[int]:
 def name_texts(comparisons: QuerySet[Comparison]) -> None:
     """Store the name of both texts of comparisons whose responses come again, in one statement."""
     first, second = (
-        Subquery(Response.objects.filter(pk=OuterRef(half)).values("digest"))
+        Subquery(Response.objects.filter(pk=OuterRef(half)).values("digest"), output_field=CharField())
         for half in ("response_i", "response_j")
     )
     comparisons.exclude(experiment__responses=Experiment.Responses.FRESH).update(

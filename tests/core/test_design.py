@@ -1,3 +1,4 @@
+from collections import Counter
 from collections.abc import Callable
 
 import numpy as np
@@ -270,3 +271,19 @@ def test_an_impossible_outcome_is_refused_and_changes_nothing(told: tuple[int, i
 def test_counts_that_cannot_be_are_refused(arguments: dict[str, object], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Design.from_counts(Unstructured(3), **arguments)
+
+
+@pytest.mark.parametrize("sampler", ["balanced", "round_robin", "thompson", "rucb"])
+def test_of_pairs_that_cannot_be_compared_another_one_takes_the_place(sampler: str) -> None:
+    among = np.zeros((4, 4), dtype=bool)
+    for i, j in ((0, 1), (1, 2)):
+        among[i, j] = among[j, i] = True
+    design = Design(Unstructured(4), seed=3, sampler=sampler)
+    asked = Counter(tuple(sorted(design.ask(among=among))) for _ in range(40))
+    assert set(asked) == {(0, 1), (1, 2)}
+    # The least compared one of them each time, where the sampler's own pick is neither.
+    assert min(asked.values()) > 5
+    assert int(design.in_flight.sum()) // 2 == 40
+    with pytest.raises(ValueError, match="no two policies can be compared"):
+        design.ask(among=np.zeros((4, 4), dtype=bool))
+    assert len(design.ask(2, among=~np.eye(4, dtype=bool))) == 2

@@ -27,7 +27,7 @@ from tests.factories import make_experiment
 pytestmark = pytest.mark.django_db
 
 
-def written(response: Response, text: str = "fine", **fields: object) -> Written:
+def written(response: Response, text: str = "", **fields: object) -> Written:
     values = {
         "model": "m",
         "prompt_tokens": 3,
@@ -35,7 +35,7 @@ def written(response: Response, text: str = "fine", **fields: object) -> Written
         "finish_reason": "stop",
         "latency_seconds": 0.5,
     }
-    return Written(response_id=response.pk, text=text, **(values | fields))
+    return Written(response_id=response.pk, text=text or f"fine {response.pk}", **(values | fields))
 
 
 def failed(response: Response, reason: str = "too hot", retryable: bool = True) -> Failed:

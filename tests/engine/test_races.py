@@ -280,10 +280,11 @@ def claim_halves(experiment: Experiment) -> tuple[Claim, Claim]:
     return claim_responses(worker="a", limit=n), claim_responses(worker="b", limit=n)
 
 
-def written(response: Response, text: str = "fine") -> Written:
+def written(response: Response, text: str = "") -> Written:
     return Written(
         response_id=response.pk,
-        text=text,
+        # No two are the same: identical ones are settled at once.
+        text=text or f"fine {response.pk}",
         model="m",
         prompt_tokens=1,
         completion_tokens=1,

@@ -194,7 +194,7 @@ def test_guidelines_are_there_to_be_read_and_only_text(annotator, client_for):
 def test_the_task_and_the_responses_cannot_break_out_of_their_places(annotator, client_for):
     experiment = make_experiment(annotators=(annotator,), question="<i>Which?</i>")
     experiment.tasks.update(prompt='</p><script>alert("task")</script>')
-    write_responses(ScriptedBackend(lambda request: '</article><script>alert("model")</script>'))
+    write_responses(ScriptedBackend(lambda r: f'</article><script>alert("model {r.seed}")</script>'))
     html = client_for(annotator).get(reverse("pair", args=[experiment.pk])).content.decode()
     assert "<script>alert" not in html
     assert "</article><script" not in html
