@@ -420,4 +420,4 @@ class TestWithout:
         assert (found.percent_done, found.n_differing) == (None, 3)
         html = render_to_string("dashboard/_without.html", {"experiment": experiment, "without": found})
         assert "5 of 6 judged comparisons come before the first open one." in html
-        assert '<strong class="warn">P3 leads; the claim does not hold.</strong></p>' in html
+        assert '<strong class="warn">Prompt 2 leads; the claim does not hold.</strong></p>' in html
