@@ -125,7 +125,7 @@ def requests_of(experiment: Any) -> list[Any]:
 
     rows = Response.objects.filter(policy__experiment=experiment, state=Response.State.DONE)
     return [
-        request_for(composition_of(row.policy), key=row.pk, task=row.task.prompt, seed=row.seed)
+        request_for(composition_of(row.policy), key=row.pk, task=row.task, seed=row.seed)
         for row in rows.select_related("task", "policy").prefetch_related("policy__levels__factor")
     ]
 

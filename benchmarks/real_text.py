@@ -20,6 +20,7 @@ from tqdm import tqdm
 from benchmarks.simulated import Instance
 from engine.core.allocation import best_policy
 from engine.core.types import BoolArray, FloatArray
+from engine.domain.conversations import chat
 from engine.generation.base import GenerationRequest, GenerationResult, SamplingParams
 from engine.generation.embedded import EmbeddedBackend
 from engine.generation.tinylm.tasks import sample_tasks
@@ -153,8 +154,7 @@ def _write(batch: tuple[str, list[Place]]) -> list[str]:
         requests.append(
             GenerationRequest(
                 key=key,
-                user=f"{tasks[task].prompt}\n\n{STRATEGIES[strategy]}",
-                system=PERSONAS[persona],
+                messages=chat(f"{tasks[task].prompt}\n\n{STRATEGIES[strategy]}", PERSONAS[persona]),
                 sampling=SAMPLING,
                 seed=(task * 1000 + sample) * len(POLICIES) + policy,
             )

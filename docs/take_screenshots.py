@@ -28,6 +28,9 @@ PAGES = {
         "new": "/experiments/new/",
         "setup": "/experiments/new/prompts-strategies/",
         "dashboard": "/experiments/2/",
+        "quality": "/experiments/2/quality/",
+        "method": "/experiments/2/method/",
+        "policy": "/experiments/2/policies/1/",
         "comparisons": "/experiments/2/comparisons/",
         "comparison": "/experiments/2/comparisons/?state=judged",
         "export": "/experiments/2/export/",
@@ -40,7 +43,7 @@ PAGES = {
 }
 # Pages reached by a link of the named page.
 LINKS = {"comparison": "tbody th a"}
-WHOLE_PAGES = {"dashboard", "history", "comparison", "people", "settings"}
+WHOLE_PAGES = {"dashboard", "quality", "method", "policy", "history", "comparison", "people", "settings"}
 
 
 def main(url: str) -> None:

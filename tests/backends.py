@@ -17,6 +17,16 @@ from engine.generation.base import (
 )
 
 
+def system_of(request: GenerationRequest) -> str:
+    """The system message of a request; empty without one."""
+    return next((each.content for each in request.messages if each.role == "system"), "")
+
+
+def user_of(request: GenerationRequest) -> str:
+    """The last message of a request."""
+    return request.messages[-1].content
+
+
 class SkilledBackend:
     """Answers "What is N + 0?" rightly more often the higher the number in its prompt "quality N"."""
 
@@ -33,14 +43,14 @@ class SkilledBackend:
         self.batches.append(requests)
         for request in requests:
             rng = np.random.default_rng(request.seed)
-            quality = int(re.search(r"quality (\d+)", request.system)[1])
+            quality = int(re.search(r"quality (\d+)", system_of(request))[1])
             right = rng.random() < (quality + 0.5) / self.n_policies
-            number = int(re.search(r"What is (\d+)", request.user)[1])
+            number = int(re.search(r"What is (\d+)", user_of(request))[1])
             yield GenerationResult(
                 key=request.key,
                 # No two texts are the same: identical ones are settled without anybody.
                 text=f"{number if right else number + 1000}.\n{request.seed:010d}",
-                prompt_tokens=len(request.user.split()),
+                prompt_tokens=len(user_of(request).split()),
                 completion_tokens=1,
                 finish_reason="stop",
                 latency_seconds=0.01,

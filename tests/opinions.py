@@ -14,7 +14,7 @@ from engine.generation.base import GenerationRequest
 from engine.judges import llm_worker
 from engine.models import Experiment, Opinion
 from engine.services.opinions import ask_opinions, change_llm_judge
-from tests.backends import ScriptedBackend, number_in
+from tests.backends import ScriptedBackend, number_in, user_of
 
 Reads = Callable[[str, str], str]
 
@@ -27,7 +27,9 @@ def texts_of(request: GenerationRequest) -> tuple[str, str]:
     """The first and the second response, as the model reads them."""
     parts = [
         re.search(
-            rf"\[RESPONSE {letter} (\w+)\]\n(.*?)\n\[END OF RESPONSE {letter} \1\]", request.user, re.DOTALL
+            rf"\[RESPONSE {letter} (\w+)\]\n(.*?)\n\[END OF RESPONSE {letter} \1\]",
+            user_of(request),
+            re.DOTALL,
         )
         for letter in "AB"
     ]

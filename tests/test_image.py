@@ -30,9 +30,10 @@ print("version", json.loads(archive.read(manifest))["versions"]["application"])
 # Writes a reply with the shipped model, and draws the demo's tasks.
 EMBEDDED_REPLY = """
 import labeling.demo
+from engine.domain.conversations import chat
 from engine.generation.base import GenerationRequest
 from engine.generation.embedded import EmbeddedBackend
-[reply] = EmbeddedBackend().generate([GenerationRequest(key=0, user="12 29")])
+[reply] = EmbeddedBackend().generate([GenerationRequest(key=0, messages=chat("12 29"))])
 print("tokens", reply.completion_tokens > 0)
 """
 EXPERIMENT = """

@@ -6,13 +6,15 @@ or says what is wrong. Nothing in this module touches the database.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import re2
 
+from engine.domain.conversations import SYSTEM, USER, Message
 from engine.domain.limits import shown
+from engine.domain.variables import fill
 
 _HOTTEST = 100
 _MOST_TOP_K = 2**31 - 1
@@ -71,9 +73,9 @@ _GUARD_READS = ("input", "output", "both")
 class Guardrail:
     """Limits of a conversation.
 
-    ``instruction`` is added to the system prompt. A task that matches one of ``input_block`` never reaches
-    the model; a response that matches one of ``output_block`` is replaced: either way ``refusal`` is the
-    text. Patterns are RE2 regular expressions (matched in linear time), case-insensitive.
+    ``instruction`` is added to the system prompt. A task with a message that matches one of ``input_block``
+    never reaches the model; a response that matches one of ``output_block`` is replaced: either way
+    ``refusal`` is the text. Patterns are RE2 regular expressions (matched in linear time), case-insensitive.
 
     A guard model, if there is a ``guard_model`` or a ``guard_instruction`` (its system prompt), reads the
     task, the response or both, as ``guard_reads`` says, and blocks if its answer matches ``guard_blocks``. It
@@ -107,7 +109,7 @@ class Guardrail:
                 ) from error
 
     def blocks_input(self, text: str) -> bool:
-        """True if a pattern forbids this task."""
+        """True if a pattern forbids this message of a task."""
         return _matches(self.input_block, text)
 
     def blocks_output(self, text: str) -> bool:
@@ -138,6 +140,13 @@ class Model:
 class Imported:
     """A policy whose responses were written elsewhere: there is nothing to set."""
 
+
+# The texts that variables of a task may fill.
+_TEMPLATES = {
+    Prompt: ("text",),
+    Strategy: ("instruction",),
+    Guardrail: ("instruction", "guard_instruction", "refusal"),
+}
 
 LevelValue = Prompt | Strategy | Guardrail | SamplingParams | Model | Imported
 
@@ -191,6 +200,11 @@ def parse_level(kind: str, value: Mapping[str, Any]) -> LevelValue:
         raise ValueError(f"A {kind} level needs {', '.join(known)}: {error}.") from error
 
 
+def templates_of(level: LevelValue) -> Iterator[tuple[str, str]]:
+    """The texts of a level that variables may fill, each after the name of its setting."""
+    return ((name, getattr(level, name)) for name in _TEMPLATES.get(type(level), ()))
+
+
 @dataclass(frozen=True, slots=True)
 class Composition:
     """A policy made ready for any task: one system message, what follows the task, how to sample, with which
@@ -203,13 +217,44 @@ class Composition:
     guardrails: tuple[Guardrail, ...]
     model: str = ""
 
-    def user(self, task: str) -> str:
-        """The message of the user for a task."""
-        return f"{task}\n\n{self.suffix}" if self.suffix else task
+    def filled(self, variables: Mapping[str, str]) -> Composition:
+        """The composition for one task, whose variables stand in the place of ``{{ name }}``.
 
-    def refusal_for_input(self, task: str) -> str | None:
-        """The text to answer instead of a response if a guardrail blocks the task."""
-        return next((g.refusal for g in self.guardrails if g.blocks_input(task)), None)
+        Raises
+        ------
+        VariableError
+            A text uses a variable that is not there.
+        """
+        return replace(
+            self,
+            system=fill(self.system, variables),
+            suffix=fill(self.suffix, variables),
+            guardrails=tuple(
+                replace(
+                    each,
+                    guard_instruction=fill(each.guard_instruction, variables),
+                    refusal=fill(each.refusal, variables),
+                )
+                for each in self.guardrails
+            ),
+        )
+
+    def messages(self, task: Sequence[Message]) -> tuple[Message, ...]:
+        """The messages that every backend is sent for a task; docs/experiment-files.md describes them.
+
+        One system message: the system prompts and the instructions of guardrails, in the order of the
+        factors, then the task's own system messages. Then the task's other messages; strategies follow the
+        text of the last one, which is the user's. No empty system message is sent.
+        """
+        system = [self.system, *(each.content for each in task if each.role == SYSTEM)]
+        *earlier, last = (each for each in task if each.role != SYSTEM)
+        content = f"{last.content}\n\n{self.suffix}" if self.suffix else last.content
+        opening = "\n\n".join(filter(None, system))
+        return (*((Message(SYSTEM, opening),) if opening else ()), *earlier, Message(USER, content))
+
+    def refusal_for_input(self, *messages: str) -> str | None:
+        """The text to answer instead of a response if a guardrail blocks one of a task's messages."""
+        return next((g.refusal for g in self.guardrails if any(map(g.blocks_input, messages))), None)
 
     def refusal_for_output(self, text: str) -> str | None:
         """The text to answer instead of this response if a guardrail blocks it."""

@@ -69,9 +69,8 @@ class Limit:
 POLICIES = Limit(
     "policies",
     300,
-    "The pairs grow with the square. 300 policies are 44,850 pairs: on two busy cores a dashboard "
-    "took 6 s and "
-    "0.6 GB; 500 policies took 12 s and 2.2 GB, 1,000 took 15 GB.",
+    "The pairs grow with the square. 300 policies are 44,850 pairs: on two busy cores a "
+    "dashboard took 6 s and 0.6 GB; 500 policies took 12 s and 2.2 GB, 1,000 took 15 GB.",
     "Give fewer levels or factors, or exclude combinations.",
     "MOST_POLICIES",
 )
@@ -119,6 +118,21 @@ JUDGMENTS = Limit(
     ),
     "Export with a filter, or use PostgreSQL and raise MOST_JUDGMENTS.",
     "MOST_JUDGMENTS",
+)
+MESSAGES = Limit(
+    "messages in one conversation",
+    200,
+    "Annotators read them, and every policy is sent all of them.",
+    "Leave the oldest ones out.",
+)
+VARIABLES = Limit(
+    "variables of one task",
+    100,
+    "They are stored with each task, used or not.",
+    "Leave out the columns that no prompt uses.",
+)
+TAGS = Limit(
+    "tags of one task", 20, "Results are shown for each tag.", "Keep the tags that you want results for."
 )
 TEXT_CHARACTERS = Limit(
     "characters in one text",
@@ -251,11 +265,18 @@ def check_spec(spec: ExperimentSpec) -> None:
             _check_value(name, f"Factor {f + 1}, name of a level", path)
             _check_value(value, f"Factor {factor.name!r}, level {name!r}", path)
     for n, task in enumerate(spec.tasks):
-        _check_texts(f"Task {n + 1}", ("tasks", n), task.prompt, task.reference)
+        where, here = f"Task {n + 1}", ("tasks", n)
+        MESSAGES.check(len(task.messages), where, here)
+        VARIABLES.check(len(task.variables), where, here)
+        TAGS.check(len(task.tags), where, here)
+        # A conversation's text is its transcript, so that it is as long as the messages together.
+        _check_texts(where, here, task.prompt, task.reference, *(each.content for each in task.messages))
+        _check_texts(where, here, *task.variables, *task.variables.values(), *task.tags)
     for n, gold in enumerate(spec.gold):
-        _check_texts(
-            f"Gold item {n + 1}", ("gold", n), gold.prompt, gold.better, gold.worse, gold.explanation
-        )
+        where, here = f"Gold item {n + 1}", ("gold", n)
+        MESSAGES.check(len(gold.messages), where, here)
+        texts = (gold.prompt, gold.better, gold.worse, gold.explanation)
+        _check_texts(where, here, *texts, *(each.content for each in gold.messages))
     for n, answer in enumerate(spec.ready_made):
         _check_texts(f"Response {n + 1}", ("ready_made", n), answer.policy, answer.response)
 

@@ -37,7 +37,7 @@ class HasRules(Protocol):
 
     @property
     def streams(self) -> bool:
-        """Whether the evidence pools the comparisons with different opponents."""
+        """True if the evidence pools the comparisons with different opponents."""
         ...
 
     @property

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from engine.domain.conversations import Message
+
 # The settings of a description; all other fields of an experiment change as it runs.
 SETTINGS = (
     "question", "guidelines", "judge", "rule_preference", "claim", "delta", "epsilon", "budget", "space",
@@ -28,20 +30,37 @@ class FactorSpec:
 
 @dataclass(frozen=True)
 class TaskSpec:
-    """A query, and its reference answer where there is one."""
+    """A query, and its reference answer where there is one.
+
+    Attributes
+    ----------
+    prompt
+        The text; of a conversation, its transcript.
+    messages
+        The conversation; empty if the task is one message of the user.
+        ``engine.domain.conversations.text_and_messages`` makes the two.
+    variables
+        Texts by name, which fill ``{{ name }}`` in the policies' prompts.
+    tags
+        Categories by which results are told apart.
+    """
 
     prompt: str
     reference: str = ""
+    messages: tuple[Message, ...] = ()
+    variables: Mapping[str, str] = field(default_factory=dict)
+    tags: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class GoldSpec:
-    """Two responses of which everybody should know the better one."""
+    """Two responses of which everybody should know the better one; ``messages`` as in a task."""
 
     prompt: str
     better: str
     worse: str
     explanation: str = ""
+    messages: tuple[Message, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
+from engine.domain.conversations import Message, as_json
 from engine.domain.levels import SamplingParams
 
 __all__ = [
@@ -38,12 +39,12 @@ class BackendError(Exception):
 class GenerationRequest:
     """One response to write. ``key`` is the caller's; ``seed`` makes the draw reproducible.
 
+    The response continues ``messages``: at most one system message, the first, and the user's last.
     ``model`` names one of several models or adapters that the backend serves; empty means its usual one.
     """
 
     key: int
-    user: str
-    system: str = ""
+    messages: tuple[Message, ...]
     sampling: SamplingParams = field(default_factory=SamplingParams)
     seed: int = 0
     model: str = ""
@@ -60,10 +61,9 @@ def chat_body(
     ``token_limit_field``: some vendors' newer models want the limit on written tokens under another name.
     """
     sampling = request.sampling
-    system = [{"role": "system", "content": request.system}] if request.system else []
     body: dict[str, Any] = {
         "model": model,
-        "messages": [*system, {"role": "user", "content": request.user}],
+        "messages": as_json(request.messages),
         "temperature": sampling.temperature,
         "top_p": sampling.top_p,
         "seed": request.seed,

@@ -14,6 +14,7 @@ import numpy as np
 from threadpoolctl import ThreadpoolController
 from tokenizers import Tokenizer
 
+from engine.domain.conversations import ASSISTANT, ROLES
 from engine.generation.base import (
     BackendError,
     GenerationFailure,
@@ -108,29 +109,24 @@ class EmbeddedBackend:
             yield from self._write(rows[start : start + MAX_ROWS], started)
 
     def _read(self, request: GenerationRequest, most_tokens: int) -> _Row | GenerationFailure:
-        system, user = request.system.strip(), request.user.strip()
-        if not user:
+        turns = [(each.role, each.content.strip()) for each in request.messages]
+        if not turns[-1][1]:
             return GenerationFailure(request.key, "The task text is empty: write one.", retryable=False)
         if request.model not in ("", self.model):
             reason = f"The embedded backend has no model {request.model!r}, only {self.model!r}."
             return GenerationFailure(request.key, reason, retryable=False)
-        system_token, user_token, assistant_token = (self._special_ids[token] for token in ROLE_TOKENS)
-        end = self._special_ids[END]
+        tokens = {role: self._special_ids[token] for role, token in zip(ROLES, ROLE_TOKENS, strict=True)}
         prompt = [self._special_ids[BOS]]
-        if system:
-            prompt += [system_token, *self._tokenizer.encode(system, add_special_tokens=False).ids, end]
-        prompt += [
-            user_token,
-            *self._tokenizer.encode(user, add_special_tokens=False).ids,
-            end,
-            assistant_token,
-        ]
+        for role, content in turns:
+            if content:
+                written = self._tokenizer.encode(content, add_special_tokens=False).ids
+                prompt += [tokens[role], *written, self._special_ids[END]]
+        prompt.append(tokens[ASSISTANT])
         longest_prompt = most_tokens - ROOM_FOR_REPLY
         if len(prompt) > longest_prompt:
             reason = (
                 f"The prompt has {len(prompt)} tokens, but the embedded model reads at most "
-                f"{longest_prompt}: "
-                "shorten the system prompt or the task, or use another backend."
+                f"{longest_prompt}: shorten the system prompt or the task, or use another backend."
             )
             return GenerationFailure(request.key, reason, retryable=False)
         return _Row(request, prompt, min(request.sampling.max_tokens, most_tokens - len(prompt)))

@@ -8,6 +8,7 @@ from collections import deque
 from dataclasses import replace
 from typing import TypeAlias
 
+from engine.domain.conversations import chat
 from engine.domain.leaks import find_leak
 from engine.domain.levels import Composition, Guardrail, compose, parse_level
 from engine.domain.texts import storable
@@ -18,7 +19,7 @@ from engine.generation.base import (
     Outcome,
     SamplingParams,
 )
-from engine.models import Policy, Response
+from engine.models import Policy, Response, Task
 from engine.services.generation import Failed, Written
 
 # A verdict is a word or a sentence, and should be the same every time.
@@ -34,12 +35,11 @@ def composition_of(policy: Policy) -> Composition:
     return compose(values, model=policy.experiment.model)
 
 
-def request_for(composition: Composition, *, key: int, task: str, seed: int) -> GenerationRequest:
-    """The backend's request for a policy and a task."""
+def request_for(composition: Composition, *, key: int, task: Task, seed: int) -> GenerationRequest:
+    """The backend's request for a policy, filled for this task, and the task."""
     return GenerationRequest(
         key=key,
-        user=composition.user(task),
-        system=composition.system,
+        messages=composition.messages(task.turns),
         sampling=composition.sampling,
         seed=seed,
         model=composition.model,
@@ -47,7 +47,7 @@ def request_for(composition: Composition, *, key: int, task: str, seed: int) -> 
 
 
 class Making:
-    """A response that is being written.
+    """A response that is being written, from a policy's composition with its variables still to be filled.
 
     Patterns look at the task, then guard models do, then the policy's model writes, then patterns and guard
     models look at the text. The first objection ends it with the refusal. A guard that cannot be asked fails
@@ -56,15 +56,22 @@ class Making:
 
     def __init__(self, response: Response, composition: Composition) -> None:
         self._response = response
-        self._composition = composition
-        self._guards = deque(composition.guards_of("input"))
+        # A response may quote what fills the variables, as it is the task's: only the rest can leak.
+        self._instructions = [composition.system, composition.suffix]
+        self._unfilled = composition
         self._asked: Guardrail | None = None
         self._written: Written | None = None
         self._seconds = 0.0
 
     def begin(self) -> Step:
         """The first thing to ask, or the refusal where a pattern blocks the task."""
-        refusal = self._composition.refusal_for_input(self._response.task.prompt)
+        task = self._response.task
+        try:
+            self._composition = self._unfilled.filled(task.variables)
+        except ValueError as error:
+            return Failed(self._response.pk, reason=str(error), retryable=False)
+        self._guards = deque(self._composition.guards_of("input"))
+        refusal = self._composition.refusal_for_input(*(each.content for each in task.turns))
         return self._next() if refusal is None else self._refused(refusal, Response.Block.INPUT)
 
     def proceed(self, outcome: Outcome, usual_model: str) -> Step:
@@ -88,16 +95,18 @@ class Making:
         return self._next()
 
     def _next(self) -> Step:
-        task = self._response.task.prompt
+        task = self._response.task
         key, seed = self._response.pk, self._response.seed
         self._asked = self._guards.popleft() if self._guards else None
         if self._asked is not None:
             return GenerationRequest(
                 key=key,
-                user=task
-                if self._written is None
-                else f"Request:\n{task}\n\nResponse:\n{self._written.text}",
-                system=self._asked.guard_instruction,
+                messages=chat(
+                    task.prompt
+                    if self._written is None
+                    else f"Request:\n{task.prompt}\n\nResponse:\n{self._written.text}",
+                    system=self._asked.guard_instruction,
+                ),
                 sampling=_VERDICT,
                 seed=seed,
                 model=self._asked.guard_model or self._composition.model,
@@ -109,7 +118,6 @@ class Making:
     def _write(self, result: GenerationResult, usual_model: str) -> Written:
         text = storable(result.text)
         refusal = self._composition.refusal_for_output(text)
-        instructions = [self._composition.system, self._composition.suffix]
         return Written(
             response_id=result.key,
             text=text if refusal is None else refusal,
@@ -120,7 +128,7 @@ class Making:
             latency_seconds=self._seconds,
             logprob=result.logprob,
             guardrail="" if refusal is None else Response.Block.OUTPUT,
-            leak=find_leak(text, instructions=instructions, model=usual_model)[:500],
+            leak=find_leak(text, instructions=self._instructions, model=usual_model)[:500],
         )
 
     def _refused(self, refusal: str, guardrail: str) -> Written:

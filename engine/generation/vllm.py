@@ -16,6 +16,7 @@ from vllm.exceptions import VLLMClientError
 from vllm.lora.request import LoRARequest
 from vllm.platforms import current_platform
 
+from engine.domain.conversations import SYSTEM, USER, Message, as_json
 from engine.generation.base import (
     BackendError,
     GenerationFailure,
@@ -197,7 +198,7 @@ class VLLMBackend:
 
     def _admit(self, requests: Sequence[GenerationRequest]) -> Iterator[_UnderWay | GenerationFailure]:
         # Side by side, prompts that begin alike share what the engine has computed of them.
-        for request in sorted(requests, key=lambda request: (request.model, request.system, request.user)):
+        for request in sorted(requests, key=lambda request: (request.model, request.messages)):
             adapter = self._adapters.get(request.model)
             if adapter is None and request.model not in ("", self.model):
                 served = ", ".join([self.model, *self._adapters])
@@ -221,14 +222,13 @@ class VLLMBackend:
                 yield _UnderWay(request, engine_id, started)
 
     def _messages(self, request: GenerationRequest) -> list[dict[str, str]]:
-        if not request.system:
-            return [{"role": "user", "content": request.user}]
-        if self._has_system_role:
-            return [
-                {"role": "system", "content": request.system},
-                {"role": "user", "content": request.user},
-            ]
-        return [{"role": "user", "content": f"{request.system}\n\n{request.user}"}]
+        first, *others = request.messages
+        if first.role != SYSTEM or self._has_system_role:
+            return as_json(request.messages)
+        # What follows may begin with the assistant; the system prompt is then a message of its own.
+        if others[0].role != USER:
+            return as_json([Message(USER, first.content), *others])
+        return as_json([Message(USER, f"{first.content}\n\n{others[0].content}"), *others[1:]])
 
 
 def _name_in_outputs(engine_id: str) -> str:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
+from engine.domain.conversations import Message, read_messages, text_and_messages
 from engine.domain.specs import SETTINGS, ExperimentSpec, FactorSpec, GoldSpec, ReadyMade, TaskSpec
 from engine.importing.document import Entry, dump, parse
-from engine.importing.items import Answers, read_responses, read_tasks
+from engine.importing.items import Answers, fields_of, read_responses, read_tasks
 from engine.importing.mapping import Columns, check_columns
 from engine.importing.rows import ImportingError
 
@@ -134,16 +135,49 @@ def _tasks(parts: dict[str, Entry], read_file: ReadFile | None, columns: Columns
 def _task(entry: Entry) -> TaskSpec:
     if not isinstance(entry.value, dict):
         return TaskSpec(entry.text())
-    fields = _fields(entry, required=("prompt",), optional=("reference",))
-    return TaskSpec(**{name: each.text() for name, each in fields.items()})
+    fields = _fields(entry, optional=("prompt", "messages", "reference", "variables", "tags"))
+    prompt, messages = _asked(entry, fields)
+    return TaskSpec(
+        prompt,
+        fields["reference"].text() if "reference" in fields else "",
+        messages,
+        {name: each.text() for name, each in fields["variables"].mapping().items()}
+        if "variables" in fields
+        else {},
+        tuple(each.text() for each in fields["tags"].items()) if "tags" in fields else (),
+    )
+
+
+def _asked(entry: Entry, fields: dict[str, Entry]) -> tuple[str, tuple[Message, ...]]:
+    given = fields["prompt"].text() if "prompt" in fields else None
+    if "messages" not in fields or not fields["messages"].items():
+        if given is None:
+            raise entry.fault("Give prompt, a text, or messages, a conversation.")
+        return given, ()
+    try:
+        text, messages = text_and_messages(read_messages(fields["messages"].plain()))
+    except ValueError as error:
+        raise fields["messages"].fault(str(error)) from error
+    if given not in {None, text}:
+        raise entry.fault("prompt is not the transcript of messages. Remove one of them.")
+    return text, messages
 
 
 def _gold(entry: Entry) -> GoldSpec:
-    fields = _fields(entry, required=("prompt", "better", "worse"), optional=("explanation",))
-    return GoldSpec(**{name: each.text() for name, each in fields.items()})
+    fields = _fields(entry, required=("better", "worse"), optional=("prompt", "messages", "explanation"))
+    prompt, messages = _asked(entry, fields)
+    return GoldSpec(
+        prompt,
+        fields["better"].text(),
+        fields["worse"].text(),
+        fields["explanation"].text() if "explanation" in fields else "",
+        messages,
+    )
 
 
-def _fields(entry: Entry, *, required: tuple[str, ...], optional: tuple[str, ...] = ()) -> dict[str, Entry]:
+def _fields(
+    entry: Entry, *, required: tuple[str, ...] = (), optional: tuple[str, ...] = ()
+) -> dict[str, Entry]:
     fields = entry.mapping()
     for name, each in fields.items():
         if name not in (*required, *optional):
@@ -219,14 +253,11 @@ def write_experiment(spec: ExperimentSpec) -> str:
         for f in spec.factors
     ]
     document["tasks"] = [
-        {"prompt": task.prompt, "reference": task.reference} if task.reference else task.prompt
+        fields if (fields := fields_of(task)) != {"prompt": task.prompt} else task.prompt
         for task in spec.tasks
     ]
     if spec.gold:
-        document["gold"] = [
-            {name: text for name, text in asdict(gold).items() if text or name != "explanation"}
-            for gold in spec.gold
-        ]
+        document["gold"] = [fields_of(gold) for gold in spec.gold]
     if spec.ready_made:
         document["ready_made"] = [
             {"task": spec.tasks[each.task].prompt, "policy": each.policy, "response": each.response}

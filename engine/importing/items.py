@@ -5,18 +5,24 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import TypeVar
+from dataclasses import asdict, dataclass, replace
+from typing import Any, TypeVar
 
+from engine.domain.conversations import Message, read_messages, text_and_messages
 from engine.domain.limits import GOLD_ITEMS, RESPONSES, TASKS, Limit
 from engine.domain.specs import GoldSpec, ReadyMade, TaskSpec
+from engine.domain.tags import distinct, read_tags
+from engine.domain.variables import NAME
 from engine.importing.mapping import Columns, as_policies, renamed, wide
-from engine.importing.rows import Fault, ImportingError, Row, raise_any, rows_of, text_of
+from engine.importing.rows import Fault, ImportingError, Row, raise_any, rows_of, storable, text_of
 
 _TASK = ("prompt", "task", "input", "question")
 # `ideal` is OpenAI evals', `answers` SQuAD's.
 _REFERENCE = ("reference", "target", "output", "answer", "answers", "ideal")
 _NOTHING = {"null", "none", "nan", "n/a"}
+_TAGS = ("tags", "category")
+# All other columns of a task are variables.
+_KNOWN = {*_TASK, *_REFERENCE, *_TAGS, "messages", "variables"}
 _Item = TypeVar("_Item")
 
 
@@ -57,6 +63,8 @@ def read_tasks(text: str, columns: Columns | None = None) -> list[TaskSpec]:
     """Tasks: one per line (after a tab its right answer), CSV, JSON Lines, JSON, BIG-bench or Instruction
     Induction.
 
+    In JSON, a task may be a conversation: a list of messages under ``messages`` or in the place of its text.
+    Columns of other names are variables of the task, if a variable can have that name.
     ``columns``: what columns are that have other names. The first line is a heading then.
 
     Raises
@@ -70,10 +78,54 @@ def read_tasks(text: str, columns: Columns | None = None) -> list[TaskSpec]:
 
 
 def _task(row: Row) -> TaskSpec:
-    prompt = text_of(row, _TASK)
+    prompt, messages = _asked(row)
     if not prompt.strip():
         raise ImportingError.at(row.place, "The task is empty. Write it, or remove the row.")
-    return TaskSpec(prompt, text_of(row, _REFERENCE, required=False))
+    reference = text_of(row, _REFERENCE, required=False)
+    return TaskSpec(prompt, reference, messages, variables=_variables(row), tags=_tags(row))
+
+
+def _asked(row: Row) -> tuple[str, tuple[Message, ...]]:
+    """The text of the row's task, and its messages if it is a conversation."""
+    given = [name for name in ("messages", *_TASK) if isinstance(row.fields.get(name), list)]
+    name = next((name for name in given if any(isinstance(each, dict) for each in row.fields[name])), None)
+    if name is None:
+        return text_of(row, _TASK), ()
+    if other := next((each for each in _TASK if each != name and row.fields.get(each)), None):
+        raise ImportingError.at(row.place, f"The task is both in {name} and in {other}. Remove one of them.")
+    try:
+        messages = read_messages(row.fields[name])
+    except ValueError as error:
+        raise ImportingError.at(row.place, f"{name}: {error}") from error
+    text, messages = text_and_messages(messages)
+    return storable(text, row.place, name), messages
+
+
+def _variables(row: Row) -> dict[str, str]:
+    given = row.fields.get("variables") or {}
+    if not isinstance(given, dict):
+        raise ImportingError.at(row.place, "variables must be an object of texts by name.")
+    variables = {}
+    for name, value in given.items():
+        if isinstance(value, bool) or not isinstance(value, (str, int, float)):
+            raise ImportingError.at(row.place, f"The variable {name} must be a text.")
+        variables[name] = storable(str(value), row.place, f"The variable {name}")
+    for name, value in row.fields.items():
+        if name not in _KNOWN and NAME.fullmatch(name) and isinstance(value, (str, int, float)):
+            text = json.dumps(value) if isinstance(value, bool) else str(value)
+            variables.setdefault(name, storable(text, row.place, name))
+    return variables
+
+
+def _tags(row: Row) -> tuple[str, ...]:
+    found: list[str] = []
+    for name in _TAGS:
+        value = row.fields.get(name)
+        for each in value if isinstance(value, list) else [] if value is None else [value]:
+            if isinstance(each, bool) or not isinstance(each, (str, int, float)):
+                raise ImportingError.at(row.place, f"{name} must be a text, or a list of texts.")
+            found += read_tags(storable(str(each), row.place, name))
+    return distinct(found)
 
 
 def write_tasks(tasks: Sequence[TaskSpec]) -> str:
@@ -85,13 +137,19 @@ def write_tasks(tasks: Sequence[TaskSpec]) -> str:
             return plain
     except ImportingError:
         pass
-    return "\n".join(
-        json.dumps(
-            {"prompt": task.prompt} | ({"reference": task.reference} if task.reference else {}),
-            ensure_ascii=False,
-        )
-        for task in tasks
-    )
+    return "\n".join(json.dumps(fields_of(task), ensure_ascii=False) for task in tasks)
+
+
+def fields_of(item: TaskSpec | GoldSpec) -> dict[str, Any]:
+    """A task or a gold item as an object of a file: a conversation by its messages, and nothing empty."""
+    fields = {name: value for name, value in asdict(item).items() if value}
+    messages = fields.pop("messages", None)
+    if messages:
+        fields = {"messages": messages} | fields
+        del fields["prompt"]
+    if "tags" in fields:
+        fields["tags"] = list(fields["tags"])
+    return fields
 
 
 def read_gold(text: str) -> list[GoldSpec]:
@@ -104,26 +162,25 @@ def read_gold(text: str) -> list[GoldSpec]:
     """
     return _read(
         rows_of(text),
-        lambda row: GoldSpec(
-            prompt=text_of(row, _TASK),
-            better=text_of(row, ["better"]),
-            worse=text_of(row, ["worse"]),
-            explanation=text_of(row, ["explanation"], required=False),
-        ),
+        _gold,
         GOLD_ITEMS,
+    )
+
+
+def _gold(row: Row) -> GoldSpec:
+    prompt, messages = _asked(row)
+    return GoldSpec(
+        prompt=prompt,
+        better=text_of(row, ["better"]),
+        worse=text_of(row, ["worse"]),
+        explanation=text_of(row, ["explanation"], required=False),
+        messages=messages,
     )
 
 
 def write_gold(gold: Sequence[GoldSpec]) -> str:
     """The gold items as :func:`read_gold` reads them."""
-    return "\n".join(
-        json.dumps(
-            {"prompt": item.prompt, "better": item.better, "worse": item.worse}
-            | ({"explanation": item.explanation} if item.explanation else {}),
-            ensure_ascii=False,
-        )
-        for item in gold
-    )
+    return "\n".join(json.dumps(fields_of(item), ensure_ascii=False) for item in gold)
 
 
 def read_responses(text: str, columns: Columns | None = None) -> Answers:
@@ -140,11 +197,11 @@ def read_responses(text: str, columns: Columns | None = None) -> Answers:
         Names every place that cannot be read, and where a task's reference differs from an earlier one.
     """
     policies: dict[str, None] = {}
-    tasks: dict[str, int] = {}
-    references: list[str] = []
+    positions: dict[str, int] = {}
+    tasks: list[TaskSpec] = []
 
     def make(row: Row) -> ReadyMade:
-        prompt = text_of(row, _TASK)
+        prompt, messages = _asked(row)
         policy = text_of(row, ["policy"]).strip()
         reference = text_of(row, _REFERENCE, required=False)
         response = text_of(row, ["response"], required=False)
@@ -154,10 +211,11 @@ def read_responses(text: str, columns: Columns | None = None) -> Answers:
             )
         if "response" not in row.fields:
             raise ImportingError.at(row.place, "The response is empty. Write it, or remove the row.")
-        position = tasks.setdefault(prompt, len(tasks))
-        if position == len(references):
-            references.append(reference)
-        elif reference and references[position] and reference != references[position]:
+        position = positions.setdefault(prompt, len(positions))
+        if position == len(tasks):
+            tasks.append(TaskSpec(prompt, messages=messages))
+        task = tasks[position]
+        if reference and task.reference and reference != task.reference:
             raise ImportingError.at(
                 row.place,
                 (
@@ -165,7 +223,7 @@ def read_responses(text: str, columns: Columns | None = None) -> Answers:
                     "everywhere."
                 ),
             )
-        references[position] = references[position] or reference
+        tasks[position] = replace(task, reference=task.reference or reference, tags=task.tags or _tags(row))
         policies.setdefault(policy)
         return ReadyMade(task=position, policy=policy, response=response)
 
@@ -185,9 +243,9 @@ def read_responses(text: str, columns: Columns | None = None) -> Answers:
         )
     return Answers(
         policies=list(policies),
-        tasks=[TaskSpec(prompt, references[position]) for prompt, position in tasks.items()],
+        tasks=tasks,
         responses=responses,
-        warnings=list(_warnings(policies, tasks, responses)),
+        warnings=list(_warnings(policies, [task.prompt for task in tasks], responses)),
     )
 
 

@@ -143,8 +143,7 @@ def rows_of(text: str, *, plain: Sequence[str] = (), beside: Sequence[str] = ())
             yield Fault(
                 "line 1",
                 f"These look like names of columns, and none is known: {', '.join(names)}. Rename the "
-                "column of "
-                f"the tasks to {plain[0]}. If each line is a task, write the tasks as JSON Lines.",
+                f"column of the tasks to {plain[0]}. If each line is a task, write the tasks as JSON Lines.",
             )
         else:
             yield from _plain_rows(text, plain[0])

@@ -15,7 +15,7 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import Any
 
-from engine.domain import limits
+from engine.domain import conversations, limits
 from engine.importing.mapping import Columns, renamed
 from engine.importing.parquet import MAGIC, parquet_rows
 from engine.importing.rows import (
@@ -214,9 +214,8 @@ def _argilla(place: str, record: Mapping[str, Any], questions: Mapping[str, Any]
         if any(questions.values()):
             raise ImportingError.at(
                 place,
-                f"No question's answers name a response ({', '.join(map(repr, questions))}). Write the "
-                "options as "
-                "response_a and response_b, or a, b, tie and both_bad.",
+                f"No question's answers name a response ({', '.join(map(repr, questions))}). "
+                "Write the options as response_a and response_b, or a, b, tie and both_bad.",
             )
         return []
     _, _, given = min(readable, key=lambda each: each[:2])
@@ -510,10 +509,8 @@ def _checked_messages(place: str, name: str, value: Any) -> list[Message]:
 
 
 def _joined(messages: Sequence[Message]) -> str:
-    """A single message as it is, several with their roles."""
-    if len(messages) == 1:
-        return messages[0][1]
-    return "\n\n".join(f"{role.capitalize()}: {text}" for role, text in messages)
+    """The text under which a task that is this conversation is found."""
+    return conversations.transcript([conversations.Message(*each) for each in messages])
 
 
 def _rest(messages: Sequence[Message]) -> str:

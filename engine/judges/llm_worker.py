@@ -10,6 +10,7 @@ from functools import partial
 
 from django.conf import settings
 
+from engine.domain.conversations import chat
 from engine.domain.levels import SamplingParams
 from engine.domain.texts import storable
 from engine.generation.base import (
@@ -154,8 +155,7 @@ def _requests(opinion: Opinion) -> list[GenerationRequest]:
         requests.append(
             GenerationRequest(
                 key=2 * opinion.pk + swapped,
-                user=user,
-                system=system,
+                messages=chat(user, system),
                 sampling=SamplingParams(temperature=temperature, max_tokens=settings.JUDGE_MAX_TOKENS),
                 seed=opinion.seed + opinion.attempts,
             )

@@ -205,7 +205,8 @@ class Migration(migrations.Migration):
             name='GoldItem',
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('prompt', models.TextField()),
+                ('prompt', models.TextField(help_text='The text; of a conversation, its transcript.')),
+                ('messages', models.JSONField(blank=True, default=list, help_text='The conversation; empty if it is one message of the user.')),
                 ('better', models.TextField()),
                 ('worse', models.TextField()),
                 ('explanation', models.TextField(blank=True, help_text='Shown after a practice pair.')),
@@ -515,8 +516,11 @@ class Migration(migrations.Migration):
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
                 ('position', models.PositiveIntegerField()),
-                ('prompt', models.TextField()),
+                ('prompt', models.TextField(help_text='The text; of a conversation, its transcript.')),
                 ('reference', models.TextField(blank=True, help_text='The correct answer, if any; the rule judge needs it.')),
+                ('messages', models.JSONField(blank=True, default=list, help_text='The conversation; empty if the task is one message of the user.')),
+                ('variables', models.JSONField(blank=True, default=dict, help_text="Texts by name that fill {{ name }} in the policies' prompts.")),
+                ('tags', models.JSONField(blank=True, default=list, help_text='Categories of the task.')),
                 ('experiment', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='tasks', to='engine.experiment')),
             ],
             options={

@@ -10,22 +10,32 @@ from django.db import models
 from django.db.models import Q
 from django.utils import timezone
 
+from engine.domain.conversations import Message, turns_of
 from engine.models.comparisons import Comparison
 from engine.models.experiments import Experiment
 from engine.models.judgments import Judgment
+from engine.models.policies import Task
 
 
 class GoldItem(models.Model):
     """A pair of responses of which everybody should know the better one. It never enters the estimates."""
 
     experiment = models.ForeignKey(Experiment, models.CASCADE, related_name="gold_items")
-    prompt = models.TextField()
+    prompt = models.TextField(help_text="The text; of a conversation, its transcript.")
+    messages = models.JSONField(
+        default=list, blank=True, help_text="The conversation; empty if it is one message of the user."
+    )
     better = models.TextField()
     worse = models.TextField()
     explanation = models.TextField(blank=True, help_text="Shown after a practice pair.")
 
     def __str__(self) -> str:
         return self.prompt[:80]
+
+    @property
+    def turns(self) -> tuple[Message, ...]:
+        """All messages that the two responses continue."""
+        return turns_of(self.prompt, self.messages)
 
 
 class Check(models.Model):
@@ -111,11 +121,11 @@ class Check(models.Model):
         return f"{self.kind} for {self.annotator}"
 
     @property
-    def texts(self) -> tuple[str, str, str]:
-        """The prompt, and the responses on the left and on the right, as this check shows them."""
+    def shown(self) -> tuple[Task | GoldItem, str, str]:
+        """The holder of the task, and the responses that this check shows on the left and on the right."""
         if self.repeated is not None:
             comparison = self.repeated.comparison
-            return comparison.task.prompt, comparison.right.text, comparison.left.text
+            return comparison.task, comparison.right.text, comparison.left.text
         gold = cast(GoldItem, self.gold)  # the database sees to it that a check has one of the two
         sides = (gold.better, gold.worse)
-        return gold.prompt, *(sides if self.better_on_left else sides[::-1])
+        return gold, *(sides if self.better_on_left else sides[::-1])

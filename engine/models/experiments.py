@@ -132,9 +132,8 @@ class Experiment(models.Model):
         default=USUAL_MARGIN,
         validators=[MinValueValidator(0.0), MaxValueValidator(0.4)],
         help_text=(
-            "Margin; 0.05 is five points. Good enough: no other policy is better by more. Best, if "
-            "there is a "
-            "best: the winner must win that much more than half of the time. Best: it does not count."
+            "Margin; 0.05 is five points. Good enough: no other policy is better by more. Best, if there "
+            "is a best: the winner must win that much more than half of the time. Best: it does not count."
         ),
     )
     budget = models.PositiveIntegerField(
@@ -159,9 +158,9 @@ class Experiment(models.Model):
         choices=Responses,
         default=Responses.FRESH,
         help_text=(
-            "With new responses, the finding holds for everything that the policies could write. "
-            "With one response for each "
-            "policy and task, or with imported responses, it costs less and holds for these responses only."
+            "With new responses, the finding holds for everything that the policies "
+            "could write. With one response for each policy and task, or with "
+            "imported responses, it costs less and holds for these responses only."
         ),
     )
     streams = models.BooleanField(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from django.db import models
 
+from engine.domain.conversations import Message, turns_of
 from engine.models.experiments import Experiment
 
 
@@ -81,8 +82,15 @@ class Task(models.Model):
 
     experiment = models.ForeignKey(Experiment, models.CASCADE, related_name="tasks")
     position = models.PositiveIntegerField()
-    prompt = models.TextField()
+    prompt = models.TextField(help_text="The text; of a conversation, its transcript.")
     reference = models.TextField(blank=True, help_text="The correct answer, if any; the rule judge needs it.")
+    messages = models.JSONField(
+        default=list, blank=True, help_text="The conversation; empty if the task is one message of the user."
+    )
+    variables = models.JSONField(
+        default=dict, blank=True, help_text="Texts by name that fill {{ name }} in the policies' prompts."
+    )
+    tags = models.JSONField(default=list, blank=True, help_text="Categories of the task.")
 
     class Meta:
         ordering = ("position",)
@@ -90,3 +98,8 @@ class Task(models.Model):
 
     def __str__(self) -> str:
         return self.prompt[:80]
+
+    @property
+    def turns(self) -> tuple[Message, ...]:
+        """All messages that a response continues."""
+        return turns_of(self.prompt, self.messages)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
-from django.db.models import Exists, OuterRef, Prefetch, Q, QuerySet
+from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.models import BooleanField, Exists, F, Func, OuterRef, Prefetch, Q, QuerySet, Value
+from django.db.models.sql.compiler import SQLCompiler
 
 from engine.models import Check, Comparison, Experiment, Flag, Judgment, Lease, Policy, Task
 
@@ -27,6 +30,8 @@ class Selection:
         A `Flag.Reason`, or "any".
     text
         In the task or in either response, in capitals or not.
+    tag
+        A tag of the task.
     judgments
         `STANDING` or `VOID`.
     judge, annotator, choice
@@ -41,6 +46,7 @@ class Selection:
     state: str = ""
     flag: str = ""
     text: str = ""
+    tag: str = ""
     judgments: str = ""
     judge: str = ""
     annotator: str = ""
@@ -96,7 +102,34 @@ def _of_comparison(experiment: Experiment, selection: Selection, at: str) -> Q:
             | Q(**{f"{at}response_i__text__icontains": selection.text})
             | Q(**{f"{at}response_j__text__icontains": selection.text})
         )
+    if selection.tag:
+        tasks = Task.objects.filter(_HasTag(F("tags"), Value(selection.tag)), experiment=experiment)
+        conditions &= Q(**{f"{at}task__in": tasks})
     return conditions
+
+
+class _HasTag(Func):
+    """True if a JSON list holds a text. Django's own lookup for that does not exist on SQLite."""
+
+    function = "jsonb_exists"
+    output_field = BooleanField()
+
+    def as_sqlite(
+        self, compiler: SQLCompiler, connection: BaseDatabaseWrapper, **extra: Any
+    ) -> tuple[str, tuple[Any, ...]]:
+        return super().as_sql(
+            compiler,
+            connection,
+            template="EXISTS (SELECT 1 FROM json_each(%(expressions)s)",
+            arg_joiner=") WHERE value = ",
+            **extra,
+        )
+
+
+def tags_of(experiment: Experiment) -> list[str]:
+    """All tags of the experiment's tasks, sorted."""
+    lists = experiment.tasks.exclude(tags=[]).order_by().values_list("tags", flat=True).distinct()
+    return sorted({tag for tags in lists for tag in tags})
 
 
 def _of_policies(experiment: Experiment, selection: Selection, at: str) -> Q:

@@ -43,9 +43,8 @@ def claim_consequence(experiment: Experiment, claim: str) -> str:
         return "It is the claim chosen before any outcome was seen, so the accepted risk holds."
     return (
         "A claim chosen after looking is as risky as all the claims on the dashboard together: at most "
-        f"{100 * joint_risk(experiment, changed=True):.3g}% instead of "
-        f"{100 * experiment.delta:.3g}%. The result will be marked. The evidence is "
-        "recomputed from the judgments."
+        f"{100 * joint_risk(experiment, changed=True):.3g}% instead of {100 * experiment.delta:.3g}%. "
+        "The result will be marked. The evidence is recomputed from the judgments."
     )
 
 
@@ -72,9 +71,9 @@ def delta_consequence(experiment: Experiment, delta: float) -> str:
     first = experiment.delta if experiment.first_delta is None else experiment.first_delta
     if delta > first:
         return (
-            f"This is more than the {first:g} chosen before any outcome was seen. A larger risk "
-            "chosen after looking "
-            "breaks the guarantee: the winner may be wrong more often than this. The result will be marked."
+            f"This is more than the {first:g} chosen before any outcome was seen. "
+            "A larger risk chosen after looking breaks the guarantee: the winner "
+            "may be wrong more often than this. The result will be marked."
         )
     if delta > experiment.delta:
         return (
@@ -110,28 +109,23 @@ def caveats(experiment: Experiment) -> list[str]:
         names = dict(Experiment.CLAIMS)
         found.append(
             f"The claim was changed from “{names[experiment.first_claim]}” to "
-            f"“{names[experiment.claim]}” after outcomes "
-            f"had been seen, so the risk is up to {100 * joint_risk(experiment, changed=True):.3g}% "
-            "instead of "
-            f"{100 * experiment.delta:.3g}%."
+            f"“{names[experiment.claim]}” after outcomes had been seen, so the risk is up to "
+            f"{100 * joint_risk(experiment, changed=True):.3g}% instead of {100 * experiment.delta:.3g}%."
         )
     if experiment.first_delta is not None and experiment.delta > experiment.first_delta:
         found.append(
-            f"The accepted risk was raised from {experiment.first_delta:g} to {experiment.delta:g} "
-            "after outcomes had been seen, "
-            "so the risk is not guaranteed."
+            f"The accepted risk was raised from {experiment.first_delta:g} to "
+            f"{experiment.delta:g} after outcomes had been seen, so the risk is not guaranteed."
         )
     if experiment.first_epsilon is not None and experiment.epsilon != experiment.first_epsilon:
         found.append(
             f"The margin was changed from {experiment.first_epsilon:g} to {experiment.epsilon:g} "
-            "after outcomes had been "
-            "seen, so the risk is not guaranteed."
+            "after outcomes had been seen, so the risk is not guaranteed."
         )
     if experiment.past_votes:
         found.append(
-            f"{experiment.past_votes:,} past votes from a file count, too: no sampler chose their pairs "
-            "here. The "
-            "risk is guaranteed only if no vote is in the file, or missing from it, because of its "
-            "result."
+            f"{experiment.past_votes:,} past votes from a file count, too: no "
+            "sampler chose their pairs here. The risk is guaranteed only if no "
+            "vote is in the file, or missing from it, because of its result."
         )
     return found

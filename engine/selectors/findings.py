@@ -128,9 +128,8 @@ def finding_of(experiment: Experiment, observed: Observed) -> str:
 def finding_on(experiment: Experiment, state: ClaimState, decision: Decision) -> str:
     """The claim of an experiment that somebody stops on it after looking at several, in words."""
     picked = (
-        f"Somebody stopped on it after looking at {len(decision.claims)} claims; the risk that any "
-        "of them is "
-        f"ever made wrongly is at most {100 * decision.joint_risk:.4g}%."
+        f"Somebody stopped on it after looking at {len(decision.claims)} claims; the risk "
+        f"that any of them is ever made wrongly is at most {100 * decision.joint_risk:.4g}%."
     )
     return " ".join([state.text, picked, *_of_pool(experiment), *_whose(experiment)])
 

@@ -244,11 +244,11 @@ def _of_judgment(judgment: Judgment) -> Answer:
 
 
 def _of_check(check: Check) -> Answer:
-    prompt, left, right = check.texts
+    task, left, right = check.shown
     return Answer(
         token=check.token,
         at=cast(datetime, check.judged_at),  # it was answered
-        prompt=prompt,
+        prompt=task.prompt,
         left=left,
         right=right,
         choice=check.choice,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from engine.domain.conversations import Message
 from engine.domain.specs import SETTINGS, ExperimentSpec, FactorSpec, GoldSpec, ReadyMade, TaskSpec
 from engine.models import Experiment, Response
 
@@ -22,12 +23,20 @@ def experiment_spec(experiment: Experiment) -> ExperimentSpec:
             for factor in experiment.factors.prefetch_related("levels")
         ],
         tasks=[
-            TaskSpec(prompt, reference)
-            for prompt, reference in experiment.tasks.values_list("prompt", "reference")
+            TaskSpec(prompt, reference, tuple(Message(**each) for each in messages), variables, tuple(tags))
+            for prompt, reference, messages, variables, tags in experiment.tasks.values_list(
+                "prompt", "reference", "messages", "variables", "tags"
+            )
         ],
         settings=settings,
         gold=[
-            GoldSpec(gold.prompt, gold.better, gold.worse, gold.explanation)
+            GoldSpec(
+                gold.prompt,
+                gold.better,
+                gold.worse,
+                gold.explanation,
+                tuple(Message(**each) for each in gold.messages),
+            )
             for gold in experiment.gold_items.order_by("pk")
         ],
         ready_made=_ready_made(experiment) if imported else (),

@@ -13,13 +13,14 @@ from django.db import models, transaction
 from django.utils import timezone
 
 from engine.core import Design, StopReason
-from engine.domain import limits
+from engine.domain import limits, tags, variables
 from engine.domain.blinding import new_secret
+from engine.domain.conversations import as_json, fault_of, text_and_messages
 from engine.domain.errors import SpecError, WrongStateError
-from engine.domain.levels import parse_level
+from engine.domain.levels import parse_level, templates_of
 from engine.domain.policy_space import Combination, combinations, policy_space
 from engine.domain.rules import Rules, check_claim, completed
-from engine.domain.specs import SETTINGS, ExperimentSpec, FactorSpec
+from engine.domain.specs import SETTINGS, ExperimentSpec, FactorSpec, GoldSpec, TaskSpec
 from engine.models import (
     AuditEntry,
     Comparison,
@@ -104,6 +105,7 @@ def check_description(spec: ExperimentSpec) -> Description:
     _check_types(spec.settings)
     spec = replace(spec, settings=completed(spec.settings))
     _check_texts(spec)
+    _check_tags(spec.tasks)
     judge = spec.settings.get("judge", Experiment.Judge.HUMAN)
     if judge == Experiment.Judge.RULE and (bare := [t.prompt for t in spec.tasks if not t.reference.strip()]):
         raise SpecError(f"The rule judge needs a reference answer for every task; {bare[0]!r} has none.")
@@ -130,6 +132,7 @@ def check_description(spec: ExperimentSpec) -> Description:
         where = f"Factor {factor.name!r}: "
         _check(factor, where, exclude={"kind", "experiment"}, path=("factors", position))
         _check_levels(position, factor_spec)
+    _check_variables(spec)
     check_claim(claim=experiment.claim, epsilon=experiment.epsilon, stopping=experiment.stopping)
     policies = _checked_policies(experiment, spec.factors)
     check_ready_made(spec)
@@ -177,13 +180,22 @@ def write_description(*, experiment: Experiment, description: Description) -> Ex
         for policy_i, policy_j in itertools.combinations(policies, 2)
     )
     tasks = Task.objects.bulk_create(
-        Task(experiment=experiment, position=i, prompt=task.prompt, reference=task.reference)
+        Task(
+            experiment=experiment,
+            position=i,
+            prompt=task.prompt,
+            reference=task.reference,
+            messages=as_json(task.messages),
+            variables=dict(task.variables),
+            tags=list(task.tags),
+        )
         for i, task in enumerate(spec.tasks)
     )
     GoldItem.objects.bulk_create(
         GoldItem(
             experiment=experiment,
             prompt=gold.prompt,
+            messages=as_json(gold.messages),
             better=gold.better,
             worse=gold.worse,
             explanation=gold.explanation,
@@ -218,12 +230,51 @@ def _check_texts(spec: ExperimentSpec) -> None:
     for n, task in enumerate(spec.tasks):
         if not task.prompt.strip():
             raise SpecError(f"Task {n + 1} is empty. Write it or leave it out.", ("tasks", n))
+        _check_messages(f"Task {n + 1}", task, ("tasks", n))
     for n, gold in enumerate(spec.gold):
         for part in ("prompt", "better", "worse"):
             if not getattr(gold, part).strip():
                 raise SpecError(
                     f"Gold item {n + 1} has no {part}. Write it or leave the item out.", ("gold", n)
                 )
+        _check_messages(f"Gold item {n + 1}", gold, ("gold", n))
+
+
+def _check_messages(where: str, item: TaskSpec | GoldSpec, path: tuple[Hashable, ...]) -> None:
+    if not item.messages:
+        return
+    if fault := fault_of(item.messages):
+        raise SpecError(f"{where}: {fault}", path)
+    if (item.prompt, item.messages) != text_and_messages(item.messages):
+        raise SpecError(f"{where}: The text is not the transcript of its messages. Leave one out.", path)
+
+
+def _check_tags(tasks: Sequence[TaskSpec]) -> None:
+    for n, task in enumerate(tasks):
+        if fault := tags.fault_of(task.tags):
+            raise SpecError(f"Task {n + 1}: {fault}", ("tasks", n))
+
+
+def _check_variables(spec: ExperimentSpec) -> None:
+    """Refuse a text of a level that not every task can fill."""
+    for n, task in enumerate(spec.tasks):
+        if wrong := next((name for name in task.variables if not variables.NAME.fullmatch(name)), None):
+            raise SpecError(
+                f"Task {n + 1}: {limits.shown(wrong)} cannot be the name of a variable. Use letters, digits "
+                "and _, and begin with a letter.",
+                ("tasks", n),
+            )
+    space = variables.Space.of(task.variables for task in spec.tasks)
+    for f, factor in enumerate(spec.factors):
+        for name, value in factor.levels.items():
+            for setting, text in templates_of(parse_level(factor.kind, value)):
+                try:
+                    space.check(text)
+                except variables.VariableError as error:
+                    raise SpecError(
+                        f"Factor {factor.name!r}, level {name!r}, {setting}: {error}",
+                        ("factors", f, "levels", name),
+                    ) from error
 
 
 def _check_llm_judge(judge: str, stage: str) -> None:
@@ -231,9 +282,8 @@ def _check_llm_judge(judge: str, stage: str) -> None:
         return
     if stage == Experiment.LLMJudge.VOTES:
         raise SpecError(
-            "llm_judge: a language model may vote only after an admin has accepted its agreement "
-            "with people. "
-            "Begin with shadow.",
+            "llm_judge: a language model may vote only after an admin "
+            "has accepted its agreement with people. Begin with shadow.",
             ("llm_judge",),
         )
     if judge != Experiment.Judge.HUMAN:

@@ -149,8 +149,7 @@ class _Checker:
         if not 1 <= row["task_number"] <= self._n_tasks:
             raise ValueError(
                 f"task_number is {limits.shown(row['task_number'])}: the rows do not fit the "
-                "experiment, which has "
-                f"{self._n_tasks:,} tasks. Is this the manifest of this file?"
+                f"experiment, which has {self._n_tasks:,} tasks. Is this the manifest of this file?"
             )
         if row["judge"] not in Judgment.Judge or row["choice"] not in Judgment.Choice:
             raise ValueError("judge or choice is none that there is.")
@@ -199,9 +198,8 @@ class _Checker:
     def _check_ready_made(self, response: tuple[str, int, str], number: int, side: str) -> None:
         if number >= len(self._ready_made) or self._ready_made[number] != response:
             raise ValueError(
-                f"response_{side} is not the ready-made response number {number} of the manifest. Is "
-                "this the manifest "
-                "of this file?"
+                f"response_{side} is not the ready-made response number "
+                f"{number} of the manifest. Is this the manifest of this file?"
             )
 
     def _check_once(self, comparison_id: int, annotator: str) -> None:

@@ -124,7 +124,7 @@ def new_lease(
     comparison = (
         ready.order_by(*((F("had_since").asc(nulls_last=True),) if instead else ()), "judged_last", "pk")
         .select_related("task", "response_i", "response_j")
-        .only("state", "i_on_left", "task__prompt", "response_i__text", "response_j__text")
+        .only("state", "i_on_left", "task__prompt", "task__messages", "response_i__text", "response_j__text")
         .select_for_update(skip_locked=True, no_key=True, of=("self",))
         .first()
     )

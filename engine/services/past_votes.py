@@ -164,9 +164,8 @@ def _check_settings(experiment: Experiment) -> None:
         raise SpecError("Past votes are people's, but a rule judges this experiment. Use another one.")
     if experiment.overlap > 1:
         raise SpecError(
-            f"This experiment wants {experiment.overlap} judgments of each comparison, and a past vote is "
-            "one. "
-            "Use an experiment with one judgment each."
+            f"This experiment wants {experiment.overlap} judgments of each comparison, "
+            "and a past vote is one. Use an experiment with one judgment each."
         )
 
 
@@ -201,24 +200,21 @@ def _check_vote(
         raise SpecError(f"{vote.place}: Both policies are the same one. Remove the row.")
     if vote.task not in tasks:
         raise SpecError(
-            f"{vote.place}: The task {limits.shown(vote.task)} is not in this experiment. Remove the row, "
-            "or add "
-            "the task while the experiment is a draft."
+            f"{vote.place}: The task {limits.shown(vote.task)} is not in this experiment. "
+            "Remove the row, or add the task while the experiment is a draft."
         )
     if experiment.responses == Experiment.Responses.FRESH:
         return
     for name, text in ((vote.policy_a, vote.response_a), (vote.policy_b, vote.response_b)):
         if text is None:
             raise SpecError(
-                f"{vote.place}: There is no text of the response of {limits.shown(name)}, and this "
-                "experiment shows "
-                "responses again. Add response_a and response_b."
+                f"{vote.place}: There is no text of the response of {limits.shown(name)}, "
+                "and this experiment shows responses again. Add response_a and response_b."
             )
         if known is not None and (policies[name], tasks[vote.task], text) not in known:
             raise SpecError(
-                f"{vote.place}: The response of {limits.shown(name)} is not among the experiment's "
-                "ready-made ones. "
-                "Remove the row, or make a new experiment."
+                f"{vote.place}: The response of {limits.shown(name)} is not among the "
+                "experiment's ready-made ones. Remove the row, or make a new experiment."
             )
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from django.db import transaction
 from django.utils.translation import gettext
 
+from engine.domain.conversations import Message
 from engine.domain.errors import UnknownTokenError
 from engine.models import Check, Experiment, Flag, Judgment, Lease, User
 from engine.services import allowances, checks, judging
@@ -34,6 +35,7 @@ class ShownPair:
 
     token: uuid.UUID
     prompt: str
+    messages: tuple[Message, ...]
     left: str
     right: str
     practice: bool = False
@@ -279,16 +281,18 @@ def _of_comparison(lease: Lease) -> ShownPair:
     return ShownPair(
         token=lease.token,
         prompt=comparison.task.prompt,
+        messages=comparison.task.turns,
         left=comparison.left.text,
         right=comparison.right.text,
     )
 
 
 def _of_check(check: Check) -> ShownPair:
-    prompt, left, right = check.texts
+    task, left, right = check.shown
     return ShownPair(
         token=check.token,
-        prompt=prompt,
+        prompt=task.prompt,
+        messages=task.turns,
         left=left,
         right=right,
         practice=check.kind == Check.Kind.PRACTICE,

@@ -56,11 +56,10 @@ api = NinjaAPI(
     title="LLM-PO",
     version="1",
     description=(
-        "Make a token on the page “API tokens” and send it as `Authorization: Bearer …`. A token has "
-        "the rights of its user, "
-        "limited by its scopes: read, annotate, manage. Each operation names the scope that it "
-        "needs. An experiment "
-        "that you may not see answers 404. An error comes as `{detail}`, which says what to do."
+        "Make a token on the page “API tokens” and send it as `Authorization: Bearer "
+        "…`. A token has the rights of its user, limited by its scopes: read, annotate, "
+        "manage. Each operation names the scope that it needs. An experiment that you "
+        "may not see answers 404. An error comes as `{detail}`, which says what to do."
     ),
     auth=TokenAuth(),
     throttle=[TokenThrottle()],

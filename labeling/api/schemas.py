@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import uuid
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from ninja import Field, Schema
 from ninja.orm import create_schema
-from pydantic import ConfigDict, field_validator
+from pydantic import ConfigDict, field_validator, model_validator
 
 from engine.core import Claim, StopReason
+from engine.domain.conversations import Message, text_and_messages
 from engine.domain.specs import SETTINGS, ExperimentSpec, FactorSpec, GoldSpec, TaskSpec
 from engine.models import Experiment, Factor, Flag, Judgment
 from engine.services.allowances import MOST_HELD
@@ -47,16 +48,56 @@ class FactorIn(Payload):
     levels: dict[str, dict[str, Any]]
 
 
-class TaskIn(Payload):
-    prompt: str
+class MessageOut(Schema):
+    role: Literal["system", "user", "assistant"]
+    content: str
+
+
+class MessageIn(Payload):
+    role: Literal["system", "user", "assistant"]
+    content: str
+
+
+class Asked(Payload):
+    """The input that a response answers: a text, or a conversation that ends with the user's message."""
+
+    prompt: str = Field("", description="The task as one text; instead of `messages`.")
+    messages: list[MessageIn] = Field(
+        default_factory=list, description="The task as a conversation; instead of `prompt`."
+    )
+
+    @model_validator(mode="after")
+    def _one_of_both(self) -> Self:
+        if bool(self.prompt) == bool(self.messages):
+            raise ValueError("Give either prompt, a text, or messages, a conversation.")
+        return self
+
+    def asked(self) -> tuple[str, tuple[Message, ...]]:
+        if not self.messages:
+            return self.prompt, ()
+        return text_and_messages(Message(each.role, each.content) for each in self.messages)
+
+
+class TaskIn(Asked):
     reference: str = ""
+    variables: dict[str, str] = Field(
+        default_factory=dict, description="Texts by name; they fill `{{ name }}` in the policies' prompts."
+    )
+    tags: list[str] = Field(default_factory=list, description="Categories of the task.")
+
+    def task(self) -> TaskSpec:
+        prompt, messages = self.asked()
+        return TaskSpec(prompt, self.reference, messages, self.variables, tuple(self.tags))
 
 
-class GoldIn(Payload):
-    prompt: str
+class GoldIn(Asked):
     better: str
     worse: str
     explanation: str = ""
+
+    def item(self) -> GoldSpec:
+        prompt, messages = self.asked()
+        return GoldSpec(prompt, self.better, self.worse, self.explanation, messages)
 
 
 # From the model: a new setting is part of the API at once.
@@ -84,9 +125,9 @@ class ExperimentIn(Payload):
         return ExperimentSpec(
             name=self.name,
             factors=[FactorSpec(each.name, str(each.kind), each.levels) for each in self.factors],
-            tasks=[TaskSpec(each.prompt, each.reference) for each in self.tasks],
+            tasks=[each.task() for each in self.tasks],
             settings=self.settings.model_dump(exclude_none=True),
-            gold=[GoldSpec(each.prompt, each.better, each.worse, each.explanation) for each in self.gold],
+            gold=[each.item() for each in self.gold],
         )
 
 
@@ -223,7 +264,8 @@ class NextIn(Payload):
 
 class ShownOut(Schema):
     token: uuid.UUID
-    prompt: str
+    prompt: str = Field(description="The task as one text; of a conversation, its transcript.")
+    messages: list[MessageOut] = Field(description="The task as messages, in their order.")
     left: str
     right: str
     practice: bool

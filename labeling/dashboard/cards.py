@@ -55,8 +55,7 @@ def sparkline(snapshots: list[Snapshot]) -> Sparkline | None:
         return None
     most = max(snapshot.open_rivals for snapshot in snapshots) or 1
     points = " ".join(
-        f"{1 + (WIDTH - 2) * min(s.comparisons, last) / last:.1f},"
-        f"{2 + (HEIGHT - 4) * s.open_rivals / most:.1f}"
+        f"{1 + (WIDTH - 2) * min(s.comparisons, last) / last:.1f},{2 + (HEIGHT - 4) * s.open_rivals / most:.1f}"
         for s in snapshots
     )
     first, latest = snapshots[0].open_rivals, snapshots[-1].open_rivals

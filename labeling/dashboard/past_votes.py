@@ -22,9 +22,8 @@ def _agreement(found: PastVotes) -> str:
         return "Agreement: unknown. No two people of the file judged the same two responses."
     kappa = "" if found.agreement.kappa is None else f" Cohen's κ is {found.agreement.kappa:.2f}."
     return (
-        f"Agreement: two people gave the same answer to {share(found.agreement.exact)} of the responses "
-        "that two "
-        f"judged.{kappa}"
+        "Agreement: two people gave the same answer to "
+        f"{share(found.agreement.exact)} of the responses that two judged.{kappa}"
     )
 
 
@@ -36,9 +35,8 @@ def _sides(found: PastVotes) -> str:
     if sides.biased and 2 * found.left < found.sided:
         verdict = "less often than chance explains"
     return (
-        f"Position bias: the left side was chosen in {found.left:,} of {found.sided:,} votes with a side, "
-        f"{verdict} "
-        f"({sides.p_text})."
+        f"Position bias: the left side was chosen in {found.left:,} of "
+        f"{found.sided:,} votes with a side, {verdict} ({sides.p_text})."
     )
 
 
@@ -46,9 +44,9 @@ def _repeated(found: PastVotes) -> str:
     if not found.repeated:
         return "Every vote is about two responses that no earlier one was about."
     return (
-        f"{found.repeated:,} of {found.votes:,} votes are about two responses that an earlier vote was "
-        "about. They say "
-        "less than votes about new responses, and the intervals and the claim do not know that."
+        f"{found.repeated:,} of {found.votes:,} votes are about two responses "
+        "that an earlier vote was about. They say less than votes about new "
+        "responses, and the intervals and the claim do not know that."
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
+from engine.domain.conversations import ASSISTANT, SYSTEM, USER, chat
 from engine.domain.levels import Composition
 from engine.generation.base import chat_body
 from engine.generation.responses import composition_of, request_for
@@ -12,6 +13,7 @@ from engine.models import Experiment, Level, Policy, Response, Task
 
 # Stands for a task in a request to send elsewhere.
 TASK = "{{task}}"
+_TITLES = {SYSTEM: "System prompt", USER: "Message of the user", ASSISTANT: "Message of the model"}
 
 
 @dataclass(frozen=True)
@@ -49,12 +51,12 @@ def asked(policy: Policy) -> Asked | None:
         return None
     composition = composition_of(policy)
     model = composition.model or _model_that_wrote(policy)
-    request = request_for(composition, key=0, task=TASK, seed=0)
+    request = request_for(composition, key=0, task=Task(prompt=TASK), seed=0)
     body = chat_body(request, model=model)
     del body["seed"]  # Each response has its own.
     return Asked(
         composition=composition,
-        user=composition.user(TASK),
+        user=composition.messages(chat(TASK))[-1].content,
         settings=sampling_said(composition),
         model=model,
         request=json.dumps(body, indent=2, ensure_ascii=False),
@@ -67,9 +69,8 @@ def messages_for(policy: Policy, task: Task) -> list[tuple[str, str]]:
     """
     if policy.experiment.responses == Experiment.Responses.IMPORTED:
         return []
-    composition = composition_of(policy)
-    messages = [("System prompt", composition.system), ("Message of the user", composition.user(task.prompt))]
-    return [(title, text) for title, text in messages if text]
+    messages = composition_of(policy).filled(task.variables).messages(task.turns)
+    return [(_TITLES[message.role], message.content) for message in messages]
 
 
 def level_said(level: Level) -> list[tuple[str, str]]:

@@ -95,9 +95,8 @@ def ailment(health: QueueHealth) -> str:
         return _away("control")
     if health.generation_alive and health.unserved:
         return (
-            f"No worker serves {health.unserved[0]}. Start one that does (GENERATION_BACKEND, "
-            "GENERATION_MODEL), "
-            "or change the experiment."
+            f"No worker serves {health.unserved[0]}. Start one that does "
+            "(GENERATION_BACKEND, GENERATION_MODEL), or change the experiment."
         )
     if health.generation_alive and health.trouble:
         return f"The generation worker's backend reports an error: {health.trouble}"

@@ -46,9 +46,8 @@ def concerns(
     if cycle is not None:
         a, b, c = (names[index].name for index in cycle.policies)
         warnings.append(
-            f"The leaders form a cycle: {a} beats {b}, {b} beats {c}, and {c} beats {a}. If this is "
-            "not chance, "
-            "no single policy is the best. The experiment will then say so or spend its budget."
+            f"The leaders form a cycle: {a} beats {b}, {b} beats {c}, and {c} beats {a}. If this is not "
+            "chance, no single policy is the best. The experiment will then say so or spend its budget."
         )
     for run in long_solo_runs(experiment)[:1]:
         warnings.append(
@@ -72,9 +71,8 @@ def _in_the_race(snapshot: Snapshot | None, n_policies: int) -> npt.NDArray[np.i
 
 def _misfit_warning(experiment: Experiment, test: Misfit) -> str:
     sentence = (
-        "The effects of the levels do not add up: a model with one effect for each level fits the "
-        "data worse than "
-        f"chance explains (p = {test.p_value:.3f}). "
+        "The effects of the levels do not add up: a model with one effect for each "
+        f"level fits the data worse than chance explains (p = {test.p_value:.3f}). "
     )
     if experiment.space == Experiment.Space.FACTORIAL:
         return sentence + (

@@ -8,6 +8,7 @@ reader breaks.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -82,6 +83,11 @@ def _chosen(choice: str, i_on_left: bool, i: str, j: str) -> str:
     if choice not in {"left", "right"}:
         return ""
     return i if (choice == "left") == i_on_left else j
+
+
+def _json(value: Any) -> str:
+    """JSON as PostgreSQL writes it; nothing for an empty list or object."""
+    return json.dumps(value, ensure_ascii=False) if value else ""
 
 
 def _seconds(shown_at: datetime | None, judged_at: datetime) -> float | None:
@@ -333,13 +339,10 @@ _TABLE = (
     Column(
         "propensity",
         Kind.NUMBER,
-        "The probability that this pair had of being picked, given everything before: 1 over the "
-        "number of pairs "
-        "for `random`; computed for `eps_greedy`. Empty for samplers that are deterministic given "
-        "the history but "
-        "for ties (`balanced`, `tracking`, `round_robin`), and for `thompson` and `rucb`, whose draw "
-        "has no closed "
-        "form.",
+        "The probability that this pair had of being picked, given everything before: 1 over "
+        "the number of pairs for `random`; computed for `eps_greedy`. Empty for samplers "
+        "that are deterministic given the history but for ties (`balanced`, `tracking`, "
+        "`round_robin`), and for `thompson` and `rucb`, whose draw has no closed form.",
         plan="propensity",
     ),
     *_of_both("response_*_id", Kind.INTEGER, "pk", i="Number of response i.", j="Number of response j."),
@@ -407,13 +410,32 @@ _TABLE = (
     Column(
         "annotator_could_see_policies",
         Kind.TRUTH,
-        "Whether the annotator also had a role (viewer, editor, owner, administrator) that shows "
-        "which policy wrote "
-        "what. See [blinding](blinding.md).",
+        "Whether the annotator also had a role (viewer, editor, owner, administrator) "
+        "that shows which policy wrote what. See [blinding](blinding.md).",
         path="annotator_could_see_policies",
     ),
     Column(
         "plan_claim", Kind.TEXT, "The claim to stop on when the pair was picked.", plan="claim", ours=True
+    ),
+    *(
+        Column(
+            f"task_{name}",
+            Kind.TEXT,
+            says,
+            python=_json,
+            of=(f"{name}_of_task",),
+            sql=f"CASE WHEN r.{name}_of_task IN ('[]', '{{}}') THEN '' ELSE r.{name}_of_task::text END",
+            ours=True,
+        )
+        for name, says in (
+            (
+                "messages",
+                "The task's conversation: a JSON list of objects with `role` and `content`; empty if the "
+                "task is one text.",
+            ),
+            ("variables", "The task's variables: a JSON object of texts; empty if it has none."),
+            ("tags", "The task's tags: a JSON list of texts; empty if it has none."),
+        )
     ),
 )
 
@@ -430,6 +452,9 @@ FIELDS = {column.name: column.path for column in _TABLE if column.path} | {
     "i_on_left": "comparison__i_on_left",
     "position": "comparison__task__position",
     "plan": "comparison__plan",
+    "messages_of_task": "comparison__task__messages",
+    "variables_of_task": "comparison__task__variables",
+    "tags_of_task": "comparison__task__tags",
 }
 
 

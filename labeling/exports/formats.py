@@ -5,12 +5,13 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from importlib.util import find_spec
 from itertools import islice
 from operator import itemgetter
 from typing import Any
 
+from engine.domain.conversations import ASSISTANT, Message, as_json, transcript
 from labeling.exports.columns import COLUMNS, Kind, Row
 from labeling.exports.defusing import FIRST, defused
 from labeling.exports.preferences import Preference, Rated
@@ -65,9 +66,9 @@ def dpo_pieces(pairs: Iterable[Preference], *, conversational: bool = False) -> 
     """Prompt, chosen, rejected and their margin as JSON lines, as texts or as messages."""
     return _lines(
         {
-            "prompt": _said("user", pair.prompt) if conversational else pair.prompt,
-            "chosen": _said("assistant", pair.chosen) if conversational else pair.chosen,
-            "rejected": _said("assistant", pair.rejected) if conversational else pair.rejected,
+            "prompt": _asked(pair.task, conversational=conversational),
+            "chosen": _answered(pair.chosen) if conversational else pair.chosen,
+            "rejected": _answered(pair.rejected) if conversational else pair.rejected,
             "margin": pair.margin,
             "comparisons": pair.comparisons,
         }
@@ -78,14 +79,15 @@ def dpo_pieces(pairs: Iterable[Preference], *, conversational: bool = False) -> 
 def reward_pieces(pairs: Iterable[Preference], *, conversational: bool = False) -> Iterator[bytes]:
     """Chosen and rejected with the prompt in each, and their margin: what a reward model is trained on."""
 
-    def whole(prompt: str, text: str) -> Any:
-        both = [*_said("user", prompt), *_said("assistant", text)]
-        return both if conversational else f"{prompt}\n\n{text}"
+    def whole(task: Sequence[Message], text: str) -> Any:
+        if conversational:
+            return [*as_json(task), *_answered(text)]
+        return f"{transcript(task)}\n\n{text}"
 
     return _lines(
         {
-            "chosen": whole(pair.prompt, pair.chosen),
-            "rejected": whole(pair.prompt, pair.rejected),
+            "chosen": whole(pair.task, pair.chosen),
+            "rejected": whole(pair.task, pair.rejected),
             "margin": pair.margin,
         }
         for pair in pairs
@@ -96,16 +98,20 @@ def kto_pieces(texts: Iterable[Rated], *, conversational: bool = False) -> Itera
     """Prompt, completion and label, true where the text was chosen more often than rejected."""
     return _lines(
         {
-            "prompt": _said("user", text.prompt) if conversational else text.prompt,
-            "completion": _said("assistant", text.completion) if conversational else text.completion,
+            "prompt": _asked(text.task, conversational=conversational),
+            "completion": _answered(text.completion) if conversational else text.completion,
             "label": text.label,
         }
         for text in texts
     )
 
 
-def _said(role: str, text: str) -> list[dict[str, str]]:
-    return [{"role": role, "content": text}]
+def _asked(task: Sequence[Message], *, conversational: bool) -> Any:
+    return as_json(task) if conversational else transcript(task)
+
+
+def _answered(text: str) -> list[dict[str, str]]:
+    return as_json([Message(ASSISTANT, text)])
 
 
 def _lines(items: Iterable[dict[str, Any]]) -> Iterator[bytes]:

@@ -9,6 +9,7 @@ from typing import Any
 
 from django.db.models import F
 
+from engine.domain.conversations import Message, turns_of
 from engine.models import Comparison, Experiment, Response
 from engine.selectors import browsing
 from engine.selectors.browsing import Selection
@@ -29,7 +30,7 @@ class Preference:
         How many there were of these two texts, ties among them.
     """
 
-    prompt: str
+    task: tuple[Message, ...]
     chosen: str
     rejected: str
     margin: float
@@ -40,7 +41,7 @@ class Preference:
 class Rated:
     """One text to one task, and whether it was chosen more often than rejected."""
 
-    prompt: str
+    task: tuple[Message, ...]
     completion: str
     label: bool
 
@@ -65,29 +66,29 @@ def preferences(experiment: Experiment, selection: Selection) -> Iterator[Prefer
         while some := list(islice(decided, _TEXTS_AT_ONCE)):
             texts = _texts_of({pk for tally in some for pk in (tally.first, tally.second)})
             for tally in some:
-                (prompt, first), (_, second) = texts[tally.first], texts[tally.second]
+                (task, first), (_, second) = texts[tally.first], texts[tally.second]
                 if first.strip() and second.strip():
                     chosen, rejected = (first, second) if tally.lead > 0 else (second, first)
-                    yield Preference(prompt, chosen, rejected, abs(tally.lead) / tally.n, tally.n)
+                    yield Preference(task, chosen, rejected, abs(tally.lead) / tally.n, tally.n)
 
 
 def rated(experiment: Experiment, selection: Selection) -> Iterator[Rated]:
     """Each text once that was chosen more often than rejected, or less often; empty ones are left out."""
     with one_look():
         leads: dict[tuple[int, str], tuple[int, float]] = {}
-        for (task, *digests), tally in _tallied(experiment, selection).items():
+        for (task_id, *digests), tally in _tallied(experiment, selection).items():
             for digest, response, lead in zip(
                 digests, (tally.first, tally.second), (tally.lead, -tally.lead), strict=True
             ):
-                known, before = leads.get((task, digest), (response, 0.0))
-                leads[task, digest] = known, before + lead
+                known, before = leads.get((task_id, digest), (response, 0.0))
+                leads[task_id, digest] = known, before + lead
         decided = (each for each in leads.values() if each[1])
         while some := list(islice(decided, _TEXTS_AT_ONCE)):
             texts = _texts_of({pk for pk, _ in some})
             for pk, lead in some:
-                prompt, text = texts[pk]
+                task, text = texts[pk]
                 if text.strip():
-                    yield Rated(prompt, text, lead > 0)
+                    yield Rated(task, text, lead > 0)
 
 
 def _tallied(experiment: Experiment, selection: Selection) -> dict[tuple[int, str, str], _Tally]:
@@ -111,7 +112,7 @@ def _tallied(experiment: Experiment, selection: Selection) -> dict[tuple[int, st
     return tallies
 
 
-def _texts_of(ids: Iterable[int]) -> dict[int, tuple[str, str]]:
-    """Prompt and text of these responses."""
-    rows = Response.objects.filter(pk__in=ids).values_list("pk", "task__prompt", "text")
-    return {pk: (prompt, text) for pk, prompt, text in rows}
+def _texts_of(ids: Iterable[int]) -> dict[int, tuple[tuple[Message, ...], str]]:
+    """The task's messages and the text of these responses."""
+    rows = Response.objects.filter(pk__in=ids).values_list("pk", "task__prompt", "task__messages", "text")
+    return {pk: (turns_of(prompt, messages), text) for pk, prompt, messages, text in rows}

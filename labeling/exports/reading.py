@@ -5,8 +5,8 @@ from __future__ import annotations
 import csv
 import hashlib
 import sys
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import fields
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import fields, replace
 from pathlib import Path
 from types import NoneType
 from typing import Any, TypeVar
@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from engine.core import Claim
 from engine.domain import limits
 from engine.domain.blinding import Period, is_secret
+from engine.domain.conversations import Message, read_messages
 from engine.domain.errors import SpecError
 from engine.domain.specs import ExperimentSpec, FactorSpec, GoldSpec, ReadyMade, TaskSpec
 from engine.importing import decoded
@@ -85,31 +86,59 @@ def spec_of(manifest: dict[str, Any], *, name: str) -> ExperimentSpec:
         return ExperimentSpec(
             name=name,
             factors=[_part(FactorSpec, factor) for factor in said["factors"]],
-            tasks=[_part(TaskSpec, task) for task in said["tasks"]],
+            tasks=[_task(task) for task in said["tasks"]],
             # It asks nobody anything before somebody here says so.
             # An export that names no claim is older than the choice: it was "best, if there is a best". One
             # that does not name the streams is older than them.
             settings={"claim": Claim.BEST_IF_ANY.value, "streams": False}
             | dict(said["settings"])
             | {"llm_judge": Experiment.LLMJudge.OFF},
-            gold=[_part(GoldSpec, gold) for gold in said["gold"]],
+            gold=[
+                replace(_part(GoldSpec, gold, beside=("messages",)), messages=_messages(gold))
+                for gold in said["gold"]
+            ],
             ready_made=[_part(ReadyMade, response) for response in said["ready_made"]],
         )
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise SpecError(f"The manifest's description of the experiment cannot be read: {error}.") from error
 
 
-def _part(shape: type[_Part], said: dict[str, Any]) -> _Part:
+def _task(said: dict[str, Any]) -> TaskSpec:
+    variables = said.get("variables", {})
+    return replace(
+        _part(TaskSpec, said, beside=("messages", "variables", "tags")),
+        messages=_messages(said),
+        variables=dict(zip(variables, _texts(variables.values()), strict=True)),
+        tags=tuple(_texts(said.get("tags", ()))),
+    )
+
+
+def _messages(said: dict[str, Any]) -> tuple[Message, ...]:
+    return read_messages(said["messages"]) if said.get("messages") else ()
+
+
+def _texts(said: Iterable[Any]) -> list[str]:
+    texts = list(said)
+    if not all(isinstance(each, str) for each in texts):
+        raise TypeError("variables and tags must be texts")
+    return texts
+
+
+def _part(shape: type[_Part], said: dict[str, Any], beside: Collection[str] = ()) -> _Part:
     """One part of a description. Its fields are texts, a factor's levels an object, a response's task a
     number.
+
+    ``beside``: fields that the caller reads.
 
     Raises
     ------
     TypeError
         A field is unknown, missing, or of another type.
     """
-    part = shape(**said)
+    part = shape(**{name: value for name, value in said.items() if name not in beside})
     for field in fields(part):
+        if field.name in beside:
+            continue
         kind, what = _KINDS.get(str(field.type), (dict, "an object"))
         if type(getattr(part, field.name)) is not kind:
             raise TypeError(f"{field.name} must be {what}")

@@ -8,7 +8,7 @@ from django import forms
 from django.db.models import Exists, OuterRef
 
 from engine.models import Comparison, Experiment, Flag, Judgment, User
-from engine.selectors.browsing import STANDING, VOID, Selection
+from engine.selectors.browsing import STANDING, VOID, Selection, tags_of
 from engine.selectors.designs import policy_names
 from labeling.forms.fields import choice_field
 
@@ -39,6 +39,7 @@ class SelectionForm(forms.Form):
     judge = forms.ChoiceField(choices=[_ANY, *Experiment.Judge.choices], required=False)
     annotator = forms.ChoiceField(required=False)
     flag = forms.ChoiceField(choices=[_ANY, ("any", "Any flag"), *Flag.Reason.choices], required=False)
+    tag = forms.ChoiceField(required=False, label="Tag of the task")
     text = forms.CharField(max_length=200, required=False, label="Text in task or responses")
 
     def __init__(self, data: Any, *, experiment: Experiment, **options: Any) -> None:
@@ -46,6 +47,7 @@ class SelectionForm(forms.Form):
         policies = [(name.short, f"{name.short}: {name.name}") for name in policy_names(experiment)]
         for field in ("policy", "against", "winner"):
             choice_field(self, field).choices = [_ANY, *policies]
+        choice_field(self, "tag").choices = [_ANY, *((tag, tag) for tag in tags_of(experiment))]
         # Names from the memberships and not from the judgments, of which there may be a million.
         names = set(experiment.memberships.values_list("user__username", flat=True))
         names |= set(_judging_names(experiment))

@@ -52,6 +52,16 @@ class Items(Generic[Item]):
     def with_reference(self) -> int:
         return sum(isinstance(item, TaskSpec) and bool(item.reference) for item in self.items)
 
+    @property
+    def variables(self) -> list[str]:
+        """The names of the tasks' variables."""
+        return sorted({name for item in self.items if isinstance(item, TaskSpec) for name in item.variables})
+
+    @property
+    def tags(self) -> list[str]:
+        """The tasks' tags."""
+        return sorted({tag for item in self.items if isinstance(item, TaskSpec) for tag in item.tags})
+
 
 class DraftEditor:
     """The content of the page. ``data`` is the submitted form, or :func:`data_of` a description."""

@@ -64,25 +64,20 @@ _HELP = {
     "guidelines": "Explain when a response is better, with an example. You can use Markdown.",
     "claim": (
         "The dashboard shows the other claims too, and you can stop on one that holds. “Good enough” "
-        "nearly always "
-        "names the best policy as well, and it ends even if two policies are equally good. “Best, if "
-        "there is a best” "
-        "says nothing about a winner if no policy beats all others."
+        "nearly always names the best policy as well, and it ends even if two policies are equally "
+        "good. “Best, if there is a best” says nothing about a winner if no policy beats all others."
     ),
     "delta": "0.05 means: at most 1 in 20 such experiments claims something wrong.",
     "budget": "The experiment stops there, even without a winner. You can raise the budget later.",
     "space": (
         "“Nothing” is always safe. “Each level adds its own effect” needs fewer comparisons when "
-        "there are many "
-        "combinations. It can name a wrong winner if some levels only work together."
+        "there are many combinations. It can name a wrong winner if some levels only work together."
     ),
     "epsilon": (
-        "Good enough: no other policy is better by more than this, so it beats the winner in at most "
-        "55 of 100 comparisons "
-        "at 0.05. Best: this claim has no margin; the dashboard also says who is good enough. Best, "
-        "if there is a best: "
-        "the winner must win in more than 55 of 100 at 0.05, and near ties end without a winner; the "
-        "usual value is 0."
+        "Good enough: no other policy is better by more than this, so it beats the winner in "
+        "at most 55 of 100 comparisons at 0.05. Best: this claim has no margin; the dashboard "
+        "also says who is good enough. Best, if there is a best: the winner must win in more "
+        "than 55 of 100 at 0.05, and near ties end without a winner; the usual value is 0."
     ),
     "backend": "The dashboard warns you if no worker runs this backend.",
     "model": "If your workers run different models, name one here. Empty: the worker's default model.",

@@ -17,7 +17,7 @@ from engine.selectors.rankings import ranking
 from labeling import access
 from labeling.dashboard import figures
 from labeling.dashboard.charts import rivals
-from labeling.dashboard.policies import asked, policy_at
+from labeling.dashboard.policies import asked, messages_for, policy_at
 from labeling.exports.rankings import WORDS, ranking_csv
 from labeling.requests import AuthenticatedRequest
 
@@ -55,7 +55,7 @@ def policy(request: AuthenticatedRequest, experiment_id: int, number: int) -> Ht
         "policy": shown,
         "name": names[shown.index],
         "asked": how,
-        "first_message": how and task and how.composition.user(task.prompt),
+        "first_message": how and task and messages_for(shown, task)[-1][1],
         "standing": standing,
         "place": WORDS[standing.standing.place] if standing.comparisons else "",
         "wins": experiment.winner_id == shown.pk,

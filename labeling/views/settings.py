@@ -42,9 +42,8 @@ class SettingsForm(forms.Form):
         max_value=0.4,
         label="Margin ε",
         help_text=(
-            "0.05 is five points. Good enough: no other policy is better by more. Best, if there is "
-            "a best: the "
-            "winner must win that much more than half of the time. Best: this claim has no margin."
+            "0.05 is five points. Good enough: no other policy is better by more. Best, if there is a best: "
+            "the winner must win that much more than half of the time. Best: this claim has no margin."
         ),
     )
 

@@ -11,6 +11,7 @@
     ArrowDown: "choose-tie", t: "choose-tie", b: "choose-both-bad", s: "skip", u: "undo",
   };
 
+  const narrow = matchMedia("(max-width: 46rem)");
   const byId = (id) => document.getElementById(id);
   const words = () => byId("page").dataset;
   const token = (stage) => stage.dataset.token;
@@ -56,6 +57,8 @@
     if (takeFocus && title) title.focus({ preventScroll: true });
     const texts = [...document.querySelectorAll("#stage .text")];
     byId("together-switch").hidden = !texts.some((text) => text.scrollHeight > text.clientHeight + 4);
+    // On a phone the responses come first; the last message stays in sight.
+    for (const earlier of document.querySelectorAll("#stage .earlier")) earlier.open = !narrow.matches;
     setBusy(Boolean(unsent) && unsent.shown === false);
   }
 

@@ -194,3 +194,23 @@ def test_a_paused_tab_that_was_logged_out_leads_to_the_login_and_back(page: Page
     page.evaluate("window.dispatchEvent(new Event('focus'))")
     page.wait_for_url(f"**/accounts/login/?next=/label/{experiment.pk}/")
     expect(page.get_by_label("Password")).to_be_visible()
+
+
+def test_earlier_messages_of_a_conversation_are_open_on_a_desk_and_folded_on_a_phone(page: Page):
+    annotator = make_user("ann")
+    experiment = make_experiment(annotators=(annotator,))
+    write_everything(experiment)
+    turns = [
+        {"role": role, "content": text}
+        for role, text in (("user", "Hello!"), ("assistant", "Hi, *you*."), ("user", "Which tea?"))
+    ]
+    experiment.tasks.update(messages=turns)
+    log_in(page, annotator)
+    for width, is_open in ((1280, True), (390, False)):
+        page.set_viewport_size({"width": width, "height": 800})
+        page.goto(f"/label/{experiment.pk}/")
+        expect(page.get_by_text("Which tea?")).to_be_visible()
+        expect(page.get_by_text("Hello!")).to_be_visible(visible=is_open)
+        page.get_by_text("2 earlier messages").click()
+        expect(page.get_by_text("Hello!")).to_be_visible(visible=not is_open)
+        assert page.evaluate("document.documentElement.scrollWidth") <= width

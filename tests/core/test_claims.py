@@ -288,8 +288,7 @@ class TestDecision:
         assert (decision.best, decision.open) == (0, ())
         assert decision.claim_text == (
             "Policy 0 loses to no other policy by more than 10 points; the risk of ever saying so "
-            "wrongly is at most "
-            "5%, if each judgment is a fresh draw with the win rate of its pair."
+            "wrongly is at most 5%, if each judgment is a fresh draw with the win rate of its pair."
         )
 
     def test_the_rivals_still_open_are_named(self) -> None:

@@ -10,7 +10,7 @@ from django.core.management import CommandError, call_command
 from engine.generation import registry
 from engine.generation.base import BackendError, GenerationFailure
 from engine.models import Response
-from tests.backends import BreakingBackend, ScriptedBackend
+from tests.backends import BreakingBackend, ScriptedBackend, system_of, user_of
 from tests.factories import make_experiment
 
 pytestmark = pytest.mark.django_db
@@ -40,13 +40,13 @@ def test_without_an_experiment_it_asks_a_sample_task(use):
 def test_every_policy_of_an_experiment_writes_once_and_nothing_is_stored(use):
     experiment = make_experiment(n_policies=3)
     before = list(Response.objects.values_list("pk", "state"))
-    backend = ScriptedBackend(lambda request: f"by {request.system}")
+    backend = ScriptedBackend(lambda request: f"by {system_of(request)}")
     use(backend)
     output = check(experiment.pk)
     for k in range(3):
         assert f"P{k + 1}: Prompt {k}" in output
         assert f"response: by quality {k}" in output
-    assert {request.user for request in backend.requests} == {"What is 0 + 0?"}
+    assert {user_of(request) for request in backend.requests} == {"What is 0 + 0?"}
     assert list(Response.objects.values_list("pk", "state")) == before
 
 
@@ -54,7 +54,7 @@ def test_another_task_may_be_asked(use):
     backend = ScriptedBackend(lambda request: "fine")
     use(backend)
     check(make_experiment().pk, "--task", "How are you?")
-    assert {request.user for request in backend.requests} == {"How are you?"}
+    assert {user_of(request) for request in backend.requests} == {"How are you?"}
 
 
 def test_a_failure_is_printed_and_is_the_exit_status(use, capsys):

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from engine.domain.conversations import Message, text_and_messages
 from engine.domain.specs import ExperimentSpec, FactorSpec, GoldSpec, ReadyMade, TaskSpec
 from engine.importing import ImportingError, read_experiment, write_experiment
 
@@ -47,7 +48,18 @@ factors = st.builds(
     kind=st.sampled_from(["prompt", "strategy", "sampling", "model", "guardrail"]),
     levels=st.dictionaries(texts, st.dictionaries(texts, json_values, max_size=3), min_size=1, max_size=3),
 )
-tasks = st.builds(TaskSpec, prompt=texts, reference=st.text(storable, max_size=20))
+talks = st.lists(
+    st.builds(Message, st.sampled_from(["user", "assistant"]), texts.filter(str.strip)),
+    min_size=1,
+    max_size=3,
+).map(lambda turns: text_and_messages([*turns, Message("user", "And?")]))
+tasks = st.builds(
+    lambda asked, *rest: TaskSpec(*asked[:1], rest[0], asked[1], *rest[1:]),
+    st.one_of(texts.map(lambda text: (text, ())), talks),
+    st.text(storable, max_size=20),
+    st.dictionaries(texts, st.text(storable, max_size=9), max_size=2),
+    st.lists(texts, max_size=2).map(tuple),
+)
 settings_ = st.fixed_dictionaries(
     {},
     optional={

@@ -186,9 +186,8 @@ class TestChange:
         assert sentence.startswith("Changed the claim to stop on from “best” to “good enough”.")
         assert "at most 40% instead of 10%" in sentence
         assert consequences.caveats(good_enough) == [
-            "The claim was changed from “best” to “good enough” after outcomes had been seen, so the "
-            "risk is up to 40% "
-            "instead of 10%."
+            "The claim was changed from “best” to “good enough” after "
+            "outcomes had been seen, so the risk is up to 40% instead of 10%."
         ]
         advance(experiment_id=good_enough.pk)
         good_enough.refresh_from_db()

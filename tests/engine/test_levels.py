@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from engine.domain.conversations import chat
 from engine.domain.levels import Guardrail, Prompt, SamplingParams, Strategy, compose, parse_level
 
 
@@ -80,12 +81,14 @@ class TestCompose:
             ]
         )
         assert composition.system == "You are a tutor.\nNever swear."
-        assert composition.user("1 + 1?") == "1 + 1?\n\nThink step by step.\nThen answer."
+        assert composition.messages(chat("1 + 1?")) == chat(
+            "1 + 1?\n\nThink step by step.\nThen answer.", "You are a tutor.\nNever swear."
+        )
 
     def test_empty_parts_leave_no_trace(self):
         composition = compose([Prompt(""), Strategy(), Guardrail()])
         assert composition.system == ""
-        assert composition.user("1 + 1?") == "1 + 1?"
+        assert composition.messages(chat("1 + 1?")) == chat("1 + 1?")
         assert composition.sampling == SamplingParams()
 
     def test_the_sampling_level_is_the_one_used(self):

@@ -36,7 +36,13 @@ from engine.services.opinions import (
     store_opinion,
 )
 from engine.services.planning import advance
-from tests.backends import BreakingBackend, ContinuousScriptedBackend, ScriptedBackend, number_in
+from tests.backends import (
+    BreakingBackend,
+    ContinuousScriptedBackend,
+    ScriptedBackend,
+    number_in,
+    user_of,
+)
 from tests.factories import click, lease, make_experiment, make_user, write_responses
 from tests.generation.chat_server import completion, error, serve
 from tests.opinions import (
@@ -127,19 +133,19 @@ class TestShadow:
         shadow(experiment)
         click(experiment, annotator)
         asked = opine(experiment).requests[0]
-        assert "Which is kinder?" in asked.user
-        assert "Kind words win." in asked.user
-        assert '"tie"' in asked.user
+        assert "Which is kinder?" in user_of(asked)
+        assert "Kind words win." in user_of(asked)
+        assert '"tie"' in user_of(asked)
         assert asked.sampling.temperature == 0
         shadow(experiment, rubric="Shorter wins.")
         asked = opine(experiment).requests[0]
-        assert "Shorter wins." in asked.user
-        assert "Kind words" not in asked.user
+        assert "Shorter wins." in user_of(asked)
+        assert "Kind words" not in user_of(asked)
 
     def test_without_rubric_and_guidelines_it_is_told_what_goes_for_most_tasks(self, experiment, annotator):
         shadow(experiment)
         click(experiment, annotator)
-        assert DEFAULT_RUBRIC in opine(experiment).requests[0].user
+        assert DEFAULT_RUBRIC in user_of(opine(experiment).requests[0])
 
     def test_the_budget_is_never_exceeded(self, experiment, annotator):
         shadow(experiment, budget=2)
@@ -561,7 +567,7 @@ class TestHalting:
         for experiment in (judged, other):
             ask_opinions(experiment_id=experiment.pk, most=8)
         backend = ScriptedBackend(
-            lambda request: verdict("A") if "kinder" in request.user else "I would rather not say."
+            lambda request: verdict("A") if "kinder" in user_of(request) else "I would rather not say."
         )
         while llm_worker.give_opinions(worker="j", backend=backend):
             pass

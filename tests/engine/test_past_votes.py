@@ -155,7 +155,7 @@ def test_the_ranking_is_there_before_the_evidence_is_replayed():
     advance(experiment_id=experiment.pk)
     experiment.refresh_from_db()
     for ranked in (before, ranking(experiment)):
-        assert [each.name for each in ranked] == ["P", "Q", "R"]
+        assert [each.name.name for each in ranked] == ["P", "Q", "R"]
         assert [each.comparisons for each in ranked] == [120] * 3
         assert [each.standing.place for each in ranked] == [Place.LEADS, Place.RULED_OUT, Place.RULED_OUT]
         for each in ranked:

@@ -10,7 +10,7 @@ from engine.judges.rule import final_answer, is_correct, judge, shows_steps
 from engine.judges.worker import judge_comparisons
 from engine.models import Comparison, Experiment, Judgment
 from engine.services.experiments import pause
-from tests.backends import ScriptedBackend
+from tests.backends import ScriptedBackend, system_of, user_of
 from tests.factories import make_experiment, write_responses
 
 
@@ -181,7 +181,9 @@ class TestJudgeComparisons:
         best = experiment.policies.get(index=1)
         write_responses(
             ScriptedBackend(
-                lambda request: request.user[len("What is ")] if request.system == "quality 1" else "?"
+                lambda request: (
+                    user_of(request)[len("What is ")] if system_of(request) == "quality 1" else "?"
+                )
             )
         )
         n = experiment.comparisons.count()
@@ -216,8 +218,12 @@ class TestJudgeComparisons:
             write_responses(
                 ScriptedBackend(
                     lambda request: (
-                        ("Let me see what that could possibly be. " if request.system == "quality 1" else "")
-                        + f"Answer: {request.user[len('What is ')]}"
+                        (
+                            "Let me see what that could possibly be. "
+                            if system_of(request) == "quality 1"
+                            else ""
+                        )
+                        + f"Answer: {user_of(request)[len('What is ')]}"
                     )
                 )
             )

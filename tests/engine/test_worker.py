@@ -14,7 +14,14 @@ from engine.generation.worker import write_batch
 from engine.models import Response
 from engine.services.experiments import create_experiment, start
 from engine.services.planning import advance
-from tests.backends import BreakingBackend, ContinuousScriptedBackend, ScriptedBackend, SkilledBackend
+from tests.backends import (
+    BreakingBackend,
+    ContinuousScriptedBackend,
+    ScriptedBackend,
+    SkilledBackend,
+    system_of,
+    user_of,
+)
 from tests.factories import make_experiment, write_responses
 
 pytestmark = pytest.mark.django_db
@@ -50,8 +57,8 @@ class TestRequests:
         guarded_experiment(instruction="Never swear.")
         backend = ScriptedBackend(lambda request: "2")
         write_responses(backend)
-        assert {request.system for request in backend.requests} == {"You are a tutor.\nNever swear."}
-        assert {request.user for request in backend.requests} == {
+        assert {system_of(request) for request in backend.requests} == {"You are a tutor.\nNever swear."}
+        assert {user_of(request) for request in backend.requests} == {
             "What is 1 + 1?",
             "What is 1 + 1?\n\nThink step by step.",
         }

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from engine.domain.conversations import read_messages
 from engine.generation.base import GenerationFailure, GenerationRequest, SamplingParams
 from engine.generation.embedded import EmbeddedBackend
 
@@ -126,7 +127,6 @@ def embedded_model() -> Callable[[dict[str, Any]], Reply]:
     def respond(asked: dict[str, Any]) -> Reply:
         if asked["model"] != MODEL:
             return error(404, f"The model {asked['model']} does not exist")
-        by_role = {message["role"]: message["content"] for message in asked["messages"]}
         sampling = SamplingParams(
             temperature=asked["temperature"],
             top_p=asked["top_p"],
@@ -134,7 +134,7 @@ def embedded_model() -> Callable[[dict[str, Any]], Reply]:
             max_tokens=asked["max_tokens"],
             stop=tuple(asked.get("stop", ())),
         )
-        request = GenerationRequest(0, by_role["user"], by_role.get("system", ""), sampling, asked["seed"])
+        request = GenerationRequest(0, read_messages(asked["messages"]), sampling, asked["seed"])
         with lock:
             (outcome,) = model.generate([request])
         if isinstance(outcome, GenerationFailure):

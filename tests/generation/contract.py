@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from engine.domain.conversations import chat
 from engine.generation.base import (
     Backend,
     ContinuousBackend,
@@ -30,7 +31,8 @@ def ask(
     user: str = LONG, *, key: int = 0, seed: int = 0, system: str = "", model: str = "", **sampling: Any
 ) -> GenerationRequest:
     """A request with short replies unless told otherwise."""
-    return GenerationRequest(key, user, system, SamplingParams(**{"max_tokens": 48, **sampling}), seed, model)
+    sampled = SamplingParams(**{"max_tokens": 48, **sampling})
+    return GenerationRequest(key, chat(user, system), sampled, seed, model)
 
 
 def answer(backend: Backend, request: GenerationRequest) -> GenerationResult:

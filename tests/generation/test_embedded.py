@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from engine.domain.conversations import chat
 from engine.generation.base import (
     BackendError,
     GenerationFailure,
@@ -29,7 +30,7 @@ def backend():
 
 
 def ask(user, *, key=0, seed=0, system="", **sampling):
-    return GenerationRequest(key, user, system, SamplingParams(**{"max_tokens": 64, **sampling}), seed)
+    return GenerationRequest(key, chat(user, system), SamplingParams(**{"max_tokens": 64, **sampling}), seed)
 
 
 def answer(backend, request):

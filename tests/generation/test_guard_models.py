@@ -16,7 +16,7 @@ from engine.models import Experiment, Response
 from engine.selectors import capabilities, health
 from engine.services.experiments import create_experiment, start
 from engine.services.planning import advance
-from tests.backends import ContinuousScriptedBackend, ScriptedBackend
+from tests.backends import ContinuousScriptedBackend, ScriptedBackend, system_of, user_of
 from tests.factories import write_responses
 from tests.generation.chat_server import MODEL, Reply, completion, embedded_model, serve
 
@@ -53,7 +53,7 @@ def by_guard(
 ) -> Callable[[GenerationRequest], str]:
     """A backend's reply: the guard's verdict to the guard's questions, ``text`` to all others."""
     judge = verdict if callable(verdict) else lambda read: verdict
-    return lambda request: judge(request.user) if request.system == RULE else text
+    return lambda request: judge(user_of(request)) if system_of(request) == RULE else text
 
 
 def stored() -> set[tuple[str, str, str, str]]:
@@ -70,7 +70,7 @@ class TestVerdicts:
         backend = kind(by_guard("Unsafe: weapons."))
         write_responses(backend)
         assert stored() == {("done", "No.", "guard_input", "")}
-        assert {(request.system, request.user) for request in backend.requests} == {
+        assert {(system_of(request), user_of(request)) for request in backend.requests} == {
             (RULE, "How do I build a bomb?")
         }
         assert {request.sampling.temperature for request in backend.requests} == {0.0}
@@ -81,7 +81,9 @@ class TestVerdicts:
         texts = iter(["Damn.", *["Fine."] * 1000])
         backend = kind(
             lambda request: (
-                ("unsafe" if "Damn." in request.user else "safe") if request.system == RULE else next(texts)
+                ("unsafe" if "Damn." in user_of(request) else "safe")
+                if system_of(request) == RULE
+                else next(texts)
             )
         )
         write_responses(backend)
@@ -90,7 +92,7 @@ class TestVerdicts:
             ("done", "No.", "guard_output", "scripted-1"),
         }
         assert Response.objects.filter(text="No.").count() == 1
-        read = {request.user for request in backend.requests if request.system == RULE}
+        read = {user_of(request) for request in backend.requests if system_of(request) == RULE}
         assert "Request:\nWhat is 1 + 1?\n\nResponse:\nDamn." in read
 
     def test_what_the_guard_lets_pass_is_as_it_would_be_without(self, kind):
@@ -112,18 +114,22 @@ class TestVerdicts:
         texts = iter(["Damn.", *["Fine."] * 1000])
         backend = kind(
             lambda request: (
-                ("unsafe" if request.model == "second" else "safe") if request.system == RULE else next(texts)
+                ("unsafe" if request.model == "second" else "safe")
+                if system_of(request) == RULE
+                else next(texts)
             )
         )
         write_responses(backend)
         assert {row[1:3] for row in stored()} == {("No.", "output"), ("Not that.", "guard_output")}
-        assert {request.model for request in backend.requests if request.system == RULE} == {"", "second"}
+        assert {request.model for request in backend.requests if system_of(request) == RULE} == {"", "second"}
 
     def test_a_guard_that_cannot_be_asked_fails_the_response(self, kind, settings):
         settings.GENERATION_ATTEMPTS = 2
         experiment = guarded({"guard_instruction": RULE})
         backend = kind(
-            lambda request: GenerationFailure(request.key, "busy") if request.system == RULE else "Like this."
+            lambda request: (
+                GenerationFailure(request.key, "busy") if system_of(request) == RULE else "Like this."
+            )
         )
         write_responses(backend)
         assert {row[:2] for row in stored()} == {("failed", "")}
@@ -138,7 +144,7 @@ class TestVerdicts:
         write_batch(
             worker="w",
             backend=backend,
-            stopping=lambda: sum(request.system == RULE for request in backend.requests) >= n_guarded,
+            stopping=lambda: sum(system_of(request) == RULE for request in backend.requests) >= n_guarded,
         )
         assert Response.objects.filter(state="done").count() == n_guarded
         rest = Response.objects.exclude(state="done")

@@ -116,7 +116,7 @@ class TestList:
     ):
         click_on(experiment, annotator, 20)
         client = client_for(viewer)
-        with django_assert_max_num_queries(14):
+        with django_assert_max_num_queries(15):
             listed(client, experiment)
 
 

@@ -394,7 +394,7 @@ class TestSize:
         assert "raise it" not in html
 
     def test_the_answer_comes_with_hours_and_what_it_assumes(self, page):
-        changes = {"space": "factorial", "budget": "100", "overlap": "2", "seconds": "36"}
+        changes = {"space": "factorial", "budget": "40", "overlap": "2", "seconds": "36"}
         self.size(page, **changes)
         while compute_next():
             pass

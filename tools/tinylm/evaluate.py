@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from engine.domain.conversations import chat
 from engine.generation.base import GenerationRequest, GenerationResult, SamplingParams
 from engine.generation.embedded import EmbeddedBackend
 from engine.generation.tinylm import MODEL_FOLDER
@@ -60,8 +61,7 @@ def measure(backend: EmbeddedBackend, cell: Cell, items: Sequence[TaskItem]) -> 
     requests = [
         GenerationRequest(
             key=i,
-            user=f"{item.prompt}\n\n{STRATEGIES[cell.strategy]}",
-            system=PERSONAS[cell.persona],
+            messages=chat(f"{item.prompt}\n\n{STRATEGIES[cell.strategy]}", PERSONAS[cell.persona]),
             sampling=sampling,
             seed=i,
         )
@@ -93,7 +93,7 @@ def print_speed(backend: EmbeddedBackend) -> None:
     print("|---|---|---|")
     items = sample_tasks("object_counting", 256, seed=0)
     requests = [
-        GenerationRequest(key=i, user=f"{item.prompt}\n\n{STRATEGIES['steps']}", seed=i)
+        GenerationRequest(key=i, messages=chat(f"{item.prompt}\n\n{STRATEGIES['steps']}"), seed=i)
         for i, item in enumerate(items)
     ]
     list(backend.generate(requests[:1]))

@@ -24,9 +24,8 @@ CHAT_TEMPLATE = (
     "{% if add_generation_prompt %}<|assistant|>{% endif %}"
 )
 WORK_TEXT = (
-    "1+2=3, carry 0. First a, second b. The sorted letters are a. Answer: The answer is a. So the "
-    "answer is a. "
-    "Here is why: The Reason: The"
+    "1+2=3, carry 0. First a, second b. The sorted letters are a. Answer: "
+    "The answer is a. So the answer is a. Here is why: The Reason: The"
 )
 
 

@@ -10,19 +10,19 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
+from engine.domain.conversations import chat
 from engine.generation import registry
 from engine.generation.base import BackendError, GenerationFailure, GenerationRequest, GenerationResult
 from engine.generation.responses import composition_of, request_for
-from engine.models import Experiment, Policy
+from engine.models import Experiment, Policy, Task
 
 SAMPLE_TASK = "I have a pig, two ducks, and a dog. How many animals do I have?"
 
 
 class Command(BaseCommand):
     help = (
-        "Test the generation backend of this machine: write one response per policy of an "
-        "experiment, or one response "
-        "to a sample task. Stores nothing. Exit status 1 if anything fails."
+        "Test the generation backend of this machine: write one response per policy of an experiment, "
+        "or one response to a sample task. Stores nothing. Exit status 1 if anything fails."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -57,7 +57,7 @@ class Command(BaseCommand):
         self, experiment_id: int | None, task: str | None, seed: int
     ) -> Iterator[tuple[str, GenerationRequest]]:
         if experiment_id is None:
-            yield "Sample", GenerationRequest(key=0, user=task or SAMPLE_TASK, seed=seed)
+            yield "Sample", GenerationRequest(key=0, messages=chat(task or SAMPLE_TASK), seed=seed)
             return
         experiment = Experiment.objects.filter(pk=experiment_id).first()
         if experiment is None:
@@ -65,31 +65,27 @@ class Command(BaseCommand):
                 str(pk) for pk in Experiment.objects.order_by("pk").values_list("pk", flat=True)
             )
             raise CommandError(f"There is no experiment {experiment_id}. There are: {known or 'none yet'}.")
-        prompt = (
-            task
-            or experiment.tasks.order_by("position").values_list("prompt", flat=True).first()
-            or SAMPLE_TASK
-        )
+        first = experiment.tasks.order_by("position").first() or Task(prompt=SAMPLE_TASK)
+        asked = Task(prompt=task, variables=first.variables) if task else first
         for policy in (
             experiment.policies.select_related("experiment")
             .prefetch_related("levels__factor")
             .order_by("index")
         ):
-            composition = composition_of(policy)
-            if composition.refusal_for_input(prompt) is not None:
+            composition = composition_of(policy).filled(asked.variables)
+            if composition.refusal_for_input(*(each.content for each in asked.turns)) is not None:
                 self.stdout.write(
                     f"{_name(policy)}: its guardrail blocks this task, so the model is not asked."
                 )
                 continue
-            yield _name(policy), request_for(composition, key=policy.pk, task=prompt, seed=seed)
+            yield _name(policy), request_for(composition, key=policy.pk, task=asked, seed=seed)
 
     def _print(
         self, label: str, request: GenerationRequest, outcome: GenerationResult | GenerationFailure
     ) -> None:
         self.stdout.write(f"\n--- {label}")
-        if request.system:
-            self.stdout.write(f"system: {request.system}")
-        self.stdout.write(f"user: {request.user}")
+        for message in request.messages:
+            self.stdout.write(f"{message.role}: {message.content}")
         if isinstance(outcome, GenerationFailure):
             self.stdout.write(self.style.ERROR(f"failed: {outcome.reason}"))
             return

@@ -12,9 +12,8 @@ from engine.services.forgetting import forget_person
 
 class Command(BaseCommand):
     help = (
-        "Make an account unrecognisable: it is renamed to former-annotator-N, cannot log in, and "
-        "loses its e-mail "
-        "address, roles, tokens and sessions. Its judgments are kept. See docs/privacy.md."
+        "Make an account unrecognisable: it is renamed to former-annotator-N, cannot log in, and loses "
+        "its e-mail address, roles, tokens and sessions. Its judgments are kept. See docs/privacy.md."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:

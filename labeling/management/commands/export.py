@@ -25,8 +25,7 @@ from labeling.exports.selecting import SelectionForm
 class Command(BaseCommand):
     help = (
         "Export an experiment's judgments, those that stand unless told otherwise, with a manifest "
-        "beside the file. "
-        "The file appears when it is complete. docs/export.md explains the columns."
+        "beside the file. The file appears when it is complete. docs/export.md explains the columns."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:

@@ -25,9 +25,9 @@ _SHOWN = 20
 
 class Command(BaseCommand):
     help = (
-        "Import votes that were given elsewhere: CSV, JSON Lines or Parquet with task, policy_a, policy_b "
-        "and winner, "
-        "or a file of LMArena, Argilla or Label Studio (docs/votes.md). Shows the ranking at once."
+        "Import votes that were given elsewhere: CSV, JSON Lines or Parquet "
+        "with task, policy_a, policy_b and winner, or a file of LMArena, "
+        "Argilla or Label Studio (docs/votes.md). Shows the ranking at once."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:

@@ -13,9 +13,8 @@ from engine.selectors import blinding
 
 class Command(BaseCommand):
     help = (
-        "Verify that sides and checks follow from the experiment's secrets (docs/blinding.md). Shows "
-        "no secret. "
-        "Exit status 1 if a value differs."
+        "Verify that sides and checks follow from the experiment's secrets "
+        "(docs/blinding.md). Shows no secret. Exit status 1 if a value differs."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
