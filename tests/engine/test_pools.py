@@ -197,7 +197,7 @@ class TestIdentical:
 def test_the_claim_names_the_pool():
     experiment = pool_of({"A": ["a"] * 3, "B": ["b"] * 3}, budget=2)
     assert Response.objects.count() == 6
-    design = designs.replayed_design(experiment)
+    observed = designs.replayed(experiment)
     for _ in range(200):
-        design.tell(0, 1, 1.0)
-    assert "It holds on these 6 responses to 3 tasks." in finding_of(experiment, design)
+        observed.design.tell(0, 1, 1.0)
+    assert "It holds on these 6 responses to 3 tasks." in finding_of(experiment, observed)
