@@ -49,7 +49,7 @@ class SkilledBackend:
             yield GenerationResult(
                 key=request.key,
                 # No two texts are the same: identical ones are settled without anybody.
-                text=f"{number if right else number + 1000}.\n{request.seed:010d}",
+                text=f"It is {number if right else number + 1000}. Seed {request.seed:010d}.",
                 prompt_tokens=len(user_of(request).split()),
                 completion_tokens=1,
                 finish_reason="stop",
@@ -59,7 +59,7 @@ class SkilledBackend:
 
 def number_in(text: str) -> int:
     """The number that a `SkilledBackend` answered."""
-    return int(text.partition(".")[0])
+    return int(re.search(r"It is (\d+)", text)[1])
 
 
 class ScriptedBackend:

@@ -80,7 +80,8 @@ def _refused(request: HttpRequest, refused: EngineError) -> HttpResponse:
 @api.exception_handler(ValidationError)
 def _invalid(request: HttpRequest, invalid: ValidationError) -> HttpResponse:
     faults = [
-        f"{'.'.join(map(str, fault['loc'][1:]))[:_LONGEST_PLACE]}: {fault['msg']}"
+        f"{'.'.join(map(str, fault['loc'][1:]))[:_LONGEST_PLACE]}: "
+        f"{fault['msg'].removeprefix('Value error, ')}"
         for fault in invalid.errors[:MOST_FAULTS]
     ]
     if (rest := len(invalid.errors) - MOST_FAULTS) > 0:

@@ -104,7 +104,7 @@ class TestCreate:
         admin_call("post", "/experiments", SPEC)
         response = admin_call("post", "/experiments", SPEC)
         assert response.status_code == 422
-        assert "already exists" in response.json()["detail"]
+        assert "You have an experiment of this name already" in response.json()["detail"]
 
 
 class TestWatch:
@@ -233,7 +233,7 @@ class TestAnnotate:
         path = f"/label/{experiment.pk}"
         shown = call("post", f"{path}/next", {}).json()
         assert shown["choices"] == ["left", "right"]
-        assert set(shown["pair"]) == {"token", "prompt", "left", "right", "practice"}
+        assert set(shown["pair"]) == {"token", "prompt", "messages", "left", "right", "practice"}
         answer = {"token": shown["pair"]["token"], "choice": "left"}
         assert call("post", f"{path}/judgments", answer).json() == {"created": True, "feedback": ""}
         assert call("post", f"{path}/judgments", answer).json() == {"created": False, "feedback": ""}

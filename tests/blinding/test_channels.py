@@ -36,8 +36,8 @@ _EXPERIMENT = re.compile(r"/label/\d+/")
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _TEXTS = re.compile(
     r'<p class="task-text".*?</p>|<div class="text".*?</div>|<dd dir="auto">.*?</dd>|<p dir="auto">.*?</p>'
-    r'|"(prompt|left|right)": "[^"]*"|<time.*?</time>|<h2 id="answer.*?</h2>|csrfmiddlewaretoken" value="\w+"'
-    r'|X-CSRFToken": "\w+"'
+    r'|"(prompt|left|right|content)": "[^"]*"|<time.*?</time>|<h2 id="answer.*?</h2>'
+    r'|csrfmiddlewaretoken" value="\w+"|X-CSRFToken": "\w+"'
     # Progress of the experiment; it depends on the sides of earlier pairs.
     r'|data-confidence="\d+"|data-left="[^"]*"|<progress .*?</progress>|<span id="left">.*?</span>',
     flags=re.DOTALL,

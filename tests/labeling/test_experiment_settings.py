@@ -137,9 +137,11 @@ class TestClone:
         assert copy.memberships.get().user == editor
 
     def test_a_name_that_is_taken_is_explained(self, experiment, admin, client_for):
-        response = self.clone(client_for(admin), experiment, name=experiment.name)
+        client = client_for(admin)
+        self.clone(client, experiment)
+        response = self.clone(client, experiment)
         assert response.status_code == 400
-        assert "already exists" in words(response)
+        assert "You have an experiment of this name already" in words(response)
 
     def test_who_may_not_is_not_offered_it(self, experiment, editor, client_for):
         client = client_for(editor)

@@ -259,7 +259,9 @@ class TestDoors:
     def test_of_many_faults_the_first_are_told_and_the_rest_counted(self, client, headers):
         body = self.SPEC | {"tasks": [{}] * 100}
         response = client.post("/api/experiments", body, content_type="application/json", headers=headers)
-        assert detail(response).startswith("payload.tasks.0.prompt: Field required; ")
+        assert detail(response).startswith(
+            "payload.tasks.0: Give either prompt, a text, or messages, a conversation.; "
+        )
         assert detail(response).endswith("And 80 more like these.")
 
     @pytest.mark.parametrize(

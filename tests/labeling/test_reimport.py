@@ -551,7 +551,7 @@ class TestHostileRows:
         beside.write_text(json.dumps(manifest | {"sha256": hashlib.sha256(file.read_bytes()).hexdigest()}))
         if voided is None:
             with pytest.raises(
-                CommandError, match=f"Row 3 of export.csv .*'{written}' is neither True nor False"
+                CommandError, match=f"Row 1 of export.csv .*'{written}' is neither True nor False"
             ):
                 import_again(file)
         else:

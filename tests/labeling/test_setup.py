@@ -199,8 +199,9 @@ class TestRefused:
         assert not Experiment.objects.exists()
 
     def test_a_name_that_is_taken_is_said_at_its_field(self, page):
-        make_experiment(name="Counting", running=False)
-        assert "already exists" in page.post(NEW, sent(filled())).content.decode()
+        page.post(NEW, sent(filled()))
+        html = page.post(NEW, sent(filled())).content.decode()
+        assert "You have an experiment of this name already" in html
 
     def test_a_refused_change_leaves_the_draft_as_it_was(self, page, draft):
         before = specs.experiment_spec(draft)

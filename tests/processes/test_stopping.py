@@ -32,12 +32,13 @@ class SlowServer:
 
     def respond(self, asked: dict[str, Any]) -> Reply:
         with self.lock:
-            self.left -= 1
+            number = self.left = self.left - 1
             patient = self.left < 0
             self.waiting += patient
         if patient:
             self.go_on.wait(120)
-        return completion("fine")
+        # Two equal texts would be settled at once, and others planned in their place.
+        return completion(f"Fine, says number {number}.")
 
 
 def planned(**settings: Any) -> Experiment:
