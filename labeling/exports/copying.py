@@ -84,12 +84,17 @@ def _expression(column: Column, *, defused: bool) -> str:
     value = f"r.plan ->> '{column.plan}'" if column.plan else column.sql or f"r.{column.name}"
     if column.kind == Kind.TIME:
         return f"""to_char({value} AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US') || '+00:00'"""
-    if column.kind == Kind.NUMBER and not value.startswith("r.plan"):
+    if column.kind == Kind.NUMBER and value.startswith("r.plan"):
+        # JSON writes numbers as Python does, but none with an exponent.
+        number = f"({value})::float8"
+        usual = f"{number} = 0 OR (abs({number}) >= 1e-4 AND abs({number}) < 1e16)"
+        return f"CASE WHEN {usual} THEN {value} ELSE {number}::text END"
+    if column.kind == Kind.NUMBER:
         return f"({value})::text || CASE WHEN {value} = floor({value}) THEN '.0' ELSE '' END"
     if column.kind == Kind.TRUTH:
         return f"CASE WHEN {value} THEN 'True' ELSE 'False' END"
     if column.kind != Kind.TEXT:
-        return value  # JSON writes its numbers as Python does
+        return value
     if defused:
         # The code of the first character is quick to look at; hardly any cell needs more.
         value = (

@@ -129,7 +129,8 @@ class TestLoading:
                 copied_model(tmp_path, chat_template=template), dtype="float32", max_length=256, options=SMALL
             )
         )
-        alone, with_system = backend.generate([ask(key=1), ask(key=2, system="Be kind.")])
+        asked = [ask(key=1), ask(key=2, system="Be kind.")]
+        alone, with_system = sorted(backend.generate(asked), key=lambda outcome: outcome.key)
         assert isinstance(with_system, GenerationResult), with_system
         assert with_system.prompt_tokens > alone.prompt_tokens
 
