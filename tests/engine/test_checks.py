@@ -112,6 +112,8 @@ class TestGold:
             shown = show(experiment, annotator)
             told = answer(experiment, annotator, shown.token)
             assert (shown.practice, told.feedback) == (False, "")
+            advance(experiment_id=experiment.pk)
+            write_responses()
 
     def test_the_better_one_is_on_either_side(self, annotator):
         experiment = make_experiment(ready=True, annotators=(annotator,), practice=24, n_gold=24)
