@@ -10,7 +10,6 @@ from django.core.paginator import Paginator
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
-from django.utils.text import slugify
 from django.views.decorators.http import require_http_methods, require_safe
 from django_htmx.http import trigger_client_event
 
@@ -25,6 +24,7 @@ from engine.tasks import advance, wake
 from labeling import access
 from labeling.dashboard import figures
 from labeling.dashboard.policies import level_said
+from labeling.exports.files import stem
 from labeling.forms.draft import DraftEditor, data_of, data_sent
 from labeling.forms.factors import apply_change
 from labeling.requests import AuthenticatedRequest
@@ -224,9 +224,8 @@ def setup_file(request: AuthenticatedRequest, experiment_id: int) -> HttpRespons
     """The description as a file, which the page of new experiments and load_experiment read."""
     experiment = access.to_watch(request, experiment_id)
     text = write_experiment(specs.experiment_spec(experiment))
-    name = slugify(experiment.name) or f"experiment-{experiment.pk}"
     return HttpResponse(
         text,
         content_type="application/yaml; charset=utf-8",
-        headers={"Content-Disposition": f'attachment; filename="{name}.yaml"'},
+        headers={"Content-Disposition": f'attachment; filename="{stem(experiment)}.yaml"'},
     )
