@@ -17,7 +17,9 @@ from typing import Any
 # Nobody is logged in, or the account was deactivated afterwards.
 OUTSIDERS = ("anonymous", "deactivated")
 # ``stranger`` belongs to no experiment; ``removed`` was owner and annotator of this one.
-ROLES = (*OUTSIDERS, "stranger", "removed", "annotator", "viewer", "editor", "owner", "superuser")
+# Roles that may see the experiment: a right that one of them lacks there is answered with 403.
+SEEING = ("annotator", "viewer", "editor", "owner", "superuser")
+ROLES = (*OUTSIDERS, "stranger", "removed", *SEEING)
 
 
 @dataclass(frozen=True)
@@ -321,6 +323,9 @@ def expected(route: str, role: str, method: str, place: str) -> Expectation:
     if role in TOKENS:
         return frozenset({statuses["anonymous"]})
     not_there = 404 if role not in OUTSIDERS else 401 if is_api(route) else 302
+    if "<experiment_id>" in route and role in SEEING and role not in statuses:
+        seen = place != "other" or role == "superuser"
+        return frozenset({403 if seen else not_there})
     return frozenset({_there(row, method, place, role).get(role, not_there)})
 
 
