@@ -1,4 +1,4 @@
-"""What people give to be read: one file, several files of one table, a folder or an archive of them."""
+"""Files to read: one, several of one table, a folder or an archive of them."""
 
 from __future__ import annotations
 
