@@ -16,7 +16,14 @@ from django_htmx.http import trigger_client_event
 from engine.domain.errors import SpecError, WrongStateError
 from engine.domain.limits import DESCRIPTION_BYTES, RESPONSES_BYTES
 from engine.domain.specs import ExperimentSpec, FactorSpec
-from engine.importing import ImportingError, decoded, read_experiment, read_responses, write_experiment
+from engine.importing import (
+    ImportingError,
+    decoded,
+    read_experiment,
+    read_responses,
+    source_of,
+    write_experiment,
+)
 from engine.models import Experiment
 from engine.selectors import designs, specs
 from engine.services import drafts, experiments
@@ -56,7 +63,7 @@ def new(request: AuthenticatedRequest) -> HttpResponse:
 
 def _uploaded(request: AuthenticatedRequest) -> ExperimentSpec:
     if (file := request.FILES.get("responses")) is not None:
-        answers = read_responses(decoded(file, RESPONSES_BYTES))
+        answers = read_responses(source_of([(file.name or "", file)], RESPONSES_BYTES))
         for warning in answers.warnings:
             messages.warning(request, warning)
         return ExperimentSpec(
