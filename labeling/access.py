@@ -24,6 +24,7 @@ from django.views.decorators.http import require_POST
 
 from engine.models import Check, Experiment, Judgment, Membership, Token
 from engine.selectors import blinding, people
+from engine.services.people import begin_to_judge
 from labeling.requests import AuthenticatedRequest
 
 
@@ -57,16 +58,23 @@ def watched(request: AuthenticatedRequest) -> QuerySet[Experiment]:
 
 
 def to_label(request: AuthenticatedRequest, experiment_id: int) -> Experiment:
-    return _permitted(
+    """The experiment to judge in. An owner who comes for the first time becomes an annotator."""
+    labeled = _reached(request, people.experiments_to_label(request.user)).filter(pk=experiment_id).first()
+    if labeled is not None:
+        return labeled
+    joined = _permitted(
         request,
         experiment_id,
-        people.experiments_to_label(request.user),
+        people.experiments_to_join(request.user),
         # The only one of these pages that is not in English.
         _(
-            "You may not judge here. Annotators may, after the start and where people judge. "
+            "You may not judge here. Annotators and owners may, after the start and where people judge. "
             "Ask an owner for the role annotator."
         ),
     )
+    if request.method != "HEAD":
+        begin_to_judge(experiment_id=joined.pk, by=request.user)
+    return joined
 
 
 def to_watch(request: AuthenticatedRequest, experiment_id: int) -> Experiment:
@@ -111,6 +119,11 @@ def _permitted(
 
 def may_run(request: AuthenticatedRequest, experiment: Experiment) -> bool:
     return _reached(request, people.experiments_to_run(request.user)).filter(pk=experiment.pk).exists()
+
+
+def may_begin_to_judge(request: AuthenticatedRequest, experiment: Experiment) -> bool:
+    """True for an owner who would become an annotator by judging."""
+    return _reached(request, people.experiments_to_join(request.user)).filter(pk=experiment.pk).exists()
 
 
 def may_own(request: AuthenticatedRequest, experiment: Experiment) -> bool:

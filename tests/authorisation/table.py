@@ -89,7 +89,7 @@ def page(
 
 def click(status: int) -> Row:
     """An action of the annotator's page."""
-    return Row({"post": {"annotator": status}}, back_to_pair=True)
+    return Row({"post": judges(status)}, back_to_pair=True)
 
 
 def operation(
@@ -113,7 +113,7 @@ def operation(
 
 def annotating(status: int, body: Any = None) -> Row:
     """An operation of the API for annotators."""
-    return operation(post={"annotator": status}, body=body, changes="annotate")
+    return operation(post=judges(status), body=body, changes="annotate")
 
 
 def everybody(status: int) -> Statuses:
@@ -131,6 +131,11 @@ def watchers(status: int) -> Statuses:
 
 def runners(status: int) -> Statuses:
     return dict.fromkeys(("editor", "owner", "superuser"), status)
+
+
+def judges(status: int) -> Statuses:
+    """Those who judge: annotators, and owners, who become annotators by it."""
+    return dict.fromkeys(("annotator", "owner"), status)
 
 
 def owners(status: int) -> Statuses:
@@ -209,16 +214,16 @@ TABLE: dict[str, Row] = {
     "persons/<user_id>/": page(get={"superuser": 200}, post={"superuser": 400}, recent=("post",)),
     "persons/<user_id>/data.json": page(get={"superuser": 200}, recent=("get",)),
     # Annotating
-    f"{_LABEL}/": page(get={"annotator": 200}),
+    f"{_LABEL}/": page(get=judges(200)),
     f"{_LABEL}/judge/": click(400),
     f"{_LABEL}/skip/": click(400),
     f"{_LABEL}/flag/": click(400),
     f"{_LABEL}/undo/": click(302),
     f"{_LABEL}/beat/": click(400),
     f"{_LABEL}/leave/": click(400),
-    f"{_LABEL}/history/": page(get={"annotator": 200}),
-    f"{_LABEL}/history/<token>/reopen/": click(302),
-    f"{_LABEL}/welcome/": page(get={"annotator": 200}),
+    f"{_LABEL}/history/": page(get=judges(200)),
+    f"{_LABEL}/history/<token>/reopen/": Row({"post": judges(404) | {"annotator": 302}}, back_to_pair=True),
+    f"{_LABEL}/welcome/": page(get=judges(200)),
     # Making experiments
     "experiments/new/": page(get={"superuser": 200}, post={"superuser": 400}),
     "experiments/new/votes/": page(get={"superuser": 200}, post={"superuser": 400}),
@@ -293,7 +298,7 @@ TABLE: dict[str, Row] = {
     f"{_API_LABEL}/judgments": annotating(404, _NO_PAIR | {"choice": "left"}),
     f"{_API_LABEL}/skip": annotating(404, _NO_PAIR),
     f"{_API_LABEL}/flag": annotating(404, _NO_PAIR | {"reason": "broken"}),
-    f"{_API_LABEL}/undo": annotating(200),
+    f"{_API_LABEL}/undo": operation(post=judges(409) | {"annotator": 200}, changes="annotate"),
 }
 
 # Django's own pages, which tests/labeling/test_admin_site.py looks at: here, that nobody else gets in.

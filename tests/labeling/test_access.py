@@ -49,7 +49,7 @@ def people(experiment: Experiment, annotator: User) -> dict[str, User]:
 @pytest.mark.parametrize(
     ("rule", "allowed"),
     [
-        (access.to_label, ["annotator"]),
+        (access.to_label, ["annotator", "owner"]),
         (access.to_watch, WATCH),
         (access.to_run, RUN),
         (access.to_own, OWN),
