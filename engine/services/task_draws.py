@@ -17,6 +17,7 @@ from __future__ import annotations
 import itertools
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -25,7 +26,23 @@ from engine.models import Experiment, Policy, Response
 from engine.selectors import pools
 from engine.selectors.pools import Halves
 
-Draw = Callable[[np.random.Generator, Policy, Policy], Halves]
+Draw = Callable[[np.random.Generator, Policy, Policy], Halves | None]
+
+
+class Pool(Protocol):
+    """Responses that come again."""
+
+    def draw(self, rng: np.random.Generator, policy_i: Policy, policy_j: Policy) -> Halves:
+        """Two responses to one task; one that is not written yet is not stored yet."""
+
+    def in_random_order(
+        self, rng: np.random.Generator, policy_i: Policy, policy_j: Policy
+    ) -> Iterator[Halves]:
+        """Everything that `draw` may give for these two policies, each once."""
+
+    def sizes(self) -> npt.NDArray[np.int64]:
+        """K×K, symmetric: the number of different pairs of texts of each two policies."""
+
 
 # Pairs of responses whose use is looked up at once.
 _AT_ONCE = 100
@@ -35,13 +52,18 @@ def drawer(experiment: Experiment) -> Draw:
     """The rule by which comparisons get their responses where nobody minds the same ones again; new ones are
     not stored yet.
     """
-    match experiment.responses:
-        case Experiment.Responses.IMPORTED:
-            return _Imported(experiment).draw
-        case Experiment.Responses.REUSE:
-            return _Reused(experiment).draw
-        case _:
-            return _fresh(experiment)
+    return (
+        _fresh(experiment) if experiment.responses == Experiment.Responses.FRESH else pool_of(experiment).draw
+    )
+
+
+def pool_of(experiment: Experiment) -> Pool:
+    """The responses of an experiment in which the same ones come again."""
+    return (
+        _Imported(experiment)
+        if experiment.responses == Experiment.Responses.IMPORTED
+        else _Reused(experiment)
+    )
 
 
 class PoolDrawer:
@@ -53,11 +75,10 @@ class PoolDrawer:
         Number of their account; ``None`` for anybody.
     """
 
-    def __init__(self, experiment: Experiment, annotator: int | None) -> None:
+    def __init__(self, experiment: Experiment, pool: Pool, annotator: int | None) -> None:
         self._experiment = experiment
+        self._pool = pool
         self._annotator = annotator
-        imported = experiment.responses == Experiment.Responses.IMPORTED
-        self._pool: _Imported | _Reused = _Imported(experiment) if imported else _Reused(experiment)
         self._taken: set[str] = set()
 
     def draw(self, rng: np.random.Generator, policy_i: Policy, policy_j: Policy) -> Halves | None:
