@@ -241,7 +241,8 @@ async def annotate(visitor: Visitor, base: str, ends: float, think: float) -> No
         if time.monotonic() - last_beat > _BEAT_SECONDS:
             await visitor.post(f"{base}/beat/", [("token", token) for token in held])
             last_beat = time.monotonic()
-    await visitor.post(f"{base}/leave/", [("token", token) for token in held])
+    if held:
+        await visitor.post(f"{base}/leave/", [("token", token) for token in held])
     visitor.close()
 
 
