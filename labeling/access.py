@@ -52,6 +52,11 @@ def watched(request: AuthenticatedRequest) -> QuerySet[Experiment]:
     return _reached(request, people.experiments_to_watch(request.user))
 
 
+def runnable(request: AuthenticatedRequest) -> QuerySet[Experiment]:
+    """Every experiment that the request may change."""
+    return _reached(request, people.experiments_to_run(request.user))
+
+
 def to_label(request: AuthenticatedRequest, experiment_id: int) -> Experiment:
     labeled = _reached(request, people.experiments_to_label(request.user))
     return get_object_or_404(labeled, pk=experiment_id)
@@ -62,11 +67,11 @@ def to_watch(request: AuthenticatedRequest, experiment_id: int) -> Experiment:
 
 
 def to_run(request: AuthenticatedRequest, experiment_id: int) -> Experiment:
-    return get_object_or_404(_reached(request, people.experiments_to_run(request.user)), pk=experiment_id)
+    return get_object_or_404(runnable(request), pk=experiment_id)
 
 
 def may_run(request: AuthenticatedRequest, experiment: Experiment) -> bool:
-    return _reached(request, people.experiments_to_run(request.user)).filter(pk=experiment.pk).exists()
+    return runnable(request).filter(pk=experiment.pk).exists()
 
 
 def may_own(request: AuthenticatedRequest, experiment: Experiment) -> bool:
