@@ -57,6 +57,11 @@ def watched(request: AuthenticatedRequest) -> QuerySet[Experiment]:
     return _reached(request, people.experiments_to_watch(request.user))
 
 
+def runnable(request: AuthenticatedRequest) -> QuerySet[Experiment]:
+    """Every experiment that the request may change."""
+    return _reached(request, people.experiments_to_run(request.user))
+
+
 def to_label(request: AuthenticatedRequest, experiment_id: int) -> Experiment:
     """The experiment to judge in. An owner who comes for the first time becomes an annotator."""
     labeled = _reached(request, people.experiments_to_label(request.user)).filter(pk=experiment_id).first()
@@ -118,7 +123,7 @@ def _permitted(
 
 
 def may_run(request: AuthenticatedRequest, experiment: Experiment) -> bool:
-    return _reached(request, people.experiments_to_run(request.user)).filter(pk=experiment.pk).exists()
+    return runnable(request).filter(pk=experiment.pk).exists()
 
 
 def may_begin_to_judge(request: AuthenticatedRequest, experiment: Experiment) -> bool:

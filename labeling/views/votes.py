@@ -49,7 +49,7 @@ def _uploaded(request: AuthenticatedRequest) -> Votes:
 def _stored(request: AuthenticatedRequest, votes: Votes) -> Experiment:
     name = request.POST.get("name", "").strip()
     # Their own comes first: others may have shared one of the same name with them.
-    of_that_name = [each for each in Experiment.objects.filter(name=name) if access.may_run(request, each)]
+    of_that_name = list(access.runnable(request).filter(name=name))
     own = [each for each in of_that_name if each.maker_id == request.user.pk]
     there = own or of_that_name
     if len(there) > 1:
