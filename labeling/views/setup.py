@@ -15,7 +15,7 @@ from django_htmx.http import trigger_client_event
 
 from engine.domain.errors import SpecError, WrongStateError
 from engine.domain.limits import DESCRIPTION_BYTES, RESPONSES_BYTES
-from engine.domain.specs import ExperimentSpec, FactorSpec
+from engine.domain.specs import ExperimentSpec
 from engine.importing import (
     ImportingError,
     decoded,
@@ -66,13 +66,7 @@ def _uploaded(request: AuthenticatedRequest) -> ExperimentSpec:
         answers = read_responses(source_of([(file.name or "", file)], RESPONSES_BYTES))
         for warning in answers.warnings:
             messages.warning(request, warning)
-        return ExperimentSpec(
-            name=request.POST.get("name", "").strip(),
-            factors=[FactorSpec("Policy", "imported", {name: {} for name in answers.policies})],
-            tasks=answers.tasks,
-            settings={"responses": Experiment.Responses.IMPORTED},
-            ready_made=answers.responses,
-        )
+        return answers.spec(request.POST.get("name", "").strip())
     if (file := request.FILES.get("description")) is None:
         raise ImportingError.at("", "Choose a file first.")
     described = read_experiment(decoded(file, DESCRIPTION_BYTES))
