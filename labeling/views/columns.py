@@ -148,7 +148,7 @@ def _store_answers(request: AuthenticatedRequest, name: str, answers: Answers) -
 
 def _store_votes(request: AuthenticatedRequest, name: str, votes: Votes) -> HttpResponse:
     # Their own comes first: others may have shared one of the same name with them.
-    of_that_name = [each for each in Experiment.objects.filter(name=name) if access.may_run(request, each)]
+    of_that_name = list(access.runnable(request).filter(name=name))
     own = [each for each in of_that_name if each.maker_id == request.user.pk]
     there = own or of_that_name
     if len(there) > 1:
