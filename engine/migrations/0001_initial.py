@@ -326,7 +326,7 @@ class Migration(migrations.Migration):
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
                 ('role', models.CharField(choices=[('annotator', 'Annotator'), ('viewer', 'Viewer'), ('editor', 'Editor'), ('owner', 'Owner')], default='annotator', max_length=10)),
-                ('origin', models.CharField(choices=[('founder', 'Created the experiment'), ('invitation', 'Invitation'), ('administrator', 'Added by an administrator')], default='administrator', max_length=15)),
+                ('origin', models.CharField(choices=[('founder', 'Created the experiment'), ('invitation', 'Invitation'), ('administrator', 'Added by an administrator'), ('owner', 'Began to judge as an owner')], default='administrator', max_length=15)),
                 ('joined_at', models.DateTimeField(default=django.utils.timezone.now)),
                 ('experiment', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='memberships', to='engine.experiment')),
                 ('invited_by', models.ForeignKey(blank=True, help_text='The person who made the invitation, or who added the member on the admin site.', null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to=settings.AUTH_USER_MODEL)),
