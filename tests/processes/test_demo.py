@@ -62,7 +62,7 @@ class Demo:
         ).stdout
 
     def concluded(self) -> int:
-        """Experiments that have. The database says it for less than ``demo_status``, a process that starts."""
+        """Experiments that have. The database says it for less than ``demo_status``, a new process."""
         with closing(sqlite3.connect(f"file:{self.folder}/llmpo.sqlite3?mode=ro", uri=True)) as database:
             [[n]] = database.execute("SELECT count(*) FROM engine_experiment WHERE state = 'concluded'")
         return n
