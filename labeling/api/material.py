@@ -8,7 +8,7 @@ from django.db.models import Exists, OuterRef, Q
 from ninja import File, Form, Query, Router, Status, UploadedFile
 
 from engine.domain.limits import RESPONSES_BYTES, VOTES_BYTES, Limit
-from engine.importing import Source, read_responses, read_votes, source_of
+from engine.importing import Source, parse_columns, read_responses, read_votes, source_of
 from engine.models import Comparison, Experiment, Response
 from engine.services.experiments import create_experiment
 from engine.services.past_votes import add_votes, start_from_votes
@@ -26,32 +26,45 @@ Upload = Annotated[
     UploadedFile,
     File(description="A table or JSON in any format that the pages take, such as CSV or Parquet."),
 ]
+Columns = Annotated[
+    list[str],
+    Form(
+        default_factory=list,
+        description="COLUMN=MEANING for a column that has another name, as --map of the commands.",
+    ),
+]
 
 
 @router.post("/from-responses", auth=MANAGE, response={201: ImportedOut} | WRITE_PROBLEMS)
-def create_from_responses(request: AuthenticatedRequest, name: Name, file: Upload) -> Status[dict[str, Any]]:
+def create_from_responses(
+    request: AuthenticatedRequest, name: Name, file: Upload, columns: Columns
+) -> Status[dict[str, Any]]:
     """Create a draft on ready-made responses, which you own. `rows` counts the responses."""
     check_may_create(request)
-    answers = read_responses(_source(file, RESPONSES_BYTES))
+    answers = read_responses(_source(file, RESPONSES_BYTES), parse_columns(columns))
     made = create_experiment(spec=answers.spec(name.strip()), by=request.user)
     return Status(201, _imported(made, len(answers.responses), answers.warnings))
 
 
 @router.post("/from-votes", auth=MANAGE, response={201: ImportedOut} | WRITE_PROBLEMS)
-def create_from_votes(request: AuthenticatedRequest, name: Name, file: Upload) -> Status[dict[str, Any]]:
+def create_from_votes(
+    request: AuthenticatedRequest, name: Name, file: Upload, columns: Columns
+) -> Status[dict[str, Any]]:
     """Create a paused experiment of past votes, which you own. `rows` counts the votes."""
     check_may_create(request)
-    votes = read_votes(_source(file, VOTES_BYTES))
+    votes = read_votes(_source(file, VOTES_BYTES), parse_columns(columns))
     made = start_from_votes(name=name.strip(), votes=votes.votes, by=request.user)
     wake(advance, made.pk)
     return Status(201, _imported(made, len(votes.votes), votes.warnings))
 
 
 @router.post("/{experiment_id}/votes", auth=MANAGE, response={200: ImportedOut} | WRITE_PROBLEMS)
-def add_past_votes(request: AuthenticatedRequest, experiment_id: Id, file: Upload) -> dict[str, Any]:
+def add_past_votes(
+    request: AuthenticatedRequest, experiment_id: Id, file: Upload, columns: Columns
+) -> dict[str, Any]:
     """Add past votes to a draft or a paused experiment that knows their policies and tasks."""
     experiment = access.to_run(request, experiment_id)
-    votes = read_votes(_source(file, VOTES_BYTES))
+    votes = read_votes(_source(file, VOTES_BYTES), parse_columns(columns))
     changed = add_votes(experiment_id=experiment.pk, votes=votes.votes, by=request.user)
     wake(advance, changed.pk)
     return _imported(changed, len(votes.votes), votes.warnings)

@@ -78,7 +78,9 @@ class TestMaterial:
         experiment = made.json()["experiment"]
         assert (made.json()["rows"], experiment["state"]) == (1, "paused")
         path = f"/experiments/{experiment['id']}/votes"
-        assert upload(send, path, VOTES).json()["rows"] == 1
+        renamed = VOTES.replace(b"winner", b"won", 1)
+        assert upload(send, path, renamed).status_code == 422
+        assert upload(send, path, renamed, columns="won=winner").json()["rows"] == 1
         status = admin_call("get", f"/experiments/{experiment['id']}").json()
         assert status["comparisons"] == 2
         assert "2 past votes from a file count, too" in status["caveats"][0]
@@ -106,8 +108,8 @@ class TestMaterial:
         assert not Experiment.objects.exists()
 
 
-def upload(send: Send, path: str, content: bytes) -> HttpResponse:
-    return send(path, content, **({} if path.endswith("/votes") else {"name": "By program"}))
+def upload(send: Send, path: str, content: bytes, **fields: str) -> HttpResponse:
+    return send(path, content, **fields, **({} if path.endswith("/votes") else {"name": "By program"}))
 
 
 @pytest.mark.parametrize("kind", files.FORMATS)
