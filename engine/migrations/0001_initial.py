@@ -557,6 +557,21 @@ class Migration(migrations.Migration):
             },
         ),
         migrations.CreateModel(
+            name='Upload',
+            fields=[
+                ('id', models.UUIDField(default=uuid.uuid4, editable=False, primary_key=True, serialize=False)),
+                ('material', models.CharField(choices=[('responses', 'Ready-made responses'), ('votes', 'Past votes')], max_length=10)),
+                ('name', models.CharField(blank=True, help_text="The experiment's name, as it was typed.", max_length=200)),
+                ('file_name', models.CharField(max_length=200)),
+                ('data', models.BinaryField(help_text='The file as it came, packed or not.')),
+                ('created_at', models.DateTimeField(default=django.utils.timezone.now)),
+                ('user', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='uploads', to=settings.AUTH_USER_MODEL)),
+            ],
+            options={
+                'ordering': ('-created_at',),
+            },
+        ),
+        migrations.CreateModel(
             name='WorkerPulse',
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),

@@ -23,6 +23,7 @@ from engine.models.notifications import Alarm, Notification, Subscription
 from engine.models.opinions import Opinion
 from engine.models.people import Invitation, InvitationUse, Membership, RoleLoss, Token, User
 from engine.models.policies import Factor, Level, Policy, Task
+from engine.models.uploads import Upload
 
 __all__ = [
     "Alarm",
@@ -54,6 +55,7 @@ __all__ = [
     "Subscription",
     "Task",
     "Token",
+    "Upload",
     "User",
     "WorkerPulse",
 ]
