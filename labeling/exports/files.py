@@ -20,6 +20,7 @@ from zipstream import ZipStream
 from engine import __version__
 from engine.models import Comparison, Experiment, User
 from engine.selectors import blinding, browsing, counts, designs, specs
+from engine.selectors.agreement import agreement_of_people
 from engine.selectors.browsing import Selection
 from engine.services.planning import RULES_VERSION
 from labeling.exports.columns import read_rows, stamped
@@ -240,6 +241,7 @@ class Export:
                 "evidence": None if snapshot is None else snapshot.evidence,
                 "certified_claim": experiment.certified_claim,
                 "finding": experiment.finding,
+                "agreement": asdict(agreement_of_people(experiment)),
                 # Empty before the conclusion: the secrets reveal the sides. docs/blinding.md shows their use.
                 "secrets": [
                     {"first_comparison": period.first, "secret": period.secret}
