@@ -38,7 +38,7 @@ def share(rate: Rate) -> str:
 
 
 def agreement(alpha: Alpha) -> str:
-    """What Krippendorff's α says about the people, in a sentence or two."""
+    """Krippendorff's α of the people, in a sentence or two."""
     if not alpha.units:
         return "Agreement: unknown. No two people judged the same two responses."
     judged = f"{alpha.units:,} pair{'' if alpha.units == 1 else 's'} of responses"
