@@ -1,4 +1,4 @@
-"""How far people agree who judged the same two responses."""
+"""Agreement of people who judged the same two responses."""
 
 from __future__ import annotations
 

@@ -25,6 +25,7 @@ from engine.tasks import advance, wake
 from labeling import access
 from labeling.annotation.endings import ending, nothing_ready
 from labeling.annotation.progress import answers_together
+from labeling.metrics import BUFFER_MISSES
 from labeling.requests import AuthenticatedRequest
 
 # A page that waits for a paused experiment may stay open overnight: it looks again after twice as long each
@@ -256,6 +257,8 @@ def _show_next(
             messages.info(request, told)
         return redirect("pair", experiment_id=experiment.pk)
     shown = serving.show_next(experiment=experiment, annotator=request.user, besides=besides)
+    if shown is None and not besides and experiment.state == Experiment.State.RUNNING:
+        BUFFER_MISSES.labels(experiment.pk).inc()
     return _render(request, experiment, shown, answered=answered, notice=notice, waited=waited)
 
 
