@@ -53,6 +53,22 @@ def shared(name: str, version: Hashable, make: Callable[[], T], *, ages: tuple[f
     return value
 
 
+def remembered(name: str, version: Hashable, make: Callable[[], T]) -> T:
+    """The result of ``make`` for exactly this version of its input, made once by each process.
+
+    Parameters
+    ----------
+    name
+        Name of the result and of its subject.
+    """
+    found: tuple[object, T] | None = cache.get(name)
+    if found is not None and found[0] == version:
+        return found[1]
+    value = make()
+    cache.set(name, (version, value), _KEPT_SECONDS)
+    return value
+
+
 def _awaited(name: str, lock: str, make: Callable[[], T]) -> T:
     while cache.get(lock) is not None:
         time.sleep(_LOOK_SECONDS)

@@ -2,6 +2,7 @@
 
 from django.urls import path
 
+from labeling.exports.files import FORMATS
 from labeling.views import (
     comparisons,
     controls,
@@ -113,16 +114,12 @@ urlpatterns = [
     path("tokens/", tokens.tokens, name="tokens"),
     path("tokens/<int:token_id>/revoke/", tokens.revoke, name="revoke_token"),
     path("experiments/<int:experiment_id>/llm-judge/", llm_judge.change_llm_judge, name="change_llm_judge"),
-    path("experiments/<int:experiment_id>/judgments.csv", export.judgments_csv, name="judgments_csv"),
-    path("experiments/<int:experiment_id>/judgments.jsonl", export.judgments_jsonl, name="judgments_jsonl"),
-    path(
-        "experiments/<int:experiment_id>/judgments.parquet",
-        export.judgments_parquet,
-        name="judgments_parquet",
+    *(
+        path(
+            f"experiments/<int:experiment_id>/{format.suffix}", export.file, {"kind": kind}, name=format.route
+        )
+        for kind, format in FORMATS.items()
     ),
-    path("experiments/<int:experiment_id>/dpo.jsonl", export.dpo_jsonl, name="dpo_jsonl"),
-    path("experiments/<int:experiment_id>/reward.jsonl", export.reward_jsonl, name="reward_jsonl"),
-    path("experiments/<int:experiment_id>/kto.jsonl", export.kto_jsonl, name="kto_jsonl"),
     path("experiments/<int:experiment_id>/comparisons/", comparisons.comparisons, name="comparisons"),
     path(
         "experiments/<int:experiment_id>/comparisons/<int:comparison_id>/",

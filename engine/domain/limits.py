@@ -140,6 +140,15 @@ TEXT_CHARACTERS = Limit(
     "Tasks, prompts and responses are sent to models and annotators whole; this is about 50,000 tokens.",
     "Shorten the text.",
 )
+COLUMNS = Limit(
+    "columns of one table",
+    400,
+    "A wide table has one for each policy, and a workbook may fill each row up to its widest one.",
+    "Leave out columns that you do not need.",
+)
+ARCHIVE_FILES = Limit(
+    "files in one archive", 1_000, "Each is looked at before any is unpacked.", "Pack fewer files."
+)
 LIST_ENTRIES = Limit(
     "entries in one list of a level",
     100,

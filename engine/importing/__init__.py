@@ -7,12 +7,14 @@ from engine.importing.files import ExperimentFile, read_experiment, write_experi
 from engine.importing.items import read_gold, read_responses, read_tasks, write_gold, write_tasks
 from engine.importing.mapping import parse_columns
 from engine.importing.rows import Fault, ImportingError, decoded
+from engine.importing.sources import Source, source_at, source_of
 from engine.importing.votes import Vote, Votes, Winner, read_votes
 
 __all__ = [
     "ExperimentFile",
     "Fault",
     "ImportingError",
+    "Source",
     "Vote",
     "Votes",
     "Winner",
@@ -23,6 +25,8 @@ __all__ = [
     "read_responses",
     "read_tasks",
     "read_votes",
+    "source_at",
+    "source_of",
     "write_experiment",
     "write_gold",
     "write_tasks",

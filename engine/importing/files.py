@@ -13,12 +13,13 @@ from engine.importing.document import Entry, dump, parse
 from engine.importing.items import Answers, fields_of, read_responses, read_tasks
 from engine.importing.mapping import Columns, check_columns
 from engine.importing.rows import ImportingError
+from engine.importing.sources import Source
 
 _PARTS = ("name", "factors", "tasks", "tasks_file", "gold", "ready_made", "responses_file", "columns")
 # Their letters count, whatever they look like.
 _TEXT_SETTINGS = {"question", "guidelines", "model", "rubric"}
 
-ReadFile = Callable[[str], str]
+ReadFile = Callable[[str], str | Source]
 T = TypeVar("T")
 
 
@@ -43,7 +44,7 @@ def read_experiment(
     Parameters
     ----------
     read_file
-        Gives the text of a file that the description names; without it none may be named.
+        Gives the source that the description names by its path; without it none may be named.
     columns
         What columns of such files are that have other names, besides those that the description says.
 
@@ -224,7 +225,7 @@ def _placed(answers: Answers, tasks: list[TaskSpec], parts: dict[str, Entry]) ->
     return placed
 
 
-def _from_file(entry: Entry, read_file: ReadFile | None, read: Callable[[str], T]) -> T:
+def _from_file(entry: Entry, read_file: ReadFile | None, read: Callable[[str | Source], T]) -> T:
     name = entry.text()
     if read_file is None:
         raise entry.fault(

@@ -13,16 +13,20 @@ from engine.domain.limits import GOLD_ITEMS, RESPONSES, TASKS, Limit
 from engine.domain.specs import GoldSpec, ReadyMade, TaskSpec
 from engine.domain.tags import distinct, read_tags
 from engine.domain.variables import NAME
-from engine.importing.mapping import Columns, as_policies, renamed, wide
+from engine.importing.mapping import IGNORE, VARIABLE, Columns, as_policies, renamed, wide
 from engine.importing.rows import Fault, ImportingError, Row, raise_any, rows_of, storable, text_of
+from engine.importing.sources import Source
 
-_TASK = ("prompt", "task", "input", "question")
+# A mapping writes to the first name of each, so that it wins.
+_TASK = ("task", "prompt", "input", "question")
 # `ideal` is OpenAI evals', `answers` SQuAD's.
 _REFERENCE = ("reference", "target", "output", "answer", "answers", "ideal")
 _NOTHING = {"null", "none", "nan", "n/a"}
 _TAGS = ("tags", "category")
 # All other columns of a task are variables.
 _KNOWN = {*_TASK, *_REFERENCE, *_TAGS, "messages", "variables"}
+# What a column of a list of tasks may be.
+TASK_MEANINGS = ("task", "reference", "tags", VARIABLE, IGNORE)
 _Item = TypeVar("_Item")
 
 
@@ -59,9 +63,9 @@ def _read(rows: Iterable[Row | Fault], make: Callable[[Row], _Item], limit: Limi
     return items
 
 
-def read_tasks(text: str, columns: Columns | None = None) -> list[TaskSpec]:
+def read_tasks(given: str | Source, columns: Columns | None = None) -> list[TaskSpec]:
     """Tasks: one per line (after a tab its right answer), CSV, JSON Lines, JSON, BIG-bench or Instruction
-    Induction.
+    Induction; in files also Parquet and XLSX.
 
     In JSON, a task may be a conversation: a list of messages under ``messages`` or in the place of its text.
     Columns of other names are variables of the task, if a variable can have that name.
@@ -72,9 +76,17 @@ def read_tasks(text: str, columns: Columns | None = None) -> list[TaskSpec]:
     ImportingError
         Names every place that cannot be read.
     """
-    own = {column: meaning for column, meaning in (columns or {}).items() if meaning in {"task", "reference"}}
-    rows = renamed(rows_of(text), own) if own else rows_of(text, plain=_TASK, beside=_REFERENCE)
+    own = {column: meaning for column, meaning in (columns or {}).items() if meaning in TASK_MEANINGS}
+    rows = renamed(_rows(given), own) if own else _rows(given, plain=_TASK, beside=_REFERENCE)
     return _read(rows, _task, TASKS)
+
+
+def _rows(
+    given: str | Source, *, plain: Sequence[str] = (), beside: Sequence[str] = ()
+) -> Iterator[Row | Fault]:
+    if isinstance(given, Source):
+        return given.rows(plain=plain, beside=beside)
+    return rows_of(given, plain=plain, beside=beside)
 
 
 def _task(row: Row) -> TaskSpec:
@@ -152,19 +164,15 @@ def fields_of(item: TaskSpec | GoldSpec) -> dict[str, Any]:
     return fields
 
 
-def read_gold(text: str) -> list[GoldSpec]:
-    """Gold items: CSV or JSON with prompt, better, worse and, where wanted, explanation.
+def read_gold(given: str | Source) -> list[GoldSpec]:
+    """Gold items: a table or JSON with prompt, better, worse and, where wanted, explanation.
 
     Raises
     ------
     ImportingError
         Names every place that cannot be read.
     """
-    return _read(
-        rows_of(text),
-        _gold,
-        GOLD_ITEMS,
-    )
+    return _read(_rows(given), _gold, GOLD_ITEMS)
 
 
 def _gold(row: Row) -> GoldSpec:
@@ -183,8 +191,8 @@ def write_gold(gold: Sequence[GoldSpec]) -> str:
     return "\n".join(json.dumps(fields_of(item), ensure_ascii=False) for item in gold)
 
 
-def read_responses(text: str, columns: Columns | None = None) -> Answers:
-    """Ready-made responses: CSV or JSON with task, policy, response and, where there is one, reference.
+def read_responses(given: str | Source, columns: Columns | None = None) -> Answers:
+    """Ready-made responses: a table or JSON with task, policy, response and, where there is one, reference.
 
     Tasks and policies are those that the file names, in the order in which it names them first.
 
@@ -227,7 +235,7 @@ def read_responses(text: str, columns: Columns | None = None) -> Answers:
         policies.setdefault(policy)
         return ReadyMade(task=position, policy=policy, response=response)
 
-    rows: Iterable[Row | Fault] = rows_of(text)
+    rows: Iterable[Row | Fault] = _rows(given)
     if columns:
         rows = renamed(rows, columns)
         if policies_of_columns := wide(columns):

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from engine.domain import limits
+from engine.domain.variables import NAME
 from engine.importing.rows import Fault, ImportingError, Row
 
 # Columns by their names in the file, each with what it is.
 Columns = Mapping[str, str]
 
 RESPONSE = "response"
+VARIABLE, IGNORE = "variable", "ignore"
+# Each may be the meaning of several columns.
+_MANY = {RESPONSE, VARIABLE, IGNORE}
 MEANINGS = (
-    "task", "policy", RESPONSE, "reference", "policy_a", "policy_b", "winner", "response_a", "response_b",
-    "annotator", "judged_at", "side_a",
+    "task", "policy", RESPONSE, "reference", "tags", "policy_a", "policy_b", "winner", "response_a",
+    "response_b", "annotator", "judged_at", "side_a", VARIABLE, IGNORE,
 )  # fmt: skip
 _SHOWN = 20
+_LONGEST_VARIABLE = 99
 
 
 def parse_columns(said: Iterable[str]) -> dict[str, str]:
@@ -37,7 +43,7 @@ def parse_columns(said: Iterable[str]) -> dict[str, str]:
 
 
 def check_columns(columns: Columns) -> dict[str, str]:
-    """The same columns, each with a meaning that there is; only responses may stand in several.
+    """The same columns, each with a meaning that there is. Several may be responses, variables or ignored.
 
     Raises
     ------
@@ -52,7 +58,7 @@ def check_columns(columns: Columns) -> dict[str, str]:
                 f"Column {limits.shown(column)}: {limits.shown(meaning)} means nothing. Use one of "
                 f"{', '.join(MEANINGS)}.",
             )
-        if meaning in seen and meaning != RESPONSE:
+        if meaning in seen and meaning not in _MANY:
             raise ImportingError.at("", f"Two columns are {meaning}. Keep one of them.")
         seen.add(meaning)
     return dict(columns)
@@ -65,21 +71,32 @@ def wide(columns: Columns) -> list[str]:
 
 
 def renamed(rows: Iterable[Row | Fault], columns: Columns) -> Iterator[Row | Fault]:
-    """The rows with the columns under the names of their meanings; those of a wide table keep their own."""
+    """The rows with the columns under the names of their meanings, variables as one object.
+
+    Those of a wide table keep their own names.
+    """
     kept = set(wide(columns))
-    names = {column.lower(): column if column in kept else meaning for column, meaning in columns.items()}
-    missing = dict(zip(names, columns, strict=False))
+    names = {
+        column.lower(): column if column in kept else meaning
+        for column, meaning in columns.items()
+        if meaning not in {VARIABLE, IGNORE}
+    }
+    variables = {name.lower(): variable_name(name) for name, each in columns.items() if each == VARIABLE}
+    ignored = {column.lower() for column, meaning in columns.items() if meaning == IGNORE}
+    missing = {column.lower(): column for column, meaning in columns.items() if meaning != IGNORE}
     found: dict[str, None] = {}
     for row in rows:
         if isinstance(row, Fault):
             yield row
             continue
         found.update(dict.fromkeys(list(row.fields)[:_SHOWN]))
-        fields = {name: value for name, value in row.fields.items() if name not in names.values()}
-        for name in names.keys() & row.fields.keys():
-            missing.pop(name, None)
-            fields.pop(name, None)
-        fields |= {meaning: row.fields[name] for name, meaning in names.items() if name in row.fields}
+        for name in missing.keys() & row.fields.keys():
+            missing.pop(name)
+        gone = {*names, *names.values(), *variables, *ignored}
+        fields = {name: value for name, value in row.fields.items() if name not in gone}
+        fields |= {new: row.fields[name] for name, new in names.items() if name in row.fields}
+        if variables:
+            fields["variables"] = {new: row.fields.get(name, "") for name, new in variables.items()}
         yield Row(row.place, fields)
     if missing and found:
         yield Fault(
@@ -87,6 +104,12 @@ def renamed(rows: Iterable[Row | Fault], columns: Columns) -> Iterator[Row | Fau
             f"There is no column {limits.shown(next(iter(missing.values())))}. Found: {', '.join(found)}. "
             "Correct the mapping.",
         )
+
+
+def variable_name(column: str) -> str:
+    """The name of the variable that a column of any name becomes: "Customer Name" is customer_name."""
+    name = re.sub(r"[^a-z0-9_]+", "_", column.strip().lower())[:_LONGEST_VARIABLE]
+    return name if NAME.fullmatch(name) else f"_{name}"
 
 
 def as_policies(rows: Iterable[Row | Fault], policies: Sequence[str]) -> Iterator[Row | Fault]:

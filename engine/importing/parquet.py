@@ -6,21 +6,19 @@ import io
 from collections.abc import Iterator
 from typing import Any
 
-from engine.domain import limits
-from engine.importing.rows import Fault, ImportingError, Row
+from engine.importing.rows import Allowance, Fault, ImportingError, Row
 
 MAGIC = b"PAR1"
 _BATCH = 1000
 
 
-def parquet_rows(data: bytes, most: limits.Limit) -> Iterator[Row | Fault]:
+def parquet_rows(data: bytes, allowance: Allowance) -> Iterator[Row | Fault]:
     """The rows of a Parquet file, numbered from 1. Values come as texts, numbers, times, lists.
 
     Parameters
     ----------
-    most
-        The limit on bytes. It holds for the unpacked columns too, as a small file can hold very much of the
-        same.
+    allowance
+        Pays for the unpacked columns, as a small file can hold very much of the same.
 
     Raises
     ------
@@ -39,15 +37,9 @@ def parquet_rows(data: bytes, most: limits.Limit) -> Iterator[Row | Fault]:
         names = [str(name) for name in file.schema_arrow.names]
         if len({name.lower() for name in names}) < len(names):
             raise ImportingError.at("", "Two columns have the same name. Rename one of them.")
-        number, unpacked = 0, 0
+        number = 0
         for batch in file.iter_batches(batch_size=_BATCH):
-            unpacked += batch.nbytes
-            if unpacked > most.most:
-                raise ImportingError.at(
-                    "",
-                    f"The unpacked file is larger than {most.most / 1e6:g} MB, which is the limit. "
-                    f"{most.advice}",
-                )
+            allowance.take(batch.nbytes)
             for fields in batch.to_pylist():
                 number += 1
                 yield Row(f"row {number}", _lower(fields))

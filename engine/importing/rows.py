@@ -65,6 +65,20 @@ class Row:
     fields: Mapping[str, Any]
 
 
+class Allowance:
+    """Bytes that may still be unpacked, of all that belongs together."""
+
+    def __init__(self, most: limits.Limit) -> None:
+        self._most = most
+        self._taken = 0
+
+    def take(self, n_bytes: int) -> None:
+        """Count these bytes; raises :class:`ImportingError` where they are too many."""
+        self._taken += n_bytes
+        if self._taken > self._most.most:
+            raise _too_large("The unpacked file", self._most)
+
+
 def contents(file: BinaryFile, most: limits.Limit) -> bytes:
     """The bytes of a file, unpacked where it is a gzip. No more than the limit and a byte is unpacked.
 
@@ -89,9 +103,13 @@ def contents(file: BinaryFile, most: limits.Limit) -> bytes:
 
 def _check_size(data: bytes, most: limits.Limit, what: str) -> None:
     if len(data) > most.most:
-        raise ImportingError.at(
-            "", f"{what} is larger than {most.most / 1e6:g} MB, which is the limit. {most.advice}"
-        )
+        raise _too_large(what, most)
+
+
+def _too_large(what: str, most: limits.Limit) -> ImportingError:
+    return ImportingError.at(
+        "", f"{what} is larger than {most.most / 1e6:g} MB, which is the limit. {most.advice}"
+    )
 
 
 def decoded(file: BinaryFile, most: limits.Limit) -> str:

@@ -17,18 +17,8 @@ from typing import Any
 
 from engine.domain import conversations, limits
 from engine.importing.mapping import Columns, renamed
-from engine.importing.parquet import MAGIC, parquet_rows
-from engine.importing.rows import (
-    BinaryFile,
-    Fault,
-    ImportingError,
-    Row,
-    contents,
-    raise_any,
-    rows_of,
-    storable,
-    text_in,
-)
+from engine.importing.rows import Fault, ImportingError, Row, raise_any, storable
+from engine.importing.sources import Source
 from engine.importing.strict_json import loads
 
 # Of a level's name, which a policy's becomes.
@@ -86,18 +76,17 @@ class Votes:
     warnings: Sequence[str]
 
 
-def read_votes(file: BinaryFile, most: limits.Limit, columns: Columns | None = None) -> Votes:
-    """The votes of a file in any of the formats, packed as gzip or not.
+def read_votes(source: Source, columns: Columns | None = None) -> Votes:
+    """The votes of a file in any of the formats.
 
-    ``most``: the limit on its bytes. ``columns``: what columns are that have other names.
+    ``columns``: what columns are that have other names.
 
     Raises
     ------
     ImportingError
         Names every place that cannot be read.
     """
-    data = contents(file, most)
-    rows = parquet_rows(data, most) if data.startswith(MAGIC) else rows_of(text_in(data))
+    rows = source.rows()
     if columns:
         rows = renamed(rows, columns)
     votes: list[Vote] = []

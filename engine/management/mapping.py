@@ -1,4 +1,4 @@
-"""The option that says what the columns of a file are."""
+"""The options that say what is in a file."""
 
 from argparse import ArgumentParser
 
@@ -6,7 +6,7 @@ from engine.importing.mapping import MEANINGS
 
 
 def add_map(parser: ArgumentParser) -> None:
-    """Add `--map`, which may come several times; `parse_columns` reads it."""
+    """Add `--map`, which may come several times, and `--sheet`; `parse_columns` reads the first."""
     parser.add_argument(
         "--map",
         action="append",
@@ -15,3 +15,4 @@ def add_map(parser: ArgumentParser) -> None:
         help=f"what a column is that has another name (may be repeated): {', '.join(MEANINGS)}. Several "
         "columns of responses hold one policy's each",
     )
+    parser.add_argument("--sheet", default="", help="XLSX: the sheet to read; the first one unless given")

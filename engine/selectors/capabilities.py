@@ -91,14 +91,20 @@ def live_offers(writers: Iterable[Worker] | None = None) -> dict[str, Offer | No
     return {worker.name: Offer.from_details(worker.details) for worker in writers if worker.alive}
 
 
-def unserved_needs(experiment: Experiment, writers: Iterable[Worker] | None = None) -> list[str]:
-    """The needs of the experiment's policies that no live worker serves, in words.
+def unserved_needs(
+    experiments: Collection[Experiment], writers: Iterable[Worker] | None = None
+) -> dict[int, list[str]]:
+    """The needs of each experiment's policies that no live worker serves, in words, by the experiment's id.
 
     Empty while a worker has not said what it serves, and where no worker is alive at all: that is another
-    trouble.
+    trouble. As many queries for one experiment as for many.
     """
+    unserved: dict[int, set[str]] = {experiment.pk: set() for experiment in experiments}
     offers = live_offers(writers).values()
-    if not offers or None in offers:
-        return []
-    wanted = set(needs(experiment.policies.values_list("pk", flat=True)).values())
-    return sorted(str(need) for need in wanted if not any(offer and offer.serves(need) for offer in offers))
+    if offers and None not in offers:
+        policies = Policy.objects.filter(experiment__in=unserved)
+        owners = dict(policies.values_list("pk", "experiment_id"))
+        for policy_id, need in needs(owners).items():
+            if not any(offer and offer.serves(need) for offer in offers):
+                unserved[owners[policy_id]].add(str(need))
+    return {experiment_id: sorted(said) for experiment_id, said in unserved.items()}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -43,8 +43,18 @@ def choices(experiment: Experiment) -> list[str]:
 
 def comparison_count(experiment_id: int) -> int:
     """Judged comparisons that stand."""
-    total = PairCount.objects.filter(experiment_id=experiment_id).aggregate(total=Sum("comparisons"))["total"]
-    return int(total or 0)
+    return comparison_counts([experiment_id])[experiment_id]
+
+
+def comparison_counts(experiment_ids: Collection[int]) -> dict[int, int]:
+    """The same for each experiment by its id, in one query."""
+    totals = (
+        PairCount.objects.filter(experiment__in=experiment_ids)
+        .values_list("experiment_id")
+        .annotate(total=Sum("comparisons"))
+        .order_by()
+    )
+    return dict.fromkeys(experiment_ids, 0) | {experiment_id: int(total) for experiment_id, total in totals}
 
 
 def pair_counts(experiment: Experiment) -> dict[Pair, tuple[float, int]]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from django.db.models import Window
+from django.db.models import OuterRef, Subquery, Window
 from django.db.models.functions import RowNumber
 
 from engine.core import Design, Factorial, StopReason
@@ -16,7 +16,7 @@ from engine.core.problem import BradleyTerry, Space
 from engine.core.robustness import summed_wins
 from engine.domain.policy_space import PolicyName, combinations, names_of, policy_space
 from engine.domain.rules import CERTIFIED, Rules
-from engine.models import Experiment, Snapshot
+from engine.models import Experiment, Factor, Snapshot
 from engine.selectors.counts import (
     Completion,
     completed,
@@ -42,15 +42,29 @@ def labelled_space(experiment: Experiment) -> tuple[Space, list[str]]:
 
 def policy_names(experiment: Experiment) -> list[PolicyName]:
     """The names of the policies, by index."""
-    levels = _levels(experiment)
-    return names_of(levels, combinations(levels, experiment.excluded))
+    return names_in([experiment])[experiment.pk]
+
+
+def names_in(experiments: Collection[Experiment]) -> dict[int, list[PolicyName]]:
+    """The same for each experiment by its id, in as many queries for one as for many."""
+    levels = _levels_in(experiments)
+    return {
+        experiment.pk: names_of(
+            levels[experiment.pk], combinations(levels[experiment.pk], experiment.excluded)
+        )
+        for experiment in experiments
+    }
 
 
 def _levels(experiment: Experiment) -> dict[str, list[str]]:
-    return {
-        factor.name: [level.name for level in factor.levels.all()]
-        for factor in experiment.factors.prefetch_related("levels")
-    }
+    return _levels_in([experiment])[experiment.pk]
+
+
+def _levels_in(experiments: Collection[Experiment]) -> dict[int, dict[str, list[str]]]:
+    levels: dict[int, dict[str, list[str]]] = {experiment.pk: {} for experiment in experiments}
+    for factor in Factor.objects.filter(experiment__in=levels).prefetch_related("levels"):
+        levels[factor.experiment_id][factor.name] = [level.name for level in factor.levels.all()]
+    return levels
 
 
 def factorial_space(experiment: Experiment) -> Factorial | None:
@@ -229,6 +243,14 @@ def model_test(experiment: Experiment, observed: Observed) -> Misfit | None:
 def latest_snapshot(experiment: Experiment) -> Snapshot | None:
     """The newest evidence that was written down, with its leader; ``None`` before the first."""
     return experiment.snapshots.select_related("best").order_by("-pk").first()
+
+
+def latest_snapshots(experiments: Collection[Experiment]) -> dict[int, Snapshot]:
+    """The same for many experiments, by their ids, in one query; without the evidence, which is large."""
+    newest = Snapshot.objects.filter(experiment=OuterRef("pk")).order_by("-pk").values("pk")[:1]
+    asked = Experiment.objects.filter(pk__in=[each.pk for each in experiments]).order_by()
+    found = Snapshot.objects.filter(pk__in=asked.values_list(Subquery(newest))).select_related("best")
+    return {each.experiment_id: each for each in found.defer("evidence", "peak_evidence", "named", "streams")}
 
 
 def race(experiment: Experiment, most: int = 200) -> list[Snapshot]:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from django.db.models import Count, Q, QuerySet, Sum
+from django.db.models import Count, Min, Q, QuerySet, Sum
 from django.utils import timezone
 
 from engine.models import (
@@ -79,51 +79,53 @@ class GuardrailCount:
 
 
 @dataclass(frozen=True)
-class QueueHealth:
-    """Work of the workers for one experiment.
+class Pulse:
+    """State of the workers, as far as it concerns one experiment.
 
     Attributes
     ----------
-    workers : list of WorkerHealth
-        The generation workers seen within the hour, of all experiments, by name.
-    queue_seconds : float
-        Mean time from planning a response to a worker's taking it, over the last fifty taken.
-    guardrails : list of GuardrailCount
-        By policy; empty where none ever acted.
+    seen : list of Worker
+        The workers that were ever seen, of all experiments, by name.
+    waiting : int
+        Number of responses that no worker has taken yet.
     unserved : list of str
         Needs of the experiment that no live worker serves.
     needs_workers : bool
         True if responses are still to be written: not where all were imported ready-made.
     """
 
-    comparisons: dict[str, int]
-    responses: dict[str, int]
+    seen: list[Worker]
+    waiting: int
     oldest_waiting_seconds: float
-    generation_seconds: float | None
-    tokens: int
-    control_alive: bool
-    analysis_alive: bool
-    generation_alive: bool
-    last_failure: str
-    leaks: int
-    workers: list[WorkerHealth]
-    queue_seconds: float | None
-    guardrails: list[GuardrailCount]
     unserved: list[str]
     needs_workers: bool
 
     @property
+    def control_alive(self) -> bool:
+        """True if a worker that plans is alive."""
+        return bool(self._alive("control"))
+
+    @property
+    def analysis_alive(self) -> bool:
+        """True if a worker for long computations is alive."""
+        return bool(self._alive("analysis"))
+
+    @property
+    def generation_alive(self) -> bool:
+        """True if a worker that writes responses is alive."""
+        return bool(self._alive("generation"))
+
+    @property
     def loading(self) -> bool:
         """True if no worker can write yet, since those that are alive are still loading their models."""
-        alive = [worker for worker in self.workers if worker.alive]
+        alive = self._alive("generation")
         return bool(alive) and all(worker.loading for worker in alive)
 
     @property
     def trouble(self) -> str:
         """The backend's error, if every live worker reports one and responses wait; else empty."""
-        troubles = [worker.trouble for worker in self.workers if worker.alive]
-        stuck = self.responses.get(Response.State.WAITING, 0) and troubles and all(troubles)
-        return troubles[0] if stuck else ""
+        troubles = [worker.trouble for worker in self._alive("generation")]
+        return troubles[0] if self.waiting and troubles and all(troubles) else ""
 
     @property
     def healthy(self) -> bool:
@@ -136,13 +138,62 @@ class QueueHealth:
         )
         return self.control_alive and (writing or not self.needs_workers)
 
+    def _alive(self, queue: str) -> list[Worker]:
+        return [worker for worker in self.seen if worker.queue == queue and worker.alive]
+
+
+@dataclass(frozen=True)
+class QueueHealth(Pulse):
+    """Work of the workers for one experiment.
+
+    Attributes
+    ----------
+    workers : list of WorkerHealth
+        The generation workers seen within the hour, of all experiments, by name.
+    queue_seconds : float
+        Mean time from planning a response to a worker's taking it, over the last fifty taken.
+    guardrails : list of GuardrailCount
+        By policy; empty where none ever acted.
+    """
+
+    comparisons: dict[str, int]
+    responses: dict[str, int]
+    generation_seconds: float | None
+    tokens: int
+    last_failure: str
+    leaks: int
+    workers: list[WorkerHealth]
+    queue_seconds: float | None
+    guardrails: list[GuardrailCount]
+
+
+def pulses(experiments: Collection[Experiment]) -> dict[int, Pulse]:
+    """The pulse of each experiment by its id, in as many queries for one as for many."""
+    now = timezone.now()
+    seen = workers.seen("control", "analysis", "generation")
+    unserved = unserved_needs(experiments, [worker for worker in seen if worker.queue == "generation"])
+    rows = (
+        Response.objects.filter(policy__experiment__in=experiments, state=Response.State.WAITING)
+        .values_list("policy__experiment_id")
+        .annotate(n=Count("pk"), oldest=Min("created_at"))
+        .order_by()
+    )
+    waiting = {experiment_id: (n, (now - oldest).total_seconds()) for experiment_id, n, oldest in rows}
+    return {
+        experiment.pk: Pulse(
+            seen,
+            *waiting.get(experiment.pk, (0, 0.0)),
+            unserved=unserved[experiment.pk],
+            needs_workers=experiment.responses != Experiment.Responses.IMPORTED,
+        )
+        for experiment in experiments
+    }
+
 
 def queue_health(experiment: Experiment) -> QueueHealth:
     """The present state of the queues and workers of an experiment."""
-    now = timezone.now()
+    pulse = pulses([experiment])[experiment.pk]
     responses = Response.objects.filter(policy__experiment=experiment)
-    waiting = responses.filter(state=Response.State.WAITING)
-    oldest = waiting.order_by("created_at").values_list("created_at", flat=True).first()
     troubled = responses.filter(state__in=[Response.State.FAILED, Response.State.WAITING])
     failure = troubled.exclude(failure_reason="").exclude(claimed_by="").order_by("-taken_at").first()
     totals = responses.aggregate(
@@ -150,27 +201,19 @@ def queue_health(experiment: Experiment) -> QueueHealth:
         leaks=Count("pk", filter=~Q(leak="")),
         guarded=Count("pk", filter=~Q(guardrail="")),
     )
-    known = workers.seen("control", "analysis", "generation")
-    alive = {worker.queue for worker in known if worker.alive}
-    writers = [worker for worker in known if worker.queue == "generation"]
     return QueueHealth(
+        **vars(pulse),
         comparisons=_tally(Comparison.objects.filter(experiment=experiment)),
         # A response that the conclusion dropped before a worker had it is marked as failed, but nothing went
         # wrong.
         responses=_tally(responses.exclude(state=Response.State.FAILED, attempts=0)),
-        oldest_waiting_seconds=0.0 if oldest is None else (now - oldest).total_seconds(),
         generation_seconds=generation_seconds(experiment),
         tokens=totals["tokens"] or 0,
-        control_alive="control" in alive,
-        analysis_alive="analysis" in alive,
-        generation_alive="generation" in alive,
         last_failure="" if failure is None else failure.failure_reason,
         leaks=totals["leaks"],
-        workers=_workers(writers),
+        workers=_workers([worker for worker in pulse.seen if worker.queue == "generation"]),
         queue_seconds=_queue_seconds(responses),
         guardrails=_guardrail_counts(experiment) if totals["guarded"] else [],
-        unserved=unserved_needs(experiment, writers),
-        needs_workers=experiment.responses != Experiment.Responses.IMPORTED,
     )
 
 
@@ -204,7 +247,7 @@ def _health(worker: Worker, in_hand: int) -> WorkerHealth:
         seen_seconds=worker.seen_seconds,
         alive=worker.alive,
         loading=worker.loading,
-        trouble=worker.details.get("trouble", ""),
+        trouble=worker.trouble,
     )
 
 

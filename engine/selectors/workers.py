@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -39,6 +39,11 @@ class Worker:
         return bool(self.details.get("loading"))
 
     @property
+    def trouble(self) -> str:
+        """Error of its backend; empty without one."""
+        return str(self.details.get("trouble", ""))
+
+    @property
     def alive(self) -> bool:
         """True if it counts as alive: one busy with a batch is silent for a while, one that loads its model
         for minutes.
@@ -62,9 +67,13 @@ def seen(*queues: str) -> list[Worker]:
     ]
 
 
-def latest(queue: str) -> Worker | None:
-    """The worker of a queue that was seen last; of those that are alive, if any is."""
-    return min(seen(queue), key=lambda worker: (not worker.alive, worker.seen_seconds), default=None)
+def latest(queue: str, known: Iterable[Worker] | None = None) -> Worker | None:
+    """The worker of a queue that was seen last; of those that are alive, if any is.
+
+    ``known``: the workers of this queue and of others, where they are at hand.
+    """
+    of_queue = [worker for worker in (seen(queue) if known is None else known) if worker.queue == queue]
+    return min(of_queue, key=lambda worker: (not worker.alive, worker.seen_seconds), default=None)
 
 
 def is_alive(queue: str) -> bool:

@@ -97,13 +97,14 @@ def _moving_figures(experiment: Experiment) -> dict[str, Any]:
     snapshot = designs.latest_snapshot(experiment)
     health = health_of(experiment)
     left = remaining(experiment, snapshot)
+    comparisons = counts.comparison_count(experiment.pk)
     return {
         "experiment": experiment,
         "badge": badge(experiment, health),
         "health": health,
         "snapshot": snapshot,
-        "comparisons": counts.comparison_count(experiment.pk),
-        "late": late_clicks(experiment, snapshot),
+        "comparisons": comparisons,
+        "late": late_clicks(experiment, snapshot, comparisons),
         "remaining": left,
         "hours": _hours(experiment, left),
         "forecast_progress": forecast_progress(experiment),

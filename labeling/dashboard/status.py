@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from engine.core import StopReason
+from engine.domain.policy_space import PolicyName
 from engine.models import Experiment, Snapshot
 from engine.selectors import consequences, counts, designs, workers
-from engine.selectors.health import QueueHealth, queue_health
-from engine.selectors.remaining import Remaining, remaining
+from engine.selectors.health import Pulse, pulses
+from engine.selectors.remaining import Remaining, forecasts, remaining_by
 from labeling.formatting import about
 
 
@@ -30,7 +33,7 @@ _CONCLUDED = {
 }
 
 
-def badge(experiment: Experiment, health: QueueHealth | None) -> tuple[str, str]:
+def badge(experiment: Experiment, health: Pulse | None) -> tuple[str, str]:
     """The look of an experiment's badge and its words. ``health``: that of a running experiment."""
     match experiment.state:
         case Experiment.State.CONCLUDED:
@@ -46,18 +49,62 @@ def status_of(
     experiment: Experiment,
     *,
     snapshot: Snapshot | None = None,
-    health: QueueHealth | None = None,
+    health: Pulse | None = None,
 ) -> Status:
     """The badge and sentence of an experiment, with the reasons to doubt its risk where there are any.
 
     ``snapshot`` and ``health`` are read from the database unless the caller passes them.
     """
-    snapshot = snapshot or designs.latest_snapshot(experiment)
-    if experiment.state == Experiment.State.RUNNING:
-        health = health or queue_health(experiment)
-    kind, words = badge(experiment, health)
-    sentence, left = _said(experiment, snapshot, health)
-    return Status(kind, words, " ".join([sentence, *notes(experiment)]), left)
+    [status] = statuses_of(
+        [experiment],
+        snapshots=None if snapshot is None else {experiment.pk: snapshot},
+        healths=None if health is None else {experiment.pk: health},
+    )
+    return status
+
+
+def statuses_of(
+    experiments: Sequence[Experiment],
+    *,
+    snapshots: Mapping[int, Snapshot] | None = None,
+    healths: Mapping[int, Pulse] | None = None,
+) -> list[Status]:
+    """The same for many experiments, in as many queries as for one."""
+    running = [each for each in experiments if each.state == Experiment.State.RUNNING]
+    concluded = [each.pk for each in experiments if each.state == Experiment.State.CONCLUDED]
+    snapshots = designs.latest_snapshots(experiments) if snapshots is None else snapshots
+    healths = pulses(running) if healths is None else healths
+    forecast = forecasts(running)
+    led = [each for each in experiments if each.pk in snapshots and snapshots[each.pk].best]
+    names = designs.names_in(led)
+    comparisons = counts.comparison_counts(concluded)
+    statuses = []
+    for experiment in experiments:
+        known = _Known(
+            snapshot=snapshots.get(experiment.pk),
+            names=names.get(experiment.pk, []),
+            health=healths.get(experiment.pk),
+            forecast=forecast.get(experiment.pk),
+            comparisons=comparisons.get(experiment.pk, 0),
+        )
+        kind, words = badge(experiment, known.health)
+        sentence, left = _said(experiment, known)
+        statuses.append(Status(kind, words, " ".join([sentence, *notes(experiment)]), left))
+    return statuses
+
+
+@dataclass(frozen=True)
+class _Known:
+    """The basis of the words about an experiment.
+
+    ``health`` and ``forecast`` are those of a running one, and ``comparisons`` of a concluded one.
+    """
+
+    snapshot: Snapshot | None
+    names: Sequence[PolicyName]
+    health: Pulse | None
+    forecast: Mapping[str, Any] | None
+    comparisons: int
 
 
 def notes(experiment: Experiment) -> list[str]:
@@ -69,19 +116,20 @@ def notes(experiment: Experiment) -> list[str]:
     return said
 
 
-def _said(experiment: Experiment, snapshot: Snapshot | None, health: QueueHealth | None) -> tuple[str, str]:
+def _said(experiment: Experiment, known: _Known) -> tuple[str, str]:
     """A sentence, and the number of comparisons remaining."""
+    snapshot = known.snapshot
     match experiment.state:
         case Experiment.State.DRAFT:
             return "Not started yet.", ""
         case Experiment.State.CONCLUDED:
-            return concluded(experiment, snapshot), ""
-    standing = _standing(experiment, snapshot)
+            return concluded(experiment, snapshot, known.names, known.comparisons), ""
+    standing = _standing(snapshot, known.names)
     if experiment.state == Experiment.State.PAUSED:
         return standing, ""
-    if health is not None and not health.healthy:
-        return f"{ailment(health)} {standing}", ""
-    return _running(experiment, standing, remaining(experiment, snapshot))
+    if known.health is not None and not known.health.healthy:
+        return f"{ailment(known.health)} {standing}", ""
+    return _running(experiment, standing, remaining_by(experiment, snapshot, known.forecast))
 
 
 USED_UP = (
@@ -90,9 +138,9 @@ USED_UP = (
 )
 
 
-def ailment(health: QueueHealth) -> str:
+def ailment(health: Pulse) -> str:
     if not health.control_alive:
-        return _away("control")
+        return _away("control", health)
     if health.generation_alive and health.unserved:
         return (
             f"No worker serves {health.unserved[0]}. Start one that does "
@@ -102,7 +150,7 @@ def ailment(health: QueueHealth) -> str:
         return f"The generation worker's backend reports an error: {health.trouble}"
     if health.loading:
         return "The generation worker is loading its model; a large model takes minutes."
-    return _away("generation")
+    return _away("generation", health)
 
 
 def _running(experiment: Experiment, standing: str, left: Remaining | None) -> tuple[str, str]:
@@ -124,24 +172,32 @@ def over_budget(experiment: Experiment) -> str:
     return f"The budget of {experiment.budget:,} may not be enough to decide."
 
 
-def late_clicks(experiment: Experiment, snapshot: Snapshot | None) -> int:
-    """Number of comparisons judged after the last snapshot, such as pairs on a screen at the conclusion."""
+def late_clicks(experiment: Experiment, snapshot: Snapshot | None, comparisons: int) -> int:
+    """Number of comparisons judged after the last snapshot, such as pairs on a screen at the conclusion.
+
+    ``comparisons``: those judged by now.
+    """
     if experiment.state != Experiment.State.CONCLUDED or snapshot is None:
         return 0
-    return max(0, counts.comparison_count(experiment.pk) - snapshot.comparisons)
+    return max(0, comparisons - snapshot.comparisons)
 
 
-def concluded(experiment: Experiment, snapshot: Snapshot | None) -> str:
-    """The finding of a concluded experiment, and the number of comparisons that came too late for it."""
-    sentence = _conclusion(experiment, snapshot)
-    late = late_clicks(experiment, snapshot)
+def concluded(
+    experiment: Experiment, snapshot: Snapshot | None, names: Sequence[PolicyName], comparisons: int
+) -> str:
+    """The finding of a concluded experiment, and the number of comparisons that came too late for it.
+
+    ``comparisons``: those judged by now.
+    """
+    sentence = _conclusion(experiment, snapshot, names)
+    late = late_clicks(experiment, snapshot, comparisons)
     if not late:
         return sentence
     came = "1 more comparison" if late == 1 else f"{late} more comparisons"
     return f"{sentence} {came} arrived later: counted in the win rates, but not in this finding."
 
 
-def _conclusion(experiment: Experiment, snapshot: Snapshot | None) -> str:
+def _conclusion(experiment: Experiment, snapshot: Snapshot | None, names: Sequence[PolicyName]) -> str:
     comparisons = snapshot.comparisons if snapshot else 0
     match StopReason(experiment.conclusion):
         case StopReason.CERTIFIED:
@@ -152,25 +208,25 @@ def _conclusion(experiment: Experiment, snapshot: Snapshot | None) -> str:
                 "cycle, or they tie."
             )
         case StopReason.BUDGET:
-            standing = _standing(experiment, snapshot)
+            standing = _standing(snapshot, names)
             return f"{comparisons} comparisons were not enough to decide. {standing}"
         case StopReason.STOPPED:
-            standing = _standing(experiment, snapshot)
+            standing = _standing(snapshot, names)
             return f"Stopped after {comparisons} comparisons, before it was decided. {standing}"
 
 
-def _standing(experiment: Experiment, snapshot: Snapshot | None) -> str:
+def _standing(snapshot: Snapshot | None, names: Sequence[PolicyName]) -> str:
     if snapshot is None or snapshot.comparisons == 0:
         return "No judgments yet."
     if snapshot.best is None:
         return "No policy leads."
     rivals = "1 rival is" if snapshot.open_rivals == 1 else f"{snapshot.open_rivals:,} rivals are"
-    leader = designs.policy_names(experiment)[snapshot.best.index].name
+    leader = names[snapshot.best.index].name
     return f"{leader} leads; {rivals} still open."
 
 
-def _away(queue: str) -> str:
-    worker = workers.latest(queue)
+def _away(queue: str, health: Pulse) -> str:
+    worker = workers.latest(queue, health.seen)
     if worker is None:
         return f"The {queue} worker has never run. Start it."
     if not worker.alive:

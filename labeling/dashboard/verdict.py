@@ -73,7 +73,7 @@ def verdict_of(
         return Verdict("Not started yet", sentences=notes)
     names = designs.policy_names(experiment)
     if experiment.state == Experiment.State.CONCLUDED:
-        return _concluded(experiment, snapshot, names)
+        return _concluded(experiment, snapshot, names, comparisons)
     unhealthy = experiment.state == Experiment.State.RUNNING and not health.healthy
     used_up = experiment.state == Experiment.State.RUNNING and health.healthy and experiment.used_up
     if used_up:
@@ -115,9 +115,11 @@ def _effort(experiment: Experiment, left: Remaining, hours: float | None, n_anno
     return f"{said}, {hours_for(hours, n_annotators)}" if hours and n_annotators else said
 
 
-def _concluded(experiment: Experiment, snapshot: Snapshot | None, names: list[PolicyName]) -> Verdict:
+def _concluded(
+    experiment: Experiment, snapshot: Snapshot | None, names: list[PolicyName], comparisons: int
+) -> Verdict:
     leader = _leader(experiment, snapshot, names)
-    sentences = [status.concluded(experiment, snapshot), *status.notes(experiment)]
+    sentences = [status.concluded(experiment, snapshot, names, comparisons), *status.notes(experiment)]
     if experiment.winner is None or leader is None:
         none_best = experiment.conclusion == StopReason.NO_SINGLE_BEST
         return Verdict("No single best" if none_best else "Not decided", leader, sentences=sentences)

@@ -37,27 +37,76 @@ from labeling.exports.preferences import preferences, rated
 
 CSV, JSONL, PARQUET = "csv", "jsonl", "parquet"
 DPO, REWARD, KTO = "dpo", "reward", "kto"
+_JSON_LINES = "application/jsonl; charset=utf-8"
+
+
+@dataclass(frozen=True)
+class Format:
+    """One kind of file.
+
+    Attributes
+    ----------
+    title
+        Name of the format.
+    suffix
+        End of the file's name, behind the experiment's; also the end of its address.
+    content_type
+        Its media type.
+    says
+        One sentence for the page that offers it.
+    training
+        Its rows are texts, not judgments.
+    """
+
+    title: str
+    suffix: str
+    content_type: str
+    says: str
+    training: bool = False
+
+    @property
+    def route(self) -> str:
+        """Name of the address of its download."""
+        return self.suffix.replace(".", "_")
+
+
 FORMATS = {
-    CSV: "CSV",
-    JSONL: "JSON lines",
-    PARQUET: "Parquet",
-    DPO: "DPO pairs (JSON lines)",
-    REWARD: "Pairs for a reward model (JSON lines)",
-    KTO: "Rated texts for KTO (JSON lines)",
-}
-# They hold texts, and not judgments.
-TRAINING = {DPO, REWARD, KTO}
-_TYPES = {
-    CSV: "text/csv; charset=utf-8",
-    JSONL: "application/jsonl; charset=utf-8",
-    **dict.fromkeys(TRAINING, "application/jsonl; charset=utf-8"),
-    PARQUET: "application/vnd.apache.parquet",
-}
-_SUFFIXES = {
-    CSV: "judgments.csv",
-    JSONL: "judgments.jsonl",
-    PARQUET: "judgments.parquet",
-    **{kind: f"{kind}.jsonl" for kind in TRAINING},
+    CSV: Format(
+        "CSV",
+        "judgments.csv",
+        "text/csv; charset=utf-8",
+        "For spreadsheets, R and pandas: one row per judgment.",
+    ),
+    JSONL: Format(
+        "JSON lines",
+        "judgments.jsonl",
+        _JSON_LINES,
+        "The same rows with unchanged texts, to be imported again.",
+    ),
+    PARQUET: Format(
+        "Parquet", "judgments.parquet", "application/vnd.apache.parquet", "The same rows with their types."
+    ),
+    DPO: Format(
+        "DPO pairs",
+        "dpo.jsonl",
+        _JSON_LINES,
+        "Prompt, chosen and rejected, each two texts once, with the majority's margin; ties are left out.",
+        training=True,
+    ),
+    REWARD: Format(
+        "Reward",
+        "reward.jsonl",
+        _JSON_LINES,
+        "The same pairs for a reward model: the prompt is in both texts.",
+        training=True,
+    ),
+    KTO: Format(
+        "KTO",
+        "kto.jsonl",
+        _JSON_LINES,
+        "Each text once, with whether it was chosen more often than rejected.",
+        training=True,
+    ),
 }
 # Raised when a column changes its meaning or the manifest its shape; a new column or field is no new schema.
 SCHEMA_VERSION = 2
@@ -118,11 +167,11 @@ class Export:
 
     @property
     def filename(self) -> str:
-        return f"{slugify(self.experiment.name) or 'experiment'}-{_SUFFIXES[self.format]}"
+        return f"{stem(self.experiment)}-{FORMATS[self.format].suffix}"
 
     @property
     def content_type(self) -> str:
-        return _TYPES[self.format]
+        return FORMATS[self.format].content_type
 
     def pieces(self, tally: Tally) -> Iterator[bytes]:
         """The file, piece by piece."""
@@ -132,7 +181,7 @@ class Export:
         if self.format == KTO:
             texts = tally.counted(rated(self.experiment, self.selection))
             return kto_pieces(texts, conversational=self.conversational)
-        if self.format in TRAINING:
+        if FORMATS[self.format].training:
             pairs = tally.counted(preferences(self.experiment, self.selection))
             shaped = dpo_pieces if self.format == DPO else reward_pieces
             return shaped(pairs, conversational=self.conversational)
@@ -208,6 +257,11 @@ class Export:
         # Asked for when the file is through, and not before.
         archive.add((manifest_bytes(self.manifest(tally)) for _ in range(1)), manifest_name(self.filename))
         return iter(archive)
+
+
+def stem(experiment: Experiment) -> str:
+    """The experiment's name as files have it."""
+    return slugify(experiment.name) or f"experiment-{experiment.pk}"
 
 
 def manifest_name(filename: str) -> str:

@@ -14,7 +14,7 @@ from django.http import QueryDict
 from engine.domain.errors import SpecError
 from engine.domain.limits import DESCRIPTION_BYTES
 from engine.domain.specs import SETTINGS, ExperimentSpec, GoldSpec, TaskSpec
-from engine.importing import ImportingError, decoded, read_gold, read_tasks, write_gold, write_tasks
+from engine.importing import ImportingError, Source, read_gold, read_tasks, source_of, write_gold, write_tasks
 from engine.models import Experiment
 from engine.selectors import specs
 from engine.services.estimates import Question
@@ -30,6 +30,11 @@ from labeling.forms.settings import GROUPS, SettingsForm
 
 _PREVIEWED = 5
 _KINDS = ("tasks", "gold")
+# Files that are no text, as text.
+_AS_TEXT: dict[str, Callable[[Source], str]] = {
+    "tasks": lambda source: write_tasks(read_tasks(source)),
+    "gold": lambda source: write_gold(read_gold(source)),
+}
 
 Item = TypeVar("Item", TaskSpec, GoldSpec)
 
@@ -136,7 +141,9 @@ class DraftEditor:
             if (file := files.get(f"{kind}_file")) is None:
                 continue
             try:
-                self.data[kind] = decoded(file, DESCRIPTION_BYTES).replace("\r\n", "\n")
+                source = source_of([(file.name or "", file)], DESCRIPTION_BYTES)
+                text = source.text if source.is_text else _AS_TEXT[kind](source)
+                self.data[kind] = text.replace("\r\n", "\n")
             except ImportingError as error:
                 shown: Items[Any] = Items(kind, self.data.get(kind, ""), [], [f"{file.name}: {error}"])
                 self.__dict__[kind] = shown

@@ -41,6 +41,9 @@ def export(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
             "judgments": browsing.selected_judgments(experiment, selection).count(),
             "preferences": files.preferred_comparisons(experiment, selection).count(),
             "query": _query(form, options),
+            "formats": [
+                each for kind, each in files.FORMATS.items() if kind != files.PARQUET or parquet_is_there()
+            ],
             "parquet": parquet_is_there(),
         }
     return render(request, "export/export.html", context, status=200 if valid else 400)
@@ -48,44 +51,9 @@ def export(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
 
 @login_required
 @require_safe
-def judgments_csv(request: AuthenticatedRequest, experiment_id: int) -> HttpResponseBase:
-    """Judgments, one row each: those that the estimates rest on unless asked otherwise."""
-    return download(request, experiment_id, files.CSV)
-
-
-@login_required
-@require_safe
-def judgments_jsonl(request: AuthenticatedRequest, experiment_id: int) -> HttpResponseBase:
-    """The same rows as JSON lines."""
-    return download(request, experiment_id, files.JSONL)
-
-
-@login_required
-@require_safe
-def judgments_parquet(request: AuthenticatedRequest, experiment_id: int) -> HttpResponseBase:
-    """The same rows as Parquet."""
-    return download(request, experiment_id, files.PARQUET)
-
-
-@login_required
-@require_safe
-def dpo_jsonl(request: AuthenticatedRequest, experiment_id: int) -> HttpResponseBase:
-    """Prompt, chosen and rejected of each two texts that were decided for one."""
-    return download(request, experiment_id, files.DPO)
-
-
-@login_required
-@require_safe
-def reward_jsonl(request: AuthenticatedRequest, experiment_id: int) -> HttpResponseBase:
-    """The same pairs with the prompt in both, for a reward model."""
-    return download(request, experiment_id, files.REWARD)
-
-
-@login_required
-@require_safe
-def kto_jsonl(request: AuthenticatedRequest, experiment_id: int) -> HttpResponseBase:
-    """Each text with whether it was chosen more often than rejected."""
-    return download(request, experiment_id, files.KTO)
+def file(request: AuthenticatedRequest, experiment_id: int, kind: str) -> HttpResponseBase:
+    """The download in the format ``kind``: judgments that the estimates rest on unless asked."""
+    return download(request, experiment_id, kind)
 
 
 def _query(form: SelectionForm, options: OptionsForm) -> str:

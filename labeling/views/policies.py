@@ -6,7 +6,6 @@ from django import forms
 from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpResponse
 from django.shortcuts import render
-from django.utils.text import slugify
 from django.views.decorators.http import require_safe
 
 from engine.models import Experiment, Policy
@@ -18,6 +17,7 @@ from labeling import access
 from labeling.dashboard import figures
 from labeling.dashboard.charts import rivals
 from labeling.dashboard.policies import asked, messages_for, policy_at
+from labeling.exports.files import stem
 from labeling.exports.rankings import WORDS, ranking_csv
 from labeling.requests import AuthenticatedRequest
 
@@ -77,7 +77,7 @@ def request_file(request: AuthenticatedRequest, experiment_id: int, number: int)
     return HttpResponse(
         found.request,
         content_type="application/json; charset=utf-8",
-        headers={"Content-Disposition": f'attachment; filename="{_file_name(experiment)}-P{number}.json"'},
+        headers={"Content-Disposition": f'attachment; filename="{stem(experiment)}-P{number}.json"'},
     )
 
 
@@ -89,7 +89,7 @@ def ranking_file(request: AuthenticatedRequest, experiment_id: int) -> HttpRespo
     return HttpResponse(
         ranking_csv(ranking(experiment)),
         content_type="text/csv; charset=utf-8",
-        headers={"Content-Disposition": f'attachment; filename="{_file_name(experiment)}-ranking.csv"'},
+        headers={"Content-Disposition": f'attachment; filename="{stem(experiment)}-ranking.csv"'},
     )
 
 
@@ -98,7 +98,3 @@ def _policy(experiment: Experiment, number: int) -> Policy:
     if (found := policy_at(experiment, number - 1)) is None:
         raise Http404
     return found
-
-
-def _file_name(experiment: Experiment) -> str:
-    return slugify(experiment.name) or f"experiment-{experiment.pk}"

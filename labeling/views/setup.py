@@ -10,14 +10,20 @@ from django.core.paginator import Paginator
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
-from django.utils.text import slugify
 from django.views.decorators.http import require_http_methods, require_safe
 from django_htmx.http import trigger_client_event
 
 from engine.domain.errors import SpecError, WrongStateError
 from engine.domain.limits import DESCRIPTION_BYTES, RESPONSES_BYTES
 from engine.domain.specs import ExperimentSpec, FactorSpec
-from engine.importing import ImportingError, decoded, read_experiment, read_responses, write_experiment
+from engine.importing import (
+    ImportingError,
+    decoded,
+    read_experiment,
+    read_responses,
+    source_of,
+    write_experiment,
+)
 from engine.models import Experiment
 from engine.selectors import designs, specs
 from engine.services import drafts, experiments
@@ -25,6 +31,7 @@ from engine.tasks import advance, wake
 from labeling import access
 from labeling.dashboard import figures
 from labeling.dashboard.policies import level_said
+from labeling.exports.files import stem
 from labeling.forms.draft import DraftEditor, data_of, data_sent
 from labeling.forms.factors import apply_change
 from labeling.requests import AuthenticatedRequest
@@ -56,7 +63,7 @@ def new(request: AuthenticatedRequest) -> HttpResponse:
 
 def _uploaded(request: AuthenticatedRequest) -> ExperimentSpec:
     if (file := request.FILES.get("responses")) is not None:
-        answers = read_responses(decoded(file, RESPONSES_BYTES))
+        answers = read_responses(source_of([(file.name or "", file)], RESPONSES_BYTES))
         for warning in answers.warnings:
             messages.warning(request, warning)
         return ExperimentSpec(
@@ -224,9 +231,8 @@ def setup_file(request: AuthenticatedRequest, experiment_id: int) -> HttpRespons
     """The description as a file, which the page of new experiments and load_experiment read."""
     experiment = access.to_watch(request, experiment_id)
     text = write_experiment(specs.experiment_spec(experiment))
-    name = slugify(experiment.name) or f"experiment-{experiment.pk}"
     return HttpResponse(
         text,
         content_type="application/yaml; charset=utf-8",
-        headers={"Content-Disposition": f'attachment; filename="{name}.yaml"'},
+        headers={"Content-Disposition": f'attachment; filename="{stem(experiment)}.yaml"'},
     )

@@ -10,7 +10,7 @@ from django.views.decorators.http import require_http_methods
 
 from engine.domain.errors import EngineError, SpecError
 from engine.domain.limits import VOTES_BYTES
-from engine.importing import ImportingError, Votes, read_votes
+from engine.importing import ImportingError, Votes, read_votes, source_of
 from engine.models import Experiment
 from engine.services.past_votes import add_votes, start_from_votes
 from engine.tasks import advance, wake
@@ -43,7 +43,7 @@ def import_votes(request: AuthenticatedRequest) -> HttpResponse:
 def _uploaded(request: AuthenticatedRequest) -> Votes:
     if (file := request.FILES.get("votes")) is None:
         raise ImportingError.at("", "Choose a file first.")
-    return read_votes(file, VOTES_BYTES)
+    return read_votes(source_of([(file.name or "", file)], VOTES_BYTES))
 
 
 def _stored(request: AuthenticatedRequest, votes: Votes) -> Experiment:

@@ -6,15 +6,18 @@ import csv
 import io
 import json
 from html import unescape
+from typing import Any
 
 import pytest
 from django.contrib.auth.models import Permission
+from django.db import connection
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 
 from engine import tasks
 from engine.core.contradictions import Misfit
 from engine.core.ledger import Ledger
-from engine.models import Comparison, Experiment, Flag, Judgment, Notification
+from engine.models import Comparison, Experiment, Flag, Judgment, Notification, WorkerPulse
 from engine.selectors import designs, specs
 from engine.selectors.counts import comparison_count, pair_counts
 from engine.services.experiments import stop
@@ -120,6 +123,61 @@ class TestWatch:
         listed = caller_for(people["viewer"])("get", "/experiments").json()
         assert (listed["count"], [each["id"] for each in listed["items"]]) == (1, [experiment.pk])
         assert caller_for(people["admin"])("get", "/experiments").json()["count"] == 2
+
+    def test_a_longer_list_takes_no_more_queries(self, annotator, admin_call):
+        """Issue 14, item 9: three experiments took 32 queries."""
+        for queue in ("control", "generation"):
+            WorkerPulse.objects.create(queue=queue, worker="w", details={"backend": "vllm", "model": "m"})
+
+        def judged(end: bool, **spec: Any) -> None:
+            experiment = make_experiment(ready=True, annotators=(annotator,), **spec)
+            click(experiment, annotator)
+            advance(experiment_id=experiment.pk)
+            if end:
+                stop(experiment_id=experiment.pk)
+
+        def listed() -> tuple[int, list[str]]:
+            with CaptureQueriesContext(connection) as captured:
+                items = admin_call("get", "/experiments").json()["items"]
+            return len(captured), [each["sentence"] for each in items]
+
+        judged(end=False)
+        of_one, _ = listed()
+        for number in range(4):
+            judged(end=False, backend="openai" if number % 2 else "")
+        of_five, sentences = listed()
+        assert of_five == of_one <= 15
+        assert sentences[0].startswith("No worker serves the openai backend.")
+        assert all("leads; 2 rivals are still open." in each for each in sentences)
+        for _ in range(2):
+            judged(end=True)
+        of_seven, sentences = listed()
+        assert of_seven == of_one + 1, "the concluded ones are asked for late clicks, all at once"
+        assert sentences[0].startswith("Stopped after 1 comparisons, before it was decided.")
+
+    def test_the_test_of_the_model_is_made_once_for_each_state_of_the_evidence(
+        self, annotator, admin_call, monkeypatch
+    ):
+        """It takes tenths of a second. Issue 14, item 9."""
+        made: list[None] = []
+        monkeypatch.setattr(designs, "misfit", lambda *_: made.append(None))
+        monkeypatch.setattr(Ledger, "holds_without_model", lambda *_: False)
+        experiment = make_experiment(
+            n_policies=2, ready=True, annotators=(annotator,), space="factorial", claim="best", epsilon=0.3
+        )
+
+        def holds() -> list[bool]:
+            status = admin_call("get", f"/experiments/{experiment.pk}").json()
+            return [each["holds"] for each in status["claims"]]
+
+        while not any(holds()):
+            click_for(experiment, annotator, lambda i, j: i < j)
+            advance(experiment_id=experiment.pk)
+            write_responses()
+        assert (holds()[0], len(made)) == (True, 1)
+        click_for(experiment, annotator, lambda i, j: i < j)
+        holds()
+        assert len(made) == 2
 
     def test_pages_and_archive(self, admin_call):
         drafts = [make_experiment(running=False) for _ in range(3)]

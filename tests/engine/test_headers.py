@@ -58,12 +58,12 @@ def test_an_unknown_heading_is_refused_and_named(text):
     [fault] = refused.value.faults
     assert fault.place == "line 1"
     assert "none is known" in fault.message
-    assert "Rename the column of the tasks to prompt" in fault.message
+    assert "Rename the column of the tasks to task" in fault.message
 
 
 def test_a_heading_that_names_the_answer_only_is_a_heading():
     with pytest.raises(
-        ImportingError, match=r"line 2: prompt or task or input or question is missing\. Found: frage, answer"
+        ImportingError, match=r"line 2: task or prompt or input or question is missing\. Found: frage, answer"
     ):
         read_tasks("frage,answer\nWhat is 1 + 1?,2\n")
 

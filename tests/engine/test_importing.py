@@ -86,18 +86,18 @@ def test_a_csv_field_may_hold_lines_and_the_next_fault_is_at_its_own_line():
     ("text", "expected"),
     [
         ('{"prompt": "A"}\n{"prompt": }\n[]\n{"x": 1}',
-         ["line 2: This is not JSON", "line 3: This must be an object", "line 4: prompt or task"]),
+         ["line 2: This is not JSON", "line 3: This must be an object", "line 4: task or prompt"]),
         ("prompt,prompt\na,b", ["line 1: Two columns have the same name."]),
         ('prompt,reference\n"a,b\n', ["line "]),
-        ("reference,task\n2,\n", ["line 2: prompt or task"]),
+        ("reference,task\n2,\n", ["line 2: task or prompt"]),
         ('[{"prompt": {"a": 1}}]', ["entry 1: prompt must be a text."]),
         ('[{"prompt": " "}]', ["entry 1: The task is empty."]),
         ('[1, true]', ["entry 1: This must be an object", "entry 2: This must be an object"]),
         ('{"examples": 5}', ["examples: This must be a list"]),
         ('{"task_prefix": 1, "examples": []}', ["task_prefix: This must be a text."]),
         ('{"examples": [{"input": "a", "target_scores": []}]}', ["entry 1: target_scores must hold"]),
-        ('["a\\u0000b"]', ["entry 1: prompt holds a character that cannot be stored"]),
-        ('["\\ud800"]', ["entry 1: prompt holds a character that cannot be stored"]),
+        ('["a\\u0000b"]', ["entry 1: task holds a character that cannot be stored"]),
+        ('["\\ud800"]', ["entry 1: task holds a character that cannot be stored"]),
         ("{", ["line 1: This is not JSON"]),
         ('{"a":' * 100_000, ["This is nested too deeply"]),
         ("[" * 100_000, ["This is nested too deeply"]),
@@ -233,7 +233,7 @@ def test_only_the_ends_of_lines_part_plain_tasks():
 
 def test_a_text_that_looks_like_json_is_told_why():
     [fault] = faults_of(read_tasks, "[Maths] What is 1 + 1?\n")
-    assert "What begins with [ or { is read as JSON; a CSV with the heading prompt is not." in fault
+    assert "What begins with [ or { is read as JSON; a CSV with the heading task is not." in fault
     assert read_tasks("prompt\n[Maths] What is 1 + 1?\n") == [TaskSpec("[Maths] What is 1 + 1?")]
 
 

@@ -16,6 +16,7 @@ from engine.importing import (
     read_responses,
     read_tasks,
     read_votes,
+    source_of,
 )
 from engine.importing.items import Answers
 from engine.models import Experiment
@@ -52,7 +53,7 @@ def test_columns_with_other_names_are_responses_tasks_and_votes():
     assert (task.prompt, task.reference) == ("One?", "1")
     file = io.BytesIO(b"item,left one,right one,better\nT,P,Q,a\n")
     said = ["item=task", "left one=policy_a", "right one=policy_b", "better=winner"]
-    [vote] = read_votes(file, FILE_BYTES, parse_columns(said)).votes
+    [vote] = read_votes(source_of([("votes.csv", file)], FILE_BYTES), parse_columns(said)).votes
     assert (vote.task, vote.policy_a, vote.policy_b, vote.winner) == ("T", "P", "Q", "a")
 
 
@@ -120,7 +121,7 @@ def test_the_command_line_says_it_too_and_shows_the_warnings(tmp_path: Path):
     (tmp_path / "answers.csv").write_text("q,GPT 4,Claude\nOne?,1,one\nTwo?,2,\n")
     (tmp_path / "experiment.yaml").write_text(DESCRIPTION)
     file = str(tmp_path / "experiment.yaml")
-    with pytest.raises(CommandError, match=r"prompt or task or input or question is missing. Found: q"):
+    with pytest.raises(CommandError, match=r"task or prompt or input or question is missing. Found: q"):
         call_command("load_experiment", file)
     err = io.StringIO()
     said = ["--map=q=task", "--map=GPT 4=response", "--map=Claude=response"]

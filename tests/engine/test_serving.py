@@ -130,30 +130,34 @@ class TestClaims:
         assert claim_responses(worker="w", limit=1000, offer=LLAMA).responses == []
 
 
+def unserved(experiment: Experiment) -> list[str]:
+    return capabilities.unserved_needs([experiment])[experiment.pk]
+
+
 class TestUnserved:
     def test_what_no_worker_alive_serves_is_named(self):
         experiment = compare_models("llama", "qwen", backend="vllm")
         pulse("gpu0", LLAMA)
-        assert capabilities.unserved_needs(experiment) == ["'qwen' on the vllm backend"]
+        assert unserved(experiment) == ["'qwen' on the vllm backend"]
         assert not queue_health(experiment).healthy
         pulse("gpu1", QWEN)
-        assert capabilities.unserved_needs(experiment) == []
+        assert unserved(experiment) == []
 
     def test_a_worker_that_went_away_serves_nothing(self):
         experiment = make_experiment(model="qwen")
         pulse("gpu0", LLAMA)
         pulse("gpu1", QWEN)
         WorkerPulse.objects.filter(worker="gpu1").update(seen_at=timezone.now() - timedelta(hours=1))
-        assert capabilities.unserved_needs(experiment) == ["'qwen'"]
+        assert unserved(experiment) == ["'qwen'"]
 
     def test_a_worker_that_has_not_said_what_it_serves_may_serve_it(self):
         experiment = make_experiment(model="qwen")
         pulse("gpu0", LLAMA)
         pulse("gpu1", None)
-        assert capabilities.unserved_needs(experiment) == []
+        assert unserved(experiment) == []
 
     def test_without_any_worker_that_is_not_the_trouble(self):
-        assert capabilities.unserved_needs(make_experiment(model="qwen")) == []
+        assert unserved(make_experiment(model="qwen")) == []
 
 
 class TestWorkerHealth:

@@ -15,7 +15,7 @@ import pytest
 from pyarrow import parquet
 
 from engine.domain.limits import Limit
-from engine.importing import ImportingError, Vote, Votes, Winner, read_votes
+from engine.importing import ImportingError, Vote, Votes, Winner, read_votes, source_of
 
 MOST = Limit("bytes in a test", 1_000_000, "It is a test.", "Take less.")
 TASK = "Name a colour."
@@ -47,7 +47,7 @@ def as_parquet(records: Iterable[Record]) -> bytes:
 
 
 def read(data: bytes) -> Votes:
-    return read_votes(io.BytesIO(data), MOST)
+    return read_votes(source_of([("votes", io.BytesIO(data))], MOST))
 
 
 def one(record: Record, **changes: Any) -> Vote:

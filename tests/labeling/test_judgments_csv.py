@@ -47,10 +47,13 @@ def test_it_is_streamed_as_a_file_named_after_the_experiment(experiment, viewer,
 
 
 def test_a_name_without_letters_or_with_quotes_makes_no_trouble(admin, client_for):
-    for name, file in (("日本", "experiment"), ('a"; x="b\r\nX: y', "a-xb-x-y")):
+    for name, stem in (("日本", "experiment-{pk}"), ('a"; x="b\r\nX: y', "a-xb-x-y")):
         experiment = make_experiment(name=name)
         response = client_for(admin).get(reverse("judgments_csv", args=[experiment.pk]))
-        assert response["Content-Disposition"] == f'attachment; filename="{file}-judgments.csv"'
+        assert (
+            response["Content-Disposition"]
+            == f'attachment; filename="{stem.format(pk=experiment.pk)}-judgments.csv"'
+        )
 
 
 def test_without_judgments_it_is_only_the_heading(experiment, viewer, client_for):

@@ -9,7 +9,14 @@ from django.db import transaction
 
 from engine.domain.errors import SpecError
 from engine.domain.limits import FILE_BYTES
-from engine.importing import ExperimentFile, ImportingError, decoded, parse_columns, read_experiment
+from engine.importing import (
+    ExperimentFile,
+    ImportingError,
+    decoded,
+    parse_columns,
+    read_experiment,
+    source_at,
+)
 from engine.management.mapping import add_map
 from engine.models import Experiment, User
 from engine.services.experiments import Description, check_description, start, store_experiment
@@ -28,7 +35,7 @@ class Command(BaseCommand):
         user = None
         if owner is not None and (user := User.objects.filter(username=owner).first()) is None:
             raise CommandError(f"There is no user {owner!r}; manage.py createsuperuser makes one.")
-        described = self._read(file, options["map"])
+        described = self._read(file, options["map"], options["sheet"])
         try:
             # Reading and checking take the time; the database is locked only while it stores.
             experiment = self._store(check_description(described.spec), user, begin=options["start"])
@@ -47,14 +54,16 @@ class Command(BaseCommand):
             start(experiment_id=experiment.pk)
         return experiment
 
-    def _read(self, file: Path, mapping: list[str]) -> ExperimentFile:
-        def read_file(name: str) -> str:
-            with (file.parent / name).open("rb") as opened:
-                return decoded(opened, FILE_BYTES)
-
+    def _read(self, file: Path, mapping: list[str], sheet: str) -> ExperimentFile:
         try:
             columns = parse_columns(mapping)
-            return read_experiment(read_file(file.name), read_file=read_file, columns=columns)
+            with file.open("rb") as opened:
+                text = decoded(opened, FILE_BYTES)
+            return read_experiment(
+                text,
+                read_file=lambda name: source_at(file.parent / name, FILE_BYTES, sheet),
+                columns=columns,
+            )
         except OSError as error:
             raise CommandError(f"{file} cannot be read: {error.strerror}.") from error
         except ImportingError as error:

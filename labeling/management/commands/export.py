@@ -103,7 +103,7 @@ def _form(experiment: Experiment, filters: list[str], *, everything: bool) -> Se
 def _write(export: Export, tally: Tally, out: Path, *, show_progress: bool) -> None:
     """Write under a temporary name first: nobody ever sees half a file."""
     total = None
-    if export.format not in files.TRAINING and show_progress:
+    if not files.FORMATS[export.format].training and show_progress:
         total = browsing.selected_judgments(export.experiment, export.selection).count()
     descriptor, name = tempfile.mkstemp(dir=out.absolute().parent, prefix=f".{out.name}.")
     try:

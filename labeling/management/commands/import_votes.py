@@ -10,7 +10,7 @@ from django.core.management.base import BaseCommand, CommandError
 
 from engine.domain.errors import EngineError
 from engine.domain.limits import FILE_BYTES
-from engine.importing import ImportingError, Votes, parse_columns, read_votes
+from engine.importing import ImportingError, Votes, parse_columns, read_votes, source_at
 from engine.management.finding import named, theirs
 from engine.management.mapping import add_map
 from engine.models import User
@@ -25,13 +25,15 @@ _SHOWN = 20
 
 class Command(BaseCommand):
     help = (
-        "Import votes that were given elsewhere: CSV, JSON Lines or Parquet "
+        "Import votes that were given elsewhere: CSV, XLSX, JSON Lines or Parquet "
         "with task, policy_a, policy_b and winner, or a file of LMArena, "
         "Argilla or Label Studio (docs/votes.md). Shows the ranking at once."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("file", type=Path)
+        parser.add_argument(
+            "file", type=Path, help="a file, a folder of a data set, or a pattern such as 'data/train-*'"
+        )
         parser.add_argument(
             "--experiment",
             required=True,
@@ -39,14 +41,13 @@ class Command(BaseCommand):
             help="made of the file where there is none of this name; else the votes are added to it",
         )
         parser.add_argument("--owner", metavar="USER", help="the user who is to own a new experiment")
-
         add_map(parser)
 
     def handle(self, *args: Any, file: Path, experiment: str, owner: str | None, **options: Any) -> None:
         user = None
         if owner is not None and (user := User.objects.filter(username=owner).first()) is None:
             raise CommandError(f"There is no user {owner!r}; manage.py createsuperuser makes one.")
-        found = _read(file, options["map"])
+        found = _read(file, options["map"], options["sheet"])
         # With an owner, only theirs is meant: another user may have an experiment of the same name.
         there = named(experiment) if user is None else theirs(user, experiment)
         try:
@@ -68,10 +69,9 @@ class Command(BaseCommand):
         self.stdout.write("\n" + "\n".join(facts(made)))
 
 
-def _read(file: Path, mapping: list[str]) -> Votes:
+def _read(file: Path, mapping: list[str], sheet: str) -> Votes:
     try:
-        with file.open("rb") as opened:
-            return read_votes(opened, FILE_BYTES, parse_columns(mapping))
+        return read_votes(source_at(file, FILE_BYTES, sheet), parse_columns(mapping))
     except OSError as error:
         raise CommandError(f"{file} cannot be read: {error.strerror}.") from error
     except ImportingError as error:

@@ -1,0 +1,194 @@
+"""Files to read: one, several of one table, a folder or an archive of them."""
+
+from __future__ import annotations
+
+import io
+import re
+import zipfile
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from engine.domain import limits
+from engine.importing import parquet
+from engine.importing.parquet import parquet_rows
+from engine.importing.rows import (
+    Allowance,
+    BinaryFile,
+    Fault,
+    ImportingError,
+    Row,
+    contents,
+    rows_of,
+    text_in,
+)
+from engine.importing.workbook import workbook_rows
+
+_ZIP = b"PK\x03\x04"
+_WORKBOOK = "xl/workbook.xml"
+_TABLES = {".parquet", ".jsonl", ".json", ".csv", ".tsv"}
+# Beside the rows of a data set: they say what it is.
+_ABOUT = {"dataset_infos.json", "dataset_info.json", "dataset_dict.json", "state.json"}
+_SHARD = re.compile(r"-\d+-of-\d+(-[0-9a-f]+)?$")
+
+
+@dataclass(frozen=True)
+class Source:
+    """Files of one table.
+
+    Attributes
+    ----------
+    parts
+        Their names and contents, unpacked if gzip, in the order in which they are read.
+    most
+        The limit on bytes, for all of them together and unpacked.
+    sheet
+        The sheet of a workbook; the first one unless given.
+    """
+
+    parts: Sequence[tuple[str, bytes]]
+    most: limits.Limit
+    sheet: str = ""
+
+    @property
+    def is_text(self) -> bool:
+        """True if it is one text, as could be typed."""
+        return len(self.parts) == 1 and not self.parts[0][1].startswith((parquet.MAGIC, _ZIP))
+
+    @property
+    def text(self) -> str:
+        """The text that :attr:`is_text` speaks of."""
+        return text_in(self.parts[0][1])
+
+    def rows(self, *, plain: Sequence[str] = (), beside: Sequence[str] = ()) -> Iterator[Row | Fault]:
+        """The rows of all parts; where there are several, places begin with the part's name.
+
+        ``plain`` and ``beside`` are those of `rows_of`.
+        """
+        allowance = Allowance(self.most)
+        for name, data in self.parts:
+            prefix = f"{name}, " if len(self.parts) > 1 else ""
+            try:
+                for row in _rows_of_part(data, allowance, self.sheet, plain, beside):
+                    place = f"{prefix}{row.place}"
+                    yield (Row(place, row.fields) if isinstance(row, Row) else Fault(place, row.message))
+            except ImportingError as error:
+                raise ImportingError(
+                    [Fault(f"{prefix}{fault.place}".rstrip(", "), fault.message) for fault in error.faults]
+                ) from error
+
+
+def _rows_of_part(
+    data: bytes, allowance: Allowance, sheet: str, plain: Sequence[str], beside: Sequence[str]
+) -> Iterator[Row | Fault]:
+    if data.startswith(parquet.MAGIC):
+        return parquet_rows(data, allowance)
+    if data.startswith(_ZIP):
+        allowance.take(sum(each.file_size for each in _archive(data).infolist()))
+        return workbook_rows(data, sheet)
+    return rows_of(text_in(data), plain=plain, beside=beside)
+
+
+def source_of(files: Iterable[tuple[str, BinaryFile]], most: limits.Limit, sheet: str = "") -> Source:
+    """The source that these files are, each with its name: a file, shards of a data set, or an archive.
+
+    No more is read and unpacked than ``most``, for all of them together.
+
+    Raises
+    ------
+    ImportingError
+        They are too large or damaged, or an archive does not hold one table.
+    """
+    allowance = Allowance(most)
+    parts: list[tuple[str, bytes]] = []
+    for name, file in files:
+        data = contents(file, most)
+        if data.startswith(_ZIP) and _WORKBOOK not in (archive := _archive(data)).namelist():
+            names = tables_in(each.filename for each in archive.infolist() if not each.is_dir())
+            # Before anything is unpacked: no more comes out of an entry than the size that it states.
+            allowance.take(sum(archive.getinfo(each).file_size for each in names))
+            for each in names:
+                parts.append((each, _unpacked(archive, each, most)))
+                # A gzip in the archive is larger than what the archive states.
+                allowance.take(max(len(parts[-1][1]) - archive.getinfo(each).file_size, 0))
+        else:
+            allowance.take(len(data))
+            parts.append((name, data))
+    return Source(parts, most, sheet)
+
+
+def source_at(path: Path, most: limits.Limit, sheet: str = "") -> Source:
+    """The source at a path: a file, a folder that holds a data set, or a pattern such as ``data/train-*``.
+
+    Raises
+    ------
+    ImportingError
+        As `source_of` does, or a folder does not hold one table.
+    OSError
+        There is no such file, or it cannot be read.
+    """
+    if path.is_dir():
+        inside = {str(each.relative_to(path)): each for each in path.rglob("*") if each.is_file()}
+        found = [inside[name] for name in tables_in(inside)]
+    elif "*" in path.name and not path.exists():
+        found = sorted(path.parent.glob(path.name))
+    else:
+        found = []
+    with ExitStack() as opened:
+        files = [(each.name, opened.enter_context(each.open("rb"))) for each in found or [path]]
+        return source_of(files, most, sheet)
+
+
+def tables_in(names: Iterable[str]) -> list[str]:
+    """The files of the one table among those of a folder or an archive, in the order of their shards.
+
+    Files that say something about a data set, and hidden ones, are left out. Shards are named as
+    ``train-00000-of-00002.parquet``, or ``train/0000.parquet``.
+
+    Raises
+    ------
+    ImportingError
+        There is no table, or more than one.
+    """
+    tables: dict[tuple[str, str, str], list[str]] = {}
+    for name in sorted(names):
+        path = PurePosixPath(name.replace("\\", "/"))
+        suffix = PurePosixPath(path.name.removesuffix(".gz")).suffix.lower()
+        hidden = any(part.startswith((".", "__")) for part in path.parts)
+        if suffix in _TABLES and path.name not in _ABOUT and not hidden:
+            stem = path.name.removesuffix(".gz").removesuffix(suffix)
+            key = "" if stem.isdigit() else _SHARD.sub("", stem)
+            tables.setdefault((str(path.parent), key, suffix), []).append(name)
+    if not tables:
+        raise ImportingError.at(
+            "", f"There is no table here. Give files that end with {', '.join(sorted(_TABLES))}."
+        )
+    if len(tables) > 1:
+        shown = ", ".join(files[0] for files in list(tables.values())[:6])
+        raise ImportingError.at(
+            "",
+            f"There are {len(tables)} tables or splits here: {shown}. Give the files of one of them.",
+        )
+    [files] = tables.values()
+    return files
+
+
+def _archive(data: bytes) -> zipfile.ZipFile:
+    try:
+        archive = zipfile.ZipFile(io.BytesIO(data))
+    except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError) as error:
+        raise ImportingError.at("", "The ZIP file is damaged. Copy it again, or unpack it first.") from error
+    if message := limits.ARCHIVE_FILES.refusal(len(archive.infolist())):
+        raise ImportingError.at("", message)
+    return archive
+
+
+def _unpacked(archive: zipfile.ZipFile, name: str, most: limits.Limit) -> bytes:
+    try:
+        return contents(io.BytesIO(archive.read(name)), most)
+    except (zipfile.BadZipFile, zlib.error, OSError, EOFError, RuntimeError, NotImplementedError) as error:
+        raise ImportingError.at(
+            name, "This part of the ZIP file cannot be unpacked. Pack it again."
+        ) from error

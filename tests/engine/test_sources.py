@@ -1,0 +1,226 @@
+"""Workbooks, shards and archives: all rows come through, and no file unpacks to more than is allowed."""
+
+from __future__ import annotations
+
+import io
+import json
+import zipfile
+from collections.abc import Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import openpyxl
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+from django.core.management import CommandError, call_command
+
+from engine.domain import limits
+from engine.domain.conversations import Message
+from engine.importing import (
+    ImportingError,
+    parse_columns,
+    read_responses,
+    read_tasks,
+    read_votes,
+    source_at,
+    source_of,
+)
+from engine.importing.sources import Source, tables_in
+from engine.models import Experiment
+
+MOST = limits.Limit("bytes", 200_000, "A test.", "Give less.")
+
+
+def source(data: bytes, sheet: str = "") -> Source:
+    return source_of([("given", io.BytesIO(data))], MOST, sheet)
+
+
+def workbook(*sheets: list[list[Any]]) -> bytes:
+    book = openpyxl.Workbook()
+    book.remove(book.active)
+    for number, rows in enumerate(sheets, 1):
+        page = book.create_sheet(f"Sheet {number}")
+        for row in rows:
+            page.append(row)
+    file = io.BytesIO()
+    book.save(file)
+    return file.getvalue()
+
+
+def archive(files: Mapping[str, bytes]) -> bytes:
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as packed:
+        for name, data in files.items():
+            packed.writestr(name, data)
+    return file.getvalue()
+
+
+def shard(*records: Mapping[str, Any]) -> bytes:
+    file = io.BytesIO()
+    pa.parquet.write_table(pa.Table.from_pylist([dict(each) for each in records]), file)
+    return file.getvalue()
+
+
+SQUAD = [
+    {"context": "Two cats.", "question": "How many?", "answers": {"text": ["2", "two"], "answer_start": [0]}},
+    {"context": "A dog.", "question": "And how old?", "answers": {"text": [], "answer_start": []}},
+]  # fmt: skip
+DATA_SET = {
+    "README.md": b"# About",
+    "dataset_infos.json": b"{}",
+    "data/train-00000-of-00002.parquet": shard(SQUAD[0]),
+    "data/train-00001-of-00002.parquet": shard(SQUAD[1]),
+}
+
+
+def told(given: Source) -> list[tuple[str, str, str]]:
+    return [(task.prompt, task.reference, task.variables["context"]) for task in read_tasks(given)]
+
+
+AS_TOLD = [("How many?", "2", "Two cats."), ("And how old?", "", "A dog.")]
+
+
+def test_a_workbooks_cells_are_what_csv_would_hold():
+    rows = [
+        [],
+        ["Question", "Answer", "Tags", "Customer", "Since"],
+        ["1 + 1?", 2, "sums; easy", "Ann", datetime(2026, 1, 2, 3, 4)],
+        [None, None, None, None, None],
+        ["Is it?", True, None, 7.5, None],
+    ]
+    first, second = read_tasks(source(workbook(rows, [["other"], ["no"]])))
+    assert (first.prompt, first.reference, first.tags) == ("1 + 1?", "2", ("sums", "easy"))
+    assert first.variables == {"customer": "Ann", "since": "2026-01-02T03:04:00"}
+    assert (second.prompt, second.reference, second.variables["customer"]) == ("Is it?", "true", "7.5")
+
+
+def test_a_workbook_holds_responses_and_votes_and_another_sheet_is_read_by_its_name():
+    votes = [["task", "policy_a", "policy_b", "winner"], ["T", "P", "Q", "a"]]
+    wide = [["q", "GPT 4", "Claude"], ["One?", 1, "one"]]
+    book = workbook(votes, wide)
+    [vote] = read_votes(source(book)).votes
+    assert (vote.task, vote.policy_a, vote.winner) == ("T", "P", "a")
+    columns = parse_columns(["q=task", "GPT 4=response", "Claude=response"])
+    answers = read_responses(source(book, "Sheet 2"), columns)
+    assert [(r.policy, r.response) for r in answers.responses] == [("GPT 4", "1"), ("Claude", "one")]
+    with pytest.raises(ImportingError, match=r"There is no sheet 'Votes'\. Found: Sheet 1, Sheet 2"):
+        read_votes(source(book, "Votes"))
+
+
+@pytest.mark.parametrize(
+    ("rows", "words"),
+    [
+        ([["task", "Task"], ["a", "b"]], "row 1: Two columns have the same name"),
+        ([["task"], ["a", "b"]], "row 2: A cell stands right of the last column"),
+        ([[f"c{n}" for n in range(401)], ["a"]], "row 1: 401 columns of one table; the limit is 400"),
+    ],
+)
+def test_a_workbook_that_is_no_table_is_refused_with_the_row(rows, words):
+    with pytest.raises(ImportingError, match=words):
+        read_tasks(source(workbook(rows)))
+
+
+def test_shards_are_one_table_in_a_folder_by_a_pattern_and_in_an_archive(tmp_path: Path):
+    for name, data in DATA_SET.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(data)
+    assert told(source_at(tmp_path, MOST)) == AS_TOLD
+    assert told(source_at(tmp_path / "data" / "train-*", MOST)) == AS_TOLD
+    assert told(source(archive({f"squad/{name}": data for name, data in DATA_SET.items()}))) == AS_TOLD
+    (tmp_path / "data" / "test-00000-of-00001.parquet").write_bytes(shard(SQUAD[0]))
+    with pytest.raises(ImportingError, match=r"2 tables or splits here: data/test-0.*, data/train-0"):
+        source_at(tmp_path, MOST)
+    with pytest.raises(ImportingError, match="There is no table here"):
+        source(archive({"README.md": b"", "__MACOSX/data/a.csv": b"task"}))
+
+
+@pytest.mark.parametrize(
+    ("shards", "others"),
+    [
+        (["default/train/0000.parquet", "default/train/0001.parquet"], []),
+        (["train-00000-of-00002-0a1b.parquet", "train-00001-of-00002-2c3d.parquet"], ["dataset_info.json"]),
+        (["data.jsonl.gz"], [".git/a.csv", "state.json", "README.md"]),
+    ],
+)
+def test_the_shards_of_one_table_are_known_by_their_names(shards, others):
+    assert tables_in([*reversed(shards), *others]) == shards
+
+
+def test_a_row_that_cannot_be_read_is_named_with_its_shard():
+    broken = archive({"a-0-of-2.csv": b"task\nOne?\n", "a-1-of-2.csv": b"task,x\n,1\n"})
+    with pytest.raises(ImportingError, match=r"a-1-of-2.csv, line 2: task or prompt"):
+        read_tasks(source(broken))
+
+
+def test_openai_evals_are_conversations_with_their_ideal_answer():
+    evals = [
+        {
+            "input": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "2 + 2?"}],
+            "ideal": ["4", "four"],
+        },
+        {"input": "3 + 3?", "ideal": "6"},
+    ]
+    first, second = read_tasks(source("\n".join(map(json.dumps, evals)).encode()))
+    assert first.messages == (Message("system", "Be brief."), Message("user", "2 + 2?"))
+    assert (first.reference, second.prompt, second.reference, second.messages) == ("4", "3 + 3?", "6", ())
+
+
+def test_no_archive_or_workbook_unpacks_to_more_than_the_limit(monkeypatch):
+    """Sizes are added up before anything is unpacked."""
+    bombs = [
+        archive({"a-0-of-2.csv": b"task\n" + b"a" * 150_000, "a-1-of-2.csv": b"task\n" + b"b" * 150_000}),
+        workbook([["task"], *([["a" * 30_000]] * 10)]),
+        archive({f"data/train-{n}-of-9.parquet": shard({"task": "a" * 30_000}) for n in range(9)}),
+    ]
+    assert all(len(each) < MOST.most / 10 for each in bombs)
+    opened: list[str] = []
+    monkeypatch.setattr(zipfile.ZipFile, "open", lambda *args, **_: opened.append(args[1]))
+    for bomb in bombs[:2]:
+        with pytest.raises(ImportingError, match=r"The unpacked file is larger than 0\.2 MB"):
+            list(source(bomb).rows())
+    assert not opened
+    monkeypatch.undo()
+    with pytest.raises(ImportingError, match=r"The unpacked file is larger than 0\.2 MB"):
+        list(source(bombs[2]).rows())
+    with pytest.raises(ImportingError, match="1,001 files in one archive; the limit is 1,000"):
+        source(archive({f"{n}": b"" for n in range(1001)}))
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (b"PK\x03\x04 and no more", "The ZIP file is damaged"),
+        (archive({"xl/workbook.xml": b"<workbook"}), "The XLSX workbook cannot be read"),
+        (archive({"a.csv": b"task\nOne?\n" * 9}).replace(b"One", b"Two"), None),
+        (archive({"a.csv": b"task\n" + bytes(range(65, 91))})[:-40] + b"x" * 40, "The ZIP file is damaged"),
+    ],
+)
+def test_a_damaged_archive_is_refused(data, words):
+    if words is None:
+        packed = bytearray(data)
+        packed[packed.index(b"a.csv") + 8] ^= 0xFF
+        data, words = bytes(packed), "cannot be unpacked"
+    with pytest.raises(ImportingError, match=words):
+        list(source(data).rows())
+
+
+@pytest.mark.django_db
+def test_the_commands_read_folders_and_sheets(tmp_path: Path):
+    votes = [["task", "policy_a", "policy_b", "winner"], *([["T", "P", "Q", "a"]] * 3)]
+    (tmp_path / "votes.xlsx").write_bytes(workbook([["x"], [1]], votes))
+    call_command(
+        "import_votes", tmp_path / "votes.xlsx", experiment="Votes", sheet="Sheet 2", stdout=io.StringIO()
+    )
+    assert Experiment.objects.get(name="Votes").policies.count() == 2
+    (tmp_path / "set" / "data").mkdir(parents=True)
+    for number, record in enumerate(
+        ({"task": "T", "policy": "P", "response": "p"}, {"task": "T", "policy": "Q", "response": "q"})
+    ):
+        (tmp_path / "set" / "data" / f"train-{number:05}-of-00002.parquet").write_bytes(shard(record))
+    (tmp_path / "experiment.yaml").write_text("name: Ready\nresponses_file: set\n")
+    call_command("load_experiment", tmp_path / "experiment.yaml", stdout=io.StringIO())
+    assert Experiment.objects.get(name="Ready").policies.count() == 2
+    with pytest.raises(CommandError, match="There is no sheet 'Nine'"):
+        call_command("import_votes", tmp_path / "votes.xlsx", experiment="Votes", sheet="Nine")
