@@ -86,7 +86,8 @@ def test_on_a_phone_nothing_moves_from_pair_to_pair(browser: Browser, live_serve
 
 # Keys as fast as the page takes them, as [token on show, whether the key answered it].
 HASTE = """async (keys) => {
-  const shown = () => document.querySelector(".choices:enabled") && document.getElementById("stage").dataset.token;
+  const stage = () => document.getElementById("stage");
+  const shown = () => document.querySelector(".choices:enabled") && stage().dataset.token;
   const pressed = [];
   for (const key of keys) {
     await new Promise((done) => setTimeout(done, 220));
