@@ -34,7 +34,8 @@ def bob(db) -> User:
 
 
 @pytest.fixture
-def experiment(annotator, bob) -> Experiment:
+def experiment(annotator, bob, settings) -> Experiment:
+    settings.BUFFER_MIN = 2 * MOST_HELD
     return make_experiment(ready=True, annotators=(annotator, bob))
 
 
@@ -163,8 +164,9 @@ class TestHeldPairs:
         )
         assert more.comparison_id not in {each.comparison_id for each in held}
 
-    def test_a_check_takes_a_place_like_any_pair(self, annotator):
+    def test_a_check_takes_a_place_like_any_pair(self, annotator, settings):
         """Else a pair handed out beyond the last place would be known for a check."""
+        settings.BUFFER_MIN = 2 * MOST_HELD
         experiment = make_experiment(ready=True, annotators=(annotator,), gold_rate=0.2, n_gold=30)
         kinds = set()
         # The draws follow from the account's key: each kind comes in about every second round.
