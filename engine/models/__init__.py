@@ -21,7 +21,15 @@ from engine.models.history import AuditEntry
 from engine.models.judgments import Allowance, Judgment, JudgmentVoid, PairCount
 from engine.models.notifications import Alarm, Notification, Subscription
 from engine.models.opinions import Opinion
-from engine.models.people import Invitation, InvitationUse, Membership, RoleLoss, Token, User
+from engine.models.people import (
+    Invitation,
+    InvitationUse,
+    Membership,
+    ReportLink,
+    RoleLoss,
+    Token,
+    User,
+)
 from engine.models.policies import Factor, Level, Policy, Task
 
 __all__ = [
@@ -48,6 +56,7 @@ __all__ = [
     "PairCount",
     "Policy",
     "ReplayPoint",
+    "ReportLink",
     "Response",
     "RoleLoss",
     "Snapshot",
