@@ -24,9 +24,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-import numpy as np
-
-from benchmarks.installation import set_environment
+from benchmarks.installation import percentiles, scratch_database, set_environment
 
 _FOLDER = set_environment(
     # Playwright's loop runs in the thread that also asks the database.
@@ -57,7 +55,10 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--clicks", type=int, default=300, help="timed on the server")
     parser.add_argument("--presses", type=int, default=100, help="timed in the browser; 0 for none")
     options = parser.parse_args(arguments)
-    with database() as vendor:
+    with scratch_database(_FOLDER):
+        from django.db import connection
+
+        vendor = connection.vendor
         summary: dict[str, Any] = {"database": vendor}
         experiment, user = world(options.before + options.clicks + options.presses + 20)
         client, milliseconds = answer_on_the_server(experiment, user, options.before, options.clicks)
@@ -69,26 +70,6 @@ def main(arguments: list[str] | None = None) -> None:
             print(f"first load {summary['first_load_kb']:6.1f} kB    each pair {summary['pair_kb']:6.1f} kB")
     json.dump(summary, sys.stdout)
     print()
-
-
-@contextmanager
-def database() -> Iterator[str]:
-    """A test database and collected static files, for as long as they are needed; its vendor's name."""
-    import django
-
-    django.setup()
-    from django.core.management import call_command
-    from django.db import connection, connections
-
-    name = connection.settings_dict["NAME"]
-    connection.creation.create_test_db(verbosity=0, autoclobber=True, serialize=False)
-    try:
-        call_command("collectstatic", interactive=False, verbosity=0)
-        yield connection.vendor
-    finally:
-        connections.close_all()
-        connection.creation.destroy_test_db(name, verbosity=0)
-        shutil.rmtree(_FOLDER, ignore_errors=True)
 
 
 def world(n_pairs: int) -> tuple[Any, Any]:
@@ -240,14 +221,6 @@ def server() -> Iterator[str]:
         serving.shutdown()
         serving.server_close()
         thread.join()
-
-
-def percentiles(milliseconds: Sequence[float]) -> dict[str, float]:
-    """The median, the 95th and the 99th."""
-    return {
-        f"p{q}": round(float(value), 1)
-        for q, value in zip((50, 95, 99), np.percentile(milliseconds, (50, 95, 99)), strict=True)
-    }
 
 
 def print_row(name: str, row: dict[str, float]) -> None:

@@ -31,6 +31,7 @@ import numpy as np
 from benchmarks.installation import (
     celery_workers,
     cpu_seconds,
+    percentiles,
     scratch_database,
     session_of,
     set_environment,
@@ -419,9 +420,7 @@ def report(load: Load, options: argparse.Namespace) -> None:
     for kind, times in [*load.milliseconds.items(), ("all polls", everything)]:
         if not times:
             continue
-        row = dict(
-            zip(("p50", "p95", "p99"), np.round(np.percentile(times, (50, 95, 99)), 1).tolist(), strict=True)
-        )
+        row = percentiles(times)
         summary["ms"][kind] = row | {"n": len(times)}
         cells = "   ".join(f"{q} {value:7.1f} ms" for q, value in row.items())
         print(f"{kind:24s} {len(times):6d}   {cells}", flush=True)

@@ -26,11 +26,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
-import numpy as np
-
 from benchmarks.installation import (
     celery_workers,
     cpu_seconds,
+    percentiles,
     scratch_database,
     session_of,
     set_environment,
@@ -241,7 +240,8 @@ async def annotate(visitor: Visitor, base: str, ends: float, think: float) -> No
         if time.monotonic() - last_beat > _BEAT_SECONDS:
             await visitor.post(f"{base}/beat/", [("token", token) for token in held])
             last_beat = time.monotonic()
-    await visitor.post(f"{base}/leave/", [("token", token) for token in held])
+    if held:
+        await visitor.post(f"{base}/leave/", [("token", token) for token in held])
     visitor.close()
 
 
@@ -371,14 +371,6 @@ def differences(experiment: Any, load: Load) -> dict[str, int]:
         .count(),
     }
     return {what: n for what, n in found.items() if n}
-
-
-def percentiles(milliseconds: list[float]) -> dict[str, float]:
-    """The median, the 95th and the 99th."""
-    if not milliseconds:
-        return {}
-    values = np.percentile(milliseconds, (50, 95, 99))
-    return {f"p{q}": round(float(value), 1) for q, value in zip((50, 95, 99), values, strict=True)}
 
 
 def print_row(row: dict[str, Any]) -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import logging
 import time
+from threading import Timer
 from typing import Any
 
 from celery import Task, shared_task
@@ -44,6 +45,8 @@ logger = logging.getLogger(__name__)
 
 # A worker under way says at most so often that it is alive.
 _PULSE_SECONDS = 2.0
+# A round of planning for an experiment is followed by another one after so long at the earliest.
+_ROUND_SECONDS = 0.1
 # Longer replays are done in slices, so that other experiments need not wait for one.
 _REPLAY_SECONDS = 2.0
 
@@ -77,9 +80,34 @@ def _wake_writers() -> None:
         wake(generate, worker=worker)
 
 
-@shared_task
-def advance(experiment_id: int) -> None:
+# By experiment: until when this process has planned for it, and whether another round is to follow then.
+_rounds: dict[int, tuple[float, bool]] = {}
+
+
+def comes_later(experiment_id: int) -> bool:
+    """True if a round of planning for this experiment has just begun. One that follows sees to what is asked
+    for meanwhile, however often that is: a round costs about the same for one click as for twenty.
+    """
+    now = time.monotonic()
+    until, follows = _rounds.get(experiment_id, (now, False))
+    if now >= until:
+        _rounds[experiment_id] = (now + _ROUND_SECONDS, False)
+        return False
+    if not follows:
+        _rounds[experiment_id] = (until, True)
+        # Not by a message with a date: the clock of the worker that reads it may be another one.
+        later = Timer(until - now, wake, (advance, experiment_id))
+        later.daemon = True
+        later.start()
+    return True
+
+
+@shared_task(bind=True)
+def advance(self: Task[Any, Any], experiment_id: int) -> None:
     """Bring one experiment up to date and have what it planned written."""
+    by_message = not (self.request.called_directly or self.request.is_eager)
+    if by_message and comes_later(experiment_id):
+        return
     done = planning.advance(experiment_id=experiment_id, replay_seconds=_REPLAY_SECONDS)
     if done is not None and done.behind:
         wake(advance, experiment_id)

@@ -1,4 +1,7 @@
-"""Access to experiments: anything that a user may not see answers 404."""
+"""Access to experiments: anything that a user may not see answers 404.
+
+A right that is missing for an experiment that one may see answers 403, with the reason.
+"""
 
 from __future__ import annotations
 
@@ -12,14 +15,16 @@ from allauth.account.authentication import get_authentication_records
 from allauth.core.exceptions import ReauthenticationRequired
 from django.conf import settings
 from django.contrib.auth.views import redirect_to_login
+from django.core.exceptions import PermissionDenied
 from django.db.models import QuerySet
 from django.http import Http404, HttpRequest, HttpResponse
-from django.shortcuts import get_object_or_404
 from django.urls import reverse
+from django.utils.translation import gettext as _
 from django.views.decorators.http import require_POST
 
 from engine.models import Check, Experiment, Judgment, Membership, Token
 from engine.selectors import blinding, people
+from engine.services.people import begin_to_judge
 from labeling.requests import AuthenticatedRequest
 
 
@@ -52,21 +57,78 @@ def watched(request: AuthenticatedRequest) -> QuerySet[Experiment]:
     return _reached(request, people.experiments_to_watch(request.user))
 
 
+def runnable(request: AuthenticatedRequest) -> QuerySet[Experiment]:
+    """Every experiment that the request may change."""
+    return _reached(request, people.experiments_to_run(request.user))
+
+
 def to_label(request: AuthenticatedRequest, experiment_id: int) -> Experiment:
-    labeled = _reached(request, people.experiments_to_label(request.user))
-    return get_object_or_404(labeled, pk=experiment_id)
+    """The experiment to judge in. An owner who comes for the first time becomes an annotator."""
+    labeled = _reached(request, people.experiments_to_label(request.user)).filter(pk=experiment_id).first()
+    if labeled is not None:
+        return labeled
+    joined = _permitted(
+        request,
+        experiment_id,
+        people.experiments_to_join(request.user),
+        # The only one of these pages that is not in English.
+        _(
+            "You may not judge here. Annotators and owners may, after the start and where people judge. "
+            "Ask an owner for the role annotator."
+        ),
+    )
+    if request.method != "HEAD":
+        begin_to_judge(experiment_id=joined.pk, by=request.user)
+    return joined
 
 
 def to_watch(request: AuthenticatedRequest, experiment_id: int) -> Experiment:
-    return get_object_or_404(watched(request), pk=experiment_id)
+    return _permitted(
+        request,
+        experiment_id,
+        people.experiments_to_watch(request.user),
+        "You may judge here, but not see results. Ask an owner for the role viewer.",
+    )
 
 
 def to_run(request: AuthenticatedRequest, experiment_id: int) -> Experiment:
-    return get_object_or_404(_reached(request, people.experiments_to_run(request.user)), pk=experiment_id)
+    return _permitted(
+        request,
+        experiment_id,
+        people.experiments_to_run(request.user),
+        "Only editors and owners of the experiment may do this. Ask an owner for the role editor.",
+    )
+
+
+def _permitted(
+    request: AuthenticatedRequest, experiment_id: int, permitted: QuerySet[Experiment], reason: str
+) -> Experiment:
+    """The experiment, if it is among those for which this user has a right.
+
+    Raises
+    ------
+    PermissionDenied
+        The right is missing for an experiment that the user may see; with the reason.
+    Http404
+        There is none that the user may see.
+    """
+    found = _reached(request, permitted).filter(pk=experiment_id).first()
+    if found is not None:
+        return found
+    # Two queries: both kinds of rights come from the same rows.
+    for seen in (people.experiments_to_watch(request.user), people.experiments_to_label(request.user)):
+        if _reached(request, seen).filter(pk=experiment_id).exists():
+            raise PermissionDenied(reason)
+    raise Http404
 
 
 def may_run(request: AuthenticatedRequest, experiment: Experiment) -> bool:
-    return _reached(request, people.experiments_to_run(request.user)).filter(pk=experiment.pk).exists()
+    return runnable(request).filter(pk=experiment.pk).exists()
+
+
+def may_begin_to_judge(request: AuthenticatedRequest, experiment: Experiment) -> bool:
+    """True for an owner who would become an annotator by judging."""
+    return _reached(request, people.experiments_to_join(request.user)).filter(pk=experiment.pk).exists()
 
 
 def may_own(request: AuthenticatedRequest, experiment: Experiment) -> bool:
@@ -107,7 +169,12 @@ def to_administer(request: AuthenticatedRequest) -> None:
 
 
 def to_own(request: AuthenticatedRequest, experiment_id: int) -> Experiment:
-    return get_object_or_404(_reached(request, people.experiments_to_own(request.user)), pk=experiment_id)
+    return _permitted(
+        request,
+        experiment_id,
+        people.experiments_to_own(request.user),
+        "Only owners of the experiment may do this.",
+    )
 
 
 def roles_to_give(request: AuthenticatedRequest, experiment: Experiment) -> list[tuple[str, str]]:

@@ -4,6 +4,7 @@ from django.urls import path
 
 from labeling.exports.files import FORMATS
 from labeling.views import (
+    columns,
     comparisons,
     controls,
     dashboard,
@@ -40,6 +41,7 @@ urlpatterns = [
     path("experiments/<int:experiment_id>/invitations/", invitations.invite, name="invite"),
     path("experiments/new/", setup.new, name="new_experiment"),
     path("experiments/new/votes/", votes.import_votes, name="import_votes"),
+    path("experiments/new/columns/<uuid:upload_id>/", columns.map_columns, name="map_columns"),
     path("experiments/new/<slug:start>/", setup.new_from, name="new_from"),
     path("experiments/<int:experiment_id>/setup/", setup.setup, name="setup"),
     path("experiments/<int:experiment_id>/setup.yaml", setup.setup_file, name="setup_file"),

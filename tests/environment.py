@@ -5,7 +5,13 @@ another's messages.
 """
 
 import os
+import sys
 import tempfile
+
+# Containers often forbid Python to keep compiled files. Each of the many processes that the tests start would
+# then compile the whole program anew, and pytest every test.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 os.environ.setdefault("SECRET_KEY", "only-for-tests-only-for-tests-only-for-tests")
 os.environ.setdefault("DEBUG", "true")

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from math import sqrt
 
 import numpy as np
-from scipy.stats import binomtest, norm
+from scipy import special
 
 from .types import FloatArray
 
@@ -77,8 +77,13 @@ def rate(hits: int, n: int, confidence: float = 0.95) -> Rate:
     """
     if n == 0:
         return Rate(0, 0, 0.0, 1.0)
-    interval = binomtest(hits, n).proportion_ci(confidence, method="wilson")
-    return Rate(hits, n, float(interval.low), float(interval.high))
+    if not 0 <= hits <= n:
+        raise ValueError(f"There cannot be {hits} hits of {n}. Give hits from 0 to n.")
+    z = float(special.ndtri(0.5 + confidence / 2))
+    centre = (2 * hits + z**2) / (2 * (n + z**2))
+    reach = z * sqrt(4 * hits * (n - hits) / n + z**2) / (2 * (n + z**2))
+    # The ends are exact where rounding would leave them an ulp off.
+    return Rate(hits, n, centre - reach if hits else 0.0, centre + reach if hits < n else 1.0)
 
 
 def agreement(table: FloatArray, confidence: float = 0.95) -> Agreement:
@@ -121,5 +126,5 @@ def _kappa(table: FloatArray, confidence: float) -> tuple[float | None, Interval
     error = sqrt(max(spread, 0.0) / n) / (1 - expected)
     if np.isclose(error, 0.0):
         return kappa, None
-    reach = float(norm.ppf(0.5 + confidence / 2)) * error
+    reach = float(special.ndtri(0.5 + confidence / 2)) * error
     return kappa, (max(-1.0, kappa - reach), min(1.0, kappa + reach))

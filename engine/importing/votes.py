@@ -16,6 +16,7 @@ from functools import lru_cache
 from typing import Any
 
 from engine.domain import conversations, limits
+from engine.importing import slips
 from engine.importing.mapping import Columns, renamed
 from engine.importing.rows import Fault, ImportingError, Row, raise_any, storable
 from engine.importing.sources import Source
@@ -306,6 +307,25 @@ _ON_SIDE = {f"{thing}{side}": side == "left" for thing in _THINGS for side in ("
 _KAGGLE = {"winnermodela": Winner.A, "winnermodelb": Winner.B, "winnertie": Winner.TIE}
 
 
+def meaning_of(column: str) -> str:
+    """The meaning of a column of this name in a table of votes; empty where nothing is known of it."""
+    return _MEANINGS.get(_key(column), "")
+
+
+def _meanings() -> dict[str, str]:
+    meanings = dict.fromkeys(_TASK, "task") | dict.fromkeys(_WINNER, "winner")
+    meanings |= dict.fromkeys(_ANNOTATOR, "annotator") | dict.fromkeys(_JUDGED_AT, "judged_at")
+    for thing, stems in (("policy", _POLICY), ("response", _RESPONSE)):
+        for stem in stems:
+            for a, b in _SIDES:
+                for side, word in (("a", a), ("b", b)):
+                    meanings |= dict.fromkeys((f"{stem}{word}", f"{word}{stem}"), f"{thing}_{side}")
+    return meanings | {"sidea": "side_a"}
+
+
+_MEANINGS = _meanings()
+
+
 def _answer(value: str) -> bool:
     """True if the text names one of two responses, or neither."""
     key = _key(value)
@@ -588,23 +608,17 @@ def _time(place: str, value: Any) -> datetime | None:
 def _warnings(votes: Sequence[Vote], unanswered: int) -> Iterator[str]:
     """Counts of what may be a mistake in the file. Nothing of it is changed."""
     if unanswered:
-        yield f"{_number(unanswered, 'record')} without an answer left out."
+        yield f"{slips.number(unanswered, 'record')} without an answer left out."
     rows = Counter(
         (v.task, v.policy_a, v.policy_b, v.winner, v.response_a, v.response_b, v.annotator, v.judged_at)
         for v in votes
         if v.annotator or v.judged_at
     )
     if twice := sum(rows.values()) - len(rows):
-        yield f"{_number(twice, 'vote')} equal to an earlier one in every column. Each counts."
+        yield f"{slips.number(twice, 'vote')} equal to an earlier one in every column. Each counts."
     if empty := sum((v.response_a, v.response_b).count("") for v in votes):
-        yield f"{_number(empty, 'response')} empty."
-    names = {name for v in votes for name in (v.policy_a, v.policy_b)}
-    alike = Counter(_key(name) for name in names)
-    close = sorted(name for name in names if alike[_key(name)] > 1)
-    if close:
-        shown = ", ".join(map(repr, close[:6]))
-        yield f"{_number(len(close), 'policy name')} almost equal, and taken for different policies: {shown}."
-
-
-def _number(n: int, thing: str) -> str:
-    return f"{n:,} {thing}{'' if n == 1 else 's'}"
+        yield f"{slips.number(empty, 'response')} empty."
+    yield from slips.nearly_equal(
+        (name for v in votes for name in (v.policy_a, v.policy_b)), "policy", "policies"
+    )
+    yield from slips.nearly_equal((v.task for v in votes), "task", "tasks")

@@ -339,7 +339,7 @@ class Migration(migrations.Migration):
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
                 ('role', models.CharField(choices=[('annotator', 'Annotator'), ('viewer', 'Viewer'), ('editor', 'Editor'), ('owner', 'Owner')], default='annotator', max_length=10)),
-                ('origin', models.CharField(choices=[('founder', 'Created the experiment'), ('invitation', 'Invitation'), ('administrator', 'Added by an administrator')], default='administrator', max_length=15)),
+                ('origin', models.CharField(choices=[('founder', 'Created the experiment'), ('invitation', 'Invitation'), ('administrator', 'Added by an administrator'), ('owner', 'Began to judge as an owner')], default='administrator', max_length=15)),
                 ('joined_at', models.DateTimeField(default=django.utils.timezone.now)),
                 ('experiment', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='memberships', to='engine.experiment')),
                 ('invited_by', models.ForeignKey(blank=True, help_text='The person who made the invitation, or who added the member on the admin site.', null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to=settings.AUTH_USER_MODEL)),
@@ -567,6 +567,21 @@ class Migration(migrations.Migration):
             ],
             options={
                 'ordering': ('-pk',),
+            },
+        ),
+        migrations.CreateModel(
+            name='Upload',
+            fields=[
+                ('id', models.UUIDField(default=uuid.uuid4, editable=False, primary_key=True, serialize=False)),
+                ('material', models.CharField(choices=[('responses', 'Ready-made responses'), ('votes', 'Past votes')], max_length=10)),
+                ('name', models.CharField(blank=True, help_text="The experiment's name, as it was typed.", max_length=200)),
+                ('file_name', models.CharField(max_length=200)),
+                ('data', models.BinaryField(help_text='The file as it came, packed or not.')),
+                ('created_at', models.DateTimeField(default=django.utils.timezone.now)),
+                ('user', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='uploads', to=settings.AUTH_USER_MODEL)),
+            ],
+            options={
+                'ordering': ('-created_at',),
             },
         ),
         migrations.CreateModel(

@@ -31,6 +31,7 @@ from engine.models.people import (
     User,
 )
 from engine.models.policies import Factor, Level, Policy, Task
+from engine.models.uploads import Upload
 
 __all__ = [
     "Alarm",
@@ -63,6 +64,7 @@ __all__ = [
     "Subscription",
     "Task",
     "Token",
+    "Upload",
     "User",
     "WorkerPulse",
 ]

@@ -48,6 +48,7 @@ class Membership(models.Model):
         FOUNDER = "founder", "Created the experiment"
         INVITATION = "invitation", "Invitation"
         ADMINISTRATOR = "administrator", "Added by an administrator"
+        OWNER = "owner", "Began to judge as an owner"
 
     # The roles that show which policy wrote what.
     WATCHING = (Role.VIEWER, Role.EDITOR, Role.OWNER)

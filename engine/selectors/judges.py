@@ -184,6 +184,13 @@ def longer_preferred(experiment: Experiment) -> LongerPreferred:
     return LongerPreferred(**found)
 
 
+def could_see_policies(experiment: Experiment) -> int:
+    """The number of standing judgments of people who had, or had had, a role that shows which policy wrote
+    what.
+    """
+    return standing_judgments(experiment.pk).filter(annotator_could_see_policies=True).count()
+
+
 def long_solo_runs(experiment: Experiment, longer_than: int = LONG_RUN) -> list[SoloRun]:
     """Long runs of one annotator with nobody else's judgments in between, the longest first."""
     judged = standing_judgments(experiment.pk).filter(annotator__isnull=False).order_by("pk")

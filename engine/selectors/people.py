@@ -27,8 +27,7 @@ from engine.selectors.counts import standing_judgments
 _Role = Membership.Role
 # States of a lease in which its annotator is through with the pair, or has it on the screen.
 SEEN = (Lease.State.ACTIVE, Lease.State.JUDGED, Lease.State.SKIPPED)
-# The roles whose rights a role includes. Only annotators judge: owners do not, unless they are annotators
-# too.
+# The roles whose rights a role includes. Only annotators judge: an owner who begins to judge becomes one.
 _INCLUDED = {
     _Role.ANNOTATOR: {_Role.ANNOTATOR},
     _Role.VIEWER: {_Role.VIEWER},
@@ -131,10 +130,21 @@ def _outer(reference: Any) -> Any:
 
 def experiments_to_label(user: User) -> QuerySet[Experiment]:
     """Experiments in which this user is an annotator and that have left the drawing board."""
+    return _judged_by(user, Membership.Role.ANNOTATOR)
+
+
+def experiments_to_join(user: User) -> QuerySet[Experiment]:
+    """Experiments that have left the drawing board and in which this user, an owner, may become an
+    annotator.
+    """
+    return _judged_by(user, Membership.Role.OWNER).exclude(
+        Exists(Membership.objects.filter(experiment=OuterRef("pk"), user=user, role=_Role.ANNOTATOR))
+    )
+
+
+def _judged_by(user: User, role: str) -> QuerySet[Experiment]:
     return Experiment.objects.filter(
-        judge=Experiment.Judge.HUMAN,
-        memberships__user=user,
-        memberships__role=Membership.Role.ANNOTATOR,
+        judge=Experiment.Judge.HUMAN, memberships__user=user, memberships__role=role
     ).exclude(state=Experiment.State.DRAFT)
 
 

@@ -29,6 +29,7 @@ from engine.models import (
     RoleLoss,
     Subscription,
     Token,
+    Upload,
     User,
 )
 
@@ -155,6 +156,10 @@ def person_data(user: User, *, complete: bool) -> Row:
         "roles_lost": _rows(
             RoleLoss.objects.filter(user=user).order_by("pk"),
             experiment="experiment__name", role="role", at="at",
+        ),
+        "uploads": _rows(
+            Upload.objects.filter(user=user).order_by("pk"),
+            file="file_name", experiment="name", created_at="created_at",
         ),
         "log": _log(user),
     }  # fmt: skip

@@ -78,11 +78,10 @@ def first_unused(
         settled = Comparison.objects.filter(texts__in=identical, state=Comparison.State.JUDGED)
         counted = Counter(settled.values_list("texts", flat=True))
         used |= {name for name, n in counted.items() if n >= n_people}
-    planned = set(
+    unwritten = [first.pk for first, second in halves if first.pk and not _are_written(first, second)]
+    planned = unwritten and set(
         Comparison.objects.filter(
-            experiment=experiment,
-            state=Comparison.State.PLANNED,
-            response_i__in=[first.pk for first, second in halves if not _are_written(first, second)],
+            experiment=experiment, state=Comparison.State.PLANNED, response_i__in=unwritten
         ).values_list("response_i_id", "response_j_id")
     )
     for (first, second), name in zip(halves, names, strict=True):

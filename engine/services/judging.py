@@ -47,6 +47,8 @@ class HadSince(TypedDict):
 
 ReadyComparison: TypeAlias = "WithAnnotations[Comparison, HadSince]"
 
+# What the page shows of a comparison.
+_TEXTS = ("task", "response_i", "response_j")
 # Added to the record of a comparison whose two texts are one.
 IDENTICAL_PLAN = {"identical": True}
 
@@ -64,8 +66,8 @@ def lease_next(*, experiment_id: int, annotator: User, besides: Collection[uuid.
     allowances.locked(experiment_id=experiment_id, annotator=annotator)
     held = held_leases(experiment_id=experiment_id, annotator=annotator)
     for lease in held:
-        if lease.token not in besides and renew(lease):
-            return lease
+        if lease.token not in besides and (renewed := renew(lease)) is not None:
+            return renewed
     if len(held) >= allowances.MOST_HELD:
         return None
     found = new_lease(experiment_id=experiment_id, annotator=annotator, besides=besides)
@@ -73,9 +75,10 @@ def lease_next(*, experiment_id: int, annotator: User, besides: Collection[uuid.
 
 
 def held_leases(*, experiment_id: int, annotator: User) -> list[Lease]:
-    """The pairs that this annotator holds, the first one first."""
-    held = _held(experiment_id, annotator)
-    return list(held.select_related("comparison__task", "comparison__response_i", "comparison__response_j"))
+    """The pairs that this annotator holds, the first one first; without their texts, as they mostly are on
+    the screen already.
+    """
+    return list(_held(experiment_id, annotator))
 
 
 @transaction.atomic(savepoint=False)
@@ -123,7 +126,7 @@ def new_lease(
     )
     comparison = (
         ready.order_by(*((F("had_since").asc(nulls_last=True),) if instead else ()), "judged_last", "pk")
-        .select_related("task", "response_i", "response_j")
+        .select_related(*_TEXTS)
         .only("state", "i_on_left", "task__prompt", "task__messages", "response_i__text", "response_j__text")
         .select_for_update(skip_locked=True, no_key=True, of=("self",))
         .first()
@@ -182,7 +185,7 @@ def _resumed(comparison: Comparison, annotator: User) -> Lease | None:
 def lease_again(*, comparison_id: int, annotator: User) -> Lease | None:
     """Reserve a comparison for the annotator who took it back; ``None`` where somebody else holds it now."""
     comparison = (
-        Comparison.objects.select_related("task", "response_i", "response_j")
+        Comparison.objects.select_related(*_TEXTS)
         .select_for_update(no_key=True, of=("self",))
         .get(pk=comparison_id)
     )
@@ -213,10 +216,11 @@ def renew_leases(*, annotator: User, tokens: Collection[uuid.UUID]) -> int:
     return _renewed(Lease.objects.filter(annotator=annotator, token__in=tokens))
 
 
-def renew(lease: Lease) -> bool:
-    """Keep a pair reserved for longer; says whether it still is its annotator's."""
-    lease.expires_at = min(_lease_end(), lease.held_until)
-    return bool(_renewed(Lease.objects.filter(pk=lease.pk)))
+def renew(lease: Lease) -> Lease | None:
+    """A held pair, reserved for longer, with its texts; ``None`` if it was handed back meanwhile."""
+    if not _renewed(Lease.objects.filter(pk=lease.pk)):
+        return None
+    return Lease.objects.select_related(*(f"comparison__{half}" for half in _TEXTS)).get(pk=lease.pk)
 
 
 def _renewed(leases: QuerySet[Lease]) -> int:

@@ -203,6 +203,37 @@ def add_member(*, experiment: Experiment, user: User, role: str, by: User) -> Me
 
 
 @transaction.atomic
+def begin_to_judge(*, experiment_id: int, by: User) -> None:
+    """Make an owner an annotator, too, so that all rules for people with two roles hold for them.
+
+    Raises
+    ------
+    MembershipError
+        The person is no owner.
+    """
+    _lock_members(experiment_id)
+    held = Membership.objects.filter(experiment_id=experiment_id, user=by)
+    roles = set(held.values_list("role", flat=True))
+    if Membership.Role.OWNER not in roles:
+        raise MembershipError("Only annotators and owners judge. Ask an owner for the role annotator.")
+    if Membership.Role.ANNOTATOR in roles:
+        return
+    member = Membership.objects.create(
+        experiment_id=experiment_id,
+        user=by,
+        role=Membership.Role.ANNOTATOR,
+        origin=Membership.Origin.OWNER,
+    )
+    record(
+        experiment=member.experiment,
+        by=by,
+        about=by,
+        action=AuditEntry.Action.ADD,
+        details={"role": member.role},
+    )
+
+
+@transaction.atomic
 def change_role(*, membership_id: int, by: User, role: str) -> int:
     """Give a member another role; returns how many open invitations ended with the old one.
 

@@ -21,7 +21,7 @@ from engine.services.experiments import conclude_as
 from engine.services.generation import settle_shared
 from engine.services.judging import discard_unwanted, settle_texts
 from engine.services.snapshots import write_snapshot
-from engine.services.task_draws import PoolDrawer, drawer
+from engine.services.task_draws import Draw, PoolDrawer, drawer, pool_of
 
 # Raise it whenever the same counts and seed would give other pairs: a replay needs the version.
 RULES_VERSION = 3
@@ -104,18 +104,22 @@ def _top_up(experiment: Experiment, policies: list[Policy], observed: Design) ->
         waiting = Comparison.objects.filter(
             experiment=experiment, state__in=[Comparison.State.PLANNED, Comparison.State.READY], skips=0
         ).count()
-        return _planned(experiment, _Chooser(experiment, design, policies), min(target - waiting, most))
+        return _planned(
+            experiment, _Chooser(design, policies, drawer(experiment)), min(target - waiting, most)
+        )
     if most <= 0:
         return []
     # The same texts wait for one annotator and are over for another: the one who has least comes first.
     stocks = pools.stocks(experiment)
+    wanted = [(stock.annotator, min(target - stock.n_waiting, most)) for stock in stocks]
+    wanted = [(annotator, room) for annotator, room in wanted if room > 0]
     added: list[Comparison] = []
-    for stock in stocks:
-        room = min(target - stock.n_waiting, most)
-        if room <= 0:
-            break
-        if added := _planned(experiment, _PoolChooser(experiment, design, policies, stock.annotator), room):
-            break
+    if wanted:
+        pool = pool_of(experiment)
+        for annotator, room in wanted:
+            chooser = _PoolChooser(design, policies, PoolDrawer(experiment, pool, annotator))
+            if added := _planned(experiment, chooser, room):
+                break
     used_up = not added and not any(stock.n_waiting for stock in stocks)
     if used_up != experiment.used_up:
         experiment.used_up = used_up
@@ -126,10 +130,10 @@ def _top_up(experiment: Experiment, policies: list[Policy], observed: Design) ->
 class _Chooser:
     """Chooses policies by the design, and a task and responses by the rule of the experiment's responses."""
 
-    def __init__(self, experiment: Experiment, design: Design, policies: list[Policy]) -> None:
+    def __init__(self, design: Design, policies: list[Policy], draw: Draw) -> None:
         self.design = design
         self.policies = policies
-        self._draw = drawer(experiment)
+        self._draw = draw
 
     def propensities(self) -> FloatArray | None:
         """K×K: the chance of each pair to be chosen next, where it is known."""
@@ -144,11 +148,9 @@ class _Chooser:
 class _PoolChooser(_Chooser):
     """The same from a finite pool, for one annotator: of pairs that are used up for them, another one."""
 
-    def __init__(
-        self, experiment: Experiment, design: Design, policies: list[Policy], annotator: int | None
-    ) -> None:
-        super().__init__(experiment, design, policies)
-        self._pool = PoolDrawer(experiment, annotator)
+    def __init__(self, design: Design, policies: list[Policy], pool: PoolDrawer) -> None:
+        super().__init__(design, policies, pool.draw)
+        self._pool = pool
         self._left: BoolArray | None = None
 
     def propensities(self) -> None:
@@ -157,7 +159,7 @@ class _PoolChooser(_Chooser):
     def choose(self, rng: np.random.Generator) -> Halves | None:
         while self._left is None or self._left.any():
             i, j = sorted(self.design.ask(among=self._left))
-            halves = self._pool.draw(rng, self.policies[i], self.policies[j])
+            halves = self._draw(rng, self.policies[i], self.policies[j])
             if halves is not None:
                 return halves
             self.design.cancel(i, j)

@@ -83,9 +83,7 @@ def _held(experiment: Experiment, annotator: User, unanswered: list[Check]) -> l
 
 def _renewed(pair: Lease | Check) -> Lease | Check | None:
     """A pair that is held, for longer; ``None`` where it was handed back meanwhile."""
-    if isinstance(pair, Check):
-        return checks.renew(pair)
-    return pair if judging.renew(pair) else None
+    return checks.renew(pair) if isinstance(pair, Check) else judging.renew(pair)
 
 
 def _due(

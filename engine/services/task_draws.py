@@ -17,31 +17,55 @@ from __future__ import annotations
 import itertools
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
+from django.db.models import QuerySet
 
 from engine.models import Experiment, Policy, Response
 from engine.selectors import pools
 from engine.selectors.pools import Halves
 
-Draw = Callable[[np.random.Generator, Policy, Policy], Halves]
+Draw = Callable[[np.random.Generator, Policy, Policy], Halves | None]
 
-# Pairs of responses whose use is looked up at once.
-_AT_ONCE = 100
+
+class Pool(Protocol):
+    """Responses that come again."""
+
+    def draw(self, rng: np.random.Generator, policy_i: Policy, policy_j: Policy) -> Halves:
+        """Two responses to one task; one that is not written yet is not stored yet."""
+
+    def in_random_order(
+        self, rng: np.random.Generator, policy_i: Policy, policy_j: Policy
+    ) -> Iterator[Halves]:
+        """Everything that `draw` may give for these two policies, each once."""
+
+    def sizes(self) -> npt.NDArray[np.int64]:
+        """K×K, symmetric: the number of different pairs of texts of each two policies."""
+
+
+# Pairs of responses whose use is looked up at once. Mostly one of the first few has none yet.
+_FIRST, _AT_ONCE = 8, 200
 
 
 def drawer(experiment: Experiment) -> Draw:
     """The rule by which comparisons get their responses where nobody minds the same ones again; new ones are
     not stored yet.
     """
-    match experiment.responses:
-        case Experiment.Responses.IMPORTED:
-            return _Imported(experiment).draw
-        case Experiment.Responses.REUSE:
-            return _Reused(experiment).draw
-        case _:
-            return _fresh(experiment)
+    return (
+        _fresh(experiment) if experiment.responses == Experiment.Responses.FRESH else pool_of(experiment).draw
+    )
+
+
+def pool_of(experiment: Experiment) -> Pool:
+    """The responses of an experiment in which the same ones come again."""
+    return (
+        _Imported(experiment)
+        if experiment.responses == Experiment.Responses.IMPORTED
+        else _Reused(experiment)
+    )
 
 
 class PoolDrawer:
@@ -53,21 +77,22 @@ class PoolDrawer:
         Number of their account; ``None`` for anybody.
     """
 
-    def __init__(self, experiment: Experiment, annotator: int | None) -> None:
+    def __init__(self, experiment: Experiment, pool: Pool, annotator: int | None) -> None:
         self._experiment = experiment
+        self._pool = pool
         self._annotator = annotator
-        imported = experiment.responses == Experiment.Responses.IMPORTED
-        self._pool: _Imported | _Reused = _Imported(experiment) if imported else _Reused(experiment)
         self._taken: set[str] = set()
 
     def draw(self, rng: np.random.Generator, policy_i: Policy, policy_j: Policy) -> Halves | None:
         """Two responses to one task; ``None`` where the annotator has seen all that there are."""
         halves = self._pool.in_random_order(rng, policy_i, policy_j)
-        while some := list(itertools.islice(halves, _AT_ONCE)):
+        n = _FIRST
+        while some := list(itertools.islice(halves, n)):
             found = pools.first_unused(self._experiment, self._annotator, some, self._taken)
             if found is not None:
                 self._taken.add(pools.name_of(*found))
                 return found
+            n = _AT_ONCE
         return None
 
     def pairs_left(self) -> npt.NDArray[np.bool_]:
@@ -89,16 +114,46 @@ def _fresh(experiment: Experiment) -> Draw:
     return draw
 
 
-class _Reused:
+class _Pool:
+    """The responses that exist, read for one policy at a time: most rounds of planning ask for few policies.
+
+    A response is a model only once it is drawn: a pool may have a hundred thousand.
+    """
+
+    def __init__(self, experiment: Experiment, responses: QuerySet[Response]) -> None:
+        self._index = dict(experiment.policies.values_list("pk", "index"))
+        self._responses = responses.order_by("pk")
+        self._written: dict[int, _ByTask] = {}
+
+    def _written_by(self, policy_id: int) -> _ByTask:
+        if policy_id not in self._written:
+            by_task = self._written[policy_id] = defaultdict(list)
+            rows = self._responses.filter(policy_id=policy_id).values_list("task_id", "pk", "state", "digest")
+            for task_id, pk, state, digest in rows:
+                by_task[task_id].append(_Row(pk, state, digest))
+        return self._written[policy_id]
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    pk: int
+    state: str
+    digest: str
+
+    def of(self, policy: Policy, task_id: int) -> Response:
+        return Response(pk=self.pk, policy=policy, task_id=task_id, state=self.state, digest=self.digest)
+
+
+_ByTask = defaultdict[int, list[_Row]]
+
+
+class _Reused(_Pool):
     """One response for each policy and task; those that are not written yet are made by the draw."""
 
     def __init__(self, experiment: Experiment) -> None:
-        self._n_policies = experiment.policies.count()
+        super().__init__(experiment, Response.objects.exclude(state=Response.State.FAILED))
         self._task_ids = list(experiment.tasks.values_list("pk", flat=True))
-        self._known: dict[tuple[int, int], Response] = {}
-        usable = Response.objects.filter(task__experiment=experiment).exclude(state=Response.State.FAILED)
-        for response in usable.only("policy_id", "task_id", "seed", "state", "digest").order_by("pk"):
-            self._known.setdefault((response.policy_id, response.task_id), response)
+        self._drawn: dict[tuple[int, int], Response] = {}
 
     def draw(self, rng: np.random.Generator, policy_i: Policy, policy_j: Policy) -> Halves:
         return self._halves(rng, self._task_ids[rng.integers(len(self._task_ids))], policy_i, policy_j)
@@ -110,56 +165,58 @@ class _Reused:
             yield self._halves(rng, self._task_ids[place], policy_i, policy_j)
 
     def sizes(self) -> npt.NDArray[np.int64]:
-        return np.full((self._n_policies, self._n_policies), len(self._task_ids))
+        return np.full((len(self._index), len(self._index)), len(self._task_ids))
 
     def _halves(self, rng: np.random.Generator, task_id: int, i: Policy, j: Policy) -> Halves:
-        for policy in (i, j):
-            seed = int(rng.integers(2**31))
-            if (policy.pk, task_id) not in self._known:
-                self._known[policy.pk, task_id] = Response(policy=policy, task_id=task_id, seed=seed)
-        return self._known[i.pk, task_id], self._known[j.pk, task_id]
+        # Seeds are drawn whether they are needed or not, so that what follows does not depend on it.
+        return self._half(i, task_id, int(rng.integers(2**31))), self._half(
+            j, task_id, int(rng.integers(2**31))
+        )
+
+    def _half(self, policy: Policy, task_id: int, seed: int) -> Response:
+        if (policy.pk, task_id) not in self._drawn:
+            written = self._written_by(policy.pk).get(task_id)
+            self._drawn[policy.pk, task_id] = (
+                written[0].of(policy, task_id)
+                if written
+                else Response(policy=policy, task_id=task_id, seed=seed)
+            )
+        return self._drawn[policy.pk, task_id]
 
 
-# By policy and task.
-_Texts = defaultdict[int, defaultdict[int, list[Response]]]
-
-
-class _Imported:
+class _Imported(_Pool):
     """Responses that were written elsewhere, any number for each policy and task."""
 
     def __init__(self, experiment: Experiment) -> None:
-        self._index = dict(experiment.policies.values_list("pk", "index"))
-        self._pool: _Texts = defaultdict(lambda: defaultdict(list))
-        written = Response.objects.filter(task__experiment=experiment)
-        for response in written.only("policy_id", "task_id", "seed", "state", "digest").order_by("pk"):
-            self._pool[response.policy_id][response.task_id].append(response)
+        super().__init__(experiment, Response.objects.all())
 
     def draw(self, rng: np.random.Generator, policy_i: Policy, policy_j: Policy) -> Halves:
         by_i, by_j, common = self._common(policy_i, policy_j)
         task_id = common[rng.integers(len(common))]
         first, second = (half[task_id][rng.integers(len(half[task_id]))] for half in (by_i, by_j))
-        return first, second
+        return first.of(policy_i, task_id), second.of(policy_j, task_id)
 
     def in_random_order(
         self, rng: np.random.Generator, policy_i: Policy, policy_j: Policy
     ) -> Iterator[Halves]:
         by_i, by_j, common = self._common(policy_i, policy_j)
-        of_tasks = [list(itertools.product(by_i[task], by_j[task])) for task in common]
-        halves = list(itertools.chain.from_iterable(of_tasks))
+        halves = [(task, *half) for task in common for half in itertools.product(by_i[task], by_j[task])]
         # As `draw` would come upon them: all tasks alike, and all texts of a task.
-        rarity = np.repeat([len(of_task) for of_task in of_tasks], [len(of_task) for of_task in of_tasks])
-        return (halves[place] for place in np.argsort(rng.exponential(size=len(halves)) * rarity))
+        n_texts = [len(by_i[task]) * len(by_j[task]) for task in common]
+        rarity = np.repeat(n_texts, n_texts)
+        for place in np.argsort(rng.exponential(size=len(halves)) * rarity):
+            task_id, first, second = halves[place]
+            yield first.of(policy_i, task_id), second.of(policy_j, task_id)
 
     def sizes(self) -> npt.NDArray[np.int64]:
-        tasks = {task: place for place, task in enumerate({t for by in self._pool.values() for t in by})}
-        texts = np.zeros((len(self._index), len(tasks)), dtype=np.int64)
-        for policy, by_task in self._pool.items():
-            for task, responses in by_task.items():
-                texts[self._index[policy], tasks[task]] = len({each.digest for each in responses})
+        written = {index: self._written_by(pk) for pk, index in self._index.items()}
+        places = {task: place for place, task in enumerate({task for by in written.values() for task in by})}
+        texts = np.zeros((len(self._index), len(places)), dtype=np.int64)
+        for index, by_task in written.items():
+            for task, rows in by_task.items():
+                texts[index, places[task]] = len({row.digest for row in rows})
         return texts @ texts.T
 
-    def _common(
-        self, policy_i: Policy, policy_j: Policy
-    ) -> tuple[dict[int, list[Response]], dict[int, list[Response]], list[int]]:
-        by_i, by_j = self._pool[policy_i.pk], self._pool[policy_j.pk]
+    def _common(self, policy_i: Policy, policy_j: Policy) -> tuple[_ByTask, _ByTask, list[int]]:
+        by_i, by_j = self._written_by(policy_i.pk), self._written_by(policy_j.pk)
         return by_i, by_j, sorted(by_i.keys() & by_j.keys())

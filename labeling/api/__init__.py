@@ -6,6 +6,7 @@ import json
 from math import ceil
 from typing import Any, NoReturn
 
+from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from ninja import NinjaAPI
@@ -75,6 +76,11 @@ api.add_router("/label", annotating.router, tags=["Annotating"])
 def _refused(request: HttpRequest, refused: EngineError) -> HttpResponse:
     status = 422 if isinstance(refused, SpecError) else 404 if isinstance(refused, UnknownTokenError) else 409
     return api.create_response(request, {"detail": str(refused)}, status=status)
+
+
+@api.exception_handler(PermissionDenied)
+def _not_permitted(request: HttpRequest, denied: PermissionDenied) -> HttpResponse:
+    return api.create_response(request, {"detail": str(denied)}, status=403)
 
 
 @api.exception_handler(ValidationError)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from scipy.stats import binomtest
+from scipy import special
 
 from engine.models import Check, Experiment
 from engine.selectors import judges
@@ -24,7 +24,8 @@ class Sides:
 
     @property
     def p(self) -> float:
-        return float(binomtest(self.left, self.sided).pvalue) if self.sided else 1.0
+        rarer = min(self.left, self.sided - self.left)
+        return min(1.0, 2.0 * float(special.bdtr(rarer, self.sided, 0.5)))
 
     @property
     def p_text(self) -> str:

@@ -77,6 +77,7 @@ def people_page(
         "form": form or InvitationForm(roles=roles),
         "limits": [(label, *Invitation.LIMITS[Membership.Role(role)]) for role, label in roles],
         "may_own": access.may_own(request, experiment),
+        "may_begin_to_judge": access.may_begin_to_judge(request, experiment),
         "made": made,
         "link": link,
         "unblinded": blinding.unblinded_annotators(experiment),

@@ -85,7 +85,7 @@ def test_a_demotion_narrows_what_a_token_can_do(people, experiment, caller_for):
     assert call("patch", f"/experiments/{experiment.pk}", {"budget": 3000}).status_code == 200
     member = experiment.memberships.get(user=people["editor"])
     change_role(membership_id=member.pk, by=people["owner"], role="viewer")
-    assert call("patch", f"/experiments/{experiment.pk}", {"budget": 4000}).status_code == 404
+    assert call("patch", f"/experiments/{experiment.pk}", {"budget": 4000}).status_code == 403
     assert call("get", f"/experiments/{experiment.pk}").status_code == 200
 
 

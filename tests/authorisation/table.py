@@ -17,7 +17,9 @@ from typing import Any
 # Nobody is logged in, or the account was deactivated afterwards.
 OUTSIDERS = ("anonymous", "deactivated")
 # ``stranger`` belongs to no experiment; ``removed`` was owner and annotator of this one.
-ROLES = (*OUTSIDERS, "stranger", "removed", "annotator", "viewer", "editor", "owner", "superuser")
+# Roles that may see the experiment: a right that one of them lacks there is answered with 403.
+SEEING = ("annotator", "viewer", "editor", "owner", "superuser")
+ROLES = (*OUTSIDERS, "stranger", "removed", *SEEING)
 
 
 @dataclass(frozen=True)
@@ -88,7 +90,7 @@ def page(
 
 def click(status: int) -> Row:
     """An action of the annotator's page."""
-    return Row({"post": {"annotator": status}}, back_to_pair=True)
+    return Row({"post": judges(status)}, back_to_pair=True)
 
 
 def operation(
@@ -112,7 +114,7 @@ def operation(
 
 def annotating(status: int, body: Any = None) -> Row:
     """An operation of the API for annotators."""
-    return operation(post={"annotator": status}, body=body, changes="annotate")
+    return operation(post=judges(status), body=body, changes="annotate")
 
 
 def everybody(status: int) -> Statuses:
@@ -130,6 +132,11 @@ def watchers(status: int) -> Statuses:
 
 def runners(status: int) -> Statuses:
     return dict.fromkeys(("editor", "owner", "superuser"), status)
+
+
+def judges(status: int) -> Statuses:
+    """Those who judge: annotators, and owners, who become annotators by it."""
+    return dict.fromkeys(("annotator", "owner"), status)
 
 
 def owners(status: int) -> Statuses:
@@ -214,19 +221,21 @@ TABLE: dict[str, Row] = {
     "persons/<user_id>/": page(get={"superuser": 200}, post={"superuser": 400}, recent=("post",)),
     "persons/<user_id>/data.json": page(get={"superuser": 200}, recent=("get",)),
     # Annotating
-    f"{_LABEL}/": page(get={"annotator": 200}),
+    f"{_LABEL}/": page(get=judges(200)),
     f"{_LABEL}/judge/": click(400),
     f"{_LABEL}/skip/": click(400),
     f"{_LABEL}/flag/": click(400),
     f"{_LABEL}/undo/": click(302),
     f"{_LABEL}/beat/": click(400),
     f"{_LABEL}/leave/": click(400),
-    f"{_LABEL}/history/": page(get={"annotator": 200}),
-    f"{_LABEL}/history/<token>/reopen/": click(302),
-    f"{_LABEL}/welcome/": page(get={"annotator": 200}),
+    f"{_LABEL}/history/": page(get=judges(200)),
+    f"{_LABEL}/history/<token>/reopen/": Row({"post": judges(404) | {"annotator": 302}}, back_to_pair=True),
+    f"{_LABEL}/welcome/": page(get=judges(200)),
     # Making experiments
     "experiments/new/": page(get={"superuser": 200}, post={"superuser": 400}),
     "experiments/new/votes/": page(get={"superuser": 200}, post={"superuser": 400}),
+    # An upload is its uploader's alone.
+    "experiments/new/columns/<upload_id>/": page(get={"superuser": 200}, post={"superuser": 400}),
     "experiments/new/<start>/": page(get={"superuser": 200}, post={"superuser": 400}),
     # The setup of a running experiment is fixed: everybody who watches may read it, and nobody changes it.
     f"{_EXPERIMENT}/setup/": page(get=watchers(200), post=runners(302)),
@@ -301,7 +310,7 @@ TABLE: dict[str, Row] = {
     f"{_API_LABEL}/judgments": annotating(404, _NO_PAIR | {"choice": "left"}),
     f"{_API_LABEL}/skip": annotating(404, _NO_PAIR),
     f"{_API_LABEL}/flag": annotating(404, _NO_PAIR | {"reason": "broken"}),
-    f"{_API_LABEL}/undo": annotating(200),
+    f"{_API_LABEL}/undo": operation(post=judges(409) | {"annotator": 200}, changes="annotate"),
 }
 
 # Django's own pages, which tests/labeling/test_admin_site.py looks at: here, that nobody else gets in.
@@ -331,6 +340,9 @@ def expected(route: str, role: str, method: str, place: str) -> Expectation:
     if role in TOKENS:
         return frozenset({statuses["anonymous"]})
     not_there = 404 if role not in OUTSIDERS else 401 if is_api(route) else 302
+    if "<experiment_id>" in route and role in SEEING and role not in statuses:
+        seen = place != "other" or role == "superuser"
+        return frozenset({403 if seen else not_there})
     return frozenset({_there(row, method, place, role).get(role, not_there)})
 
 

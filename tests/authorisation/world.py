@@ -18,7 +18,7 @@ from django.test import Client
 from django.urls import URLPattern, URLResolver, get_resolver
 
 from engine.domain.specs import ExperimentSpec, FactorSpec, GoldSpec, TaskSpec
-from engine.models import Experiment, Invitation, Membership, Subscription, Token, User
+from engine.models import Experiment, Invitation, Membership, Subscription, Token, Upload, User
 from engine.services.experiments import create_experiment, pause, start, stop
 from engine.services.judging import judge_leased
 from engine.services.notifications import subscribe
@@ -26,6 +26,7 @@ from engine.services.people import create_invitation, remove_member
 from engine.services.planning import advance
 from engine.services.reports import share_report
 from engine.services.tokens import make_token
+from engine.services.uploads import keep_upload
 from tests.accounts import sign_in_recently
 from tests.authorisation.table import OUTSIDERS, ROLES, TOKENS, is_api
 from tests.backends import ScriptedBackend
@@ -115,6 +116,16 @@ class World:
             member = add_member(self.own.experiment, self.users["removed"], role)
             remove_member(membership_id=member.pk, by=self.users["owner"])
         self._make_tokens()
+        self.uploads = {
+            name: keep_upload(
+                user=self.users[name],
+                material=Upload.Material.VOTES,
+                name="",
+                file_name="a.csv",
+                data=b"item,left one\nT,P\n",
+            )
+            for name in ("superuser", "stranger")
+        }
         # One for all: each new one loads all middleware anew, which takes longer than most requests.
         self._client = Client(raise_request_exception=False)
         self._cookies, self._stale_cookies = {}, {}
@@ -159,6 +170,7 @@ class World:
             "experiment_id": (self.other if place == "other" else self.own).experiment.pk,
             "token_id": self.tokens[role if place == "own" and role in self.tokens else "deactivated"].pk,
             "start": "blank",
+            "upload_id": self.uploads["superuser" if place == "own" else "stranger"].pk,
             "action": "pause",
             # Secrets of accounts that nobody was sent
             "uidb36": "1",

@@ -11,11 +11,12 @@ from django.http import HttpResponse
 from django.test import Client
 from django.urls import reverse
 
+from engine.domain.errors import MembershipError
 from engine.judges.worker import judge_comparisons
-from engine.models import Comparison, Experiment, Response, User
+from engine.models import Comparison, Experiment, Judgment, Lease, Response, User
 from engine.selectors import blinding
 from engine.services.judging import void_judgment
-from engine.services.people import change_role, create_invitation, remove_member
+from engine.services.people import begin_to_judge, change_role, create_invitation, remove_member
 from engine.services.review import restore_judgment
 from engine.services.tokens import make_token
 from tests.accounts import sign_in_recently
@@ -196,6 +197,54 @@ class TestJudgmentsAreMarked:
         experiment = make_experiment(ready=True, judge="rule")
         assert judge_comparisons(experiment.pk) > 0
         assert set(self.marks(experiment)) == {False}
+
+
+class TestOwnersWhoJudge:
+    """Issue 14, item 9: they may, and become annotators by it."""
+
+    @pytest.fixture
+    def owner(self, experiment: Experiment) -> User:
+        owner = make_user("the-owner")
+        add_member(experiment, owner, "owner")
+        return owner
+
+    def test_what_they_may_be_shown_is_hidden_from_then_on(self, owner, experiment):
+        client = browser(owner)
+        comparison = experiment.comparisons.first()
+        assert get(client, "comparison", experiment.pk, comparison.pk).status_code == 200
+        assert client.head(reverse("pair", args=[experiment.pk])).status_code == 200
+        assert "judge pairs yourself" in words(get(client, "people", experiment.pk))
+        key = make_token(user=owner, name="t", valid_days=1, scopes=["annotate"])[1]
+        asked = {"content_type": "application/json", "headers": {"Authorization": f"Bearer {key}"}}
+        pair = client.post(f"/api/label/{experiment.pk}/next", {}, **asked).json()["pair"]
+        for each in experiment.comparisons.all():
+            assert get(client, "comparison", experiment.pk, each.pk).status_code == 403
+        answer = {"token": pair["token"], "choice": "left"}
+        assert client.post(f"/api/label/{experiment.pk}/judgments", answer, **asked).json()["created"]
+        judged = Judgment.objects.get()
+        assert (judged.annotator_could_see_policies, judged.comparison.state) == (True, "judged")
+        assert get(client, "comparison", experiment.pk, judged.comparison_id).status_code == 200
+        page = words(get(client, "people", experiment.pk))
+        assert "Began to judge as an owner" in page
+        assert "judge pairs yourself" not in page
+        quality = words(get(client, "quality", experiment.pk))
+        assert "1 judgment was made by people who may see which policy wrote what. They count" in quality
+        assert "Added the-owner as annotator." in words(get(client, "log", experiment.pk))
+
+    def test_the_page_makes_them_annotators_once(self, owner, experiment):
+        client = browser(owner)
+        for _ in range(2):
+            assert get(client, "pair", experiment.pk).status_code == 200
+        begin_to_judge(experiment_id=experiment.pk, by=owner)
+        assert sorted(owner.memberships.values_list("role", flat=True)) == ["annotator", "owner"]
+
+    def test_nobody_else_does(self, experiment):
+        editor = make_user()
+        add_member(experiment, editor, "editor")
+        assert get(browser(editor), "pair", experiment.pk).status_code == 403
+        with pytest.raises(MembershipError, match="Only annotators and owners judge"):
+            begin_to_judge(experiment_id=experiment.pk, by=editor)
+        assert not Lease.objects.exists()
 
 
 class TestWarnings:

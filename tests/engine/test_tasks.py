@@ -204,6 +204,31 @@ class TestEachTask:
         tasks.advance(experiment.pk)
         assert sent == [("generate", ())]
 
+    def test_messages_that_come_during_a_round_are_served_by_one_that_follows(self, sent, monkeypatch):
+        clock = SimpleNamespace(now=100.0)
+        booked: list[tuple[float, Callable[..., None], tuple[object, ...]]] = []
+        monkeypatch.setattr(tasks, "_rounds", {})
+        monkeypatch.setattr(tasks, "time", SimpleNamespace(monotonic=lambda: clock.now))
+        monkeypatch.setattr(
+            tasks, "Timer", lambda *wanted: booked.append(wanted) or SimpleNamespace(start=lambda: None)
+        )
+
+        def put_off(*experiments: int) -> list[bool]:
+            found = []
+            for experiment_id in experiments:
+                found.append(tasks.comes_later(experiment_id))
+                clock.now += 0.01
+            return found
+
+        assert put_off(1, 1, 1, 2, 1) == [False, True, True, False, True]
+        [(seconds, send, arguments)] = booked
+        assert 0 < seconds <= tasks._ROUND_SECONDS
+        clock.now = 100.01 + seconds
+        send(*arguments)
+        assert sent == [("advance", (1,))]
+        assert put_off(1, 1) == [False, True]
+        assert len(booked) == 2
+
     def test_advance_of_an_experiment_that_is_gone_or_does_not_run_is_nothing(self, sent):
         experiment = make_experiment(running=False)
         tasks.advance(experiment.pk)

@@ -429,5 +429,5 @@ def test_what_may_be_a_mistake_is_counted_and_left_as_it_is():
     assert votes.warnings == [
         "1 vote equal to an earlier one in every column. Each counts.",
         "1 response empty.",
-        "2 policy names almost equal, and taken for different policies: 'P', 'p'.",
+        "1 policy came with nearly equal names, such as 'P' and 'p'. They count as different ones.",
     ]

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import pytest
 from allauth.core.exceptions import ReauthenticationRequired
 from django.contrib.auth.models import AnonymousUser
+from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponse
 from django.test import RequestFactory
 from django.urls import reverse
@@ -48,7 +49,7 @@ def people(experiment: Experiment, annotator: User) -> dict[str, User]:
 @pytest.mark.parametrize(
     ("rule", "allowed"),
     [
-        (access.to_label, ["annotator"]),
+        (access.to_label, ["annotator", "owner"]),
         (access.to_watch, WATCH),
         (access.to_run, RUN),
         (access.to_own, OWN),
@@ -60,8 +61,11 @@ def test_an_experiment_is_found_by_its_roles_and_by_nobody_else(rule, allowed, e
         request = request_of(people[role])
         if role in allowed:
             assert rule(request, experiment.pk) == experiment, role
-        else:
+        elif role == "stranger":
             with pytest.raises(Http404):
+                rule(request, experiment.pk)
+        else:
+            with pytest.raises(PermissionDenied, match=r"may"):
                 rule(request, experiment.pk)
         with pytest.raises(Http404):
             rule(request, 10**6)

@@ -213,8 +213,8 @@ def test_what_the_form_does_not_offer_is_a_bad_request(stage, rubric, budget, ex
     assert experiment.llm_judge == "off"
 
 
-@pytest.mark.parametrize("role", ["annotator", "viewer", "stranger"])
-def test_who_may_not_run_it_changes_nothing(role, experiment, request, client_for):
-    assert change(client_for(request.getfixturevalue(role)), experiment, "shadow").status_code == 404
+@pytest.mark.parametrize(("role", "status"), [("annotator", 403), ("viewer", 403), ("stranger", 404)])
+def test_who_may_not_run_it_changes_nothing(role, status, experiment, request, client_for):
+    assert change(client_for(request.getfixturevalue(role)), experiment, "shadow").status_code == status
     experiment.refresh_from_db()
     assert experiment.llm_judge == "off"

@@ -52,7 +52,7 @@ def test_an_editor_makes_nobody_an_owner(experiment, editor, client_for):
     response = post(
         client_for(editor), "change_role", experiment, member_of(experiment, editor).pk, role="owner"
     )
-    assert response.status_code == 404
+    assert response.status_code == 403
     assert member_of(experiment, editor).role == "editor"
 
 

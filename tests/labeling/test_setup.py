@@ -512,7 +512,9 @@ class TestDelete:
         add_member(draft, editor, "editor")
         client = client_for(editor)
         assert client.get(setup_url(draft)).status_code == 200
-        assert client.post(reverse("delete_draft", args=[draft.pk])).status_code == 404
+        refused = client.post(reverse("delete_draft", args=[draft.pk]))
+        assert refused.status_code == 403
+        assert "Only owners of the experiment may do this." in refused.content.decode()
 
     def test_what_has_been_started_stays(self, page, maker):
         running = make_experiment()

@@ -6,8 +6,10 @@ import os
 import re
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -59,6 +61,12 @@ class Demo:
             check=True,
         ).stdout
 
+    def concluded(self) -> int:
+        """Experiments that have. The database says it for less than ``demo_status``, a new process."""
+        with closing(sqlite3.connect(f"file:{self.folder}/llmpo.sqlite3?mode=ro", uri=True)) as database:
+            [[n]] = database.execute("SELECT count(*) FROM engine_experiment WHERE state = 'concluded'")
+        return n
+
     def pid_of(self, program: str) -> int:
         spawned = re.findall(
             rf"spawned: '{program}' with pid (\d+)", (self.folder / "log/supervisord.log").read_text()
@@ -92,12 +100,10 @@ def test_the_demo_starts_heals_concludes_stops_and_continues(tmp_path: Path):
         victims = [demo.pid_of(name) for name in ("generation", "control")]
         for victim in victims:
             os.kill(victim, signal.SIGKILL)
-        wait_until(
-            lambda: re.search(r"After \d+ comparisons: ", demo.status()),
-            300,
-            "the rule-judged experiment to conclude by itself",
-        )
-        before = judged(demo.status())
+        wait_until(demo.concluded, 300, "the rule-judged experiment to conclude by itself")
+        status = demo.status()
+        assert re.search(r"After \d+ comparisons: ", status)
+        before = judged(status)
         pids = [demo.pid_of(name) for name in ("web", "control", "generation", "beat")]
         assert not set(victims) & set(pids)
     finally:
