@@ -141,7 +141,7 @@ def withholds_unfinished(request: AuthenticatedRequest, experiment: Experiment) 
 
 
 def judges_blind(request: HttpRequest, experiment: Experiment) -> bool:
-    """True if whoever asks is known to judge this experiment, and may not see its results before its end."""
+    """True if the reader is known to judge this experiment, and may not see its results before its end."""
     user = request.user
     return (
         user.is_authenticated
