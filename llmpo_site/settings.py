@@ -71,6 +71,7 @@ INSTALLED_APPS = [
 MIDDLEWARE = [
     # Probes name no host of ours and use no TLS.
     "labeling.middleware.health.Health",
+    "labeling.middleware.metrics.Metrics",
     # Before the rest: everything after it reads the client's address and scheme.
     "labeling.accounts.client_address.ClientAddress",
     "django.middleware.security.SecurityMiddleware",
@@ -330,6 +331,9 @@ LOGGING = {
     # The HTTP client writes whole URLs into the log, and the URL of a webhook is a secret.
     "loggers": {name: {"level": "WARNING"} for name in ("httpx2", "httpcore2")},
 }
+
+# Prometheus sends it to read /metrics; without one there is no such page.
+METRICS_TOKEN = env.str("METRICS_TOKEN", "")
 
 # ---------------------------------------------------------------- Celery
 

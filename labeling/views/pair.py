@@ -26,6 +26,7 @@ from engine.tasks import advance, wake
 from labeling import access
 from labeling.annotation.endings import ending, nothing_ready
 from labeling.annotation.progress import answers_together
+from labeling.metrics import BUFFER_MISSES
 from labeling.requests import AuthenticatedRequest
 
 # A page that waits for a paused experiment may stay open overnight: it looks again after twice as long each
@@ -267,6 +268,8 @@ def _show_next(
         if shown is None:
             break
         pairs.append(shown)
+    if not pairs and not screen["besides"] and experiment.state == Experiment.State.RUNNING:
+        BUFFER_MISSES.labels(experiment.pk).inc()
     # Without a pair, the page says why there is none.
     return _render(request, experiment, pairs or [None], answered=answered, notice=notice, waited=waited)
 

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
+from engine.domain.conversations import Message
 from engine.domain.limits import Limit
 from engine.importing import ImportingError, Vote, Votes, Winner, read_votes, source_of
 
@@ -205,6 +206,10 @@ def test_nothing_of_a_long_conversation_is_lost():
     system = {"role": "system", "content": "Be brief."}
     vote = one(LMARENA, **{name: [system, *LMARENA[name]] for name in ("conversation_a", "conversation_b")})
     assert vote.task == f"System: Be brief.\n\nUser: {TASK}"
+    assert vote.messages == (Message("system", "Be brief."), Message("user", TASK))
+    strange = {"role": "narrator", "content": "It rains."}
+    vote = one(LMARENA, **{name: [strange, *LMARENA[name]] for name in ("conversation_a", "conversation_b")})
+    assert (vote.task, vote.messages) == (f"Narrator: It rains.\n\nUser: {TASK}", ())
 
 
 def test_lmarenas_table_for_kaggle():
