@@ -180,7 +180,10 @@ class Token(models.Model):
     class Scope(models.TextChoices):
         READ = "read", "Read: see experiments and their logs, and export judgments"
         ANNOTATE = "annotate", "Annotate: get pairs and judge them"
-        MANAGE = "manage", "Manage: create, start and stop experiments, and change their settings"
+        MANAGE = (
+            "manage",
+            "Manage: create, start and stop experiments, change their settings and members",
+        )
 
     user = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="tokens")
     name = models.CharField(max_length=100)

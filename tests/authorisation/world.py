@@ -12,6 +12,7 @@ from http.cookies import SimpleCookie
 from typing import Any
 
 from django.conf import settings
+from django.core.files.uploadedfile import SimpleUploadedFile
 from django.db import transaction
 from django.http import HttpResponse
 from django.test import Client
@@ -38,6 +39,7 @@ _RUNNERS = _OWNERS | {"editor"}
 _WATCHERS = _RUNNERS | {"viewer"}
 _NOBODY: frozenset[str] = frozenset()
 
+_JSON = "application/json"
 # No shorter one is told from chance.
 _SHORTEST_CANARY = 8
 
@@ -215,7 +217,10 @@ class World:
         if is_api(path[1:]):
             options["headers"] |= self._headers.get(role, {})
             if body is not None and method in {"post", "patch"}:
-                options |= {"data": body, "content_type": "application/json"}
+                files = {
+                    name: SimpleUploadedFile(*each) for name, each in body.items() if type(each) is tuple
+                }
+                options |= {"data": body | files} if files else {"data": body, "content_type": _JSON}
         elif body is not None:
             options["data"] = body
         client.cookies = (
