@@ -62,8 +62,7 @@
   }
 
   function showGoal() {
-    byId("goal").textContent = goal();
-    byId("of-goal").hidden = !goal();
+    byId("of-goal").textContent = goal() ? `${words().of} ${goal()}` : "";
   }
 
   // What to say of an answer that is saved.
