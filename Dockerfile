@@ -8,7 +8,7 @@ COPY requirements.txt .
 RUN pip install --require-hashes -r requirements.txt
 RUN useradd --system --create-home --home-dir /var/lib/llm-po llmpo \
   && install --directory --owner llmpo /var/lib/llm-po/.cache /var/lib/llm-po/.cache/huggingface
-COPY LICENSE THIRD_PARTY_LICENSES.txt manage.py ./
+COPY LICENSE THIRD_PARTY_LICENSES.txt manage.py gunicorn.conf.py ./
 COPY llmpo_site llmpo_site
 COPY engine engine
 COPY labeling labeling

@@ -4,6 +4,7 @@ from django.urls import path
 
 from labeling.exports.files import FORMATS
 from labeling.views import (
+    columns,
     comparisons,
     controls,
     dashboard,
@@ -16,6 +17,7 @@ from labeling.views import (
     people,
     persons,
     policies,
+    reports,
     settings,
     setup,
     tokens,
@@ -39,6 +41,7 @@ urlpatterns = [
     path("experiments/<int:experiment_id>/invitations/", invitations.invite, name="invite"),
     path("experiments/new/", setup.new, name="new_experiment"),
     path("experiments/new/votes/", votes.import_votes, name="import_votes"),
+    path("experiments/new/columns/<uuid:upload_id>/", columns.map_columns, name="map_columns"),
     path("experiments/new/<slug:start>/", setup.new_from, name="new_from"),
     path("experiments/<int:experiment_id>/setup/", setup.setup, name="setup"),
     path("experiments/<int:experiment_id>/setup.yaml", setup.setup_file, name="setup_file"),
@@ -136,6 +139,10 @@ urlpatterns = [
         "experiments/<int:experiment_id>/judgments/void/", comparisons.void_annotator, name="void_annotator"
     ),
     path("experiments/<int:experiment_id>/export/", export.export, name="export"),
+    path("experiments/<int:experiment_id>/report/", reports.report, name="report"),
+    path("experiments/<int:experiment_id>/report/share/", reports.share, name="share_report"),
+    path("experiments/<int:experiment_id>/report/<int:link_id>/end/", reports.end, name="end_report_link"),
+    path("report/<str:token>/", reports.shared_report, name="shared_report"),
     path("persons/", persons.persons, name="persons"),
     path("persons/<int:user_id>/", persons.person, name="person"),
     path("persons/<int:user_id>/data.json", persons.data_of_person, name="data_of_person"),

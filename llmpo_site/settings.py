@@ -71,6 +71,7 @@ INSTALLED_APPS = [
 MIDDLEWARE = [
     # Probes name no host of ours and use no TLS.
     "labeling.middleware.health.Health",
+    "labeling.middleware.metrics.Metrics",
     # Before the rest: everything after it reads the client's address and scheme.
     "labeling.accounts.client_address.ClientAddress",
     "django.middleware.security.SecurityMiddleware",
@@ -177,6 +178,8 @@ ACCOUNT_RATE_LIMITS = {
     "login_failed_address": f"{10 * LOGIN_FAILURE_LIMIT}/15m/ip",
     "login_failed_name": f"{10 * LOGIN_FAILURE_LIMIT}/15m/key",
     "reset_password": "10/15m/ip,3/15m/key",
+    # Reports that are shared by link, read without an account: an office that opens one shares one address.
+    "shared_report": "300/5m/ip",
     # Its form asks for the current password, and says whether it is right.
     "change_password": f"{LOGIN_FAILURE_LIMIT}/15m/user",
 }
@@ -328,6 +331,9 @@ LOGGING = {
     # The HTTP client writes whole URLs into the log, and the URL of a webhook is a secret.
     "loggers": {name: {"level": "WARNING"} for name in ("httpx2", "httpcore2")},
 }
+
+# Prometheus sends it to read /metrics; without one there is no such page.
+METRICS_TOKEN = env.str("METRICS_TOKEN", "")
 
 # ---------------------------------------------------------------- Celery
 

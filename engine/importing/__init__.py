@@ -4,21 +4,38 @@ Pure parsing without the database. An error names every fault with its place, al
 """
 
 from engine.importing.files import ExperimentFile, read_experiment, write_experiment
-from engine.importing.items import read_gold, read_responses, read_tasks, write_gold, write_tasks
-from engine.importing.mapping import parse_columns
+from engine.importing.items import (
+    Answers,
+    as_lines,
+    factor_of,
+    read_gold,
+    read_responses,
+    read_tasks,
+    warnings_of_tasks,
+    write_gold,
+    write_tasks,
+)
+from engine.importing.looking import Material, look
+from engine.importing.mapping import check_columns, parse_columns
 from engine.importing.rows import Fault, ImportingError, decoded
 from engine.importing.sources import Source, source_at, source_of
 from engine.importing.votes import Vote, Votes, Winner, read_votes
 
 __all__ = [
+    "Answers",
     "ExperimentFile",
     "Fault",
     "ImportingError",
+    "Material",
     "Source",
     "Vote",
     "Votes",
     "Winner",
+    "as_lines",
+    "check_columns",
     "decoded",
+    "factor_of",
+    "look",
     "parse_columns",
     "read_experiment",
     "read_gold",
@@ -27,6 +44,7 @@ __all__ = [
     "read_votes",
     "source_at",
     "source_of",
+    "warnings_of_tasks",
     "write_experiment",
     "write_gold",
     "write_tasks",

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from engine.domain.conversations import Message, read_messages, text_and_messages
 from engine.domain.specs import SETTINGS, ExperimentSpec, FactorSpec, GoldSpec, ReadyMade, TaskSpec
 from engine.importing.document import Entry, dump, parse
-from engine.importing.items import Answers, fields_of, read_responses, read_tasks
+from engine.importing.items import Answers, factor_of, fields_of, read_responses, read_tasks
 from engine.importing.mapping import Columns, check_columns
 from engine.importing.rows import ImportingError
 from engine.importing.sources import Source
@@ -106,7 +106,7 @@ def _settings(parts: dict[str, Entry]) -> dict[str, Any]:
 
 def _factors(parts: dict[str, Entry], answers: Answers | None) -> list[FactorSpec]:
     if "factors" not in parts:
-        return [FactorSpec("Policy", "imported", {name: {} for name in answers.policies})] if answers else []
+        return [factor_of(answers.policies)] if answers else []
     factors = []
     for entry in parts["factors"].items():
         fields = _fields(entry, required=("name", "kind", "levels"))

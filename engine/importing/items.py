@@ -3,28 +3,27 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, TypeVar
 
 from engine.domain.conversations import Message, read_messages, text_and_messages
 from engine.domain.limits import GOLD_ITEMS, RESPONSES, TASKS, Limit
-from engine.domain.specs import GoldSpec, ReadyMade, TaskSpec
+from engine.domain.specs import ExperimentSpec, FactorSpec, GoldSpec, ReadyMade, TaskSpec
 from engine.domain.tags import distinct, read_tags
 from engine.domain.variables import NAME
+from engine.importing import slips
 from engine.importing.mapping import IGNORE, VARIABLE, Columns, as_policies, renamed, wide
 from engine.importing.rows import Fault, ImportingError, Row, raise_any, rows_of, storable, text_of
 from engine.importing.sources import Source
 
 # A mapping writes to the first name of each, so that it wins.
-_TASK = ("task", "prompt", "input", "question")
+TASK_NAMES = ("task", "prompt", "input", "question")
 # `ideal` is OpenAI evals', `answers` SQuAD's.
-_REFERENCE = ("reference", "target", "output", "answer", "answers", "ideal")
-_NOTHING = {"null", "none", "nan", "n/a"}
-_TAGS = ("tags", "category")
+REFERENCE_NAMES = ("reference", "target", "output", "answer", "answers", "ideal")
+TAG_NAMES = ("tags", "category")
 # All other columns of a task are variables.
-_KNOWN = {*_TASK, *_REFERENCE, *_TAGS, "messages", "variables"}
+_KNOWN = {*TASK_NAMES, *REFERENCE_NAMES, *TAG_NAMES, "messages", "variables"}
 # What a column of a list of tasks may be.
 TASK_MEANINGS = ("task", "reference", "tags", VARIABLE, IGNORE)
 _Item = TypeVar("_Item")
@@ -38,6 +37,16 @@ class Answers:
     tasks: list[TaskSpec]
     responses: list[ReadyMade]
     warnings: Sequence[str] = ()
+
+    def spec(self, name: str) -> ExperimentSpec:
+        """An experiment of this name on these responses."""
+        return ExperimentSpec(
+            name=name,
+            factors=[factor_of(self.policies)],
+            tasks=self.tasks,
+            settings={"responses": "imported"},
+            ready_made=self.responses,
+        )
 
 
 def _read(rows: Iterable[Row | Fault], make: Callable[[Row], _Item], limit: Limit) -> list[_Item]:
@@ -77,13 +86,14 @@ def read_tasks(given: str | Source, columns: Columns | None = None) -> list[Task
         Names every place that cannot be read.
     """
     own = {column: meaning for column, meaning in (columns or {}).items() if meaning in TASK_MEANINGS}
-    rows = renamed(_rows(given), own) if own else _rows(given, plain=_TASK, beside=_REFERENCE)
+    rows = renamed(rows_in(given), own) if own else rows_in(given, plain=TASK_NAMES, beside=REFERENCE_NAMES)
     return _read(rows, _task, TASKS)
 
 
-def _rows(
+def rows_in(
     given: str | Source, *, plain: Sequence[str] = (), beside: Sequence[str] = ()
 ) -> Iterator[Row | Fault]:
+    """The rows of a text or of files; ``plain`` and ``beside`` are those of `rows_of`."""
     if isinstance(given, Source):
         return given.rows(plain=plain, beside=beside)
     return rows_of(given, plain=plain, beside=beside)
@@ -93,17 +103,17 @@ def _task(row: Row) -> TaskSpec:
     prompt, messages = _asked(row)
     if not prompt.strip():
         raise ImportingError.at(row.place, "The task is empty. Write it, or remove the row.")
-    reference = text_of(row, _REFERENCE, required=False)
+    reference = text_of(row, REFERENCE_NAMES, required=False)
     return TaskSpec(prompt, reference, messages, variables=_variables(row), tags=_tags(row))
 
 
 def _asked(row: Row) -> tuple[str, tuple[Message, ...]]:
     """The text of the row's task, and its messages if it is a conversation."""
-    given = [name for name in ("messages", *_TASK) if isinstance(row.fields.get(name), list)]
+    given = [name for name in ("messages", *TASK_NAMES) if isinstance(row.fields.get(name), list)]
     name = next((name for name in given if any(isinstance(each, dict) for each in row.fields[name])), None)
     if name is None:
-        return text_of(row, _TASK), ()
-    if other := next((each for each in _TASK if each != name and row.fields.get(each)), None):
+        return text_of(row, TASK_NAMES), ()
+    if other := next((each for each in TASK_NAMES if each != name and row.fields.get(each)), None):
         raise ImportingError.at(row.place, f"The task is both in {name} and in {other}. Remove one of them.")
     try:
         messages = read_messages(row.fields[name])
@@ -131,7 +141,7 @@ def _variables(row: Row) -> dict[str, str]:
 
 def _tags(row: Row) -> tuple[str, ...]:
     found: list[str] = []
-    for name in _TAGS:
+    for name in TAG_NAMES:
         value = row.fields.get(name)
         for each in value if isinstance(value, list) else [] if value is None else [value]:
             if isinstance(each, bool) or not isinstance(each, (str, int, float)):
@@ -172,7 +182,7 @@ def read_gold(given: str | Source) -> list[GoldSpec]:
     ImportingError
         Names every place that cannot be read.
     """
-    return _read(_rows(given), _gold, GOLD_ITEMS)
+    return _read(rows_in(given), _gold, GOLD_ITEMS)
 
 
 def _gold(row: Row) -> GoldSpec:
@@ -211,7 +221,7 @@ def read_responses(given: str | Source, columns: Columns | None = None) -> Answe
     def make(row: Row) -> ReadyMade:
         prompt, messages = _asked(row)
         policy = text_of(row, ["policy"]).strip()
-        reference = text_of(row, _REFERENCE, required=False)
+        reference = text_of(row, REFERENCE_NAMES, required=False)
         response = text_of(row, ["response"], required=False)
         if len(policy) > 100:
             raise ImportingError.at(
@@ -235,7 +245,7 @@ def read_responses(given: str | Source, columns: Columns | None = None) -> Answe
         policies.setdefault(policy)
         return ReadyMade(task=position, policy=policy, response=response)
 
-    rows: Iterable[Row | Fault] = _rows(given)
+    rows: Iterable[Row | Fault] = rows_in(given)
     if columns:
         rows = renamed(rows, columns)
         if policies_of_columns := wide(columns):
@@ -260,27 +270,50 @@ def read_responses(given: str | Source, columns: Columns | None = None) -> Answe
 def _warnings(
     policies: Collection[str], tasks: Collection[str], responses: Sequence[ReadyMade]
 ) -> Iterator[str]:
-    """Possible slips in a file of responses, each with its count. Nothing is left out."""
-    twice = Counter(responses).total() - len(set(responses))
-    empty = sum(not each.response.strip() for each in responses)
-    nothing = sum(each.response.strip().lower() in _NOTHING for each in responses)
-    if twice:
-        yield f"{_responses(twice)} came more than once, with the same task, policy and text."
-    if empty:
-        yield f"{_responses(empty)} had no text."
-    if nothing:
-        yield f"{_responses(nothing)} said only null, None, NaN or N/A, as programs write for no text."
-    for things, names in (("policies", policies), ("tasks", tasks)):
-        alike: dict[str, list[str]] = {}
-        for name in names:
-            alike.setdefault(" ".join(name.casefold().split()), []).append(name)
-        if near := [group for group in alike.values() if len(group) > 1]:
-            shown = " and ".join(repr(name[:40]) for name in near[0][:2])
-            yield (
-                f"{len(near)} {things if len(near) > 1 else things[:-1].replace('ie', 'y')} came with nearly "
-                f"equal names, such as {shown}. They count as different ones."
-            )
+    """Possible slips in a file of responses."""
+    if n := slips.twice(responses):
+        yield f"{_responses(n)} came more than once, with the same task, policy and text."
+    if n := sum(not each.response.strip() for each in responses):
+        yield f"{_responses(n)} had no text."
+    if n := slips.nothing_in(each.response for each in responses):
+        yield f"{_responses(n)} said only null, None, NaN or N/A, as programs write for no text."
+    yield from slips.nearly_equal(policies, "policy", "policies")
+    yield from slips.nearly_equal(tasks, "task", "tasks")
+
+
+def warnings_of_tasks(tasks: Sequence[TaskSpec]) -> list[str]:
+    """Possible slips in a list of tasks, each with its count."""
+    texts = [task.prompt for task in tasks]
+    warnings = []
+    if n := slips.twice([(task.prompt, *sorted(task.variables.items())) for task in tasks]):
+        warnings.append(f"{slips.number(n, 'task')} came more than once. Each counts.")
+    if n := slips.nothing_in(texts):
+        warnings.append(
+            f"{slips.number(n, 'task')} said only null, None, NaN or N/A, as programs write for no text."
+        )
+    return [*warnings, *slips.nearly_equal(texts, "task", "tasks")]
 
 
 def _responses(n: int) -> str:
-    return "1 response" if n == 1 else f"{n:,} responses"
+    return slips.number(n, "response")
+
+
+def factor_of(policies: Iterable[str]) -> FactorSpec:
+    """The factor of policies that were written elsewhere: a level for each."""
+    return FactorSpec("Policy", "imported", {name: {} for name in policies})
+
+
+def as_lines(source: Source) -> str:
+    """The rows of files that are no text, as JSON Lines with the names that their columns have.
+
+    Raises
+    ------
+    ImportingError
+        Names every place that cannot be read.
+    """
+
+    def line(row: Row) -> str:
+        fields = {name: row.fields[name.lower()] for name in row.heading}
+        return json.dumps(fields, ensure_ascii=False, default=str)
+
+    return "\n".join(_read(source.rows(plain=TASK_NAMES, beside=REFERENCE_NAMES), line, TASKS))

@@ -96,7 +96,10 @@ def renamed(rows: Iterable[Row | Fault], columns: Columns) -> Iterator[Row | Fau
         fields = {name: value for name, value in row.fields.items() if name not in gone}
         fields |= {new: row.fields[name] for name, new in names.items() if name in row.fields}
         if variables:
-            fields["variables"] = {new: row.fields.get(name, "") for name, new in variables.items()}
+            fields["variables"] = {
+                new: "" if row.fields.get(name) is None else row.fields[name]
+                for name, new in variables.items()
+            }
         yield Row(row.place, fields)
     if missing and found:
         yield Fault(

@@ -42,7 +42,7 @@ def parquet_rows(data: bytes, allowance: Allowance) -> Iterator[Row | Fault]:
             allowance.take(batch.nbytes)
             for fields in batch.to_pylist():
                 number += 1
-                yield Row(f"row {number}", _lower(fields))
+                yield Row(f"row {number}", _lower(fields), names)
     except (pa.ArrowException, OSError) as error:
         raise ImportingError.at(
             "", f"The Parquet file cannot be read: {error}. Write it again, or save it as JSON Lines."

@@ -59,10 +59,14 @@ class ImportingError(ValueError):
 
 @dataclass(frozen=True)
 class Row:
-    """A row of a table, and its place in what people gave."""
+    """A row of a table, and its place in what people gave.
+
+    ``fields`` have their names in lower case; ``heading`` has the same names as they are written.
+    """
 
     place: str
     fields: Mapping[str, Any]
+    heading: Sequence[str] = ()
 
 
 class Allowance:
@@ -153,8 +157,7 @@ def rows_of(text: str, *, plain: Sequence[str] = (), beside: Sequence[str] = ())
         Names of the fields beside it. One of them makes the first line a heading too, in which the field is
         missing.
     """
-    start = text.lstrip("\ufeff \t\r\n")[:1]
-    if start not in {"{", "["}:
+    if not _is_json(text):
         if not plain or _has_header(text, plain, beside):
             yield from _table_rows(text)
         elif names := _unknown_header(text):
@@ -175,6 +178,15 @@ def rows_of(text: str, *, plain: Sequence[str] = (), beside: Sequence[str] = ())
         yield Fault("", str(error))
         return
     yield from _document_rows(document, plain)
+
+
+def is_table(text: str, plain: Sequence[str], beside: Sequence[str]) -> bool:
+    """True if the text has columns: it is JSON, or its first line is a heading, known or not."""
+    return _is_json(text) or _has_header(text, plain, beside) or bool(_unknown_header(text))
+
+
+def _is_json(text: str) -> bool:
+    return text.lstrip("\ufeff \t\r\n")[:1] in {"{", "["}
 
 
 def _lines(text: str) -> Iterator[str]:
@@ -248,6 +260,7 @@ def _table_rows(text: str) -> Iterator[Row | Fault]:
     # No limit here: the caller that received the text has checked its size.
     csv.field_size_limit(sys.maxsize)
     reader = csv.reader(_lines(text), delimiter=delimiter, strict=True)
+    heading: list[str] = []
     names: list[str] = []
     before = 0
     try:
@@ -257,14 +270,15 @@ def _table_rows(text: str) -> Iterator[Row | Fault]:
                 continue
             place = f"line {first}"
             if not names:
-                names = [cell.strip().lower() for cell in cells]
+                heading = [cell.strip() for cell in cells]
+                names = [name.lower() for name in heading]
                 if len(set(names)) < len(names):
                     yield Fault(place, "Two columns have the same name. Rename one of them.")
                     return
             elif len(cells) != len(names):
                 yield Fault(place, f"This row has {len(cells)} columns, but the first line has {len(names)}.")
             else:
-                yield Row(place, dict(zip(names, cells, strict=True)))
+                yield Row(place, dict(zip(names, cells, strict=True)), heading)
     except csv.Error as error:
         yield Fault(f"line {reader.line_num}", f"This is not valid CSV: {error}.")
 
@@ -337,7 +351,7 @@ def _json_row(place: str, entry: Any, plain: Sequence[str]) -> Row | Fault:
     fields = {name.lower(): value for name, value in entry.items()}
     if len(fields) < len(entry):
         return Fault(place, "Two names differ only in capital letters; give each field once.")
-    return Row(place, fields)
+    return Row(place, fields, list(entry))
 
 
 def _example(row: Row, prefix: str, *, choices: bool) -> Row | Fault:

@@ -8,7 +8,7 @@ import zipfile
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
 from engine.domain import limits
@@ -24,7 +24,7 @@ from engine.importing.rows import (
     rows_of,
     text_in,
 )
-from engine.importing.workbook import workbook_rows
+from engine.importing.workbook import sheets_of, workbook_rows
 
 _ZIP = b"PK\x03\x04"
 _WORKBOOK = "xl/workbook.xml"
@@ -62,6 +62,12 @@ class Source:
         """The text that :attr:`is_text` speaks of."""
         return text_in(self.parts[0][1])
 
+    @property
+    def sheets(self) -> list[str]:
+        """The names of a workbook's sheets, which a reader may choose from; none for other files."""
+        [(_, data), *others] = self.parts
+        return sheets_of(data) if data.startswith(_ZIP) and not others else []
+
     def rows(self, *, plain: Sequence[str] = (), beside: Sequence[str] = ()) -> Iterator[Row | Fault]:
         """The rows of all parts; where there are several, places begin with the part's name.
 
@@ -72,8 +78,7 @@ class Source:
             prefix = f"{name}, " if len(self.parts) > 1 else ""
             try:
                 for row in _rows_of_part(data, allowance, self.sheet, plain, beside):
-                    place = f"{prefix}{row.place}"
-                    yield (Row(place, row.fields) if isinstance(row, Row) else Fault(place, row.message))
+                    yield replace(row, place=f"{prefix}{row.place}") if prefix else row
             except ImportingError as error:
                 raise ImportingError(
                     [Fault(f"{prefix}{fault.place}".rstrip(", "), fault.message) for fault in error.faults]

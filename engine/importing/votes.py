@@ -6,6 +6,7 @@ exports of Argilla and of Label Studio. docs/votes.md describes each.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -15,7 +16,9 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import Any
 
-from engine.domain import conversations, limits
+from engine.domain import limits
+from engine.domain.conversations import ASSISTANT, USER, Message, fault_of, text_and_messages, transcript
+from engine.importing import slips
 from engine.importing.mapping import Columns, renamed
 from engine.importing.rows import Fault, ImportingError, Row, raise_any, storable
 from engine.importing.sources import Source
@@ -54,6 +57,8 @@ class Vote:
         With its zone; ``None`` where the file says nothing.
     a_on_left
         The side on which a was shown; ``None`` where the file says nothing.
+    messages
+        The conversation that the task is; empty if it is one message of the user.
     """
 
     place: str
@@ -66,6 +71,7 @@ class Vote:
     annotator: str = ""
     judged_at: datetime | None = None
     a_on_left: bool | None = None
+    messages: tuple[Message, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -306,6 +312,25 @@ _ON_SIDE = {f"{thing}{side}": side == "left" for thing in _THINGS for side in ("
 _KAGGLE = {"winnermodela": Winner.A, "winnermodelb": Winner.B, "winnertie": Winner.TIE}
 
 
+def meaning_of(column: str) -> str:
+    """The meaning of a column of this name in a table of votes; empty where nothing is known of it."""
+    return _MEANINGS.get(_key(column), "")
+
+
+def _meanings() -> dict[str, str]:
+    meanings = dict.fromkeys(_TASK, "task") | dict.fromkeys(_WINNER, "winner")
+    meanings |= dict.fromkeys(_ANNOTATOR, "annotator") | dict.fromkeys(_JUDGED_AT, "judged_at")
+    for thing, stems in (("policy", _POLICY), ("response", _RESPONSE)):
+        for stem in stems:
+            for a, b in _SIDES:
+                for side, word in (("a", a), ("b", b)):
+                    meanings |= dict.fromkeys((f"{stem}{word}", f"{word}{stem}"), f"{thing}_{side}")
+    return meanings | {"sidea": "side_a"}
+
+
+_MEANINGS = _meanings()
+
+
 def _answer(value: str) -> bool:
     """True if the text names one of two responses, or neither."""
     key = _key(value)
@@ -339,7 +364,7 @@ def _vote(
         raise ImportingError.at(
             place, f"Both policies are {limits.shown(a)}. A vote is about two policies; remove the row."
         )
-    task, responses, arena = _texts(place, fields)
+    task, messages, responses, arena = _texts(place, fields)
     if task is None:
         raise _missing(place, "task (or prompt, question, instruction, conversation_a)", fields)
     if not task.strip():
@@ -362,6 +387,7 @@ def _vote(
         annotator=(_text(place, "annotator", by) or "").strip(),
         judged_at=_time(place, judged_at if judged_at is not None else _first(fields, _JUDGED_AT)),
         a_on_left=a_on_left,
+        messages=messages,
     )
 
 
@@ -394,8 +420,14 @@ def _text(place: str, name: str, value: Any) -> str | None:
     return storable(str(value), place, name)
 
 
-def _texts(place: str, fields: Mapping[str, Any]) -> tuple[str | None, tuple[str | None, str | None], bool]:
-    """The task, the two responses, and whether they came as an arena's conversations."""
+# The text of a task, and the messages that it keeps beside it.
+_Task = tuple[str, tuple[Message, ...]]
+
+
+def _texts(
+    place: str, fields: Mapping[str, Any]
+) -> tuple[str | None, tuple[Message, ...], tuple[str | None, str | None], bool]:
+    """The task, its messages, the two responses, and whether they came as an arena's conversations."""
     (first, second), _ = _two(fields, ("conversation",))
     if first is not None and second is not None:
         task_a, response_a = _split(place, "conversation_a", first)
@@ -405,39 +437,32 @@ def _texts(place: str, fields: Mapping[str, Any]) -> tuple[str | None, tuple[str
                 place,
                 "conversation_a and conversation_b begin with different messages. They must begin alike.",
             )
-        return task_a, (response_a, response_b), True
+        return *task_a, (response_a, response_b), True
     task = _first(fields, _TASK)
     (first, second), _ = _two(fields, (*_RESPONSE, ""))
     turns = [_turns(value) for value in (task, first, second)]
     if all(turns) and len({len(each or ()) for each in turns}) == 1:
         # LMArena's table for Kaggle: a list of turns in each of the three columns.
         users, *answers = (each or [] for each in turns)
-        whole = [
-            _rest(
-                [
-                    m
-                    for pair in zip(_messages("user", users), _messages("assistant", given), strict=True)
-                    for m in pair
-                ][1:]
-            )
-            for given in answers
-        ]
-        return users[0], (whole[0], whole[1]), True
+        whole = []
+        for given in answers:
+            pairs = zip(_by(USER, users), _by(ASSISTANT, given), strict=True)
+            whole.append(_rest(list(itertools.chain.from_iterable(pairs))[1:]))
+        return users[0], (), (whole[0], whole[1]), True
+    messages: tuple[Message, ...] = ()
     if isinstance(task, list):
         # A prompt as messages, without an answer in it.
-        task = _joined(_checked_messages(place, "prompt", task))
+        task, messages = _task(place, _checked_messages(place, "prompt", task))
     return (
         _text(place, "task", task),
+        messages,
         (_text(place, "response_a", first), _text(place, "response_b", second)),
         False,
     )
 
 
-Message = tuple[str, str]
-
-
-def _messages(role: str, texts: Iterable[str]) -> list[Message]:
-    return [(role, text) for text in texts]
+def _by(role: str, texts: Iterable[str]) -> list[Message]:
+    return [Message(role, text) for text in texts]
 
 
 def _turns(value: Any) -> list[str] | None:
@@ -456,7 +481,7 @@ def _turns(value: Any) -> list[str] | None:
     return [each or "" for each in value]
 
 
-def _split(place: str, name: str, value: Any) -> tuple[str, str]:
+def _split(place: str, name: str, value: Any) -> tuple[_Task, str]:
     """The task of a conversation, which is all before the first answer, and the rest of it."""
     if isinstance(value, str):
         try:
@@ -464,15 +489,12 @@ def _split(place: str, name: str, value: Any) -> tuple[str, str]:
         except ValueError:
             value = None
     messages = _checked_messages(place, name, value)
-    answered = next((n for n, (role, _) in enumerate(messages) if role == "assistant"), None)
+    answered = next((n for n, message in enumerate(messages) if message.role == ASSISTANT), None)
     if not answered:
         raise ImportingError.at(
             place, f"{name} must begin with the user's message, and have an answer by the role assistant."
         )
-    return (
-        storable(_joined(messages[:answered]), place, "task"),
-        storable(_rest(messages[answered:]), place, name),
-    )
+    return _task(place, messages[:answered]), storable(_rest(messages[answered:]), place, name)
 
 
 def _checked_messages(place: str, name: str, value: Any) -> list[Message]:
@@ -493,19 +515,20 @@ def _checked_messages(place: str, name: str, value: Any) -> list[Message]:
             content = "\n".join(str(part.get("text") or "") for part in content)
         if content is not None and not isinstance(content, str):
             raise fault
-        messages.append((message["role"], content or ""))
+        messages.append(Message(message["role"], content or ""))
     return messages
 
 
-def _joined(messages: Sequence[Message]) -> str:
-    """The text under which a task that is this conversation is found."""
-    return conversations.transcript([conversations.Message(*each) for each in messages])
+def _task(place: str, messages: Sequence[Message]) -> _Task:
+    """The task that is this conversation; one that no response could continue is a text."""
+    text, kept = (transcript(messages), ()) if fault_of(messages) else text_and_messages(messages)
+    return storable(text, place, "task"), kept
 
 
 def _rest(messages: Sequence[Message]) -> str:
     """The first answer as it is, and what follows with its roles: nothing of a long conversation is lost."""
     first, *later = messages
-    return "\n\n".join([first[1], *(f"{role.capitalize()}: {text}" for role, text in later)])
+    return "\n\n".join([first.content, *(f"{each.role.capitalize()}: {each.content}" for each in later)])
 
 
 def _side_of_a(place: str, fields: Mapping[str, Any]) -> bool | None:
@@ -588,23 +611,17 @@ def _time(place: str, value: Any) -> datetime | None:
 def _warnings(votes: Sequence[Vote], unanswered: int) -> Iterator[str]:
     """Counts of what may be a mistake in the file. Nothing of it is changed."""
     if unanswered:
-        yield f"{_number(unanswered, 'record')} without an answer left out."
+        yield f"{slips.number(unanswered, 'record')} without an answer left out."
     rows = Counter(
         (v.task, v.policy_a, v.policy_b, v.winner, v.response_a, v.response_b, v.annotator, v.judged_at)
         for v in votes
         if v.annotator or v.judged_at
     )
     if twice := sum(rows.values()) - len(rows):
-        yield f"{_number(twice, 'vote')} equal to an earlier one in every column. Each counts."
+        yield f"{slips.number(twice, 'vote')} equal to an earlier one in every column. Each counts."
     if empty := sum((v.response_a, v.response_b).count("") for v in votes):
-        yield f"{_number(empty, 'response')} empty."
-    names = {name for v in votes for name in (v.policy_a, v.policy_b)}
-    alike = Counter(_key(name) for name in names)
-    close = sorted(name for name in names if alike[_key(name)] > 1)
-    if close:
-        shown = ", ".join(map(repr, close[:6]))
-        yield f"{_number(len(close), 'policy name')} almost equal, and taken for different policies: {shown}."
-
-
-def _number(n: int, thing: str) -> str:
-    return f"{n:,} {thing}{'' if n == 1 else 's'}"
+        yield f"{slips.number(empty, 'response')} empty."
+    yield from slips.nearly_equal(
+        (name for v in votes for name in (v.policy_a, v.policy_b)), "policy", "policies"
+    )
+    yield from slips.nearly_equal((v.task for v in votes), "task", "tasks")

@@ -36,7 +36,7 @@ def workbook_rows(data: bytes, sheet: str = "") -> Iterator[Row | Fault]:
         The workbook is damaged, or has no sheet of that name.
     """
     try:
-        book = openpyxl.load_workbook(io.BytesIO(data), read_only=True, data_only=True, keep_links=False)
+        book = _opened(data)
         names = [page.title for page in book.worksheets]
         if not names or (sheet and sheet not in names):
             raise ImportingError.at(
@@ -54,9 +54,22 @@ def workbook_rows(data: bytes, sheet: str = "") -> Iterator[Row | Fault]:
         ) from error
 
 
+def sheets_of(data: bytes) -> list[str]:
+    """The names of the sheets of a workbook; none where it cannot be read."""
+    try:
+        return [page.title for page in _opened(data).worksheets]
+    except _DAMAGED:
+        return []
+
+
+def _opened(data: bytes) -> Any:
+    return openpyxl.load_workbook(io.BytesIO(data), read_only=True, data_only=True, keep_links=False)
+
+
 def _rows(sheet: Any) -> Iterator[Row | Fault]:
     # The size that a sheet states of itself is often wrong.
     sheet.reset_dimensions()
+    heading: list[str] = []
     names: list[str] = []
     for number, values in enumerate(sheet.iter_rows(values_only=True, max_col=limits.COLUMNS.most + 1), 1):
         cells = [_text(value) for value in values]
@@ -69,7 +82,8 @@ def _rows(sheet: Any) -> Iterator[Row | Fault]:
             if message := limits.COLUMNS.refusal(len(cells)):
                 yield Fault(place, message)
                 return
-            names = [cell.strip().lower() for cell in cells]
+            heading = [cell.strip() for cell in cells]
+            names = [name.lower() for name in heading]
             if len(set(names)) < len(names):
                 yield Fault(place, "Two columns have the same name. Rename one of them.")
                 return
@@ -77,7 +91,8 @@ def _rows(sheet: Any) -> Iterator[Row | Fault]:
             yield Fault(place, "A cell stands right of the last column that the first row names. Name it.")
         else:
             cells += [""] * (len(names) - len(cells))
-            yield Row(place, {name: cell for name, cell in zip(names, cells, strict=False) if name})
+            fields = {name: cell for name, cell in zip(names, cells, strict=False) if name}
+            yield Row(place, fields, [name for name in heading if name])
 
 
 def _text(value: Any) -> str:

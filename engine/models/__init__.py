@@ -21,8 +21,17 @@ from engine.models.history import AuditEntry
 from engine.models.judgments import Allowance, Judgment, JudgmentVoid, PairCount
 from engine.models.notifications import Alarm, Notification, Subscription
 from engine.models.opinions import Opinion
-from engine.models.people import Invitation, InvitationUse, Membership, RoleLoss, Token, User
+from engine.models.people import (
+    Invitation,
+    InvitationUse,
+    Membership,
+    ReportLink,
+    RoleLoss,
+    Token,
+    User,
+)
 from engine.models.policies import Factor, Level, Policy, Task
+from engine.models.uploads import Upload
 
 __all__ = [
     "Alarm",
@@ -48,12 +57,14 @@ __all__ = [
     "PairCount",
     "Policy",
     "ReplayPoint",
+    "ReportLink",
     "Response",
     "RoleLoss",
     "Snapshot",
     "Subscription",
     "Task",
     "Token",
+    "Upload",
     "User",
     "WorkerPulse",
 ]

@@ -25,9 +25,11 @@ from engine.models import (
     JudgmentVoid,
     Lease,
     Membership,
+    ReportLink,
     RoleLoss,
     Subscription,
     Token,
+    Upload,
     User,
 )
 
@@ -80,6 +82,10 @@ def person_data(user: User, *, complete: bool) -> Row:
             Invitation.objects.filter(created_by=user).order_by("pk"),
             experiment="experiment__name", role="role", uses="uses", created_at="created_at",
             until="expires_at",
+        ),
+        "report_links_made": _rows(
+            ReportLink.objects.filter(created_by=user).order_by("pk"),
+            experiment="experiment__name", created_at="created_at", until="expires_at", ended_at="ended_at",
         ),
         # The whole target may be a secret of the experiment's, or somebody else's address.
         "notifications_added": [
@@ -150,6 +156,10 @@ def person_data(user: User, *, complete: bool) -> Row:
         "roles_lost": _rows(
             RoleLoss.objects.filter(user=user).order_by("pk"),
             experiment="experiment__name", role="role", at="at",
+        ),
+        "uploads": _rows(
+            Upload.objects.filter(user=user).order_by("pk"),
+            file="file_name", experiment="name", created_at="created_at",
         ),
         "log": _log(user),
     }  # fmt: skip

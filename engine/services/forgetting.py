@@ -22,6 +22,7 @@ from engine.models import (
     Judgment,
     Membership,
     Token,
+    Upload,
     User,
 )
 from engine.selectors.persons import addresses_of, sessions_of, subscriptions_to
@@ -32,7 +33,7 @@ from engine.services.people import end_invitation, remove_member
 from engine.services.tokens import end_all_tokens
 
 # Rows that go with the account; any other row of ours is a reason to keep the account's.
-_GO_WITH_THE_ACCOUNT = {Membership, Token}
+_GO_WITH_THE_ACCOUNT = {Membership, Token, Upload}
 
 
 @transaction.atomic
@@ -106,6 +107,7 @@ def _end_access(user: User, by: User | None, addresses: set[str]) -> None:
         unsubscribe(subscription=subscription, by=by)
     for session in sessions_of(user):
         session.delete()
+    Upload.objects.filter(user=user).delete()
 
 
 def _has_left_a_trace(user: User) -> bool:

@@ -59,6 +59,7 @@ def start_from_votes(*, name: str, votes: Sequence[Vote], by: User | None = None
     """
     policies = {name: n for n, name in enumerate(_once(p for v in votes for p in (v.policy_a, v.policy_b)))}
     tasks = {prompt: n for n, prompt in enumerate(_once(vote.task for vote in votes))}
+    messages = {vote.task: vote.messages for vote in reversed(votes)}
     # Before the pairs of policies are looked at one by one.
     limits.POLICIES.check(len(policies))
     limits.TASKS.check(len(tasks))
@@ -73,7 +74,7 @@ def start_from_votes(*, name: str, votes: Sequence[Vote], by: User | None = None
                 if imported
                 else FactorSpec("Model", "model", {each: {"name": each} for each in names})
             ],
-            tasks=[TaskSpec(prompt) for prompt in tasks],
+            tasks=[TaskSpec(prompt, messages=messages[prompt]) for prompt in tasks],
             settings={
                 "responses": Experiment.Responses.IMPORTED if imported else Experiment.Responses.FRESH,
                 "allow_tie": any(vote.winner == Winner.TIE for vote in votes),

@@ -14,10 +14,24 @@ from django.http import QueryDict
 from engine.domain.errors import SpecError
 from engine.domain.limits import DESCRIPTION_BYTES
 from engine.domain.specs import SETTINGS, ExperimentSpec, GoldSpec, TaskSpec
-from engine.importing import ImportingError, Source, read_gold, read_tasks, source_of, write_gold, write_tasks
+from engine.importing import (
+    ImportingError,
+    Material,
+    as_lines,
+    check_columns,
+    look,
+    read_gold,
+    read_tasks,
+    source_of,
+    warnings_of_tasks,
+    write_gold,
+    write_tasks,
+)
+from engine.importing.looking import MEANINGS, Column, has_columns
 from engine.models import Experiment
 from engine.selectors import specs
 from engine.services.estimates import Question
+from labeling.forms.columns import MEANING_LABELS, said_columns
 from labeling.forms.factors import (
     ExclusionRow,
     FactorRow,
@@ -30,12 +44,6 @@ from labeling.forms.settings import GROUPS, SettingsForm
 
 _PREVIEWED = 5
 _KINDS = ("tasks", "gold")
-# Files that are no text, as text.
-_AS_TEXT: dict[str, Callable[[Source], str]] = {
-    "tasks": lambda source: write_tasks(read_tasks(source)),
-    "gold": lambda source: write_gold(read_gold(source)),
-}
-
 Item = TypeVar("Item", TaskSpec, GoldSpec)
 
 
@@ -48,6 +56,17 @@ class Items(Generic[Item]):
     items: Sequence[Item]
     faults: Sequence[str]
     kept: bool = False
+    columns: Sequence[tuple[Column, str]] = ()
+
+    @property
+    def warnings(self) -> Sequence[str]:
+        """Possible slips, each with its count."""
+        return warnings_of_tasks([item for item in self.items if isinstance(item, TaskSpec)])
+
+    @property
+    def meanings(self) -> list[tuple[str, str]]:
+        """The meanings that a column may have, with their labels."""
+        return [(meaning, MEANING_LABELS[meaning]) for meaning in MEANINGS[Material.TASKS]]
 
     @property
     def first(self) -> Sequence[Item]:
@@ -112,10 +131,31 @@ class DraftEditor:
         text = self.data.get(kind, "")
         if not text.strip() and self.data.get(f"{kind}_kept") and self.stored:
             return Items(kind, "", kept(self.stored), [], kept=True)
+        columns = self._columns(text) if kind == "tasks" else []
         try:
-            return Items(kind, text, read(text), [])
+            return Items(kind, text, read(text), [], columns=columns)
         except ImportingError as error:
-            return Items(kind, text, [], [str(fault) for fault in error.faults])
+            return Items(kind, text, [], [str(fault) for fault in error.faults], columns=columns)
+
+    def _columns(self, text: str) -> list[tuple[Column, str]]:
+        """The columns of the tasks, where they have some, each with the meaning that is chosen for it."""
+        found = look(text, Material.TASKS).columns if has_columns(text) else ()
+        if any(column.name == "variables" for column in found):
+            # The tasks are written as we write them.
+            return []
+        chosen = said_columns(self.data, "tasks_")
+        return [(column, chosen.get(column.name, column.meaning)) for column in found]
+
+    def map_columns(self) -> None:
+        """Write the tasks anew, with the columns that were chosen for them."""
+        text = self.data.get("tasks", "")
+        try:
+            tasks = read_tasks(text, check_columns(said_columns(self.data, "tasks_")))
+        except ImportingError as error:
+            faults = [str(fault) for fault in error.faults]
+            self.__dict__["tasks"] = Items("tasks", text, [], faults, columns=self._columns(text))
+        else:
+            self.data["tasks"] = write_tasks(tasks)
 
     @property
     def groups(self) -> dict[str, list[BoundField]]:
@@ -142,7 +182,7 @@ class DraftEditor:
                 continue
             try:
                 source = source_of([(file.name or "", file)], DESCRIPTION_BYTES)
-                text = source.text if source.is_text else _AS_TEXT[kind](source)
+                text = source.text if source.is_text else as_lines(source)
                 self.data[kind] = text.replace("\r\n", "\n")
             except ImportingError as error:
                 shown: Items[Any] = Items(kind, self.data.get(kind, ""), [], [f"{file.name}: {error}"])

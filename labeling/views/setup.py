@@ -14,17 +14,15 @@ from django.views.decorators.http import require_http_methods, require_safe
 from django_htmx.http import trigger_client_event
 
 from engine.domain.errors import SpecError, WrongStateError
-from engine.domain.limits import DESCRIPTION_BYTES, RESPONSES_BYTES
-from engine.domain.specs import ExperimentSpec, FactorSpec
+from engine.domain.limits import DESCRIPTION_BYTES
+from engine.domain.specs import ExperimentSpec
 from engine.importing import (
     ImportingError,
     decoded,
     read_experiment,
-    read_responses,
-    source_of,
     write_experiment,
 )
-from engine.models import Experiment
+from engine.models import Experiment, Upload
 from engine.selectors import designs, specs
 from engine.services import drafts, experiments
 from engine.tasks import advance, wake
@@ -37,6 +35,7 @@ from labeling.forms.factors import apply_change
 from labeling.requests import AuthenticatedRequest
 from labeling.setup import sizes
 from labeling.setup.templates import STARTS, start_named
+from labeling.views.columns import receive
 
 _TASKS_PER_PAGE = 20
 
@@ -51,32 +50,22 @@ def new(request: AuthenticatedRequest) -> HttpResponse:
     faults: list[str] = []
     if request.method == "POST":
         try:
-            experiment = experiments.create_experiment(spec=_uploaded(request), by=request.user)
+            return _received(request)
         except (ImportingError, SpecError) as error:
             faults = str(error).splitlines()
-        else:
-            messages.success(request, "Saved as a draft. Check it, then start it.")
-            return redirect("setup", experiment_id=experiment.pk)
     context = {"starts": STARTS, "faults": faults, "typed_name": request.POST.get("name", "")}
     return render(request, "setup/new.html", context, status=400 if faults else 200)
 
 
-def _uploaded(request: AuthenticatedRequest) -> ExperimentSpec:
-    if (file := request.FILES.get("responses")) is not None:
-        answers = read_responses(source_of([(file.name or "", file)], RESPONSES_BYTES))
-        for warning in answers.warnings:
-            messages.warning(request, warning)
-        return ExperimentSpec(
-            name=request.POST.get("name", "").strip(),
-            factors=[FactorSpec("Policy", "imported", {name: {} for name in answers.policies})],
-            tasks=answers.tasks,
-            settings={"responses": Experiment.Responses.IMPORTED},
-            ready_made=answers.responses,
-        )
+def _received(request: AuthenticatedRequest) -> HttpResponse:
+    if (responses := request.FILES.get("responses")) is not None:
+        return receive(request, Upload.Material.RESPONSES, responses)
     if (file := request.FILES.get("description")) is None:
         raise ImportingError.at("", "Choose a file first.")
     described = read_experiment(decoded(file, DESCRIPTION_BYTES))
-    return described.spec
+    experiment = experiments.create_experiment(spec=described.spec, by=request.user)
+    messages.success(request, "Saved as a draft. Check it, then start it.")
+    return redirect("setup", experiment_id=experiment.pk)
 
 
 @login_required
@@ -140,6 +129,9 @@ def _page(
     if part in _FRAGMENTS:
         editor.take_files(request.FILES)
         return _FRAGMENTS[part](request, editor, url)
+    if request.POST.get("change") == "tasks-columns":
+        editor.map_columns()
+        return _rendered(request, editor, url, "setup/edit.html")
     if change := request.POST.get("change"):
         return _changed(request, editor, url, change)
     editor.take_files(request.FILES)
@@ -155,6 +147,11 @@ def _changed(request: AuthenticatedRequest, editor: DraftEditor, url: str, chang
     return trigger_client_event(response, "factors-changed")
 
 
+def _items_mapped(request: HttpRequest, editor: DraftEditor, url: str) -> HttpResponse:
+    editor.map_columns()
+    return render(request, "setup/_items.html", {"items": editor.tasks, "url": url})
+
+
 _FRAGMENTS: dict[str, Callable[[HttpRequest, DraftEditor, str], HttpResponse]] = {
     "size": lambda request, editor, url: render(
         request, "setup/_size.html", {"size": sizes.size_of(editor), "url": url}
@@ -164,6 +161,7 @@ _FRAGMENTS: dict[str, Callable[[HttpRequest, DraftEditor, str], HttpResponse]] =
     "tasks-file": lambda request, editor, url: render(
         request, "setup/_items.html", {"items": editor.tasks, "url": url}
     ),
+    "tasks-columns": _items_mapped,
     "gold-file": lambda request, editor, url: render(
         request, "setup/_items.html", {"items": editor.gold, "url": url}
     ),

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from engine.core import Design, Place, Unstructured
+from engine.domain.conversations import Message
 from engine.domain.errors import SpecError, WrongStateError
 from engine.domain.rules import Rules
 from engine.domain.specs import ExperimentSpec, FactorSpec, ReadyMade, TaskSpec
@@ -66,6 +67,13 @@ def test_the_file_makes_the_experiment_and_each_vote_counts_once():
         assert (judgment.via, judgment.judge, judgment.comparison.state) == ("import", "human", "judged")
     entry = AuditEntry.objects.get(action="import_votes")
     assert (entry.by, entry.details["votes"]) == (user, 4)
+
+
+def test_a_conversation_stays_one():
+    turns = (Message("system", "Be brief."), Message("user", "Name a colour."))
+    text = "System: Be brief.\n\nUser: Name a colour."
+    experiment = made([replace(each, task=text, messages=turns) for each in THREE])
+    assert [task.turns for task in experiment.tasks.all()] == [turns]
 
 
 @pytest.mark.parametrize("a_on_left", [True, False])

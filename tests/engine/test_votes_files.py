@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
+from engine.domain.conversations import Message
 from engine.domain.limits import Limit
 from engine.importing import ImportingError, Vote, Votes, Winner, read_votes, source_of
 
@@ -205,6 +206,10 @@ def test_nothing_of_a_long_conversation_is_lost():
     system = {"role": "system", "content": "Be brief."}
     vote = one(LMARENA, **{name: [system, *LMARENA[name]] for name in ("conversation_a", "conversation_b")})
     assert vote.task == f"System: Be brief.\n\nUser: {TASK}"
+    assert vote.messages == (Message("system", "Be brief."), Message("user", TASK))
+    strange = {"role": "narrator", "content": "It rains."}
+    vote = one(LMARENA, **{name: [strange, *LMARENA[name]] for name in ("conversation_a", "conversation_b")})
+    assert (vote.task, vote.messages) == (f"Narrator: It rains.\n\nUser: {TASK}", ())
 
 
 def test_lmarenas_table_for_kaggle():
@@ -429,5 +434,5 @@ def test_what_may_be_a_mistake_is_counted_and_left_as_it_is():
     assert votes.warnings == [
         "1 vote equal to an earlier one in every column. Each counts.",
         "1 response empty.",
-        "2 policy names almost equal, and taken for different policies: 'P', 'p'.",
+        "1 policy came with nearly equal names, such as 'P' and 'p'. They count as different ones.",
     ]

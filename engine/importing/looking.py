@@ -1,0 +1,126 @@
+"""A first look at a table: its columns, its first rows, and what each column seems to be."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import islice
+from typing import Any
+
+from engine.importing import votes
+from engine.importing.items import REFERENCE_NAMES, TAG_NAMES, TASK_MEANINGS, TASK_NAMES, rows_in
+from engine.importing.mapping import IGNORE, RESPONSE, VARIABLE
+from engine.importing.rows import Row, is_table
+from engine.importing.sources import Source
+
+_LOOKED_AT = 20
+_SHOWN = 5
+_LONGEST = 200
+
+
+class Material(StrEnum):
+    """The material that a table is to hold."""
+
+    TASKS = "tasks"
+    RESPONSES = "responses"
+    VOTES = "votes"
+
+
+# What a column may be; then, what some column must be.
+MEANINGS: Mapping[Material, Sequence[str]] = {
+    Material.TASKS: TASK_MEANINGS,
+    Material.RESPONSES: ("task", "policy", RESPONSE, "reference", "tags", IGNORE),
+    Material.VOTES: (
+        "task", "policy_a", "policy_b", "winner", "response_a", "response_b", "annotator", "judged_at",
+        "side_a", IGNORE,
+    ),
+}  # fmt: skip
+_REQUIRED: Mapping[Material, Sequence[str]] = {
+    Material.TASKS: ("task",),
+    Material.RESPONSES: ("task", "policy", RESPONSE),
+    Material.VOTES: ("task", "policy_a", "policy_b", "winner"),
+}
+# Names of columns with their meanings, and the meaning of all other columns.
+_BY_NAME = (
+    dict.fromkeys((*TASK_NAMES, "messages"), "task")
+    | dict.fromkeys(REFERENCE_NAMES, "reference")
+    | dict.fromkeys(TAG_NAMES, "tags")
+)
+_MEANING_OF: Mapping[Material, tuple[Callable[[str], str], str]] = {
+    Material.TASKS: (lambda name: _BY_NAME.get(name, ""), VARIABLE),
+    Material.RESPONSES: (
+        lambda name: name if name in {"policy", RESPONSE} else _BY_NAME.get(name, ""),
+        IGNORE,
+    ),
+    Material.VOTES: (votes.meaning_of, IGNORE),
+}
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column: its name as it is written, what it seems to be, and its first cells."""
+
+    name: str
+    meaning: str
+    cells: Sequence[str]
+
+
+@dataclass(frozen=True)
+class Look:
+    """The columns of a table.
+
+    Attributes
+    ----------
+    missing
+        The meanings that some column must have and none seems to have.
+    """
+
+    columns: Sequence[Column]
+    missing: Collection[str]
+
+
+def look(given: str | Source, material: Material) -> Look:
+    """The columns of a table, each with a guess at what it is. Only the first rows are read.
+
+    Raises
+    ------
+    ImportingError
+        The file is damaged or too large.
+    """
+    rows = [row for row in islice(rows_in(given), _LOOKED_AT) if isinstance(row, Row)]
+    names: dict[str, str] = {}
+    for row in rows:
+        for name in row.heading:
+            names.setdefault(name.lower(), name)
+    meaning_of, otherwise = _MEANING_OF[material]
+    meanings: dict[str, str] = {}
+    for name in names:
+        meaning = meaning_of(name)
+        meanings[name] = meaning if meaning and meaning not in meanings.values() else otherwise
+    if material == Material.RESPONSES and not {"policy", RESPONSE} & set(meanings.values()):
+        # A wide table: a column for each policy.
+        meanings = {name: RESPONSE if each == IGNORE else each for name, each in meanings.items()}
+    found = set(meanings.values())
+    if list(meanings.values()).count(RESPONSE) > 1:
+        found.add("policy")
+    return Look(
+        [
+            Column(names[name], meaning, [_cell(row.fields.get(name)) for row in rows[:_SHOWN]])
+            for name, meaning in meanings.items()
+        ],
+        [each for each in _REQUIRED[material] if each not in found],
+    )
+
+
+def has_columns(text: str) -> bool:
+    """True if a list of tasks is a table, and no plain lines."""
+    return is_table(text, TASK_NAMES, REFERENCE_NAMES)
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return ""
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"

@@ -1,0 +1,15 @@
+"""Files that wait for their columns to be named."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from django.utils import timezone
+
+from engine.models import Upload, User
+
+
+def kept_upload(user: User, upload_id: UUID) -> Upload | None:
+    """The user's own file of that number, unless it is gone or older than a day."""
+    since = timezone.now() - Upload.KEPT_FOR
+    return Upload.objects.filter(user=user, pk=upload_id, created_at__gte=since).first()

@@ -1,0 +1,25 @@
+"""Keeps an uploaded file until its user has said what its columns are."""
+
+from __future__ import annotations
+
+from django.db import transaction
+from django.utils import timezone
+
+from engine.models import Upload, User
+
+
+@transaction.atomic
+def keep_upload(*, user: User, material: Upload.Material, name: str, file_name: str, data: bytes) -> Upload:
+    """Store the file; of one user's files the newest stay, and none stays longer than a day."""
+    upload = Upload.objects.create(
+        user=user, material=material, name=name[:200], file_name=file_name[:200], data=data
+    )
+    newest = Upload.objects.filter(user=user).values_list("pk", flat=True)[: Upload.MOST_OF_ONE_USER]
+    Upload.objects.filter(user=user).exclude(pk__in=list(newest)).delete()
+    Upload.objects.filter(created_at__lt=timezone.now() - Upload.KEPT_FOR).delete()
+    return upload
+
+
+def drop_upload(upload: Upload) -> None:
+    """Delete the file: it was imported."""
+    upload.delete()

@@ -1,0 +1,186 @@
+"""Uploads of responses and votes: imported at once, or after their user has said what the columns are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from io import BytesIO
+from typing import Any
+from uuid import UUID
+
+from django.contrib import messages
+from django.contrib.auth.decorators import login_required
+from django.core.files.uploadedfile import UploadedFile
+from django.http import Http404, HttpResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.http import require_http_methods
+
+from engine.domain.errors import EngineError, SpecError
+from engine.domain.limits import RESPONSES_BYTES, VOTES_BYTES, Limit
+from engine.importing import (
+    Answers,
+    ImportingError,
+    Material,
+    Source,
+    Votes,
+    check_columns,
+    look,
+    read_responses,
+    read_votes,
+    source_of,
+)
+from engine.importing.looking import MEANINGS, Look
+from engine.importing.slips import number
+from engine.models import Upload
+from engine.selectors.uploads import kept_upload
+from engine.services.experiments import create_experiment
+from engine.services.past_votes import add_votes, start_from_votes
+from engine.services.uploads import drop_upload, keep_upload
+from engine.tasks import advance, wake
+from labeling import access
+from labeling.forms.columns import MEANING_LABELS, said_columns
+from labeling.requests import AuthenticatedRequest
+
+
+@dataclass(frozen=True)
+class _Kind:
+    """The ways to read, store and sum up one material."""
+
+    most: Limit
+    read: Callable[[Source, Mapping[str, str] | None], Any]
+    store: Callable[[AuthenticatedRequest, str, Any], HttpResponse]
+    said: Callable[[Any], str]
+    back: str
+
+
+def receive(
+    request: AuthenticatedRequest, material: Upload.Material, file: UploadedFile[Any]
+) -> HttpResponse:
+    """Import an uploaded file, or keep it and ask for its columns where they are not known.
+
+    Raises
+    ------
+    ImportingError, EngineError
+        The file is refused for another reason.
+    """
+    kind, name = _KINDS[material], request.POST.get("name", "").strip()
+    source = source_of([(file.name or "", file)], kind.most)
+    try:
+        found = kind.read(source, None)
+    except ImportingError:
+        first = look(source, Material(material))
+        if not (first.columns and first.missing):
+            raise
+    else:
+        # Formats without such columns, as LMArena's, are read as they are.
+        if not request.POST.get("look") or look(source, Material(material)).missing:
+            return kind.store(request, name, found)
+    file.seek(0)
+    upload = keep_upload(
+        user=request.user, material=material, name=name, file_name=file.name or "", data=file.read()
+    )
+    return redirect("map_columns", upload.pk)
+
+
+@login_required
+@require_http_methods(["GET", "HEAD", "POST"])
+def map_columns(request: AuthenticatedRequest, upload_id: UUID) -> HttpResponse:
+    """Show the columns of a kept file, and what each becomes; import it when its user says so."""
+    access.to_create(request)
+    if (upload := kept_upload(request.user, upload_id)) is None:
+        raise Http404
+    kind = _KINDS[Upload.Material(upload.material)]
+    sheet = request.POST.get("sheet", "")
+    wanted = request.method == "POST" and not request.htmx and request.POST.get("action") != "check"
+    faults: list[str] = []
+    found, first, sheets = None, Look((), ()), list[str]()
+    columns = said_columns(request.POST)
+    try:
+        source = source_of([(upload.file_name, BytesIO(upload.data))], kind.most, sheet)
+        sheets = source.sheets
+        first = look(source, Material(upload.material))
+        # Another sheet has other columns.
+        if not columns or request.POST.get("seen_sheet", sheet) != sheet:
+            columns = {column.name: column.meaning for column in first.columns}
+        found = kind.read(source, check_columns(columns))
+        if wanted:
+            answer = kind.store(request, request.POST.get("name", "").strip(), found)
+            drop_upload(upload)
+            return answer
+    except (ImportingError, EngineError) as error:
+        faults = str(error).splitlines()
+    labels = [(meaning, MEANING_LABELS[meaning]) for meaning in MEANINGS[Material(upload.material)]]
+    context = {
+        "upload": upload,
+        "name": request.POST.get("name", upload.name),
+        "columns": [(column, columns.get(column.name, column.meaning)) for column in first.columns],
+        "meanings": labels,
+        "sheets": sheets,
+        "sheet": sheet,
+        "faults": faults,
+        "said": kind.said(found) if found is not None else "",
+        "warnings": found.warnings if found is not None else (),
+        "back": kind.back,
+    }
+    if request.htmx:
+        return render(request, "setup/_columns_result.html", context)
+    return render(request, "setup/columns.html", context, status=400 if wanted else 200)
+
+
+# ---------------------------------------------------------------- the two kinds
+
+
+def _store_answers(request: AuthenticatedRequest, name: str, answers: Answers) -> HttpResponse:
+    experiment = create_experiment(spec=answers.spec(name), by=request.user)
+    _warn(request, answers.warnings)
+    messages.success(request, "Saved as a draft. Check it, then start it.")
+    return redirect("setup", experiment_id=experiment.pk)
+
+
+def _store_votes(request: AuthenticatedRequest, name: str, votes: Votes) -> HttpResponse:
+    # Their own comes first: others may have shared one of the same name with them.
+    of_that_name = list(access.runnable(request).filter(name=name))
+    own = [each for each in of_that_name if each.maker_id == request.user.pk]
+    there = own or of_that_name
+    if len(there) > 1:
+        raise SpecError(
+            f"name: You may change {len(there)} experiments of this name. Choose another one, or import the "
+            "votes with manage.py import_votes."
+        )
+    if there:
+        experiment = add_votes(experiment_id=there[0].pk, votes=votes.votes, by=request.user)
+    else:
+        experiment = start_from_votes(name=name, votes=votes.votes, by=request.user)
+    wake(advance, experiment.pk)
+    messages.success(request, f"{len(votes.votes):,} votes imported.")
+    _warn(request, votes.warnings)
+    return redirect("dashboard", experiment_id=experiment.pk)
+
+
+def _warn(request: AuthenticatedRequest, warnings: Sequence[str]) -> None:
+    for warning in warnings:
+        messages.warning(request, warning)
+
+
+def _answers_said(answers: Answers) -> str:
+    return (
+        f"{number(len(answers.responses), 'response')} of "
+        f"{number(len(answers.policies), 'policy', 'policies')} to {number(len(answers.tasks), 'task')}."
+    )
+
+
+def _votes_said(votes: Votes) -> str:
+    policies = {name for vote in votes.votes for name in (vote.policy_a, vote.policy_b)}
+    tasks = {vote.task for vote in votes.votes}
+    return (
+        f"{number(len(votes.votes), 'vote')} on {number(len(policies), 'policy', 'policies')} and "
+        f"{number(len(tasks), 'task')}."
+    )
+
+
+_KINDS = {
+    Upload.Material.RESPONSES: _Kind(
+        RESPONSES_BYTES, read_responses, _store_answers, _answers_said, "new_experiment"
+    ),
+    Upload.Material.VOTES: _Kind(VOTES_BYTES, read_votes, _store_votes, _votes_said, "import_votes"),
+}

@@ -1,0 +1,160 @@
+"""Files whose columns have other names: the page asks what each is, and nothing is lost between its steps."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.core.files.uploadedfile import SimpleUploadedFile
+from django.test import Client
+from django.urls import reverse
+from django.utils import timezone
+
+from engine.models import Experiment, Upload, User
+from engine.services.retention import forget_old
+from tests.engine.test_sources import workbook
+from tests.factories import make_user
+
+pytestmark = pytest.mark.django_db
+
+WIDE = b"Frage,GPT 4,Claude,id\nOne?,1,one,7\nOne?,1,one,8\nTwo?,,two,9\n"
+VOTES = b"item,left one,right one,better\nT,P,Q,a\nT,P,q,b\n"
+
+
+@pytest.fixture
+def owner(client: Client) -> User:
+    user = make_user("ann", is_superuser=True)
+    client.force_login(user)
+    return user
+
+
+def upload(client: Client, data: bytes, *, field: str = "responses", **more: Any) -> Any:
+    page = "import_votes" if field == "votes" else "new_experiment"
+    file = SimpleUploadedFile("mine.csv", data)
+    return client.post(reverse(page), {"name": "Mine", field: file} | more)
+
+
+def said(columns: dict[str, str], **more: Any) -> dict[str, Any]:
+    return {"name": "Mine", "column": list(columns), "meaning": list(columns.values())} | more
+
+
+@pytest.mark.usefixtures("owner")
+def test_responses_with_other_columns_are_looked_at_then_imported(client):
+    response = upload(client, WIDE)
+    kept = Upload.objects.get()
+    assert response.url == reverse("map_columns", args=[kept.pk])
+    assert not Experiment.objects.exists()
+    page = client.get(response.url).content.decode()
+    for words in ('value="Frage"', "GPT 4", "One?", 'value="Mine"', "empty"):
+        assert words in page
+    # All unknown columns of a table without policies may be policies; nothing says which is the task.
+    assert page.count('<option value="response" selected>') == 4
+    columns = {"Frage": "task", "GPT 4": "response", "Claude": "response", "id": "ignore"}
+    checked = client.post(response.url, said(columns, action="check"))
+    assert checked.status_code == 200
+    page = checked.content.decode()
+    assert "6 responses of 2 policies to 2 tasks." in page
+    assert "2 responses came more than once" in page
+    assert "1 response had no text." in page
+    fragment = client.post(response.url, said(columns), headers={"HX-Request": "true"})
+    assert "6 responses of 2 policies" in fragment.content.decode()
+    assert "<form" not in fragment.content.decode()
+    assert not Experiment.objects.exists()
+    imported = client.post(response.url, said(columns, action="import"))
+    experiment = Experiment.objects.get(name="Mine")
+    assert imported.url == reverse("setup", args=[experiment.pk])
+    assert [level.name for level in experiment.factors.get().levels.all()] == ["GPT 4", "Claude"]
+    assert not Upload.objects.exists()
+    assert client.get(response.url).status_code == 404
+
+
+@pytest.mark.usefixtures("owner")
+def test_votes_with_other_columns_keep_what_was_chosen_until_it_fits(client):
+    response = upload(client, VOTES, field="votes")
+    columns = {"item": "task", "left one": "policy_a", "right one": "policy_b", "better": "ignore"}
+    refused = client.post(response.url, said(columns, action="import"))
+    assert refused.status_code == 400
+    page = refused.content.decode()
+    assert "There is no winner" in page
+    assert page.count('<option value="policy_b" selected>') == 1
+    columns["better"] = "task"
+    assert "Two columns are task." in client.post(response.url, said(columns)).content.decode()
+    columns["better"] = "winner"
+    page = client.post(response.url, said(columns, action="check")).content.decode()
+    assert "2 votes on 3 policies and 1 task." in page
+    assert "1 policy came with nearly equal names, such as &#x27;Q&#x27; and &#x27;q&#x27;" in page
+    client.post(response.url, said(columns, action="import"))
+    assert Experiment.objects.get(name="Mine").past_votes == 2
+
+
+@pytest.mark.usefixtures("owner")
+def test_known_columns_are_shown_on_request_and_of_a_workbook_each_sheet(client):
+    book = workbook([["task", "policy", "response"], ["T", "P", "p"]], [["q", "A", "B"], ["T", "a", "b"]])
+    response = upload(client, book, look="1")
+    page = client.get(response.url).content.decode()
+    assert '<option value="policy" selected>' in page
+    assert "1 response of 1 policy to 1 task." in page
+    first = said({"task": "task", "policy": "policy", "response": "response"}, seen_sheet="Sheet 1")
+    page = client.post(response.url, first | {"sheet": "Sheet 2", "action": "check"}).content.decode()
+    assert 'value="q"' in page
+    assert 'value="policy" name' not in page
+    columns = said({"q": "task", "A": "response", "B": "response"}, sheet="Sheet 2", seen_sheet="Sheet 2")
+    client.post(response.url, columns | {"action": "import"})
+    assert Experiment.objects.get(name="Mine").policies.count() == 2
+
+
+@pytest.mark.usefixtures("owner")
+def test_other_faults_are_told_at_once_and_formats_without_columns_need_none(client):
+    assert "line 2: policy must" not in upload(client, b"").content.decode()
+    assert upload(client, b"task,policy,response\nT,,x\n").status_code == 400
+    arena = (
+        b'{"model_a": "P", "model_b": "Q", "winner": "model_a", "conversation_a": [{"role": "user", '
+        b'"content": "T"}, {"role": "assistant", "content": "p"}], "conversation_b": [{"role": "user", '
+        b'"content": "T"}, {"role": "assistant", "content": "q"}]}'
+    )
+    upload(client, arena, field="votes", look="1")
+    assert Experiment.objects.get(name="Mine").past_votes == 1
+    assert not Upload.objects.exists()
+
+
+def test_an_upload_is_its_users_alone_and_goes_after_a_day(client, owner):
+    url = upload(client, WIDE).url
+    other = Client()
+    other.force_login(make_user("bob", is_superuser=True))
+    assert other.get(url).status_code == 404
+    for _ in range(3):
+        upload(client, WIDE)
+    assert owner.uploads.count() == 3
+    assert client.get(url).status_code == 404, "the newest three stay"
+    last = owner.uploads.first()
+    Upload.objects.update(created_at=timezone.now() - timedelta(hours=25))
+    assert client.get(reverse("map_columns", args=[last.pk])).status_code == 404
+    assert forget_old()["uploads"] == 3
+
+
+@pytest.mark.usefixtures("owner")
+def test_tasks_are_mapped_on_the_page_of_the_draft(client):
+    url = reverse("new_from", args=["blank"])
+    text = "Frage,Customer Name,Nr\nWho is {{x}}?,Ann,1\nwho is {{x}}?,Bob,2\n"
+    page = client.post(url, {"tasks": text, "part": "tasks"}, headers={"HX-Request": "true"}).content.decode()
+    assert "These look like names of columns" in page
+    assert '<option value="variable" selected>' in page
+    chosen = {
+        "tasks_column": ["Frage", "Customer Name", "Nr"],
+        "tasks_meaning": ["task", "variable", "ignore"],
+    }
+    page = client.post(url, {"tasks": text, "change": "tasks-columns"} | chosen).content.decode()
+    assert "2 tasks." in page
+    assert "Variables: <code>customer_name</code>" in page
+    assert "1 task came with nearly equal names" in page
+    chosen["tasks_meaning"] = ["ignore", "variable", "ignore"]
+    sent = {"tasks": text, "part": "tasks-columns"} | chosen
+    page = client.post(url, sent, headers={"HX-Request": "true"}).content.decode()
+    assert "is missing. Found: variables" in page
+    assert "Who is {{x}}?,Ann,1" in page, "nothing is lost"
+    book = SimpleUploadedFile("tasks.xlsx", workbook([["Frage", "Nr"], ["One?", 1]]))
+    sent = {"tasks_file": book, "part": "tasks-file"}
+    page = client.post(url, sent, headers={"HX-Request": "true"}).content.decode()
+    assert "One?" in page
+    assert 'name="tasks_column" value="Frage"' in page
