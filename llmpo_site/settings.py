@@ -123,8 +123,8 @@ if DATABASES["default"].get("ENGINE") == "django.db.backends.sqlite3":
         "timeout": 30,
         "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;",
     }
-    # Tests start workers of their own, which an in-memory database would be out of reach for. Tables made from the
-    # models take five seconds less of each process than the migrations, which the tests on PostgreSQL run.
+    # Tests start workers of their own, which an in-memory database would be out of reach for. Tables made
+    # from the models save each process the five seconds of the migrations, which PostgreSQL's tests run.
     DATABASES["default"]["TEST"] = {"NAME": VAR_DIR / "test.sqlite3", "MIGRATE": False}
 # Cache for dashboards and for counts of API requests. Each web process has its own unless a server is set.
 CACHES = {"default": env.dj_cache_url("CACHE_URL", "locmem://")}
