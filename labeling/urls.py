@@ -17,6 +17,7 @@ from labeling.views import (
     people,
     persons,
     policies,
+    reports,
     settings,
     setup,
     tokens,
@@ -138,6 +139,10 @@ urlpatterns = [
         "experiments/<int:experiment_id>/judgments/void/", comparisons.void_annotator, name="void_annotator"
     ),
     path("experiments/<int:experiment_id>/export/", export.export, name="export"),
+    path("experiments/<int:experiment_id>/report/", reports.report, name="report"),
+    path("experiments/<int:experiment_id>/report/share/", reports.share, name="share_report"),
+    path("experiments/<int:experiment_id>/report/<int:link_id>/end/", reports.end, name="end_report_link"),
+    path("report/<str:token>/", reports.shared_report, name="shared_report"),
     path("persons/", persons.persons, name="persons"),
     path("persons/<int:user_id>/", persons.person, name="person"),
     path("persons/<int:user_id>/data.json", persons.data_of_person, name="data_of_person"),

@@ -178,6 +178,8 @@ ACCOUNT_RATE_LIMITS = {
     "login_failed_address": f"{10 * LOGIN_FAILURE_LIMIT}/15m/ip",
     "login_failed_name": f"{10 * LOGIN_FAILURE_LIMIT}/15m/key",
     "reset_password": "10/15m/ip,3/15m/key",
+    # Reports that are shared by link, read without an account: an office that opens one shares one address.
+    "shared_report": "300/5m/ip",
     # Its form asks for the current password, and says whether it is right.
     "change_password": f"{LOGIN_FAILURE_LIMIT}/15m/user",
 }

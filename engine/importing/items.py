@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from engine.domain.conversations import Message, read_messages, text_and_messages
 from engine.domain.limits import GOLD_ITEMS, RESPONSES, TASKS, Limit
-from engine.domain.specs import FactorSpec, GoldSpec, ReadyMade, TaskSpec
+from engine.domain.specs import ExperimentSpec, FactorSpec, GoldSpec, ReadyMade, TaskSpec
 from engine.domain.tags import distinct, read_tags
 from engine.domain.variables import NAME
 from engine.importing import slips
@@ -37,6 +37,16 @@ class Answers:
     tasks: list[TaskSpec]
     responses: list[ReadyMade]
     warnings: Sequence[str] = ()
+
+    def spec(self, name: str) -> ExperimentSpec:
+        """An experiment of this name on these responses."""
+        return ExperimentSpec(
+            name=name,
+            factors=[factor_of(self.policies)],
+            tasks=self.tasks,
+            settings={"responses": "imported"},
+            ready_made=self.responses,
+        )
 
 
 def _read(rows: Iterable[Row | Fault], make: Callable[[Row], _Item], limit: Limit) -> list[_Item]:

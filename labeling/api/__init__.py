@@ -16,9 +16,9 @@ from ninja.parser import Parser
 
 from engine.domain import limits
 from engine.domain.errors import EngineError, SpecError, UnknownTokenError
-from engine.importing.rows import MOST_FAULTS
+from engine.importing.rows import MOST_FAULTS, ImportingError
 from engine.importing.strict_json import JSONLimitError, loads
-from labeling.api import annotating, experiments
+from labeling.api import annotating, experiments, material, people
 from labeling.api.auth import TokenAuth, TokenThrottle
 from labeling.api.reference import sections
 from labeling.middleware.failures import TOO_LARGE, UNAVAILABLE
@@ -68,7 +68,10 @@ api = NinjaAPI(
     parser=StrictParser(),
     urls_namespace="api",
 )
+# Before the addresses that begin with an experiment's number.
+api.add_router("/experiments", material.router, tags=["Material"])
 api.add_router("/experiments", experiments.router, tags=["Experiments"])
+api.add_router("/experiments", people.router, tags=["People"])
 api.add_router("/label", annotating.router, tags=["Annotating"])
 
 
@@ -76,6 +79,11 @@ api.add_router("/label", annotating.router, tags=["Annotating"])
 def _refused(request: HttpRequest, refused: EngineError) -> HttpResponse:
     status = 422 if isinstance(refused, SpecError) else 404 if isinstance(refused, UnknownTokenError) else 409
     return api.create_response(request, {"detail": str(refused)}, status=status)
+
+
+@api.exception_handler(ImportingError)
+def _unreadable(request: HttpRequest, unreadable: ImportingError) -> HttpResponse:
+    return api.create_response(request, {"detail": str(unreadable)}, status=422)
 
 
 @api.exception_handler(PermissionDenied)

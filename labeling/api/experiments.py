@@ -62,8 +62,8 @@ def list_experiments(
 @router.post("", auth=MANAGE, response={201: ExperimentOut} | WRITE_PROBLEMS)
 def create(request: AuthenticatedRequest, payload: ExperimentIn) -> Status[dict[str, Any]]:
     """Create a draft that you own."""
-    _check_may_create(request)
-    return Status(201, _summary(create_experiment(spec=payload.spec(), by=request.user)))
+    check_may_create(request)
+    return Status(201, summary(create_experiment(spec=payload.spec(), by=request.user)))
 
 
 @router.get("/{experiment_id}", auth=READ, response={200: StatusOut} | PROBLEMS)
@@ -80,7 +80,7 @@ def change_settings(request: AuthenticatedRequest, experiment_id: Id, payload: C
     experiment = access.to_run(request, experiment_id)
     changed = controls.change_settings(experiment_id=experiment.pk, by=request.user, **payload.model_dump())
     wake(advance, experiment.pk)
-    return _summary(changed)
+    return summary(changed)
 
 
 @router.post("/{experiment_id}/reopen", auth=MANAGE, response={200: ExperimentOut} | WRITE_PROBLEMS)
@@ -89,7 +89,7 @@ def reopen(request: AuthenticatedRequest, experiment_id: Id, payload: ChangesIn)
     experiment = access.to_run(request, experiment_id)
     reopened = controls.reopen(experiment_id=experiment.pk, by=request.user, **payload.model_dump())
     wake(advance, experiment.pk)
-    return _summary(reopened)
+    return summary(reopened)
 
 
 @router.post("/{experiment_id}/actions/{action}", auth=MANAGE, response={200: ExperimentOut} | WRITE_PROBLEMS)
@@ -98,7 +98,7 @@ def act(request: AuthenticatedRequest, experiment_id: Id, action: Action) -> dic
     experiment = access.to_run(request, experiment_id)
     changed = controls.ACTIONS[action](experiment_id=experiment.pk, by=request.user)
     wake(advance, experiment.pk)
-    return _summary(changed)
+    return summary(changed)
 
 
 @router.post("/{experiment_id}/stop-on", auth=MANAGE, response={200: ExperimentOut} | WRITE_PROBLEMS)
@@ -109,16 +109,16 @@ def stop_on_claim(request: AuthenticatedRequest, experiment_id: Id, payload: Cla
     experiment = access.to_run(request, experiment_id)
     stopped = stop_on(experiment_id=experiment.pk, claim=payload.claim, by=request.user)
     wake(advance, experiment.pk)
-    return _summary(stopped)
+    return summary(stopped)
 
 
 @router.post("/{experiment_id}/clone", auth=MANAGE, response={201: ExperimentOut} | WRITE_PROBLEMS)
 def clone(request: AuthenticatedRequest, experiment_id: Id, payload: CloneIn) -> Status[dict[str, Any]]:
     """Create a draft with the same description, which you own."""
     experiment = access.to_run(request, experiment_id)
-    _check_may_create(request)
+    check_may_create(request)
     cloned = controls.clone(experiment=experiment, by=request.user, name=payload.name)
-    return Status(201, _summary(cloned))
+    return Status(201, summary(cloned))
 
 
 @router.get("/{experiment_id}/log", auth=READ, response={200: list[EntryOut]} | PROBLEMS)
@@ -140,31 +140,35 @@ def log(
     ]
 
 
-def _file(content_type: str) -> dict[str, Any]:
-    content = {content_type: {"schema": {"type": "string"}}}
-    return {"responses": {200: {"description": "The file, streamed", "content": content}}}
+def _offer(kind: str, form: files.Format) -> None:
+    """Add the download of one kind."""
+
+    @router.get(
+        f"/{{experiment_id}}/{form.suffix}",
+        auth=READ,
+        response=EXPORT_PROBLEMS | ({501: Problem} if kind == files.PARQUET else {}),
+        operation_id=f"labeling_api_experiments_{form.route}",
+        summary=form.title,
+        description=f"{form.says} The query can select judgments, as on the page “Export”.",
+        openapi_extra={
+            "responses": {
+                200: {
+                    "description": "The file, streamed",
+                    "content": {form.content_type.partition(";")[0]: {"schema": {"type": "string"}}},
+                }
+            }
+        },
+    )
+    def file(request: AuthenticatedRequest, experiment_id: Id) -> HttpResponseBase:
+        return download(request, experiment_id, kind)
 
 
-@router.get(
-    "/{experiment_id}/judgments.csv", auth=READ, response=EXPORT_PROBLEMS, openapi_extra=_file("text/csv")
-)
-def judgments_csv(request: AuthenticatedRequest, experiment_id: Id) -> HttpResponseBase:
-    """Export the judgments that count, one row each. The query can select others, as on the page “Export”."""
-    return download(request, experiment_id, files.CSV)
+for _kind, _form in files.FORMATS.items():
+    _offer(_kind, _form)
 
 
-@router.get(
-    "/{experiment_id}/judgments.jsonl",
-    auth=READ,
-    response=EXPORT_PROBLEMS,
-    openapi_extra=_file("application/jsonl"),
-)
-def judgments_jsonl(request: AuthenticatedRequest, experiment_id: Id) -> HttpResponseBase:
-    """Export the same rows as JSON lines."""
-    return download(request, experiment_id, files.JSONL)
-
-
-def _check_may_create(request: AuthenticatedRequest) -> None:
+def check_may_create(request: AuthenticatedRequest) -> None:
+    """Refuse with 403 where the user or the token may not make experiments."""
     if access.bound_to(request) is not None:
         raise HttpError(
             403, "This token is limited to one experiment, so it cannot create others. Use another token."
@@ -173,9 +177,10 @@ def _check_may_create(request: AuthenticatedRequest) -> None:
         raise HttpError(403, "You may not create experiments. Ask an administrator for the permission.")
 
 
-def _summary(experiment: Experiment) -> dict[str, Any]:
-    [summary] = _summaries([experiment])
-    return summary
+def summary(experiment: Experiment) -> dict[str, Any]:
+    """An experiment as it stands in lists."""
+    [told] = _summaries([experiment])
+    return told
 
 
 def _summaries(experiments: Iterable[Experiment]) -> list[dict[str, Any]]:
@@ -215,7 +220,7 @@ def _status(experiment: Experiment) -> dict[str, Any]:
     evidence = snapshot.evidence if snapshot else [None] * len(names)
     peaks = snapshot.peak_evidence if snapshot else [float("-inf")] * len(names)
     threshold = snapshot.threshold if snapshot else float("inf")
-    return _summary(experiment) | {
+    return summary(experiment) | {
         "comparisons": comparisons,
         "recomputing": experiment.evidence_stale,
         "claims": [

@@ -13,7 +13,7 @@ from pydantic import ConfigDict, field_validator, model_validator
 from engine.core import Claim, StopReason
 from engine.domain.conversations import Message, text_and_messages
 from engine.domain.specs import SETTINGS, ExperimentSpec, FactorSpec, GoldSpec, TaskSpec
-from engine.models import Experiment, Factor, Flag, Judgment
+from engine.models import Experiment, Factor, Flag, Judgment, Membership
 from engine.services.allowances import MOST_HELD
 
 
@@ -241,6 +241,69 @@ class ClaimIn(Payload):
 
 class CloneIn(Payload):
     name: str = Field(min_length=1, max_length=200)
+
+
+class ImportedOut(Schema):
+    """An experiment that a file was read into."""
+
+    experiment: ExperimentOut
+    rows: int = Field(description="Responses or votes that were read.")
+    warnings: list[str] = Field(description="Possible slips in the file, with counts. Nothing was left out.")
+
+
+class ResponseOut(Schema):
+    id: int
+    policy: str
+    task: int = Field(description="Number of the task, from 1.")
+    text: str
+
+
+class ResponsesOut(Schema):
+    count: int
+    items: list[ResponseOut]
+
+
+# ---------------------------------------------------------------- people
+
+
+class RoleIn(Payload):
+    role: Membership.Role = Field(description="Anything but owner, which needs the page.")
+
+
+class MemberIn(RoleIn):
+    username: str = Field(min_length=1, max_length=150)
+
+
+class MemberOut(Schema):
+    id: int
+    username: str
+    role: Membership.Role
+    active: bool = Field(description="False after the account was deactivated.")
+    origin: Membership.Origin
+    joined_at: datetime
+    annotates_and_sees_policies: bool
+
+
+class InvitationIn(RoleIn):
+    most_uses: Annotated[int, Field(ge=1, le=1000)] = 1
+    valid_days: Annotated[int, Field(ge=1, le=365)] = 7
+
+
+class InvitationOut(Schema):
+    id: int
+    role: Membership.Role
+    hint: str = Field(description="The first characters of the link's secret.")
+    uses: int
+    most_uses: int
+    created_at: datetime
+    expires_at: datetime
+
+
+class NewInvitationOut(InvitationOut):
+    link: str = Field(description="Anybody who has it can join.")
+
+
+# ---------------------------------------------------------------- the log
 
 
 class EntryOut(Schema):

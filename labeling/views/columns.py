@@ -17,7 +17,6 @@ from django.views.decorators.http import require_http_methods
 
 from engine.domain.errors import EngineError, SpecError
 from engine.domain.limits import RESPONSES_BYTES, VOTES_BYTES, Limit
-from engine.domain.specs import ExperimentSpec
 from engine.importing import (
     Answers,
     ImportingError,
@@ -25,7 +24,6 @@ from engine.importing import (
     Source,
     Votes,
     check_columns,
-    factor_of,
     look,
     read_responses,
     read_votes,
@@ -33,7 +31,7 @@ from engine.importing import (
 )
 from engine.importing.looking import MEANINGS, Look
 from engine.importing.slips import number
-from engine.models import Experiment, Upload
+from engine.models import Upload
 from engine.selectors.uploads import kept_upload
 from engine.services.experiments import create_experiment
 from engine.services.past_votes import add_votes, start_from_votes
@@ -133,14 +131,7 @@ def map_columns(request: AuthenticatedRequest, upload_id: UUID) -> HttpResponse:
 
 
 def _store_answers(request: AuthenticatedRequest, name: str, answers: Answers) -> HttpResponse:
-    spec = ExperimentSpec(
-        name=name,
-        factors=[factor_of(answers.policies)],
-        tasks=answers.tasks,
-        settings={"responses": Experiment.Responses.IMPORTED},
-        ready_made=answers.responses,
-    )
-    experiment = create_experiment(spec=spec, by=request.user)
+    experiment = create_experiment(spec=answers.spec(name), by=request.user)
     _warn(request, answers.warnings)
     messages.success(request, "Saved as a draft. Check it, then start it.")
     return redirect("setup", experiment_id=experiment.pk)

@@ -29,6 +29,11 @@ WITH_RULES = {
     "/api/experiments",
     "/api/experiments/{experiment_id}",
     "/api/experiments/{experiment_id}/clone",
+    # A file has to be readable, and an account or another role has to be there.
+    "/api/experiments/from-responses",
+    "/api/experiments/from-votes",
+    "/api/experiments/{experiment_id}/votes",
+    "/api/experiments/{experiment_id}/members",
 }
 
 

@@ -63,7 +63,7 @@ class Row:
     but a superuser finds it. ``back_to_pair``: after logging in, an annotator whose click came too late is
     back at the pair, not at the click. ``recent``: the methods that need a recent sign-in. ``scopes``: what a
     token needs for each method of the API. ``makes``: an experiment, which a token that is bound to one may
-    not.
+    not. ``tells``: what the secret in the address lets anybody read who has it.
     """
 
     methods: Mapping[str, Statuses]
@@ -73,6 +73,7 @@ class Row:
     recent: tuple[str, ...] = ()
     scopes: Mapping[str, str] = field(default_factory=dict)
     makes: bool = False
+    tells: tuple[str, ...] = ()
 
 
 def page(
@@ -97,16 +98,17 @@ def operation(
     get: Statuses | None = None,
     post: Statuses | None = None,
     patch: Statuses | None = None,
+    delete: Statuses | None = None,
     body: Any = None,
     changes: str = "manage",
     makes: bool = False,
 ) -> Row:
     """An operation of the API. ``body`` goes with POST and PATCH, which need the scope ``changes``."""
-    methods = {"get": get, "post": post, "patch": patch}
+    methods = {"get": get, "post": post, "patch": patch, "delete": delete}
     return Row(
         {name: statuses for name, statuses in methods.items() if statuses},
         {"post": body, "patch": body},
-        scopes={"get": "read", "post": changes, "patch": changes},
+        scopes={"get": "read"} | dict.fromkeys(("post", "patch", "delete"), changes),
         makes=makes,
     )
 
@@ -160,6 +162,8 @@ _EXPERIMENT = "experiments/<experiment_id>"
 _LABEL = "label/<experiment_id>"
 _API = "api/experiments/<experiment_id>"
 _API_LABEL = "api/label/<experiment_id>"
+# A file with its name: the body is a form then.
+_NO_VOTES = {"file": ("votes.csv", b"nothing")}
 _NO_PAIR = {"token": "00000000-0000-4000-8000-000000000000"}
 
 TABLE: dict[str, Row] = {
@@ -205,6 +209,12 @@ TABLE: dict[str, Row] = {
     "": page(get=everybody(200)),
     # A link leads to a page whose address is no secret; in a session without a link that page refuses.
     "join/<token>/": page(get=the_world(302), elsewhere={"get": the_world(302), "head": the_world(302)}),
+    # Its annotators are told nothing by the report while the experiment runs.
+    "report/<token>/": Row(
+        dict.fromkeys(("get", "head"), the_world(200) | {"annotator": 403}),
+        elsewhere=dict.fromkeys(("get", "head"), the_world(200)),
+        tells=("the names of the policies",),
+    ),
     "join/": page(get=the_world(410), post=the_world(410)),
     "tokens/": page(get=everybody(200), post=everybody(400), recent=("post",)),
     "tokens/<token_id>/revoke/": page(post=everybody(302), elsewhere={}, recent=("post",)),
@@ -251,6 +261,9 @@ TABLE: dict[str, Row] = {
     f"{_EXPERIMENT}/comparisons/": page(get=watchers(200)),
     f"{_EXPERIMENT}/comparisons/<comparison_id>/": page(get=watchers(200)),
     f"{_EXPERIMENT}/export/": page(get=watchers(200)),
+    f"{_EXPERIMENT}/report/": page(get=watchers(200)),
+    f"{_EXPERIMENT}/report/share/": page(post=runners(400)),
+    f"{_EXPERIMENT}/report/<link_id>/end/": page(post=runners(302)),
     f"{_EXPERIMENT}/judgments.csv": page(get=watchers(200)),
     f"{_EXPERIMENT}/judgments.jsonl": page(get=watchers(200)),
     f"{_EXPERIMENT}/judgments.parquet": page(get=watchers(200)),
@@ -294,8 +307,33 @@ TABLE: dict[str, Row] = {
         post={"editor": 403, "owner": 403, "superuser": 201}, body={"name": "A copy"}, makes=True
     ),
     f"{_API}/log": operation(get=watchers(200)),
-    f"{_API}/judgments.csv": operation(get=watchers(200)),
-    f"{_API}/judgments.jsonl": operation(get=watchers(200)),
+    **{
+        f"{_API}/{file}": operation(get=watchers(200))
+        for file in (
+            "judgments.csv",
+            "judgments.jsonl",
+            "judgments.parquet",
+            "dpo.jsonl",
+            "reward.jsonl",
+            "kto.jsonl",
+        )
+    },
+    **{
+        f"api/experiments/{source}": operation(
+            post=everybody(403) | {"superuser": 422}, body={"name": "x"} | _NO_VOTES, makes=True
+        )
+        for source in ("from-responses", "from-votes")
+    },
+    f"{_API}/votes": operation(post=runners(422), body=_NO_VOTES),
+    f"{_API}/responses": operation(get=watchers(200)),
+    f"{_API}/members": operation(
+        get=runners(200), post={"owner": 403, "superuser": 422}, body={"username": "x", "role": "viewer"}
+    ),
+    f"{_API}/members/<membership_id>": operation(
+        patch=owners(200), delete=owners(204), body={"role": "viewer"}
+    ),
+    f"{_API}/invitations": operation(get=runners(200), post=runners(201), body={"role": "annotator"}),
+    f"{_API}/invitations/<invitation_id>": operation(delete=runners(204)),
     f"{_API_LABEL}/next": annotating(200, {}),
     f"{_API_LABEL}/judgments": annotating(404, _NO_PAIR | {"choice": "left"}),
     f"{_API_LABEL}/skip": annotating(404, _NO_PAIR),
@@ -354,6 +392,8 @@ def _of_token(route: str, row: Row, token: TokenKind, method: str, place: str) -
     if scope not in token.scopes:
         return 403
     if "<experiment_id>" in route and token.bound not in {"", place}:
+        return 404
+    if place == "mixed":
         return 404
     if row.makes and method == "post" and token.bound:
         return 403

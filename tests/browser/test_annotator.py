@@ -13,6 +13,7 @@ from playwright.sync_api import Page, expect
 
 from engine.models import Judgment, Lease
 from engine.models.append_only import lifted
+from engine.services.allowances import MOST_HELD
 from engine.services.experiments import pause, start
 from tests.browser.annotating import open_pair, press, saved, shown_token, write_everything
 from tests.browser.conftest import log_in
@@ -95,7 +96,7 @@ def test_progress_is_a_count_and_the_eleventh_undo_in_a_row_is_refused(page: Pag
         press(page, "u")
         expect(page.locator("#today")).to_have_text(str(25 - number))
         expect(page.locator("#said")).to_have_text("Taken back. Choose again.")
-        assert Lease.objects.filter(state="active").count() <= 3
+        assert Lease.objects.filter(state="active").count() <= MOST_HELD
     shown = shown_token(page)
     press(page, "u")
     refusal = "You have taken back many answers. After 5 more answers you can take back another one."
@@ -109,7 +110,7 @@ def test_progress_is_a_count_and_the_eleventh_undo_in_a_row_is_refused(page: Pag
             page.screenshot(path=f"{folder}/undo-{width}-{scheme}.png")
     press(page, "ArrowLeft")
     saved(page, 17)
-    assert Lease.objects.filter(state="active").count() <= 3
+    assert Lease.objects.filter(state="active").count() <= MOST_HELD
 
 
 def test_help_opens_and_closes_with_a_key_and_keeps_keys_from_judging(page: Page):

@@ -29,7 +29,7 @@ def test_it_shows_the_task_the_question_and_both_responses(experiment, annotator
     assert comparison.task.prompt in html
     assert experiment.question in html
     left, right = html.index(f"<p>{comparison.left.text}</p>"), html.rindex(f"<p>{comparison.right.text}</p>")
-    assert html.index("Response A") < left < html.index("Response B") < right
+    assert html.index('id="label-a"') < left < html.index('id="label-b"') < right
     assert f'name="token" value="{held.token}"' in html
     assert reverse("judge", args=[experiment.pk]) in html
     assert reverse("skip", args=[experiment.pk]) in html

@@ -1,0 +1,110 @@
+"""Ready-made responses and past votes: brought as files, and listed."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from django.db.models import Exists, OuterRef, Q
+from ninja import File, Form, Query, Router, Status, UploadedFile
+
+from engine.domain.limits import RESPONSES_BYTES, VOTES_BYTES, Limit
+from engine.importing import Source, parse_columns, read_responses, read_votes, source_of
+from engine.models import Comparison, Experiment, Response
+from engine.services.experiments import create_experiment
+from engine.services.past_votes import add_votes, start_from_votes
+from engine.tasks import advance, wake
+from labeling import access
+from labeling.api.auth import MANAGE, READ
+from labeling.api.experiments import PROBLEMS, WRITE_PROBLEMS, Id, check_may_create, summary
+from labeling.api.schemas import ImportedOut, ResponsesOut
+from labeling.requests import AuthenticatedRequest
+
+router = Router()
+
+Name = Annotated[str, Form(description="Name of the new experiment.")]
+Upload = Annotated[
+    UploadedFile,
+    File(description="A table or JSON in any format that the pages take, such as CSV or Parquet."),
+]
+Columns = Annotated[
+    list[str],
+    Form(
+        default_factory=list,
+        description="COLUMN=MEANING for a column that has another name, as --map of the commands.",
+    ),
+]
+
+
+@router.post("/from-responses", auth=MANAGE, response={201: ImportedOut} | WRITE_PROBLEMS)
+def create_from_responses(
+    request: AuthenticatedRequest, name: Name, file: Upload, columns: Columns
+) -> Status[dict[str, Any]]:
+    """Create a draft on ready-made responses, which you own. `rows` counts the responses."""
+    check_may_create(request)
+    answers = read_responses(_source(file, RESPONSES_BYTES), parse_columns(columns))
+    made = create_experiment(spec=answers.spec(name.strip()), by=request.user)
+    return Status(201, _imported(made, len(answers.responses), answers.warnings))
+
+
+@router.post("/from-votes", auth=MANAGE, response={201: ImportedOut} | WRITE_PROBLEMS)
+def create_from_votes(
+    request: AuthenticatedRequest, name: Name, file: Upload, columns: Columns
+) -> Status[dict[str, Any]]:
+    """Create a paused experiment of past votes, which you own. `rows` counts the votes."""
+    check_may_create(request)
+    votes = read_votes(_source(file, VOTES_BYTES), parse_columns(columns))
+    made = start_from_votes(name=name.strip(), votes=votes.votes, by=request.user)
+    wake(advance, made.pk)
+    return Status(201, _imported(made, len(votes.votes), votes.warnings))
+
+
+@router.post("/{experiment_id}/votes", auth=MANAGE, response={200: ImportedOut} | WRITE_PROBLEMS)
+def add_past_votes(
+    request: AuthenticatedRequest, experiment_id: Id, file: Upload, columns: Columns
+) -> dict[str, Any]:
+    """Add past votes to a draft or a paused experiment that knows their policies and tasks."""
+    experiment = access.to_run(request, experiment_id)
+    votes = read_votes(_source(file, VOTES_BYTES), parse_columns(columns))
+    changed = add_votes(experiment_id=experiment.pk, votes=votes.votes, by=request.user)
+    wake(advance, changed.pk)
+    return _imported(changed, len(votes.votes), votes.warnings)
+
+
+@router.get("/{experiment_id}/responses", auth=READ, response={200: ResponsesOut} | PROBLEMS)
+def list_responses(
+    request: AuthenticatedRequest,
+    experiment_id: Id,
+    limit: Annotated[int, Query(ge=1, le=1000)] = 100,
+    offset: Annotated[int, Query(ge=0, le=2**31)] = 0,
+) -> dict[str, Any]:
+    """List the responses, ready-made or written here, in the order in which they were stored.
+
+    If you also annotate, only those of finished comparisons are listed.
+    """
+    experiment = access.to_watch(request, experiment_id)
+    done = Response.objects.filter(policy__experiment=experiment, state=Response.State.DONE)
+    if access.withholds_unfinished(request, experiment):
+        of_response = Q(response_i=OuterRef("pk")) | Q(response_j=OuterRef("pk"))
+        finished = Comparison.objects.filter(experiment=experiment).exclude(state__in=Comparison.PENDING)
+        done = done.filter(Exists(finished.filter(of_response)))
+    rows = done.order_by("pk").values("pk", "policy__index", "task__position", "text")
+    return {
+        "count": done.count(),
+        "items": [
+            {
+                "id": row["pk"],
+                "policy": f"P{row['policy__index'] + 1}",
+                "task": row["task__position"] + 1,
+                "text": row["text"],
+            }
+            for row in rows[offset : offset + limit]
+        ],
+    }
+
+
+def _source(file: UploadedFile, most: Limit) -> Source:
+    return source_of([(file.name or "", file)], most)
+
+
+def _imported(experiment: Experiment, rows: int, warnings: Any) -> dict[str, Any]:
+    return {"experiment": summary(experiment), "rows": rows, "warnings": list(warnings)}

@@ -1,0 +1,169 @@
+"""Responses, votes, downloads, members and invitations by program: as on the pages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.core.files.uploadedfile import SimpleUploadedFile
+from django.http import HttpResponse
+from django.test import Client
+
+from engine.models import Experiment, Invitation, Token, User
+from engine.services.people import accept_invitation, find_invitation
+from engine.services.tokens import make_token
+from labeling.exports import files
+from tests.factories import add_member, click, lease, make_experiment, make_user
+
+pytestmark = pytest.mark.django_db
+
+Send = Callable[..., HttpResponse]
+
+RESPONSES = b"task,policy,response\nHi,A,Hello\nHi,B,Good day\nHi,B,Good day\n"
+VOTES = b"task,policy_a,policy_b,winner,response_a,response_b,annotator\nHi,A,B,a,Hello,Good day,zoe\n"
+
+
+@pytest.fixture
+def send(admin: User) -> Send:
+    """Sends a form with a file, as an administrator."""
+    _, secret = make_token(user=admin, name="t", valid_days=1, scopes=Token.Scope.values)
+
+    def post(path: str, content: bytes, **fields: str) -> HttpResponse:
+        form = fields | {"file": SimpleUploadedFile("table.csv", content)}
+        return Client().post(f"/api{path}", form, headers={"Authorization": f"Bearer {secret}"})
+
+    return post
+
+
+@pytest.fixture
+def admin_call(admin: User, caller_for: Any) -> Any:
+    return caller_for(admin)
+
+
+class TestMaterial:
+    def test_responses_become_a_draft_and_are_listed(self, send, admin, admin_call):
+        assert send("/experiments/from-responses", RESPONSES).status_code == 422, "a name is missing"
+        made = upload(send, "/experiments/from-responses", RESPONSES)
+        assert made.status_code == 201, made.content
+        told = made.json()
+        assert (told["rows"], told["experiment"]["state"]) == (3, "draft")
+        assert told["warnings"] == ["1 response came more than once, with the same task, policy and text."]
+        experiment = Experiment.objects.get(pk=told["experiment"]["id"])
+        assert (experiment.maker, experiment.responses) == (admin, "imported")
+        path = f"/experiments/{experiment.pk}/responses"
+        listed = admin_call("get", path).json()
+        texts = [(each["policy"], each["task"], each["text"]) for each in listed["items"]]
+        assert texts == [("P1", 1, "Hello"), ("P2", 1, "Good day"), ("P2", 1, "Good day")]
+        page = admin_call("get", f"{path}?limit=1&offset=1").json()
+        assert (page["count"], [each["text"] for each in page["items"]]) == (3, ["Good day"])
+
+    def test_who_annotates_too_is_not_told_what_wrote_a_text_that_they_may_be_shown(
+        self, annotator, caller_for
+    ):
+        experiment = make_experiment(ready=True, annotators=(annotator,))
+        add_member(experiment, annotator, "owner")
+        lease(experiment, annotator)
+        path = f"/experiments/{experiment.pk}/responses"
+        call = caller_for(annotator)
+        assert call("get", path).json() == {"count": 0, "items": []}
+        done = click(experiment, annotator).comparison
+        assert {each["id"] for each in call("get", path).json()["items"]} == {
+            done.response_i_id, done.response_j_id,
+        }  # fmt: skip
+
+    def test_votes_make_an_experiment_and_are_added_to_one(self, send, admin, admin_call):
+        made = upload(send, "/experiments/from-votes", VOTES)
+        assert made.status_code == 201, made.content
+        experiment = made.json()["experiment"]
+        assert (made.json()["rows"], experiment["state"]) == (1, "paused")
+        path = f"/experiments/{experiment['id']}/votes"
+        renamed = VOTES.replace(b"winner", b"won", 1)
+        assert upload(send, path, renamed).status_code == 422
+        assert upload(send, path, renamed, columns="won=winner").json()["rows"] == 1
+        status = admin_call("get", f"/experiments/{experiment['id']}").json()
+        assert status["comparisons"] == 2
+        assert "2 past votes from a file count, too" in status["caveats"][0]
+        admin_call("post", f"/experiments/{experiment['id']}/actions/start")
+        running = upload(send, path, VOTES)
+        assert running.status_code == 409
+        assert "Pause it first." in running.json()["detail"]
+
+    @pytest.mark.parametrize("where", ["page", "api"])
+    def test_a_faulty_file_is_refused_in_the_same_words(self, where, send, admin):
+        """One reader, one service."""
+        faulty = VOTES.replace(b",a,", b",nobody,")
+        if where == "api":
+            refused = upload(send, "/experiments/from-votes", faulty)
+            said, status = refused.json()["detail"], 422
+        else:
+            client = Client()
+            client.force_login(admin)
+            form = {"name": "x", "votes": SimpleUploadedFile("table.csv", faulty)}
+            refused = client.post("/experiments/new/votes/", form)
+            said, status = refused.content.decode(), 400
+        assert refused.status_code == status
+        assert "line 2" in said
+        assert "nobody" in said
+        assert not Experiment.objects.exists()
+
+
+def upload(send: Send, path: str, content: bytes, **fields: str) -> HttpResponse:
+    return send(path, content, **fields, **({} if path.endswith("/votes") else {"name": "By program"}))
+
+
+@pytest.mark.parametrize("kind", files.FORMATS)
+def test_each_download_is_that_of_the_page(kind, experiment, annotator, admin, caller_for):
+    click(experiment, annotator)
+    path = f"/experiments/{experiment.pk}/{files.FORMATS[kind].suffix}"
+    client = Client()
+    client.force_login(admin)
+    replies = [caller_for(admin)("get", path), client.get(path)]
+    assert [reply.status_code for reply in replies] == [200, 200]
+    api, page = (reply.getvalue() for reply in replies)
+    assert api == page
+    assert len(api) > 10
+
+
+class TestPeople:
+    @pytest.fixture
+    def path(self, experiment: Experiment) -> str:
+        return f"/experiments/{experiment.pk}"
+
+    def test_members_change_and_go(self, people, path, caller_for):
+        call = caller_for(people["owner"])
+        listed = {each["username"]: each for each in call("get", f"{path}/members").json()}
+        assert listed["ann"]["role"] == "annotator"
+        assert listed["ann"]["origin"] == "administrator"
+        ann, owner = (f"{path}/members/{listed[name]['id']}" for name in ("ann", "owner"))
+        assert call("patch", ann, {"role": "viewer"}).json()["role"] == "viewer"
+        assert call("delete", ann).status_code == 204
+        assert "ann" not in {each["username"] for each in call("get", f"{path}/members").json()}
+        for method, body in (("delete", None), ("patch", {"role": "viewer"})):
+            refused = call(method, owner, body)
+            assert (refused.status_code, "asks for your password" in refused.json()["detail"]) == (403, True)
+        viewer = f"{path}/members/{listed['viewer']['id']}"
+        assert call("patch", viewer, {"role": "owner"}).status_code == 403, "a token makes no owner"
+
+    def test_administrators_add_accounts_by_name(self, people, path, caller_for):
+        call, body = caller_for(people["admin"]), {"username": "stranger", "role": "annotator"}
+        assert call("post", f"{path}/members", body).status_code == 201
+        again = call("post", f"{path}/members", body)
+        assert (again.status_code, again.json()["detail"]) == (409, "stranger is annotator already.")
+        assert call("post", f"{path}/members", body | {"role": "owner"}).status_code == 403
+        User.objects.filter(username="stranger").update(is_active=False)
+        assert call("post", f"{path}/members", body | {"role": "viewer"}).status_code == 422
+
+    def test_an_invitation_lets_somebody_in_until_it_is_ended(self, people, experiment, path, caller_for):
+        call = caller_for(people["editor"])
+        made = call("post", f"{path}/invitations", {"role": "viewer", "most_uses": 2}).json()
+        secret = made["link"].rstrip("/").rsplit("/", 1)[1]
+        accept_invitation(invitation_id=find_invitation(secret=secret).pk, user=make_user("new"))
+        [listed] = call("get", f"{path}/invitations").json()
+        assert (listed["uses"], listed["hint"], "link" in listed) == (1, secret[:6], False)
+        assert call("delete", f"{path}/invitations/{made['id']}").status_code == 204
+        assert call("get", f"{path}/invitations").json() == []
+        assert call("post", f"{path}/invitations", {"role": "owner"}).status_code == 403
+        refused = call("post", f"{path}/invitations", {"role": "viewer", "most_uses": 900})
+        assert (refused.status_code, "at most 50" in refused.json()["detail"]) == (409, True)
+        assert Invitation.objects.count() == 1
