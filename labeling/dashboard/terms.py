@@ -43,6 +43,11 @@ TERMS = {
         "Repeats are pairs that a person judged before, shown again with the sides swapped. Gold items are "
         "pairs whose better response is known."
     ),
+    "agreement": (
+        "Krippendorff’s α compares how often people who judged the same two responses gave different answers "
+        "with how often chance would have it. 1 is perfect agreement, 0 is chance. The interval holds 95% of "
+        "the values that resampled pairs give. A low α makes an experiment longer, not wrong."
+    ),
     "length": (
         "The share of comparisons that the response with more tokens won. Far from half: people choose by "
         "length, or longer answers are better. Read some before you decide which."

@@ -270,6 +270,9 @@ TABLE: dict[str, Row] = {
     f"{_EXPERIMENT}/dpo.jsonl": page(get=watchers(200)),
     f"{_EXPERIMENT}/reward.jsonl": page(get=watchers(200)),
     f"{_EXPERIMENT}/kto.jsonl": page(get=watchers(200)),
+    f"{_EXPERIMENT}/lmarena.jsonl": page(get=watchers(200)),
+    f"{_EXPERIMENT}/argilla.jsonl": page(get=watchers(200)),
+    f"{_EXPERIMENT}/huggingface.zip": page(get=watchers(200)),
     # Running
     f"{_EXPERIMENT}/state/": page(post=runners(400)),
     f"{_EXPERIMENT}/stop-here/": page(post=runners(400)),
@@ -316,6 +319,9 @@ TABLE: dict[str, Row] = {
             "dpo.jsonl",
             "reward.jsonl",
             "kto.jsonl",
+            "lmarena.jsonl",
+            "argilla.jsonl",
+            "huggingface.zip",
         )
     },
     **{
