@@ -13,9 +13,10 @@ from engine.domain import about
 # An address may be quoted in another one.
 _SLASH = "(?:/|%2[fF])"
 # Secrets that let their holder in, in the addresses of: an invitation; the confirmation of an e-mail address;
-# a new password, after the account's number.
+# a new password, after the account's number; a report (`report/share` and the like are none).
 _SECRET = re.compile(
-    rf"(join{_SLASH}|email{_SLASH}confirm{_SLASH}|password{_SLASH}reset{_SLASH}[0-9A-Za-z]+-)"
+    rf"(join{_SLASH}|email{_SLASH}confirm{_SLASH}|password{_SLASH}reset{_SLASH}[0-9A-Za-z]+-|"
+    rf"report{_SLASH}(?=[\w-]{{20}}))"
     r"(?:[^/\s\"'&?%]|%(?!2[fF]))+"
 )
 
