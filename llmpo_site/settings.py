@@ -72,6 +72,7 @@ MIDDLEWARE = [
     # Probes name no host of ours and use no TLS.
     "labeling.middleware.health.Health",
     "labeling.middleware.metrics.Metrics",
+    "labeling.middleware.request_id.RequestId",
     # Before the rest: everything after it reads the client's address and scheme.
     "labeling.accounts.client_address.ClientAddress",
     "django.middleware.security.SecurityMiddleware",
@@ -319,12 +320,22 @@ USE_TZ = True
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
-    "formatters": {"line": {"format": "%(asctime)s %(levelname)s %(name)s: %(message)s"}},
+    "formatters": {
+        "line": {
+            "()": "llmpo_site.logs.Lines",
+            "format": "%(asctime)s %(levelname)s %(name)s: %(message)s",
+        },
+        "json": {
+            "()": "llmpo_site.logs.Objects",
+            "fmt": "%(asctime)s %(levelname)s %(name)s %(message)s",
+            "rename_fields": {"asctime": "time", "levelname": "level", "name": "logger"},
+        },
+    },
     "filters": {"without_secret_links": {"()": "llmpo_site.logs.WithoutSecretLinks"}},
     "handlers": {
         "console": {
             "class": "logging.StreamHandler",
-            "formatter": "line",
+            "formatter": env.str("LOG_FORMAT", "line", validate=validate.OneOf(["line", "json"])),
             "filters": ["without_secret_links"],
         }
     },

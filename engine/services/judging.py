@@ -15,6 +15,7 @@ from django.db.models.functions import Cast, Concat, Greatest, Least
 from django.utils import timezone
 from django.utils.translation import gettext as _
 
+from engine.domain import about
 from engine.domain.errors import LeaseLostError, UnknownTokenError, WrongStateError
 from engine.domain.outcomes import joint_outcome, outcome_of
 from engine.models import (
@@ -386,6 +387,7 @@ def judge_leased(
         The experiment does not offer this choice.
     """
     lease, comparison = _locked_lease(experiment_id, token, annotator)
+    about.note(comparison=comparison.pk)
     # An active lease has led to no judgment yet, and there is no second one of the same pair.
     active = lease.state == Lease.State.ACTIVE
     if not active and (earlier := Judgment.objects.filter(token=token).first()) is not None:
