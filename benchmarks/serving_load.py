@@ -36,7 +36,7 @@ from benchmarks.installation import (
     web_server,
 )
 
-_FOLDER = set_environment(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1")
+FOLDER = set_environment(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1")
 _POLICIES, _TASKS = 16, 400
 _BEAT_SECONDS = 60.0
 # Of all answers, one in so many is taken back, and as many pairs are skipped.
@@ -56,7 +56,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--web-processes", type=int, default=2)
     options = parser.parse_args(arguments)
     rows = []
-    with scratch_database(_FOLDER) as url:
+    with scratch_database(FOLDER) as url:
         people = annotators(max(options.annotators))
         for n in options.annotators:
             rows.append(measure(url, people[:n], options))

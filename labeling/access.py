@@ -140,6 +140,17 @@ def withholds_unfinished(request: AuthenticatedRequest, experiment: Experiment) 
     return blinding.withholds_unfinished(experiment, request.user)
 
 
+def judges_blind(request: HttpRequest, experiment: Experiment) -> bool:
+    """True if the reader is known to judge this experiment, and may not see its results before its end."""
+    user = request.user
+    return (
+        user.is_authenticated
+        and experiment.state != Experiment.State.CONCLUDED
+        and people.experiments_to_label(user).filter(pk=experiment.pk).exists()
+        and not people.experiments_to_watch(user).filter(pk=experiment.pk).exists()
+    )
+
+
 def may_create(request: HttpRequest) -> bool:
     """Superusers (who have every permission), and users with this permission."""
     return request.user.has_perm("engine.add_experiment")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from engine.core import ranking
-from engine.core.agreement import Rate
+from engine.core.agreement import FEWEST_UNITS, Alpha, Rate
 
 
 def risk(value: float) -> str:
@@ -35,6 +35,28 @@ def share(rate: Rate) -> str:
         return "–"
     low, high = math.floor(100 * rate.low + 1e-9), math.ceil(100 * rate.high - 1e-9)
     return f"{round(100 * rate.share)}% of {rate.n:,} ({low}% to {high}%)"
+
+
+def agreement(alpha: Alpha) -> str:
+    """Krippendorff's α of the people, in a sentence or two."""
+    if not alpha.units:
+        return "Agreement: unknown. No two people judged the same two responses."
+    judged = f"{alpha.units:,} pair{'' if alpha.units == 1 else 's'} of responses"
+    if alpha.value is None:
+        return (
+            f"Agreement: unknown. All {alpha.answers:,} judgments of the {judged} that several people judged "
+            "are the same, so chance alone may explain it."
+        )
+    if alpha.interval is None:
+        return (
+            f"Agreement: too few to say. At least two people judged {judged}; {FEWEST_UNITS} are needed. "
+            f"Krippendorff's α is {alpha.value:.2f} so far."
+        )
+    low, high = alpha.interval
+    return (
+        f"Agreement: Krippendorff's α is {alpha.value:.2f} ({low:.2f} to {high:.2f}), from {alpha.answers:,} "
+        f"judgments of {judged} that several people judged."
+    )
 
 
 def percents(rate: ranking.Rate) -> tuple[int, int, int]:

@@ -17,6 +17,7 @@ from labeling.views import (
     people,
     persons,
     policies,
+    reports,
     settings,
     setup,
     tokens,
@@ -54,6 +55,7 @@ urlpatterns = [
         name="result_charts",
     ),
     path("experiments/<int:experiment_id>/ranking.csv", policies.ranking_file, name="ranking_file"),
+    path("experiments/<int:experiment_id>/results.csv", policies.results_file, name="results_file"),
     path("experiments/<int:experiment_id>/quality/", dashboard.quality, name="quality"),
     path(
         "experiments/<int:experiment_id>/quality/charts/",
@@ -138,6 +140,10 @@ urlpatterns = [
         "experiments/<int:experiment_id>/judgments/void/", comparisons.void_annotator, name="void_annotator"
     ),
     path("experiments/<int:experiment_id>/export/", export.export, name="export"),
+    path("experiments/<int:experiment_id>/report/", reports.report, name="report"),
+    path("experiments/<int:experiment_id>/report/share/", reports.share, name="share_report"),
+    path("experiments/<int:experiment_id>/report/<int:link_id>/end/", reports.end, name="end_report_link"),
+    path("report/<str:token>/", reports.shared_report, name="shared_report"),
     path("persons/", persons.persons, name="persons"),
     path("persons/<int:user_id>/", persons.person, name="person"),
     path("persons/<int:user_id>/data.json", persons.data_of_person, name="data_of_person"),

@@ -10,7 +10,15 @@ Claim = Literal["good_enough", "best", "best_if_any"]
 Choice = Literal["left", "right", "tie", "both_bad"]
 Reason = Literal["broken", "harmful", "task", "leak", "other"]
 Download = Literal[
-    "judgments.csv", "judgments.jsonl", "judgments.parquet", "dpo.jsonl", "reward.jsonl", "kto.jsonl"
+    "judgments.csv",
+    "judgments.jsonl",
+    "judgments.parquet",
+    "dpo.jsonl",
+    "reward.jsonl",
+    "kto.jsonl",
+    "lmarena.jsonl",
+    "argilla.jsonl",
+    "huggingface.zip",
 ]
 
 

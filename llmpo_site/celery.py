@@ -3,11 +3,30 @@
 """
 
 import os
+from typing import Any
 
 from celery import Celery
+from celery.signals import task_postrun, task_prerun
+
+from engine.domain import about
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "llmpo_site.settings")
 
 app = Celery("llmpo_site")
 app.config_from_object("django.conf:settings", namespace="CELERY")
 app.autodiscover_tasks(["engine"])
+
+
+@task_prerun.connect
+def _begin(task_id: str, task: Any, args: Any, **_: Any) -> None:
+    """Have the log name the task, and its experiment where it has one."""
+    if task.request.is_eager:
+        return
+    experiment = {"experiment": args[0]} if args else {}
+    about.begin(task=task.name.removeprefix("engine.tasks."), task_id=task_id, **experiment)
+
+
+@task_postrun.connect
+def _end(task: Any, **_: Any) -> None:
+    if not task.request.is_eager:
+        about.begin()

@@ -1,16 +1,22 @@
-"""Filters secrets out of our own logs."""
+"""The form of our own logs, and what is kept out of them."""
 
 from __future__ import annotations
 
 import logging
 import re
+from typing import Any
+
+from pythonjsonlogger.json import JsonFormatter
+
+from engine.domain import about
 
 # An address may be quoted in another one.
 _SLASH = "(?:/|%2[fF])"
 # Secrets that let their holder in, in the addresses of: an invitation; the confirmation of an e-mail address;
-# a new password, after the account's number.
+# a new password, after the account's number; a report (`report/share` and the like are none).
 _SECRET = re.compile(
-    rf"(join{_SLASH}|email{_SLASH}confirm{_SLASH}|password{_SLASH}reset{_SLASH}[0-9A-Za-z]+-)"
+    rf"(join{_SLASH}|email{_SLASH}confirm{_SLASH}|password{_SLASH}reset{_SLASH}[0-9A-Za-z]+-|"
+    rf"report{_SLASH}(?=[\w-]{{20}}))"
     r"(?:[^/\s\"'&?%]|%(?!2[fF]))+"
 )
 
@@ -29,3 +35,22 @@ class WithoutSecretLinks(logging.Filter):
         if cut != said:
             record.msg, record.args = cut, ()
         return True
+
+
+class Lines(logging.Formatter):
+    """Lines for people. What the work is about comes last."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - the name is logging's
+        said = super().formatMessage(record)
+        names = " ".join(f"{kind}={name}" for kind, name in about.names().items())
+        return f"{said} [{names}]" if names else said
+
+
+class Objects(JsonFormatter):
+    """A JSON object per line for programs, with a field for each kind of thing that the work is about."""
+
+    def add_fields(
+        self, log_data: dict[str, Any], record: logging.LogRecord, message_dict: dict[str, Any]
+    ) -> None:
+        super().add_fields(log_data, record, message_dict)
+        log_data |= about.names()

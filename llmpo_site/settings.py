@@ -72,6 +72,7 @@ MIDDLEWARE = [
     # Probes name no host of ours and use no TLS.
     "labeling.middleware.health.Health",
     "labeling.middleware.metrics.Metrics",
+    "labeling.middleware.request_id.RequestId",
     # Before the rest: everything after it reads the client's address and scheme.
     "labeling.accounts.client_address.ClientAddress",
     "django.middleware.security.SecurityMiddleware",
@@ -123,8 +124,9 @@ if DATABASES["default"].get("ENGINE") == "django.db.backends.sqlite3":
         "timeout": 30,
         "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;",
     }
-    # Tests start workers of their own, which an in-memory database would be out of reach for.
-    DATABASES["default"]["TEST"] = {"NAME": VAR_DIR / "test.sqlite3"}
+    # Tests start workers of their own, which an in-memory database would be out of reach for. Tables made
+    # from the models save each process the five seconds of the migrations, which PostgreSQL's tests run.
+    DATABASES["default"]["TEST"] = {"NAME": VAR_DIR / "test.sqlite3", "MIGRATE": False}
 # Cache for dashboards and for counts of API requests. Each web process has its own unless a server is set.
 CACHES = {"default": env.dj_cache_url("CACHE_URL", "locmem://")}
 # Django's own 300 entries would let somebody who tries many names push out the count of their wrong
@@ -178,6 +180,8 @@ ACCOUNT_RATE_LIMITS = {
     "login_failed_address": f"{10 * LOGIN_FAILURE_LIMIT}/15m/ip",
     "login_failed_name": f"{10 * LOGIN_FAILURE_LIMIT}/15m/key",
     "reset_password": "10/15m/ip,3/15m/key",
+    # Reports that are shared by link, read without an account: an office that opens one shares one address.
+    "shared_report": "300/5m/ip",
     # Its form asks for the current password, and says whether it is right.
     "change_password": f"{LOGIN_FAILURE_LIMIT}/15m/user",
 }
@@ -316,12 +320,22 @@ USE_TZ = True
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
-    "formatters": {"line": {"format": "%(asctime)s %(levelname)s %(name)s: %(message)s"}},
+    "formatters": {
+        "line": {
+            "()": "llmpo_site.logs.Lines",
+            "format": "%(asctime)s %(levelname)s %(name)s: %(message)s",
+        },
+        "json": {
+            "()": "llmpo_site.logs.Objects",
+            "fmt": "%(asctime)s %(levelname)s %(name)s %(message)s",
+            "rename_fields": {"asctime": "time", "levelname": "level", "name": "logger"},
+        },
+    },
     "filters": {"without_secret_links": {"()": "llmpo_site.logs.WithoutSecretLinks"}},
     "handlers": {
         "console": {
             "class": "logging.StreamHandler",
-            "formatter": "line",
+            "formatter": env.str("LOG_FORMAT", "line", validate=validate.OneOf(["line", "json"])),
             "filters": ["without_secret_links"],
         }
     },

@@ -71,7 +71,6 @@ def manage(app: Path, *arguments: str) -> str:
         "ALLOWED_HOSTS": "testserver",
         "VAR_DIR": str(app.parent / "var"),
         "LOG_LEVEL": "WARNING",
-        "PYTHONDONTWRITEBYTECODE": "1",
     }
     done = subprocess.run(
         [sys.executable, "manage.py", *arguments],

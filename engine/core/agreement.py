@@ -128,3 +128,74 @@ def _kappa(table: FloatArray, confidence: float) -> tuple[float | None, Interval
         return kappa, None
     reach = float(special.ndtri(0.5 + confidence / 2)) * error
     return kappa, (max(-1.0, kappa - reach), min(1.0, kappa + reach))
+
+
+@dataclass(frozen=True)
+class Alpha:
+    """Krippendorff's α of any number of judges, for answers without an order.
+
+    Attributes
+    ----------
+    units, answers
+        The things that at least two people answered about, and all answers about them.
+    value
+        1 where all agree, 0 where they agree as chance would have it; ``None`` where nothing can be said:
+        there are no such units, or every answer is the same.
+    interval
+        By resampling the units; ``None`` below `FEWEST_UNITS`, where it would mean little.
+    """
+
+    units: int
+    answers: int
+    value: float | None
+    interval: Interval | None
+
+
+# Below it, a percentile interval of resampled units is far too short.
+FEWEST_UNITS = 20
+_RESAMPLES = 2000
+
+
+def alpha(table: FloatArray, confidence: float = 0.95, seed: int = 0) -> Alpha:
+    """Krippendorff's α [Krippendorff 2011], with a percentile interval from resampled units.
+
+    Parameters
+    ----------
+    table
+        Shape (U, C): entry (u, c) counts the people who gave the answer c about unit u. Units with fewer
+        than two answers are left out, as nobody can agree there.
+    confidence
+        Of the interval.
+    seed
+        Of the resampling, so that the same table has the same interval.
+    """
+    table = table[table.sum(axis=1) >= 2]
+    units, answers = len(table), int(table.sum())
+    if not units:
+        return Alpha(0, 0, None, None)
+    # Units with the same answers are alike: there are few kinds of them, however many units there are.
+    kinds, counts = np.unique(table, axis=0, return_counts=True)
+    [value] = _alphas(kinds, counts[None, :].astype(np.float64))
+    if np.isnan(value):
+        return Alpha(units, answers, None, None)
+    interval = None
+    if units >= FEWEST_UNITS:
+        drawn = np.random.default_rng(seed).multinomial(units, counts / units, size=_RESAMPLES)
+        found = _alphas(kinds, drawn.astype(np.float64))
+        low, high = np.nanquantile(found, [0.5 - confidence / 2, 0.5 + confidence / 2])
+        interval = (float(low), float(high))
+    return Alpha(units, answers, float(value), interval)
+
+
+def _alphas(kinds: FloatArray, counts: FloatArray) -> FloatArray:
+    """α for each row of ``counts``, which says how many units there are of each kind; NaN where all agree on
+    one answer.
+    """
+    people = kinds.sum(axis=1)
+    agreeing = (kinds * (kinds - 1)).sum(axis=1) / (people - 1)
+    answers = counts @ people
+    margins = counts @ kinds
+    observed = 1 - counts @ agreeing / answers
+    with np.errstate(divide="ignore", invalid="ignore"):
+        expected = 1 - (margins * (margins - 1)).sum(axis=1) / (answers * (answers - 1))
+        return np.asarray(np.where(expected > 0, 1 - observed / expected, np.nan))

@@ -10,6 +10,7 @@ from uuid import UUID
 
 from django.conf import settings
 
+from engine.domain import about
 from engine.domain.levels import Composition
 from engine.domain.texts import storable
 from engine.generation.base import (
@@ -153,6 +154,7 @@ class _Batch:
                 break
             self.claimed += len(claim.responses)
             self._claim = claim.token
+            about.note(claim=claim.token)
             self._compose({response.policy_id for response in claim.responses})
             requests += filter(None, map(self._begin, claim.responses))
             suspects = any(response.crashes for response in claim.responses)

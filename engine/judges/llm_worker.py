@@ -10,6 +10,7 @@ from functools import partial
 
 from django.conf import settings
 
+from engine.domain import about
 from engine.domain.conversations import chat
 from engine.domain.levels import SamplingParams
 from engine.domain.texts import storable
@@ -58,6 +59,7 @@ def give_opinions(*, worker: str, backend: Backend, stopping: Callable[[], bool]
         The backend does not work. Its unfinished work waits again, without an attempt spent.
     """
     claim = claim_opinions(worker=worker, limit=settings.JUDGE_BATCH)
+    about.note(claim=claim.token)
     release = partial(release_claim, claim=claim.token)
     try:
         _ask(claim, backend, stopping)

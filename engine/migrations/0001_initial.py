@@ -165,7 +165,7 @@ class Migration(migrations.Migration):
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
                 ('at', models.DateTimeField(default=django.utils.timezone.now)),
-                ('action', models.CharField(choices=[('create', 'Created'), ('edit', 'Edited'), ('start', 'Started'), ('pause', 'Paused'), ('resume', 'Resumed'), ('stop', 'Stopped'), ('stop_on', 'Stopped on a claim'), ('conclude', 'Concluded'), ('reopen', 'Reopened'), ('budget', 'Budget changed'), ('claim', 'Claim changed'), ('delta', 'Risk δ changed'), ('epsilon', 'Margin ε changed'), ('void', 'Judgments voided'), ('restore', 'Judgments restored'), ('archive', 'Archived'), ('unarchive', 'Taken out of the archive'), ('clone', 'Cloned'), ('invite', 'Invited'), ('end_invitation', 'Invitation ended'), ('join', 'Joined'), ('add', 'Member added'), ('role', 'Role changed'), ('remove', 'Member removed'), ('token_made', 'Token made'), ('token_revoked', 'Token revoked'), ('sign_out', 'Signed out everywhere'), ('reset_link', 'Password link made'), ('export', 'Exported'), ('import_votes', 'Past votes imported'), ('llm_judge', 'Language model as a judge changed'), ('delete', 'Draft deleted'), ('forget', 'Person forgotten'), ('llm_halted', 'Language model as a judge halted'), ('subscribe', 'Notification added'), ('unsubscribe', 'Notification removed')], max_length=20)),
+                ('action', models.CharField(choices=[('create', 'Created'), ('edit', 'Edited'), ('start', 'Started'), ('pause', 'Paused'), ('resume', 'Resumed'), ('stop', 'Stopped'), ('stop_on', 'Stopped on a claim'), ('conclude', 'Concluded'), ('reopen', 'Reopened'), ('budget', 'Budget changed'), ('claim', 'Claim changed'), ('delta', 'Risk δ changed'), ('epsilon', 'Margin ε changed'), ('void', 'Judgments voided'), ('restore', 'Judgments restored'), ('archive', 'Archived'), ('unarchive', 'Taken out of the archive'), ('clone', 'Cloned'), ('invite', 'Invited'), ('end_invitation', 'Invitation ended'), ('join', 'Joined'), ('add', 'Member added'), ('role', 'Role changed'), ('remove', 'Member removed'), ('token_made', 'Token made'), ('token_revoked', 'Token revoked'), ('sign_out', 'Signed out everywhere'), ('reset_link', 'Password link made'), ('export', 'Exported'), ('import_votes', 'Past votes imported'), ('llm_judge', 'Language model as a judge changed'), ('delete', 'Draft deleted'), ('forget', 'Person forgotten'), ('llm_halted', 'Language model as a judge halted'), ('subscribe', 'Notification added'), ('unsubscribe', 'Notification removed'), ('share', 'Report shared'), ('end_share', 'Shared report ended')], max_length=20)),
                 ('details', models.JSONField(blank=True, default=dict)),
                 ('sentence', models.TextField()),
                 ('about', models.ForeignKey(blank=True, help_text='The person concerned, if any.', null=True, on_delete=django.db.models.deletion.PROTECT, related_name='+', to=settings.AUTH_USER_MODEL)),
@@ -227,6 +227,19 @@ class Migration(migrations.Migration):
                 ('created_at', models.DateTimeField(default=django.utils.timezone.now)),
                 ('created_by', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='invitations', to=settings.AUTH_USER_MODEL)),
                 ('experiment', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='invitations', to='engine.experiment')),
+            ],
+        ),
+        migrations.CreateModel(
+            name='ReportLink',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('hash', models.CharField(max_length=64, unique=True)),
+                ('hint', models.CharField(help_text='First characters of the secret; they identify the link.', max_length=12)),
+                ('created_at', models.DateTimeField(default=django.utils.timezone.now)),
+                ('expires_at', models.DateTimeField(blank=True, null=True)),
+                ('ended_at', models.DateTimeField(blank=True, null=True)),
+                ('created_by', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='report_links', to=settings.AUTH_USER_MODEL)),
+                ('experiment', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='report_links', to='engine.experiment')),
             ],
         ),
         migrations.CreateModel(

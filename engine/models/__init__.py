@@ -21,7 +21,15 @@ from engine.models.history import AuditEntry
 from engine.models.judgments import Allowance, Judgment, JudgmentVoid, PairCount
 from engine.models.notifications import Alarm, Notification, Subscription
 from engine.models.opinions import Opinion
-from engine.models.people import Invitation, InvitationUse, Membership, RoleLoss, Token, User
+from engine.models.people import (
+    Invitation,
+    InvitationUse,
+    Membership,
+    ReportLink,
+    RoleLoss,
+    Token,
+    User,
+)
 from engine.models.policies import Factor, Level, Policy, Task
 from engine.models.uploads import Upload
 
@@ -49,6 +57,7 @@ __all__ = [
     "PairCount",
     "Policy",
     "ReplayPoint",
+    "ReportLink",
     "Response",
     "RoleLoss",
     "Snapshot",

@@ -57,6 +57,8 @@ class AuditEntry(models.Model):
         LLM_HALTED = "llm_halted", "Language model as a judge halted"
         SUBSCRIBE = "subscribe", "Notification added"
         UNSUBSCRIBE = "unsubscribe", "Notification removed"
+        SHARE = "share", "Report shared"
+        END_SHARE = "end_share", "Shared report ended"
 
     experiment = models.ForeignKey(
         Experiment,

@@ -134,6 +134,27 @@ class Invitation(models.Model):
         return f"{self.role} of {self.experiment}, {self.uses}/{self.most_uses} used"
 
 
+class ReportLink(models.Model):
+    """A link by which anybody may read the report of an experiment, without an account.
+
+    Only the hash of its secret is kept: somebody who reads the table cannot follow the link. It works while
+    the person who made it may run the experiment.
+    """
+
+    hash = models.CharField(max_length=64, unique=True)
+    hint = models.CharField(
+        max_length=12, help_text="First characters of the secret; they identify the link."
+    )
+    experiment = models.ForeignKey(Experiment, models.CASCADE, related_name="report_links")
+    created_by = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="report_links")
+    created_at = models.DateTimeField(default=timezone.now)
+    expires_at = models.DateTimeField(null=True, blank=True)
+    ended_at = models.DateTimeField(null=True, blank=True)
+
+    def __str__(self) -> str:
+        return f"Report of {self.experiment} ({self.hint}…)"
+
+
 class InvitationUse(models.Model):
     """A person who joined through an invitation, and the time."""
 

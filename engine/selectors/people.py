@@ -19,6 +19,7 @@ from engine.models import (
     Judgment,
     Lease,
     Membership,
+    ReportLink,
     User,
 )
 from engine.selectors.counts import standing_judgments
@@ -72,6 +73,16 @@ def open_invitations(experiment: Experiment, roles: Collection[str]) -> QuerySet
         experiment.invitations.filter(
             role__in=roles, ended_at__isnull=True, expires_at__gte=timezone.now(), uses__lt=F("most_uses")
         )
+        .select_related("created_by")
+        .order_by("-pk")
+    )
+
+
+def open_report_links() -> QuerySet[ReportLink]:
+    """Links to reports that nobody has ended and that have not expired, newest first."""
+    return (
+        ReportLink.objects.filter(ended_at__isnull=True)
+        .exclude(expires_at__lt=timezone.now())
         .select_related("created_by")
         .order_by("-pk")
     )
@@ -269,7 +280,9 @@ def _of_check(check: Check) -> Answer:
 def own_answer(experiment: Experiment, user: User, token: uuid.UUID) -> Judgment | Check | None:
     """The answer that this user gave under a token, unless it was taken back."""
     judgment = own_judgments(experiment, user).filter(token=token).first()
-    return judgment or _answered_checks(user).filter(experiment=experiment, token=token).first()
+    # Asked in either case: one statement more would tell a check.
+    check = _answered_checks(user).filter(experiment=experiment, token=token).first()
+    return judgment or check
 
 
 def newest_answer(experiment: Experiment, user: User) -> Judgment | Check | None:
@@ -308,6 +321,11 @@ def answers_before(experiment_id: int, moment: datetime) -> int:
 def _checks_ever_answered(experiment_id: int) -> QuerySet[Check]:
     answered = Check.objects.filter(experiment_id=experiment_id, passed__isnull=False)
     return answered.exclude(kind=Check.Kind.PRACTICE)
+
+
+def practice_shown(experiment_id: int, user: User) -> int:
+    """The number of practice pairs that this user was shown, the one on show among them."""
+    return Check.objects.filter(experiment_id=experiment_id, annotator=user, kind=Check.Kind.PRACTICE).count()
 
 
 def judged_today(experiment_id: int, user: User) -> int:

@@ -25,6 +25,7 @@ from engine.models import (
     JudgmentVoid,
     Lease,
     Membership,
+    ReportLink,
     RoleLoss,
     Subscription,
     Token,
@@ -81,6 +82,10 @@ def person_data(user: User, *, complete: bool) -> Row:
             Invitation.objects.filter(created_by=user).order_by("pk"),
             experiment="experiment__name", role="role", uses="uses", created_at="created_at",
             until="expires_at",
+        ),
+        "report_links_made": _rows(
+            ReportLink.objects.filter(created_by=user).order_by("pk"),
+            experiment="experiment__name", created_at="created_at", until="expires_at", ended_at="ended_at",
         ),
         # The whole target may be a secret of the experiment's, or somebody else's address.
         "notifications_added": [

@@ -11,9 +11,10 @@ from engine.domain.errors import WrongStateError
 from engine.models import Allowance, User
 from engine.selectors import people
 
-# The pair on show, the one fetched ahead, and one that came back by an undo. More would keep pairs from
-# others, or let somebody choose among them.
-MOST_HELD = 3
+# The pair on show, one that came back by an undo, and four that are fetched ahead or whose answers are on
+# their way: as many as a quick person answers on a slow connection (0.8 s) before a reply comes. More would
+# keep pairs from others, or let somebody choose among them.
+MOST_HELD = 6
 
 # A token bucket. A slip is noticed within a few answers, so ten undos in a row are plenty, and one in five
 # answers later. Without a limit, somebody could answer both ways and watch what follows from each.

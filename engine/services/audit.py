@@ -50,6 +50,8 @@ SENTENCES: dict[str, str] = {
     _Action.FORGET: "{what}",
     _Action.SUBSCRIBE: "Added a notification by {kind} to {host}.",
     _Action.UNSUBSCRIBE: "Removed the notification by {kind} to {host}.",
+    _Action.SHARE: "Made the link {hint}… to the report, valid {until}.",
+    _Action.END_SHARE: "Ended the link {hint}… to the report.",
 }
 
 

@@ -12,7 +12,7 @@ from django.contrib.sessions.models import Session
 from django.db.models import F, Q, QuerySet
 from django.utils import timezone
 
-from engine.models import Invitation, Notification, Token, Upload
+from engine.models import Invitation, Notification, ReportLink, Token, Upload
 
 
 def forget_old() -> dict[str, int]:
@@ -30,6 +30,7 @@ def forget_old() -> dict[str, int]:
         # After the sessions, so that each goes with its own.
         "browsers": UserSession.objects.exclude(session_key__in=Session.objects.values("session_key")),
         "invitations": Invitation.objects.filter(Q(expires_at__lt=ended) | Q(ended_at__lt=ended) | used_up),
+        "report links": ReportLink.objects.filter(Q(expires_at__lt=ended) | Q(ended_at__lt=ended)),
         "API tokens": Token.objects.filter(Q(expires_at__lt=ended) | Q(revoked_at__lt=ended)),
         "notifications": Notification.objects.filter(created_at__lt=messages).exclude(
             state=Notification.State.WAITING

@@ -23,7 +23,7 @@ router = Router()
 
 @router.post("/{experiment_id}/next", auth=ANNOTATE, response={200: NextOut} | WRITE_PROBLEMS)
 def next_pair(request: AuthenticatedRequest, experiment_id: Id, payload: NextIn) -> dict[str, Any]:
-    """Reserve the next pair for a while. You may hold at most three. The policies stay hidden."""
+    """Reserve the next pair for a while. You may hold at most six. The policies stay hidden."""
     experiment = access.to_label(request, experiment_id)
     shown = serving.show_next(experiment=experiment, annotator=request.user, besides=payload.besides)
     return _shown(experiment, shown)
@@ -75,7 +75,7 @@ def undo(request: AuthenticatedRequest, experiment_id: Id) -> dict[str, Any]:
     """Take back your newest answer. The reply holds its pair again, unless another annotator holds it.
 
     You may do so ten times in a row, and once more for every five answers.
-    If you hold three pairs, one is returned.
+    If you hold six pairs, one is returned.
     """
     experiment = access.to_label(request, experiment_id)
     newest = people.newest_answer(experiment, request.user)

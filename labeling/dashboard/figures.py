@@ -12,6 +12,7 @@ from django.template.loader import render_to_string
 
 from engine.models import Experiment, Snapshot
 from engine.selectors import buffer, counts, designs, people
+from engine.selectors.agreement import agreement_of_people
 from engine.selectors.duels import examples, weakest_tasks
 from engine.selectors.findings import Ladder, ladder
 from engine.selectors.health import QueueHealth, queue_health
@@ -25,8 +26,10 @@ from labeling.dashboard.annotators import annotator_rows, judge_rows
 from labeling.dashboard.past_votes import facts
 from labeling.dashboard.policies import asked, policy_at
 from labeling.dashboard.status import badge, late_clicks
+from labeling.dashboard.tags import tag_rows
 from labeling.dashboard.verdict import verdict_of
 from labeling.dashboard.warnings import Concerns, concerns
+from labeling.formatting import agreement
 
 # Largest ages, in units of DASHBOARD_SECONDS: after a change, and without one.
 _LIVE = (0.2, 0.2)
@@ -189,6 +192,7 @@ def _result(experiment: Experiment, snapshot: Snapshot | None, version: _Version
     return {
         "best": None if best is None else designs.policy_names(experiment)[best.index],
         "tasks": tasks,
+        "tags": shared(f"tags:{experiment.pk}", version, lambda: tag_rows(experiment, best), ages=_CONCERNS),
         "judged": bool(wins.any()),
         "policies": charts.policy_rows(
             experiment, ranking(experiment), spending_of(experiment, version), judged=bool(wins.any())
@@ -207,6 +211,9 @@ def _quality(experiment: Experiment, snapshot: Snapshot | None, version: _Versio
             "judges": judge_rows(experiment),
             "longer": longer_preferred(experiment),
             "facts": facts(experiment),
+            "agreement": agreement(agreement_of_people(experiment))
+            if experiment.judge == Experiment.Judge.HUMAN
+            else "",
         },
         ages=_PEOPLE,
     )

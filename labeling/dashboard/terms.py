@@ -17,6 +17,11 @@ TERMS = {
         "The tasks at which this policy won the smallest share of its comparisons. A tie is half a win. "
         "Tasks with fewer than three comparisons are left out."
     ),
+    "tags": (
+        "The share of its comparisons on tasks with this tag that a policy won; a tie is half a win. The "
+        "last column leaves out policies with fewer than three comparisons there. The claim is about all "
+        "tasks."
+    ),
     "claims": (
         "The experiment stops on the claim that was chosen at setup. Each claim is made wrongly with a "
         "probability of at most the accepted risk, however often you look."
@@ -42,6 +47,11 @@ TERMS = {
     "repeats": (
         "Repeats are pairs that a person judged before, shown again with the sides swapped. Gold items are "
         "pairs whose better response is known."
+    ),
+    "agreement": (
+        "Krippendorff’s α compares how often people who judged the same two responses gave different answers "
+        "with how often chance would have it. 1 is perfect agreement, 0 is chance. The interval holds 95% of "
+        "the values that resampled pairs give. A low α makes an experiment longer, not wrong."
     ),
     "length": (
         "The share of comparisons that the response with more tokens won. Far from half: people choose by "

@@ -74,8 +74,11 @@ def verdict_of(
     names = designs.policy_names(experiment)
     if experiment.state == Experiment.State.CONCLUDED:
         return _concluded(experiment, snapshot, names, comparisons)
-    over_budget = left is not None and left.over_budget
     unhealthy = experiment.state == Experiment.State.RUNNING and not health.healthy
+    used_up = experiment.state == Experiment.State.RUNNING and health.healthy and experiment.used_up
+    if used_up:
+        left = None  # nobody can tell before there is more to judge
+    over_budget = left is not None and left.over_budget
     leader = _leader(experiment, snapshot, names)
     return Verdict(
         headline="The work has stopped"
@@ -90,6 +93,7 @@ def verdict_of(
         sentences=[
             *([status.ailment(health)] if unhealthy else []),
             *([status.over_budget(experiment)] if over_budget else []),
+            *([status.USED_UP] if used_up else []),
             *notes,
         ],
         percent_done=None

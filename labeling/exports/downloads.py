@@ -47,7 +47,7 @@ def download(request: AuthenticatedRequest, experiment_id: int, kind: str) -> Ht
             status=403,
             content_type="text/plain",
         )
-    if kind == files.PARQUET and not parquet_is_there():
+    if files.FORMATS[kind].parquet and not parquet_is_there():
         return HttpResponse(
             "Parquet needs pyarrow on the server: pip install pyarrow.", status=501, content_type="text/plain"
         )

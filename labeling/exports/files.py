@@ -20,6 +20,7 @@ from zipstream import ZipStream
 from engine import __version__
 from engine.models import Comparison, Experiment, User
 from engine.selectors import blinding, browsing, counts, designs, specs
+from engine.selectors.agreement import agreement_of_people
 from engine.selectors.browsing import Selection
 from engine.services.planning import RULES_VERSION
 from labeling.exports.columns import read_rows, stamped
@@ -32,11 +33,14 @@ from labeling.exports.formats import (
     parquet_pieces,
     reward_pieces,
 )
+from labeling.exports.others import argilla_pieces, dataset_card, dataset_pieces, lmarena_pieces
 from labeling.exports.people import pseudonym
 from labeling.exports.preferences import preferences, rated
+from labeling.formatting import agreement
 
 CSV, JSONL, PARQUET = "csv", "jsonl", "parquet"
 DPO, REWARD, KTO = "dpo", "reward", "kto"
+LMARENA, ARGILLA, HUGGING_FACE = "lmarena", "argilla", "huggingface"
 _JSON_LINES = "application/jsonl; charset=utf-8"
 
 
@@ -56,6 +60,8 @@ class Format:
         One sentence for the page that offers it.
     training
         Its rows are texts, not judgments.
+    parquet
+        It needs the library that writes Parquet.
     """
 
     title: str
@@ -63,6 +69,7 @@ class Format:
     content_type: str
     says: str
     training: bool = False
+    parquet: bool = False
 
     @property
     def route(self) -> str:
@@ -84,7 +91,11 @@ FORMATS = {
         "The same rows with unchanged texts, to be imported again.",
     ),
     PARQUET: Format(
-        "Parquet", "judgments.parquet", "application/vnd.apache.parquet", "The same rows with their types."
+        "Parquet",
+        "judgments.parquet",
+        "application/vnd.apache.parquet",
+        "The same rows with their types.",
+        parquet=True,
     ),
     DPO: Format(
         "DPO pairs",
@@ -107,6 +118,31 @@ FORMATS = {
         "Each text once, with whether it was chosen more often than rejected.",
         training=True,
     ),
+    LMARENA: Format(
+        "LMArena",
+        "lmarena.jsonl",
+        _JSON_LINES,
+        "Votes with both conversations, as LMArena's data sets have them; they can be imported again.",
+    ),
+    ARGILLA: Format(
+        "Argilla",
+        "argilla.jsonl",
+        _JSON_LINES,
+        "Records of Argilla, one per judgment; they can be imported again.",
+    ),
+    HUGGING_FACE: Format(
+        "Hugging Face",
+        "huggingface.zip",
+        "application/zip",
+        "A folder for the library datasets: the rows as Parquet, and a card.",
+        parquet=True,
+    ),
+}
+_OF_ROWS = {
+    JSONL: jsonl_pieces,
+    PARQUET: parquet_pieces,
+    LMARENA: lmarena_pieces,
+    ARGILLA: argilla_pieces,
 }
 # Raised when a column changes its meaning or the manifest its shape; a new column or field is no new schema.
 SCHEMA_VERSION = 2
@@ -189,13 +225,24 @@ class Export:
             return tally.counted_pieces(
                 copied_rows(self.experiment, self.selection, raw=self.raw, usernames=self.usernames)
             )
-        stamp = _as_it_is if self.format == PARQUET else stamped
+        stamp = stamped if self.format in {CSV, JSONL} else _as_it_is
         rows = tally.counted(
             read_rows(self.experiment, self.selection, usernames=self.usernames, stamp=stamp)
         )
-        if self.format == PARQUET:
-            return parquet_pieces(rows)
-        return jsonl_pieces(rows) if self.format == JSONL else csv_pieces(rows, raw=self.raw)
+        if self.format == HUGGING_FACE:
+            return dataset_pieces(rows, lambda: self._card(tally.rows))
+        if self.format == CSV:
+            return csv_pieces(rows, raw=self.raw)
+        return _OF_ROWS[self.format](rows)
+
+    def _card(self, rows: int) -> str:
+        return dataset_card(
+            name=self.experiment.name,
+            question=self.experiment.question,
+            rows=rows,
+            policies=(name.name for name in designs.policy_names(self.experiment)),
+            sentences=agreement(agreement_of_people(self.experiment)),
+        )
 
     def _filter(self) -> dict[str, str]:
         """As it stands in the manifest, which goes with the file: no user name where the file has none."""
@@ -240,6 +287,7 @@ class Export:
                 "evidence": None if snapshot is None else snapshot.evidence,
                 "certified_claim": experiment.certified_claim,
                 "finding": experiment.finding,
+                "agreement": asdict(agreement_of_people(experiment)),
                 # Empty before the conclusion: the secrets reveal the sides. docs/blinding.md shows their use.
                 "secrets": [
                     {"first_comparison": period.first, "secret": period.secret}

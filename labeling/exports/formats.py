@@ -59,12 +59,12 @@ def heading() -> bytes:
 
 def jsonl_pieces(rows: Iterable[Row]) -> Iterator[bytes]:
     """One JSON object per line; times in ISO 8601."""
-    return _lines(dict(zip(COLUMNS, row, strict=True)) for row in rows)
+    return json_lines(dict(zip(COLUMNS, row, strict=True)) for row in rows)
 
 
 def dpo_pieces(pairs: Iterable[Preference], *, conversational: bool = False) -> Iterator[bytes]:
     """Prompt, chosen, rejected and their margin as JSON lines, as texts or as messages."""
-    return _lines(
+    return json_lines(
         {
             "prompt": _asked(pair.task, conversational=conversational),
             "chosen": _answered(pair.chosen) if conversational else pair.chosen,
@@ -84,7 +84,7 @@ def reward_pieces(pairs: Iterable[Preference], *, conversational: bool = False) 
             return [*as_json(task), *_answered(text)]
         return f"{transcript(task)}\n\n{text}"
 
-    return _lines(
+    return json_lines(
         {
             "chosen": whole(pair.task, pair.chosen),
             "rejected": whole(pair.task, pair.rejected),
@@ -96,7 +96,7 @@ def reward_pieces(pairs: Iterable[Preference], *, conversational: bool = False) 
 
 def kto_pieces(texts: Iterable[Rated], *, conversational: bool = False) -> Iterator[bytes]:
     """Prompt, completion and label, true where the text was chosen more often than rejected."""
-    return _lines(
+    return json_lines(
         {
             "prompt": _asked(text.task, conversational=conversational),
             "completion": _answered(text.completion) if conversational else text.completion,
@@ -114,7 +114,8 @@ def _answered(text: str) -> list[dict[str, str]]:
     return as_json([Message(ASSISTANT, text)])
 
 
-def _lines(items: Iterable[dict[str, Any]]) -> Iterator[bytes]:
+def json_lines(items: Iterable[dict[str, Any]]) -> Iterator[bytes]:
+    """JSON lines of these objects."""
     encode = json.JSONEncoder(ensure_ascii=False).encode
     for batch in _batches(items, _ROWS_PER_PIECE):
         yield "".join(f"{encode(item)}\n" for item in batch).encode()

@@ -41,9 +41,7 @@ def export(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
             "judgments": browsing.selected_judgments(experiment, selection).count(),
             "preferences": files.preferred_comparisons(experiment, selection).count(),
             "query": _query(form, options),
-            "formats": [
-                each for kind, each in files.FORMATS.items() if kind != files.PARQUET or parquet_is_there()
-            ],
+            "formats": [each for each in files.FORMATS.values() if not each.parquet or parquet_is_there()],
             "parquet": parquet_is_there(),
         }
     return render(request, "export/export.html", context, status=200 if valid else 400)

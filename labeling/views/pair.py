@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from django import forms
@@ -46,9 +47,16 @@ class TokensField(forms.Field):
 
 
 class ScreenForm(forms.Form):
-    """The pairs that the page already holds; they are not handed out again."""
+    """``besides``: the pairs that the page already holds; they are not handed out again.
+
+    ``ahead``: the number of further pairs that it wants, one by default.
+    """
 
     besides = TokensField(required=False)
+    ahead = forms.IntegerField(required=False, min_value=1, max_value=MOST_HELD)
+
+
+_EMPTY_SCREEN: Mapping[str, Any] = {"besides": [], "ahead": None}
 
 
 class LookForm(ScreenForm):
@@ -89,7 +97,7 @@ def pair(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
     if not form.is_valid():
         return _bad_request(request, experiment, _("This page is out of date; open the experiment again."))
     data = form.cleaned_data
-    return _show_next(request, experiment, besides=data["besides"], waited=data["waited"] or 0)
+    return _show_next(request, experiment, data, waited=data["waited"] or 0)
 
 
 @access.annotator_action
@@ -109,12 +117,12 @@ def judge(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
             comment=data["comment"],
         )
     except LeaseLostError as lost:
-        return _show_next(request, experiment, besides=data["besides"], notice=str(lost))
+        return _show_next(request, experiment, data, notice=str(lost))
     except (UnknownTokenError, WrongStateError) as refused:
         return _bad_request(request, experiment, str(refused))
     if answered.created:
         wake(advance, experiment.pk)
-    return _show_next(request, experiment, besides=data["besides"], answered=answered)
+    return _show_next(request, experiment, data, answered=answered)
 
 
 @access.annotator_action
@@ -129,7 +137,7 @@ def skip(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
     except UnknownTokenError as unknown:
         return _bad_request(request, experiment, str(unknown))
     wake(advance, experiment.pk)
-    return _show_next(request, experiment, besides=form.cleaned_data["besides"], notice=_("Skipped."))
+    return _show_next(request, experiment, form.cleaned_data, notice=_("Skipped."))
 
 
 @access.annotator_action
@@ -151,9 +159,7 @@ def flag(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
     except UnknownTokenError as unknown:
         return _bad_request(request, experiment, str(unknown))
     wake(advance, experiment.pk)
-    return _show_next(
-        request, experiment, besides=data["besides"], notice=_("Reported, and skipped. Thank you.")
-    )
+    return _show_next(request, experiment, data, notice=_("Reported, and skipped. Thank you."))
 
 
 @access.annotator_action
@@ -168,41 +174,40 @@ def undo(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
         return _show_next(
             request,
             experiment,
-            besides=form.cleaned_data["besides"],
+            form.cleaned_data,
             notice=_("You have no answer to take back."),
         )
-    return _reopen(request, experiment, newest, besides=form.cleaned_data["besides"])
+    return _reopen(request, experiment, newest, form.cleaned_data)
 
 
 @access.annotator_action
 def reopen(request: AuthenticatedRequest, experiment_id: int, token: uuid.UUID) -> HttpResponse:
     """Take back one of one's own answers and show that pair again."""
     experiment = access.to_label(request, experiment_id)
-    return _reopen(request, experiment, access.own_answer(request, experiment, token))
+    return _reopen(request, experiment, access.own_answer(request, experiment, token), _EMPTY_SCREEN)
 
 
 def _reopen(
     request: AuthenticatedRequest,
     experiment: Experiment,
     answer: Judgment | Check,
-    *,
-    besides: list[Any] | tuple[()] = (),
+    screen: Mapping[str, Any],
 ) -> HttpResponse:
     try:
         shown = serving.take_back(
-            experiment=experiment, answer=answer, annotator=request.user, besides=besides
+            experiment=experiment, answer=answer, annotator=request.user, besides=screen["besides"]
         )
     except WrongStateError as refused:
-        return _show_next(request, experiment, besides=besides, notice=str(refused))
+        return _show_next(request, experiment, screen, notice=str(refused))
     wake(advance, experiment.pk)
     if shown is None:
         notice = _("Taken back. Somebody else is looking at that pair now.")
-        return _show_next(request, experiment, besides=besides, notice=notice)
+        return _show_next(request, experiment, screen, notice=notice)
     notice = _("Taken back. Choose again.")
     if not request.htmx:
         messages.info(request, notice)
         return redirect("pair", experiment_id=experiment.pk)
-    return _render(request, experiment, shown, notice=notice)
+    return _render(request, experiment, [shown], notice=notice)
 
 
 @access.annotator_action
@@ -246,8 +251,8 @@ def history(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
 def _show_next(
     request: AuthenticatedRequest,
     experiment: Experiment,
+    screen: Mapping[str, Any],
     *,
-    besides: list[Any] | tuple[()] = (),
     answered: Answered | None = None,
     notice: str = "",
     waited: int = 0,
@@ -256,16 +261,23 @@ def _show_next(
         if told := notice or (answered.feedback if answered else ""):
             messages.info(request, told)
         return redirect("pair", experiment_id=experiment.pk)
-    shown = serving.show_next(experiment=experiment, annotator=request.user, besides=besides)
-    if shown is None and not besides and experiment.state == Experiment.State.RUNNING:
+    pairs: list[ShownPair] = []
+    for _number in range(screen["ahead"] or 1 if request.htmx else 1):
+        besides = [*screen["besides"], *(pair.token for pair in pairs)]
+        shown = serving.show_next(experiment=experiment, annotator=request.user, besides=besides)
+        if shown is None:
+            break
+        pairs.append(shown)
+    if not pairs and not screen["besides"] and experiment.state == Experiment.State.RUNNING:
         BUFFER_MISSES.labels(experiment.pk).inc()
-    return _render(request, experiment, shown, answered=answered, notice=notice, waited=waited)
+    # Without a pair, the page says why there is none.
+    return _render(request, experiment, pairs or [None], answered=answered, notice=notice, waited=waited)
 
 
 def _render(
     request: AuthenticatedRequest,
     experiment: Experiment,
-    shown: ShownPair | None,
+    pairs: Sequence[ShownPair | None],
     *,
     answered: Answered | None = None,
     notice: str = "",
@@ -273,8 +285,8 @@ def _render(
 ) -> HttpResponse:
     context = {
         "experiment": experiment,
-        "shown": shown,
-        "ending": ending(experiment) or (nothing_ready(experiment, request.user) if shown is None else None),
+        "pairs": pairs,
+        "ending": ending(experiment) or (nothing_ready(experiment, request.user) if None in pairs else None),
         "look_again_seconds": min(max(_FIRST_LOOK_SECONDS, 2 * waited), _LONGEST_LOOK_SECONDS),
         "choices": counts.choices(experiment),
         "flag_reasons": Flag.Reason.choices,
@@ -283,9 +295,13 @@ def _render(
         "most_held": MOST_HELD,
         "store": _store(request, experiment),
         "beat_seconds": max(5, settings.LEASE_SECONDS // 3),
-        "notice": notice or (answered.feedback if answered else ""),
+        "notice": notice,
+        "feedback": answered.feedback if answered else "",
+        "practice": people.practice_shown(experiment.pk, request.user)
+        if any(shown and shown.practice for shown in pairs)
+        else None,
     }
-    template = "labeling/_stage.html" if request.htmx else "labeling/pair.html"
+    template = "labeling/_stages.html" if request.htmx else "labeling/pair.html"
     return render(request, template, context)
 
 

@@ -1,5 +1,5 @@
-// The annotator's page. The next pair is fetched while this one is read; an answer is shown as saved only when
-// the server has said so, and one that could not be sent is kept and sent again.
+// The annotator's page. The next pairs are fetched while this one is read, more of them where the server is far.
+// Answers wait in a queue and are sent in order; one is shown as saved only when the server has said so.
 (() => {
   "use strict";
 
@@ -15,23 +15,40 @@
   const byId = (id) => document.getElementById(id);
   const words = () => byId("page").dataset;
   const token = (stage) => stage.dataset.token;
+  const mostHeld = () => Number(words().mostHeld);
 
   // Speech input and unsteady hands can set off letters by accident, so they can be switched off.
   const LETTERS = "llmpo-letter-keys";
   const lettersOff = () => localStorage.getItem(LETTERS) === "off";
 
+  const answered = new Set(); // tokens of pairs that were answered here, whether or not the server knows
+  const queue = []; // {token, at, url, fields, stage}: answers that the server has not confirmed, the first one first
+  // A goal is one's own: it stays in this browser, and nobody else is told.
+  const GOAL = "llmpo-goal";
+  const goal = () => Number(localStorage.getItem(GOAL)) || 0;
+  const ANSWERS_BEFORE_A_BREAK = 50;
+  const BREAK_MS = 5 * 60 * 1000;
+  let inARow = 0; // answers without such a break
+  let savedAt = 0;
+
   let held = []; // pairs that wait behind the one on show
-  let unsent = null; // {url, fields}: the one answer that the server has not confirmed
-  let next = null; // what was pressed in the meantime: done once that answer is confirmed
+  let empty = null; // what the server shows instead of a pair, where it had none
+  let undoing = null; // where to undo, once the answers on their way are confirmed
+  let news = ""; // what the server said about an answer, until the next one is given
+  let sending = false;
   let attempts = 0;
   let retry = 0;
   let shownAt = 0;
   let fetching = false;
+  let roundTrip = 0; // milliseconds that the last request took
 
   // ---------------------------------------------------------------- showing
 
   function say(text) {
-    byId("said").textContent = text;
+    const said = byId("said");
+    said.textContent = text;
+    said.classList.remove("lengthy");
+    said.classList.toggle("lengthy", said.scrollWidth > said.clientWidth);
   }
 
   function tell(problem) {
@@ -44,11 +61,34 @@
     byId("everybody").textContent = stage.dataset.everybody;
   }
 
+  function showGoal() {
+    byId("of-goal").textContent = goal() ? `${words().of} ${goal()}` : "";
+  }
+
+  // What to say of an answer that is saved.
+  function encouragement(today) {
+    inARow = Date.now() - savedAt > BREAK_MS ? 1 : inARow + 1;
+    savedAt = Date.now();
+    if (today === goal()) return words().goalReached;
+    return inARow % ANSWERS_BEFORE_A_BREAK === 0 ? words().pause : "";
+  }
+
+  // Nothing to answer is on show: no pair, or one whose answer was given.
+  const waits = () => !token(byId("stage")) || answered.has(token(byId("stage")));
+
   function show(stage) {
     const hadFocus = byId("stage").contains(document.activeElement) || document.activeElement === document.body;
     byId("stage").replaceWith(stage);
     htmx.process(stage);
     settle(hadFocus);
+  }
+
+  function showNext() {
+    if (waits()) {
+      if (held.length) show(held.shift());
+      else if (empty && !queue.length) show(empty);
+    }
+    setBusy();
   }
 
   function settle(takeFocus) {
@@ -59,17 +99,29 @@
     byId("together-switch").hidden = !texts.some((text) => text.scrollHeight > text.clientHeight + 4);
     // On a phone the responses come first; the last message stays in sight.
     for (const earlier of document.querySelectorAll("#stage .earlier")) earlier.open = !narrow.matches;
-    setBusy(Boolean(unsent) && unsent.shown === false);
+    arrange();
+    setBusy();
   }
 
-  function setBusy(busy) {
+  // On a phone: both responses below each other where they fit, and else one at a time.
+  function arrange() {
+    const responses = byId("responses");
+    if (!responses) return;
+    const pair = responses.closest(".pair");
+    pair.classList.add("both");
+    pair.classList.toggle("both", responses.scrollHeight <= responses.clientHeight);
+    const task = byId("task");
+    byId("unfold").hidden = !task.classList.contains("open") && task.scrollHeight <= task.clientHeight;
+  }
+
+  function setBusy() {
     const choices = document.querySelector("#stage .choices");
-    if (choices) choices.disabled = busy;
+    if (choices) choices.disabled = waits() || Boolean(undoing);
   }
 
   function parse(text) {
     const page = new DOMParser().parseFromString(text, "text/html");
-    return document.adoptNode(page.getElementById("stage"));
+    return [...page.querySelectorAll("#stage")].map((stage) => document.adoptNode(stage));
   }
 
   // ---------------------------------------------------------------- talking to the server
@@ -80,109 +132,165 @@
 
   const headers = () => ({ "HX-Request": "true", "X-CSRFToken": csrf() });
 
+  async function timed(url, options) {
+    const from = performance.now();
+    const reply = await fetch(url, options);
+    roundTrip = performance.now() - from;
+    return reply;
+  }
+
+  // Pairs on this page that the server has no answer to.
+  const inHand = () => [...queue.map((each) => each.token), ...unanswered()];
+  const unanswered = () => [...(waits() ? [] : [byId("stage")]), ...held].map(token);
+
+  // Pairs to fetch: one is kept for each answer that a quick person gives while a request is under way. Pairs that
+  // are chosen ahead are chosen knowing less, and others cannot have them, so there are no more than that.
+  function lacking() {
+    const ahead = Math.max(1, Math.ceil(roundTrip / SETTLE_MS)) + (waits() ? 1 : 0);
+    return Math.min(ahead - held.length, mostHeld() - inHand().length);
+  }
+
+  const screen = (besides, ahead) => [...besides.map((each) => ["besides", each]), ["ahead", Math.max(1, ahead)]];
+
   // Two replies may carry the same pair; it must not be shown twice.
-  function hold(stage) {
-    if (token(stage) && token(stage) !== token(byId("stage")) && !held.map(token).includes(token(stage))) held.push(stage);
+  function hold(stages) {
+    for (const stage of stages) {
+      const each = token(stage);
+      if (!each) empty = stage;
+      else if (!answered.has(each) && !inHand().includes(each)) held.push(stage);
+    }
+    if (stages.some(token)) empty = null;
   }
 
   async function fetchAhead() {
-    if (fetching || unsent || held.length || !token(byId("stage"))) return;
+    if (fetching || undoing || lacking() < 1 || !token(byId("stage"))) return;
     fetching = true;
+    const before = held.length;
     try {
-      const reply = await fetch(`${words().pair}?besides=${token(byId("stage"))}`, { headers: headers() });
+      const reply = await timed(`${words().pair}?${new URLSearchParams(screen(inHand(), lacking()))}`, { headers: headers() });
       if (reply.ok) hold(parse(await reply.text()));
     } catch {
       // The connection is down; the next round tries again.
     } finally {
       fetching = false;
     }
+    const more = held.length > before;
+    showNext();
+    if (more) fetchAhead();
   }
 
   function submit(url, fields) {
-    if (unsent) {
-      // The pair on show may be another one than the one being sent. Its answer waits, and the buttons say so.
-      if (!unsent.shown || next) return;
-      next = () => submit(url, fields);
-      return setBusy(true);
-    }
-    const besides = held.map(token);
-    unsent = { url, fields: [...fields, ...besides.map((each) => ["besides", each])], shown: held.length > 0 };
-    attempts = 0;
-    localStorage.setItem(words().store, JSON.stringify(unsent));
-    tell("");
+    const stage = byId("stage");
+    if (waits() || undoing) return;
+    const answer = { token: token(stage), at: Date.now(), url, fields };
+    localStorage.setItem(stored(answer.token), JSON.stringify(answer));
+    queue.push({ ...answer, stage });
+    answered.add(answer.token);
+    if (!retry) tell("");
+    news = "";
     say(words().saving);
-    if (held.length) show(held.shift());
-    else setBusy(true);
+    showNext();
+    deliver();
+    fetchAhead();
+  }
+
+  // A key for each answer, as two tabs share the storage.
+  const stored = (each) => `${words().store}-${each}`;
+
+  async function deliver() {
+    if (sending || retry || !queue.length) return;
+    sending = true;
+    const problem = await send(queue[0]);
+    sending = false;
+    if (problem) {
+      tell(problem);
+      say("");
+      retry = setTimeout(again, RETRY_MS[Math.min(attempts++, RETRY_MS.length - 1)]);
+      return;
+    }
+    attempts = 0;
+    if (undoing) {
+      const url = undoing;
+      undoing = null;
+      await undo(url);
+    }
+    showNext();
+    deliver();
+    fetchAhead();
+  }
+
+  function again() {
+    clearTimeout(retry);
+    retry = 0;
     deliver();
   }
 
-  async function deliver() {
-    clearTimeout(retry);
-    retry = 0;
-    const sending = unsent;
-    let reply;
+  // Send an answer; returns why it has to be sent again, if so.
+  async function send(answer) {
+    const besides = inHand().filter((each) => each !== answer.token);
+    const body = new URLSearchParams([...answer.fields, ...screen(besides, lacking())]);
+    let reply, text;
     try {
-      reply = await fetch(sending.url, {
-        method: "POST", headers: headers(), body: new URLSearchParams(sending.fields), signal: AbortSignal.timeout(15000),
-      });
+      reply = await timed(answer.url, { method: "POST", headers: headers(), body, signal: AbortSignal.timeout(15000) });
+      text = await reply.text();
     } catch {
-      return later(words().offline);
+      return words().offline;
     }
-    if (reply.status === 403 || new URL(reply.url).pathname !== new URL(sending.url, location.href).pathname) return later(words().loggedOut);
-    if (reply.status >= 500) return later(words().offline);
-    const stage = reply.ok ? parse(await reply.text()) : null;
-    const then = next;
-    localStorage.removeItem(words().store);
-    unsent = next = null;
-    if (!stage) {
+    if (reply.status === 403 || new URL(reply.url).pathname !== new URL(answer.url, location.href).pathname) return words().loggedOut;
+    if (reply.status >= 500) return words().offline;
+    queue.shift();
+    localStorage.removeItem(stored(answer.token));
+    if (!reply.ok) {
       say("");
-      return tell(words().refused);
+      tell(words().refused);
+      return "";
     }
-    tell("");
-    say(stage.dataset.said || words().saved);
-    readProgress(stage);
-    if (sending.shown) {
-      hold(stage);
-      setBusy(false);
-      if (!token(byId("stage"))) show(held.length ? held.shift() : stage);
-    } else {
-      held = held.filter((each) => token(each) !== token(stage));
-      show(stage);
-    }
-    if (then) then();
-    else fetchAhead();
-  }
-
-  function later(problem) {
-    tell(problem);
-    say("");
-    // The next pair may be read in the meantime, but one answer at a time is kept.
-    setBusy(true);
-    retry = setTimeout(deliver, RETRY_MS[Math.min(attempts++, RETRY_MS.length - 1)]);
+    if (byId("problem").textContent !== words().refused) tell("");
+    const stages = parse(text);
+    news = stages[0].dataset.said || encouragement(Number(stages[0].dataset.today)) || news;
+    if (news || !queue.length) say(news || words().saved);
+    readProgress(stages[0]);
+    hold(stages);
+    return "";
   }
 
   // Back on the network, there is nothing to wait for.
   addEventListener("online", () => {
-    if (retry) deliver();
+    if (retry) again();
   });
 
   async function undo(url) {
-    if (unsent) {
-      next = next || (() => undo(url));
-      return;
+    const last = queue.at(-1);
+    if (last && last.stage && (queue.length > 1 || !(sending || retry))) {
+      // The server never saw it.
+      queue.pop();
+      answered.delete(last.token);
+      localStorage.removeItem(stored(last.token));
+      say("");
+      return putBack(last.stage);
+    }
+    if (last) {
+      undoing = url;
+      return setBusy();
     }
     const reply = await fetch(url, { method: "POST", headers: headers(), body: new URLSearchParams(held.map((each) => ["besides", token(each)])) }).catch(() => null);
     if (!reply || !reply.ok) return tell(words().undoFailed);
     tell("");
-    const stage = parse(await reply.text());
-    const current = byId("stage");
-    say(stage.dataset.said);
+    const [stage] = parse(await reply.text());
+    news = stage.dataset.said;
+    say(news);
     readProgress(stage);
-    if (token(stage) && token(stage) !== token(current)) {
-      show(stage);
-      // Nobody holds more; the server handed the others back.
-      if (token(current)) held = [current, ...held].slice(0, Number(words().mostHeld) - 1);
-    }
+    answered.delete(token(stage));
+    if (token(stage)) putBack(stage);
+  }
+
+  // Show a pair again, before the one on show. Nobody holds more; the server hands the others back.
+  function putBack(stage) {
+    const current = byId("stage");
+    if (token(stage) === token(current)) return settle(true);
+    if (!waits()) held = [current, ...held].slice(0, mostHeld() - 1);
+    held = held.filter((each) => token(each) !== token(stage));
+    show(stage);
   }
 
   // ---------------------------------------------------------------- actions of people
@@ -212,9 +320,36 @@
   function openMore(field) {
     const more = byId("more");
     if (!more) return;
+    openOthers(true);
     more.open = true;
     byId(field).focus();
   }
+
+  // What a phone keeps behind its "…".
+  function openOthers(open) {
+    byId("others").closest(".pair").classList.toggle("opened", open);
+    byId("others").setAttribute("aria-expanded", open);
+  }
+
+  const actions = {
+    others: (button) => {
+      const open = button.getAttribute("aria-expanded") !== "true";
+      openOthers(open);
+      byId("more").open = open;
+    },
+    unfold: (button) => {
+      const open = byId("task").classList.toggle("open");
+      button.setAttribute("aria-expanded", open);
+      arrange();
+    },
+    "see-a": () => { byId("responses").scrollLeft = 0; },
+    "see-b": () => { byId("responses").scrollLeft = byId("responses").clientWidth; },
+  };
+
+  document.addEventListener("click", (event) => {
+    const button = event.target.closest("#stage button");
+    if (button && actions[button.id]) actions[button.id](button);
+  });
 
   document.addEventListener("keydown", (event) => {
     if (event.repeat || event.ctrlKey || event.metaKey || event.altKey) return;
@@ -243,6 +378,11 @@
 
   document.addEventListener("scroll", (event) => {
     const text = event.target;
+    if (text.id === "responses") {
+      const second = text.scrollLeft > text.clientWidth / 2;
+      byId("see-a").setAttribute("aria-pressed", !second);
+      byId("see-b").setAttribute("aria-pressed", second);
+    }
     if (!(text instanceof Element) || !text.matches("#stage .text") || !byId("together").checked) return;
     const share = text.scrollTop / Math.max(1, text.scrollHeight - text.clientHeight);
     for (const other of document.querySelectorAll("#stage .text")) {
@@ -253,19 +393,18 @@
 
   // ---------------------------------------------------------------- reservations
 
-  const reserved = () => [byId("stage"), ...held].map(token).filter(Boolean);
-
   function keep() {
-    const tokens = reserved();
+    const tokens = inHand();
     if (document.visibilityState !== "visible" || !tokens.length) return;
     fetch(words().beat, { method: "POST", headers: headers(), body: new URLSearchParams(tokens.map((each) => ["token", each])) }).catch(() => {});
   }
 
   addEventListener("pagehide", () => {
-    if (!reserved().length) return;
+    // Pairs whose answers wait stay reserved: the answers are sent when the page is opened again.
+    if (!unanswered().length) return;
     const form = new FormData();
     form.append("csrfmiddlewaretoken", csrf());
-    for (const each of reserved()) form.append("token", each);
+    for (const each of unanswered()) form.append("token", each);
     navigator.sendBeacon(words().leave, form);
   });
   addEventListener("pageshow", (event) => {
@@ -282,6 +421,7 @@
   });
 
   document.addEventListener("htmx:afterSwap", () => {
+    empty = null;
     readProgress(byId("stage"));
     settle(true);
     fetchAhead();
@@ -291,18 +431,23 @@
     byId("help-button").addEventListener("click", toggleHelp);
     byId("letters").checked = !lettersOff();
     byId("letters").addEventListener("change", (event) => localStorage.setItem(LETTERS, event.target.checked ? "on" : "off"));
+    byId("goal-form").hidden = false;
+    byId("goal-field").value = goal() || "";
+    byId("goal-field").addEventListener("change", (event) => {
+      const wanted = event.target.validity.valid ? event.target.value : "";
+      localStorage.setItem(GOAL, wanted);
+      showGoal();
+    });
+    showGoal();
     settle(false);
+    addEventListener("resize", arrange);
     setInterval(keep, Number(words().beatSeconds) * 1000);
     setInterval(fetchAhead, 3000);
-    const kept = localStorage.getItem(words().store);
-    if (kept) {
-      unsent = JSON.parse(kept);
-      // Where the page shows that very pair again, the reply takes its place.
-      unsent.shown = !unsent.fields.some(([name, value]) => name === "token" && value === token(byId("stage")));
-      setBusy(true);
-      deliver();
-    } else {
-      fetchAhead();
-    }
+    const kept = Object.keys(localStorage).filter((key) => key.startsWith(`${words().store}-`));
+    queue.push(...kept.map((key) => JSON.parse(localStorage.getItem(key))).sort((one, other) => one.at - other.at));
+    for (const each of queue) answered.add(each.token);
+    setBusy();
+    deliver();
+    fetchAhead();
   });
 })();

@@ -63,7 +63,7 @@ class Row:
     but a superuser finds it. ``back_to_pair``: after logging in, an annotator whose click came too late is
     back at the pair, not at the click. ``recent``: the methods that need a recent sign-in. ``scopes``: what a
     token needs for each method of the API. ``makes``: an experiment, which a token that is bound to one may
-    not.
+    not. ``tells``: what the secret in the address lets anybody read who has it.
     """
 
     methods: Mapping[str, Statuses]
@@ -73,6 +73,7 @@ class Row:
     recent: tuple[str, ...] = ()
     scopes: Mapping[str, str] = field(default_factory=dict)
     makes: bool = False
+    tells: tuple[str, ...] = ()
 
 
 def page(
@@ -208,6 +209,12 @@ TABLE: dict[str, Row] = {
     "": page(get=everybody(200)),
     # A link leads to a page whose address is no secret; in a session without a link that page refuses.
     "join/<token>/": page(get=the_world(302), elsewhere={"get": the_world(302), "head": the_world(302)}),
+    # Its annotators are told nothing by the report while the experiment runs.
+    "report/<token>/": Row(
+        dict.fromkeys(("get", "head"), the_world(200) | {"annotator": 403}),
+        elsewhere=dict.fromkeys(("get", "head"), the_world(200)),
+        tells=("the names of the policies",),
+    ),
     "join/": page(get=the_world(410), post=the_world(410)),
     "tokens/": page(get=everybody(200), post=everybody(400), recent=("post",)),
     "tokens/<token_id>/revoke/": page(post=everybody(302), elsewhere={}, recent=("post",)),
@@ -240,6 +247,7 @@ TABLE: dict[str, Row] = {
     # Watching
     f"{_EXPERIMENT}/": page(get=watchers(200)),
     f"{_EXPERIMENT}/ranking.csv": page(get=watchers(200)),
+    f"{_EXPERIMENT}/results.csv": page(get=watchers(200)),
     f"{_EXPERIMENT}/live/": page(get=watchers(200)),
     f"{_EXPERIMENT}/charts/": page(get=watchers(200)),
     f"{_EXPERIMENT}/quality/": page(get=watchers(200)),
@@ -254,12 +262,18 @@ TABLE: dict[str, Row] = {
     f"{_EXPERIMENT}/comparisons/": page(get=watchers(200)),
     f"{_EXPERIMENT}/comparisons/<comparison_id>/": page(get=watchers(200)),
     f"{_EXPERIMENT}/export/": page(get=watchers(200)),
+    f"{_EXPERIMENT}/report/": page(get=watchers(200)),
+    f"{_EXPERIMENT}/report/share/": page(post=runners(400)),
+    f"{_EXPERIMENT}/report/<link_id>/end/": page(post=runners(302)),
     f"{_EXPERIMENT}/judgments.csv": page(get=watchers(200)),
     f"{_EXPERIMENT}/judgments.jsonl": page(get=watchers(200)),
     f"{_EXPERIMENT}/judgments.parquet": page(get=watchers(200)),
     f"{_EXPERIMENT}/dpo.jsonl": page(get=watchers(200)),
     f"{_EXPERIMENT}/reward.jsonl": page(get=watchers(200)),
     f"{_EXPERIMENT}/kto.jsonl": page(get=watchers(200)),
+    f"{_EXPERIMENT}/lmarena.jsonl": page(get=watchers(200)),
+    f"{_EXPERIMENT}/argilla.jsonl": page(get=watchers(200)),
+    f"{_EXPERIMENT}/huggingface.zip": page(get=watchers(200)),
     # Running
     f"{_EXPERIMENT}/state/": page(post=runners(400)),
     f"{_EXPERIMENT}/stop-here/": page(post=runners(400)),
@@ -306,6 +320,9 @@ TABLE: dict[str, Row] = {
             "dpo.jsonl",
             "reward.jsonl",
             "kto.jsonl",
+            "lmarena.jsonl",
+            "argilla.jsonl",
+            "huggingface.zip",
         )
     },
     **{

@@ -5,7 +5,7 @@ ever read.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from http.cookies import SimpleCookie
@@ -25,6 +25,7 @@ from engine.services.judging import judge_leased
 from engine.services.notifications import subscribe
 from engine.services.people import create_invitation, remove_member
 from engine.services.planning import advance
+from engine.services.reports import share_report
 from engine.services.tokens import make_token
 from engine.services.uploads import keep_upload
 from tests.accounts import sign_in_recently
@@ -67,6 +68,7 @@ MAY_READ = {
     "the hint of an annotator's invitation": _RUNNERS,
     "the hint of an owner's invitation": _OWNERS,
     "an API token's secret": _NOBODY,
+    "the link to the report": _NOBODY,
     "a response": _WATCHERS | {"annotator"},
     "the guidelines": _WATCHERS | {"annotator"},
 }
@@ -187,6 +189,8 @@ class World:
             values["judgment_id"] = somewhere.things["judgment_of_another"]
         if route.startswith("join/"):
             values["token"] = somewhere.things["link"]
+        if route.startswith("report/"):
+            values["token"] = somewhere.things["report"]
         return values
 
     def path(self, route: str, role: str, place: str) -> str:
@@ -252,8 +256,8 @@ class World:
         everywhere = role == "superuser" or (role in TOKENS and not TOKENS[role].bound)
         return everywhere and self.may_read(role, name)
 
-    def leaks(self, role: str, response: HttpResponse) -> list[str]:
-        """The canaries in an answer that this role may not read."""
+    def leaks(self, role: str, response: HttpResponse, told: Sequence[str] = ()) -> list[str]:
+        """The canaries in an answer that this role may not read, except those ``told`` on purpose."""
         content = response.text_read + str(dict(response.headers)).encode()
         # A link to join is no secret for the request that opens it.
         for said in response.said:
@@ -261,12 +265,12 @@ class World:
         found = [
             name
             for name, canary in self.own.canaries.items()
-            if not self.may_read(role, name) and canary.encode() in content
+            if name not in told and not self.may_read(role, name) and canary.encode() in content
         ]
         return found + [
             f"{name}, of another experiment"
             for name, canary in self.other.canaries.items()
-            if not self.may_read_of_others(role, name) and canary.encode() in content
+            if name not in told and not self.may_read_of_others(role, name) and canary.encode() in content
         ]
 
     # ------------------------------------------------------------ things
@@ -318,6 +322,7 @@ class World:
             )
             # A hint of its own: the first characters of the link would be found by chance now and then.
             Invitation.objects.filter(pk=invitations[role].pk).update(hint=f"{mark[:4]}~{role[:6]}")
+        report, report_secret = share_report(experiment=experiment, by=by, valid_days=1)
         things = {
             "judgment_id": judgments[-1].pk,
             "judgment_of_another": judgments[0].pk,
@@ -330,6 +335,8 @@ class World:
             "subscription_id": hook.pk,
             "invitation_id": invitations["annotator"].pk,
             "link": links["annotator"],
+            "link_id": report.pk,
+            "report": report_secret,
             "number": experiment.policies.count(),
         }
         canaries = {
@@ -350,6 +357,7 @@ class World:
             "the link that invites an owner": links["owner"],
             "the hint of an annotator's invitation": f"{mark[:4]}~annota",
             "the hint of an owner's invitation": f"{mark[:4]}~owner",
+            "the link to the report": report_secret,
             "a response": f"{mark}-response",
             "the guidelines": f"{mark}-guidelines",
         }

@@ -23,7 +23,7 @@ from django.utils import timezone
 from engine.domain import blinding
 from engine.models import Check, Lease, User
 from engine.services import serving
-from engine.services.allowances import hold
+from engine.services.allowances import MOST_HELD, hold
 from engine.services.costs import same_cost
 from engine.services.experiments import pause, stop
 from engine.services.planning import advance
@@ -193,10 +193,14 @@ def ahead(world: World) -> None:
     world.call("pair", besides=[world.token])
 
 
+def several_ahead(world: World) -> None:
+    world.call("pair", besides=[world.token], ahead=MOST_HELD)
+
+
 def grab(world: World) -> None:
     """Ask for more and more pairs beside those that one has, until none comes."""
     mine = [world.token]
-    for _ in range(3):
+    for _ in range(MOST_HELD):
         text = world.call("pair", besides=mine).content.decode()
         more = re.search(rf'data-token="({_UUID.pattern})"|"token": "({_UUID.pattern})"', text)
         if more is None:
@@ -230,6 +234,8 @@ SCRIPTS: dict[str, tuple[Step, ...]] = {
     "skip and answer": (skip, judge),
     "ask for more": (grab, look),
     "leave, and ask for more": (leave, grab),
+    "ask for several at once": (several_ahead, look),
+    "leave, and ask for several at once": (leave, several_ahead, look),
     "leave, and look beside it": (leave, ahead, look),
     "hold it for too long": (beat, an_hour, look, judge),
     "hold it for too long, and beat": (an_hour, beat, look),
@@ -254,7 +260,7 @@ SCRIPTS: dict[str, tuple[Step, ...]] = {
     "a pause, and leave": (a_pause, leave, look),
 }
 # Actions that the API does not offer.
-_PAGE_ONLY = {history, beat, leave}
+_PAGE_ONLY = {history, beat, leave, several_ahead}
 
 
 def transcript(kind: str, script: tuple[Step, ...], *, api: bool) -> list[object]:

@@ -24,6 +24,7 @@ from engine.domain.errors import EngineError
 from engine.models import Check, Comparison, Experiment, Judgment, Lease, User
 from engine.selectors import people
 from engine.services import serving
+from engine.services.allowances import MOST_HELD
 from engine.services.costs import same_cost
 from engine.services.experiments import pause, start, stop
 from engine.services.judging import record_judgment
@@ -208,7 +209,11 @@ class World:
 
 
 TWO: tuple[Step, ...] = (("look",), ("look", 0))
-THREE: tuple[Step, ...] = (*TWO, ("look", 0, 1))
+FULL: tuple[Step, ...] = tuple(("look", *range(number)) for number in range(MOST_HELD))
+# All places taken after an answer that can be taken back: pairs 1 to MOST_HELD.
+FULL_AFTER_ONE: tuple[Step, ...] = (
+    ("look",), ("judge", 0), *(("look", *range(1, number)) for number in range(1, MOST_HELD + 1))
+)  # fmt: skip
 
 # Script, how many people judge each comparison, and the number of the pair that is a check or not.
 SCRIPTS: dict[str, tuple[tuple[Step, ...], int, int]] = {
@@ -219,17 +224,17 @@ SCRIPTS: dict[str, tuple[tuple[Step, ...], int, int]] = {
     "look before a sweep has ended what was left open": (
         (*TWO, ("be_away_before_a_sweep",), ("look",), ("look", 0)), 1, 0
     ),
-    "ask for a fourth pair before a sweep": (
-        (*THREE, ("be_away_before_a_sweep",), ("look", 0, 1, 2)), 1, 1
+    "ask for one pair more before a sweep": (
+        (*FULL, ("be_away_before_a_sweep",), ("look", *range(MOST_HELD))), 1, 1
     ),
     "skip before a sweep": ((*TWO, ("be_away_before_a_sweep",), ("skip", 0), ("look",)), 1, 0),
-    "take an answer back while three pairs are held, and ask which one went": (
-        (("look",), ("judge", 0), ("look",), ("look", 1), ("look", 1, 2), ("undo",),
-         ("look", 1, 2, 4), ("look", 1, 4)),
-        1, 3,
+    "take an answer back while all places are taken, and ask which pair went": (
+        (*FULL_AFTER_ONE, ("undo",), ("look", *range(1, MOST_HELD), MOST_HELD + 1),
+         ("look", *range(1, MOST_HELD - 1), MOST_HELD + 1)),
+        1, MOST_HELD,
     ),
     "log out": ((*TWO, ("log_out",)), 1, 0),
-    "log out with three": ((*THREE, ("log_out",)), 1, 2),
+    "log out with all places taken": ((*FULL, ("log_out",)), 1, MOST_HELD - 1),
     "answer what was left when the experiment ends": ((*TWO, ("leave", 0), ("the_end",), ("judge", 0)), 1, 0),
     "leave it after the end, and answer": ((*TWO, ("the_end",), ("leave", 0), ("judge", 0)), 1, 0),
     "answer what was left and a colleague looked at and left": (
@@ -266,12 +271,12 @@ def test_a_check_among_several_pairs_is_not_told(name: str, monkeypatch: pytest.
 
 
 def drawn(dice: random.Random) -> list[Step]:
-    script: list[Step] = list(dice.choice([TWO, THREE]))
+    script: list[Step] = list(dice.choice([TWO, FULL]))
     for name in dice.choices(_RANDOM_STEPS, k=dice.randint(2, 8)):
         if name == "look":
-            script.append((name, *sorted(dice.sample(range(4), dice.randint(0, 3)))))
+            script.append((name, *sorted(dice.sample(range(MOST_HELD + 1), dice.randint(0, MOST_HELD)))))
         else:
-            script.append((name, dice.randrange(4)) if name in _OF_ONE_PAIR else (name,))
+            script.append((name, dice.randrange(MOST_HELD + 1)) if name in _OF_ONE_PAIR else (name,))
     return script
 
 
@@ -305,21 +310,13 @@ def kinds_held(experiment: Experiment, user: User) -> int:
     return leases.count() + Check.objects.filter(annotator=user, choice="", reserved=True).count()
 
 
-def test_nobody_holds_more_pairs_than_three_whatever_they_are(monkeypatch: pytest.MonkeyPatch):
+def test_nobody_holds_more_pairs_than_there_are_places_whatever_they_are(monkeypatch: pytest.MonkeyPatch):
     world = World()
     monkeypatch.setattr(blinding, "check_draw", world.draw)
-    for checks in ({0}, {1}, {2}, {3}, set()):
+    for checks in (*({number} for number in range(MOST_HELD + 1)), set()):
         world.checks, world.known = checks, []
         with transaction.atomic():
-            for step in (
-                ("look",),
-                ("judge", 0),
-                ("look",),
-                ("look", 1),
-                ("look", 1, 2),
-                ("undo",),
-                ("look", 1, 2, 3),
-            ):
+            for step in (*FULL_AFTER_ONE, ("undo",), ("look", *range(1, MOST_HELD + 1))):
                 world.take(*step)
-                assert kinds_held(world.experiment, world.ann) <= 3
+                assert kinds_held(world.experiment, world.ann) <= MOST_HELD
             transaction.set_rollback(True)

@@ -146,6 +146,7 @@ def pages(world: dict[str, object]) -> dict[str | None, list[str]]:
             f"/experiments/{world['busy']}/comparisons/{world['judged']}/",
             f"/experiments/{world['busy']}/comparisons/{world['ready']}/",
             f"/experiments/{world['busy']}/export/",
+            f"/experiments/{world['many']}/report/",
             f"/experiments/{world['busy']}/settings/",
             f"/experiments/{world['finished']}/settings/",
             f"/experiments/{world['busy']}/people/",
@@ -244,7 +245,17 @@ def test_zoomed_in_a_pair_can_be_read_and_judged(context: BrowserContext, world)
     page.set_viewport_size({"width": 640, "height": 400})
     log_in(page, world["annotator"])
     page.goto(f"/label/{world['busy']}/")
-    for identifier in ("choose-left", "choose-right", "choose-tie", "choose-both-bad", "skip", "undo"):
+    for identifier in (
+        "others",
+        "choose-left",
+        "choose-right",
+        "choose-tie",
+        "choose-both-bad",
+        "skip",
+        "undo",
+    ):
+        if identifier in {"choose-both-bad", "undo"}:
+            page.locator("#others").click()  # opens what it hides, and folds it again
         button = page.locator(f"#{identifier}")
         button.scroll_into_view_if_needed()
         box = button.bounding_box()

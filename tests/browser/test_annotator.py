@@ -13,6 +13,7 @@ from playwright.sync_api import Page, expect
 
 from engine.models import Judgment, Lease
 from engine.models.append_only import lifted
+from engine.services.allowances import MOST_HELD
 from engine.services.experiments import pause, start
 from tests.browser.annotating import open_pair, press, saved, shown_token, write_everything
 from tests.browser.conftest import log_in
@@ -95,7 +96,7 @@ def test_progress_is_a_count_and_the_eleventh_undo_in_a_row_is_refused(page: Pag
         press(page, "u")
         expect(page.locator("#today")).to_have_text(str(25 - number))
         expect(page.locator("#said")).to_have_text("Taken back. Choose again.")
-        assert Lease.objects.filter(state="active").count() <= 3
+        assert Lease.objects.filter(state="active").count() <= MOST_HELD
     shown = shown_token(page)
     press(page, "u")
     refusal = "You have taken back many answers. After 5 more answers you can take back another one."
@@ -109,7 +110,7 @@ def test_progress_is_a_count_and_the_eleventh_undo_in_a_row_is_refused(page: Pag
             page.screenshot(path=f"{folder}/undo-{width}-{scheme}.png")
     press(page, "ArrowLeft")
     saved(page, 17)
-    assert Lease.objects.filter(state="active").count() <= 3
+    assert Lease.objects.filter(state="active").count() <= MOST_HELD
 
 
 def test_help_opens_and_closes_with_a_key_and_keeps_keys_from_judging(page: Page):
@@ -125,6 +126,28 @@ def test_help_opens_and_closes_with_a_key_and_keeps_keys_from_judging(page: Page
     page.keyboard.press("?")
     expect(page.get_by_role("dialog")).to_be_hidden()
     assert not Judgment.objects.exists()
+
+
+def test_a_goal_of_ones_own_is_counted_and_kept_in_this_browser(page: Page, settings):
+    """Issue 15, item 9."""
+    settings.BUFFER_MIN = 10
+    annotator = make_user("ann")
+    experiment = make_experiment(n_policies=3, annotators=(annotator,))
+    write_everything(experiment)
+    open_pair(page, experiment, annotator)
+    expect(page.locator("#of-goal")).to_be_hidden()
+    page.keyboard.press("?")
+    page.get_by_label("My goal for a day").fill("2")
+    page.get_by_role("button", name="Back to the pair").click()
+    press(page, "1")
+    saved(page, 1)
+    expect(page.locator("#said")).to_have_text("Saved")
+    press(page, "2")
+    expect(page.locator("#said")).to_have_text(
+        "Saved. You have reached your goal for today: time for a break?"
+    )
+    page.reload()
+    expect(page.locator(".progress-line")).to_contain_text("2 of 2 today")
 
 
 def test_letter_keys_can_be_switched_off_and_stay_off(page: Page, settings):

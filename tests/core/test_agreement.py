@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from engine.core.agreement import agreement, rate
+from engine.core.agreement import FEWEST_UNITS, agreement, alpha, rate
 
 
 def test_kappa_and_its_interval_are_those_of_another_implementation():
@@ -64,3 +64,48 @@ def test_the_intervals_hold_what_they_promise():
         low, high = found.kappa_interval
         covered += [low <= kappa <= high, found.exact.low <= 0.7 <= found.exact.high]
     assert (covered / 1000 > 0.92).all()
+
+
+def counted(rows: list[str], answers: str) -> np.ndarray:
+    """The table of units by answers of judges who are a row each; a dot is no answer."""
+    return np.array([[float(sum(row[u] == c for row in rows)) for c in answers] for u in range(len(rows[0]))])
+
+
+def test_alpha_is_that_of_the_literature_and_of_another_implementation():
+    # Krippendorff 2011, Computing Krippendorff's Alpha-Reliability, section C
+    found = alpha(counted(["123321412...", "1233224125.3", ".3332342251.", "12332441251."], "12345"))
+    assert (found.units, found.answers) == (11, 40)
+    assert found.value == pytest.approx(0.743, abs=5e-4)
+    assert found.interval is None, "eleven units are too few"
+    # krippendorff 0.9.0, nominal, of the same tables
+    assert found.value == pytest.approx(0.743421052631579)
+    found = alpha(counted(["aabbcabcaab", "abbbcacc.ab", "aab.cabcbba"], "abc"))
+    assert found.value == pytest.approx(0.5192307692307692)
+
+
+def test_alpha_needs_units_that_two_judged_and_answers_that_differ():
+    assert alpha(np.zeros((0, 3))).value is None
+    once = alpha(np.array([[1.0, 0, 0], [0, 1, 0]]))
+    assert (once.units, once.value) == (0, None)
+    same = alpha(np.array([[2.0, 0, 0]] * 30))
+    assert (same.units, same.value, same.interval) == (30, None, None)
+    perfect = alpha(np.array([[2.0, 0, 0]] * 15 + [[0.0, 0, 2]] * 15))
+    assert (perfect.value, perfect.interval) == (1.0, (1.0, 1.0))
+
+
+def test_the_interval_of_alpha_covers_it_about_as_often_as_it_says():
+    """150 units of three judges, who see the answer with probability 0.7 and guess otherwise."""
+    rng = np.random.default_rng(7)
+
+    def judged(units: int) -> np.ndarray:
+        said = np.where(
+            rng.random((units, 3)) < 0.7, rng.integers(3, size=(units, 1)), rng.integers(3, size=(units, 3))
+        )
+        return np.stack([(said == c).sum(axis=1) for c in range(3)], axis=1).astype(float)
+
+    truth = alpha(judged(200_000)).value
+    assert truth == pytest.approx(0.49, abs=0.01)
+    intervals = [alpha(judged(150)).interval for _ in range(200)]
+    covered = sum(low <= truth <= high for low, high in intervals)
+    assert 180 <= covered <= 199
+    assert alpha(judged(FEWEST_UNITS)).interval is not None

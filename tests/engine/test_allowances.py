@@ -34,7 +34,8 @@ def bob(db) -> User:
 
 
 @pytest.fixture
-def experiment(annotator, bob) -> Experiment:
+def experiment(annotator, bob, settings) -> Experiment:
+    settings.BUFFER_MIN = 2 * MOST_HELD
     return make_experiment(ready=True, annotators=(annotator, bob))
 
 
@@ -148,7 +149,7 @@ class TestHeldPairs:
             held.append(more)
         return held
 
-    def test_nobody_holds_more_than_three_so_that_others_find_some(self, experiment, annotator, bob):
+    def test_nobody_holds_so_many_that_others_find_none(self, experiment, annotator, bob):
         assert Comparison.objects.filter(state="ready").count() > MOST_HELD
         assert len(self.grab(experiment, annotator)) == MOST_HELD
         assert lease(experiment, bob).comparison.state == "leased"
@@ -157,12 +158,15 @@ class TestHeldPairs:
         held = self.grab(experiment, annotator)
         judge_leased(experiment_id=experiment.pk, token=held[1].token, annotator=annotator, choice="left")
         more = lease_next(
-            experiment_id=experiment.pk, annotator=annotator, besides=[held[0].token, held[2].token]
+            experiment_id=experiment.pk,
+            annotator=annotator,
+            besides=[each.token for each in held if each != held[1]],
         )
         assert more.comparison_id not in {each.comparison_id for each in held}
 
-    def test_a_check_takes_a_place_like_any_pair(self, annotator):
-        """Else a pair handed out beyond the third would be known for a check."""
+    def test_a_check_takes_a_place_like_any_pair(self, annotator, settings):
+        """Else a pair handed out beyond the last place would be known for a check."""
+        settings.BUFFER_MIN = 2 * MOST_HELD
         experiment = make_experiment(ready=True, annotators=(annotator,), gold_rate=0.2, n_gold=30)
         kinds = set()
         # The draws follow from the account's key: each kind comes in about every second round.
@@ -186,17 +190,17 @@ class TestHeldPairs:
         self, experiment, annotator
     ):
         judgment = click(experiment, annotator)
-        on_show, first, second = self.grab(experiment, annotator)
+        on_show, *waiting = self.grab(experiment, annotator)
         again = take_back(
             experiment=experiment,
             answer=judgment,
             annotator=annotator,
-            besides=[first.token, second.token],
+            besides=[each.token for each in waiting],
         )
         active = set(Lease.objects.filter(state="active").values_list("token", flat=True))
-        assert active == {again.token, on_show.token, first.token}
-        second.comparison.refresh_from_db()
-        assert second.comparison.state == "ready"
+        assert active == {again.token, on_show.token, *(each.token for each in waiting[:-1])}
+        waiting[-1].comparison.refresh_from_db()
+        assert waiting[-1].comparison.state == "ready"
 
     def go_by(self, span: timedelta) -> None:
         for held in Lease.objects.all():

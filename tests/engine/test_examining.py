@@ -29,6 +29,8 @@ pytestmark = pytest.mark.django_db
 
 # Enough for two batches: these tests are about how forecasts are made, and not about how good they are.
 FORECAST_RUNS = 8
+# A simulated experiment goes on until it is spent; more than the judgments of each test.
+BUDGET = 120
 
 
 @pytest.fixture(autouse=True)
@@ -39,14 +41,13 @@ def short_forecasts(monkeypatch):
 def judged(n: int, overlap: int = 1, people: int = 2, **settings) -> Experiment:
     """``n`` rounds in which everybody judges; the first person is contrary."""
     users = tuple(make_user(f"person{k}") for k in range(people))
-    # A simulated experiment goes on until the budget is spent.
-    settings = {"budget": 300} | settings
+    settings = {"budget": BUDGET} | settings
     experiment = make_experiment(n_policies=3, ready=True, annotators=users, overlap=overlap, **settings)
     for _ in range(n):
         for k, user in enumerate(users):
             click_for(experiment, user, lambda i, j, k=k: (i > j) == (k > 0))
-            advance(experiment_id=experiment.pk)
-            write_responses()
+        advance(experiment_id=experiment.pk)
+        write_responses()
     experiment.refresh_from_db()
     return experiment
 
@@ -258,7 +259,7 @@ class TestReplays:
         assert request_replays(experiment_id=experiment.pk).replays_wanted_at == first
 
     def test_without_any_judgment_there_is_nothing_to_find(self):
-        experiment = make_experiment()
+        experiment = make_experiment(budget=BUDGET)
         request_replays(experiment_id=experiment.pk)
         assert finish(experiment).findings["rows"] == []
 
@@ -403,7 +404,7 @@ class TestClaim:
         assert Examination.objects.get(experiment=experiment).claim is None
 
     def test_what_fails_keeps_no_other_from_its_turn_and_is_tried_again_later(self, monkeypatch, caplog):
-        broken, sound = judged(3), make_experiment()
+        broken, sound = judged(3), make_experiment(budget=BUDGET)
         monkeypatch.setattr(analysis, "forecast_rest", lambda *args, **options: np.array(1) / "x")
         assert analysis.examine_next()
         assert f"The analysis of experiment {broken.pk} failed" in caplog.text
@@ -415,7 +416,7 @@ class TestClaim:
         assert Examination.objects.get(experiment=broken).forecast
 
     def test_forecasts_go_before_replays(self):
-        first, second = make_experiment(), make_experiment()
+        first, second = make_experiment(budget=BUDGET), make_experiment(budget=BUDGET)
         finish(first)
         request_replays(experiment_id=first.pk)
         assert to_examine() == [second.pk, first.pk]

@@ -29,6 +29,7 @@ from engine.models import (
     Judgment,
     Lease,
     Notification,
+    ReportLink,
     Subscription,
     Token,
     User,
@@ -41,6 +42,7 @@ from engine.services.forgetting import forget_person
 from engine.services.judging import rebuild_counts, void_judgment
 from engine.services.notifications import send_test, subscribe
 from engine.services.people import accept_invitation, change_role, create_invitation, end_invitation
+from engine.services.reports import share_report
 from engine.services.retention import forget_old
 from engine.services.review import void_annotator
 from engine.services.serving import answer, show_next
@@ -312,6 +314,9 @@ class TestRetention:
         assert set(kept.values()) == {0}
         old(Session.objects, "expire_date", 1)
         old(Invitation.objects, "expires_at", settings.KEEP_ENDED_DAYS + 1)
+        share_report(experiment=experiment, by=greta, valid_days=None)
+        share_report(experiment=experiment, by=greta, valid_days=1)
+        old(ReportLink.objects.exclude(expires_at=None), "expires_at", settings.KEEP_ENDED_DAYS + 1)
         old(Token.objects, "revoked_at", settings.KEEP_ENDED_DAYS + 1)
         sent_one, waiting = (send_test(subscription=Subscription.objects.first()) for _ in range(2))
         old(Notification.objects, "created_at", settings.KEEP_NOTIFICATIONS_DAYS + 1)
@@ -322,7 +327,7 @@ class TestRetention:
         entries = AuditEntry.objects.count()
         gone = forget_old()
         assert gone == {
-            "sessions": 1, "browsers": 1, "invitations": 1, "API tokens": 1,
+            "sessions": 1, "browsers": 1, "invitations": 1, "report links": 1, "API tokens": 1,
             "notifications": 1, "uploads": 0, "admin site's log": 3,
         }  # fmt: skip
         assert Notification.objects.get() == waiting

@@ -26,13 +26,13 @@ from tests.factories import click, lease, make_experiment, make_user
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
-def test_many_tabs_at_once_hold_three_pairs_together(settings, annotator):
+def test_many_tabs_at_once_hold_together_no_more_than_one(settings, annotator):
     settings.BUFFER_MIN = settings.BUFFER_MAX = 20
     experiment = make_experiment(ready=True, annotators=(annotator, make_user()))
 
     def grab() -> None:
         mine: list = []
-        for _ in range(4):
+        for _ in range(MOST_HELD + 1):
             held = lease_next(experiment_id=experiment.pk, annotator=annotator, besides=mine)
             if held is not None:
                 mine.append(held.token)

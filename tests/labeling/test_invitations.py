@@ -239,6 +239,7 @@ class TestSecrecy:
             ("/accounts/login/?next=%2Faccounts%2Fpassword%2Freset%2F1-abc-01%2F", "reset%2F1-…%2F"),
             ("/accounts/email/confirm/MQ:1abc:2def/", "/accounts/email/confirm/…/"),
             ("/accounts/email/confirm/MQ%3A1abc%3A2def/", "/accounts/email/confirm/…/"),
+            ("/report/abcdefABCDEF0123456789-_/", "/report/…/"),
         ],
     )
     def test_nor_the_links_that_open_an_account(self, address, seen):
@@ -247,7 +248,10 @@ class TestSecrecy:
         assert seen in record.getMessage()
         assert not {"abc", "def"} & set(re.findall(r"[a-f]{3}", record.getMessage()))
 
-    @pytest.mark.parametrize("address", ["/accounts/password/reset/sent/", "/experiments/7/", "/joins/x/"])
+    @pytest.mark.parametrize(
+        "address",
+        ["/accounts/password/reset/sent/", "/experiments/7/", "/joins/x/", "/experiments/7/report/share/"],
+    )
     def test_other_addresses_stay_as_they_are(self, address):
         record = logging.LogRecord("gunicorn.access", logging.INFO, "", 0, '"GET %s"', (address,), None)
         WithoutSecretLinks().filter(record)

@@ -9,6 +9,7 @@ from django.urls import reverse
 
 from engine.models import Judgment
 from engine.models.append_only import lifted
+from engine.services.allowances import MOST_HELD
 from labeling.annotation import progress
 from labeling.annotation.progress import answers_together
 from tests.factories import add_member, click, click_on, lease, make_experiment, make_user
@@ -120,7 +121,7 @@ class TestLimitsOnThePage:
     @pytest.mark.parametrize("name", ["pair", "judge", "skip", "undo", "beat", "leave"])
     def test_more_tokens_than_anybody_holds_are_refused(self, name, experiment, annotator, client_for):
         held = lease(experiment, annotator)
-        many = [str(held.token)] * 4
+        many = [str(held.token)] * (MOST_HELD + 1)
         form = {"token": many if name in {"beat", "leave"} else held.token, "choice": "left", "besides": many}
         client, url = client_for(annotator), reverse(name, args=[experiment.pk])
         response = client.get(url, form) if name == "pair" else client.post(url, form)

@@ -61,10 +61,10 @@ def test_every_answer_carries_the_same_strict_policy(admin, client_for):
         assert csp(response) == STRICT, name
         assert response["X-Content-Type-Options"] == "nosniff", name
         assert response["X-Frame-Options"] == "DENY", name
-        # The address of an invitation is a secret, which not even our own log of referrers should see.
-        assert response["Referrer-Policy"] == ("no-referrer" if name == "join/<token>/" else "same-origin"), (
-            name
-        )
+        # The address of an invitation or a report is a secret, which not even our own log of referrers should
+        # see.
+        secret = name in {"join/<token>/", "report/<token>/"}
+        assert response["Referrer-Policy"] == ("no-referrer" if secret else "same-origin"), name
 
 
 def test_no_page_needs_what_the_policy_forbids(admin, client_for):

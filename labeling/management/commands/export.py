@@ -52,7 +52,7 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         experiment = find_experiment(options["experiment"])
-        if options["format"] == files.PARQUET and not parquet_is_there():
+        if files.FORMATS[options["format"]].parquet and not parquet_is_there():
             raise CommandError("Parquet needs pyarrow: pip install pyarrow.")
         form = _form(experiment, options["filter"], everything=options["all"])
         export = Export(

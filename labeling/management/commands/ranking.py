@@ -9,8 +9,10 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 
 from engine.management.finding import find_experiment
+from engine.selectors.agreement import agreement_of_people
 from engine.selectors.rankings import ranking
 from labeling.exports.rankings import ranking_csv, ranking_table
+from labeling.formatting import agreement
 
 
 class Command(BaseCommand):
@@ -22,8 +24,12 @@ class Command(BaseCommand):
         parser.add_argument("--out", type=Path, help="output file; default: the terminal")
 
     def handle(self, *args: Any, experiment: str, out: Path | None, **options: Any) -> None:
-        ranked = ranking(find_experiment(experiment))
-        text = ranking_csv(ranked) if options["format"] == "csv" else ranking_table(ranked) + "\n"
+        found = find_experiment(experiment)
+        ranked = ranking(found)
+        if options["format"] == "csv":
+            text = ranking_csv(ranked)
+        else:
+            text = f"{ranking_table(ranked)}\n\n{agreement(agreement_of_people(found))}\n"
         if out is None:
             self.stdout.write(text, ending="")
             return

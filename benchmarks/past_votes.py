@@ -1,0 +1,200 @@
+"""An arena's votes come in by the page while people go on clicking.
+
+    python -m benchmarks.past_votes
+    DATABASE_URL=postgres://… CELERY_BROKER_URL=redis://… python -m benchmarks.past_votes
+
+60 policies, 13 tasks, 9,000 votes of which 40% are ties. Gunicorn and the workers run as in production, on a
+test database of their own. Annotators of another experiment click before, and from the upload until the
+evidence of the votes is up to date: their waits are compared. At the end the export is held against the file,
+vote by vote. The last line is JSON.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import math
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import numpy as np
+
+from benchmarks.installation import celery_workers, percentiles, scratch_database, session_of, web_server
+from benchmarks.serving_load import (
+    FOLDER,
+    Load,
+    Visitor,
+    annotate,
+    annotators,
+    experiment_on_ready_responses,
+    run,
+    settle,
+)
+
+_NAME = "Arena"
+_ENOUGH_SECONDS = 300
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the benchmark and print its table."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--votes", type=int, default=9_000)
+    parser.add_argument("--annotators", type=int, default=5)
+    parser.add_argument("--think", type=float, default=1.0, help="seconds between two answers of a person")
+    parser.add_argument("--before", type=float, default=20, help="seconds of clicks before the upload")
+    options = parser.parse_args(arguments)
+    with scratch_database(FOLDER) as url:
+        row = measure(url, options)
+    print(
+        f"{row['votes']:,} votes: imported {row['import_seconds']} s, ranking {row['ranking_seconds']} s, "
+        f"evidence up to date {row['evidence_seconds']} s\n"
+        f"clicks before  {row['clicks_before']}\n"
+        f"clicks during  {row['clicks_during']}  ({row['n_clicks_during']} clicks, "
+        f"5xx {row['server_errors']})\n"
+        f"votes that came out otherwise: {row['differences']}"
+    )
+    print(json.dumps(row))
+
+
+def arena(n_votes: int) -> list[dict[str, str]]:
+    """Votes as people have them, without times."""
+    rng = np.random.default_rng(7)
+    strength = rng.normal(0.0, 0.46, 60)
+    votes = []
+    for _ in range(n_votes):
+        a, b = (int(policy) for policy in rng.choice(60, 2, replace=False))
+        better = "a" if rng.random() < 1 / (1 + math.exp(strength[b] - strength[a])) else "b"
+        task = int(rng.integers(13))
+        votes.append(
+            {
+                "task": f"What is said of subject {task}?",
+                "policy_a": f"Model {a}",
+                "policy_b": f"Model {b}",
+                "winner": "tie" if rng.random() < 0.4 else better,
+                "response_a": f"Of {task}, model {a} says this. " * 15,
+                "response_b": f"Of {task}, model {b} says this. " * 15,
+                "annotator": f"person {int(rng.integers(30))}",
+            }
+        )
+    return votes
+
+
+def measure(url: str, options: argparse.Namespace) -> dict[str, Any]:
+    """Clicks, then clicks and an import, then the export."""
+    from engine.models import Experiment, User
+
+    votes = arena(options.votes)
+    people = annotators(options.annotators)
+    owner = User.objects.create_superuser("owner", "owner@example.org", "only for this benchmark")
+    clicked = experiment_on_ready_responses([person.user for person in people])
+    cookie = session_of(owner)
+    file = Path(FOLDER) / "arena.jsonl"
+    file.write_text("".join(f"{json.dumps(vote)}\n" for vote in votes))
+    with web_server(url, processes=2) as (port, _), celery_workers(url, "control", "analysis"):
+        settle(clicked)
+        before, during = Load(), Load()
+
+        def visits(load: Load, ends: float) -> list[Any]:
+            base = f"/label/{clicked.pk}"
+            return [annotate(Visitor(port, p.cookie, load), base, ends, options.think) for p in people]
+
+        run(visits(before, time.monotonic() + options.before))
+
+        async def import_among_clicks() -> dict[str, float]:
+            clicks = [asyncio.create_task(visit) for visit in visits(during, math.inf)]
+            try:
+                return await asyncio.to_thread(imported, port, cookie, file)
+            finally:
+                for click in clicks:
+                    click.cancel()
+                await asyncio.gather(*clicks, return_exceptions=True)
+
+        seconds = asyncio.run(import_among_clicks())
+    experiment = Experiment.objects.get(name=_NAME)
+    return {
+        "votes": len(votes),
+        **{f"{name}_seconds": round(value, 1) for name, value in seconds.items()},
+        "clicks_before": percentiles(before.milliseconds),
+        "clicks_during": percentiles(during.milliseconds),
+        "n_clicks_during": len(during.milliseconds),
+        "server_errors": sum(n for status, n in during.statuses.items() if status >= 500),
+        "differences": differences(experiment, votes),
+    }
+
+
+def imported(port: int, cookie: str, file: Path) -> dict[str, float]:
+    """Upload the file by the page; the seconds until it is stored, then until its ranking is on the page, and
+    until its evidence is up to date.
+    """
+    name, _, value = cookie.partition("=")
+    browser = httpx2.Client(
+        base_url=f"http://localhost:{port}", cookies={name: value}, timeout=_ENOUGH_SECONDS
+    )
+    browser.get("/experiments/new/votes/")
+    started = time.monotonic()
+    reply = browser.post(
+        "/experiments/new/votes/",
+        data={"name": _NAME, "csrfmiddlewaretoken": browser.cookies["csrftoken"]},
+        files={"votes": (file.name, file.read_bytes())},
+    )
+    stored = time.monotonic()
+    if reply.status_code != httpx2.codes.FOUND:
+        sys.exit(f"The import answered {reply.status_code}:\n{reply.text[:2000]}")
+    page = browser.get(reply.headers["location"])
+    ranked = time.monotonic()
+    if "Model 1" not in page.text:
+        sys.exit("The page of the imported experiment has no ranking.")
+    while is_behind():
+        if time.monotonic() - ranked > _ENOUGH_SECONDS:
+            sys.exit("The evidence was not up to date in time: does the control worker run?")
+        time.sleep(0.2)
+    return {
+        "import": stored - started,
+        "ranking": ranked - stored,
+        "evidence": time.monotonic() - ranked,
+    }
+
+
+def is_behind() -> bool:
+    """True while the votes are replayed."""
+    from django.db import connection
+
+    from engine.models import Experiment
+
+    try:
+        return Experiment.objects.get(name=_NAME).evidence_stale
+    finally:
+        # Of the thread in which the browser runs.
+        connection.close()
+
+
+def differences(experiment: Any, votes: list[dict[str, str]]) -> int:
+    """Votes of the file that the export lacks, and the other way round."""
+    from django.core.management import call_command
+
+    file = Path(FOLDER) / "out.jsonl"
+    call_command("export", str(experiment.pk), format="jsonl", out=file, verbosity=0)
+    outcomes = {1.0: "i", 0.0: "j", 0.5: "tie"}
+    found: Counter[tuple[str, ...]] = Counter()
+    for line in file.read_text().splitlines():
+        row = json.loads(line)
+        better = {"i": row["policy_i_name"], "j": row["policy_j_name"]}.get(outcomes[row["outcome"]], "tie")
+        sides = sorted([(row[f"policy_{k}_name"], row[f"response_{k}"]) for k in "ij"])
+        found[(row["task"], *sides[0], *sides[1], better)] += 1
+    given: Counter[tuple[str, ...]] = Counter()
+    for vote in votes:
+        better = {"a": vote["policy_a"], "b": vote["policy_b"]}.get(vote["winner"], "tie")
+        sides = sorted([(vote[f"policy_{k}"], vote[f"response_{k}"]) for k in "ab"])
+        given[(vote["task"], *sides[0], *sides[1], better)] += 1
+    return (found - given).total() + (given - found).total()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,76 @@
+"""Links by which people without an account read the report of an experiment."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from datetime import timedelta
+
+from django.db import transaction
+from django.utils import timezone
+
+from engine.domain.errors import WrongStateError
+from engine.models import AuditEntry, Experiment, ReportLink, User
+from engine.selectors import people
+from engine.services.audit import record
+
+
+@transaction.atomic
+def share_report(*, experiment: Experiment, by: User, valid_days: int | None) -> tuple[ReportLink, str]:
+    """Make a link to the report; returns its secret too, which is not stored.
+
+    ``valid_days``: ``None`` for a link that works until somebody ends it.
+
+    Raises
+    ------
+    WrongStateError
+        The experiment is a draft: there is nothing to report.
+    """
+    if Experiment.objects.filter(pk=experiment.pk, state=Experiment.State.DRAFT).exists():
+        raise WrongStateError("A draft has no report. Start the experiment first.")
+    secret = secrets.token_urlsafe(32)
+    now = timezone.now()
+    link = ReportLink.objects.create(
+        hash=_hash(secret),
+        hint=secret[:6],
+        experiment=experiment,
+        created_by=by,
+        created_at=now,
+        expires_at=None if valid_days is None else now + timedelta(days=valid_days),
+    )
+    record(
+        experiment=experiment,
+        by=by,
+        action=AuditEntry.Action.SHARE,
+        details={
+            "hint": link.hint,
+            "until": f"until {link.expires_at:%Y-%m-%d}" if link.expires_at else "until somebody ends it",
+        },
+    )
+    return link, secret
+
+
+@transaction.atomic
+def end_report_link(*, link_id: int, by: User) -> None:
+    """Show the report to nobody by this link any more. Ending it twice is ending it once."""
+    link = ReportLink.objects.select_for_update(no_key=True, of=("self",)).get(pk=link_id)
+    if link.ended_at is not None:
+        return
+    link.ended_at = timezone.now()
+    link.save(update_fields=["ended_at"])
+    record(experiment=link.experiment, by=by, action=AuditEntry.Action.END_SHARE, details={"hint": link.hint})
+
+
+def reported_experiment(*, secret: str) -> Experiment | None:
+    """The experiment whose report this link shows; ``None`` for one that never was, has ended or expired.
+
+    It ends too when the person who made it may no longer run the experiment.
+    """
+    link = people.open_report_links().filter(hash=_hash(secret)).select_related("experiment").first()
+    if link is None or not link.created_by.is_active:
+        return None
+    return people.experiments_to_run(link.created_by).filter(pk=link.experiment_id).first()
+
+
+def _hash(secret: str) -> str:
+    return hashlib.sha256(secret.encode()).hexdigest()

@@ -1,0 +1,94 @@
+"""The report of an experiment on one page, for people who were not there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from django.db.models import Count, Max, Min, Q
+
+from engine.core import StopReason
+from engine.models import Experiment, Judgment
+from engine.selectors import counts, designs
+from engine.selectors.rankings import ranking
+from labeling.caching import shared
+from labeling.dashboard import charts, status
+from labeling.dashboard.figures import live_figures, spending_of
+from labeling.dashboard.verdict import Verdict
+
+# In units of DASHBOARD_SECONDS: a link that many people open costs as much as one dashboard.
+_AGES = (6.0, 60.0)
+
+
+@dataclass(frozen=True)
+class Report:
+    """The contents of a report. It names no person.
+
+    Attributes
+    ----------
+    policies
+        In the order of the ranking, with the interval of their win rate against the first.
+    n_people, n_judgments, n_by_model, n_comparisons
+        The people who judged, all judgments that stand, those of a language model among them, and the
+        comparisons that these decided.
+    since, until
+        When the first and the last of these judgments were given; ``None`` without any.
+    caveats
+        Reasons to read the verdict with care, as sentences.
+    """
+
+    verdict: Verdict
+    policies: list[charts.PolicyRow]
+    n_people: int
+    n_judgments: int
+    n_by_model: int
+    n_comparisons: int
+    since: datetime | None
+    until: datetime | None
+    caveats: list[str]
+
+
+def report_of(experiment: Experiment) -> Report:
+    """The report as it stands, a moment ago."""
+    comparisons = counts.comparison_count(experiment.pk)
+    version = (experiment.state, experiment.conclusion, comparisons)
+    name = f"report:{experiment.pk}:{experiment.state}:{experiment.conclusion}"
+    return shared(name, version, lambda: _report(experiment, comparisons), ages=_AGES)
+
+
+def _report(experiment: Experiment, comparisons: int) -> Report:
+    given = counts.standing_judgments(experiment.pk).aggregate(
+        judgments=Count("pk"),
+        people=Count("annotator", distinct=True, filter=Q(judge=Judgment.Judge.HUMAN)),
+        by_model=Count("pk", filter=Q(judge=Judgment.Judge.LLM)),
+        since=Min("created_at"),
+        until=Max("created_at"),
+    )
+    spending = spending_of(experiment, (experiment.state, comparisons))
+    return Report(
+        verdict=live_figures(experiment)["verdict"],
+        policies=charts.policy_rows(experiment, ranking(experiment), spending, judged=comparisons > 0),
+        n_people=given["people"],
+        n_judgments=given["judgments"],
+        n_by_model=given["by_model"],
+        n_comparisons=comparisons,
+        since=given["since"],
+        until=given["until"],
+        caveats=_caveats(experiment, comparisons, given["people"]),
+    )
+
+
+def _caveats(experiment: Experiment, comparisons: int, n_people: int) -> list[str]:
+    said = []
+    if experiment.state != Experiment.State.CONCLUDED:
+        said.append("The experiment has not concluded. The order of the candidates may still change.")
+    elif experiment.conclusion != StopReason.CERTIFIED:
+        snapshot, names = designs.latest_snapshot(experiment), designs.policy_names(experiment)
+        said.append(status.concluded(experiment, snapshot, names, comparisons))
+    said += status.notes(experiment)
+    if n_people == 1:
+        said.append("One person judged everything: this is what that person prefers.")
+    if experiment.past_votes:
+        said.append("Some judgments are past votes, given before this experiment and not under its control.")
+    said.append("It holds for tasks like those that were compared, and for judges like those who judged.")
+    return said

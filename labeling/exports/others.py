@@ -1,0 +1,149 @@
+"""Judgments in the formats of other tools: LMArena, Argilla, and a folder for Hugging Face's `datasets`."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import yaml
+from zipstream import ZipStream
+
+from labeling.exports.columns import COLUMNS, Row
+from labeling.exports.formats import json_lines, parquet_pieces
+
+_SPLIT = "data/train-00000-of-00001.parquet"
+_WINNERS = {"left": "model_a", "right": "model_b", "tie": "tie", "both_bad": "tie (bothbad)"}
+_PREFERENCES = {"left": "response_a", "right": "response_b", "tie": "tie", "both_bad": "both_bad"}
+_SIZES = ((10**3, "n<1K"), (10**4, "1K<n<10K"), (10**5, "10K<n<100K"), (10**6, "100K<n<1M"))
+
+
+def lmarena_pieces(rows: Iterable[Row]) -> Iterator[bytes]:
+    """One vote per line as LMArena's data sets have it: model_a is the response that was on the left.
+
+    Voided judgments are left out: the format has no place to say so.
+    """
+    return json_lines(
+        {
+            "question_id": str(said["comparison_id"]),
+            "model_a": left["name"],
+            "model_b": right["name"],
+            "winner": _WINNERS[said["choice"]],
+            "judge": said["annotator"],
+            "conversation_a": [*_asked(said), _answered(left)],
+            "conversation_b": [*_asked(said), _answered(right)],
+            "turn": sum(message["role"] == "user" for message in _asked(said)),
+            "tstamp": said["judged_at"].timestamp(),
+        }
+        for said, left, right in _standing(rows)
+    )
+
+
+def argilla_pieces(rows: Iterable[Row]) -> Iterator[bytes]:
+    """One judgment per line as a record of Argilla, with its answer to the question ``preference``.
+
+    Voided judgments are left out.
+    """
+    return json_lines(
+        {
+            "id": str(said["judgment_id"]),
+            "fields": {
+                "prompt": _asked(said) if said["task_messages"] else said["task"],
+                "response_a": left["text"],
+                "response_b": right["text"],
+            },
+            "metadata": {
+                "model_a": left["name"],
+                "model_b": right["name"],
+                "comparison_id": said["comparison_id"],
+                "judged_at": said["judged_at"].isoformat(),
+            },
+            "responses": {
+                "preference": [
+                    {
+                        "value": _PREFERENCES[said["choice"]],
+                        "user_id": said["annotator"],
+                        "status": "submitted",
+                    }
+                ]
+            },
+        }
+        for said, left, right in _standing(rows)
+    )
+
+
+def dataset_pieces(rows: Iterable[Row], card: Callable[[], str]) -> Iterator[bytes]:
+    """A ZIP file of a folder that `datasets.load_dataset` reads: the rows as Parquet, and a card.
+
+    ``card`` is asked for after the last row.
+    """
+    archive = ZipStream(compress_type=zipfile.ZIP_STORED)
+    archive.add(parquet_pieces(rows), _SPLIT)
+    archive.add((card().encode() for _ in range(1)), "README.md")
+    return iter(archive)
+
+
+def dataset_card(*, name: str, question: str, rows: int, policies: Iterable[str], sentences: str) -> str:
+    """The card of a data set: YAML for programs, then Markdown for people."""
+    size = next((label for most, label in _SIZES if rows < most), "n>1M")
+    head = {
+        "pretty_name": name,
+        "task_categories": ["text-generation"],
+        "tags": ["preference", "human-feedback", "llm-po"],
+        "size_categories": [size],
+        "configs": [
+            {"config_name": "default", "data_files": [{"split": "train", "path": "data/train-*.parquet"}]}
+        ],
+    }
+    columns = "\n".join(f"| `{column.name}` | {column.kind} | {column.says} |" for column in COLUMNS.values())
+    listed = "\n".join(f"* {_plain(policy)}" for policy in policies)
+    return f"""---
+{yaml.safe_dump(head, allow_unicode=True, sort_keys=False)}---
+
+# {_plain(name)}
+
+Judgments of pairs of responses, from an experiment of LLM-PO. The question was: {_plain(question)}
+
+{rows:,} rows, one per judgment. {sentences}
+
+Read them with `datasets.load_dataset("folder")`. Before you publish them: choose a licence, and read the
+texts and comments, which may hold personal data.
+
+## Policies
+
+{listed}
+
+## Columns
+
+| column | type | meaning |
+|---|---|---|
+{columns}
+"""
+
+
+def _plain(text: str) -> str:
+    """Somebody's text on one line of Markdown, without any markup of its own."""
+    line = " ".join(text.split())
+    return "".join(f"\\{character}" if character in "\\`*_[]<>#|" else character for character in line)
+
+
+def _standing(rows: Iterable[Row]) -> Iterator[tuple[dict[str, Any], dict[str, str], dict[str, str]]]:
+    """Each judgment that stands by its columns, with the name and text on the left and on the right."""
+    for row in rows:
+        said = dict(zip(COLUMNS, row, strict=True))
+        if said["voided"]:
+            continue
+        i, j = ({"name": said[f"policy_{n}_name"], "text": said[f"response_{n}"]} for n in "ij")
+        yield (said, i, j) if said["left_policy"] == said["policy_i"] else (said, j, i)
+
+
+def _asked(said: dict[str, Any]) -> list[dict[str, str]]:
+    if said["task_messages"]:
+        messages: list[dict[str, str]] = json.loads(said["task_messages"])
+        return messages
+    return [{"role": "user", "content": said["task"]}]
+
+
+def _answered(side: dict[str, str]) -> dict[str, str]:
+    return {"role": "assistant", "content": side["text"]}

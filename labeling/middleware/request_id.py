@@ -1,0 +1,39 @@
+"""A name for every request, in the log."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse
+
+from engine.domain import about
+
+_NAME = re.compile(r"[\w-]{8,64}", re.ASCII)
+
+
+class RequestId:
+    """Middleware. A proxy may name the request by ``X-Request-ID``, so that its log and ours go together."""
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
+        self._get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        given = request.headers.get("X-Request-ID", "")
+        named = _NAME.fullmatch(given)
+        # Until the next one begins: Django logs what it refused after the last middleware.
+        about.begin(request=given if named else uuid.uuid4().hex)
+        response = self._get_response(request)
+        # A name of our own stays here: replies to annotators are to be the same, whatever they are about.
+        if named:
+            response["X-Request-ID"] = given
+        return response
+
+    def process_view(
+        self, request: HttpRequest, view: Callable[..., HttpResponse], args: list[Any], kwargs: dict[str, Any]
+    ) -> None:
+        """Note the experiment, which most addresses name."""
+        if "experiment_id" in kwargs:
+            about.note(experiment=kwargs["experiment_id"])

@@ -1,0 +1,136 @@
+"""The annotator's page on a phone, and on a slow connection."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from engine.models import Experiment, Judgment, Response
+from engine.selectors.counts import comparison_count
+from tests.browser.annotating import open_pair, saved, shown_token, write_everything
+from tests.browser.conftest import log_in, watch
+from tests.factories import make_experiment, make_user
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.django_db(transaction=True)]
+
+N_PAIRS = 40
+LATENCY_MS = 800
+
+# Where everything stands that a thumb aims at or an eye returns to.
+PLACES = """() => ["choose-left", "choose-tie", "choose-right", "others", "undo", "task"].map((id) => {
+  const box = document.getElementById(id).getBoundingClientRect();
+  return [id, box.left, box.top, box.width, box.height];
+})"""
+# Those just after a tap too, which the measure of the same name leaves out.
+SHIFTS = """() => {
+  window.shifts = [];
+  const moved = (each) => each.sources.map(({node}) => node && (node.id || node.nodeName));
+  new PerformanceObserver((list) => window.shifts.push(...list.getEntries().map(moved)))
+    .observe({type: "layout-shift", buffered: false});
+}"""
+
+
+@pytest.fixture
+def experiment(transactional_db, settings) -> Experiment:
+    settings.BUFFER_MIN = settings.BUFFER_MAX = N_PAIRS + 10
+    experiment = make_experiment(n_policies=4, n_tasks=20, annotators=(make_user("ann"),), allow_tie=True)
+    write_everything(experiment)
+    return experiment
+
+
+def test_on_a_phone_nothing_moves_from_pair_to_pair(browser: Browser, live_server, problems, experiment):
+    """Issue 15, item 10: "Saved" moved the page by 26 px, and the next pair moved the button of A by 55."""
+    for number, response in enumerate(Response.objects.order_by("pk")):
+        response.text = "A paragraph of a response.\n\n" * (1 + 7 * (number % 5))
+        response.save(update_fields=["text"])
+    for number, task in enumerate(experiment.tasks.order_by("pk")):
+        task.prompt = "What is to be done? " * (1 + 9 * (number % 4))
+        task.save(update_fields=["prompt"])
+    with watch(
+        browser.new_context(
+            base_url=live_server.url, viewport={"width": 390, "height": 844}, is_mobile=True, has_touch=True
+        ),
+        live_server,
+        problems,
+    ) as context:
+        page = context.new_page()
+        open_pair(page, experiment, experiment.memberships.get().user)
+        page.evaluate(SHIFTS)
+        places, views = [], set()
+        for number in range(N_PAIRS):
+            token = shown_token(page)
+            places.append(page.evaluate(PLACES))
+            views.add(page.locator("#see-b").is_visible())
+            page.locator(("#choose-left", "#choose-right", "#choose-tie")[number % 3]).tap()
+            expect(page.locator("#stage")).not_to_have_attribute("data-token", token)
+        expect(page.locator("#today")).to_have_text(str(N_PAIRS))
+        assert places.count(places[0]) == N_PAIRS
+        assert page.evaluate("window.shifts") == []
+        # Short responses stand below each other; of long ones the second is a tap or a swipe away.
+        assert views == {True, False}
+        while not page.locator("#see-b").is_visible():
+            token = shown_token(page)
+            page.locator("#choose-left").tap()
+            expect(page.locator("#stage")).not_to_have_attribute("data-token", token)
+        page.locator("#see-b").tap()
+        expect(page.locator("#see-b")).to_have_attribute("aria-pressed", "true")
+        second = page.locator(".response").nth(1).bounding_box()
+        assert 0 <= second["x"] < second["x"] + second["width"] <= 390
+        expect(page.locator("#skip")).to_be_hidden()
+        page.locator("#others").tap()
+        page.locator("#skip").tap()
+        expect(page.locator("#said")).to_have_text("Skipped.")
+        assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    assert problems == []
+
+
+# Keys as fast as the page takes them, as [token on show, whether the key answered it].
+HASTE = """async (keys) => {
+  const stage = () => document.getElementById("stage");
+  const shown = () => document.querySelector(".choices:enabled") && stage().dataset.token;
+  const pressed = [];
+  for (const key of keys) {
+    await new Promise((done) => setTimeout(done, 220));
+    const token = shown();
+    document.body.dispatchEvent(new KeyboardEvent("keydown", {key, bubbles: true}));
+    pressed.push([token, token !== null && shown() !== token]);
+  }
+  return pressed;
+}"""
+
+
+def test_answers_faster_than_the_connection_are_sent_in_order(page: Page, experiment):
+    """Issue 15, item 11: three of six were lost."""
+    sent: list[str] = []
+    page.on("request", lambda request: sent.append(request.url) if "/judge/" in request.url else None)
+    annotator = experiment.memberships.get().user
+    log_in(page, annotator)
+    page.context.new_cdp_session(page).send(
+        "Network.emulateNetworkConditions",
+        {"offline": False, "latency": LATENCY_MS, "downloadThroughput": -1, "uploadThroughput": -1},
+    )
+    # The second request fetches as many as the first one has shown to be needed.
+    with page.expect_response(lambda reply: "ahead=" in reply.url and "ahead=1" not in reply.url) as ahead:
+        open_pair(page, experiment)
+    ahead.value.finished()
+
+    keys = ["1", "2", "1", "t", "2", "1", *"2121212121"]
+    pressed = page.evaluate(HASTE, keys)
+    assert [answered for _, answered in pressed[:6]] == [True] * 6
+    # What is pressed while the next pair is on its way judges nothing.
+    wanted = [(token, key) for (token, answered), key in zip(pressed, keys, strict=True) if answered]
+    assert 6 <= len(wanted) < len(keys)
+    assert len({token for token, _ in wanted}) == len(wanted)
+    saved(page, len(wanted))
+
+    # Undo takes back the last answer, though the server has not heard of it.
+    page.wait_for_function("document.querySelector('.choices:enabled')")
+    (first, _), (second, answered), (taken_back, _) = page.evaluate(HASTE, ["1", "2", "u"])
+    wanted.append((first, "1"))
+    assert answered
+    assert shown_token(page) == second != taken_back
+    saved(page, len(wanted))
+    choices = {"1": "left", "2": "right", "t": "tie"}
+    given = Judgment.objects.order_by("pk").values_list("token", "choice")
+    assert [(str(token), choice) for token, choice in given] == [(t, choices[key]) for t, key in wanted]
+    assert len(sent) == len(wanted) == comparison_count(experiment.pk)

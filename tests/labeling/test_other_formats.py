@@ -1,0 +1,113 @@
+"""Exports for other tools: our own importer reads them again, and the data set is what its card says."""
+
+from __future__ import annotations
+
+import io
+import json
+import zipfile
+from datetime import UTC, datetime, timedelta
+
+import pyarrow.parquet
+import pytest
+import yaml
+from django.urls import reverse
+
+from engine.domain.limits import VOTES_BYTES
+from engine.importing import Vote, Winner, read_votes, source_of
+from engine.models import Judgment
+from engine.services.past_votes import start_from_votes
+from engine.services.review import void_one
+from labeling.exports.columns import COLUMNS
+from tests.factories import make_user
+
+pytestmark = pytest.mark.django_db
+
+NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
+VOTES = [
+    Vote(
+        "",
+        f"Task {n % 3}\nwith *two* lines",
+        "Terse | *P*",
+        "Warm",
+        winner,
+        f"p{n}",
+        f"q{n}",
+        annotator=("ann", "bob")[n % 2],
+        judged_at=NOON + timedelta(minutes=n),
+        a_on_left=n % 3 > 0,
+    )
+    for n, winner in enumerate([*Winner, *Winner])
+]
+
+
+@pytest.fixture
+def experiment():
+    return start_from_votes(name="Which *tone*", votes=VOTES, by=None)
+
+
+@pytest.fixture
+def owner(client):
+    user = make_user(is_superuser=True)
+    client.force_login(user)
+    return user
+
+
+def exported(client, experiment, name: str, **query: str) -> bytes:
+    return b"".join(client.get(reverse(name, args=[experiment.pk]), query).streaming_content)
+
+
+def of_p(vote: Vote) -> tuple:
+    """A vote as it is whichever of its policies comes first."""
+    sides = [(vote.policy_a, vote.response_a), (vote.policy_b, vote.response_b)]
+    winner = vote.winner
+    if winner in {Winner.A, Winner.B}:
+        winner = sides[winner == Winner.B][0]
+    left = sides[not vote.a_on_left][0]
+    return vote.task, sorted(sides), winner, left, vote.judged_at
+
+
+@pytest.mark.usefixtures("owner")
+@pytest.mark.parametrize("name", ["lmarena_jsonl", "argilla_jsonl"])
+def test_votes_come_back_as_they_went_out(name, client, experiment):
+    data = exported(client, experiment, name, usernames="1")
+    found = read_votes(source_of([("votes", io.BytesIO(data))], VOTES_BYTES))
+    assert list(map(of_p, found.votes)) == list(map(of_p, VOTES))
+    people = [vote.annotator for vote in found.votes]
+    assert [people[0], people[1]] * 4 == people
+    assert people[0] != people[1]
+
+
+def test_voided_votes_and_names_stay_out(client, experiment, owner):
+    last = Judgment.objects.order_by("-pk")[0]
+    void_one(judgment_id=last.pk, by=owner, reason="A test.")
+    for name in ("lmarena_jsonl", "argilla_jsonl"):
+        data = exported(client, experiment, name, judgments="")
+        assert len(data.splitlines()) == len(VOTES) - 1
+        assert last.annotator.username not in data.decode()
+    [record, *_] = map(json.loads, exported(client, experiment, "argilla_jsonl").splitlines())
+    assert record["responses"]["preference"][0]["user_id"].startswith("annotator-")
+
+
+@pytest.mark.usefixtures("owner")
+def test_the_data_set_is_parquet_with_a_card(client, experiment):
+    packed = zipfile.ZipFile(io.BytesIO(exported(client, experiment, "huggingface_zip")))
+    card = packed.read("README.md").decode()
+    _, head, body = card.split("---\n", 2)
+    described = yaml.safe_load(head)
+    assert described["pretty_name"] == "Which *tone*"
+    assert described["size_categories"] == ["n<1K"]
+    [files] = described["configs"][0]["data_files"]
+    assert files == {"split": "train", "path": "data/train-*.parquet"}
+    [name] = [name for name in packed.namelist() if name.startswith("data/train-")]
+    table = pyarrow.parquet.read_table(io.BytesIO(packed.read(name)))
+    assert table.column_names == list(COLUMNS)
+    assert table.num_rows == len(VOTES)
+    assert f"{len(VOTES)} rows, one per judgment. Agreement: unknown." in body
+    assert "# Which \\*tone\\*" in body
+    assert "* Terse \\| \\*P\\*" in body
+    assert all(f"| `{column}` |" in body for column in COLUMNS)
+    # It is a folder of a data set to our own importer too.
+    source = source_of(
+        [("set.zip", io.BytesIO(exported(client, experiment, "huggingface_zip")))], VOTES_BYTES
+    )
+    assert sum(1 for _ in source.rows()) == len(VOTES)

@@ -1,0 +1,131 @@
+"""The report of an experiment, and the links by which people without an account read it."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+
+import pytest
+from django.core.cache import cache
+from django.test import Client
+from django.urls import reverse
+from django.utils import timezone
+
+from engine.core import StopReason
+from engine.models import AuditEntry, Experiment, ReportLink, User
+from engine.services.experiments import conclude
+from engine.services.people import remove_member
+from engine.services.reports import end_report_link, reported_experiment, share_report
+from tests.factories import click_on, make_experiment
+from tests.markup import words
+
+pytestmark = pytest.mark.django_db
+
+
+def shared(experiment: Experiment, by: User) -> str:
+    """The address of a new link."""
+    _, secret = share_report(experiment=experiment, by=by, valid_days=7)
+    return reverse("shared_report", args=[secret])
+
+
+def certify(experiment: Experiment) -> None:
+    conclude(
+        experiment=experiment,
+        conclusion=StopReason.CERTIFIED,
+        winner=experiment.policies.get(index=2),
+        claim="good_enough",
+        finding="It is good enough.",
+        by=None,
+    )
+
+
+def test_it_tells_the_result_and_names_nobody(experiment, annotator, owner, client_for):
+    click_on(experiment, annotator, 6)
+    certify(experiment)
+    address = shared(experiment, owner)
+    page = Client().get(address)
+    told = words(page)
+    assert (page.status_code, page["Referrer-Policy"]) == (200, "no-referrer")
+    assert "noindex" in page["X-Robots-Tag"]
+    assert "no-store" in page["Cache-Control"]
+    for text in (experiment.question, "Use Prompt 2", "Prompt 0", "Prompt 1", "1 person: 6 judgments of 6"):
+        assert text in told
+    assert "One person judged everything" in told
+    assert "at most 5%, however often somebody looked" in told
+    for name in (annotator.username, owner.username, "quality 2"):
+        assert name not in told
+    links = re.findall(r'href="(/[^"]*)"', page.content.decode())
+    assert not [link for link in links if link.startswith("/experiments/")]
+    # A member has the same page, with the way to the data.
+    assert (
+        reverse("export", args=[experiment.pk])
+        in client_for(owner).get(reverse("report", args=[experiment.pk])).content.decode()
+    )
+
+
+def test_a_link_is_shown_once_stored_as_a_hash_and_ended(experiment, editor, client_for):
+    client = client_for(editor)
+    page = client.post(reverse("share_report", args=[experiment.pk]), {"valid_days": "0"})
+    secret = re.search(r"/report/([\w-]{43})/", page.content.decode())[1]
+    link = ReportLink.objects.get()
+    assert link.expires_at is None
+    assert secret not in str(ReportLink.objects.values())
+    again = client.get(reverse("report", args=[experiment.pk])).content.decode()
+    assert secret not in again
+    assert f"{link.hint}…" in again
+    assert reported_experiment(secret=secret) == experiment
+    client.post(reverse("end_report_link", args=[experiment.pk, link.pk]))
+    assert Client().get(reverse("shared_report", args=[secret])).status_code == 410
+    actions = AuditEntry.objects.filter(experiment=experiment).order_by("-pk")[:2]
+    assert [entry.action for entry in actions] == ["end_share", "share"]
+    # A second click ends nothing more.
+    end_report_link(link_id=link.pk, by=editor)
+    assert AuditEntry.objects.filter(action="end_share").count() == 1
+
+
+@pytest.mark.parametrize("how", ["expired", "its maker left", "its maker was deactivated", "no such link"])
+def test_a_link_that_is_over_shows_nothing(how, experiment, editor):
+    address = shared(experiment, editor)
+    if how == "expired":
+        ReportLink.objects.update(expires_at=timezone.now() - timedelta(seconds=1))
+    elif how == "its maker left":
+        remove_member(membership_id=experiment.memberships.get(user=editor).pk, by=None)
+    elif how == "its maker was deactivated":
+        User.objects.filter(pk=editor.pk).update(is_active=False)
+    else:
+        address = reverse("shared_report", args=["x" * 43])
+    page = Client().get(address)
+    assert page.status_code == 410
+    assert experiment.question not in page.content.decode()
+
+
+def test_before_the_end_its_makers_are_warned_and_its_annotators_get_nothing(
+    experiment, annotator, editor, client_for
+):
+    click_on(experiment, annotator, 3)
+    address = shared(experiment, editor)
+    told = words(client_for(editor).get(reverse("report", args=[experiment.pk])))
+    assert "Do not give the link to annotators" in told
+    assert "Too early to say" in told
+    assert "The experiment has not concluded." in told
+    theirs = client_for(annotator).get(address)
+    assert theirs.status_code == 403
+    assert "Prompt" not in theirs.content.decode()
+    certify(experiment)
+    assert client_for(annotator).get(address).status_code == 200
+    assert "Do not give the link" not in words(
+        client_for(editor).get(reverse("report", args=[experiment.pk]))
+    )
+
+
+def test_guessing_links_is_throttled(settings, experiment):
+    cache.clear()
+    settings.ACCOUNT_RATE_LIMITS = settings.ACCOUNT_RATE_LIMITS | {"shared_report": "3/m/ip"}
+    client = Client()
+    codes = [client.get(reverse("shared_report", args=[f"{n}" * 43])).status_code for n in range(5)]
+    assert codes == [410, 410, 410, 429, 429]
+
+
+def test_a_draft_has_none(admin, client_for):
+    draft = make_experiment(running=False)
+    assert client_for(admin).get(reverse("report", args=[draft.pk])).status_code == 404

@@ -1,0 +1,96 @@
+"""The log: lines for people or objects for programs, each with what it is about."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+from engine.domain import about
+from engine.services.judging import lease_next
+from llmpo_site import celery
+from llmpo_site.logs import Lines, Objects
+from tests.factories import make_experiment
+
+
+@pytest.fixture(autouse=True)
+def nothing_else():
+    about.begin()
+    yield
+    about.begin()
+
+
+def record(message: str = "Hello") -> logging.LogRecord:
+    return logging.LogRecord("engine", logging.INFO, __file__, 1, message, (), None)
+
+
+def test_a_line_ends_with_what_it_is_about():
+    lines = Lines("%(levelname)s: %(message)s")
+    assert lines.format(record()) == "INFO: Hello"
+    about.begin(request="abc")
+    about.note(experiment=7)
+    assert lines.format(record()) == "INFO: Hello [request=abc experiment=7]"
+    about.begin(request="def")
+    assert lines.format(record()) == "INFO: Hello [request=def]"
+
+
+def test_an_object_has_a_field_for_each():
+    about.begin(task="advance", task_id="t1", experiment=7)
+    about.note(claim="c1", comparison=8)
+    objects = Objects("%(levelname)s %(message)s", rename_fields={"levelname": "level"})
+    assert json.loads(objects.format(record("A \n B"))) == {
+        "level": "INFO", "message": "A \n B", "task": "advance", "task_id": "t1", "experiment": "7",
+        "claim": "c1", "comparison": "8",
+    }  # fmt: skip
+
+
+@pytest.mark.django_db
+def test_a_request_is_named_in_the_log_even_where_it_is_refused(caplog, client):
+    said: list[dict[str, str]] = []
+    caplog.handler.addFilter(lambda _: said.append(dict(about.names())) or True)
+    reply = client.get("/no/such/page/")
+    assert "X-Request-ID" not in reply
+    assert len(said[-1]["request"]) == 32
+    given = client.get("/no/such/page/", headers={"x-request-id": "proxy-0123456789"})
+    assert given["X-Request-ID"] == said[-1]["request"] == "proxy-0123456789"
+    for hostile in ("short", "x" * 65, "a b c d e f g h", "<script>alert(1)</script>", "ünïcödé-0123"):
+        assert "X-Request-ID" not in client.get("/no/such/page/", headers={"x-request-id": hostile})
+        assert len(said[-1]["request"]) == 32
+
+
+@pytest.mark.django_db
+def test_a_click_is_about_its_experiment_and_its_comparison(client, annotator):
+    experiment = make_experiment(ready=True, annotators=(annotator,))
+    lease = lease_next(experiment_id=experiment.pk, annotator=annotator)
+    assert lease is not None
+    client.force_login(annotator)
+    client.post(f"/label/{experiment.pk}/judge/", {"token": lease.token, "choice": "left"})
+    assert about.names()["experiment"] == str(experiment.pk)
+    assert about.names()["comparison"] == str(lease.comparison_id)
+
+
+def test_a_task_is_about_its_experiment_until_it_ends():
+    task = SimpleNamespace(name="engine.tasks.advance", request=SimpleNamespace(is_eager=False))
+    celery._begin(task_id="t1", task=task, args=(7,))
+    assert about.names() == {"task": "advance", "task_id": "t1", "experiment": "7"}
+    celery._end(task=task)
+    assert about.names() == {}
+
+
+def test_the_setting_chooses_the_form():
+    code = (
+        "import django; django.setup(); import logging; from engine.domain import about;"
+        "about.begin(experiment=7); logging.getLogger('engine').warning('Look: %s', '/join/secret/')"
+    )
+    environment = {**os.environ, "DJANGO_SETTINGS_MODULE": "llmpo_site.settings", "LOG_FORMAT": "json"}
+    said = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+    ).stderr
+    found = json.loads(said)
+    assert found.pop("time")
+    assert found == {"level": "WARNING", "logger": "engine", "message": "Look: /join/…/", "experiment": "7"}
