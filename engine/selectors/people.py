@@ -323,6 +323,11 @@ def _checks_ever_answered(experiment_id: int) -> QuerySet[Check]:
     return answered.exclude(kind=Check.Kind.PRACTICE)
 
 
+def practice_shown(experiment_id: int, user: User) -> int:
+    """The number of practice pairs that this user was shown, the one on show among them."""
+    return Check.objects.filter(experiment_id=experiment_id, annotator=user, kind=Check.Kind.PRACTICE).count()
+
+
 def judged_today(experiment_id: int, user: User) -> int:
     """This user's answers of today: judgments that stand, and checks, which must not stand out by not
     counting.

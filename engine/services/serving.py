@@ -67,6 +67,9 @@ def show_next(
                 return _shown(found)
         if experiment.state != Experiment.State.RUNNING or len(held) >= allowances.MOST_HELD:
             return None
+        if any(isinstance(pair, Check) and pair.kind == Check.Kind.PRACTICE for pair in held):
+            # One learns from the answer to it, so that comes before the next pair.
+            return None
         seen = checks.seen_by(experiment=experiment, annotator=annotator)
         if seen.handed_back:
             cost.statements = _SHOWING_AFTER_ONE_WAS_HANDED_BACK

@@ -295,7 +295,11 @@ def _render(
         "most_held": MOST_HELD,
         "store": _store(request, experiment),
         "beat_seconds": max(5, settings.LEASE_SECONDS // 3),
-        "notice": notice or (answered.feedback if answered else ""),
+        "notice": notice,
+        "feedback": answered.feedback if answered else "",
+        "practice": people.practice_shown(experiment.pk, request.user)
+        if any(shown and shown.practice for shown in pairs)
+        else None,
     }
     template = "labeling/_stages.html" if request.htmx else "labeling/pair.html"
     return render(request, template, context)

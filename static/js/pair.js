@@ -23,6 +23,14 @@
 
   const answered = new Set(); // tokens of pairs that were answered here, whether or not the server knows
   const queue = []; // {token, at, url, fields, stage}: answers that the server has not confirmed, the first one first
+  // A goal is one's own: it stays in this browser, and nobody else is told.
+  const GOAL = "llmpo-goal";
+  const goal = () => Number(localStorage.getItem(GOAL)) || 0;
+  const ANSWERS_BEFORE_A_BREAK = 50;
+  const BREAK_MS = 5 * 60 * 1000;
+  let inARow = 0; // answers without such a break
+  let savedAt = 0;
+
   let held = []; // pairs that wait behind the one on show
   let empty = null; // what the server shows instead of a pair, where it had none
   let undoing = null; // where to undo, once the answers on their way are confirmed
@@ -51,6 +59,18 @@
   function readProgress(stage) {
     byId("today").textContent = stage.dataset.today;
     byId("everybody").textContent = stage.dataset.everybody;
+  }
+
+  function showGoal() {
+    byId("of-goal").textContent = goal() ? `${words().of} ${goal()}` : "";
+  }
+
+  // What to say of an answer that is saved.
+  function encouragement(today) {
+    inARow = Date.now() - savedAt > BREAK_MS ? 1 : inARow + 1;
+    savedAt = Date.now();
+    if (today === goal()) return words().goalReached;
+    return inARow % ANSWERS_BEFORE_A_BREAK === 0 ? words().pause : "";
   }
 
   // Nothing to answer is on show: no pair, or one whose answer was given.
@@ -227,7 +247,7 @@
     }
     if (byId("problem").textContent !== words().refused) tell("");
     const stages = parse(text);
-    news = stages[0].dataset.said || news;
+    news = stages[0].dataset.said || encouragement(Number(stages[0].dataset.today)) || news;
     if (news || !queue.length) say(news || words().saved);
     readProgress(stages[0]);
     hold(stages);
@@ -411,6 +431,14 @@
     byId("help-button").addEventListener("click", toggleHelp);
     byId("letters").checked = !lettersOff();
     byId("letters").addEventListener("change", (event) => localStorage.setItem(LETTERS, event.target.checked ? "on" : "off"));
+    byId("goal-form").hidden = false;
+    byId("goal-field").value = goal() || "";
+    byId("goal-field").addEventListener("change", (event) => {
+      const wanted = event.target.validity.valid ? event.target.value : "";
+      localStorage.setItem(GOAL, wanted);
+      showGoal();
+    });
+    showGoal();
     settle(false);
     addEventListener("resize", arrange);
     setInterval(keep, Number(words().beatSeconds) * 1000);

@@ -146,6 +146,7 @@ def pages(world: dict[str, object]) -> dict[str | None, list[str]]:
             f"/experiments/{world['busy']}/comparisons/{world['judged']}/",
             f"/experiments/{world['busy']}/comparisons/{world['ready']}/",
             f"/experiments/{world['busy']}/export/",
+            f"/experiments/{world['many']}/report/",
             f"/experiments/{world['busy']}/settings/",
             f"/experiments/{world['finished']}/settings/",
             f"/experiments/{world['busy']}/people/",

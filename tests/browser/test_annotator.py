@@ -128,6 +128,28 @@ def test_help_opens_and_closes_with_a_key_and_keeps_keys_from_judging(page: Page
     assert not Judgment.objects.exists()
 
 
+def test_a_goal_of_ones_own_is_counted_and_kept_in_this_browser(page: Page, settings):
+    """Issue 15, item 9."""
+    settings.BUFFER_MIN = 10
+    annotator = make_user("ann")
+    experiment = make_experiment(n_policies=3, annotators=(annotator,))
+    write_everything(experiment)
+    open_pair(page, experiment, annotator)
+    expect(page.locator("#of-goal")).to_be_hidden()
+    page.keyboard.press("?")
+    page.get_by_label("My goal for a day").fill("2")
+    page.get_by_role("button", name="Back to the pair").click()
+    press(page, "1")
+    saved(page, 1)
+    expect(page.locator("#said")).to_have_text("Saved")
+    press(page, "2")
+    expect(page.locator("#said")).to_have_text(
+        "Saved. You have reached your goal for today: time for a break?"
+    )
+    page.reload()
+    expect(page.locator(".progress-line")).to_contain_text("2 of 2 today")
+
+
 def test_letter_keys_can_be_switched_off_and_stay_off(page: Page, settings):
     settings.BUFFER_MIN = 10
     annotator = make_user("ann")

@@ -229,6 +229,8 @@ def test_two_tabs_of_one_annotator_never_judge_a_pair_twice(page: Page, context,
 
 def test_who_closes_the_page_hands_its_pairs_back(page: Page, experiment, people):
     open_with_the_next(page, experiment, people[0])
+    # What is on its way while a page closes is handed back by the sweep alone.
+    page.wait_for_load_state("networkidle")
     assert Lease.objects.filter(state="active").count() >= 2
     page.goto("/")
     wait_until(lambda: not Lease.objects.filter(state="active").exists(), 120, "the pairs to be handed back")

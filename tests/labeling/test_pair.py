@@ -217,3 +217,25 @@ def test_its_cost_does_not_grow_with_the_number_of_judgments(annotator, client_f
     click_on(experiment, annotator, 12)
     queries()
     assert queries() == few <= 18
+
+
+def test_practice_is_counted_and_its_lesson_comes_before_the_next_pair(annotator, client_for):
+    """Issue 15, item 9: the lesson stood in a corner, above a pair that was not practice."""
+    experiment = make_experiment(ready=True, annotators=(annotator,), practice=2, n_gold=2)
+    client, url = client_for(annotator), reverse("pair", args=[experiment.pk])
+    htmx = {"HX-Request": "true"}
+    first = client.get(url, headers=htmx)
+    assert "Practice 1 of 2: not counted" in words(first)
+    token = stage(first)["token"]
+    # Nothing is fetched ahead of what is to be learned.
+    ahead = client.get(url, {"besides": token, "ahead": 3}, headers=htmx)
+    assert "token" not in stage(ahead)
+    judge = reverse("judge", args=[experiment.pk])
+    second = client.post(judge, {"token": token, "choice": "left", "ahead": 3}, headers=htmx)
+    told = words(second)
+    assert "Practice 2 of 2" in told
+    assert told.count("Reason 0.") == 1
+    third = client.post(judge, {"token": stage(second)["token"], "choice": "left", "ahead": 2}, headers=htmx)
+    assert third.content.decode().count('id="stage"') == 2
+    assert words(third).count("Reason 1.") == 1
+    assert "Practice" not in words(third)
