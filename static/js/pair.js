@@ -146,6 +146,8 @@
   // Pairs to fetch: one is kept for each answer that a quick person gives while a request is under way. Pairs that
   // are chosen ahead are chosen knowing less, and others cannot have them, so there are no more than that.
   function lacking() {
+    // The reply to the answer has the lesson; a pair that came before it would hide that.
+    if ("practice" in byId("stage").dataset) return 0;
     const ahead = Math.max(1, Math.ceil(roundTrip / SETTLE_MS)) + (waits() ? 1 : 0);
     return Math.min(ahead - held.length, mostHeld() - inHand().length);
   }
