@@ -55,6 +55,7 @@ urlpatterns = [
         name="result_charts",
     ),
     path("experiments/<int:experiment_id>/ranking.csv", policies.ranking_file, name="ranking_file"),
+    path("experiments/<int:experiment_id>/results.csv", policies.results_file, name="results_file"),
     path("experiments/<int:experiment_id>/quality/", dashboard.quality, name="quality"),
     path(
         "experiments/<int:experiment_id>/quality/charts/",

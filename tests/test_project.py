@@ -71,6 +71,7 @@ def test_every_page_has_a_file_of_tests_of_its_own():
             "method_charts",
         },
         "policy": {"policy_request"},
+        "ranking_file": {"results_file"},
         "answers": {"flag", "undo", "beat", "leave", "history", "reopen"},
         "invitations": {"welcome", "join", "accept_invitation", "invite", "end_invitation"},
         "experiment_settings": {"change_settings", "clone"},

@@ -26,6 +26,7 @@ from labeling.dashboard.annotators import annotator_rows, judge_rows
 from labeling.dashboard.past_votes import facts
 from labeling.dashboard.policies import asked, policy_at
 from labeling.dashboard.status import badge, late_clicks
+from labeling.dashboard.tags import tag_rows
 from labeling.dashboard.verdict import verdict_of
 from labeling.dashboard.warnings import Concerns, concerns
 from labeling.formatting import agreement
@@ -191,6 +192,7 @@ def _result(experiment: Experiment, snapshot: Snapshot | None, version: _Version
     return {
         "best": None if best is None else designs.policy_names(experiment)[best.index],
         "tasks": tasks,
+        "tags": shared(f"tags:{experiment.pk}", version, lambda: tag_rows(experiment, best), ages=_CONCERNS),
         "judged": bool(wins.any()),
         "policies": charts.policy_rows(
             experiment, ranking(experiment), spending_of(experiment, version), judged=bool(wins.any())

@@ -17,6 +17,11 @@ TERMS = {
         "The tasks at which this policy won the smallest share of its comparisons. A tie is half a win. "
         "Tasks with fewer than three comparisons are left out."
     ),
+    "tags": (
+        "The share of its comparisons on tasks with this tag that a policy won; a tie is half a win. The "
+        "last column leaves out policies with fewer than three comparisons there. The claim is about all "
+        "tasks."
+    ),
     "claims": (
         "The experiment stops on the claim that was chosen at setup. Each claim is made wrongly with a "
         "probability of at most the accepted risk, however often you look."

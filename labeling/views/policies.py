@@ -1,4 +1,4 @@
-"""The page of one policy, its request as a file, and the ranking of all of them as a file."""
+"""The page of one policy, its request as a file, and the results of all of them as files."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from django.views.decorators.http import require_safe
 
 from engine.models import Experiment, Policy
 from engine.selectors import browsing, designs
+from engine.selectors.breakdown import by_tag, by_task
 from engine.selectors.counts import wins_matrix
 from engine.selectors.duels import duel, duels_of
 from engine.selectors.rankings import ranking
@@ -17,6 +18,7 @@ from labeling import access
 from labeling.dashboard import figures
 from labeling.dashboard.charts import rivals
 from labeling.dashboard.policies import asked, messages_for, policy_at
+from labeling.exports.breakdowns import breakdown_csv
 from labeling.exports.files import stem
 from labeling.exports.rankings import WORDS, ranking_csv
 from labeling.requests import AuthenticatedRequest
@@ -90,6 +92,22 @@ def ranking_file(request: AuthenticatedRequest, experiment_id: int) -> HttpRespo
         ranking_csv(ranking(experiment)),
         content_type="text/csv; charset=utf-8",
         headers={"Content-Disposition": f'attachment; filename="{stem(experiment)}-ranking.csv"'},
+    )
+
+
+@login_required
+@require_safe
+def results_file(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
+    """The results by task, or with ``by=tag`` by tag, as CSV."""
+    experiment = access.to_watch(request, experiment_id)
+    by = "tag" if request.GET.get("by") == "tag" else "task"
+    parts = by_task(experiment)
+    if by == "tag":
+        parts = by_tag(parts)
+    return HttpResponse(
+        breakdown_csv(parts, designs.policy_names(experiment), by),
+        content_type="text/csv; charset=utf-8",
+        headers={"Content-Disposition": f'attachment; filename="{stem(experiment)}-by-{by}.csv"'},
     )
 
 

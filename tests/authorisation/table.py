@@ -247,6 +247,7 @@ TABLE: dict[str, Row] = {
     # Watching
     f"{_EXPERIMENT}/": page(get=watchers(200)),
     f"{_EXPERIMENT}/ranking.csv": page(get=watchers(200)),
+    f"{_EXPERIMENT}/results.csv": page(get=watchers(200)),
     f"{_EXPERIMENT}/live/": page(get=watchers(200)),
     f"{_EXPERIMENT}/charts/": page(get=watchers(200)),
     f"{_EXPERIMENT}/quality/": page(get=watchers(200)),

@@ -11,8 +11,10 @@ from django.core.management import call_command
 from django.urls import reverse
 
 from engine.importing import Vote, Winner
+from engine.models import Task
 from engine.selectors import counts
 from engine.services.past_votes import start_from_votes
+from engine.services.planning import advance
 from tests.arena import arena
 from tests.factories import add_member, make_experiment, make_user
 
@@ -44,9 +46,9 @@ def test_the_ranking_as_csv_is_best_first(tmp_path):
     out = tmp_path / "ranking.csv"
     assert "4 policies in" in run("ranking", experiment.pk, "--format", "csv", "--out", out)
     assert list(csv.DictReader(out.read_text().splitlines())) == rows
-    assert [line.split()[0] for line in run("ranking", "Past").splitlines()[1:]] == [
-        row["policy"] for row in rows
-    ]
+    table, _, agreement = run("ranking", "Past").partition("\n\n")
+    assert [line.split()[0] for line in table.splitlines()[1:]] == [row["policy"] for row in rows]
+    assert agreement.startswith("Agreement: ")
 
 
 def test_a_policy_named_like_a_formula_is_defused():
@@ -63,3 +65,47 @@ def test_the_file_is_what_the_command_prints(client):
     assert file["Content-Type"] == "text/csv; charset=utf-8"
     assert file["Content-Disposition"] == 'attachment; filename="which-is-best-ranking.csv"'
     assert file.content.decode() == run("ranking", experiment.pk, "--format", "csv")
+
+
+def test_results_by_task_and_by_tag_are_counts_of_what_was_judged(client):
+    user = make_user(is_superuser=True)
+    client.force_login(user)
+    votes = [
+        Vote("", task, "=P", "Q", winner, f"p of {task}", f"q of {task}")
+        for task, winners in (("One", "aaab"), ("Two", "ab"), ("Three", "bbbb"))
+        for winner in map(Winner, winners)
+    ]
+    votes.append(Vote("", "Two", "=P", "Q", Winner.TIE, "p of Two", "q of Two"))
+    experiment = start_from_votes(name="Tagged", votes=votes, by=user)
+    Task.objects.filter(prompt="One").update(tags=["sums", "easy"])
+    Task.objects.filter(prompt="Two").update(tags=["sums"])
+
+    def read(**query):
+        answer = client.get(reverse("results_file", args=[experiment.pk]), query)
+        return answer["Content-Disposition"], list(csv.reader(io.StringIO(answer.content.decode())))
+
+    said, rows = read()
+    assert said == 'attachment; filename="tagged-by-task.csv"'
+    assert rows == [
+        ["task", "tags", "policy", "wins", "comparisons", "share"],
+        ["One", "sums; easy", "'=P", "3.0", "4", "0.75"],
+        ["One", "sums; easy", "Q", "1.0", "4", "0.25"],
+        ["Two", "sums", "'=P", "1.5", "3", "0.5"],
+        ["Two", "sums", "Q", "1.5", "3", "0.5"],
+        ["Three", "", "'=P", "0.0", "4", "0.0"],
+        ["Three", "", "Q", "4.0", "4", "1.0"],
+    ]
+    said, rows = read(by="tag")
+    assert said == 'attachment; filename="tagged-by-tag.csv"'
+    assert rows[1:] == [
+        ["easy", "1", "'=P", "3.0", "4", "0.75"],
+        ["easy", "1", "Q", "1.0", "4", "0.25"],
+        ["sums", "2", "'=P", "4.5", "7", "0.6429"],
+        ["sums", "2", "Q", "2.5", "7", "0.3571"],
+    ]
+    advance(experiment_id=experiment.pk)
+    page = client.get(reverse("dashboard", args=[experiment.pk])).content.decode()
+    assert "of 2 tags some differ by chance alone" in page
+    table = page[page.index('id="tags-title"') :]
+    assert '64% <small class="muted">of 7</small>' in table
+    assert "=P 75%" in table

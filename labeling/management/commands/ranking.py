@@ -29,7 +29,7 @@ class Command(BaseCommand):
         if options["format"] == "csv":
             text = ranking_csv(ranked)
         else:
-            text = f"{ranking_table(ranked)}\n{agreement(agreement_of_people(found))}\n"
+            text = f"{ranking_table(ranked)}\n\n{agreement(agreement_of_people(found))}\n"
         if out is None:
             self.stdout.write(text, ending="")
             return
