@@ -69,7 +69,8 @@
   function encouragement(today) {
     inARow = Date.now() - savedAt > BREAK_MS ? 1 : inARow + 1;
     savedAt = Date.now();
-    if (today === goal()) return words().goalReached;
+    // An answer to a practice pair changes no number, and reaches no goal.
+    if (goal() && today === goal() && byId("today").textContent !== String(today)) return words().goalReached;
     return inARow % ANSWERS_BEFORE_A_BREAK === 0 ? words().pause : "";
   }
 

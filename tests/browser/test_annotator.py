@@ -159,6 +159,7 @@ def test_the_lesson_of_practice_opens_the_next_pair(page: Page):
         expect(page.locator("#task-title")).to_have_text(f"Practice {number + 1} of 2: not counted")
         press(page, "1")
         expect(page.locator("#stage .feedback")).to_contain_text(f"Reason {number}.")
+        expect(page.locator("#said")).to_have_text("Saved")
     expect(page.locator("#task-title")).to_have_text("Task")
 
 
