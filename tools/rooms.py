@@ -9,7 +9,7 @@ from pathlib import Path
 import grimp
 
 TARGET = Path(__file__).resolve().parent.parent / "docs" / "rooms.md"
-_ROOTS = ("engine", "labeling", "llmpo_site")
+_ROOTS = ("engine", "labeling", "llmpo_client", "llmpo_site")
 _HEAD = """# Rooms and arrows
 
 Generated from the imports by `make schema`. A room is a package or a module directly inside of `engine`,

@@ -146,7 +146,7 @@ def _offer(kind: str, form: files.Format) -> None:
     @router.get(
         f"/{{experiment_id}}/{form.suffix}",
         auth=READ,
-        response=EXPORT_PROBLEMS | ({501: Problem} if kind == files.PARQUET else {}),
+        response=EXPORT_PROBLEMS | ({501: Problem} if form.parquet else {}),
         operation_id=f"labeling_api_experiments_{form.route}",
         summary=form.title,
         description=f"{form.says} The query can select judgments, as on the page “Export”.",

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
+from django.core import signals
 from django.core.cache import cache
+from django.db import close_old_connections
 from django.http import HttpResponse
 from django.test import Client
 
@@ -22,6 +24,18 @@ CallerFor = Callable[[User | None], Call]
 def fresh_cache() -> None:
     """Requests of earlier tests do not count towards this one's throttle."""
     cache.clear()
+
+
+@pytest.fixture
+def connection_stays_open() -> Iterator[None]:
+    """A real request ends the connection that the test's own transaction is on; Django's test client does the
+    same.
+    """
+    for signal in (signals.request_started, signals.request_finished):
+        signal.disconnect(close_old_connections)
+    yield
+    for signal in (signals.request_started, signals.request_finished):
+        signal.connect(close_old_connections)
 
 
 @pytest.fixture

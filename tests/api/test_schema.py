@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 import schemathesis
-from django.core import signals
-from django.db import close_old_connections
 from hypothesis import HealthCheck, Phase, settings
 from schemathesis.checks import CHECKS
 
@@ -16,7 +12,7 @@ from engine.services.tokens import make_token
 from llmpo_site.wsgi import application
 from tests.factories import add_member, make_experiment, make_user
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("connection_stays_open")]
 
 schema = schemathesis.openapi.from_wsgi("/api/openapi.json", application)
 
@@ -35,18 +31,6 @@ WITH_RULES = {
     "/api/experiments/{experiment_id}/votes",
     "/api/experiments/{experiment_id}/members",
 }
-
-
-@pytest.fixture(autouse=True)
-def connection_stays_open() -> Iterator[None]:
-    """A real request ends the connection that the test's own transaction is on; Django's test client does the
-    same.
-    """
-    for signal in (signals.request_started, signals.request_finished):
-        signal.disconnect(close_old_connections)
-    yield
-    for signal in (signals.request_started, signals.request_finished):
-        signal.connect(close_old_connections)
 
 
 @pytest.fixture

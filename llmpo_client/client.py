@@ -1,0 +1,324 @@
+"""The client: one method for each operation of the API."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, cast
+
+import httpx2
+
+from llmpo_client import types
+from llmpo_client.errors import UnreachableError, error_of
+
+_BUSY = (429, 503)
+# Seconds before each try where the server does not say how many.
+_PAUSES = (1.0, 2.0, 4.0, 8.0, 16.0)
+
+Query = str | int | bool
+
+
+class Client:
+    """Speaks to one server with one token.
+
+    A request that the server is too busy for (503), or that came too soon (429), is sent again after as many
+    seconds as the server asks for. All writes are safe to repeat.
+
+    Parameters
+    ----------
+    url
+        Address of the server, such as ``https://label.example.org``.
+    token
+        An API token, from the page ``/tokens/``.
+    timeout
+        Seconds to wait for the server's answer, each time.
+    retries
+        Number of times that a request is sent again.
+    most_wait
+        Seconds: a longer wait that the server asks for is an error at once.
+    transport
+        Another way to the server, for tests.
+    sleep
+        Waits a number of seconds.
+
+    Raises
+    ------
+    ApiError
+        From every method: the server refuses. Its subclasses say in which way.
+    UnreachableError
+        From every method: there is no answer.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        token: str,
+        *,
+        timeout: float = 60.0,
+        retries: int = 5,
+        most_wait: float = 120.0,
+        transport: httpx2.BaseTransport | None = None,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._http = httpx2.Client(
+            base_url=f"{url.rstrip('/')}/api",
+            headers={"Authorization": f"Bearer {token}"},
+            timeout=timeout,
+            transport=transport,
+        )
+        self._retries = retries
+        self._most_wait = most_wait
+        self._sleep = sleep
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._http.close()
+
+    # ------------------------------------------------------------ experiments
+
+    def experiments(self, *, archived: bool = False, page_size: int = 50) -> Iterator[types.Experiment]:
+        """The experiments that you may see, newest first."""
+        yield from self._pages("/experiments", page_size, archived=archived)
+
+    def create_experiment(
+        self,
+        name: str,
+        *,
+        factors: Sequence[types.Factor],
+        tasks: Sequence[types.Task],
+        settings: Mapping[str, Any] | None = None,
+        gold: Sequence[types.Gold] = (),
+    ) -> types.Experiment:
+        """Create a draft that you own."""
+        body = {
+            "name": name,
+            "factors": list(factors),
+            "tasks": list(tasks),
+            "settings": dict(settings or {}),
+            "gold": list(gold),
+        }
+        return cast(types.Experiment, self._json("POST", "/experiments", body))
+
+    def create_from_responses(
+        self, name: str, file: str | os.PathLike[str], *, columns: Mapping[str, str] | None = None
+    ) -> types.Imported:
+        """Create a draft on ready-made responses. ``columns``: meanings of columns with other names."""
+        return self._upload("/experiments/from-responses", file, columns, name=name)
+
+    def create_from_votes(
+        self, name: str, file: str | os.PathLike[str], *, columns: Mapping[str, str] | None = None
+    ) -> types.Imported:
+        """Create a paused experiment of past votes."""
+        return self._upload("/experiments/from-votes", file, columns, name=name)
+
+    def add_votes(
+        self, experiment_id: int, file: str | os.PathLike[str], *, columns: Mapping[str, str] | None = None
+    ) -> types.Imported:
+        """Add past votes to a draft or a paused experiment."""
+        return self._upload(f"/experiments/{experiment_id}/votes", file, columns)
+
+    def status(self, experiment_id: int) -> types.Status:
+        """The experiment with the dashboard's figures."""
+        return cast(types.Status, self._json("GET", f"/experiments/{experiment_id}"))
+
+    def act(self, experiment_id: int, action: types.Action) -> types.Experiment:
+        """Start (or resume), pause, stop, archive or unarchive."""
+        path = f"/experiments/{experiment_id}/actions/{action}"
+        return cast(types.Experiment, self._json("POST", path))
+
+    def change_settings(self, experiment_id: int, changes: types.Changes) -> types.Experiment:
+        """Change claim, budget, δ or ε."""
+        return cast(types.Experiment, self._json("PATCH", f"/experiments/{experiment_id}", changes))
+
+    def reopen(self, experiment_id: int, changes: types.Changes | None = None) -> types.Experiment:
+        """Reopen a concluded experiment, with new settings if it needs them."""
+        path = f"/experiments/{experiment_id}/reopen"
+        return cast(types.Experiment, self._json("POST", path, changes or {}))
+
+    def stop_on(self, experiment_id: int, claim: types.Claim) -> types.Experiment:
+        """Stop on a claim that holds."""
+        path = f"/experiments/{experiment_id}/stop-on"
+        return cast(types.Experiment, self._json("POST", path, {"claim": claim}))
+
+    def clone(self, experiment_id: int, name: str) -> types.Experiment:
+        """Create a draft with the same description."""
+        path = f"/experiments/{experiment_id}/clone"
+        return cast(types.Experiment, self._json("POST", path, {"name": name}))
+
+    def log(self, experiment_id: int, *, limit: int = 100) -> list[types.Entry]:
+        """The newest entries of the log."""
+        path = f"/experiments/{experiment_id}/log"
+        return cast(list[types.Entry], self._json("GET", path, limit=limit))
+
+    def responses(self, experiment_id: int, *, page_size: int = 500) -> Iterator[types.Response]:
+        """The responses, ready-made or written there."""
+        yield from self._pages(f"/experiments/{experiment_id}/responses", page_size)
+
+    # ------------------------------------------------------------ downloads
+
+    @contextmanager
+    def stream(self, experiment_id: int, file: types.Download, **query: Query) -> Iterator[Iterable[bytes]]:
+        """The pieces of a download, to be read inside of ``with``. ``query`` selects judgments."""
+        path = f"/experiments/{experiment_id}/{file}"
+        with _reaching(), self._sent("GET", path, params=_said(query)) as response:
+            yield response.iter_bytes()
+
+    def download(
+        self, experiment_id: int, file: types.Download, to: str | os.PathLike[str], **query: Query
+    ) -> Path:
+        """Write a download to a file as it comes, and return its path. A broken one leaves no file there."""
+        target = Path(to)
+        part = target.with_name(f"{target.name}.part")
+        try:
+            with part.open("wb") as opened, self.stream(experiment_id, file, **query) as pieces:
+                opened.writelines(pieces)
+            part.replace(target)
+        finally:
+            part.unlink(missing_ok=True)
+        return target
+
+    # ------------------------------------------------------------ people
+
+    def members(self, experiment_id: int) -> list[types.Member]:
+        """The members; a person with two roles is there twice."""
+        return cast(list[types.Member], self._json("GET", f"/experiments/{experiment_id}/members"))
+
+    def add_member(self, experiment_id: int, username: str, role: types.Role) -> types.Member:
+        """Give an account a role, for administrators."""
+        body = {"username": username, "role": role}
+        return cast(types.Member, self._json("POST", f"/experiments/{experiment_id}/members", body))
+
+    def change_role(self, experiment_id: int, membership_id: int, role: types.Role) -> types.Member:
+        """Give a member another role."""
+        path = f"/experiments/{experiment_id}/members/{membership_id}"
+        return cast(types.Member, self._json("PATCH", path, {"role": role}))
+
+    def remove_member(self, experiment_id: int, membership_id: int) -> None:
+        """Take a role away."""
+        self._json("DELETE", f"/experiments/{experiment_id}/members/{membership_id}")
+
+    def invitations(self, experiment_id: int) -> list[types.Invitation]:
+        """The open invitations, newest first."""
+        path = f"/experiments/{experiment_id}/invitations"
+        return cast(list[types.Invitation], self._json("GET", path))
+
+    def invite(
+        self, experiment_id: int, role: types.Role, *, most_uses: int = 1, valid_days: int = 7
+    ) -> types.NewInvitation:
+        """Make an invitation link, which is told only here."""
+        body = {"role": role, "most_uses": most_uses, "valid_days": valid_days}
+        return cast(
+            types.NewInvitation, self._json("POST", f"/experiments/{experiment_id}/invitations", body)
+        )
+
+    def end_invitation(self, experiment_id: int, invitation_id: int) -> None:
+        """Let nobody in by this link any more."""
+        self._json("DELETE", f"/experiments/{experiment_id}/invitations/{invitation_id}")
+
+    # ------------------------------------------------------------ annotating
+
+    def next_pair(self, experiment_id: int, *, besides: Sequence[str] = ()) -> types.Shown:
+        """Reserve the next pair, besides those that you hold already."""
+        path = f"/label/{experiment_id}/next"
+        return cast(types.Shown, self._json("POST", path, {"besides": list(besides)}))
+
+    def judge(
+        self, experiment_id: int, token: str, choice: types.Choice, *, comment: str = ""
+    ) -> types.Judged:
+        """Store the answer to a pair, exactly once."""
+        body = {"token": token, "choice": choice, "comment": comment}
+        return cast(types.Judged, self._json("POST", f"/label/{experiment_id}/judgments", body))
+
+    def skip(self, experiment_id: int, token: str) -> None:
+        """Return a pair for another annotator."""
+        self._json("POST", f"/label/{experiment_id}/skip", {"token": token})
+
+    def flag(self, experiment_id: int, token: str, reason: types.Reason, *, comment: str = "") -> None:
+        """Return a pair and report a problem with it."""
+        body = {"token": token, "reason": reason, "comment": comment}
+        self._json("POST", f"/label/{experiment_id}/flag", body)
+
+    def undo(self, experiment_id: int) -> types.Shown:
+        """Take back your newest answer."""
+        return cast(types.Shown, self._json("POST", f"/label/{experiment_id}/undo"))
+
+    # ------------------------------------------------------------ requests
+
+    def _pages(self, path: str, page_size: int, **query: Query) -> Iterator[Any]:
+        offset = 0
+        while True:
+            items = self._json("GET", path, limit=page_size, offset=offset, **query)["items"]
+            yield from items
+            if len(items) < page_size:
+                return
+            offset += page_size
+
+    def _upload(
+        self,
+        path: str,
+        file: str | os.PathLike[str],
+        columns: Mapping[str, str] | None,
+        **fields: str,
+    ) -> types.Imported:
+        source = Path(file)
+        form: dict[str, Any] = {
+            **fields,
+            "columns": [f"{column}={meaning}" for column, meaning in (columns or {}).items()],
+        }
+        # Whole: a request that is sent again needs all of it again, and the server takes a limited size.
+        files = {"file": (source.name, source.read_bytes())}
+        with _reaching(), self._sent("POST", path, data=form, files=files) as response:
+            return cast(types.Imported, json.loads(response.read()))
+
+    def _json(self, method: str, path: str, body: Any = None, **query: Query) -> Any:
+        sent: dict[str, Any] = {} if body is None else {"json": body}
+        with _reaching(), self._sent(method, path, params=_said(query), **sent) as response:
+            return json.loads(content) if (content := response.read()) else None
+
+    @contextmanager
+    def _sent(self, method: str, path: str, **request: Any) -> Iterator[httpx2.Response]:
+        """The answer to a request, sent until the server has time for it. Its body is still to be read."""
+        for tries in range(self._retries + 1):
+            with self._http.stream(method, path, **request) as response:
+                if response.is_success:
+                    yield response
+                    return
+                error = error_of(response.status_code, response.read())
+                wait = _wait(response, tries)
+            if response.status_code not in _BUSY or tries == self._retries or wait > self._most_wait:
+                raise error
+            self._sleep(wait)
+
+
+@contextmanager
+def _reaching() -> Iterator[None]:
+    try:
+        yield
+    except httpx2.TransportError as error:
+        raise UnreachableError(f"There is no answer from the server: {error}") from error
+
+
+def _wait(response: httpx2.Response, tries: int) -> float:
+    """Seconds until the next try: those of Retry-After, or more each time."""
+    asked = response.headers.get("Retry-After", "")
+    return float(asked) if asked.isdigit() else _PAUSES[min(tries, len(_PAUSES) - 1)]
+
+
+def _said(query: Mapping[str, Query]) -> dict[str, str]:
+    return {name: str(int(each)) if isinstance(each, bool) else str(each) for name, each in query.items()}

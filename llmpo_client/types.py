@@ -1,0 +1,192 @@
+"""What the API takes and answers with. A newer server may answer with more names than these."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, NotRequired, TypedDict
+
+Role = Literal["annotator", "viewer", "editor", "owner"]
+Action = Literal["start", "pause", "stop", "archive", "unarchive"]
+Claim = Literal["good_enough", "best", "best_if_any"]
+Choice = Literal["left", "right", "tie", "both_bad"]
+Reason = Literal["broken", "harmful", "task", "leak", "other"]
+Download = Literal[
+    "judgments.csv",
+    "judgments.jsonl",
+    "judgments.parquet",
+    "dpo.jsonl",
+    "reward.jsonl",
+    "kto.jsonl",
+    "lmarena.jsonl",
+    "argilla.jsonl",
+    "huggingface.zip",
+]
+
+
+class Message(TypedDict):
+    role: Literal["system", "user", "assistant"]
+    content: str
+
+
+class Factor(TypedDict):
+    name: str
+    kind: str
+    levels: dict[str, dict[str, Any]]
+
+
+class Task(TypedDict):
+    """``prompt`` or ``messages``, and what else is known of the task."""
+
+    prompt: NotRequired[str]
+    messages: NotRequired[list[Message]]
+    reference: NotRequired[str]
+    variables: NotRequired[dict[str, str]]
+    tags: NotRequired[list[str]]
+
+
+class Gold(TypedDict):
+    """A pair whose better response is known."""
+
+    prompt: NotRequired[str]
+    messages: NotRequired[list[Message]]
+    better: str
+    worse: str
+    explanation: NotRequired[str]
+
+
+class Changes(TypedDict, total=False):
+    """Settings that can change while an experiment runs."""
+
+    claim: Claim
+    budget: int
+    delta: float
+    epsilon: float
+
+
+class Experiment(TypedDict):
+    """An experiment as lists show it; times are in ISO 8601."""
+
+    id: int
+    name: str
+    question: str
+    judge: str
+    state: str
+    conclusion: str
+    certified_claim: str
+    finding: str
+    claim: Claim
+    delta: float
+    epsilon: float
+    budget: int
+    archived: bool
+    badge: str
+    sentence: str
+    created_at: str
+    started_at: str | None
+    concluded_at: str | None
+
+
+class ClaimState(TypedDict):
+    claim: Claim
+    holds: bool
+    stops: bool
+    policy: str | None
+    text: str
+    qualified: bool
+
+
+class Policy(TypedDict):
+    label: str
+    levels: list[str]
+    evidence: float | None
+    ruled_out: bool
+
+
+class Pair(TypedDict):
+    i: str
+    j: str
+    wins_i: float
+    comparisons: int
+
+
+class Status(Experiment):
+    """An experiment with the dashboard's figures; ``/api/docs`` explains them."""
+
+    comparisons: int
+    recomputing: bool
+    claims: list[ClaimState]
+    joint_risk: float | None
+    threshold: float | None
+    expected_left: float | None
+    best: str | None
+    winner: str | None
+    caveats: list[str]
+    llm_halted: str
+    policies: list[Policy]
+    pairs: list[Pair]
+    queue: dict[str, int]
+
+
+class Imported(TypedDict):
+    experiment: Experiment
+    rows: int
+    warnings: list[str]
+
+
+class Response(TypedDict):
+    id: int
+    policy: str
+    task: int
+    text: str
+
+
+class Entry(TypedDict):
+    at: str
+    by: str | None
+    action: str
+    sentence: str
+
+
+class ShownPair(TypedDict):
+    token: str
+    prompt: str
+    messages: list[Message]
+    left: str
+    right: str
+    practice: bool
+
+
+class Shown(TypedDict):
+    """``pair`` is ``None`` while none is ready."""
+
+    question: str
+    choices: list[Choice]
+    pair: ShownPair | None
+
+
+class Judged(TypedDict):
+    created: bool
+    feedback: str
+
+
+class Member(TypedDict):
+    id: int
+    username: str
+    role: Role
+    active: bool
+    origin: str
+    joined_at: str
+    annotates_and_sees_policies: bool
+
+
+class Invitation(TypedDict):
+    id: int
+    role: Role
+    hint: str
+    uses: int
+    most_uses: int
+    created_at: str
+    expires_at: str
+
+
+class NewInvitation(Invitation):
+    link: str

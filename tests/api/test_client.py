@@ -1,0 +1,216 @@
+"""llmpo_client against the server: the whole path of an experiment, retries, pages, downloads, errors."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, get_args, get_type_hints
+
+import httpx2
+import pytest
+
+from engine.models import Flag, Token, User
+from engine.services.planning import advance
+from engine.services.tokens import make_token
+from labeling.api import api
+from labeling.exports.files import FORMATS
+from llmpo_client import (
+    ApiError,
+    Client,
+    ConflictError,
+    InvalidError,
+    NotFoundError,
+    NotPermittedError,
+    UnavailableError,
+    UnreachableError,
+    types,
+)
+from llmpo_site.wsgi import application
+from tests.backends import ScriptedBackend, system_of
+from tests.factories import make_experiment, make_user, write_responses
+
+SPEC: dict[str, Any] = {
+    "factors": [
+        {"name": "Prompt", "kind": "prompt",
+         "levels": {"short": {"text": "Be short."}, "kind": {"text": "Be kind."}}},
+    ],
+    "tasks": [{"prompt": f"What is {n} + 1?"} for n in range(5)],
+    "settings": {"claim": "good_enough", "epsilon": 0.3, "delta": 0.2},
+}  # fmt: skip
+
+
+@pytest.fixture
+def client(admin: User, connection_stays_open: None) -> Iterator[Client]:
+    """Straight to the application, with every scope."""
+    _, secret = make_token(user=admin, name="t", valid_days=1, scopes=Token.Scope.values)
+    with Client("http://testserver", secret, transport=httpx2.WSGITransport(application)) as made:
+        yield made
+
+
+def work(experiment_id: int) -> None:
+    """What the workers do."""
+    advance(experiment_id=experiment_id)
+    write_responses(ScriptedBackend(lambda request: f"{system_of(request)} Seed {request.seed}."))
+
+
+@pytest.mark.django_db
+def test_from_creation_to_the_decision_and_out(client, admin, tmp_path):
+    made = client.create_experiment("By client", **SPEC)
+    assert client.act(made["id"], "start")["state"] == "running"
+    clicks = 0
+    while clicks < 100:
+        work(made["id"])
+        if (status := client.status(made["id"]))["conclusion"]:
+            break
+        pair = client.next_pair(made["id"])["pair"]
+        # The model of the tests says who it is; a person would read.
+        best = "left" if "Be kind." in pair["left"] else "right"
+        assert client.judge(made["id"], pair["token"], best)["created"]
+        clicks += 1
+    assert (status["conclusion"], status["comparisons"], status["winner"]) == ("certified", clicks, "P2")
+    path = client.download(made["id"], "judgments.jsonl", tmp_path / "out.jsonl")
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    assert len(rows) == clicks
+    assert all(row["via"] == "api" and row["annotator_could_see_policies"] for row in rows)
+    [newest] = client.log(made["id"], limit=1)
+    assert (newest["by"], newest["action"]) == ("admin", "export")
+    assert client.act(made["id"], "archive")["archived"]
+    assert [each["id"] for each in client.experiments(archived=True)] == [made["id"]]
+
+
+@pytest.mark.django_db
+def test_material_people_and_pairs(client, tmp_path):
+    table = tmp_path / "answers.csv"
+    table.write_text("question,system,text\nHi,A,Hello\nHi,B,Good day\nBye,A,See you\nBye,B,Farewell\n")
+    columns = {"question": "task", "system": "policy", "text": "response"}
+    made = client.create_from_responses("Ready", table, columns=columns)["experiment"]
+    texts = [each["text"] for each in client.responses(made["id"], page_size=3)]
+    assert texts == ["Hello", "Good day", "See you", "Farewell"]
+    votes = tmp_path / "votes.csv"
+    votes.write_text("task,policy_a,policy_b,winner,response_a,response_b\nHi,A,B,a,Hello,Good day\n")
+    assert client.add_votes(made["id"], votes)["rows"] == 1
+    assert client.create_from_votes("Votes", votes)["experiment"]["state"] == "paused"
+    assert client.change_settings(made["id"], {"budget": 77})["budget"] == 77
+    assert client.clone(made["id"], "Copy")["state"] == "draft"
+    client.act(made["id"], "start")
+    work(made["id"])
+    first = client.next_pair(made["id"])["pair"]
+    client.skip(made["id"], first["token"])
+    work(made["id"])
+    second = client.next_pair(made["id"])["pair"]
+    client.flag(made["id"], second["token"], "leak", comment="It says so.")
+    assert Flag.objects.get().reason == "leak"
+    make_user("zoe")
+    member = client.add_member(made["id"], "zoe", "viewer")
+    assert client.change_role(made["id"], member["id"], "editor")["role"] == "editor"
+    client.remove_member(made["id"], member["id"])
+    assert {each["role"] for each in client.members(made["id"])} == {"owner", "annotator"}
+    link = client.invite(made["id"], "annotator", most_uses=2)
+    assert link["link"].startswith("http://testserver/join/")
+    client.end_invitation(made["id"], link["id"])
+    assert client.invitations(made["id"]) == []
+    client.act(made["id"], "stop")
+    assert client.reopen(made["id"], {"budget": 99})["state"] == "running"
+
+
+@pytest.mark.django_db
+def test_a_refusal_is_an_error_with_the_servers_words(client):
+    experiment = make_experiment(ready=True)
+    refusals: list[tuple[type[ApiError], Callable[[], object], str]] = [
+        (NotFoundError, lambda: client.status(10**6), "Not Found"),
+        (ConflictError, lambda: client.act(experiment.pk, "start"), "Only a draft or paused experiment"),
+        (InvalidError, lambda: client.change_settings(experiment.pk, {"delta": 7.0}), "delta"),
+        (NotPermittedError, lambda: client.next_pair(experiment.pk), "You may not judge here."),
+        (ConflictError, lambda: client.stop_on(experiment.pk, "best"), "it does not hold"),
+    ]
+    for kind, call, words in refusals:
+        with pytest.raises(kind, match=words) as raised:
+            call()
+        assert str(raised.value) == f"{raised.value.status}: {raised.value.detail}"
+
+
+class TestPatience:
+    """Without a server: answers that are made up."""
+
+    def served(self, *answers: Any, **options: Any) -> tuple[Client, list[float]]:
+        """A client to which these answers are given in turn, and the seconds for which it waited."""
+        waited: list[float] = []
+        given = iter(answers)
+
+        def answer(request: httpx2.Request) -> httpx2.Response:
+            each = next(given)
+            if isinstance(each, Exception):
+                raise each
+            status, headers, body = each
+            return httpx2.Response(status, headers=headers, json=body)
+
+        transport = httpx2.MockTransport(answer)
+        return Client("http://far", "t", transport=transport, sleep=waited.append, **options), waited
+
+    def test_it_waits_as_long_as_it_is_told_and_sends_again(self):
+        busy = {"detail": "busy"}
+        client, waited = self.served(
+            (503, {"Retry-After": "2"}, busy),
+            (429, {"Retry-After": "40"}, busy),
+            (503, {}, busy),
+            (200, {}, []),
+        )
+        assert client.members(1) == []
+        assert waited == [2.0, 40.0, 4.0]
+
+    def test_it_gives_up_after_the_last_try_and_does_not_wait_too_long(self):
+        answers = [(503, {"Retry-After": "1"}, {"detail": "busy"})] * 3
+        client, waited = self.served(*answers, retries=2)
+        with pytest.raises(UnavailableError, match="503: busy"):
+            client.undo(1)
+        assert waited == [1.0, 1.0]
+        client, waited = self.served((429, {"Retry-After": "600"}, {"detail": "later"}))
+        with pytest.raises(UnavailableError, match="later"):
+            client.undo(1)
+        assert waited == []
+
+    def test_no_answer_is_an_error_of_its_own(self):
+        client, _ = self.served(httpx2.ConnectError("refused"))
+        with pytest.raises(UnreachableError, match="refused"):
+            client.undo(1)
+
+    def test_what_a_proxy_says_is_shortened(self):
+        client, _ = self.served((502, {}, "x" * 1000))
+        with pytest.raises(ApiError) as raised:
+            client.undo(1)
+        assert (raised.value.status, len(raised.value.detail)) == (502, 200)
+
+    def test_a_list_is_read_page_by_page(self):
+        pages = [{"count": 5, "items": [1, 2]}, {"count": 5, "items": [3, 4]}, {"count": 5, "items": [5]}]
+        client, _ = self.served(*((200, {}, page) for page in pages))
+        assert list(client.experiments(page_size=2)) == [1, 2, 3, 4, 5]
+
+    def test_a_broken_download_leaves_no_file(self, tmp_path: Path):
+        class Broken(httpx2.SyncByteStream):
+            def __iter__(self) -> Iterator[bytes]:
+                yield b"half"
+                raise httpx2.ReadError("gone")
+
+        transport = httpx2.MockTransport(lambda request: httpx2.Response(200, stream=Broken()))
+        with Client("http://far", "t", transport=transport) as client, pytest.raises(UnreachableError):
+            client.download(1, "judgments.csv", tmp_path / "out.csv", usernames=True)
+        assert list(tmp_path.iterdir()) == []
+
+
+def test_its_types_are_those_of_the_description():
+    """A field that the API gains or loses has to be in the client, too."""
+    described = api.get_openapi_schema()["components"]["schemas"]
+    pairs = {
+        types.Experiment: "ExperimentOut", types.Status: "StatusOut", types.ClaimState: "ClaimOut",
+        types.Policy: "PolicyOut", types.Pair: "PairOut", types.Imported: "ImportedOut",
+        types.Response: "ResponseOut", types.Entry: "EntryOut", types.ShownPair: "ShownOut",
+        types.Shown: "NextOut", types.Judged: "JudgedOut", types.Member: "MemberOut",
+        types.Invitation: "InvitationOut", types.NewInvitation: "NewInvitationOut", types.Task: "TaskIn",
+        types.Factor: "FactorIn", types.Gold: "GoldIn", types.Changes: "ChangesIn",
+        types.Message: "MessageIn",
+    }  # fmt: skip
+    for kind, name in pairs.items():
+        assert set(get_type_hints(kind)) == set(described[name]["properties"]), name
+    assert set(get_args(types.Download)) == {each.suffix for each in FORMATS.values()}
+    assert set(get_args(types.Reason)) == set(Flag.Reason.values)
