@@ -27,7 +27,7 @@ hypothesis.settings.register_profile("fuzz", deadline=None, print_blob=True)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "tests"))
 
 # A test that asks for one of these needs more than its own process.
-_NOT_UNIT = {"db", "transactional_db", "workers", "page", "browser"}
+_NOT_UNIT = {"db", "transactional_db", "django_db_setup", "workers", "page", "browser"}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

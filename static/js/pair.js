@@ -69,7 +69,8 @@
   function encouragement(today) {
     inARow = Date.now() - savedAt > BREAK_MS ? 1 : inARow + 1;
     savedAt = Date.now();
-    if (today === goal()) return words().goalReached;
+    // An answer to a practice pair changes no number, and reaches no goal.
+    if (goal() && today === goal() && byId("today").textContent !== String(today)) return words().goalReached;
     return inARow % ANSWERS_BEFORE_A_BREAK === 0 ? words().pause : "";
   }
 
@@ -146,6 +147,8 @@
   // Pairs to fetch: one is kept for each answer that a quick person gives while a request is under way. Pairs that
   // are chosen ahead are chosen knowing less, and others cannot have them, so there are no more than that.
   function lacking() {
+    // The reply to the answer has the lesson; a pair that came before it would hide that.
+    if ("practice" in byId("stage").dataset) return 0;
     const ahead = Math.max(1, Math.ceil(roundTrip / SETTLE_MS)) + (waits() ? 1 : 0);
     return Math.min(ahead - held.length, mostHeld() - inHand().length);
   }

@@ -6,14 +6,17 @@ transcripts are equal but for the texts of the pairs and their tokens.
 
 from __future__ import annotations
 
+import copy
 import itertools
 import re
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.db import transaction
 from django.http import HttpResponse
 from django.test import Client
 from django.test.utils import override_settings
@@ -30,8 +33,6 @@ from engine.services.planning import advance
 from engine.services.tokens import make_token
 from tests.factories import make_experiment, make_user, write_responses
 
-pytestmark = pytest.mark.django_db
-
 _EXPERIMENT = re.compile(r"/label/\d+/")
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _TEXTS = re.compile(
@@ -44,6 +45,7 @@ _TEXTS = re.compile(
 )
 
 Step = Callable[["World"], Any]
+Transcript = Callable[..., list[object]]
 
 
 def secret_for(checks: dict[int, list[bool]]) -> str:
@@ -90,6 +92,15 @@ class World:
             self.headers = {"HX-Request": "true"}
         self.heard: list[object] = []
         self.token = self._pair_of(kind)
+
+    @contextmanager
+    def anew(self) -> Iterator[World]:
+        """This world as it was made: what is done to it is rolled back in the end."""
+        cookies, self.heard = copy.deepcopy(self.client.cookies), []
+        with transaction.atomic():
+            yield self
+            transaction.set_rollback(True)
+        self.client.cookies = cookies
 
     def _pair_of(self, kind: str) -> str:
         """The annotator's fifth pair, which is of this kind, after two of either kind."""
@@ -263,27 +274,47 @@ SCRIPTS: dict[str, tuple[Step, ...]] = {
 _PAGE_ONLY = {history, beat, leave, several_ahead}
 
 
-def transcript(kind: str, script: tuple[Step, ...], *, api: bool) -> list[object]:
-    # A comparison uses up a ready pair and a check does not: there must be enough for either.
-    with override_settings(BUFFER_MIN=12, BUFFER_MAX=12):
-        world = World(kind, api)
-    for step in script:
-        step(world)
-    return world.heard
+@pytest.fixture(scope="module")
+def worlds(django_db_setup: None, django_db_blocker: Any) -> Iterator[Callable[[str, bool], World]]:
+    """A world of each kind, on the page and through the API: to make one takes longer than most scripts."""
+    made: dict[tuple[str, bool], World] = {}
+
+    def world(kind: str, api: bool) -> World:
+        if (kind, api) not in made:
+            # A comparison uses up a ready pair and a check does not: there must be enough for either.
+            with override_settings(BUFFER_MIN=12, BUFFER_MAX=12):
+                made[kind, api] = World(kind, api)
+        return made[kind, api]
+
+    with django_db_blocker.unblock(), transaction.atomic():
+        yield world
+        transaction.set_rollback(True)
+
+
+@pytest.fixture
+def transcript(worlds: Callable[[str, bool], World]) -> Transcript:
+    def play(kind: str, script: tuple[Step, ...], *, api: bool) -> list[object]:
+        with worlds(kind, api).anew() as world:
+            for step in script:
+                step(world)
+        return world.heard
+
+    return play
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
-def test_the_page_answers_the_same_for_a_check_and_a_comparison(name: str):
+def test_the_page_answers_the_same_for_a_check_and_a_comparison(name: str, transcript: Transcript):
     script = SCRIPTS[name]
     assert transcript("check", script, api=False) == transcript("comparison", script, api=False)
 
 
 @pytest.mark.parametrize("name", [name for name, steps in SCRIPTS.items() if not _PAGE_ONLY & set(steps)])
-def test_the_api_answers_the_same_for_a_check_and_a_comparison(name: str):
+def test_the_api_answers_the_same_for_a_check_and_a_comparison(name: str, transcript: Transcript):
     script = SCRIPTS[name]
     assert transcript("check", script, api=True) == transcript("comparison", script, api=True)
 
 
+@pytest.mark.django_db
 def test_a_pair_that_was_left_comes_before_a_new_one():
     """Else a reload would tell: a check is shown again, and a comparison might be passed over for a check."""
     ann = make_user()
@@ -300,6 +331,7 @@ def test_a_pair_that_was_left_comes_before_a_new_one():
         write_responses()
 
 
+@pytest.mark.django_db
 def test_a_check_waits_where_no_comparison_is_ready():
     """Otherwise a wait before a pair would show that the pair is not a check."""
     ann = make_user()
@@ -308,12 +340,14 @@ def test_a_check_waits_where_no_comparison_is_ready():
     assert not Check.objects.exists()
 
 
+@pytest.mark.django_db
 def test_answers_on_the_first_page_count_checks_too():
     world = World("check", api=False)
     page = world.client.get(reverse("home")).content.decode()
     assert "4 judged by you" in page
 
 
+@pytest.mark.django_db
 def test_the_list_of_answers_holds_none_that_is_shown_again(annotator: User):
     """A repeat is of a judgment before the newest ten; the page must not help to recognise it."""
     experiment = make_experiment(
@@ -336,6 +370,7 @@ def test_the_list_of_answers_holds_none_that_is_shown_again(annotator: User):
     assert repeats > 5
 
 
+@pytest.mark.django_db
 def test_numbers_of_rows_and_accounts_are_in_no_address_and_no_attribute():
     ann = make_user(id=77_777)
     experiment = make_experiment(

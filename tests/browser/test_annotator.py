@@ -150,6 +150,19 @@ def test_a_goal_of_ones_own_is_counted_and_kept_in_this_browser(page: Page, sett
     expect(page.locator(".progress-line")).to_contain_text("2 of 2 today")
 
 
+def test_the_lesson_of_practice_opens_the_next_pair(page: Page):
+    """Issue 15, item 9."""
+    annotator = make_user("ann")
+    experiment = make_experiment(ready=True, annotators=(annotator,), practice=2, n_gold=2)
+    open_pair(page, experiment, annotator)
+    for number in range(2):
+        expect(page.locator("#task-title")).to_have_text(f"Practice {number + 1} of 2: not counted")
+        press(page, "1")
+        expect(page.locator("#stage .feedback")).to_contain_text(f"Reason {number}.")
+        expect(page.locator("#said")).to_have_text("Saved")
+    expect(page.locator("#task-title")).to_have_text("Task")
+
+
 def test_letter_keys_can_be_switched_off_and_stay_off(page: Page, settings):
     settings.BUFFER_MIN = 10
     annotator = make_user("ann")
