@@ -1,4 +1,4 @@
-"""What is counted for Prometheus, and how it is said: `labeling.middleware.metrics` serves it."""
+"""Figures for Prometheus, which `labeling.middleware.metrics` serves."""
 
 from __future__ import annotations
 

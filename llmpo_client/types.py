@@ -1,4 +1,4 @@
-"""What the API takes and answers with. A newer server may answer with more names than these."""
+"""Types of requests to the API and of its answers. A newer server may answer with more names than these."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What the work under way is about, so that each line of the log can say it: the request or the task, the
-experiment, the claim, the comparison. Of one thread.
+"""The subjects of the work under way, for each line of the log: the request or the task, the experiment, the
+claim, the comparison. Of one thread.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ _names: ContextVar[Mapping[str, str]] = ContextVar("about", default=MappingProxy
 
 
 def names() -> Mapping[str, str]:
-    """What it is about now, by kind."""
+    """The subjects now, by kind."""
     return _names.get()
 
 

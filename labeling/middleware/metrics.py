@@ -16,8 +16,8 @@ _METHODS = {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
 
 
 class Metrics:
-    """Middleware. ``/metrics`` is there where ``METRICS_TOKEN`` is set, for whoever sends it as a bearer
-    token; like the probes it comes without a session, by plain HTTP, to the container's address.
+    """Middleware. ``/metrics`` is there where ``METRICS_TOKEN`` is set, for those who send it as a
+    bearer token. Like the probes it comes without a session, by plain HTTP, to the container's address.
     """
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:

@@ -49,7 +49,7 @@ def client(admin: User, connection_stays_open: None) -> Iterator[Client]:
 
 
 def work(experiment_id: int) -> None:
-    """What the workers do."""
+    """Do the work of the workers."""
     advance(experiment_id=experiment_id)
     write_responses(ScriptedBackend(lambda request: f"{system_of(request)} Seed {request.seed}."))
 

@@ -56,7 +56,7 @@ def curled(command: str, token: str) -> httpx2.Request:
 
 
 def work() -> None:
-    """What the workers do between the examples."""
+    """Do the work of the workers between the examples."""
     for experiment in Experiment.objects.filter(state="running"):
         advance(experiment_id=experiment.pk)
     write_responses(ScriptedBackend(lambda request: f"A response by {request.seed}."))
