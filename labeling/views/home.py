@@ -1,6 +1,7 @@
 """The first page after login."""
 
 from django.contrib.auth.decorators import login_required
+from django.core.paginator import Paginator
 from django.http import HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
@@ -10,19 +11,26 @@ from labeling import access
 from labeling.accounts.client_address import untrusted_proxy
 from labeling.annotation.endings import ending
 from labeling.dashboard.cards import card
+from labeling.forms.home import HomeForm
 from labeling.language import in_english
 from labeling.requests import AuthenticatedRequest
+
+_PER_PAGE = 24
+# With fewer, everything is seen at a glance.
+_WORTH_SEARCHING = 7
 
 
 @login_required
 @require_safe
 def home(request: AuthenticatedRequest) -> HttpResponse:
-    """Experiments to label, and experiments to watch with their badges; the archive on demand."""
-    archive = "archived" in request.GET
+    """Experiments to label, and experiments to watch with their badges, found by name, state or maker."""
     watched = people.experiments_to_watch(request.user)
+    n_watched = watched.count()
     may_create = access.may_create(request)
-    if may_create or watched.exists():
+    if may_create or n_watched:
         in_english(request)
+    form = HomeForm(request.GET, user=request.user, watched=watched)
+    page = Paginator(form.found().select_related("winner"), _PER_PAGE).get_page(request.GET.get("page"))
     return render(
         request,
         "labeling/home.html",
@@ -34,11 +42,10 @@ def home(request: AuthenticatedRequest) -> HttpResponse:
                     request.user,
                 )
             ],
-            "to_watch": [
-                card(experiment)
-                for experiment in watched.filter(archived_at__isnull=not archive).select_related("winner")
-            ],
-            "archive": archive,
+            "n_watched": n_watched,
+            "form": form if n_watched >= _WORTH_SEARCHING or form.asks else None,
+            "page": page,
+            "cards": [card(experiment) for experiment in page],
             "n_archived": watched.filter(archived_at__isnull=False).count(),
             "may_create": may_create,
             "untrusted_proxy": untrusted_proxy() if request.user.is_superuser else None,

@@ -162,7 +162,7 @@ class TestArchive:
         home = client_for(viewer).get(reverse("home"))
         assert experiment.name not in words(home)
         assert "Archive (1)" in words(home)
-        assert experiment.name in words(client_for(viewer).get(reverse("home") + "?archived"))
+        assert experiment.name in words(client_for(viewer).get(reverse("home") + "?state=archived"))
         assert experiment.name not in words(client_for(annotator).get(reverse("home")))
         self.act(client_for(owner), experiment, "unarchive")
         assert experiment.name in words(client_for(viewer).get(reverse("home")))

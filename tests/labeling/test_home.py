@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from django.urls import reverse
 from django.utils import timezone
 
-from engine.models import WorkerPulse
+from engine.models import Experiment, WorkerPulse
 from engine.services.experiments import pause, stop
-from tests.factories import add_member, click, make_experiment
+from tests.factories import add_member, click, make_experiment, make_user
 
 pytestmark = pytest.mark.django_db
 
@@ -79,3 +81,56 @@ def test_who_labels_and_runs_an_experiment_finds_it_once_in_each_list(experiment
     html = page(client_for(annotator))
     assert html.count(f'href="{reverse("pair", args=[experiment.pk])}"') == 1
     assert html.count(f'href="{reverse("dashboard", args=[experiment.pk])}"') == 1
+
+
+class TestFinding:
+    @pytest.fixture
+    def many(self, viewer) -> dict[str, Experiment]:
+        """Eight experiments of two makers, in all states but one."""
+        maker = make_user("maker")
+        named = {}
+        for number, name in enumerate(["Alpha", "beta", "Gamma", "delta", "Epsilon", "zeta", "Eta", "theta"]):
+            named[name] = make_experiment(name=name, question=f"Is {name} good?", running=number % 2 == 0)
+            Experiment.objects.filter(pk=named[name].pk).update(maker=maker if number < 2 else viewer)
+            add_member(named[name], viewer, "viewer")
+        pause(experiment_id=named["Gamma"].pk)
+        Experiment.objects.filter(pk=named["theta"].pk).update(archived_at=timezone.now())
+        return named
+
+    @pytest.mark.parametrize(
+        ("asked", "names"),
+        [
+            ("", "Eta zeta Epsilon delta Gamma beta Alpha"),
+            ("q=TA", "Eta zeta delta beta"),
+            ("q=is+gamma+g", "Gamma"),
+            ("state=paused", "Gamma"),
+            ("state=archived", "theta"),
+            ("sort=name", "Alpha beta delta Epsilon Eta Gamma zeta"),
+            ("sort=state&q=a", "zeta delta beta Gamma Eta Alpha"),
+            ("maker=mine&state=running", "Eta Epsilon"),
+            ("q=nothing+of+the+kind", ""),
+            # What is not offered asks for nothing.
+            ("state=lost&maker=99999&sort=up&page=x", "Eta zeta Epsilon delta Gamma beta Alpha"),
+            ("q=a%00b", "Eta zeta Epsilon delta Gamma beta Alpha"),
+        ],
+    )
+    def test_what_is_asked_for_is_found_in_order(self, asked, names, many, viewer, client_for):
+        html = client_for(viewer).get(f"{reverse('home')}?{asked}").content.decode()
+        assert re.findall(r'<h2><a href="[^"]+">(\w+)</a></h2>', html) == names.split()
+        assert ("No experiment is like that." in html) == (names == "")
+
+    def test_another_makers_are_found_by_name(self, many, viewer, client_for):
+        html = page(client_for(viewer))
+        [number] = re.findall(r'<option value="(\d+)">maker</option>', html)
+        html = client_for(viewer).get(f"{reverse('home')}?maker={number}").content.decode()
+        assert re.findall(r'<h2><a href="[^"]+">(\w+)</a></h2>', html) == ["beta", "Alpha"]
+
+    def test_few_experiments_need_no_search(self, experiment, viewer, client_for):
+        assert 'role="search"' not in page(client_for(viewer))
+
+    def test_pages_keep_what_was_asked(self, many, viewer, client_for, monkeypatch):
+        monkeypatch.setattr("labeling.views.home._PER_PAGE", 2)
+        html = client_for(viewer).get(f"{reverse('home')}?q=ta&page=2").content.decode()
+        assert re.findall(r'<h2><a href="[^"]+">(\w+)</a></h2>', html) == ["delta", "beta"]
+        assert 'href="?q=ta&amp;page=1"' in html
+        assert "Page 2 of 2" in html
