@@ -198,6 +198,10 @@ class Experiment(models.Model):
     allow_both_bad = models.BooleanField(
         default=False, help_text="Offer “both are bad”; it counts half a win each."
     )
+    tell_outcome = models.BooleanField(
+        default=False,
+        help_text="When it is decided, annotators see which policy their answers preferred.",
+    )
     overlap = models.PositiveSmallIntegerField(
         default=1,
         validators=[MinValueValidator(1), MaxValueValidator(9)],

@@ -1,4 +1,6 @@
-"""Texts for annotators when an experiment has nothing to judge. They never say which policy did well."""
+"""Texts for annotators when an experiment has nothing to judge. They name a policy only at the end, and where
+the experiment allows it.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,7 @@ from django.utils.translation import gettext as _
 
 from engine.core import StopReason
 from engine.models import Experiment, User
-from engine.selectors import pools
+from engine.selectors import designs, pools
 
 
 @dataclass(frozen=True)
@@ -38,7 +40,7 @@ def ending(experiment: Experiment) -> Ending | None:
             _("This experiment is paused. Everything you judged is saved."),
             may_go_on=True,
         )
-    return _concluded(StopReason(experiment.conclusion))
+    return _concluded(experiment, StopReason(experiment.conclusion))
 
 
 def nothing_ready(experiment: Experiment, annotator: User) -> Ending:
@@ -56,9 +58,12 @@ def nothing_ready(experiment: Experiment, annotator: User) -> Ending:
     return Ending(_("All caught up"), _("New pairs are being written. The next one appears here by itself."))
 
 
-def _concluded(conclusion: StopReason) -> Ending:
+def _concluded(experiment: Experiment, conclusion: StopReason) -> Ending:
     thanks = _("Finished. Thank you!")
     match conclusion:
+        case StopReason.CERTIFIED if experiment.tell_outcome and experiment.winner is not None:
+            winner = designs.policy_names(experiment)[experiment.winner.index].name
+            return Ending(thanks, _("Your group preferred “%(policy)s”.") % {"policy": winner})
         case StopReason.CERTIFIED:
             return Ending(thanks, _("This experiment has its answer; no more comparisons are needed."))
         case StopReason.NO_SINGLE_BEST:

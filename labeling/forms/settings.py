@@ -23,7 +23,15 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "about": ("name", "question", "guidelines"),
     "generation": ("responses", "backend", "model"),
     "structure": ("space",),
-    "judging": ("judge", "rule_preference", "allow_tie", "allow_both_bad", "overlap", "overlap_rule"),
+    "judging": (
+        "judge",
+        "rule_preference",
+        "allow_tie",
+        "allow_both_bad",
+        "tell_outcome",
+        "overlap",
+        "overlap_rule",
+    ),
     "llm_judge": ("llm_judge", "rubric", "llm_budget"),
     "claim": ("claim",),
     "risk": ("epsilon", "delta", "budget"),
@@ -38,6 +46,7 @@ _LABELS = {
     "rule_preference": "Of two correct responses, the rule prefers",
     "allow_tie": "Offer “equally good”",
     "allow_both_bad": "Offer “both are bad”",
+    "tell_outcome": "Tell annotators the outcome",
     "overlap": "Judgments per comparison",
     "overlap_rule": "Combining several judgments",
     "claim": "When to stop",
@@ -88,6 +97,10 @@ _HELP = {
     "rule_preference": "Used only when the rule judges.",
     "allow_tie": "It counts as half a win for each policy.",
     "allow_both_bad": "It counts as half a win for each policy.",
+    "tell_outcome": (
+        "When it is decided, their page names the policy that they preferred. Leave it off if you may reopen "
+        "the experiment: people who know the outcome may judge by it."
+    ),
     "overlap_rule": "Used only when a comparison is judged more than once.",
     "llm_budget": "The model is asked twice about each, once in each order.",
     "streams": (

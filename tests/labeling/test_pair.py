@@ -8,6 +8,7 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
 from engine.models import Experiment, Lease
+from engine.selectors.designs import policy_names
 from engine.services.controls import archive
 from engine.services.experiments import pause, start, stop
 from tests.backends import ScriptedBackend
@@ -112,6 +113,23 @@ def test_every_ending_is_told_as_what_it_is(how, page, experiment, annotator, cl
     assert ENDINGS[how] in told
     assert not any(text in told for other, text in ENDINGS.items() if other != how)
     assert not Lease.objects.exists()
+
+
+@pytest.mark.parametrize(("told", "conclusion", "named"), [
+    (True, "certified", True), (False, "certified", False),
+    (True, "stopped", False), (True, "no_single_best", False),
+])  # fmt: skip
+def test_the_outcome_is_told_at_the_end_where_the_owner_allows_it(
+    told, conclusion, named, experiment, annotator, client_for, url
+):
+    Experiment.objects.update(tell_outcome=told)
+    client = client_for(annotator)
+    winner = experiment.policies.get(index=1)
+    sentence = f"Your group preferred “{policy_names(experiment)[winner.index].name}”."
+    assert sentence not in words(client.get(reverse("home")))
+    stop(experiment_id=experiment.pk)
+    Experiment.objects.update(conclusion=conclusion, winner=winner)
+    assert (sentence in words(client.get(url))) == named
 
 
 def test_a_paused_page_looks_again_by_itself_and_ever_less_often(experiment, annotator, client_for, url):
