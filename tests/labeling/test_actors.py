@@ -129,6 +129,8 @@ def walked(admin, annotator, client_for) -> User:
 
     post("invite", experiment.pk, role="annotator", most_uses=1, valid_days=1)
     post("end_invitation", experiment.pk, Invitation.objects.get().pk)
+    post("share_report", experiment.pk, valid_days="7")
+    post("end_report_link", experiment.pk, experiment.report_links.get().pk)
     member = Membership.objects.get(experiment=experiment, user=annotator)
     post("change_role", experiment.pk, member.pk, role="viewer")
     post("remove_member", experiment.pk, member.pk)

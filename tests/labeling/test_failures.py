@@ -346,18 +346,20 @@ class TestDoors:
         assert not Experiment.objects.exists()
 
     @pytest.mark.parametrize(
-        "content",
-        [b"PK\x03\x04" + b"\xff" * 100, b"PAR1\x15\x04\xff\xfe" * 10],
-        ids=["ZIP", "Parquet"],
+        ("field", "content", "said"),
+        [
+            ("description", b"PK\x03\x04" + b"\xff" * 100, "This is not UTF-8 text"),
+            ("description", b"PAR1\x15\x04\xff\xfe" * 10, "This is not UTF-8 text"),
+            ("responses", b"PK\x03\x04" + b"\xff" * 100, "The ZIP file is damaged"),
+            ("responses", b"PAR1\x15\x04\xff\xfe" * 10, "The Parquet file cannot be read"),
+        ],
     )
-    @pytest.mark.parametrize("field", ["description", "responses"])
-    def test_compressed_files_are_not_unpacked(self, field, content, client):
-        """No door reads an archive, so a small file cannot become a large one."""
+    def test_packed_files_that_are_damaged_or_wanted_nowhere_are_refused(self, field, content, said, client):
         response = client.post(
             reverse("new_experiment"), {"name": "A", field: SimpleUploadedFile("f", content)}
         )
         assert response.status_code == 400
-        assert "This is not UTF-8 text" in response.content.decode()
+        assert said in response.content.decode()
 
     def test_more_levels_than_allowed_are_refused_and_not_dropped(self, client):
         """The page dropped what came after the hundredth row."""
