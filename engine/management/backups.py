@@ -1,0 +1,139 @@
+"""Backups: the whole database in one file, and a note beside it that says what the file is."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from django.core.management.base import CommandError
+from django.db import connection
+from django.db.migrations.recorder import MigrationRecorder
+from django.utils import timezone
+
+from engine import __version__
+
+_CHUNK = 1 << 20
+
+
+@dataclass(frozen=True)
+class Note:
+    """The content of the note: what wrote the file, from what, and the file's SHA-256."""
+
+    version: str
+    database: str
+    made_at: str
+    sha256: str
+
+
+def note_of(file: Path) -> Path:
+    """Where the note of a backup lies."""
+    return file.with_name(f"{file.name}.json")
+
+
+def write_backup(file: Path) -> Note:
+    """Write the database to a new file, as it is at one moment; everybody may go on meanwhile.
+
+    Raises
+    ------
+    CommandError
+        There is such a file already, or the database's own program is missing or fails.
+    """
+    if file.exists() or note_of(file).exists():
+        raise CommandError(f"{file} is there already. Give another name.")
+    # Complete or not there: what is under way has another name.
+    unfinished = file.with_name(f".{file.name}.unfinished")
+    unfinished.unlink(missing_ok=True)
+    try:
+        unfinished.touch(mode=0o600)
+        if connection.vendor == "sqlite":
+            unfinished.unlink()
+            with connection.cursor() as cursor:
+                cursor.execute("VACUUM INTO %s", [str(unfinished)])
+            unfinished.chmod(0o600)
+        else:
+            _run("pg_dump", "--format=custom", "--no-owner", "--no-privileges", f"--file={unfinished}")
+        note = Note(__version__, connection.vendor, timezone.now().isoformat(), _sha256(unfinished))
+        note_of(file).write_text(json.dumps(asdict(note), indent=2) + "\n")
+        unfinished.rename(file)
+    finally:
+        unfinished.unlink(missing_ok=True)
+    return note
+
+
+def restore_backup(file: Path) -> Note:
+    """Fill the empty database with a backup.
+
+    Raises
+    ------
+    CommandError
+        The file is not what its note says or is of another kind of database, the database is not empty, or
+        its own program is missing or fails.
+    """
+    try:
+        note = Note(**json.loads(note_of(file).read_text()))
+        found = _sha256(file)
+    except (OSError, ValueError, TypeError) as error:
+        raise CommandError(f"{file} and {note_of(file).name} beside it are needed: {error}") from error
+    if found != note.sha256:
+        raise CommandError(f"{file} is not as it was written: its SHA-256 is {found}, not {note.sha256}.")
+    if note.database != connection.vendor:
+        raise CommandError(
+            f"This is a backup of {note.database}, and DATABASE_URL names {connection.vendor}. "
+            "Use one of the same kind."
+        )
+    if connection.introspection.table_names():
+        raise CommandError(
+            "The database is not empty, and nothing is overwritten. Have DATABASE_URL name a new one."
+        )
+    if connection.vendor == "sqlite":
+        name = Path(connection.settings_dict["NAME"])
+        connection.close()
+        for journal in ("-wal", "-shm"):
+            name.with_name(name.name + journal).unlink(missing_ok=True)
+        shutil.copyfile(file, name)
+    else:
+        _run("pg_restore", "--no-owner", "--no-privileges", "--exit-on-error", "--dbname=", str(file))
+    return note
+
+
+def unknown_migrations() -> list[str]:
+    """Migrations that the database has and this code does not know: it is older than the backup."""
+    from django.db.migrations.loader import MigrationLoader  # noqa: PLC0415 - reads all migrations
+
+    known = MigrationLoader(None).disk_migrations
+    applied: dict[tuple[str, str], Any] = MigrationRecorder(connection).applied_migrations()
+    return [f"{app}.{name}" for app, name in applied if (app, name) not in known]
+
+
+def _sha256(file: Path) -> str:
+    found = hashlib.sha256()
+    with file.open("rb") as read:
+        while piece := read.read(_CHUNK):
+            found.update(piece)
+    return found.hexdigest()
+
+
+def _run(program: str, *arguments: str) -> None:
+    """Run a program of PostgreSQL on our database, with the password in its environment."""
+    own = connection.settings_dict
+    names = {
+        "PGHOST": "HOST",
+        "PGPORT": "PORT",
+        "PGUSER": "USER",
+        "PGPASSWORD": "PASSWORD",
+        "PGDATABASE": "NAME",
+    }
+    environment = os.environ | {variable: str(own[key]) for variable, key in names.items() if own[key]}
+    command = [program, *(each + str(own["NAME"]) if each == "--dbname=" else each for each in arguments)]
+    try:
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)  # noqa: S603
+    except FileNotFoundError as error:
+        raise CommandError(f"{program} is missing. Install the client programs of PostgreSQL.") from error
+    if done.returncode:
+        raise CommandError(f"{program} failed: {done.stderr.strip()[-2000:]}")

@@ -1,0 +1,58 @@
+"""Whether the stored rows of an experiment agree with each other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from django.db.models import Count, F, Q
+
+from engine.domain.texts import digest
+from engine.models import Comparison, Experiment, Response
+from engine.selectors import blinding, counts, designs
+
+
+def faults_of(experiment: Experiment) -> Iterator[str]:
+    """Everything that was derived and stored is derived again; one sentence for each that differs.
+
+    The counts of the pairs and the outcomes follow from the judgments that stand, the evidence from the
+    outcomes in their order, the digests from the texts, sides and checks from the secrets.
+    """
+    yield from _counts(experiment)
+    yield from _comparisons(experiment)
+    yield from _evidence(experiment)
+    yield from _texts(experiment)
+    yield from blinding.verify_blinding(experiment).differences
+
+
+def _counts(experiment: Experiment) -> Iterator[str]:
+    true, stored = counts.counts_from_judgments(experiment), counts.pair_counts(experiment)
+    for pair in sorted(true.keys() | stored.keys()):
+        was, is_ = stored.get(pair, (0.0, 0)), true.get(pair, (0.0, 0))
+        if was != is_:
+            yield (
+                f"P{pair[0] + 1} against P{pair[1] + 1} has wins and comparisons {was}, but its judgments "
+                f"make {is_}. manage.py rebuild_counts mends it."
+            )
+
+
+def _comparisons(experiment: Experiment) -> Iterator[str]:
+    standing = Count("judgments", filter=Q(judgments__standing=True))
+    counted = experiment.comparisons.annotate(n=standing)
+    for comparison in counted.filter(state=Comparison.State.JUDGED, n=0):
+        yield f"Comparison {comparison.pk} counts as judged, but no judgment of it stands."
+    for comparison in counted.filter(n__gt=F("experiment__overlap")):
+        yield f"Comparison {comparison.pk} has {comparison.n} judgments, more than the experiment asks for."
+
+
+def _evidence(experiment: Experiment) -> Iterator[str]:
+    known = designs.continued(experiment)
+    # Evidence that is to be replayed anyway cannot differ.
+    if known is not None and known.design.progress != designs.replayed(experiment).design.progress:
+        yield "The evidence is not that of its judgments told one by one in their order."
+
+
+def _texts(experiment: Experiment) -> Iterator[str]:
+    written = Response.objects.filter(policy__experiment=experiment, state=Response.State.DONE)
+    for pk, text, stored in written.values_list("pk", "text", "digest").iterator():
+        if digest(text) != stored:
+            yield f"The text of response {pk} is not the one of its digest."

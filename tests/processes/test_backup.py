@@ -1,0 +1,146 @@
+"""Backups: written while an experiment runs, restored into an empty database by the command, and verified."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from io import StringIO
+from pathlib import Path
+from urllib.parse import urlsplit, urlunsplit
+
+import pytest
+from django.conf import settings
+from django.core.management import CommandError, call_command
+from django.db import connection
+from django.utils import timezone
+
+from engine.management.backups import note_of
+from engine.models import Comparison, PairCount, Response
+from engine.services.planning import advance
+from tests.factories import click, make_experiment
+
+
+def verified(*experiments: str) -> str:
+    """What the command says; it raises where something differs."""
+    out = StringIO()
+    call_command("verify", *experiments, stdout=out)
+    return out.getvalue()
+
+
+@pytest.fixture
+def another_database(tmp_path: Path) -> Iterator[str]:
+    """The address of an empty database beside the one of the tests."""
+    if connection.vendor == "sqlite":
+        yield f"sqlite:///{tmp_path}/restored.sqlite3"
+        return
+    name = f"restored_{os.getpid()}"
+    with connection.cursor() as cursor:
+        cursor.execute(f"CREATE DATABASE {name}")
+    try:
+        yield urlunsplit(urlsplit(os.environ["DATABASE_URL"])._replace(path=f"/{name}"))
+    finally:
+        with connection.cursor() as cursor:
+            cursor.execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+def restore(file: Path, url: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "manage.py", "restore", str(file)],
+        cwd=settings.BASE_DIR, env={**os.environ, "DATABASE_URL": url}, capture_output=True, text=True,
+        check=False,
+    )  # fmt: skip
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_backup_is_restored_into_an_empty_database_and_nowhere_else(another_database, annotator, tmp_path):
+    experiment = make_experiment(name="Kept", ready=True, annotators=(annotator,))
+    for _ in range(3):
+        click(experiment, annotator)
+    advance(experiment_id=experiment.pk)
+    file = tmp_path / "llmpo.backup"
+    call_command("backup", file, stdout=StringIO())
+    assert file.stat().st_mode & 0o077 == 0
+    with pytest.raises(CommandError, match="there already"):
+        call_command("backup", file)
+    done = restore(file, another_database)
+    assert done.returncode == 0, done.stderr
+    assert f"{experiment.pk} Kept: in order" in done.stdout
+    again = restore(file, another_database)
+    assert again.returncode == 1
+    assert "The database is not empty" in again.stderr
+    file.write_bytes(file.read_bytes()[:-1] + b"x")
+    damaged = restore(file, another_database)
+    assert "is not as it was written" in damaged.stderr
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"database": "oracle"}, "This is a backup of oracle"),
+        ({"sha256": "0" * 64}, "is not as it was written"),
+        ({"unknown": 1}, "beside it are needed"),
+    ],
+)
+def test_a_backup_with_another_note_is_refused(change, said, tmp_path):
+    file = tmp_path / "llmpo.backup"
+    file.write_bytes(b"")
+    empty = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+    note = {"version": "0.2.0", "database": connection.vendor, "made_at": "2026", "sha256": empty}
+    note_of(file).write_text(json.dumps(note | change))
+    with pytest.raises(CommandError, match=said):
+        call_command("restore", file)
+    note_of(file).unlink()
+    with pytest.raises(CommandError, match="beside it are needed"):
+        call_command("restore", file)
+
+
+@pytest.mark.django_db
+class TestVerify:
+    @pytest.fixture
+    def experiment(self, annotator):
+        experiment = make_experiment(name="Looked at", ready=True, annotators=(annotator,))
+        for _ in range(4):
+            click(experiment, annotator)
+        advance(experiment_id=experiment.pk)
+        return experiment
+
+    def test_what_agrees_is_in_order(self, experiment):
+        make_experiment(name="Another", running=False)
+        assert verified().count("in order") == 2
+        assert "Another" not in verified("Looked at")
+
+    @pytest.mark.parametrize(
+        ("model", "which", "change", "said"),
+        [
+            (PairCount, {"comparisons__gt": 0}, {"comparisons": 9}, "has wins and comparisons"),
+            (
+                Comparison,
+                {"state__in": Comparison.PENDING},
+                {"state": "judged", "outcome": 1.0, "judged_at": timezone.now()},
+                "no judgment of it stands",
+            ),
+            (Comparison, {"state": "judged"}, {"i_on_left": None}, ""),
+            (Response, {"state": "done"}, {"text": "Forged"}, "is not the one of its digest"),
+        ],
+    )
+    def test_what_was_changed_behind_its_back_is_named(self, model, which, change, said, experiment):
+        row = model.objects.filter(**which).first()
+        if "i_on_left" in change:
+            change, said = {"i_on_left": not row.i_on_left}, f"omparison {row.pk}"
+        model.objects.filter(pk=row.pk).update(**change)
+        out = StringIO()
+        with pytest.raises(CommandError, match="fault"):
+            call_command("verify", "Looked at", stdout=out)
+        assert said in out.getvalue()
+
+    def test_evidence_that_was_changed_is_named(self, experiment):
+        latest = experiment.snapshots.latest("pk")
+        latest.peak_evidence[0] += 3.0
+        latest.save(update_fields=["peak_evidence"])
+        out = StringIO()
+        with pytest.raises(CommandError, match="1 fault"):
+            call_command("verify", stdout=out)
+        assert "The evidence is not that of its judgments" in out.getvalue()
