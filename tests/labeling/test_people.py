@@ -6,7 +6,6 @@ import pytest
 from django.contrib import admin as admin_site
 from django.urls import reverse
 from django.utils import timezone
-from django.utils.formats import date_format
 
 from engine.models import Invitation, Membership
 from engine.services import people
@@ -128,7 +127,7 @@ def test_how_each_member_came_is_listed(experiment, owner, client_for):
     made = create_experiment(spec=make_spec(), by=owner)
     client = client_for(owner)
     listed = words(client.get(reverse("people", args=[experiment.pk])))
-    today = date_format(timezone.localtime(), "DATE_FORMAT")
+    today = f"{timezone.localtime():%Y-%m-%d}"
     assert f"zoe viewer Joined, invited by inviter on {today}" in listed
     assert f"adam viewer Added by root on {today}" in listed
     own = words(client.get(reverse("people", args=[made.pk])))
