@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import logging
 import time
+from functools import partial
 from threading import Timer
 from typing import Any
 
@@ -56,16 +57,16 @@ def wake(task: Task[Any, Any], *args: Any, worker: str | None = None) -> None:
 
     A broker that is away must not turn a stored click into an error: ``sweep`` finds the work later.
     """
+    transaction.on_commit(partial(_send, task, *args, worker=worker))
 
-    def send() -> None:
-        try:
-            # A later reader finds nothing to do: a sweep has started the work already.
-            destination: dict[str, Any] = {"queue": worker_direct(worker)} if worker else {}
-            task.apply_async(args, expires=60, **destination)
-        except (OperationalError, ChannelError, OSError) as error:
-            logger.warning("The broker is away (%s); the sweep will drive %s", error, task.name)
 
-    transaction.on_commit(send)
+def _send(task: Task[Any, Any], *args: Any, worker: str | None = None) -> None:
+    try:
+        # A later reader finds nothing to do: a sweep has started the work already.
+        destination: dict[str, Any] = {"queue": worker_direct(worker)} if worker else {}
+        task.apply_async(args, expires=60, **destination)
+    except (OperationalError, ChannelError, OSError) as error:
+        logger.warning("The broker is away (%s); the sweep will drive %s", error, task.name)
 
 
 def _wake_writers() -> None:
@@ -96,7 +97,7 @@ def comes_later(experiment_id: int) -> bool:
     if not follows:
         _rounds[experiment_id] = (until, True)
         # Not by a message with a date: the clock of the worker that reads it may be another one.
-        later = Timer(until - now, wake, (advance, experiment_id))
+        later = Timer(until - now, _send, (advance, experiment_id))
         later.daemon = True
         later.start()
     return True
