@@ -20,6 +20,7 @@ from engine.core.ledger import Ledger
 from engine.models import Comparison, Experiment, Flag, Judgment, Notification, WorkerPulse
 from engine.selectors import designs, specs
 from engine.selectors.counts import comparison_count, pair_counts
+from engine.services.allowances import MOST_HELD
 from engine.services.experiments import stop
 from engine.services.planning import advance
 from tests.factories import click, click_for, make_experiment, make_user, subscribed, write_responses
@@ -320,12 +321,15 @@ class TestAnnotate:
         assert Flag.objects.get().comment == "Ugh."
         assert not Comparison.objects.filter(state="leased").exists()
 
-    def test_the_limits_of_the_page_hold_here_too(self, experiment, call):
-        """Issue 11, items 2, 12 and 13: three pairs at a time, ten undos in a row, a skip is a skip."""
+    def test_the_limits_of_the_page_hold_here_too(self, experiment, call, settings):
+        """Issue 11, items 2, 12 and 13: so many pairs at a time, ten undos in a row, a skip is a skip."""
+        settings.BUFFER_MIN = MOST_HELD + 2
+        advance(experiment_id=experiment.pk)
+        write_responses()
         path, held = f"/label/{experiment.pk}", []
         while (pair := call("post", f"{path}/next", {"besides": held}).json()["pair"]) is not None:
             held.append(pair["token"])
-        assert len(held) == 3
+        assert len(held) == MOST_HELD
         assert call("post", f"{path}/next", {"besides": [*held, held[0]]}).status_code == 422
         call("post", f"{path}/skip", {"token": held[0]})
         refused = call("post", f"{path}/judgments", {"token": held[0], "choice": "left"})

@@ -133,14 +133,16 @@ def test_a_click_that_waits_for_a_skip_is_refused(annotator):
 
 
 @pytest.mark.postgres
-def test_a_second_tab_waits_for_the_first_and_finds_no_room(annotator):
+def test_a_second_tab_waits_for_the_first_and_finds_no_room(annotator, settings):
+    settings.BUFFER_MIN = MOST_HELD + 2
     experiment = make_experiment(ready=True, annotators=(annotator, make_user()))
     mine = [lease(experiment, annotator).token]
-    mine.append(lease_next(experiment_id=experiment.pk, annotator=annotator, besides=mine).token)
+    while len(mine) < MOST_HELD - 1:
+        mine.append(lease_next(experiment_id=experiment.pk, annotator=annotator, besides=mine).token)
     with transaction.atomic():
-        third = lease_next(experiment_id=experiment.pk, annotator=annotator, besides=mine)
-        assert third is not None
+        last = lease_next(experiment_id=experiment.pk, annotator=annotator, besides=mine)
+        assert last is not None
         waiting = blocked(
-            lambda: lease_next(experiment_id=experiment.pk, annotator=annotator, besides=[*mine, third.token])
+            lambda: lease_next(experiment_id=experiment.pk, annotator=annotator, besides=[*mine, last.token])
         )
     assert waiting.result(timeout=60) is None
