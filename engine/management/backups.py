@@ -32,7 +32,7 @@ class Note:
 
 
 def note_of(file: Path) -> Path:
-    """Where the note of a backup lies."""
+    """The path of the note of a backup."""
     return file.with_name(f"{file.name}.json")
 
 

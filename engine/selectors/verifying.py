@@ -1,4 +1,4 @@
-"""Whether the stored rows of an experiment agree with each other."""
+"""Stored rows of an experiment that do not agree with each other."""
 
 from __future__ import annotations
 

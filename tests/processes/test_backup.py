@@ -24,7 +24,7 @@ from tests.factories import click, make_experiment
 
 
 def verified(*experiments: str) -> str:
-    """What the command says; it raises where something differs."""
+    """The words of the command; it raises where something differs."""
     out = StringIO()
     call_command("verify", *experiments, stdout=out)
     return out.getvalue()
