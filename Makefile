@@ -6,7 +6,7 @@
 # make fuzz   the property tests once more, with examples drawn anew; what it finds becomes an @example
 # make mutation   whether the tests notice small changes of these modules; takes an hour
 # make schema   docs/schema.md from the models, docs/rooms.md from the imports
-# make release   check, build the wheel of the core and the image, tag
+# make release   check, build the wheels of the core and the client and the image, tag
 # make lint   style, types, contracts
 # make supply-chain   known vulnerabilities and licences of the dependencies; make sbom lists it in var/sbom.cdx.json
 # make requirements   pin the dependencies anew, after a change of their ranges in pyproject.toml

@@ -1,4 +1,4 @@
-"""A release: ``python -m tools.release`` checks, tests, builds the core's wheel and the image, and tags.
+"""A release: ``python -m tools.release`` checks, tests, builds the wheels and the image, and tags.
 
 Nothing is published: the last lines say what to push.
 """
@@ -14,7 +14,7 @@ from pathlib import Path
 import engine
 
 ROOT = Path(__file__).resolve().parent.parent
-CORE = ROOT / "packaging" / "llmpo-core"
+DISTRIBUTIONS = ("llmpo-core", "llmpo-client")
 
 
 def faults(version: str, *, changelog: str, changes: str, tags: str) -> list[str]:
@@ -56,10 +56,11 @@ def main() -> int:
         print("\n".join(found), file=sys.stderr)
         return 1
     _run(".ci/run")
-    _run(sys.executable, "-m", "build", "--wheel", "--outdir", "dist", str(CORE))
+    for name in DISTRIBUTIONS:
+        _run(sys.executable, "-m", "build", "--wheel", "--outdir", "dist", str(ROOT / "packaging" / name))
     _run("docker", "build", "--target", "app", "--tag", f"llm-po:{version}", ".")
     _run("git", "tag", "--annotate", f"v{version}", "--message", f"LLM-PO {version}")
-    print(f"Tagged v{version}. Publish with: git push origin v{version}; the wheel is in dist.")
+    print(f"Tagged v{version}. Publish with: git push origin v{version}; the wheels are in dist.")
     return 0
 
 
