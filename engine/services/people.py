@@ -6,7 +6,6 @@ removing take the experiment's lock: none of them overlaps with another.
 
 from __future__ import annotations
 
-import hashlib
 import secrets
 from datetime import timedelta
 
@@ -15,6 +14,7 @@ from django.db.models import F, Q, QuerySet
 from django.utils import timezone
 from django.utils.translation import gettext as _
 
+from engine.domain.credentials import hashed
 from engine.domain.errors import InvitationError, MembershipError
 from engine.models import (
     AuditEntry,
@@ -60,7 +60,7 @@ def create_invitation(
     secret = secrets.token_urlsafe(32)
     now = timezone.now()
     invitation = Invitation.objects.create(
-        hash=_hash(secret),
+        hash=hashed(secret),
         hint=secret[:6],
         experiment=experiment,
         role=role,
@@ -89,7 +89,7 @@ def end_invitation(*, invitation_id: int, by: User | None) -> Invitation:
 
 def find_invitation(*, secret: str) -> Invitation | None:
     """The invitation behind a link, whether it is still good or not."""
-    return Invitation.objects.filter(hash=_hash(secret)).first()
+    return Invitation.objects.filter(hash=hashed(secret)).first()
 
 
 def open_invitation(*, invitation_id: int | None, user: User | None = None) -> Invitation:
@@ -392,7 +392,3 @@ def _end(invitation: Invitation, *, by: User | None, about: User | None = None, 
             "because": because,
         },
     )
-
-
-def _hash(secret: str) -> str:
-    return hashlib.sha256(secret.encode()).hexdigest()

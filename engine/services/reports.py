@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import secrets
 from datetime import timedelta
 
 from django.db import transaction
 from django.utils import timezone
 
+from engine.domain.credentials import hashed
 from engine.domain.errors import WrongStateError
 from engine.models import AuditEntry, Experiment, ReportLink, User
 from engine.selectors import people
@@ -31,7 +31,7 @@ def share_report(*, experiment: Experiment, by: User, valid_days: int | None) ->
     secret = secrets.token_urlsafe(32)
     now = timezone.now()
     link = ReportLink.objects.create(
-        hash=_hash(secret),
+        hash=hashed(secret),
         hint=secret[:6],
         experiment=experiment,
         created_by=by,
@@ -66,11 +66,7 @@ def reported_experiment(*, secret: str) -> Experiment | None:
 
     It ends too when the person who made it may no longer run the experiment.
     """
-    link = people.open_report_links().filter(hash=_hash(secret)).select_related("experiment").first()
+    link = people.open_report_links().filter(hash=hashed(secret)).select_related("experiment").first()
     if link is None or not link.created_by.is_active:
         return None
     return people.experiments_to_run(link.created_by).filter(pk=link.experiment_id).first()
-
-
-def _hash(secret: str) -> str:
-    return hashlib.sha256(secret.encode()).hexdigest()

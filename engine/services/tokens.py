@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import secrets
 from collections.abc import Collection
 from datetime import timedelta
@@ -11,6 +10,7 @@ from django.db import transaction
 from django.db.models import QuerySet
 from django.utils import timezone
 
+from engine.domain.credentials import hashed
 from engine.domain.errors import TokenError
 from engine.models import AuditEntry, Experiment, Token, User
 from engine.selectors import people
@@ -47,7 +47,7 @@ def make_token(
     token = Token.objects.create(
         user=user,
         name=name,
-        hash=_hash(secret),
+        hash=hashed(secret),
         hint=secret[:12],
         scopes=[scope for scope in Token.Scope.values if scope in scopes],
         experiment=experiment,
@@ -105,7 +105,7 @@ def token_of(*, secret: str) -> Token | None:
     return (
         Token.objects.select_related("user")
         .filter(
-            hash=_hash(secret),
+            hash=hashed(secret),
             revoked_at__isnull=True,
             expires_at__gt=timezone.now(),
             user__is_active=True,
@@ -133,7 +133,3 @@ def _revoke(tokens: QuerySet[Token], *, by: User | None, because: str = "") -> i
             details={"hint": token.hint, "because": because},
         )
     return revoked
-
-
-def _hash(secret: str) -> str:
-    return hashlib.sha256(secret.encode()).hexdigest()
