@@ -62,15 +62,27 @@ def runnable(request: AuthenticatedRequest) -> QuerySet[Experiment]:
     return _reached(request, people.experiments_to_run(request.user))
 
 
+def _labeled(request: AuthenticatedRequest) -> QuerySet[Experiment]:
+    return _reached(request, people.experiments_to_label(request.user))
+
+
+def _owned(request: AuthenticatedRequest) -> QuerySet[Experiment]:
+    return _reached(request, people.experiments_to_own(request.user))
+
+
+def _joinable(request: AuthenticatedRequest) -> QuerySet[Experiment]:
+    return _reached(request, people.experiments_to_join(request.user))
+
+
 def to_label(request: AuthenticatedRequest, experiment_id: int) -> Experiment:
     """The experiment to judge in. An owner who comes for the first time becomes an annotator."""
-    labeled = _reached(request, people.experiments_to_label(request.user)).filter(pk=experiment_id).first()
+    labeled = _labeled(request).filter(pk=experiment_id).first()
     if labeled is not None:
         return labeled
     joined = _permitted(
         request,
         experiment_id,
-        people.experiments_to_join(request.user),
+        _joinable(request),
         # The only one of these pages that is not in English.
         _(
             "You may not judge here. Annotators and owners may, after the start and where people judge. "
@@ -86,7 +98,7 @@ def to_watch(request: AuthenticatedRequest, experiment_id: int) -> Experiment:
     return _permitted(
         request,
         experiment_id,
-        people.experiments_to_watch(request.user),
+        watched(request),
         "You may judge here, but not see results. Ask an owner for the role viewer.",
     )
 
@@ -95,7 +107,7 @@ def to_run(request: AuthenticatedRequest, experiment_id: int) -> Experiment:
     return _permitted(
         request,
         experiment_id,
-        people.experiments_to_run(request.user),
+        runnable(request),
         "Only editors and owners of the experiment may do this. Ask an owner for the role editor.",
     )
 
@@ -112,12 +124,12 @@ def _permitted(
     Http404
         There is none that the user may see.
     """
-    found = _reached(request, permitted).filter(pk=experiment_id).first()
+    found = permitted.filter(pk=experiment_id).first()
     if found is not None:
         return found
     # Two queries: both kinds of rights come from the same rows.
-    for seen in (people.experiments_to_watch(request.user), people.experiments_to_label(request.user)):
-        if _reached(request, seen).filter(pk=experiment_id).exists():
+    for seen in (watched(request), _labeled(request)):
+        if seen.filter(pk=experiment_id).exists():
             raise PermissionDenied(reason)
     raise Http404
 
@@ -128,11 +140,11 @@ def may_run(request: AuthenticatedRequest, experiment: Experiment) -> bool:
 
 def may_begin_to_judge(request: AuthenticatedRequest, experiment: Experiment) -> bool:
     """True for an owner who would become an annotator by judging."""
-    return _reached(request, people.experiments_to_join(request.user)).filter(pk=experiment.pk).exists()
+    return _joinable(request).filter(pk=experiment.pk).exists()
 
 
 def may_own(request: AuthenticatedRequest, experiment: Experiment) -> bool:
-    return _reached(request, people.experiments_to_own(request.user)).filter(pk=experiment.pk).exists()
+    return _owned(request).filter(pk=experiment.pk).exists()
 
 
 def withholds_unfinished(request: AuthenticatedRequest, experiment: Experiment) -> bool:
@@ -172,7 +184,7 @@ def to_own(request: AuthenticatedRequest, experiment_id: int) -> Experiment:
     return _permitted(
         request,
         experiment_id,
-        people.experiments_to_own(request.user),
+        _owned(request),
         "Only owners of the experiment may do this.",
     )
 
