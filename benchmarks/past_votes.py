@@ -22,7 +22,6 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
-import numpy as np
 
 from benchmarks.installation import celery_workers, percentiles, scratch_database, session_of, web_server
 from benchmarks.serving_load import (
@@ -63,34 +62,12 @@ def main(arguments: list[str] | None = None) -> None:
     print(json.dumps(row))
 
 
-def arena(n_votes: int) -> list[dict[str, str]]:
-    """Votes as people have them, without times."""
-    rng = np.random.default_rng(7)
-    strength = rng.normal(0.0, 0.46, 60)
-    votes = []
-    for _ in range(n_votes):
-        a, b = (int(policy) for policy in rng.choice(60, 2, replace=False))
-        better = "a" if rng.random() < 1 / (1 + math.exp(strength[b] - strength[a])) else "b"
-        task = int(rng.integers(13))
-        votes.append(
-            {
-                "task": f"What is said of subject {task}?",
-                "policy_a": f"Model {a}",
-                "policy_b": f"Model {b}",
-                "winner": "tie" if rng.random() < 0.4 else better,
-                "response_a": f"Of {task}, model {a} says this. " * 15,
-                "response_b": f"Of {task}, model {b} says this. " * 15,
-                "annotator": f"person {int(rng.integers(30))}",
-            }
-        )
-    return votes
-
-
 def measure(url: str, options: argparse.Namespace) -> dict[str, Any]:
     """Clicks, then clicks and an import, then the export."""
+    from benchmarks.arena import arena, as_record
     from engine.models import Experiment, User
 
-    votes = arena(options.votes)
+    votes = [as_record(vote) for vote in arena(options.votes, spread=0.46)]
     people = annotators(options.annotators)
     owner = User.objects.create_superuser("owner", "owner@example.org", "only for this benchmark")
     clicked = experiment_on_ready_responses([person.user for person in people])
@@ -149,7 +126,7 @@ def imported(port: int, cookie: str, file: Path) -> dict[str, float]:
         sys.exit(f"The import answered {reply.status_code}:\n{reply.text[:2000]}")
     page = browser.get(reply.headers["location"])
     ranked = time.monotonic()
-    if "Model 1" not in page.text:
+    if "model-1" not in page.text:
         sys.exit("The page of the imported experiment has no ranking.")
     while is_behind():
         if time.monotonic() - ranked > _ENOUGH_SECONDS:
@@ -175,7 +152,7 @@ def is_behind() -> bool:
         connection.close()
 
 
-def differences(experiment: Any, votes: list[dict[str, str]]) -> int:
+def differences(experiment: Any, votes: list[dict[str, Any]]) -> int:
     """Votes of the file that the export lacks, and the other way round."""
     from django.core.management import call_command
 

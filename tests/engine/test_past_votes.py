@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from benchmarks.arena import arena
 from engine.core import Design, Place, Unstructured
 from engine.domain.conversations import Message
 from engine.domain.errors import SpecError, WrongStateError
@@ -25,7 +26,6 @@ from engine.services.judging import lease_next, rebuild_counts, void_judgment
 from engine.services.past_votes import add_votes, start_from_votes
 from engine.services.planning import advance
 from engine.services.review import restore_judgment, void_annotator
-from tests.arena import arena
 from tests.backends import ScriptedBackend
 from tests.factories import add_member, click, make_experiment, make_user, write_responses
 

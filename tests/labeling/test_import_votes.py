@@ -16,13 +16,13 @@ from django.core.management import CommandError, call_command
 from django.test import Client
 from django.urls import reverse
 
+from benchmarks.arena import arena, as_record
 from engine.importing import Vote, Winner
 from engine.models import Experiment, Judgment, User
 from engine.selectors import counts, designs
 from engine.services.planning import advance
 from labeling.dashboard.explanations import explain
 from labeling.dashboard.status import status_of
-from tests.arena import arena, as_record
 from tests.factories import add_member, make_experiment, make_user
 
 pytestmark = pytest.mark.django_db

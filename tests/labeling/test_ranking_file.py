@@ -10,12 +10,12 @@ import pytest
 from django.core.management import call_command
 from django.urls import reverse
 
+from benchmarks.arena import arena
 from engine.importing import Vote, Winner
 from engine.models import Task
 from engine.selectors import counts
 from engine.services.past_votes import start_from_votes
 from engine.services.planning import advance
-from tests.arena import arena
 from tests.factories import add_member, make_experiment, make_user
 
 pytestmark = pytest.mark.django_db

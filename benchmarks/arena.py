@@ -13,11 +13,18 @@ _BEGINNING = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def arena(
-    n_votes: int, *, policies: int = 60, tasks: int = 13, ties: float = 0.4, texts: bool = True, seed: int = 1
+    n_votes: int,
+    *,
+    policies: int = 60,
+    tasks: int = 13,
+    ties: float = 0.4,
+    spread: float = 0.6,
+    texts: bool = True,
+    seed: int = 1,
 ) -> list[Vote]:
-    """The votes, oldest first, with everything that a file may hold."""
+    """The votes, oldest first, with everything that a file may hold; ``spread``: that of the strengths."""
     rng = random.Random(seed)
-    strengths = [rng.gauss(0, 0.6) for _ in range(policies)]
+    strengths = [rng.gauss(0, spread) for _ in range(policies)]
     votes = []
     for n in range(n_votes):
         a, b = rng.sample(range(policies), 2)
