@@ -12,7 +12,7 @@ from django.contrib.sessions.models import Session
 from django.db.models import F, Q, QuerySet
 from django.utils import timezone
 
-from engine.models import Invitation, Notification, ReportLink, Token, Upload
+from engine.models import Invitation, Notification, ReportLink, Token, Trial, Upload
 
 
 def forget_old() -> dict[str, int]:
@@ -35,6 +35,7 @@ def forget_old() -> dict[str, int]:
         "notifications": Notification.objects.filter(created_at__lt=messages).exclude(
             state=Notification.State.WAITING
         ),
+        "trials": Trial.objects.filter(asked_at__lt=timezone.now() - Trial.KEPT_FOR),
         "uploads": Upload.objects.filter(created_at__lt=timezone.now() - Upload.KEPT_FOR),
         "admin site's log": LogEntry.objects.filter(action_time__lt=_days_ago(settings.KEEP_ADMIN_LOG_DAYS)),
     }
