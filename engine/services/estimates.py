@@ -15,12 +15,11 @@ from typing import Any
 from django.conf import settings
 from django.db import transaction
 from django.db.models import QuerySet
-from django.utils import timezone
 
 from engine.core import Plan, Simulations, forecast
 from engine.domain.policy_space import combinations, policy_space
 from engine.domain.rules import Rules
-from engine.models import Estimate
+from engine.models import Estimate, clock
 from engine.services import claims
 
 _KEPT = timedelta(days=30)
@@ -53,7 +52,7 @@ def ask(*, question: Question) -> Estimate:
     """The estimate for these settings, as far as it has come. Where it waits, somebody should be woken to
     compute it.
     """
-    now = timezone.now()
+    now = clock.now()
     stored = json.loads(json.dumps(asdict(question)))
     key = hashlib.sha256(json.dumps(stored, sort_keys=True).encode()).hexdigest()
     Estimate.objects.filter(asked_at__lt=now - _KEPT).delete()
@@ -83,7 +82,7 @@ def compute_next(*, worker: str = "", tick: Callable[[], None] = lambda: None) -
 
 
 def _wanted(rows: QuerySet[Estimate]) -> QuerySet[Estimate]:
-    return rows.filter(state=Estimate.State.WAITING, asked_at__gte=timezone.now() - _WANTED)
+    return rows.filter(state=Estimate.State.WAITING, asked_at__gte=clock.now() - _WANTED)
 
 
 def _compute(estimate: Estimate, claim: uuid.UUID, tick: Callable[[], None]) -> None:
