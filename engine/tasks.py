@@ -68,7 +68,7 @@ def _send(task: Task[Any, Any], *args: Any, worker: str | None = None) -> None:
         logger.warning("The broker is away (%s); the sweep will drive %s", error, task.name)
 
 
-def _wake_writers() -> None:
+def wake_writers() -> None:
     """Have what waits written: by any worker, or where they do not all serve the same, by whichever serves
     it.
     """
@@ -112,7 +112,7 @@ def advance(self: Task[Any, Any], experiment_id: int) -> None:
     if done is not None and done.behind:
         wake(advance, experiment_id)
     if done is not None and done.planned:
-        _wake_writers()
+        wake_writers()
     if done is not None and done.ready:
         wake(judge, experiment_id)
 
@@ -151,7 +151,7 @@ def generate(self: Task[Any, Any]) -> None:
         return
     if claimed:
         _pulse("generation", worker, registry.details(backend))
-        _wake_writers()
+        wake_writers()
 
 
 @worker_ready.connect
@@ -266,7 +266,7 @@ def sweep(self: Task[Any, Any]) -> None:
     for experiment_id in paused.values_list("pk", flat=True):
         wake(advance, experiment_id)
     wake(analyse)
-    _wake_writers()
+    wake_writers()
     notifications.watch()
     if notifications.has_due():
         wake(deliver)

@@ -424,6 +424,16 @@ class Migration(migrations.Migration):
             ],
         ),
         migrations.CreateModel(
+            name='Trial',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('asked_at', models.DateTimeField(default=engine.models.clock.now)),
+                ('n_responses', models.PositiveIntegerField(help_text='Number of responses asked for.')),
+                ('by', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='trials', to=settings.AUTH_USER_MODEL)),
+                ('experiment', models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='trials', to='engine.experiment')),
+            ],
+        ),
+        migrations.CreateModel(
             name='Response',
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
@@ -449,6 +459,7 @@ class Migration(migrations.Migration):
                 ('created_at', models.DateTimeField(default=engine.models.clock.now)),
                 ('done_at', models.DateTimeField(blank=True, null=True)),
                 ('policy', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='responses', to='engine.policy')),
+                ('trial', models.ForeignKey(blank=True, db_index=False, help_text='The trial that it belongs to: then it is in no comparison.', null=True, on_delete=django.db.models.deletion.CASCADE, related_name='responses', to='engine.trial')),
             ],
         ),
         migrations.AddField(
@@ -764,6 +775,10 @@ class Migration(migrations.Migration):
         migrations.AddIndex(
             model_name='response',
             index=models.Index(condition=models.Q(('state', 'generating')), fields=['claim_expires_at'], name='response_generating'),
+        ),
+        migrations.AddIndex(
+            model_name='response',
+            index=models.Index(condition=models.Q(('trial__isnull', False)), fields=['trial'], name='response_trial'),
         ),
         migrations.AddConstraint(
             model_name='response',

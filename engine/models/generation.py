@@ -11,6 +11,7 @@ from engine.domain.texts import digest
 from engine.models import clock
 from engine.models.claims import Claimable
 from engine.models.policies import Policy, Task
+from engine.models.trials import Trial
 
 if TYPE_CHECKING:
     Characters = models.CharField[str, str]
@@ -45,6 +46,15 @@ class Response(Claimable):
 
     policy = models.ForeignKey(Policy, models.PROTECT, related_name="responses")
     task = models.ForeignKey(Task, models.PROTECT, related_name="responses")
+    trial = models.ForeignKey(
+        Trial,
+        models.CASCADE,
+        null=True,
+        blank=True,
+        related_name="responses",
+        db_index=False,
+        help_text="The trial that it belongs to: then it is in no comparison.",
+    )
     seed = models.PositiveBigIntegerField()
     state = models.CharField(max_length=10, choices=State, default=State.WAITING)
     taken_at = models.DateTimeField(null=True, blank=True, help_text="When a worker last took it.")
@@ -80,6 +90,7 @@ class Response(Claimable):
             models.Index(
                 fields=["claim_expires_at"], name="response_generating", condition=Q(state="generating")
             ),
+            models.Index(fields=["trial"], name="response_trial", condition=Q(trial__isnull=False)),
         )
         constraints = (
             models.CheckConstraint(

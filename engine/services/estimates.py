@@ -53,13 +53,24 @@ def ask(*, question: Question) -> Estimate:
     compute it.
     """
     now = clock.now()
-    stored = json.loads(json.dumps(asdict(question)))
-    key = hashlib.sha256(json.dumps(stored, sort_keys=True).encode()).hexdigest()
+    stored, key = _stored(question)
     Estimate.objects.filter(asked_at__lt=now - _KEPT).delete()
     estimate, _ = Estimate.objects.get_or_create(key=key, defaults={"question": stored})
     Estimate.objects.filter(key=key).update(asked_at=now)
     estimate.refresh_from_db()
     return estimate
+
+
+def known(question: Question) -> Estimate | None:
+    """The estimate for these settings, where one was asked for and computed; asks for nothing."""
+    _, key = _stored(question)
+    return Estimate.objects.filter(key=key, state=Estimate.State.DONE).first()
+
+
+def _stored(question: Question) -> tuple[dict[str, Any], str]:
+    """The question as JSON keeps it, and its key."""
+    stored = json.loads(json.dumps(asdict(question)))
+    return stored, hashlib.sha256(json.dumps(stored, sort_keys=True).encode()).hexdigest()
 
 
 def compute_next(*, worker: str = "", tick: Callable[[], None] = lambda: None) -> bool:

@@ -381,6 +381,8 @@ def start(*, experiment_id: int, by: User | None = None) -> Experiment:
     if experiment.archived_at is not None:
         raise WrongStateError("The experiment is archived. Take it out of the archive first.")
     resumed = experiment.state == Experiment.State.PAUSED
+    # Tried responses have no part in the experiment.
+    Response.objects.filter(trial__experiment=experiment).delete()
     experiment.state = Experiment.State.RUNNING
     experiment.started_at = experiment.started_at or clock.now()
     experiment.save(update_fields=["state", "started_at"])

@@ -21,6 +21,7 @@ from engine.models import (
     Judgment,
     Membership,
     Token,
+    Trial,
     Upload,
     User,
     clock,
@@ -33,7 +34,7 @@ from engine.services.people import end_invitation, remove_member
 from engine.services.tokens import end_all_tokens
 
 # Rows that go with the account; any other row of ours is a reason to keep the account's.
-_GO_WITH_THE_ACCOUNT = {Membership, Token, Upload}
+_GO_WITH_THE_ACCOUNT = {Membership, Token, Trial, Upload}
 
 
 @transaction.atomic

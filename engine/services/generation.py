@@ -146,12 +146,13 @@ def store_outcomes(*, claim: uuid.UUID, outcomes: Iterable[Written | Failed]) ->
     comparisons = _lock_comparisons(by_id)
     wanted = _halves(comparisons)
     ours = claims.held(Response.objects.filter(pk__in=by_id, state=Response.State.GENERATING), claim)
-    attempts = dict(ours.select_for_update().values_list("pk", "attempts"))
-    written = [outcome for pk in attempts if isinstance(outcome := by_id[pk], Written)]
+    rows = list(ours.select_for_update().values_list("pk", "attempts", "trial_id"))
+    written = [outcome for pk, _, _ in rows if isinstance(outcome := by_id[pk], Written)]
     _store_written(written)
-    for pk, spent in attempts.items():
+    for pk, spent, trial in rows:
         if isinstance(failed := by_id[pk], Failed):
-            again = pk in wanted and failed.retryable and spent < settings.GENERATION_ATTEMPTS
+            of_use = pk in wanted or trial is not None
+            again = of_use and failed.retryable and spent < settings.GENERATION_ATTEMPTS
             claims.release(
                 ours.filter(pk=pk),
                 state=Response.State.WAITING if again else Response.State.FAILED,
@@ -218,7 +219,8 @@ def _give_back(lost: QuerySet[Response], reason: str, *, blameless: bool) -> set
         rows.update(attempts=F("attempts") - 1)
     else:
         rows.update(crashes=F("crashes") + 1)
-    spent = rows.filter(Q(attempts__gte=settings.GENERATION_ATTEMPTS) | ~Q(pk__in=_halves(comparisons)))
+    unwanted = Q(trial__isnull=True) & ~Q(pk__in=_halves(comparisons))
+    spent = rows.filter(Q(attempts__gte=settings.GENERATION_ATTEMPTS) | unwanted)
     claims.release(spent, state=Response.State.FAILED, failure_reason=reason)
     claims.release(rows, state=Response.State.WAITING, failure_reason=reason)
     return _settle(comparisons)

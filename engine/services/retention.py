@@ -11,7 +11,7 @@ from django.contrib.admin.models import LogEntry
 from django.contrib.sessions.models import Session
 from django.db.models import F, Q, QuerySet
 
-from engine.models import Invitation, Notification, ReportLink, Token, Upload, clock
+from engine.models import Invitation, Notification, ReportLink, Token, Trial, Upload, clock
 
 
 def forget_old() -> dict[str, int]:
@@ -34,6 +34,7 @@ def forget_old() -> dict[str, int]:
         "notifications": Notification.objects.filter(created_at__lt=messages).exclude(
             state=Notification.State.WAITING
         ),
+        "trials": Trial.objects.filter(asked_at__lt=clock.now() - Trial.KEPT_FOR),
         "uploads": Upload.objects.filter(created_at__lt=clock.now() - Upload.KEPT_FOR),
         "admin site's log": LogEntry.objects.filter(action_time__lt=_days_ago(settings.KEEP_ADMIN_LOG_DAYS)),
     }
