@@ -16,7 +16,6 @@ from celery.utils.nodenames import worker_direct
 from celery.worker import state
 from django.conf import settings
 from django.db import transaction
-from django.utils import timezone
 from kombu.exceptions import ChannelError, OperationalError
 
 from engine.generation import registry
@@ -24,7 +23,7 @@ from engine.generation.base import BackendError
 from engine.generation.worker import write_batch
 from engine.judges import llm_worker
 from engine.judges.worker import judge_comparisons
-from engine.models import Experiment, WorkerPulse
+from engine.models import Experiment, WorkerPulse, clock
 from engine.notifying.delivery import deliver_due
 from engine.selectors import capabilities
 from engine.selectors.opinions import experiments_with_opinions
@@ -277,5 +276,5 @@ def sweep(self: Task[Any, Any]) -> None:
 
 
 def _pulse(queue: str, worker: str, details: dict[str, Any] | None = None) -> None:
-    news = {"seen_at": timezone.now()} | ({} if details is None else {"details": details})
+    news = {"seen_at": clock.now()} | ({} if details is None else {"details": details})
     WorkerPulse.objects.update_or_create(queue=queue, worker=worker, defaults=news)

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from django.db import models
 from django.db.models import Q
-from django.utils import timezone
 
 from engine.domain.texts import digest
+from engine.models import clock
 from engine.models.claims import Claimable
 from engine.models.policies import Policy, Task
 from engine.models.trials import Trial
@@ -80,7 +80,7 @@ class Response(Claimable):
     logprob = models.FloatField(
         null=True, blank=True, help_text="Sum over the written tokens, if the backend reports it."
     )
-    created_at = models.DateTimeField(default=timezone.now)
+    created_at = models.DateTimeField(default=clock.now)
     done_at = models.DateTimeField(null=True, blank=True)
 
     class Meta:
@@ -107,7 +107,7 @@ class WorkerPulse(models.Model):
 
     queue = models.CharField(max_length=50)
     worker = models.CharField(max_length=200)
-    seen_at = models.DateTimeField(default=timezone.now)
+    seen_at = models.DateTimeField(default=clock.now)
     details = models.JSONField(default=dict, help_text="Its state: backend, model, tokens per second.")
 
     class Meta:

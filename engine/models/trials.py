@@ -6,8 +6,8 @@ from datetime import timedelta
 
 from django.conf import settings
 from django.db import models
-from django.utils import timezone
 
+from engine.models import clock
 from engine.models.experiments import Experiment
 
 
@@ -22,7 +22,7 @@ class Trial(models.Model):
 
     experiment = models.ForeignKey(Experiment, models.SET_NULL, null=True, related_name="trials")
     by = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="trials")
-    asked_at = models.DateTimeField(default=timezone.now)
+    asked_at = models.DateTimeField(default=clock.now)
     n_responses = models.PositiveIntegerField(help_text="Number of responses asked for.")
 
     def __str__(self) -> str:

@@ -15,12 +15,11 @@ from typing import Any
 from django.conf import settings
 from django.db import transaction
 from django.db.models import QuerySet
-from django.utils import timezone
 
 from engine.core import Plan, Simulations, forecast
 from engine.domain.policy_space import combinations, policy_space
 from engine.domain.rules import Rules
-from engine.models import Estimate
+from engine.models import Estimate, clock
 from engine.services import claims
 
 _KEPT = timedelta(days=30)
@@ -53,7 +52,7 @@ def ask(*, question: Question) -> Estimate:
     """The estimate for these settings, as far as it has come. Where it waits, somebody should be woken to
     compute it.
     """
-    now = timezone.now()
+    now = clock.now()
     stored, key = _stored(question)
     Estimate.objects.filter(asked_at__lt=now - _KEPT).delete()
     estimate, _ = Estimate.objects.get_or_create(key=key, defaults={"question": stored})
@@ -94,7 +93,7 @@ def compute_next(*, worker: str = "", tick: Callable[[], None] = lambda: None) -
 
 
 def _wanted(rows: QuerySet[Estimate]) -> QuerySet[Estimate]:
-    return rows.filter(state=Estimate.State.WAITING, asked_at__gte=timezone.now() - _WANTED)
+    return rows.filter(state=Estimate.State.WAITING, asked_at__gte=clock.now() - _WANTED)
 
 
 def _compute(estimate: Estimate, claim: uuid.UUID, tick: Callable[[], None]) -> None:

@@ -9,7 +9,6 @@ from typing import Any
 from django.contrib.admin.models import LogEntry
 from django.contrib.contenttypes.models import ContentType
 from django.db import transaction
-from django.utils import timezone
 
 from engine.domain.errors import MembershipError, PersonError
 from engine.models import (
@@ -25,6 +24,7 @@ from engine.models import (
     Trial,
     Upload,
     User,
+    clock,
 )
 from engine.selectors.persons import addresses_of, sessions_of, subscriptions_to
 from engine.services import claims
@@ -70,7 +70,7 @@ def forget_person(
     user.first_name = user.last_name = user.email = ""
     user.is_active = user.is_staff = user.is_superuser = False
     user.last_login = None
-    user.forgotten_at = timezone.now()
+    user.forgotten_at = clock.now()
     user.set_unusable_password()
     user.save()
     user.groups.clear()

@@ -11,10 +11,9 @@ from dataclasses import dataclass, fields
 from django.conf import settings
 from django.db import connection, transaction
 from django.db.models import Count, F, Q, QuerySet
-from django.utils import timezone
 
 from engine.domain.texts import digest
-from engine.models import Comparison, Response
+from engine.models import Comparison, Response, clock
 from engine.selectors import capabilities
 from engine.selectors.capabilities import Offer
 from engine.services import claims
@@ -89,7 +88,7 @@ def claim_responses(
         by=worker,
         joining=joining,
         state=Response.State.GENERATING,
-        taken_at=timezone.now(),
+        taken_at=clock.now(),
         attempts=F("attempts") + 1,
     )
     claimed = claims.held(rows, token).select_related("task")
@@ -172,7 +171,7 @@ def _store_written(written: Sequence[Written]) -> None:
     """One prepared statement for all of them, whose rows are locked: as UPDATEs of the ORM they take ten
     times as long.
     """
-    constant = claims.NOBODY | {"state": Response.State.DONE, "done_at": timezone.now()}
+    constant = claims.NOBODY | {"state": Response.State.DONE, "done_at": clock.now()}
     meta = Response._meta
     by_name = {field.name: field for field in meta.concrete_fields}
     columns = [by_name[name] for name in (*constant, *_WRITTEN_FIELDS)]
@@ -259,7 +258,7 @@ def _settle(comparisons: Sequence[Comparison]) -> set[int]:
             continue
         touched.add(comparison.experiment_id)
     if ready:
-        Comparison.objects.filter(pk__in=ready).update(state=Comparison.State.READY, ready_at=timezone.now())
+        Comparison.objects.filter(pk__in=ready).update(state=Comparison.State.READY, ready_at=clock.now())
         settle_texts(comparison_ids=ready)
     return touched
 

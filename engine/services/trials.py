@@ -12,11 +12,10 @@ from datetime import timedelta
 
 from django.db import transaction
 from django.db.models import QuerySet, Sum
-from django.utils import timezone
 
 from engine.domain.errors import SpecError, WrongStateError
 from engine.domain.limits import TRIED
-from engine.models import Experiment, Policy, Response, Trial, User
+from engine.models import Experiment, Policy, Response, Trial, User, clock
 from engine.services.experiments import locked
 
 MOST_TASKS = 3
@@ -112,7 +111,7 @@ def _check_allowances(experiment: Experiment, by: User, n_responses: int) -> Non
     """Raise :class:`SpecError` where this person or this experiment has tried too much within a day."""
     # Two drafts of one person, tried at once, must not both fit into what is left.
     User.objects.select_for_update(no_key=True).get(pk=by.pk)
-    recent = Trial.objects.filter(asked_at__gte=timezone.now() - _PERIOD)
+    recent = Trial.objects.filter(asked_at__gte=clock.now() - _PERIOD)
     for where, trials in (
         (f"By {by}", recent.filter(by=by)),
         ("In this experiment", recent.filter(experiment=experiment)),
