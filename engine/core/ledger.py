@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy import special
 
 from .claims import NOBODY, HeadToHead, InModel, Proof
 from .evidence import EliminationCost, EvidenceModel, PairwiseEvidence
@@ -175,8 +176,8 @@ class Ledger:
         for proof in self.proofs.values():
             proof.update(i, j)
             proof.observe()
-        if self._mixture is not None and isinstance(self._watched, BradleyTerryEvidence):
-            self._mixture.consider(self._watched.separation)
+        if self._mixture is not None:
+            self._mixture.consider(self.separation())
 
     def keep(self, runs: BoolArray) -> None:
         """Drop the other runs."""
@@ -212,6 +213,7 @@ class Ledger:
             self._posterior,
             self.head_to_head(),
             self.streams,
+            0.0 if self.claim is None else float(special.logit(0.5 + self.margin_of(self.claim))),
         )
 
     def memory(self, run: int = 0) -> dict[str, Any] | None:
@@ -245,8 +247,12 @@ class Ledger:
         return self._guess
 
     def separation(self) -> FloatArray:
-        """Shape (R, K): nats by which a Bradley-Terry estimate separates each policy from the leader."""
+        """Shape (R, K): nats by which a Bradley-Terry estimate separates each policy from what the claim that
+        stops the run has to exclude.
+        """
         watched = self._watched
+        if self.claim is not None:
+            watched = self._in_model.get(self.margin_of(self.claim), watched)
         return watched.separation if isinstance(watched, BradleyTerryEvidence) else watched.per_policy
 
     def margin_of(self, claim: Claim) -> float:

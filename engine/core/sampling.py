@@ -58,6 +58,8 @@ class Situation:
         What the claim that stops the run has proved head to head; None where it is not proved that way.
     streams
         Evidence that pools opponents, and what is expected of each pair; None without it.
+    margin
+        Log-odds by which the claim that stops the run allows a policy to lose.
     """
 
     tally: Tally
@@ -68,6 +70,7 @@ class Situation:
     posterior: BradleyTerryModel | None = None
     proof: HeadToHead | None = None
     streams: StreamedEvidence | None = None
+    margin: float = 0.0
 
     @property
     def load(self) -> FloatArray:
@@ -305,14 +308,17 @@ def _candidates(situation: Situation, rng: np.random.Generator) -> IntArray:
 
 
 def _most_telling_pair(situation: Situation, model: BradleyTerryModel, rng: np.random.Generator) -> Picks:
-    """The pair that tells most about θᵀ(x_k - x_best), k being least separated from the best.
+    """The pair that tells most about θᵀ(x_k - x_best), k being least separated from its null.
+
+    That is θᵀ(x_k - x_best) at or above the margin. Without the margin, two policies that are level would get
+    all comparisons, and a claim that allows them to be level would never be proved against the others.
 
     One comparison of contrast z takes σ'(θᵀz) (zᵀH⁻¹z_k)² / (1 + σ'(θᵀz) zᵀH⁻¹z) off that variance
     [Sherman & Morrison 1950]. Pending comparisons count in H.
     """
     features = model.features
     covariance = model.covariance(situation.load)
-    separation = model.separation(covariance)
+    separation = model.separation(covariance, situation.margin)
     runs, best = np.arange(model.best.size), model.best
     separation[runs, best] = np.inf
     open_rivals = ~situation.refuted & np.isfinite(separation)

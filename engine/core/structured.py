@@ -106,7 +106,7 @@ class BradleyTerryModel:
         fisher = self._loaded.information(self._loaded.of(load) * mean * (1.0 - mean))
         return np.asarray(np.linalg.inv(fisher + self._regularisation()), dtype=np.float64)
 
-    def separation(self, covariance: FloatArray) -> FloatArray:
+    def separation(self, covariance: FloatArray, margin: float = 0.0) -> FloatArray:
         """Statistic (θᵀz)² / (2 zᵀH⁻¹z) of every policy against the best, whose own entry is 0.
 
         Its smallest value over the other policies is the paper's Z(t) [LLM-PO, eq. stop].
@@ -115,6 +115,9 @@ class BradleyTerryModel:
         ----------
         covariance
             Shape (R, d, d): H⁻¹.
+        margin
+            Log-odds by which a policy would have to beat the best: its distance from that takes the place of
+            θᵀz.
 
         Returns
         -------
@@ -124,7 +127,7 @@ class BradleyTerryModel:
         runs = np.arange(best.size)
         contrasts = self.features[None] - self.features[best][:, None]
         variance = (np.matmul(contrasts, covariance) * contrasts).sum(axis=2)
-        gap = scores - scores[runs, best][:, None]
+        gap = scores - scores[runs, best][:, None] - margin
         separation: FloatArray = np.divide(gap**2, 2.0 * variance, out=np.zeros_like(gap), where=variance > 0)
         return separation
 
