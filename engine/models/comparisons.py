@@ -7,9 +7,9 @@ import uuid
 from django.conf import settings
 from django.db import models
 from django.db.models import F, Q
-from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
+from engine.models import clock
 from engine.models.experiments import Experiment
 from engine.models.generation import Response
 from engine.models.policies import Policy, Task
@@ -55,7 +55,7 @@ class Comparison(models.Model):
         null=True, blank=True, help_text="Outcome D, set once enough annotators judged the comparison."
     )
     discard_reason = models.TextField(blank=True)
-    created_at = models.DateTimeField(default=timezone.now)
+    created_at = models.DateTimeField(default=clock.now)
     ready_at = models.DateTimeField(null=True, blank=True)
     judged_at = models.DateTimeField(null=True, blank=True)
 
@@ -117,9 +117,9 @@ class Lease(models.Model):
     token = models.UUIDField(default=uuid.uuid4, unique=True)
     state = models.CharField(max_length=10, choices=State, default=State.ACTIVE)
     created_at = models.DateTimeField(
-        default=timezone.now, help_text="When it was first shown; ``granted_at`` is when it was shown last."
+        default=clock.now, help_text="When it was first shown; ``granted_at`` is when it was shown last."
     )
-    granted_at = models.DateTimeField(default=timezone.now)
+    granted_at = models.DateTimeField(default=clock.now)
     expires_at = models.DateTimeField()
     held_until = models.DateTimeField(
         help_text="End of the longest possible lease; then other annotators get the pair."
@@ -153,7 +153,7 @@ class Flag(models.Model):
     annotator = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="flags")
     reason = models.CharField(max_length=10, choices=Reason)
     comment = models.CharField(max_length=1000, blank=True)
-    created_at = models.DateTimeField(default=timezone.now)
+    created_at = models.DateTimeField(default=clock.now)
 
     class Meta:
         constraints = (

@@ -12,7 +12,6 @@ from django.conf import settings
 from django.db import transaction
 from django.db.models import CharField, Exists, F, OuterRef, Q, QuerySet, Subquery, Value
 from django.db.models.functions import Cast, Concat, Greatest, Least
-from django.utils import timezone
 from django.utils.translation import gettext as _
 
 from engine.domain import about
@@ -30,6 +29,7 @@ from engine.models import (
     Response,
     RoleLoss,
     User,
+    clock,
 )
 from engine.selectors import counts
 from engine.selectors.people import SEEN, annotators_left, has_seen
@@ -98,7 +98,7 @@ def new_lease(
     """
     mine = Lease.objects.filter(annotator=annotator, comparison=OuterRef("pk"))
     # Others have their turn, for as long as this annotator had theirs.
-    now = timezone.now()
+    now = clock.now()
     turn_over = Q(state__in=Lease.HANDED_BACK, held_until__lte=now, held_until__gt=now - allowances.hold())
     over = Q(state__in=[Lease.State.SKIPPED, Lease.State.JUDGED])
     # An imported judgment stands without a lease.
@@ -148,12 +148,12 @@ def _held(experiment_id: int, annotator: User) -> QuerySet[Lease]:
         comparison__experiment_id=experiment_id,
         state=Lease.State.ACTIVE,
         # A lease held for too long waits for the sweep.
-        held_until__gt=timezone.now(),
+        held_until__gt=clock.now(),
     ).order_by("pk")
 
 
 def _granted(comparison: Comparison, annotator: User) -> Lease:
-    now = timezone.now()
+    now = clock.now()
     return Lease.objects.create(
         comparison=comparison,
         annotator=annotator,
@@ -173,7 +173,7 @@ def _resumed(comparison: Comparison, annotator: User) -> Lease | None:
         .first()
     )
     if earlier is not None:
-        now = timezone.now()
+        now = clock.now()
         earlier.state, earlier.granted_at = Lease.State.ACTIVE, now
         if earlier.held_until <= now:
             earlier.held_until = now + allowances.hold()
@@ -226,12 +226,12 @@ def renew(lease: Lease) -> Lease | None:
 
 def _renewed(leases: QuerySet[Lease]) -> int:
     """Renew those that are active and may still be held; returns how many."""
-    ours = leases.filter(state=Lease.State.ACTIVE, held_until__gt=timezone.now())
+    ours = leases.filter(state=Lease.State.ACTIVE, held_until__gt=clock.now())
     return ours.update(expires_at=Least(Value(_lease_end()), F("held_until")))
 
 
 def _lease_end() -> datetime:
-    return timezone.now() + timedelta(seconds=settings.LEASE_SECONDS)
+    return clock.now() + timedelta(seconds=settings.LEASE_SECONDS)
 
 
 @transaction.atomic
@@ -297,7 +297,7 @@ def discard_unwanted(*, experiment_id: int) -> int:
 def expire_leases() -> set[int]:
     """Hand back the pairs of annotators who went away. Returns the experiments concerned."""
     return _end_leases(
-        Lease.objects.filter(state=Lease.State.ACTIVE, expires_at__lt=timezone.now()), Lease.State.EXPIRED
+        Lease.objects.filter(state=Lease.State.ACTIVE, expires_at__lt=clock.now()), Lease.State.EXPIRED
     )
 
 
@@ -572,7 +572,7 @@ def void_judgment(*, judgment_id: int, by: User, reason: str) -> JudgmentVoid:
     [void] = write_voids(judgments=[judgment], by=by, reason=reason)
     # The annotator who took it back may be shown the pair again.
     comparison.leases.filter(annotator=judgment.annotator, state=Lease.State.JUDGED).update(
-        state=Lease.State.RETURNED, held_until=timezone.now() + allowances.hold()
+        state=Lease.State.RETURNED, held_until=clock.now() + allowances.hold()
     )
     if comparison.outcome is None:
         return void

@@ -9,7 +9,6 @@ from datetime import datetime
 from typing import Any
 
 from django.db import transaction
-from django.utils import timezone
 
 from engine.domain.blinding import Period
 from engine.domain.policy_space import names_of, policy_space
@@ -21,6 +20,7 @@ from engine.models import (
     JudgmentVoid,
     Response,
     User,
+    clock,
 )
 from engine.selectors import counts
 from engine.selectors.counts import Completion
@@ -254,7 +254,7 @@ def _store(  # noqa: PLR0917 - what was checked, in the order in which it is sto
     insert(ready.voids, {"judgment_id": judgments.__getitem__, "by_id": persons.__getitem__})
     experiment.planned_count = max(planned_count, ready.planned_count)
     experiment.state = Experiment.State.PAUSED
-    experiment.started_at = timezone.now()
+    experiment.started_at = clock.now()
     experiment.past_secrets = [{"first": period.first, "secret": period.secret} for period in secrets]
     experiment.secret_from = experiment.planned_count
     experiment.past_votes = ready.past_votes
