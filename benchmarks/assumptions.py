@@ -1,4 +1,4 @@
-"""What every method decides, and how often wrongly, where its assumptions fail.
+"""Decisions of every method, and how often they are wrong, where assumptions fail.
 
     python -m benchmarks.assumptions
     python -m benchmarks.assumptions --worlds cycle drift --runs 50
