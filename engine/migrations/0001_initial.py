@@ -149,6 +149,7 @@ class Migration(migrations.Migration):
             name='Comparison',
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('number', models.PositiveIntegerField(help_text='Its place in its experiment, from 1: its name on pages.')),
                 ('i_on_left', models.BooleanField(help_text="Result of the fair coin: policy i's response is on the left.")),
                 ('plan', models.JSONField(default=dict, help_text='Record of the choice of this pair: sampler, seed, accepted risk, counts at the time.')),
                 ('texts', models.CharField(blank=True, editable=False, help_text='The two texts by name, the same for every comparison that shows them. Empty until both are written, and where each comparison has new ones.', max_length=60)),
@@ -790,11 +791,11 @@ class Migration(migrations.Migration):
         ),
         migrations.AddIndex(
             model_name='comparison',
-            index=models.Index(fields=['experiment', 'id'], name='comparison_in_order'),
-        ),
-        migrations.AddIndex(
-            model_name='comparison',
             index=models.Index(condition=models.Q(('texts__gt', '')), fields=['texts'], name='comparison_texts'),
+        ),
+        migrations.AddConstraint(
+            model_name='comparison',
+            constraint=models.UniqueConstraint(fields=('experiment', 'number'), name='comparison_number_once'),
         ),
         migrations.AddConstraint(
             model_name='comparison',

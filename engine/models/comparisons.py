@@ -29,6 +29,7 @@ class Comparison(models.Model):
     PENDING = (State.PLANNED, State.READY, State.LEASED)
 
     experiment = models.ForeignKey(Experiment, models.CASCADE, related_name="comparisons")
+    number = models.PositiveIntegerField(help_text="Its place in its experiment, from 1: its name on pages.")
     policy_i = models.ForeignKey(Policy, models.PROTECT, related_name="+")
     policy_j = models.ForeignKey(Policy, models.PROTECT, related_name="+")
     task = models.ForeignKey(Task, models.PROTECT, related_name="+")
@@ -66,12 +67,12 @@ class Comparison(models.Model):
                 name="comparison_pending",
                 condition=Q(state__in=["planned", "ready", "leased"]),
             ),
-            # The comparison browser reads a page from this index in constant time.
-            models.Index(fields=["experiment", "id"], name="comparison_in_order"),
             # Who has seen these two texts: asked for each comparison that somebody may be shown.
             models.Index(fields=["texts"], name="comparison_texts", condition=Q(texts__gt="")),
         )
         constraints = (
+            # The comparison browser reads a page from its index in constant time.
+            models.UniqueConstraint(fields=["experiment", "number"], name="comparison_number_once"),
             models.CheckConstraint(
                 name="comparison_state",
                 condition=Q(state__in=["planned", "ready", "leased", "judged", "discarded"]),

@@ -55,7 +55,7 @@ def click_rate(experiment: Experiment) -> float:
 
 def generation_seconds(experiment: Experiment) -> float | None:
     """Mean time in seconds from planning a comparison to its being ready, over the last fifty."""
-    recent = Comparison.objects.filter(experiment=experiment, ready_at__isnull=False).order_by("-pk")
+    recent = Comparison.objects.filter(experiment=experiment, ready_at__isnull=False).order_by("-number")
     return mean_seconds(
         [end - start for end, start in recent.values_list("ready_at", "created_at")[:50] if end]
     )

@@ -278,6 +278,7 @@ def _prepared(
         comparisons.append(
             Comparison(
                 experiment_id=0,
+                number=number,
                 policy_i_id=first[0],
                 policy_j_id=second[0],
                 task_id=task,

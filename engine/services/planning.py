@@ -173,7 +173,7 @@ def _planned(experiment: Experiment, chooser: _Chooser, room: int) -> list[Compa
     """Plan up to ``room`` comparisons; fewer where the pool has no more."""
     design = chooser.design
     n_comparisons, in_flight = int(design.counts.sum()) // 2, int(design.in_flight.sum()) // 2
-    first = experiment.planned_count
+    first, next_number = experiment.planned_count, counts.next_number(experiment)
     evidence = design.evidence
     policies = {policy.pk: policy for policy in chooser.policies}
     comparisons: list[Comparison] = []
@@ -192,6 +192,7 @@ def _planned(experiment: Experiment, chooser: _Chooser, room: int) -> list[Compa
         comparisons.append(
             Comparison(
                 experiment=experiment,
+                number=next_number + number - first,
                 policy_i=policy_i,
                 policy_j=policy_j,
                 task_id=response_i.task_id,
