@@ -1,4 +1,4 @@
-"""What lies between the processes of an installation and its servers, to be broken at will."""
+"""A network between the processes and their servers, and a server, to be broken at will."""
 
 from __future__ import annotations
 
