@@ -1,4 +1,4 @@
-"""What annotators said about pairs: flags, and comments on answers that stand."""
+"""Remarks of annotators about pairs: flags, and comments on answers that stand."""
 
 from __future__ import annotations
 
