@@ -216,7 +216,8 @@ def _quality(experiment: Experiment, snapshot: Snapshot | None, version: _Versio
         },
         ages=_PEOPLE,
     )
-    return looked | {"concerns": _concerns(experiment, snapshot, version)}
+    doubtful = any(row.hasty or row.always_longer for row in looked["annotators"])
+    return looked | {"doubtful": doubtful, "concerns": _concerns(experiment, snapshot, version)}
 
 
 def _method(experiment: Experiment, snapshot: Snapshot | None, version: _Version) -> dict[str, Any]:
