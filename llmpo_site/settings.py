@@ -127,6 +127,12 @@ if DATABASES["default"].get("ENGINE") == "django.db.backends.sqlite3":
     # Tests start workers of their own, which an in-memory database would be out of reach for. Tables made
     # from the models save each process the five seconds of the migrations, which PostgreSQL's tests run.
     DATABASES["default"]["TEST"] = {"NAME": VAR_DIR / "test.sqlite3", "MIGRATE": False}
+elif DATABASES["default"].get("ENGINE") == "django.db.backends.postgresql":
+    # PostgreSQL plans once what a connection repeats, which halves its work for a click. A pooler that gives
+    # each transaction another connection must know of it, or be told to leave it (docs/operations.md).
+    DATABASES["default"].setdefault("OPTIONS", {})
+    if env.bool("DATABASE_PREPARES", True):
+        DATABASES["default"]["OPTIONS"] |= {"server_side_binding": True, "prepare_threshold": 5}
 # Cache for dashboards and for counts of API requests. Each web process has its own unless a server is set.
 CACHES = {"default": env.dj_cache_url("CACHE_URL", "locmem://")}
 # Django's own 300 entries would let somebody who tries many names push out the count of their wrong
