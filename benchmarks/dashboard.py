@@ -182,6 +182,7 @@ def seed_history(experiment: Any, n_judgments: int, annotators: list[Any]) -> No
             "engine_comparison",
             (
                 "experiment_id",
+                "number",
                 "policy_i_id",
                 "policy_j_id",
                 "task_id",
@@ -201,6 +202,7 @@ def seed_history(experiment: Any, n_judgments: int, annotators: list[Any]) -> No
             (
                 (
                     experiment.pk,
+                    n + 1,
                     policies[i],
                     policies[j],
                     tasks[n % len(tasks)],

@@ -40,9 +40,9 @@ SELECT 2 * n + side, CASE side WHEN 0 THEN p.i ELSE p.j END, t.id, (n::bigint * 
     20 + n %% 90, 'stop', '', 0.5, '', now(), now()
 FROM generate_series(1, %(rows)s) n CROSS JOIN generate_series(0, 1) side
 JOIN bench_pairs p ON p.number = n %% %(pairs)s JOIN bench_tasks t ON t.number = n %% %(tasks)s;
-INSERT INTO engine_comparison (id, experiment_id, policy_i_id, policy_j_id, task_id, response_i_id, response_j_id,
+INSERT INTO engine_comparison (id, experiment_id, number, policy_i_id, policy_j_id, task_id, response_i_id, response_j_id,
     i_on_left, plan, state, skips, outcome, discard_reason, created_at, ready_at, judged_at)
-SELECT n, %(experiment)s, p.i, p.j, t.id, 2 * n, 2 * n + 1, n %% 2 = 0, jsonb_build_object('rules', 1, 'number', n - 1,
+SELECT n, %(experiment)s, n, p.i, p.j, t.id, 2 * n, 2 * n + 1, n %% 2 = 0, jsonb_build_object('rules', 1, 'number', n - 1,
     'sampler', 'balanced', 'stopping', 'certified', 'delta', 0.05, 'epsilon', 0.0, 'seed', jsonb_build_array(0, n - 1),
     'draw', 0, 'comparisons', n - 1, 'in_flight', 4, 'evidence', jsonb_build_array(n * 0.00123, n * 0.00077),
     'propensity', null), 'judged', 0, (n %% 3 = 0)::int, '', now(), now(), now()

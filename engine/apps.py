@@ -8,6 +8,7 @@ class EngineConfig(AppConfig):
 
     def ready(self) -> None:
         # Models cannot be imported before the app registry is ready.
-        from engine.models import append_only  # noqa: PLC0415
+        from engine.models import append_only, full_text  # noqa: PLC0415
 
         post_migrate.connect(append_only.install_after_migrate, sender=self)
+        post_migrate.connect(full_text.install_after_migrate, sender=self)

@@ -16,7 +16,6 @@ from celery.utils.nodenames import worker_direct
 from celery.worker import state
 from django.conf import settings
 from django.db import transaction
-from django.utils import timezone
 from kombu.exceptions import ChannelError, OperationalError
 
 from engine.generation import registry
@@ -24,7 +23,7 @@ from engine.generation.base import BackendError
 from engine.generation.worker import write_batch
 from engine.judges import llm_worker
 from engine.judges.worker import judge_comparisons
-from engine.models import Experiment, WorkerPulse
+from engine.models import Experiment, WorkerPulse, clock
 from engine.notifying.delivery import deliver_due
 from engine.selectors import capabilities
 from engine.selectors.opinions import experiments_with_opinions
@@ -72,7 +71,7 @@ def _send(task: Task[Any, Any], *args: Any, worker: str | None = None) -> None:
         logger.warning("The broker is away (%s); the sweep will drive %s", error, task.name)
 
 
-def _wake_writers() -> None:
+def wake_writers() -> None:
     """Have what waits written: by any worker, or where they do not all serve the same, by whichever serves
     it.
     """
@@ -142,7 +141,7 @@ def advance(self: Task[Any, Any], experiment_id: int) -> None:
     if done is not None and done.behind:
         wake(advance, experiment_id)
     if done is not None and done.planned:
-        _wake_writers()
+        wake_writers()
     if done is not None and done.ready:
         wake(judge, experiment_id)
 
@@ -181,7 +180,7 @@ def generate(self: Task[Any, Any]) -> None:
         return
     if claimed:
         _pulse("generation", worker, registry.details(backend))
-        _wake_writers()
+        wake_writers()
 
 
 @worker_ready.connect
@@ -296,7 +295,7 @@ def sweep(self: Task[Any, Any]) -> None:
     for experiment_id in paused.values_list("pk", flat=True):
         wake(advance, experiment_id)
     wake(analyse)
-    _wake_writers()
+    wake_writers()
     notifications.watch()
     if notifications.has_due():
         wake(deliver)
@@ -306,5 +305,5 @@ def sweep(self: Task[Any, Any]) -> None:
 
 
 def _pulse(queue: str, worker: str, details: dict[str, Any] | None = None) -> None:
-    news = {"seen_at": timezone.now()} | ({} if details is None else {"details": details})
+    news = {"seen_at": clock.now()} | ({} if details is None else {"details": details})
     WorkerPulse.objects.update_or_create(queue=queue, worker=worker, defaults=news)

@@ -21,6 +21,7 @@ from labeling.views import (
     settings,
     setup,
     tokens,
+    trial,
     votes,
 )
 
@@ -44,6 +45,7 @@ urlpatterns = [
     path("experiments/new/columns/<uuid:upload_id>/", columns.map_columns, name="map_columns"),
     path("experiments/new/<slug:start>/", setup.new_from, name="new_from"),
     path("experiments/<int:experiment_id>/setup/", setup.setup, name="setup"),
+    path("experiments/<int:experiment_id>/try/", trial.try_it, name="try"),
     path("experiments/<int:experiment_id>/setup.yaml", setup.setup_file, name="setup_file"),
     path("experiments/<int:experiment_id>/delete/", setup.delete_draft, name="delete_draft"),
     path("experiments/<int:experiment_id>/", dashboard.dashboard, name="dashboard"),

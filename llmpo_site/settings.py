@@ -273,6 +273,7 @@ MOST_POLICIES = env.int("MOST_POLICIES", None, validate=validate.Range(min=2))
 MOST_TASKS = env.int("MOST_TASKS", None, validate=validate.Range(min=1))
 MOST_RESPONSES = env.int("MOST_RESPONSES", None, validate=validate.Range(min=1))
 MOST_JUDGMENTS = env.int("MOST_JUDGMENTS", None, validate=validate.Range(min=1))
+MOST_TRIED = env.int("MOST_TRIED", None, validate=validate.Range(min=1))
 MOST_FILE_BYTES = env.int("MOST_FILE_BYTES", None, validate=validate.Range(min=1))
 # Django's own limits on a request. labeling.middleware.failures refuses by the declared length before
 # anything is read.

@@ -10,6 +10,7 @@ from engine.domain.specs import ExperimentSpec, FactorSpec, GoldSpec, TaskSpec
 from engine.generation.base import Backend
 from engine.generation.worker import write_batch
 from engine.models import (
+    Comparison,
     Experiment,
     Invitation,
     Judgment,
@@ -156,6 +157,14 @@ def subscribed(
     """A subscriber of the experiment's notifications."""
     by = User.objects.filter(username="subscriber").first() or make_user("subscriber")
     return subscribe(experiment=experiment, by=by, kind=kind, target=target, events=events)
+
+
+def copy_of(comparison: Comparison, **changes: Any) -> Comparison:
+    """Another comparison of its experiment with the same values but for ``changes``."""
+    rows = Comparison.objects.filter(experiment=comparison.experiment_id)
+    values = {field.attname: getattr(comparison, field.attname) for field in comparison._meta.fields}
+    last = rows.latest("number").number
+    return Comparison.objects.create(**values | {"id": None, "number": last + 1} | changes)
 
 
 def nobodys_turn(experiment: Experiment) -> None:

@@ -119,6 +119,13 @@ JUDGMENTS = Limit(
     "Export with a filter, or use PostgreSQL and raise MOST_JUDGMENTS.",
     "MOST_JUDGMENTS",
 )
+TRIED = Limit(
+    "tried responses in 24 hours, by one person or in one experiment",
+    600,
+    "Each costs tokens and counts nothing. 600 are 10 trials of 20 policies on 3 tasks.",
+    "Try fewer tasks, wait until tomorrow, or raise MOST_TRIED.",
+    "MOST_TRIED",
+)
 MESSAGES = Limit(
     "messages in one conversation",
     200,

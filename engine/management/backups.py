@@ -14,9 +14,9 @@ from typing import Any
 from django.core.management.base import CommandError
 from django.db import connection
 from django.db.migrations.recorder import MigrationRecorder
-from django.utils import timezone
 
 from engine import __version__
+from engine.models import clock
 
 _CHUNK = 1 << 20
 
@@ -58,7 +58,7 @@ def write_backup(file: Path) -> Note:
             unfinished.chmod(0o600)
         else:
             _run("pg_dump", "--format=custom", "--no-owner", "--no-privileges", f"--file={unfinished}")
-        note = Note(__version__, connection.vendor, timezone.now().isoformat(), _sha256(unfinished))
+        note = Note(__version__, connection.vendor, clock.now().isoformat(), _sha256(unfinished))
         note_of(file).write_text(json.dumps(asdict(note), indent=2) + "\n")
         unfinished.rename(file)
     finally:

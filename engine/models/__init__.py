@@ -31,6 +31,7 @@ from engine.models.people import (
     User,
 )
 from engine.models.policies import Factor, Level, Policy, Task
+from engine.models.trials import Trial
 from engine.models.uploads import Upload
 
 __all__ = [
@@ -64,6 +65,7 @@ __all__ = [
     "Subscription",
     "Task",
     "Token",
+    "Trial",
     "Upload",
     "User",
     "WorkerPulse",

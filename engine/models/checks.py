@@ -8,9 +8,9 @@ from typing import cast
 from django.conf import settings
 from django.db import models
 from django.db.models import Q
-from django.utils import timezone
 
 from engine.domain.conversations import Message, turns_of
+from engine.models import clock
 from engine.models.comparisons import Comparison
 from engine.models.experiments import Experiment
 from engine.models.judgments import Judgment
@@ -84,13 +84,13 @@ class Check(models.Model):
     reserved = models.BooleanField(
         default=True, help_text="Not handed back since it was shown; no sweep has ended it."
     )
-    created_at = models.DateTimeField(default=timezone.now)
-    shown_at = models.DateTimeField(default=timezone.now)
+    created_at = models.DateTimeField(default=clock.now)
+    shown_at = models.DateTimeField(default=clock.now)
     expires_at = models.DateTimeField(
-        default=timezone.now, help_text="Once it is not reserved any more: since when."
+        default=clock.now, help_text="Once it is not reserved any more: since when."
     )
     held_until = models.DateTimeField(
-        default=timezone.now, help_text="No renewal goes beyond this; then others have their turn."
+        default=clock.now, help_text="No renewal goes beyond this; then others have their turn."
     )
     choice = models.CharField(
         max_length=10,

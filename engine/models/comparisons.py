@@ -7,9 +7,9 @@ import uuid
 from django.conf import settings
 from django.db import models
 from django.db.models import F, Q
-from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
+from engine.models import clock
 from engine.models.experiments import Experiment
 from engine.models.generation import Response
 from engine.models.policies import Policy, Task
@@ -29,6 +29,7 @@ class Comparison(models.Model):
     PENDING = (State.PLANNED, State.READY, State.LEASED)
 
     experiment = models.ForeignKey(Experiment, models.CASCADE, related_name="comparisons")
+    number = models.PositiveIntegerField(help_text="Its place in its experiment, from 1: its name on pages.")
     policy_i = models.ForeignKey(Policy, models.PROTECT, related_name="+")
     policy_j = models.ForeignKey(Policy, models.PROTECT, related_name="+")
     task = models.ForeignKey(Task, models.PROTECT, related_name="+")
@@ -55,7 +56,7 @@ class Comparison(models.Model):
         null=True, blank=True, help_text="Outcome D, set once enough annotators judged the comparison."
     )
     discard_reason = models.TextField(blank=True)
-    created_at = models.DateTimeField(default=timezone.now)
+    created_at = models.DateTimeField(default=clock.now)
     ready_at = models.DateTimeField(null=True, blank=True)
     judged_at = models.DateTimeField(null=True, blank=True)
 
@@ -66,12 +67,12 @@ class Comparison(models.Model):
                 name="comparison_pending",
                 condition=Q(state__in=["planned", "ready", "leased"]),
             ),
-            # The comparison browser reads a page from this index in constant time.
-            models.Index(fields=["experiment", "id"], name="comparison_in_order"),
             # Who has seen these two texts: asked for each comparison that somebody may be shown.
             models.Index(fields=["texts"], name="comparison_texts", condition=Q(texts__gt="")),
         )
         constraints = (
+            # The comparison browser reads a page from its index in constant time.
+            models.UniqueConstraint(fields=["experiment", "number"], name="comparison_number_once"),
             models.CheckConstraint(
                 name="comparison_state",
                 condition=Q(state__in=["planned", "ready", "leased", "judged", "discarded"]),
@@ -117,9 +118,9 @@ class Lease(models.Model):
     token = models.UUIDField(default=uuid.uuid4, unique=True)
     state = models.CharField(max_length=10, choices=State, default=State.ACTIVE)
     created_at = models.DateTimeField(
-        default=timezone.now, help_text="When it was first shown; ``granted_at`` is when it was shown last."
+        default=clock.now, help_text="When it was first shown; ``granted_at`` is when it was shown last."
     )
-    granted_at = models.DateTimeField(default=timezone.now)
+    granted_at = models.DateTimeField(default=clock.now)
     expires_at = models.DateTimeField()
     held_until = models.DateTimeField(
         help_text="End of the longest possible lease; then other annotators get the pair."
@@ -153,7 +154,7 @@ class Flag(models.Model):
     annotator = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="flags")
     reason = models.CharField(max_length=10, choices=Reason)
     comment = models.CharField(max_length=1000, blank=True)
-    created_at = models.DateTimeField(default=timezone.now)
+    created_at = models.DateTimeField(default=clock.now)
 
     class Meta:
         constraints = (

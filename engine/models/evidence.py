@@ -6,8 +6,8 @@ from typing import Any
 
 from django.db import models
 from django.db.models import Q
-from django.utils import timezone
 
+from engine.models import clock
 from engine.models.claims import Claimable
 from engine.models.experiments import Experiment
 from engine.models.policies import Policy
@@ -39,7 +39,7 @@ class Snapshot(models.Model):
     )
     expected_left = models.FloatField(null=True, blank=True)
     reason = models.CharField(max_length=20, blank=True)
-    created_at = models.DateTimeField(default=timezone.now)
+    created_at = models.DateTimeField(default=clock.now)
 
     class Meta:
         # The race is read by number and the latest is asked for all the time; the rows are wide.
@@ -123,7 +123,7 @@ class Estimate(Claimable):
     )
     answer = models.JSONField(null=True, blank=True)
     failure_reason = models.TextField(blank=True)
-    asked_at = models.DateTimeField(default=timezone.now)
+    asked_at = models.DateTimeField(default=clock.now)
 
     class Meta:
         constraints = (

@@ -6,11 +6,11 @@ from django.conf import settings
 from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
 from django.db.models import Q
-from django.utils import timezone
 
 from engine.core import Claim, StopReason
 from engine.domain.blinding import new_secret, new_seed
 from engine.domain.rules import USUAL_CLAIM, USUAL_MARGIN
+from engine.models import clock
 
 _CONCLUSIONS = {
     StopReason.CERTIFIED: "Certified winner",
@@ -274,7 +274,7 @@ class Experiment(models.Model):
         editable=False,
         help_text="Comparisons that a file of past votes brought along; no sampler chose their pairs.",
     )
-    created_at = models.DateTimeField(default=timezone.now)
+    created_at = models.DateTimeField(default=clock.now)
     started_at = models.DateTimeField(null=True, blank=True)
     concluded_at = models.DateTimeField(null=True, blank=True)
     archived_at = models.DateTimeField(null=True, blank=True)

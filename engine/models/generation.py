@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 from django.db import models
 from django.db.models import Q
-from django.utils import timezone
 
 from engine.domain.texts import digest
+from engine.models import clock
 from engine.models.claims import Claimable
 from engine.models.policies import Policy, Task
+from engine.models.trials import Trial
 
 if TYPE_CHECKING:
     Characters = models.CharField[str, str]
@@ -45,6 +46,15 @@ class Response(Claimable):
 
     policy = models.ForeignKey(Policy, models.PROTECT, related_name="responses")
     task = models.ForeignKey(Task, models.PROTECT, related_name="responses")
+    trial = models.ForeignKey(
+        Trial,
+        models.CASCADE,
+        null=True,
+        blank=True,
+        related_name="responses",
+        db_index=False,
+        help_text="The trial that it belongs to: then it is in no comparison.",
+    )
     seed = models.PositiveBigIntegerField()
     state = models.CharField(max_length=10, choices=State, default=State.WAITING)
     taken_at = models.DateTimeField(null=True, blank=True, help_text="When a worker last took it.")
@@ -70,7 +80,7 @@ class Response(Claimable):
     logprob = models.FloatField(
         null=True, blank=True, help_text="Sum over the written tokens, if the backend reports it."
     )
-    created_at = models.DateTimeField(default=timezone.now)
+    created_at = models.DateTimeField(default=clock.now)
     done_at = models.DateTimeField(null=True, blank=True)
 
     class Meta:
@@ -80,6 +90,7 @@ class Response(Claimable):
             models.Index(
                 fields=["claim_expires_at"], name="response_generating", condition=Q(state="generating")
             ),
+            models.Index(fields=["trial"], name="response_trial", condition=Q(trial__isnull=False)),
         )
         constraints = (
             models.CheckConstraint(
@@ -96,7 +107,7 @@ class WorkerPulse(models.Model):
 
     queue = models.CharField(max_length=50)
     worker = models.CharField(max_length=200)
-    seen_at = models.DateTimeField(default=timezone.now)
+    seen_at = models.DateTimeField(default=clock.now)
     details = models.JSONField(default=dict, help_text="Its state: backend, model, tokens per second.")
 
     class Meta:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from django.conf import settings
 from django.db import models
-from django.utils import timezone
 
+from engine.models import clock
 from engine.models.experiments import Experiment
 
 
@@ -84,7 +84,7 @@ class AuditEntry(models.Model):
         related_name="+",
         help_text="The person concerned, if any.",
     )
-    at = models.DateTimeField(default=timezone.now)
+    at = models.DateTimeField(default=clock.now)
     action = models.CharField(max_length=20, choices=Action)
     details = models.JSONField(default=dict, blank=True)
     sentence = models.TextField()

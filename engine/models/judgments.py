@@ -7,8 +7,8 @@ import uuid
 from django.conf import settings
 from django.db import models
 from django.db.models import F, Q
-from django.utils import timezone
 
+from engine.models import clock
 from engine.models.comparisons import Comparison
 from engine.models.experiments import Experiment
 from engine.models.policies import Policy
@@ -71,7 +71,7 @@ class Judgment(models.Model):
         default=True, help_text="True unless voided. Duplicates JudgmentVoid for the constraint below."
     )
     shown_at = models.DateTimeField(null=True, blank=True)
-    created_at = models.DateTimeField(default=timezone.now)
+    created_at = models.DateTimeField(default=clock.now)
 
     class Meta:
         indexes = (models.Index(fields=["created_at"], name="judgment_created"),)
@@ -117,7 +117,7 @@ class JudgmentVoid(models.Model):
     judgment = models.OneToOneField(Judgment, models.PROTECT, related_name="void")
     by = models.ForeignKey(settings.AUTH_USER_MODEL, models.PROTECT, related_name="+")
     reason = models.CharField(max_length=200)
-    created_at = models.DateTimeField(default=timezone.now)
+    created_at = models.DateTimeField(default=clock.now)
 
     def __str__(self) -> str:
         return f"Void of judgment {self.judgment_id}"

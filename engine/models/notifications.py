@@ -7,8 +7,8 @@ from urllib.parse import urlsplit
 from django.conf import settings
 from django.db import models
 from django.db.models import Q
-from django.utils import timezone
 
+from engine.models import clock
 from engine.models.claims import Claimable
 from engine.models.experiments import Experiment
 
@@ -37,7 +37,7 @@ class Subscription(models.Model):
     events = models.JSONField(default=list)
     secret = models.CharField(max_length=64, blank=True, help_text="Key that signs the calls of a webhook.")
     created_by = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="+")
-    created_at = models.DateTimeField(default=timezone.now)
+    created_at = models.DateTimeField(default=clock.now)
 
     class Meta:
         ordering = ("pk",)
@@ -80,9 +80,9 @@ class Notification(Claimable):
     text = models.TextField()
     state = models.CharField(max_length=10, choices=State, default=State.WAITING)
     attempts = models.PositiveSmallIntegerField(default=0)
-    due_at = models.DateTimeField(default=timezone.now)
+    due_at = models.DateTimeField(default=clock.now)
     error = models.CharField(max_length=500, blank=True)
-    created_at = models.DateTimeField(default=timezone.now)
+    created_at = models.DateTimeField(default=clock.now)
     sent_at = models.DateTimeField(null=True, blank=True)
 
     class Meta:
@@ -102,7 +102,7 @@ class Alarm(models.Model):
 
     experiment = models.ForeignKey(Experiment, models.CASCADE, related_name="alarms")
     kind = models.CharField(max_length=10, choices=Kind)
-    since = models.DateTimeField(default=timezone.now)
+    since = models.DateTimeField(default=clock.now)
     announced_at = models.DateTimeField(null=True, blank=True)
 
     class Meta:

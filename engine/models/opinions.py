@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from django.db import models
 from django.db.models import Q
-from django.utils import timezone
 
+from engine.models import clock
 from engine.models.claims import Claimable
 from engine.models.comparisons import Comparison
 from engine.models.judgments import Judgment
@@ -59,7 +59,7 @@ class Opinion(Claimable):
         related_name="opinion",
         help_text="Its vote, if it voted.",
     )
-    created_at = models.DateTimeField(default=timezone.now)
+    created_at = models.DateTimeField(default=clock.now)
     done_at = models.DateTimeField(null=True, blank=True)
 
     class Meta:

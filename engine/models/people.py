@@ -9,8 +9,8 @@ from django.contrib.auth.models import AbstractUser
 from django.core.validators import MinValueValidator
 from django.db import models
 from django.db.models import F, Q
-from django.utils import timezone
 
+from engine.models import clock
 from engine.models.experiments import Experiment
 
 
@@ -65,7 +65,7 @@ class Membership(models.Model):
         related_name="+",
         help_text="The person who made the invitation, or who added the member on the admin site.",
     )
-    joined_at = models.DateTimeField(default=timezone.now)
+    joined_at = models.DateTimeField(default=clock.now)
 
     class Meta:
         constraints = (
@@ -82,7 +82,7 @@ class RoleLoss(models.Model):
     experiment = models.ForeignKey(Experiment, models.CASCADE, related_name="role_losses")
     user = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="role_losses")
     role = models.CharField(max_length=10, choices=Membership.Role)
-    at = models.DateTimeField(default=timezone.now)
+    at = models.DateTimeField(default=clock.now)
 
     def __str__(self) -> str:
         return f"{self.user} is no longer {self.role} of {self.experiment}"
@@ -120,7 +120,7 @@ class Invitation(models.Model):
     expires_at = models.DateTimeField()
     ended_at = models.DateTimeField(null=True, blank=True)
     created_by = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="invitations")
-    created_at = models.DateTimeField(default=timezone.now)
+    created_at = models.DateTimeField(default=clock.now)
 
     class Meta:
         constraints = (
@@ -147,7 +147,7 @@ class ReportLink(models.Model):
     )
     experiment = models.ForeignKey(Experiment, models.CASCADE, related_name="report_links")
     created_by = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="report_links")
-    created_at = models.DateTimeField(default=timezone.now)
+    created_at = models.DateTimeField(default=clock.now)
     expires_at = models.DateTimeField(null=True, blank=True)
     ended_at = models.DateTimeField(null=True, blank=True)
 
@@ -160,7 +160,7 @@ class InvitationUse(models.Model):
 
     invitation = models.ForeignKey(Invitation, models.CASCADE, related_name="used_by")
     user = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="invitation_uses")
-    at = models.DateTimeField(default=timezone.now)
+    at = models.DateTimeField(default=clock.now)
 
     class Meta:
         constraints = (
@@ -200,7 +200,7 @@ class Token(models.Model):
         related_name="tokens",
         help_text="The only experiment that the token reaches; empty for all of its user's.",
     )
-    created_at = models.DateTimeField(default=timezone.now)
+    created_at = models.DateTimeField(default=clock.now)
     expires_at = models.DateTimeField()
     revoked_at = models.DateTimeField(null=True, blank=True)
     used_at = models.DateTimeField(null=True, blank=True)

@@ -7,7 +7,8 @@ from datetime import timedelta
 
 from django.conf import settings
 from django.db import models
-from django.utils import timezone
+
+from engine.models import clock
 
 
 class Upload(models.Model):
@@ -27,7 +28,7 @@ class Upload(models.Model):
     name = models.CharField(max_length=200, blank=True, help_text="The experiment's name, as it was typed.")
     file_name = models.CharField(max_length=200)
     data = models.BinaryField(help_text="The file as it came, packed or not.")
-    created_at = models.DateTimeField(default=timezone.now)
+    created_at = models.DateTimeField(default=clock.now)
 
     class Meta:
         ordering = ("-created_at",)

@@ -5,9 +5,8 @@ from __future__ import annotations
 from datetime import timedelta
 
 from django.conf import settings
-from django.utils import timezone
 
-from engine.models import AuditEntry, Comparison, Experiment, Judgment, Response
+from engine.models import AuditEntry, Comparison, Experiment, Judgment, Response, clock
 from engine.selectors import workers
 
 _BEGINNINGS = (AuditEntry.Action.START, AuditEntry.Action.RESUME, AuditEntry.Action.REOPEN)
@@ -22,7 +21,7 @@ def trouble(experiment: Experiment) -> str:
         return "No generation worker has ever run. Start one."
     if not worker.alive:
         return f"No generation worker has run since {worker.seen_at:%Y-%m-%d %H:%M} UTC. Start one."
-    if oldest is not None and timezone.now() - oldest > timedelta(seconds=60):
+    if oldest is not None and clock.now() - oldest > timedelta(seconds=60):
         return (
             "Responses have waited for more than a minute: the generation workers are too slow. Start "
             "another one."
@@ -34,7 +33,7 @@ def stall(experiment: Experiment) -> str:
     """Since when nobody has judged although pairs were ready; empty where somebody did, or had nothing to
     judge.
     """
-    since = timezone.now() - timedelta(hours=settings.STALL_HOURS)
+    since = clock.now() - timedelta(hours=settings.STALL_HOURS)
     ready = Comparison.objects.filter(experiment=experiment, state=Comparison.State.READY, ready_at__lt=since)
     if not ready.exists():
         return ""

@@ -53,12 +53,12 @@ def verify_blinding(experiment: Experiment) -> Verified:
     """
     found = Verified()
     periods = secret_periods(experiment)
-    planned = experiment.comparisons.order_by("pk").values_list("pk", "plan__number", "i_on_left")
-    for pk, number, on_left in planned.iterator():
+    planned = experiment.comparisons.order_by("number").values_list("number", "plan__number", "i_on_left")
+    for place, number, on_left in planned.iterator():
         if number is None or number < periods[0].first:
             continue
         derived = blinding.i_on_left(blinding.secret_of(periods, number), number)
-        found.compare(f"Comparison {pk}, policy i on the left", recorded=on_left, derived=derived)
+        found.compare(f"Comparison {place}, policy i on the left", recorded=on_left, derived=derived)
     for check in Check.objects.filter(experiment=experiment).order_by("pk").iterator():
         _verify_check(found, check, periods[check.period].secret, experiment)
     return found

@@ -9,9 +9,13 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import BooleanField, Exists, F, Func, OuterRef, Prefetch, Q, QuerySet, Value
 from django.db.models.sql.compiler import SQLCompiler
 
-from engine.models import Check, Comparison, Experiment, Flag, Judgment, Lease, Policy, Task
+from engine.models import Check, Comparison, Experiment, Flag, Judgment, Lease, Policy, Response, Task
+from engine.models.full_text import responses_with
 
 STANDING, VOID = "standing", "void"
+
+# Up to so many tasks or responses with a text, their comparisons are looked up; with more, they are common.
+_RARE = 5000
 
 
 @dataclass(frozen=True)
@@ -96,16 +100,34 @@ def _of_comparison(experiment: Experiment, selection: Selection, at: str) -> Q:
         flags = Flag.objects.filter(comparison=OuterRef(f"{at}pk"))
         conditions &= Q(Exists(flags if selection.flag == "any" else flags.filter(reason=selection.flag)))
     if selection.text:
-        tasks = Task.objects.filter(experiment=experiment, prompt__icontains=selection.text)
-        conditions &= (
-            Q(**{f"{at}task__in": tasks})
-            | Q(**{f"{at}response_i__text__icontains": selection.text})
-            | Q(**{f"{at}response_j__text__icontains": selection.text})
-        )
+        conditions &= _of_text(experiment, selection.text, at)
     if selection.tag:
         tasks = Task.objects.filter(_HasTag(F("tags"), Value(selection.tag)), experiment=experiment)
         conditions &= Q(**{f"{at}task__in": tasks})
     return conditions
+
+
+def _of_text(experiment: Experiment, text: str, at: str) -> Q:
+    """Comparisons with ``text`` in their task or in a response.
+
+    A rare text is looked up first, in the index of the responses, and their comparisons come along their own
+    indexes. A frequent one is looked for in one comparison after the other: the first page is full soon.
+    """
+    tasks = Task.objects.filter(experiment=experiment, prompt__icontains=text)
+    responses = Response.objects.filter(responses_with(text), policy__experiment=experiment)
+    found = [list(rows.order_by().values_list("pk", flat=True)[: _RARE + 1]) for rows in (tasks, responses)]
+    if max(map(len, found)) <= _RARE:
+        of_tasks, of_responses = found
+        return (
+            Q(**{f"{at}task__in": of_tasks})
+            | Q(**{f"{at}response_i__in": of_responses})
+            | Q(**{f"{at}response_j__in": of_responses})
+        )
+    return (
+        Q(**{f"{at}task__in": tasks})
+        | Q(**{f"{at}response_i__text__icontains": text})
+        | Q(**{f"{at}response_j__text__icontains": text})
+    )
 
 
 class _HasTag(Func):
@@ -162,7 +184,7 @@ class Page:
 def page_of(
     comparisons: QuerySet[Comparison], *, before: int | None = None, after: int | None = None, size: int = 50
 ) -> Page:
-    """The newest comparisons, or those next to a given one. It costs the same however far one has leafed.
+    """The newest comparisons, or those before or after a number. Each page costs the same.
 
     Nothing is counted: with a hundred thousand rows, the count would take longer than the page.
     """
@@ -170,11 +192,11 @@ def page_of(
         Prefetch("judgments", Judgment.objects.select_related("annotator", "void").order_by("pk")), "flags"
     )
     if after is not None:
-        found = list(rows.filter(pk__gt=after).order_by("pk")[: size + 1])
+        found = list(rows.filter(number__gt=after).order_by("number")[: size + 1])
         return Page(found[:size][::-1], newer=len(found) > size, older=True)
     if before is not None:
-        rows = rows.filter(pk__lt=before)
-    found = list(rows.order_by("-pk")[: size + 1])
+        rows = rows.filter(number__lt=before)
+    found = list(rows.order_by("-number")[: size + 1])
     return Page(found[:size], newer=before is not None, older=len(found) > size)
 
 

@@ -8,13 +8,13 @@ from datetime import timedelta
 
 from django.conf import settings
 from django.db.models import Q
-from django.utils import timezone
 
 from engine.models import (
     Comparison,
     Experiment,
     Lease,
     Response,
+    clock,
 )
 from engine.selectors.opinions import votes_now
 from engine.selectors.remaining import extrapolated_left
@@ -26,7 +26,7 @@ _SAFETY_NEAR_DECISION = 1.7
 
 def annotators_present(experiment: Experiment) -> int:
     """Annotators who look at a pair now, or judged one within the last minute and may wait for another."""
-    since = timezone.now() - _PRESENCE
+    since = clock.now() - _PRESENCE
     leases = Lease.objects.filter(comparison__experiment=experiment)
     here = leases.filter(Q(state=Lease.State.ACTIVE) | Q(comparison__judged_at__gte=since))
     return here.values("annotator").distinct().count()
@@ -55,7 +55,7 @@ def click_rate(experiment: Experiment) -> float:
 
 def generation_seconds(experiment: Experiment) -> float | None:
     """Mean time in seconds from planning a comparison to its being ready, over the last fifty."""
-    recent = Comparison.objects.filter(experiment=experiment, ready_at__isnull=False).order_by("-pk")
+    recent = Comparison.objects.filter(experiment=experiment, ready_at__isnull=False).order_by("-number")
     return mean_seconds(
         [end - start for end, start in recent.values_list("ready_at", "created_at")[:50] if end]
     )
@@ -116,5 +116,5 @@ def generation_is_failing(experiment: Experiment) -> bool:
 
 def probe_is_due(experiment: Experiment) -> bool:
     """True if nothing was planned for half a minute: time to see if generation works again."""
-    since = timezone.now() - _PROBE_INTERVAL
+    since = clock.now() - _PROBE_INTERVAL
     return not Comparison.objects.filter(experiment=experiment, created_at__gte=since).exists()

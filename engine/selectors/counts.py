@@ -41,6 +41,11 @@ def choices(experiment: Experiment) -> list[str]:
     return [str(choice) for choice in offered]
 
 
+def next_number(experiment: Experiment) -> int:
+    """The number of the experiment's next comparison, from 1. Past votes and picks share the numbers."""
+    return experiment.past_votes + experiment.planned_count + 1
+
+
 def comparison_count(experiment_id: int) -> int:
     """Judged comparisons that stand."""
     return comparison_counts([experiment_id])[experiment_id]

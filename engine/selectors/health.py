@@ -7,13 +7,13 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from django.db.models import Count, Min, Q, QuerySet, Sum
-from django.utils import timezone
 
 from engine.models import (
     Comparison,
     Experiment,
     Policy,
     Response,
+    clock,
 )
 from engine.selectors import workers
 from engine.selectors.buffer import generation_seconds, mean_seconds
@@ -169,7 +169,7 @@ class QueueHealth(Pulse):
 
 def pulses(experiments: Collection[Experiment]) -> dict[int, Pulse]:
     """The pulse of each experiment by its id, in as many queries for one as for many."""
-    now = timezone.now()
+    now = clock.now()
     seen = workers.seen("control", "analysis", "generation")
     unserved = unserved_needs(experiments, [worker for worker in seen if worker.queue == "generation"])
     rows = (

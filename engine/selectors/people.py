@@ -32,6 +32,7 @@ from engine.models import (
     Membership,
     ReportLink,
     User,
+    clock,
 )
 from engine.selectors.compiled import Compiled, Given
 from engine.selectors.counts import standing, standing_judgments
@@ -83,7 +84,7 @@ def open_invitations(experiment: Experiment, roles: Collection[str]) -> QuerySet
     """Invitations to these roles that still let people in, newest first."""
     return (
         experiment.invitations.filter(
-            role__in=roles, ended_at__isnull=True, expires_at__gte=timezone.now(), uses__lt=F("most_uses")
+            role__in=roles, ended_at__isnull=True, expires_at__gte=clock.now(), uses__lt=F("most_uses")
         )
         .select_related("created_by")
         .order_by("-pk")
@@ -94,7 +95,7 @@ def open_report_links() -> QuerySet[ReportLink]:
     """Links to reports that nobody has ended and that have not expired, newest first."""
     return (
         ReportLink.objects.filter(ended_at__isnull=True)
-        .exclude(expires_at__lt=timezone.now())
+        .exclude(expires_at__lt=clock.now())
         .select_related("created_by")
         .order_by("-pk")
     )

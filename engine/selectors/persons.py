@@ -12,7 +12,6 @@ from allauth.usersessions.models import UserSession
 from django.contrib.sessions.models import Session
 from django.db.models import Q, QuerySet
 from django.db.models.functions import Lower
-from django.utils import timezone
 
 from engine.models import (
     AuditEntry,
@@ -31,6 +30,7 @@ from engine.models import (
     Token,
     Upload,
     User,
+    clock,
 )
 
 Row = dict[str, Any]
@@ -38,7 +38,7 @@ Row = dict[str, Any]
 
 def sessions_of(user: User) -> list[Session]:
     """The sessions in which somebody is logged in to this account."""
-    running = Session.objects.filter(expire_date__gt=timezone.now())
+    running = Session.objects.filter(expire_date__gt=clock.now())
     return [each for each in running.iterator() if each.get_decoded().get("_auth_user_id") == str(user.pk)]
 
 

@@ -46,9 +46,18 @@ def cost(experiment: Experiment) -> float:
     tokens = Response.objects.filter(policy__experiment=experiment).aggregate(
         prompt=Sum("prompt_tokens"), completion=Sum("completion_tokens")
     )
-    prompt = (tokens["prompt"] or 0) * settings.PRICE_PROMPT_TOKENS
-    written = (prompt + (tokens["completion"] or 0) * settings.PRICE_COMPLETION_TOKENS) / 1e6
-    return written + judging_cost(experiment)
+    return price(tokens["prompt"] or 0, tokens["completion"] or 0) + judging_cost(experiment)
+
+
+def price(prompt_tokens: int, completion_tokens: int) -> float:
+    """The price of these tokens, in the currency of the settings."""
+    prompt = prompt_tokens * settings.PRICE_PROMPT_TOKENS
+    return (prompt + completion_tokens * settings.PRICE_COMPLETION_TOKENS) / 1e6
+
+
+def is_priced() -> bool:
+    """True if the settings name a price of tokens."""
+    return bool(settings.PRICE_PROMPT_TOKENS or settings.PRICE_COMPLETION_TOKENS)
 
 
 @dataclass(frozen=True)
@@ -70,8 +79,7 @@ class PolicySpending:
     @property
     def cost(self) -> float:
         """In the currency of the settings' prices."""
-        prompt = self.prompt_tokens * settings.PRICE_PROMPT_TOKENS
-        return (prompt + self.completion_tokens * settings.PRICE_COMPLETION_TOKENS) / 1e6
+        return price(self.prompt_tokens, self.completion_tokens)
 
 
 def policy_spending(experiment: Experiment) -> list[PolicySpending]:

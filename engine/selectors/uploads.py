@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from django.utils import timezone
-
-from engine.models import Upload, User
+from engine.models import Upload, User, clock
 
 
 def kept_upload(user: User, upload_id: UUID) -> Upload | None:
     """The user's own file of that number, unless it is gone or older than a day."""
-    since = timezone.now() - Upload.KEPT_FOR
+    since = clock.now() - Upload.KEPT_FOR
     return Upload.objects.filter(user=user, pk=upload_id, created_at__gte=since).first()

@@ -8,9 +8,8 @@ from datetime import datetime
 from typing import Any
 
 from django.conf import settings
-from django.utils import timezone
 
-from engine.models import WorkerPulse
+from engine.models import WorkerPulse, clock
 
 _LONGEST_LOADING_SECONDS = 900.0
 
@@ -54,7 +53,7 @@ class Worker:
 
 def seen(*queues: str) -> list[Worker]:
     """All workers of these queues that were ever seen, by name."""
-    now = timezone.now()
+    now = clock.now()
     return [
         Worker(
             queue=pulse.queue,

@@ -19,14 +19,13 @@ import numpy as np
 from django.conf import settings
 from django.db import transaction
 from django.db.models import Count, Q, QuerySet
-from django.utils import timezone
 
 from engine.core import Claim, Design, Forecast, Plan, Simulations, forecast, forecast_rest
 from engine.core.claims import NOBODY
 from engine.core.robustness import Replays, replay, summed_wins
 from engine.core.types import FloatArray
 from engine.domain.rules import Rules
-from engine.models import Examination, Experiment, Judgment
+from engine.models import Examination, Experiment, Judgment, clock
 from engine.selectors import counts, designs, judges
 from engine.services import claims
 
@@ -52,7 +51,7 @@ def request_replays(*, experiment_id: int) -> Examination:
     examination, _ = Examination.objects.get_or_create(experiment_id=experiment_id)
     examination = Examination.objects.select_for_update(no_key=True).get(pk=examination.pk)
     if examination.replays_wanted_at is None:
-        examination.replays_wanted_at = timezone.now()
+        examination.replays_wanted_at = clock.now()
         examination.replays = {}
         examination.save(update_fields=["replays_wanted_at", "replays"])
     return examination
@@ -280,7 +279,7 @@ def _replays(
     ]
     findings = {
         "n_judgments": n_judgments,
-        "at": timezone.now().isoformat(),
+        "at": clock.now().isoformat(),
         "rows": [
             {"annotator": name, "judgments": n} | finding
             for (_, name, n), finding in zip(annotators, found[:-1], strict=True)

@@ -18,12 +18,11 @@ from django.conf import settings
 from django.db import transaction
 from django.db.models import Count, Exists, F, Q, QuerySet, Subquery, Value
 from django.db.models.functions import Coalesce, Least
-from django.utils import timezone
 from django.utils.translation import gettext as _
 
 from engine.domain import blinding
 from engine.domain.errors import LeaseLostError, WrongStateError
-from engine.models import Check, Comparison, Experiment, GoldItem, Judgment, Lease, User
+from engine.models import Check, Comparison, Experiment, GoldItem, Judgment, Lease, User, clock
 from engine.selectors import counts, people
 from engine.services import allowances
 
@@ -49,7 +48,7 @@ def unanswered_checks(*, experiment: Experiment, annotator: User) -> list[Check]
 
 def is_held(check: Check) -> bool:
     """True if the annotator holds it, as an active lease is held."""
-    return check.reserved and check.held_until > timezone.now()
+    return check.reserved and check.held_until > clock.now()
 
 
 def renew(check: Check) -> Check | None:
@@ -65,7 +64,7 @@ def renew_checks(*, annotator: User, tokens: Collection[uuid.UUID]) -> None:
 
 
 def _renewed(checks: QuerySet[Check]) -> int:
-    held = checks.filter(choice="", reserved=True, held_until__gt=timezone.now())
+    held = checks.filter(choice="", reserved=True, held_until__gt=clock.now())
     return held.update(expires_at=Least(Value(_end()), F("held_until")))
 
 
@@ -74,12 +73,12 @@ def return_checks(*, annotator: User, tokens: Collection[uuid.UUID] | None = Non
     held = Check.objects.filter(annotator=annotator, choice="", reserved=True)
     if tokens is not None:
         held = held.filter(token__in=tokens)
-    held.update(reserved=False, expires_at=timezone.now())
+    held.update(reserved=False, expires_at=clock.now())
 
 
 def expire_checks() -> None:
     """End the reservations of annotators who went away, in the sweep that ends their leases."""
-    now = timezone.now()
+    now = clock.now()
     gone = Check.objects.filter(choice="", reserved=True, expires_at__lt=now)
     gone.update(reserved=False, expires_at=now)
 
@@ -90,7 +89,7 @@ def resumable(unanswered: Iterable[Check]) -> Check | None:
     As a comparison: not while it would be with somebody else, nor as long after it was held for too long.
     Practice waits for its annotator.
     """
-    now = timezone.now()
+    now = clock.now()
     for check in unanswered:
         others_turn = check.held_until <= now < check.held_until + allowances.hold()
         if check.reserved or (others_turn and check.kind != Check.Kind.PRACTICE):
@@ -105,7 +104,7 @@ def resumable(unanswered: Iterable[Check]) -> Check | None:
 
 def resume(check: Check) -> Check:
     """Reserve a check again for its annotator, as a lease is; it comes back with its texts."""
-    now = timezone.now()
+    now = clock.now()
     held_until = check.held_until if check.held_until > now else now + allowances.hold()
     Check.objects.filter(pk=check.pk).update(
         reserved=True, shown_at=now, held_until=held_until, expires_at=min(_end(), held_until)
@@ -177,7 +176,7 @@ def _with_texts() -> QuerySet[Check]:
 def _give_up(check: Check) -> None:
     """End a check that is somebody else's by now: it counts as neither passed nor failed."""
     lost = Check.objects.filter(pk=check.pk, choice="", reserved=False)
-    lost.update(choice=Check.LOST, judged_at=timezone.now())
+    lost.update(choice=Check.LOST, judged_at=clock.now())
 
 
 @dataclass(frozen=True)
@@ -329,7 +328,7 @@ def answer_check(
     check.choice = choice
     check.passed = None if skipped else choice == expected_choice(check)
     check.comment = comment
-    check.judged_at = timezone.now()
+    check.judged_at = clock.now()
     check.save(update_fields=["choice", "passed", "comment", "judged_at"])
     return Checked(check=check, created=True)
 
@@ -350,7 +349,7 @@ def take_back_check(*, check_id: int) -> Check:
         raise WrongStateError(_("The experiment has concluded; its judgments are final."))
     if check.voided_at is not None:
         raise WrongStateError(_("This judgment was taken back already."))
-    check.voided_at = timezone.now()
+    check.voided_at = clock.now()
     check.save(update_fields=["voided_at"])
     reservation = _reservation()
     answered_at = cast(datetime, check.judged_at)
@@ -373,7 +372,7 @@ def take_back_check(*, check_id: int) -> Check:
 
 def _reservation() -> dict[str, Any]:
     """Of a check that is shown now."""
-    return {"expires_at": _end(), "held_until": timezone.now() + allowances.hold()}
+    return {"expires_at": _end(), "held_until": clock.now() + allowances.hold()}
 
 
 def expected_choice(check: Check) -> str:
@@ -385,4 +384,4 @@ def expected_choice(check: Check) -> str:
 
 
 def _end() -> datetime:
-    return timezone.now() + timedelta(seconds=settings.LEASE_SECONDS)
+    return clock.now() + timedelta(seconds=settings.LEASE_SECONDS)

@@ -16,8 +16,8 @@ from datetime import timedelta
 from typing import Any, TypeVar
 
 from django.db.models import Q, QuerySet
-from django.utils import timezone
 
+from engine.models import clock
 from engine.models.claims import Claimable
 
 C = TypeVar("C", bound=Claimable)
@@ -38,7 +38,7 @@ class ClaimLostError(Exception):
 
 def free(rows: QuerySet[C]) -> QuerySet[C]:
     """Those of ``rows`` that may be taken: nobody holds them, or their holder is past the deadline."""
-    return rows.filter(Q(claim__isnull=True) | Q(claim_expires_at__lt=timezone.now()))
+    return rows.filter(Q(claim__isnull=True) | Q(claim_expires_at__lt=clock.now()))
 
 
 def take(
@@ -101,7 +101,7 @@ def release(rows: QuerySet[C], **changes: Any) -> int:
 
 def expired(rows: QuerySet[C]) -> QuerySet[C]:
     """Those of ``rows`` whose holder has let the deadline pass: it died, or is very late."""
-    return rows.filter(claim__isnull=False, claim_expires_at__lt=timezone.now())
+    return rows.filter(claim__isnull=False, claim_expires_at__lt=clock.now())
 
 
 def keeper(
@@ -143,4 +143,4 @@ def keeper(
 
 
 def _deadline(seconds: float) -> Any:
-    return timezone.now() + timedelta(seconds=seconds)
+    return clock.now() + timedelta(seconds=seconds)

@@ -9,13 +9,12 @@ from typing import Any
 
 from django.core.exceptions import ValidationError
 from django.db import transaction
-from django.utils import timezone
 
 from engine.core import StopReason
 from engine.domain.blinding import new_seed
 from engine.domain.errors import SpecError, WrongStateError
 from engine.domain.rules import check_claim
-from engine.models import AuditEntry, Experiment, User
+from engine.models import AuditEntry, Experiment, User, clock
 from engine.selectors import consequences, counts, specs
 from engine.selectors.rubrics import why_no_judge
 from engine.services.analysis import outdate
@@ -187,7 +186,7 @@ def archive(*, experiment_id: int, by: User | None) -> Experiment:
     if experiment.state == Experiment.State.RUNNING:
         raise WrongStateError("A running experiment cannot be archived; pause or stop it first.")
     if experiment.archived_at is None:
-        experiment.archived_at = timezone.now()
+        experiment.archived_at = clock.now()
         experiment.save(update_fields=["archived_at"])
         record(experiment=experiment, by=by, action=AuditEntry.Action.ARCHIVE)
     return experiment

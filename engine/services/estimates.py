@@ -15,12 +15,11 @@ from typing import Any
 from django.conf import settings
 from django.db import transaction
 from django.db.models import QuerySet
-from django.utils import timezone
 
 from engine.core import Plan, Simulations, forecast
 from engine.domain.policy_space import combinations, policy_space
 from engine.domain.rules import Rules
-from engine.models import Estimate
+from engine.models import Estimate, clock
 from engine.services import claims
 
 _KEPT = timedelta(days=30)
@@ -53,14 +52,25 @@ def ask(*, question: Question) -> Estimate:
     """The estimate for these settings, as far as it has come. Where it waits, somebody should be woken to
     compute it.
     """
-    now = timezone.now()
-    stored = json.loads(json.dumps(asdict(question)))
-    key = hashlib.sha256(json.dumps(stored, sort_keys=True).encode()).hexdigest()
+    now = clock.now()
+    stored, key = _stored(question)
     Estimate.objects.filter(asked_at__lt=now - _KEPT).delete()
     estimate, _ = Estimate.objects.get_or_create(key=key, defaults={"question": stored})
     Estimate.objects.filter(key=key).update(asked_at=now)
     estimate.refresh_from_db()
     return estimate
+
+
+def known(question: Question) -> Estimate | None:
+    """The estimate for these settings, where one was asked for and computed; asks for nothing."""
+    _, key = _stored(question)
+    return Estimate.objects.filter(key=key, state=Estimate.State.DONE).first()
+
+
+def _stored(question: Question) -> tuple[dict[str, Any], str]:
+    """The question as JSON keeps it, and its key."""
+    stored = json.loads(json.dumps(asdict(question)))
+    return stored, hashlib.sha256(json.dumps(stored, sort_keys=True).encode()).hexdigest()
 
 
 def compute_next(*, worker: str = "", tick: Callable[[], None] = lambda: None) -> bool:
@@ -83,7 +93,7 @@ def compute_next(*, worker: str = "", tick: Callable[[], None] = lambda: None) -
 
 
 def _wanted(rows: QuerySet[Estimate]) -> QuerySet[Estimate]:
-    return rows.filter(state=Estimate.State.WAITING, asked_at__gte=timezone.now() - _WANTED)
+    return rows.filter(state=Estimate.State.WAITING, asked_at__gte=clock.now() - _WANTED)
 
 
 def _compute(estimate: Estimate, claim: uuid.UUID, tick: Callable[[], None]) -> None:

@@ -10,7 +10,6 @@ from typing import Any
 
 from django.core.exceptions import NON_FIELD_ERRORS, ValidationError
 from django.db import models, transaction
-from django.utils import timezone
 
 from engine.core import Design, StopReason
 from engine.domain import limits, tags, variables
@@ -34,6 +33,7 @@ from engine.models import (
     Response,
     Task,
     User,
+    clock,
 )
 from engine.selectors import counts, designs
 from engine.selectors.designs import Observed
@@ -381,8 +381,10 @@ def start(*, experiment_id: int, by: User | None = None) -> Experiment:
     if experiment.archived_at is not None:
         raise WrongStateError("The experiment is archived. Take it out of the archive first.")
     resumed = experiment.state == Experiment.State.PAUSED
+    # Tried responses have no part in the experiment.
+    Response.objects.filter(trial__experiment=experiment).delete()
     experiment.state = Experiment.State.RUNNING
-    experiment.started_at = experiment.started_at or timezone.now()
+    experiment.started_at = experiment.started_at or clock.now()
     experiment.save(update_fields=["state", "started_at"])
     action = AuditEntry.Action.RESUME if resumed else AuditEntry.Action.START
     record(experiment=experiment, by=by, action=action)
@@ -512,7 +514,7 @@ def conclude(
     experiment.winner = winner
     experiment.certified_claim = claim
     experiment.finding = finding
-    experiment.concluded_at = timezone.now()
+    experiment.concluded_at = clock.now()
     experiment.save(
         update_fields=["state", "conclusion", "winner", "certified_claim", "finding", "concluded_at"]
     )

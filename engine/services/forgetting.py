@@ -9,7 +9,6 @@ from typing import Any
 from django.contrib.admin.models import LogEntry
 from django.contrib.contenttypes.models import ContentType
 from django.db import transaction
-from django.utils import timezone
 
 from engine.domain.errors import MembershipError, PersonError
 from engine.models import (
@@ -22,8 +21,10 @@ from engine.models import (
     Judgment,
     Membership,
     Token,
+    Trial,
     Upload,
     User,
+    clock,
 )
 from engine.selectors.persons import addresses_of, sessions_of, subscriptions_to
 from engine.services import claims
@@ -33,7 +34,7 @@ from engine.services.people import end_invitation, remove_member
 from engine.services.tokens import end_all_tokens
 
 # Rows that go with the account; any other row of ours is a reason to keep the account's.
-_GO_WITH_THE_ACCOUNT = {Membership, Token, Upload}
+_GO_WITH_THE_ACCOUNT = {Membership, Token, Trial, Upload}
 
 
 @transaction.atomic
@@ -69,7 +70,7 @@ def forget_person(
     user.first_name = user.last_name = user.email = ""
     user.is_active = user.is_staff = user.is_superuser = False
     user.last_login = None
-    user.forgotten_at = timezone.now()
+    user.forgotten_at = clock.now()
     user.set_unusable_password()
     user.save()
     user.groups.clear()

@@ -11,10 +11,9 @@ from dataclasses import dataclass, fields
 from django.conf import settings
 from django.db import connection, transaction
 from django.db.models import Count, F, Q, QuerySet
-from django.utils import timezone
 
 from engine.domain.texts import digest
-from engine.models import Comparison, Response
+from engine.models import Comparison, Response, clock
 from engine.selectors import capabilities
 from engine.selectors.capabilities import Offer
 from engine.services import claims
@@ -89,7 +88,7 @@ def claim_responses(
         by=worker,
         joining=joining,
         state=Response.State.GENERATING,
-        taken_at=timezone.now(),
+        taken_at=clock.now(),
         attempts=F("attempts") + 1,
     )
     claimed = claims.held(rows, token).select_related("task")
@@ -147,12 +146,13 @@ def store_outcomes(*, claim: uuid.UUID, outcomes: Iterable[Written | Failed]) ->
     comparisons = _lock_comparisons(by_id)
     wanted = _halves(comparisons)
     ours = claims.held(Response.objects.filter(pk__in=by_id, state=Response.State.GENERATING), claim)
-    attempts = dict(ours.select_for_update().values_list("pk", "attempts"))
-    written = [outcome for pk in attempts if isinstance(outcome := by_id[pk], Written)]
+    rows = list(ours.select_for_update().values_list("pk", "attempts", "trial_id"))
+    written = [outcome for pk, _, _ in rows if isinstance(outcome := by_id[pk], Written)]
     _store_written(written)
-    for pk, spent in attempts.items():
+    for pk, spent, trial in rows:
         if isinstance(failed := by_id[pk], Failed):
-            again = pk in wanted and failed.retryable and spent < settings.GENERATION_ATTEMPTS
+            of_use = pk in wanted or trial is not None
+            again = of_use and failed.retryable and spent < settings.GENERATION_ATTEMPTS
             claims.release(
                 ours.filter(pk=pk),
                 state=Response.State.WAITING if again else Response.State.FAILED,
@@ -171,7 +171,7 @@ def _store_written(written: Sequence[Written]) -> None:
     """One prepared statement for all of them, whose rows are locked: as UPDATEs of the ORM they take ten
     times as long.
     """
-    constant = claims.NOBODY | {"state": Response.State.DONE, "done_at": timezone.now()}
+    constant = claims.NOBODY | {"state": Response.State.DONE, "done_at": clock.now()}
     meta = Response._meta
     by_name = {field.name: field for field in meta.concrete_fields}
     columns = [by_name[name] for name in (*constant, *_WRITTEN_FIELDS)]
@@ -219,7 +219,8 @@ def _give_back(lost: QuerySet[Response], reason: str, *, blameless: bool) -> set
         rows.update(attempts=F("attempts") - 1)
     else:
         rows.update(crashes=F("crashes") + 1)
-    spent = rows.filter(Q(attempts__gte=settings.GENERATION_ATTEMPTS) | ~Q(pk__in=_halves(comparisons)))
+    unwanted = Q(trial__isnull=True) & ~Q(pk__in=_halves(comparisons))
+    spent = rows.filter(Q(attempts__gte=settings.GENERATION_ATTEMPTS) | unwanted)
     claims.release(spent, state=Response.State.FAILED, failure_reason=reason)
     claims.release(rows, state=Response.State.WAITING, failure_reason=reason)
     return _settle(comparisons)
@@ -257,7 +258,7 @@ def _settle(comparisons: Sequence[Comparison]) -> set[int]:
             continue
         touched.add(comparison.experiment_id)
     if ready:
-        Comparison.objects.filter(pk__in=ready).update(state=Comparison.State.READY, ready_at=timezone.now())
+        Comparison.objects.filter(pk__in=ready).update(state=Comparison.State.READY, ready_at=clock.now())
         settle_texts(comparison_ids=ready)
     return touched
 

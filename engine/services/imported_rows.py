@@ -57,7 +57,7 @@ _LONGEST = {
     )
     for column in columns
 }
-_SMALL = {"skips": 32_767, "plan_number": 2**31 - 2} | {
+_SMALL = {"skips": 32_767, "plan_number": 2**30} | {
     f"{name}_tokens_{side}": 2**31 - 1 for name in ("prompt", "completion") for side in "ij"
 }
 
@@ -132,6 +132,8 @@ class _Checker:
         # Comparison and person of each judgment that stands.
         self._standing: set[tuple[int, str]] = set()
         self._pairs: dict[int, tuple[Any, ...]] = {}
+        # The comparison of each pick.
+        self._picks: dict[int, int] = {}
         self._responses: dict[int, tuple[Any, ...]] = {}
 
     def check(self, row: Row) -> None:
@@ -172,9 +174,13 @@ class _Checker:
             row["task_number"],
             row["response_i_id"],
             row["response_j_id"],
+            row["plan_number"],
         )
         if self._pairs.setdefault(row["comparison_id"], pair) != pair:
             raise ValueError("comparison_id is that of an earlier row with another pair, side or task.")
+        pick = row["plan_number"]
+        if pick is not None and self._picks.setdefault(pick, row["comparison_id"]) != row["comparison_id"]:
+            raise ValueError("plan_number is that of an earlier row of another comparison.")
         for side in "ij":
             written = (row[f"policy_{side}"], row["task_number"])
             if self._responses.setdefault(row[f"response_{side}_id"], written) != written:

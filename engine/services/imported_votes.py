@@ -9,6 +9,7 @@ from django.contrib.auth.hashers import make_password
 from django.db import connection
 
 from engine.models import Experiment, PairCount, User
+from engine.selectors.counts import next_number
 from engine.services.bulk_rows import Prepared, insert
 from engine.services.judging import name_texts
 
@@ -52,11 +53,15 @@ def insert_comparisons(
     tasks: Sequence[int],
     responses: Sequence[int],
 ) -> Sequence[int]:
-    """Store comparisons; returns their keys. Their policies, tasks and responses are places in these keys."""
+    """Store comparisons; returns their keys. Their policies, tasks and responses are places in these keys,
+    and their numbers count from 0, after the experiment's last one.
+    """
+    first = next_number(experiment)
     keys = insert(
         rows,
         {
             "experiment_id": lambda _: experiment.pk,
+            "number": lambda number: first + number,
             "policy_i_id": policies.__getitem__,
             "policy_j_id": policies.__getitem__,
             "task_id": tasks.__getitem__,

@@ -25,7 +25,6 @@ from django.db.models import (
     Value,
 )
 from django.db.models.functions import Cast, Concat, Greatest, Least
-from django.utils import timezone
 from django.utils.translation import gettext as _
 
 from engine.domain import about
@@ -43,6 +42,7 @@ from engine.models import (
     Response,
     RoleLoss,
     User,
+    clock,
 )
 from engine.selectors import counts
 from engine.selectors.compiled import Compiled, Given
@@ -93,7 +93,7 @@ def held_leases(*, experiment_id: int, annotator: User) -> list[Lease]:
     """The pairs that this annotator holds, the first one first; without their texts, as they mostly are on
     the screen already.
     """
-    return _HELD(experiment=experiment_id, annotator=annotator.pk, now=timezone.now())
+    return _HELD(experiment=experiment_id, annotator=annotator.pk, now=clock.now())
 
 
 _EXPERIMENT, _ANNOTATOR = Given("experiment", BigAutoField()), Given("annotator", BigAutoField())
@@ -162,7 +162,7 @@ def new_lease(
     that is due, with ``had_since``: when the annotator was first shown it, where they handed it back. The
     check that it returns takes its place.
     """
-    now = timezone.now()
+    now = clock.now()
     found = (_HANDED_BACK_FIRST if instead else _IN_ORDER)(
         experiment=experiment_id,
         annotator=annotator.pk,
@@ -193,7 +193,7 @@ _HELD = Compiled(
 
 
 def _granted(comparison: Comparison, annotator: User) -> Lease:
-    now = timezone.now()
+    now = clock.now()
     return Lease.objects.create(
         comparison=comparison,
         annotator=annotator,
@@ -213,7 +213,7 @@ def _resumed(comparison: Comparison, annotator: User) -> Lease | None:
         .first()
     )
     if earlier is not None:
-        now = timezone.now()
+        now = clock.now()
         earlier.state, earlier.granted_at = Lease.State.ACTIVE, now
         if earlier.held_until <= now:
             earlier.held_until = now + allowances.hold()
@@ -266,12 +266,12 @@ def renew(lease: Lease) -> Lease | None:
 
 def _renewed(leases: QuerySet[Lease]) -> int:
     """Renew those that are active and may still be held; returns how many."""
-    ours = leases.filter(state=Lease.State.ACTIVE, held_until__gt=timezone.now())
+    ours = leases.filter(state=Lease.State.ACTIVE, held_until__gt=clock.now())
     return ours.update(expires_at=Least(Value(_lease_end()), F("held_until")))
 
 
 def _lease_end() -> datetime:
-    return timezone.now() + timedelta(seconds=settings.LEASE_SECONDS)
+    return clock.now() + timedelta(seconds=settings.LEASE_SECONDS)
 
 
 @transaction.atomic
@@ -337,7 +337,7 @@ def discard_unwanted(*, experiment_id: int) -> int:
 def expire_leases() -> set[int]:
     """Hand back the pairs of annotators who went away. Returns the experiments concerned."""
     return _end_leases(
-        Lease.objects.filter(state=Lease.State.ACTIVE, expires_at__lt=timezone.now()), Lease.State.EXPIRED
+        Lease.objects.filter(state=Lease.State.ACTIVE, expires_at__lt=clock.now()), Lease.State.EXPIRED
     )
 
 
@@ -621,7 +621,7 @@ def void_judgment(*, judgment_id: int, by: User, reason: str) -> JudgmentVoid:
     [void] = write_voids(judgments=[judgment], by=by, reason=reason)
     # The annotator who took it back may be shown the pair again.
     comparison.leases.filter(annotator=judgment.annotator, state=Lease.State.JUDGED).update(
-        state=Lease.State.RETURNED, held_until=timezone.now() + allowances.hold()
+        state=Lease.State.RETURNED, held_until=clock.now() + allowances.hold()
     )
     if comparison.outcome is None:
         return void

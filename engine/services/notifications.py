@@ -16,12 +16,11 @@ from django.core.exceptions import ValidationError
 from django.core.validators import validate_email
 from django.db import transaction
 from django.db.models import F, QuerySet
-from django.utils import timezone
 
 from engine.domain.errors import SubscriptionError
 from engine.domain.mail import why_no_mail
 from engine.domain.webhook_urls import check_url
-from engine.models import Alarm, AuditEntry, Experiment, Notification, Subscription, User
+from engine.models import Alarm, AuditEntry, Experiment, Notification, Subscription, User, clock
 from engine.selectors.alarms import stall, trouble
 from engine.services import claims
 from engine.services.audit import record
@@ -166,7 +165,7 @@ def _watch(experiment: Experiment, kind: Alarm.Kind, reason: str) -> None:
         _end_alarm(experiment, kind)
         return
     alarm, _ = Alarm.objects.get_or_create(experiment=experiment, kind=kind)
-    now = timezone.now()
+    now = clock.now()
     if alarm.announced_at is not None or now - alarm.since < _GRACE[kind]:
         return
     if Alarm.objects.filter(pk=alarm.pk, announced_at__isnull=True).update(announced_at=now):
@@ -201,7 +200,7 @@ def claim_due() -> Notification | None:
     while (next_due := _due().order_by("due_at", "pk").first()) is not None:
         row = Notification.objects.filter(pk=next_due.pk)
         claim = claims.take(
-            row.filter(state=Notification.State.WAITING, due_at__lte=timezone.now()),
+            row.filter(state=Notification.State.WAITING, due_at__lte=clock.now()),
             seconds=_CLAIM_SECONDS,
             attempts=F("attempts") + 1,
         )
@@ -213,7 +212,7 @@ def claim_due() -> Notification | None:
 
 def mark_sent(*, notification: Notification) -> None:
     """End a claimed notification: its recipient has it."""
-    claims.release(_claimed(notification), state=Notification.State.SENT, sent_at=timezone.now(), error="")
+    claims.release(_claimed(notification), state=Notification.State.SENT, sent_at=clock.now(), error="")
 
 
 def mark_unsent(*, notification: Notification, error: str, final: bool = False) -> None:
@@ -225,7 +224,7 @@ def mark_unsent(*, notification: Notification, error: str, final: bool = False) 
         claims.release(unsent, state=Notification.State.FAILED, error=error[:500])
         return
     pause = timedelta(seconds=_RETRY_SECONDS[notification.attempts - 1])
-    claims.release(unsent, due_at=timezone.now() + pause, error=error[:500])
+    claims.release(unsent, due_at=clock.now() + pause, error=error[:500])
 
 
 def has_due() -> bool:
@@ -234,7 +233,7 @@ def has_due() -> bool:
 
 
 def _due() -> QuerySet[Notification]:
-    waiting = Notification.objects.filter(state=Notification.State.WAITING, due_at__lte=timezone.now())
+    waiting = Notification.objects.filter(state=Notification.State.WAITING, due_at__lte=clock.now())
     return claims.free(waiting)
 
 

@@ -12,10 +12,9 @@ from dataclasses import dataclass
 from django.conf import settings
 from django.db import transaction
 from django.db.models import F, QuerySet
-from django.utils import timezone
 
 from engine.domain.errors import WrongStateError
-from engine.models import AuditEntry, Comparison, Experiment, Judgment, Opinion, Subscription, User
+from engine.models import AuditEntry, Comparison, Experiment, Judgment, Opinion, Subscription, User, clock
 from engine.selectors.opinions import (
     agreement_table,
     experiments_with_opinions,
@@ -204,7 +203,7 @@ def store_opinion(*, claim: uuid.UUID, asked: Asked, model: str) -> bool:
         agree = asked.left_first == asked.right_first
         opinion.choice = asked.left_first if agree else Judgment.Choice.TIE
         opinion.reason = asked.reason
-        opinion.done_at = timezone.now()
+        opinion.done_at = clock.now()
     elif asked.retryable and opinion.attempts < settings.JUDGE_ATTEMPTS:
         opinion.state = Opinion.State.WAITING
     else:

@@ -15,14 +15,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from django.db import transaction
-from django.utils import timezone
 
 from engine.domain import limits
 from engine.domain.errors import SpecError, WrongStateError
 from engine.domain.outcomes import outcome_of
 from engine.domain.specs import ExperimentSpec, FactorSpec, ReadyMade, TaskSpec
 from engine.importing import Vote, Winner
-from engine.models import AuditEntry, Comparison, Experiment, Judgment, Response, User
+from engine.models import AuditEntry, Comparison, Experiment, Judgment, Response, User, clock
 from engine.selectors import designs
 from engine.services.audit import record
 from engine.services.bulk_rows import Prepared, insert, prepared
@@ -252,7 +251,7 @@ def _prepared(
     tasks: Mapping[str, int],
     known: Mapping[_Text, int] | None = None,
 ) -> _Ready:
-    now = timezone.now()
+    now = clock.now()
     there = list(known or ())
     numbers: dict[_Text, int] = {text: number for number, text in enumerate(there)}
     names = sorted({vote.annotator for vote in votes} - {""})
@@ -279,6 +278,7 @@ def _prepared(
         comparisons.append(
             Comparison(
                 experiment_id=0,
+                number=number,
                 policy_i_id=first[0],
                 policy_j_id=second[0],
                 task_id=task,
@@ -324,7 +324,7 @@ def _response(of: _Text, number: int) -> Response:
     it.
     """
     policy, task, text = of
-    now = timezone.now()
+    now = clock.now()
     response = Response(policy_id=policy, task_id=task, seed=number, created_at=now)
     if text is None:
         response.state, response.failure_reason = Response.State.FAILED, NO_TEXT
@@ -355,7 +355,7 @@ def _store(experiment: Experiment, ready: _Ready, by: User | None) -> Experiment
     experiment.past_votes += n_votes
     experiment.budget += n_votes
     experiment.state = Experiment.State.PAUSED
-    experiment.started_at = experiment.started_at or timezone.now()
+    experiment.started_at = experiment.started_at or clock.now()
     experiment.save(
         update_fields=["past_votes", "budget", "state", "started_at", "allow_tie", "allow_both_bad"]
     )

@@ -11,7 +11,6 @@ from datetime import timedelta
 
 from django.db import transaction
 from django.db.models import F, Q, QuerySet
-from django.utils import timezone
 from django.utils.translation import gettext as _
 
 from engine.domain.credentials import hashed
@@ -25,6 +24,7 @@ from engine.models import (
     Membership,
     RoleLoss,
     User,
+    clock,
 )
 from engine.selectors import people
 from engine.services import judging
@@ -58,7 +58,7 @@ def create_invitation(
     if role not in people.roles_to_give(by, experiment.pk):
         raise MembershipError(f"You may not invite anybody as {role}.")
     secret = secrets.token_urlsafe(32)
-    now = timezone.now()
+    now = clock.now()
     invitation = Invitation.objects.create(
         hash=hashed(secret),
         hint=secret[:6],
@@ -110,7 +110,7 @@ def open_invitation(*, invitation_id: int | None, user: User | None = None) -> I
         invitation.created_by, invitation.experiment_id
     ):
         raise InvitationError(_("This invitation has ended. Ask for a new one."))
-    if invitation.expires_at < timezone.now():
+    if invitation.expires_at < clock.now():
         raise InvitationError(_("This invitation has expired. Ask for a new one."))
     if invitation.uses >= invitation.most_uses:
         raise InvitationError(_("This invitation has been used up. Ask for a new one."))
@@ -355,7 +355,7 @@ def _open_links_of(user: User) -> QuerySet[Invitation]:
     return Invitation.objects.filter(
         Q(created_by=user) | Q(pk__in=user.invitation_uses.values("invitation")),
         ended_at__isnull=True,
-        expires_at__gt=timezone.now(),
+        expires_at__gt=clock.now(),
         uses__lt=F("most_uses"),
     )
 
@@ -378,7 +378,7 @@ def _end_links(user: User, experiment_id: int, *, by: User | None) -> int:
 
 
 def _end(invitation: Invitation, *, by: User | None, about: User | None = None, because: str = "") -> None:
-    invitation.ended_at = timezone.now()
+    invitation.ended_at = clock.now()
     invitation.save(update_fields=["ended_at"])
     record(
         experiment=invitation.experiment,

@@ -8,12 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 from django.db import transaction
 from django.db.models import Q
-from django.utils import timezone
 
 from engine.core import Design
 from engine.core.types import BoolArray, FloatArray
 from engine.domain import blinding
-from engine.models import Comparison, Experiment, Policy, Response
+from engine.models import Comparison, Experiment, Policy, Response, clock
 from engine.selectors import buffer, counts, designs, pools
 from engine.selectors.pools import Halves
 from engine.services import replaying
@@ -174,7 +173,7 @@ def _planned(experiment: Experiment, chooser: _Chooser, room: int) -> list[Compa
     """Plan up to ``room`` comparisons; fewer where the pool has no more."""
     design = chooser.design
     n_comparisons, in_flight = int(design.counts.sum()) // 2, int(design.in_flight.sum()) // 2
-    first = experiment.planned_count
+    first, next_number = experiment.planned_count, counts.next_number(experiment)
     evidence = design.evidence
     policies = {policy.pk: policy for policy in chooser.policies}
     comparisons: list[Comparison] = []
@@ -193,13 +192,14 @@ def _planned(experiment: Experiment, chooser: _Chooser, room: int) -> list[Compa
         comparisons.append(
             Comparison(
                 experiment=experiment,
+                number=next_number + number - first,
                 policy_i=policy_i,
                 policy_j=policy_j,
                 task_id=response_i.task_id,
                 response_i=response_i,
                 response_j=response_j,
                 state=Comparison.State.READY if ready else Comparison.State.PLANNED,
-                ready_at=timezone.now() if ready else None,
+                ready_at=clock.now() if ready else None,
                 i_on_left=blinding.i_on_left(experiment.secret, number),
                 plan={
                     "rules": RULES_VERSION,

@@ -6,11 +6,9 @@ import itertools
 from collections import defaultdict
 from collections.abc import Sequence
 
-from django.utils import timezone
-
 from engine.domain.errors import SpecError
 from engine.domain.specs import ExperimentSpec
-from engine.models import Experiment, Factor, Policy, Response, Task
+from engine.models import Experiment, Factor, Policy, Response, Task, clock
 
 
 def check_ready_made(spec: ExperimentSpec) -> None:
@@ -63,7 +61,7 @@ def check_ready_made(spec: ExperimentSpec) -> None:
 def store_ready_made(spec: ExperimentSpec, policies: Sequence[Policy], tasks: Sequence[Task]) -> None:
     """Store the responses as if they had been generated."""
     by_name = dict(zip(spec.factors[0].levels, policies, strict=True)) if spec.ready_made else {}
-    now = timezone.now()
+    now = clock.now()
     Response.objects.bulk_create(
         (
             Response(

@@ -9,7 +9,6 @@ from datetime import datetime
 from typing import Any
 
 from django.db import transaction
-from django.utils import timezone
 
 from engine.domain.blinding import Period
 from engine.domain.policy_space import names_of, policy_space
@@ -21,6 +20,7 @@ from engine.models import (
     JudgmentVoid,
     Response,
     User,
+    clock,
 )
 from engine.selectors import counts
 from engine.selectors.counts import Completion
@@ -128,6 +128,12 @@ def _prepared(rows: Sequence[Row], completions: Sequence[Completion], *, made_el
         number: row[f"seed_{side}"] if made_elsewhere else place
         for place, (number, (row, side)) in enumerate(of_responses.items())
     }
+    past = [number for number, row in of_comparisons.items() if row["plan_number"] is None]
+    numbers = {number: place for place, number in enumerate(past)} | {
+        number: len(past) + row["plan_number"]
+        for number, row in of_comparisons.items()
+        if row["plan_number"] is not None
+    }
     return _Ready(
         names=list(people),
         responses=prepared(
@@ -135,7 +141,10 @@ def _prepared(rows: Sequence[Row], completions: Sequence[Completion], *, made_el
         ),
         comparisons=prepared(
             Comparison,
-            (_comparison(row, responses, outcomes.get(number)) for number, row in of_comparisons.items()),
+            (
+                _comparison(row, numbers[number], responses, outcomes.get(number))
+                for number, row in of_comparisons.items()
+            ),
         ),
         judgments=prepared(Judgment, (_judgment(row, comparisons, judgments, people) for row in rows)),
         voids=prepared(
@@ -154,7 +163,7 @@ def _prepared(rows: Sequence[Row], completions: Sequence[Completion], *, made_el
         planned_count=max(
             (row["plan_number"] + 1 for row in rows if row["plan_number"] is not None), default=0
         ),
-        past_votes=sum(row["plan_number"] is None for row in of_comparisons.values()),
+        past_votes=len(past),
         places=judgments,
     )
 
@@ -180,11 +189,12 @@ def _response(row: Row, side: str) -> Response:
 
 
 def _comparison(
-    row: Row, responses: Mapping[int, int], settled: tuple[float, datetime | None] | None
+    row: Row, number: int, responses: Mapping[int, int], settled: tuple[float, datetime | None] | None
 ) -> Comparison:
     outcome, judged_at = settled or (None, None)
     return Comparison(
         experiment_id=0,
+        number=number,
         policy_i_id=index_of(row["policy_i"]),
         policy_j_id=index_of(row["policy_j"]),
         task_id=row["task_number"] - 1,
@@ -254,7 +264,7 @@ def _store(  # noqa: PLR0917 - what was checked, in the order in which it is sto
     insert(ready.voids, {"judgment_id": judgments.__getitem__, "by_id": persons.__getitem__})
     experiment.planned_count = max(planned_count, ready.planned_count)
     experiment.state = Experiment.State.PAUSED
-    experiment.started_at = timezone.now()
+    experiment.started_at = clock.now()
     experiment.past_secrets = [{"first": period.first, "secret": period.secret} for period in secrets]
     experiment.secret_from = experiment.planned_count
     experiment.past_votes = ready.past_votes

@@ -6,11 +6,10 @@ import secrets
 from datetime import timedelta
 
 from django.db import transaction
-from django.utils import timezone
 
 from engine.domain.credentials import hashed
 from engine.domain.errors import WrongStateError
-from engine.models import AuditEntry, Experiment, ReportLink, User
+from engine.models import AuditEntry, Experiment, ReportLink, User, clock
 from engine.selectors import people
 from engine.services.audit import record
 
@@ -29,7 +28,7 @@ def share_report(*, experiment: Experiment, by: User, valid_days: int | None) ->
     if Experiment.objects.filter(pk=experiment.pk, state=Experiment.State.DRAFT).exists():
         raise WrongStateError("A draft has no report. Start the experiment first.")
     secret = secrets.token_urlsafe(32)
-    now = timezone.now()
+    now = clock.now()
     link = ReportLink.objects.create(
         hash=hashed(secret),
         hint=secret[:6],
@@ -56,7 +55,7 @@ def end_report_link(*, link_id: int, by: User) -> None:
     link = ReportLink.objects.select_for_update(no_key=True, of=("self",)).get(pk=link_id)
     if link.ended_at is not None:
         return
-    link.ended_at = timezone.now()
+    link.ended_at = clock.now()
     link.save(update_fields=["ended_at"])
     record(experiment=link.experiment, by=by, action=AuditEntry.Action.END_SHARE, details={"hint": link.hint})
 

@@ -10,9 +10,8 @@ from django.conf import settings
 from django.contrib.admin.models import LogEntry
 from django.contrib.sessions.models import Session
 from django.db.models import F, Q, QuerySet
-from django.utils import timezone
 
-from engine.models import Invitation, Notification, ReportLink, Token, Upload
+from engine.models import Invitation, Notification, ReportLink, Token, Trial, Upload, clock
 
 
 def forget_old() -> dict[str, int]:
@@ -26,7 +25,7 @@ def forget_old() -> dict[str, int]:
     # It ended when the last one joined.
     used_up = Q(uses__gte=F("most_uses"), created_at__lt=ended) & ~Q(used_by__at__gte=ended)
     old: dict[str, QuerySet[Any]] = {
-        "sessions": Session.objects.filter(expire_date__lt=timezone.now()),
+        "sessions": Session.objects.filter(expire_date__lt=clock.now()),
         # After the sessions, so that each goes with its own.
         "browsers": UserSession.objects.exclude(session_key__in=Session.objects.values("session_key")),
         "invitations": Invitation.objects.filter(Q(expires_at__lt=ended) | Q(ended_at__lt=ended) | used_up),
@@ -35,11 +34,12 @@ def forget_old() -> dict[str, int]:
         "notifications": Notification.objects.filter(created_at__lt=messages).exclude(
             state=Notification.State.WAITING
         ),
-        "uploads": Upload.objects.filter(created_at__lt=timezone.now() - Upload.KEPT_FOR),
+        "trials": Trial.objects.filter(asked_at__lt=clock.now() - Trial.KEPT_FOR),
+        "uploads": Upload.objects.filter(created_at__lt=clock.now() - Upload.KEPT_FOR),
         "admin site's log": LogEntry.objects.filter(action_time__lt=_days_ago(settings.KEEP_ADMIN_LOG_DAYS)),
     }
     return {name: rows.delete()[1].get(rows.model._meta.label, 0) for name, rows in old.items()}
 
 
 def _days_ago(days: int) -> datetime:
-    return timezone.now() - timedelta(days=days)
+    return clock.now() - timedelta(days=days)

@@ -7,10 +7,19 @@ from collections import defaultdict
 
 from django.db import transaction
 from django.db.models import F
-from django.utils import timezone
 
 from engine.domain.errors import WrongStateError
-from engine.models import AuditEntry, Comparison, Experiment, Judgment, JudgmentVoid, Lease, PairCount, User
+from engine.models import (
+    AuditEntry,
+    Comparison,
+    Experiment,
+    Judgment,
+    JudgmentVoid,
+    Lease,
+    PairCount,
+    User,
+    clock,
+)
 from engine.selectors import counts
 from engine.services.allowances import hold
 from engine.services.analysis import outdate
@@ -138,7 +147,7 @@ def void_annotator(*, experiment_id: int, annotator: User, by: User, reason: str
     write_voids(judgments=judgments, by=by, reason=reason)
     voided_in = {judgment.comparison_id for judgment in judgments}
     Lease.objects.filter(comparison__in=voided_in, annotator=annotator, state=Lease.State.JUDGED).update(
-        state=Lease.State.RETURNED, held_until=timezone.now() + hold()
+        state=Lease.State.RETURNED, held_until=clock.now() + hold()
     )
     counted = [c for c in comparisons if c.pk in voided_in and c.outcome is not None]
     if counted:

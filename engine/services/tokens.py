@@ -8,11 +8,10 @@ from datetime import timedelta
 
 from django.db import transaction
 from django.db.models import QuerySet
-from django.utils import timezone
 
 from engine.domain.credentials import hashed
 from engine.domain.errors import TokenError
-from engine.models import AuditEntry, Experiment, Token, User
+from engine.models import AuditEntry, Experiment, Token, User, clock
 from engine.selectors import people
 from engine.services.audit import record
 
@@ -51,7 +50,7 @@ def make_token(
         hint=secret[:12],
         scopes=[scope for scope in Token.Scope.values if scope in scopes],
         experiment=experiment,
-        expires_at=timezone.now() + timedelta(days=valid_days),
+        expires_at=clock.now() + timedelta(days=valid_days),
     )
     record(
         experiment=None,
@@ -107,7 +106,7 @@ def token_of(*, secret: str) -> Token | None:
         .filter(
             hash=hashed(secret),
             revoked_at__isnull=True,
-            expires_at__gt=timezone.now(),
+            expires_at__gt=clock.now(),
             user__is_active=True,
         )
         .first()
@@ -116,13 +115,13 @@ def token_of(*, secret: str) -> Token | None:
 
 def note_use(*, token_id: int) -> None:
     """Record the use of a token. A worker calls it, because a request that reads must not write."""
-    Token.objects.filter(pk=token_id).update(used_at=timezone.now())
+    Token.objects.filter(pk=token_id).update(used_at=clock.now())
 
 
 def _revoke(tokens: QuerySet[Token], *, by: User | None, because: str = "") -> int:
     revoked = 0
     for token in tokens.filter(revoked_at__isnull=True):
-        if not Token.objects.filter(pk=token.pk, revoked_at__isnull=True).update(revoked_at=timezone.now()):
+        if not Token.objects.filter(pk=token.pk, revoked_at__isnull=True).update(revoked_at=clock.now()):
             continue
         revoked += 1
         record(

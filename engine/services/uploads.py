@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from django.db import transaction
-from django.utils import timezone
 
-from engine.models import Upload, User
+from engine.models import Upload, User, clock
 
 
 @transaction.atomic
@@ -16,7 +15,7 @@ def keep_upload(*, user: User, material: Upload.Material, name: str, file_name: 
     )
     newest = Upload.objects.filter(user=user).values_list("pk", flat=True)[: Upload.MOST_OF_ONE_USER]
     Upload.objects.filter(user=user).exclude(pk__in=list(newest)).delete()
-    Upload.objects.filter(created_at__lt=timezone.now() - Upload.KEPT_FOR).delete()
+    Upload.objects.filter(created_at__lt=clock.now() - Upload.KEPT_FOR).delete()
     return upload
 
 

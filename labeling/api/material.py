@@ -82,7 +82,9 @@ def list_responses(
     If you also annotate, only those of finished comparisons are listed.
     """
     experiment = access.to_watch(request, experiment_id)
-    done = Response.objects.filter(policy__experiment=experiment, state=Response.State.DONE)
+    done = Response.objects.filter(
+        policy__experiment=experiment, state=Response.State.DONE, trial__isnull=True
+    )
     if access.withholds_unfinished(request, experiment):
         of_response = Q(response_i=OuterRef("pk")) | Q(response_j=OuterRef("pk"))
         finished = Comparison.objects.filter(experiment=experiment).exclude(state__in=Comparison.PENDING)

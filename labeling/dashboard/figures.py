@@ -7,7 +7,6 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Any
 
-from django.conf import settings
 from django.template.loader import render_to_string
 
 from engine.models import Experiment, Snapshot
@@ -19,7 +18,7 @@ from engine.selectors.health import QueueHealth, queue_health
 from engine.selectors.judges import longer_preferred
 from engine.selectors.rankings import ranking
 from engine.selectors.remaining import Remaining, forecast_progress, remaining
-from engine.selectors.spending import PolicySpending, policy_spending
+from engine.selectors.spending import PolicySpending, is_priced, policy_spending
 from labeling.caching import shared
 from labeling.dashboard import charts
 from labeling.dashboard.annotators import annotator_rows, judge_rows
@@ -198,7 +197,7 @@ def _result(experiment: Experiment, snapshot: Snapshot | None, version: _Version
             experiment, ranking(experiment), spending_of(experiment, version), judged=bool(wins.any())
         ),
         "effects": charts.effect_rows(factorial, wins, experiment.delta),
-        "priced": _priced(),
+        "priced": is_priced(),
     }
 
 
@@ -237,7 +236,7 @@ def _method(experiment: Experiment, snapshot: Snapshot | None, version: _Version
             "tokens": sum(row.prompt_tokens + row.completion_tokens for row in spending),
             "cost": sum(row.cost for row in spending),
         },
-        "priced": _priced(),
+        "priced": is_priced(),
     }
 
 
@@ -251,10 +250,6 @@ TABS: dict[str, Callable[[Experiment, Snapshot | None, _Version], dict[str, Any]
 def spending_of(experiment: Experiment, version: Hashable) -> list[PolicySpending]:
     """Tokens, time and cost of each policy's responses, by policy index, a moment ago."""
     return shared(f"spending:{experiment.pk}", version, lambda: policy_spending(experiment), ages=_PEOPLE)
-
-
-def _priced() -> bool:
-    return bool(settings.PRICE_PROMPT_TOKENS or settings.PRICE_COMPLETION_TOKENS)
 
 
 def _concerns(experiment: Experiment, snapshot: Snapshot | None, version: _Version) -> Concerns:

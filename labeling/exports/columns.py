@@ -437,6 +437,12 @@ _TABLE = (
             ("tags", "The task's tags: a JSON list of texts; empty if it has none."),
         )
     ),
+    Column(
+        "comparison_number",
+        Kind.INTEGER,
+        "The comparison's place in its experiment, from 1, as the pages name it.",
+        path="comparison__number",
+    ),
 )
 
 COLUMNS = {column.name: column for column in _TABLE}

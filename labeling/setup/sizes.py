@@ -25,6 +25,7 @@ SPREADS = {
     "0.4": "somewhat apart: 58 of 100",
     "0.8": "far apart: 65 of 100",
 }
+_USUAL_SPREAD = "0.4"
 
 _HALF = 0.5
 
@@ -98,8 +99,8 @@ class Size:
 
 def size_of(editor: DraftEditor) -> Size:
     """The size of a page's experiment. It requests the estimate if there is none yet."""
-    spread = editor.data.get("spread", "0.4")
-    spread = spread if spread in SPREADS else "0.4"
+    spread = editor.data.get("spread", _USUAL_SPREAD)
+    spread = spread if spread in SPREADS else _USUAL_SPREAD
     question = editor.question(float(spread))
     if question is None:
         return Size(fault="Give every factor a level, and fill in the risk and the budget, to see the size.")
@@ -187,6 +188,38 @@ def _expected(asked: Sequence[Estimate], question: Question) -> tuple[Expected, 
             pending=estimate.state == Estimate.State.WAITING,
         )
     return tuple(found[claim] for claim in LADDER if claim in found)
+
+
+def spends_budget(experiment: Experiment) -> bool:
+    """True if most experiments like this draft would spend their budget without a decision.
+
+    From the simulation, where its page has asked for one, and else from the formula.
+    """
+    factors = list(experiment.factors.prefetch_related("levels"))
+    numbers = {factor.name: n for n, factor in enumerate(factors)}
+    levels = {factor.name: [level.name for level in factor.levels.all()] for factor in factors}
+    question = Question(
+        levels=[len(names) for names in levels.values()],
+        excluded=[
+            {numbers[factor]: levels[factor].index(level) for factor, level in each.items()}
+            for each in experiment.excluded
+        ],
+        log_odds=float(_USUAL_SPREAD),
+        space=experiment.space,
+        claim=experiment.claim,
+        delta=experiment.delta,
+        epsilon=experiment.epsilon,
+        streams=experiment.streams,
+        sampler=experiment.sampler,
+        stopping=experiment.stopping,
+        budget=experiment.budget,
+    )
+    estimate = estimates.known(question)
+    if estimate is not None and estimate.answer is not None:
+        simulated_whole = estimate.answer["horizon"] >= experiment.budget
+        return bool(simulated_whole and estimate.answer["decided"] < _HALF)
+    plan, log_odds = estimates.plan_of(asdict(question))
+    return closed_form(plan, log_odds=log_odds).decided < _HALF
 
 
 def _seconds(given: str) -> float:

@@ -73,7 +73,7 @@ def comparison(request: AuthenticatedRequest, experiment_id: int, comparison_id:
         raise Http404
     withheld = access.withholds_unfinished(request, experiment)
     if withheld and row.state in Comparison.PENDING:
-        context = {"experiment": experiment, "number": row.pk}
+        context = {"experiment": experiment, "number": row.number}
         return render(request, "comparisons/withheld.html", context, status=403)
     names = policy_names(experiment)
     sides = [

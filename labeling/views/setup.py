@@ -189,6 +189,8 @@ def _saved(request: AuthenticatedRequest, editor: DraftEditor, url: str) -> Http
         messages.error(request, str(error))
         return redirect("dashboard", experiment_id=experiment.pk) if experiment else redirect("home")
     messages.success(request, "Saved as a draft.")
+    if request.POST.get("action") == "try":
+        return redirect("try", experiment_id=experiment.pk)
     return redirect("setup", experiment_id=experiment.pk)
 
 

@@ -242,6 +242,8 @@ TABLE: dict[str, Row] = {
     "experiments/new/<start>/": page(get={"superuser": 200}, post={"superuser": 400}),
     # The setup of a running experiment is fixed: everybody who watches may read it, and nobody changes it.
     f"{_EXPERIMENT}/setup/": page(get=watchers(200), post=runners(302)),
+    # Only a draft can be tried: the page leads back to the setup.
+    f"{_EXPERIMENT}/try/": page(get=runners(302), post=runners(302)),
     f"{_EXPERIMENT}/setup.yaml": page(get=watchers(200)),
     f"{_EXPERIMENT}/delete/": page(get=owners(302), post=owners(302), recent=("post",)),
     # Watching

@@ -9,9 +9,10 @@ are drawn at random.
 from __future__ import annotations
 
 import random
+import time
 import uuid
 from collections.abc import Iterator, Sequence
-from datetime import datetime, timedelta, tzinfo
+from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Any
 
 import pytest
@@ -22,6 +23,7 @@ from django.utils import timezone
 from engine.domain import blinding
 from engine.domain.errors import EngineError
 from engine.models import Check, Comparison, Experiment, Judgment, Lease, User
+from engine.models import clock as engine_clock
 from engine.selectors import people
 from engine.services import serving
 from engine.services.allowances import MOST_HELD
@@ -59,6 +61,10 @@ class Clock(datetime):
 @pytest.fixture(autouse=True)
 def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(timezone, "datetime", Clock)
+    # PostgreSQL's clock cannot be moved; the engine looks at it each time, and sees this one.
+    monkeypatch.setattr(engine_clock, "_look", lambda: (Clock.now(UTC), time.monotonic()))
+    monkeypatch.setattr(engine_clock, "_LOOK_AGAIN_SECONDS", -1.0)
+    monkeypatch.setattr(engine_clock, "_seen", None)
     yield
     Clock.ahead = timedelta(0)
 

@@ -72,7 +72,7 @@ def test_whatever_happens_each_row_has_one_holder_and_only_its_result(steps):
     rows = Estimate.objects.filter(pk__in=pks)
     model = Model()
     claim_of: dict[int, uuid.UUID | None] = dict.fromkeys(WORKERS)
-    with mock.patch("engine.services.claims.timezone", SimpleNamespace(now=lambda: model.now)):
+    with mock.patch("engine.services.claims.clock", SimpleNamespace(now=lambda: model.now)):
         for step, worker, what in steps:
             match step:
                 case "take":

@@ -328,7 +328,7 @@ class TestRetention:
         gone = forget_old()
         assert gone == {
             "sessions": 1, "browsers": 1, "invitations": 1, "report links": 1, "API tokens": 1,
-            "notifications": 1, "uploads": 0, "admin site's log": 3,
+            "notifications": 1, "trials": 0, "uploads": 0, "admin site's log": 3,
         }  # fmt: skip
         assert Notification.objects.get() == waiting
         assert AuditEntry.objects.count() == entries, "the log is part of the record"

@@ -6,11 +6,13 @@ import re
 
 import pytest
 from django.contrib.messages import get_messages
+from django.db import connection
 from django.urls import reverse
 
-from engine.models import Check, Comparison, Experiment, Flag, Judgment, JudgmentVoid, Response
+from engine.models import Check, Comparison, Experiment, Flag, Judgment, JudgmentVoid, Response, Task
 from engine.models.append_only import lifted
-from engine.selectors import counts
+from engine.models.full_text import responses_with
+from engine.selectors import browsing, counts
 from engine.services.experiments import stop
 from engine.services.judging import void_judgment
 from tests.factories import click, click_on, make_experiment
@@ -70,10 +72,10 @@ class TestList:
         row = experiment.comparisons.first()
         Comparison.objects.bulk_create(
             Comparison(
-                experiment=experiment, policy_i=row.policy_i, policy_j=row.policy_j, task=row.task,
-                response_i=row.response_i, response_j=row.response_j, i_on_left=True, plan=row.plan,
+                experiment=experiment, number=1000 + number, policy_i=row.policy_i, policy_j=row.policy_j,
+                task=row.task, response_i=row.response_i, response_j=row.response_j, i_on_left=True,
             )
-            for _ in range(120)
+            for number in range(120)
         )  # fmt: skip
         expected = list(experiment.comparisons.order_by("-pk").values_list("pk", flat=True))
         client, address = client_for(viewer), reverse("comparisons", args=[experiment.pk])
@@ -89,6 +91,67 @@ class TestList:
             ordered = seen if rel == "next" else seen[::-1]
             assert [pk for some in ordered for pk in some] == expected
             assert max(map(len, seen)) == 50
+
+    def test_each_experiment_numbers_its_own_from_one(self, experiment, viewer, admin, client_for):
+        another = make_experiment(ready=True)
+        for some, reader in ((experiment, viewer), (another, admin)):
+            rows = list(some.comparisons.order_by("pk"))
+            assert [row.number for row in rows] == list(range(1, len(rows) + 1))
+            page = client_for(reader).get(reverse("comparisons", args=[some.pk])).content.decode()
+            link = reverse("comparison", args=[some.pk, rows[0].pk])
+            assert f'<a href="{link}">1</a>' in page
+            assert "<h1>Comparison 1: " in opened(client_for(reader), rows[0])
+
+    def test_no_row_is_hidden_in_a_box_of_its_own(self, experiment, viewer, client_for):
+        page = client_for(viewer).get(reverse("comparisons", args=[experiment.pk])).content.decode()
+        assert '<div class="scroll whole"' in page
+
+    @pytest.mark.parametrize(
+        ("text", "looked_for", "found"),
+        [
+            ("A Needle in hay", "needle", True),
+            ("A Needle in hay", "eedl", True),
+            ("A Needle in hay", "e i", True),
+            ("A Needle in hay", "in", True),
+            ("A Needle in hay", "needles", False),
+            ("ÄPFEL und Birnen", "äpfel", True),
+            ('print("100%_sure")', '"100%_sure"', True),
+            ('print("100%_sure")', "100%sure", False),
+            ("Überall “so” * OR (x)", "* or (", True),
+            ("数えるのは楽しい", "のは楽", True),
+        ],
+    )
+    def test_a_part_of_a_response_is_found(
+        self, text, looked_for, found, experiment, viewer, client_for, monkeypatch
+    ):
+        client = client_for(viewer)
+        Response.objects.filter(policy__experiment=experiment).update(text="1 2 3")
+        comparison = experiment.comparisons.order_by("pk")[1]
+        Response.objects.filter(pk=comparison.response_i_id).update(text=text)
+        expected = [comparison.pk] if found else []
+        assert listed(client, experiment, text=looked_for) == expected
+        # Found in the index or in one comparison after the other, the same are found.
+        monkeypatch.setattr(browsing, "_RARE", -1)
+        if text.isascii() or connection.vendor == "postgresql":  # SQLite knows capitals of ASCII only
+            assert listed(client, experiment, text=looked_for) == expected
+        monkeypatch.undo()
+        Response.objects.filter(pk=comparison.response_i_id).update(text="4 5 6")
+        assert listed(client, experiment, text=looked_for) == []
+
+    def test_the_text_of_a_task_is_found(self, experiment, viewer, client_for):
+        task = experiment.tasks.first()
+        Task.objects.filter(pk=task.pk).update(prompt="How many Needles are there?")
+        expected = experiment.comparisons.filter(task=task).order_by("-pk").values_list("pk", flat=True)
+        assert listed(client_for(viewer), experiment, text="needles") == list(expected)
+
+    def test_responses_are_looked_up_in_an_index(self, experiment):
+        used = "VIRTUAL TABLE INDEX"
+        if connection.vendor == "postgresql":
+            used = "engine_response_trigrams"
+            with connection.cursor() as cursor:
+                cursor.execute("SET LOCAL enable_seqscan = off")
+                cursor.execute("SET LOCAL enable_indexscan = off")
+        assert used in Response.objects.filter(responses_with("needle")).explain()
 
     def test_leafing_keeps_the_filter(self, experiment, viewer, client_for):
         page = client_for(viewer).get(

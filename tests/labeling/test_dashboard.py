@@ -14,7 +14,15 @@ from engine.models import Experiment, WorkerPulse
 from engine.selectors.counts import wins_matrix
 from engine.services.experiments import conclude, pause, stop
 from engine.services.planning import advance
-from tests.factories import add_member, click_for, click_on, make_experiment, make_user, write_responses
+from tests.factories import (
+    add_member,
+    click_for,
+    click_on,
+    copy_of,
+    make_experiment,
+    make_user,
+    write_responses,
+)
 from tests.markup import text_of
 
 pytestmark = pytest.mark.django_db
@@ -169,9 +177,7 @@ class TestRanking:
         experiment = make_experiment(ready=True, annotators=(annotator,))
         click_on(experiment, annotator, 3)
         stop(experiment_id=experiment.pk)
-        late = experiment.comparisons.filter(state="judged").first()
-        late.pk = None
-        late.save()
+        late = copy_of(experiment.comparisons.filter(state="judged").first())
         counted = experiment.pair_counts.get(policy_i=late.policy_i, policy_j=late.policy_j)
         counted.comparisons += 1
         counted.wins_i += late.outcome

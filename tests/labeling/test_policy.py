@@ -15,7 +15,16 @@ from engine.selectors.duels import weakest_tasks
 from engine.services.experiments import create_experiment, start
 from engine.services.planning import advance
 from tests.backends import ScriptedBackend
-from tests.factories import add_member, click, click_for, click_on, lease, make_experiment, write_responses
+from tests.factories import (
+    add_member,
+    click,
+    click_for,
+    click_on,
+    copy_of,
+    lease,
+    make_experiment,
+    write_responses,
+)
 from tests.markup import text_of
 
 pytestmark = pytest.mark.django_db
@@ -135,12 +144,8 @@ class TestItsResults:
         add_member(experiment, viewer, "viewer")
         click_on(experiment, annotator, 1)
         only = experiment.comparisons.get(state="judged")
-        type(only).objects.bulk_create(
-            type(only)(
-                **{field.attname: getattr(only, field.attname) for field in only._meta.fields} | {"id": None}
-            )
-            for _ in range(24)
-        )
+        for _ in range(24):
+            copy_of(only)
         client = client_for(viewer)
         first = page(client, experiment).content.decode()
         assert first.count('<article class="example">') == 20
@@ -172,11 +177,10 @@ class TestItsResults:
         click_on(experiment, annotator, 1)
         only = experiment.comparisons.get(state="judged")
         first, second = experiment.tasks.all()
-        fields = {field.attname: getattr(only, field.attname) for field in only._meta.fields} | {"id": None}
         experiment.comparisons.filter(state="judged").update(state="discarded", outcome=None)
         for task, outcomes in ((first, (1.0, 1.0, 0.5, 0.0)), (second, (1.0, 0.0))):
             for outcome in outcomes:
-                type(only).objects.create(**fields | {"task_id": task.pk, "outcome": outcome})
+                copy_of(only, task_id=task.pk, outcome=outcome)
         weak = weakest_tasks(experiment.policies.get(index=0))
         assert [(each.task, each.comparisons, each.share) for each in weak] == [(first, 4, 0.625)]
         [other] = weakest_tasks(experiment.policies.get(index=1))

@@ -1,0 +1,216 @@
+"""A trial as its page shows it: responses by task, figures, and what to look at before the start."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import groupby
+from typing import NamedTuple
+
+from engine.domain.policy_space import PolicyName
+from engine.generation.tinylm import MODEL_NAME
+from engine.models import Experiment, Response, Task
+from engine.selectors import designs
+from engine.selectors.health import Pulse, pulses
+from engine.selectors.spending import price
+from engine.selectors.trials import tried_responses
+from labeling.dashboard.policies import messages_for
+
+_UNFILLED = re.compile(r"\{\{.*?\}\}", re.DOTALL)
+_TIES = "Two policies gave the same response. Equal pairs are settled as ties, and nobody sees them."
+_EMPTY = "A response is empty. Raise its maximum of tokens, or look at its messages."
+_BRACES = (
+    "Braces are left over in a message, and the model is sent them as they are. Variables are filled in "
+    "prompts, strategies and guardrails, not in the text of a task."
+)
+_TOY = (
+    f"The small built-in model ({MODEL_NAME}) wrote this. It knows four kinds of exercises and is there to "
+    "try the program. Start a generation worker with a model of your own (docs/your-model.md)."
+)
+_LEAK = (
+    "A response reveals its prompt or its model, so annotators can tell who wrote it. Ask the model in the "
+    "prompt not to speak of its instructions."
+)
+_CUT = "A response was cut off at its maximum of tokens. Raise it, or ask for shorter responses."
+_FAILED = "A response could not be written. Its reason stands in its place; mend that, and try again."
+_UNDECIDED = (
+    "Most experiments like this one would spend their budget without a decision. Raise the budget, choose "
+    "“good enough”, or compare fewer policies."
+)
+
+
+class Place(NamedTuple):
+    """A response on the page, and its name in a list of places."""
+
+    anchor: str
+    label: str
+
+
+@dataclass(frozen=True)
+class Concern:
+    """A reason to change the draft before its start, and the responses that give it."""
+
+    text: str
+    places: Sequence[Place] = ()
+
+
+@dataclass(frozen=True)
+class Tried:
+    """One response of a trial, with the name of its policy."""
+
+    response: Response
+    name: PolicyName
+
+    @property
+    def anchor(self) -> str:
+        """The id of its place on the page."""
+        return f"tried-{self.response.pk}"
+
+    @property
+    def is_done(self) -> bool:
+        return self.response.state == Response.State.DONE
+
+    @property
+    def has_failed(self) -> bool:
+        return self.response.state == Response.State.FAILED
+
+    @property
+    def pending(self) -> bool:
+        return not (self.is_done or self.has_failed)
+
+    @property
+    def tokens(self) -> int:
+        """Number of tokens read and written."""
+        return (self.response.prompt_tokens or 0) + (self.response.completion_tokens or 0)
+
+    @property
+    def cost(self) -> float:
+        """In the currency of the settings' prices."""
+        return price(self.response.prompt_tokens or 0, self.response.completion_tokens or 0)
+
+    @cached_property
+    def messages(self) -> list[tuple[str, str]]:
+        """The messages that the policy sends for the task, each with its title."""
+        return messages_for(self.response.policy, self.response.task)
+
+    @property
+    def place(self) -> Place:
+        return Place(self.anchor, f"{self.name.name}, task {self.response.task.position + 1}")
+
+
+@dataclass(frozen=True)
+class TrialPage:
+    """All that the page shows of a trial.
+
+    Attributes
+    ----------
+    tasks
+        The tasks with the responses to each.
+    pulse
+        State of the workers.
+    """
+
+    tasks: Sequence[tuple[Task, Sequence[Tried]]]
+    concerns: Sequence[Concern]
+    pulse: Pulse
+
+    @property
+    def tried(self) -> list[Tried]:
+        return [each for _, row in self.tasks for each in row]
+
+    @property
+    def by_policy(self) -> list[tuple[PolicyName, list[Tried]]]:
+        """The same responses by policy."""
+        found: dict[PolicyName, list[Tried]] = defaultdict(list)
+        for each in self.tried:
+            found[each.name].append(each)
+        return list(found.items())
+
+    @property
+    def n_pending(self) -> int:
+        return sum(each.pending for each in self.tried)
+
+    @property
+    def n_done(self) -> int:
+        return sum(each.is_done for each in self.tried)
+
+    @property
+    def tokens(self) -> int:
+        return sum(each.tokens for each in self.tried)
+
+    @property
+    def cost(self) -> float:
+        return sum(each.cost for each in self.tried)
+
+    @property
+    def trouble(self) -> str:
+        """The reason why nothing is written, and the remedy; empty while all is well."""
+        if not self.n_pending:
+            return ""
+        if not self.pulse.generation_alive:
+            return (
+                "No generation worker is running, so nothing is written. Start one: "
+                "celery -A llmpo_site worker -Q generation -P solo -c 1"
+            )
+        if self.pulse.unserved:
+            needs = ", ".join(self.pulse.unserved)
+            return f"No worker serves {needs}. Start one that does, or change the model."
+        if self.pulse.trouble:
+            return f"The backend does not work: {self.pulse.trouble} The worker tries again by itself."
+        if self.pulse.loading:
+            return "The workers are loading their models. This may take minutes."
+        return ""
+
+
+def page_of(experiment: Experiment, *, undecided: bool) -> TrialPage | None:
+    """The trial of a draft; ``None`` where there is none.
+
+    ``undecided``: most experiments like this one would spend their budget without a decision.
+    """
+    responses = tried_responses(experiment)
+    if not responses:
+        return None
+    names = designs.policy_names(experiment)
+    rows = [
+        (task, [Tried(each, names[each.policy.index]) for each in of_task])
+        for task, of_task in groupby(responses, key=lambda each: each.task)
+    ]
+    concerns = [*_concerns(rows), *([Concern(_UNDECIDED)] if undecided else [])]
+    return TrialPage(rows, concerns, pulses([experiment])[experiment.pk])
+
+
+def _concerns(rows: Sequence[tuple[Task, Sequence[Tried]]]) -> Iterable[Concern]:
+    tried = [each for _, row in rows for each in row]
+    done = [each for each in tried if each.is_done]
+    if same := [place for _, row in rows for place in _equal(row)]:
+        yield Concern(_TIES, same)
+    for text, of, holds in _CHECKS:
+        if places := [each.place for each in (done if of == "done" else tried) if holds(each)]:
+            yield Concern(text, places)
+    if any(each.response.model == MODEL_NAME for each in done):
+        yield Concern(_TOY)
+
+
+# A sentence, the responses that are looked at, and the test.
+_CHECKS: tuple[tuple[str, str, Callable[[Tried], bool]], ...] = (
+    (_FAILED, "all", lambda each: each.has_failed),
+    (_EMPTY, "done", lambda each: not each.response.text.strip()),
+    (_CUT, "done", lambda each: each.response.finish_reason == "length"),
+    (_LEAK, "done", lambda each: bool(each.response.leak)),
+    (_BRACES, "all", lambda each: any(_UNFILLED.search(text) for _, text in each.messages)),
+)
+
+
+def _equal(row: Sequence[Tried]) -> Iterable[Place]:
+    """The responses to one task with the same text, an empty one apart."""
+    by_text: dict[str, list[Tried]] = defaultdict(list)
+    for each in row:
+        if each.is_done and each.response.text.strip():
+            by_text[each.response.digest].append(each)
+    for same in by_text.values():
+        if len(same) > 1:
+            names = " = ".join(each.name.name for each in same)
+            yield Place(same[0].anchor, f"{names}, task {same[0].response.task.position + 1}")

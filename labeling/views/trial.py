@@ -1,0 +1,80 @@
+"""The page that tries a draft: its policies write a few responses, and nothing of it counts."""
+
+from __future__ import annotations
+
+from django.contrib import messages
+from django.contrib.auth.decorators import login_required
+from django.http import HttpResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.http import require_http_methods
+
+from engine.domain.errors import SpecError, WrongStateError
+from engine.models import Experiment
+from engine.selectors.spending import is_priced
+from engine.services import trials
+from engine.tasks import wake_writers
+from labeling import access
+from labeling.dashboard.trial import TrialPage, page_of
+from labeling.forms.trial import TrialForm, usual_tasks, written
+from labeling.requests import AuthenticatedRequest
+from labeling.setup.sizes import spends_budget
+
+
+@login_required
+@require_http_methods(["GET", "HEAD", "POST"])
+def try_it(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
+    """The trial of a draft as far as it has come; a POST starts one, or stops it."""
+    experiment = access.to_run(request, experiment_id)
+    if experiment.state != Experiment.State.DRAFT:
+        messages.error(request, "The experiment has been started. Only a draft can be tried.")
+        return redirect("setup", experiment_id=experiment.pk)
+    if request.method == "POST" and request.POST.get("action") == "stop":
+        trials.stop_trial(experiment_id=experiment.pk)
+        return redirect("try", experiment_id=experiment.pk)
+    if request.method == "POST":
+        return _start(request, experiment)
+    shown = page_of(experiment, undecided=spends_budget(experiment))
+    if request.htmx:
+        return render(request, "setup/_trial.html", _of_trial(experiment, shown))
+    tasks = sorted({task.position for task, _ in shown.tasks}) if shown else None
+    form = TrialForm(initial={"tasks": written(tasks or usual_tasks(experiment.tasks.count()))})
+    return _page(request, experiment, shown, form)
+
+
+def _start(request: AuthenticatedRequest, experiment: Experiment) -> HttpResponse:
+    form = TrialForm(request.POST)
+    try:
+        if form.is_valid():
+            trials.start_trial(
+                experiment_id=experiment.pk, positions=form.cleaned_data["tasks"], by=request.user
+            )
+            wake_writers()
+            return redirect("try", experiment_id=experiment.pk)
+    except SpecError as error:
+        form.add_error("tasks", str(error))
+    except WrongStateError as error:
+        messages.error(request, str(error))
+        return redirect("setup", experiment_id=experiment.pk)
+    shown = page_of(experiment, undecided=spends_budget(experiment))
+    return _page(request, experiment, shown, form, status=400)
+
+
+def _page(
+    request: AuthenticatedRequest,
+    experiment: Experiment,
+    shown: TrialPage | None,
+    form: TrialForm,
+    status: int = 200,
+) -> HttpResponse:
+    context = _of_trial(experiment, shown) | {
+        "form": form,
+        "imported": experiment.responses == Experiment.Responses.IMPORTED,
+        "n_policies": min(experiment.policies.count(), trials.MOST_POLICIES),
+        "n_all": experiment.policies.count(),
+        "n_tasks": experiment.tasks.count(),
+    }
+    return render(request, "setup/try.html", context, status=status)
+
+
+def _of_trial(experiment: Experiment, shown: TrialPage | None) -> dict[str, object]:
+    return {"experiment": experiment, "trial": shown, "priced": is_priced()}

@@ -1,0 +1,162 @@
+"""The page that tries a draft: its responses, what it warns of, and that it ends with the draft."""
+
+from __future__ import annotations
+
+import pytest
+from django.urls import reverse
+from django.utils import timezone
+
+from engine import tasks
+from engine.domain.specs import TaskSpec
+from engine.generation.tinylm import MODEL_NAME
+from engine.models import Experiment, Response, WorkerPulse
+from engine.services.experiments import create_experiment
+from tests.backends import ScriptedBackend, system_of
+from tests.engine.test_drawing import imported_spec
+from tests.factories import add_member, make_experiment, make_spec, make_user, write_responses
+from tests.markup import text_of
+
+pytestmark = pytest.mark.django_db
+HTMX = {"HX-Request": "true"}
+
+
+@pytest.fixture(autouse=True)
+def woken(monkeypatch) -> list[str]:
+    sent: list[str] = []
+    monkeypatch.setattr(tasks.generate, "apply_async", lambda args=(), **options: sent.append("generate"))
+    return sent
+
+
+@pytest.fixture
+def draft() -> Experiment:
+    return make_experiment(running=False, budget=60, n_tasks=9)
+
+
+@pytest.fixture
+def page(draft, client_for):
+    editor = make_user()
+    add_member(draft, editor, "editor")
+    return client_for(editor)
+
+
+def url(experiment: Experiment) -> str:
+    return reverse("try", args=[experiment.pk])
+
+
+def tried(page, experiment: Experiment, backend=None, tasks: str = "1") -> str:
+    """The page after a trial whose responses this backend wrote."""
+    assert page.post(url(experiment), {"tasks": tasks}).status_code == 302
+    write_responses(backend)
+    return page.get(url(experiment)).content.decode()
+
+
+def test_a_trial_from_its_first_page_to_its_last_response(
+    draft, page, woken, settings, django_capture_on_commit_callbacks
+):
+    settings.PRICE_COMPLETION_TOKENS = 1e6
+    html = page.get(url(draft)).content.decode()
+    assert "Each of the 3 policies answers these tasks once." in html
+    assert 'value="1, ' in html
+    with django_capture_on_commit_callbacks(execute=True):
+        assert page.post(url(draft), {"tasks": "9, 1"})["Location"] == url(draft)
+    assert woken == ["generate"]
+    html = page.get(url(draft), headers=HTMX).content.decode()
+    assert "<html" not in html
+    assert "0 of 6 responses written." in html
+    assert 'hx-trigger="every 1s"' in html
+    assert "No generation worker is running" in html
+    write_responses()
+    html = page.get(url(draft)).content.decode()
+    assert "6 of 6 responses written." in html
+    assert 'hx-trigger="every 1s"' not in html
+    assert "at a price of 6.0000" in html
+    assert html.count("It is ") == 6
+    assert "quality 2" in html
+    assert "What is 8 + 0?" in html
+
+
+@pytest.mark.parametrize(
+    ("details", "message"),
+    [
+        ({"trouble": "The server is away."}, "The backend does not work: The server is away."),
+        ({"loading": True}, "The workers are loading their models."),
+    ],
+)
+def test_while_nothing_is_written_it_says_why(details, message, draft, page):
+    details |= {"backend": "embedded", "model": "m"}
+    WorkerPulse.objects.create(queue="generation", worker="w", seen_at=timezone.now(), details=details)
+    page.post(url(draft), {"tasks": "1"})
+    assert message in page.get(url(draft)).content.decode()
+
+
+def test_a_stop_keeps_what_is_written(draft, page):
+    page.post(url(draft), {"tasks": "1, 2"})
+    first = Response.objects.order_by("pk").first()
+    Response.objects.filter(pk=first.pk).update(state="done", text="Written.", done_at=timezone.now())
+    assert page.post(url(draft), {"action": "stop"})["Location"] == url(draft)
+    assert "1 of 1 responses written." in page.get(url(draft)).content.decode()
+
+
+def by_quality(*texts: str) -> ScriptedBackend:
+    """Writes these texts, by the number in the prompt "quality N"."""
+    return ScriptedBackend(lambda request: texts[int(system_of(request)[-1])])
+
+
+@pytest.mark.parametrize(
+    ("backend", "message", "place"),
+    [
+        (by_quality("One.", "One.", "Two."), "Two policies gave the same", "Prompt 0 = Prompt 1, task 1"),
+        (by_quality("One.", " \n", "Two."), "A response is empty.", "Prompt 1, task 1"),
+        (
+            by_quality("One.", "Two.", "I am scripted-1, at your service."),
+            "A response reveals its prompt or its model",
+            "Prompt 2, task 1",
+        ),
+    ],
+    ids=["equal", "empty", "leak"],
+)
+def test_it_warns_of_responses_and_says_where(backend, message, place, draft, page):
+    html = tried(page, draft, backend)
+    assert message in html
+    assert f">{place}</a>" in html
+    assert "No problem was found." not in html
+
+
+def test_it_warns_of_braces_left_over_and_of_the_small_model(client_for):
+    spec = make_spec()
+    spec.tasks[:] = [TaskSpec("What is 1 + 0? {{ name }}"), TaskSpec("What is 2 + 0?")]
+    draft = create_experiment(spec=spec)
+    page = client_for(make_user(is_superuser=True))
+    backend = by_quality("A.", "B.", "C.")
+    backend.model = MODEL_NAME
+    html = tried(page, draft, backend, tasks="1, 2")
+    assert "Braces are left over" in html
+    assert ">Prompt 0, task 1</a>" in html
+    assert ">Prompt 0, task 2</a>" not in html
+    assert "It knows four kinds of exercises" in html
+
+
+@pytest.mark.parametrize(("budget", "warns"), [(10, True), (5000, False)])
+def test_it_warns_of_a_budget_that_will_not_do(budget, warns, client_for):
+    draft = create_experiment(spec=make_spec(budget=budget, claim="good_enough", epsilon=0.1))
+    html = tried(client_for(make_user(is_superuser=True)), draft)
+    assert ("would spend their budget" in html) == warns
+    assert ("No problem was found." in html) != warns
+
+
+@pytest.mark.parametrize(
+    ("tasks", "message"),
+    [("", "required"), ("one", "Write the numbers of tasks"), ("10", "There is no task 10.")],
+)
+def test_other_tasks_are_refused_with_the_reason(tasks, message, draft, page):
+    response = page.post(url(draft), {"tasks": tasks})
+    assert response.status_code == 400
+    assert message in text_of(response.content.decode())
+    assert not Response.objects.exists()
+
+
+def test_ready_made_responses_are_not_tried(client_for):
+    draft = create_experiment(spec=imported_spec())
+    page = client_for(make_user(is_superuser=True))
+    assert "ready-made, so there is nothing to try" in page.get(url(draft)).content.decode()
+    assert page.post(url(draft), {"tasks": "1"})["Location"] == reverse("setup", args=[draft.pk])
