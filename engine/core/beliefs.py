@@ -22,6 +22,8 @@ _DEVIATION_WEIGHT = 200.0
 _DEVIATION_RANGE = (1e-3, 1.0)
 # Where deviations are this large, a pair's share in the estimate of their variance is best proportioned.
 _TYPICAL_DEVIATION = 0.04
+# Stands for no information where it is divided by.
+_NO_WEIGHT = 1e-300
 _FIRST_STEPS = 20
 # More policies than this share no matrix of covariances.
 _MOST_TOGETHER = 64
@@ -78,8 +80,7 @@ class Beliefs:
         """Take in what has changed in the counts of the pair (i[r], j[r]) of every run r."""
         self._standing = None
         if self._together is not None:
-            self._together.read(i, j)
-            self.theta = self._together.step()
+            self.theta = self._together.step_after(i, j)
             return
         self._step_alone(i)
         self._step_alone(j)
@@ -178,29 +179,40 @@ class _Together:
         self._chance: FloatArray
         self._residual: FloatArray
         self._weight: FloatArray
+        self._covariance: FloatArray
         self.mean: FloatArray
         self.variance: FloatArray
         self._look(theta)
 
-    def read(self, i: IntArray, j: IntArray) -> None:
-        """Take in what has changed in the counts of the pair (i[r], j[r]) of every run r."""
-        runs, i, j = located(i, j)
-        for k, other in ((i, j), (j, i)):
-            chance = self._chance[runs, k, other]
-            expected = self._tally.counts[runs, k, other] * chance
-            self._residual[runs, k, other] = self._tally.wins[runs, k, other] - expected
-            self._weight[runs, k, other] = expected * (1.0 - chance)
-
     def step(self) -> FloatArray:
         """Take a step and return the strengths after it, shape (R, K)."""
-        gradient = self._residual.sum(axis=2) - _PRECISION * (self._theta - self._prior)
-        self._look(self._theta + np.linalg.solve(self._hessian(), gradient[..., None])[..., 0])
+        self._look(self._theta + self._direction())
+        return self._theta
+
+    def step_after(self, i: IntArray, j: IntArray) -> FloatArray:
+        """The same, once the counts of the pair (i[r], j[r]) of every run r have changed."""
+        runs, i, j = located(i, j)
+        chance, before = self._chance[runs, i, j], self._weight[runs, i, j]
+        expected = self._tally.counts[runs, i, j] * chance
+        residual = self._tally.wins[runs, i, j] - expected
+        self._residual[runs, i, j], self._residual[runs, j, i] = residual, -residual
+        # One pair's weight changes the Hessian by a matrix of rank one [Sherman & Morrison 1950].
+        change = expected * (1.0 - chance) - before
+        direction = self._direction()
+        column = self._covariance[runs, :, i] - self._covariance[runs, :, j]
+        contrast = direction[runs, i] - direction[runs, j]
+        spread = self._covariance[runs, i, i] - 2.0 * self._covariance[runs, i, j]
+        spread += self._covariance[runs, j, j]
+        pull = np.asarray(change * contrast / (1.0 + change * spread))
+        direction[runs] -= pull[..., None] * column
+        self._look(self._theta + direction)
         return self._theta
 
     def keep(self, runs: BoolArray) -> None:
         """Drop the other runs, after the tally has."""
         self._theta, self._chance = self._theta[runs], self._chance[runs]
         self._residual, self._weight = self._residual[runs], self._weight[runs]
+        self._covariance = self._covariance[runs]
         self.mean, self.variance = self.mean[runs], self.variance[runs]
 
     def _look(self, theta: FloatArray) -> None:
@@ -211,33 +223,38 @@ class _Together:
         self._theta, self._chance = theta, chance
         self._residual = self._tally.wins - expected
         self._weight = expected * (1.0 - chance)
-        covariance = np.linalg.inv(self._hessian())
-        spread = np.diagonal(covariance, axis1=1, axis2=2)
-        variance = spread[:, :, None] + spread[:, None, :] - 2.0 * covariance
-        tau = self._deviation(self._residual, self._weight)[:, None, None]
+        info = self._weight.sum(axis=2)
+        hessian: FloatArray = -self._weight
+        _diagonal(hessian)[...] = info + _PRECISION
+        self._covariance = np.asarray(np.linalg.inv(hessian), dtype=np.float64)
+        spread = _diagonal(self._covariance)
+        variance = spread[:, :, None] + spread[:, None, :] - 2.0 * self._covariance
+        tau = self._deviation(self._residual, self._weight, info.sum(axis=1))[:, None, None]
         shrink = 1.0 / (1.0 + tau * self._weight)
         deviation = tau * shrink
         self.mean = gap + deviation * self._residual
         _diagonal(self.mean)[...] = np.inf
         self.variance = np.maximum(variance * shrink**2 + deviation, 1e-12)
 
-    def _hessian(self) -> FloatArray:
-        """Shape (R, K, K): of the negative log posterior density."""
-        hessian: FloatArray = -self._weight
-        _diagonal(hessian)[...] = self._weight.sum(axis=2) + _PRECISION
-        return hessian
+    def _direction(self) -> FloatArray:
+        """Shape (R, K): the Newton step, by the weights of the last look."""
+        gradient = self._residual.sum(axis=2) - _PRECISION * (self._theta - self._prior)
+        direction: FloatArray = np.matmul(self._covariance, gradient[..., None])[..., 0]
+        return direction
 
-    def _deviation(self, residual: FloatArray, weight: FloatArray) -> FloatArray:
-        """Shape (R,): variance of the pairs' deviations, by moments, drawn towards the expected one."""
-        squared = weight**2
-        info = weight.sum(axis=(1, 2)) / 2.0
-        squares = squared.sum(axis=(1, 2)) / 2.0
-        n_pairs = np.divide(info**2, squares, out=np.ones_like(info), where=squares > 0)
+    def _deviation(self, residual: FloatArray, weight: FloatArray, info: FloatArray) -> FloatArray:
+        """Shape (R,): variance of the pairs' deviations, by moments, drawn towards the expected one.
+
+        Each pair is in all sums twice.
+        """
+        n_runs = info.size
+        weight, squared_residual = weight.reshape(n_runs, -1), (residual * residual).reshape(n_runs, -1)
+        n_pairs = 0.5 * info**2 / np.maximum(np.vecdot(weight, weight), _NO_WEIGHT)
         left = np.maximum(1.0 - (self._tally.n_policies - 1) / np.maximum(n_pairs, 1.0), 0.0)
         share = 1.0 / (1.0 + _TYPICAL_DEVIATION * weight) ** 2
-        excess = (share * (residual**2 - left[:, None, None] * weight)).sum(axis=(1, 2)) / 2.0
-        total = (share * squared).sum(axis=(1, 2)) / 2.0
-        found = (excess + _DEVIATION * _DEVIATION_WEIGHT) / (total + _DEVIATION_WEIGHT)
+        excess = np.vecdot(share, squared_residual) - left * np.vecdot(share, weight)
+        total = np.vecdot(share * weight, weight)
+        found = (0.5 * excess + _DEVIATION * _DEVIATION_WEIGHT) / (0.5 * total + _DEVIATION_WEIGHT)
         lowest, highest = _DEVIATION_RANGE
         return np.asarray(np.minimum(np.maximum(found, lowest), highest), dtype=np.float64)
 

@@ -59,6 +59,10 @@ class PairData:
         """The data sets with these indices, shape (S,), which may repeat."""
         return PairData(self.contrasts, self.counts[runs], self.wins[runs], self.squares)
 
+    def part(self, sets: slice) -> PairData:
+        """Some data sets in a row."""
+        return PairData(self.contrasts, self.counts[sets], self.wins[sets], self.squares)
+
     def joined(self, other: PairData) -> PairData:
         """These data sets and those of `other`, which are about the same pairs."""
         return PairData(
@@ -98,14 +102,16 @@ class ComparedPairs:
 
     def __init__(self, features: FloatArray, counts: FloatArray) -> None:
         self._n_policies = features.shape[0]
-        self._cells = _compared_cells(counts)
-        self.rows, self.columns = np.divmod(self._cells, self._n_policies)
+        self._both = _compared_cells(counts)
+        rows, columns = np.divmod(self._both, self._n_policies)
+        self._cells: IntArray = self._both[rows < columns]
+        self.rows, self.columns = rows[rows < columns], columns[rows < columns]
         self.contrasts = features[self.rows] - features[self.columns]
         self.squares = outer_squares(self.contrasts)
 
     def covers(self, counts: FloatArray) -> bool:
         """Whether these are the pairs that have been compared in `counts`, shape (R, K, K)."""
-        return np.array_equal(self._cells, _compared_cells(counts))
+        return np.array_equal(self._both, _compared_cells(counts))
 
     def data(self, tally: Tally) -> PairData:
         """Outcomes of the pairs."""
@@ -127,9 +133,8 @@ class ComparedPairs:
 
 
 def _compared_cells(counts: FloatArray) -> IntArray:
-    """Shape (n,): i K + j of the pairs i < j that have been compared in at least one run."""
-    compared = counts[0] if counts.shape[0] == 1 else counts.any(axis=0)
-    return np.flatnonzero(np.triu(compared, 1))
+    """Shape (2n,): i K + j of the pairs that have been compared in at least one run, in both orders."""
+    return np.flatnonzero(counts if counts.shape[0] == 1 else counts.any(axis=0))
 
 
 def softplus(x: FloatArray) -> FloatArray:
@@ -177,6 +182,8 @@ def fit(
     start: FloatArray,
     constraint: FloatArray | None = None,
     centre: FloatArray | None = None,
+    *,
+    slack: float = 0.0,
 ) -> FloatArray:
     """Maximise the log-likelihood minus ½ (θ - c)ᵀ precision (θ - c), by Newton's method with backtracking.
 
@@ -194,6 +201,8 @@ def fit(
         Shape (R, d): keep constraintᵀθ at its value in `start`.
     centre
         Shape (R, d): the c of the penalty; zero by default.
+    slack
+        How far (nats) below the maximum the result may lie; as close as floating point allows by default.
 
     Returns
     -------
@@ -209,23 +218,28 @@ def fit(
     active, point = np.arange(theta.shape[0]), theta.copy()
     for _ in range(_MAX_ITERATIONS):
         step, decrement = _newton_step(data, precision, point, constraint, centre)
-        large = decrement > _SAFE_DECREMENT
-        if large.any():
-            large &= np.abs(step @ data.contrasts.T).max(axis=1) > _SAFE_REACH
-        if large.all():
-            step *= _step_length(data, precision, point, step, decrement, centre=centre)[:, None]
-        elif large.any():
-            own = data.take(np.flatnonzero(large)), _select(precision, large)
-            middle = None if centre is None else centre[large]
-            step[large] *= _step_length(*own, point[large], step[large], decrement[large], centre=middle)[
-                :, None
-            ]
-        point += step
         going_on = decrement > _DECREMENT_TOLERANCE
-        if going_on.all():
+        largest = decrement.max()
+        if largest > _SAFE_DECREMENT:
+            large = decrement > _SAFE_DECREMENT
+            large &= np.abs(step @ data.contrasts.T).max(axis=1) > _SAFE_REACH
+            if large.any():
+                own = data.take(np.flatnonzero(large)), _select(precision, large)
+                middle = None if centre is None else centre[large]
+                length = _step_length(*own, point[large], step[large], decrement[large], centre=middle)
+                step[large] *= length[:, None]
+        elif slack and largest > _DECREMENT_TOLERANCE:
+            # A step that moves no log-odds by more than r changes the Hessian by a factor of at most e^r. So
+            # it leaves a decrement of at most e^r ((e^r - 1 - r) / r)² times its own, and no more nats than
+            # that while it is small.
+            reach = np.abs(step @ data.contrasts.T).max(axis=1)
+            going_on &= decrement * reach**2 * np.exp(3.0 * reach) > 4.0 * slack
+        point += step
+        n_going_on = np.count_nonzero(going_on)
+        if n_going_on == active.size:
             continue
         theta[active] = point
-        if not going_on.any():
+        if not n_going_on:
             return theta
         active, point, precision = active[going_on], point[going_on], _select(precision, going_on)
         data = data.take(np.flatnonzero(going_on))
@@ -250,12 +264,11 @@ def _newton_step(
     if constraint is None:
         step = np.linalg.solve(hessian, gradient[..., None])[..., 0]
     else:
-        step, direction = np.moveaxis(
-            np.linalg.solve(hessian, np.stack([gradient, constraint], axis=2)), 2, 0
-        )
-        slide = np.sum(constraint * step, axis=1) / np.sum(constraint * direction, axis=1)
+        both = np.linalg.solve(hessian, np.stack([gradient, constraint], axis=2))
+        step, direction = both[:, :, 0], both[:, :, 1]
+        slide = (constraint * step).sum(axis=1) / (constraint * direction).sum(axis=1)
         step = step - slide[:, None] * direction
-    decrement: FloatArray = np.sum(gradient * step, axis=1)
+    decrement: FloatArray = (gradient * step).sum(axis=1)
     return step, decrement
 
 

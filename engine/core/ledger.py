@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy import special
 
 from .claims import NOBODY, HeadToHead, InModel, Proof
 from .evidence import EliminationCost, EvidenceModel, PairwiseEvidence
-from .mixture import BradleyTerryEvidence, Mixture
+from .mixture import TYPICAL_LOG_ODDS, BradleyTerryEvidence, Mixture
 from .problem import BradleyTerry, Space
 from .sampling import Situation
 from .stopping import Certified, StoppingRule, Thresholded, raised
@@ -24,9 +25,6 @@ from .thresholds import (
     Threshold,
 )
 from .types import BoolArray, Claim, FloatArray, IntArray, Tally
-
-# Standard deviation of the log-odds between two policies that sampling reckons with before there are data.
-_TYPICAL_LOG_ODDS = 0.4
 
 STOPPING_RULES = ("certified", "heuristic", "theory")
 
@@ -117,17 +115,19 @@ class Ledger:
         if streams and self.claim is not None:
             self.streams = StreamedEvidence(tally, self.evidence, prior, memory)
         self.model = self._posterior = None
+        self._mixture: Mixture | None = None
         if isinstance(space, BradleyTerry):
             # Only the proven threshold is about the projected estimate.
             radius = PARAMETER_RADIUS if stopping == "theory" else None
             self.model = BradleyTerryModel(space, tally, radius=radius)
+            mode = None
+            if stopping == "certified":
+                starts = None if memory is None else [each.get("starts", ()) for each in memory]
+                self._mixture = Mixture(space, self.model, tally, restarts=streams, starts=starts)
+                mode = self._mixture.mode
             self._posterior = BradleyTerryModel(
-                space, tally, prior_precision(space, _TYPICAL_LOG_ODDS), self.model
+                space, tally, prior_precision(space, TYPICAL_LOG_ODDS), estimate=mode
             )
-        self._mixture: Mixture | None = None
-        if isinstance(space, BradleyTerry) and self.model is not None and stopping == "certified":
-            starts = None if memory is None else [each.get("starts", ()) for each in memory]
-            self._mixture = Mixture(space, self.model, tally, restarts=streams, starts=starts)
         self._watched = self._watch(space, epsilon, stopping, exact_from)
         self.rule = self._build_rule(space, delta, stopping, peak_evidence)
         plain_peak = peak_evidence
@@ -176,8 +176,8 @@ class Ledger:
         for proof in self.proofs.values():
             proof.update(i, j)
             proof.observe()
-        if self._mixture is not None and isinstance(self._watched, BradleyTerryEvidence):
-            self._mixture.consider(self._watched.separation)
+        if self._mixture is not None:
+            self._mixture.consider(self.separation())
 
     def keep(self, runs: BoolArray) -> None:
         """Drop the other runs."""
@@ -213,6 +213,7 @@ class Ledger:
             self._posterior,
             self.head_to_head(),
             self.streams,
+            0.0 if self.claim is None else float(special.logit(0.5 + self.margin_of(self.claim))),
         )
 
     def memory(self, run: int = 0) -> dict[str, Any] | None:
@@ -244,6 +245,15 @@ class Ledger:
         if self._guess is None:
             self._guess = self._best_guess()
         return self._guess
+
+    def separation(self) -> FloatArray:
+        """Shape (R, K): nats by which a Bradley-Terry estimate separates each policy from what the claim that
+        stops the run has to exclude.
+        """
+        watched = self._watched
+        if self.claim is not None:
+            watched = self._in_model.get(self.margin_of(self.claim), watched)
+        return watched.separation if isinstance(watched, BradleyTerryEvidence) else watched.per_policy
 
     def margin_of(self, claim: Claim) -> float:
         """ε of a claim, in [0, ½)."""

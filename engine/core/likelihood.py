@@ -31,8 +31,7 @@ def bernoulli_kl(p: ArrayLike, q: ArrayLike) -> FloatArray:
     Shape of p and q broadcast together; infinite where q excludes what p allows.
     """
     p = np.asarray(p, dtype=np.float64)
-    q = np.asarray(q, dtype=np.float64)
-    divergence: FloatArray = special.rel_entr(p, q) + special.rel_entr(1.0 - p, 1.0 - q)
+    divergence: FloatArray = special.rel_entr(p, q) + special.rel_entr(1.0 - p, np.subtract(1.0, q))
     return divergence
 
 
@@ -48,8 +47,8 @@ def log_lower_beta(a: ArrayLike, b: ArrayLike, x: float) -> FloatArray:
     x
         Upper limit in (0, 1).
     """
-    a = np.atleast_1d(np.asarray(a, dtype=np.float64))
-    b = np.atleast_1d(np.asarray(b, dtype=np.float64))
+    a = np.array(a, dtype=np.float64, ndmin=1)
+    b = np.array(b, dtype=np.float64, ndmin=1)
     cdf = special.betainc(a, b, x)
     tail = cdf < _SMALLEST_TRUSTED_CDF
     result: FloatArray
@@ -119,8 +118,8 @@ def log_e_value(wins: ArrayLike, losses: ArrayLike, null_mean: float, concentrat
     -------
     Array of the inputs' shape (at least one-dimensional), in nats.
     """
-    w = np.atleast_1d(np.asarray(wins, dtype=np.float64))
-    v = np.atleast_1d(np.asarray(losses, dtype=np.float64))
+    w = np.array(wins, dtype=np.float64, ndmin=1)
+    v = np.array(losses, dtype=np.float64, ndmin=1)
     prior = _log_prior(concentration, null_mean)
     mixture = log_lower_beta(w + concentration, v + concentration, null_mean) - prior
     result: FloatArray = mixture - w * math.log(null_mean) - v * math.log1p(-null_mean)

@@ -19,15 +19,16 @@ from .estimation import PairData, fit
 from .evidence import PairwiseEvidence
 from .problem import BradleyTerry
 from .streams import StreamedEvidence
-from .structured import BradleyTerryModel, log_marginal_bound, prior_precision
+from .structured import BradleyTerryModel, log_determinant, marginal_bound_at, prior_precision
 from .types import BoolArray, FloatArray, IntArray, Tally
 
 # Standard deviations of a typical log-odds θᵀz under the prior, and their weights: a factor of 2.5 apart, so
 # that one always fits, with most weight on win rates around 60%.
 _PRIOR_SCALES = (0.16, 0.4, 1.0, 2.5)
 _PRIOR_LOG_WEIGHTS = np.log([0.15, 0.45, 0.3, 0.1])
-# Scale of the prior whose posterior a restart begins with.
-_RESTART_SCALE = 0.4
+# The one that sampling reckons with, and whose posterior a restart begins with.
+_TYPICAL = 1
+TYPICAL_LOG_ODDS = _PRIOR_SCALES[_TYPICAL]
 # The next restart is due once the policy least separated from the leader is separated by so many nats per
 # feature. Waiting costs comparisons, and a sharper prior saves half a logarithm of them per feature.
 _RESTARTS_AT = (0.4, 0.8)
@@ -37,6 +38,8 @@ _SHARES = (0.25, 0.375, 0.375)
 # above for every θ whose typical log-odds is below _LARGEST_LOG_ODDS (a win rate of 0.99995).
 _NULL_RIDGE = 1e-4
 _LARGEST_LOG_ODDS = 10.0
+# How far (nats) below the largest likelihood a fit may end; the bound of the null makes up for it.
+_SLACK = 1e-6
 _CHUNK = 4_000_000
 
 
@@ -54,15 +57,21 @@ class Outcomes:
         Shape (m,): logarithm of its share in the run's evidence.
     mixture
         Shape (m,): log of its likelihood averaged over its prior (nats), from below.
+    free
+        Shape (m, d): the θ of its largest likelihood, with the ridge of the null.
     idle
         Shape (R,): shares of the restarts that have no outcomes yet.
+    mode
+        Shape (R, d): mode of the posterior of θ under the typical prior.
     """
 
     data: PairData
     runs: IntArray
     log_shares: FloatArray
     mixture: FloatArray
+    free: FloatArray
     idle: FloatArray
+    mode: FloatArray
 
 
 class Mixture:
@@ -98,13 +107,17 @@ class Mixture:
     ) -> None:
         self._model = model
         self._tally = tally
-        self._priors = np.stack([prior_precision(space, scale) for scale in _PRIOR_SCALES])
-        self._restart_precision = prior_precision(space, _RESTART_SCALE)
+        priors = np.stack([prior_precision(space, scale) for scale in _PRIOR_SCALES])
+        self._null_precision = null_precision(space)
+        self._restart_precision = priors[_TYPICAL]
         self._due = np.multiply(_RESTARTS_AT if restarts else (), space.n_features)
         shares = np.array(_SHARES if restarts else (1.0,))
         self._log_shares = np.log(shares)
         self._shares = shares
         n_runs, d = tally.n_runs, space.n_features
+        # All priors of all runs, run by run.
+        self._precisions = np.tile(priors, (n_runs, 1, 1))
+        self._log_dets = log_determinant(self._precisions)
         # Of each restart and run: the comparisons and wins so far, and the posterior. Those that have not
         # begun hold zeros.
         self._n_begun: IntArray = np.zeros(n_runs, dtype=np.int64)
@@ -112,6 +125,7 @@ class Mixture:
         self._wins: FloatArray = np.zeros((self._due.size, *tally.wins.shape))
         self._centre: FloatArray = np.zeros((self._due.size, n_runs, d))
         self._precision: FloatArray = np.zeros((self._due.size, n_runs, d, d))
+        self._log_det: FloatArray = np.zeros((self._due.size, n_runs))
         self._outcomes: Outcomes | None = None
         for run, begun in enumerate(starts or ()):
             for wins in begun:
@@ -123,6 +137,10 @@ class Mixture:
             self._outcomes = self._compute()
         return self._outcomes
 
+    def mode(self) -> FloatArray:
+        """Shape (R, d): mode of the posterior of θ under the prior of `TYPICAL_LOG_ODDS`."""
+        return self.outcomes().mode
+
     def refresh(self) -> None:
         """Have everything computed again when it is next needed."""
         self._outcomes = None
@@ -133,11 +151,12 @@ class Mixture:
         Parameters
         ----------
         separation
-            Shape (R,): nats by which the policy least separated from the leader is separated from it.
+            Shape (R, K): nats by which each policy is separated from the leader, infinite for itself.
         """
         waiting = self._n_begun < self._due.size
         if waiting.any():
-            due = np.flatnonzero(waiting & (separation >= np.append(self._due, np.inf)[self._n_begun]))
+            due_from = np.append(self._due, np.inf)[self._n_begun]
+            due = np.flatnonzero(waiting & (separation.min(axis=1) >= due_from))
             if due.size:
                 self._begin(due, self._tally.wins[due])
                 self.refresh()
@@ -147,7 +166,9 @@ class Mixture:
         self._n_begun = self._n_begun[runs]
         self._begun_at = self._begun_at[:, runs]
         self._wins, self._centre = self._wins[:, runs], self._centre[:, runs]
-        self._precision = self._precision[:, runs]
+        self._precision, self._log_det = self._precision[:, runs], self._log_det[:, runs]
+        n_priors = np.count_nonzero(runs) * len(_PRIOR_SCALES)
+        self._precisions, self._log_dets = self._precisions[:n_priors], self._log_dets[:n_priors]
         self.refresh()
 
     def memory(self, run: int = 0) -> list[list[list[float]]]:
@@ -181,6 +202,7 @@ class Mixture:
         self._wins[slot, runs] = wins
         self._centre[slot, runs] = centre
         self._precision[slot, runs] = data.hessian(centre) + self._restart_precision
+        self._log_det[slot, runs] = log_determinant(self._precision[slot, runs])
         self._n_begun[runs] += 1
 
     def _compute(self) -> Outcomes:
@@ -196,23 +218,44 @@ class Mixture:
         later = PairData(
             data.contrasts, data.counts[run] - np.rint(counts), data.wins[run] - wins, data.squares
         )
-        # All priors are fitted at once, as if each were a run of its own.
+        # Everything is fitted at once, as if each were a run of its own: all priors of all runs, the
+        # restarts, and what the nulls are held against.
+        n_first = n_runs * n_priors
+        n_averaged = n_first + run.size
         repeated = np.repeat(np.arange(n_runs), n_priors)
-        bounds = log_marginal_bound(
-            data.take(repeated).joined(later),
-            np.concatenate([np.tile(self._priors, (n_runs, 1, 1)), self._precision[slot, run]]),
-            theta[np.concatenate([repeated, run])],
-            np.concatenate([np.zeros((repeated.size, theta.shape[1])), self._centre[slot, run]]),
+        every = np.concatenate([repeated, n_runs + np.arange(run.size), np.arange(runs.size)])
+        whole = data.joined(later)
+        sets = whole.take(every)
+        d = theta.shape[1]
+        null = np.broadcast_to(self._null_precision, (runs.size, d, d))
+        precision = np.concatenate([self._precisions, self._precision[slot, run], null])
+        centre = np.zeros((every.size, d))
+        centre[n_first:n_averaged] = self._centre[slot, run]
+        modes = fit(sets, precision, theta[runs[every]], centre=centre, slack=_SLACK)
+        averaged = slice(n_averaged)
+        bounds = marginal_bound_at(
+            sets.part(averaged),
+            precision[averaged],
+            modes[averaged],
+            centre[averaged],
+            np.concatenate([self._log_dets, self._log_det[slot, run]]),
         )
-        first, restarted = np.split(bounds, [repeated.size])
-        mixture = np.logaddexp.reduce(first.reshape(n_runs, n_priors) + _PRIOR_LOG_WEIGHTS, axis=1)
+        first = bounds[:n_first].reshape(n_runs, n_priors)
+        mixture = np.logaddexp.reduce(first + _PRIOR_LOG_WEIGHTS, axis=1)
         return Outcomes(
-            data=data.joined(later),
+            data=whole,
             runs=runs,
             log_shares=self._log_shares[np.concatenate([np.zeros(n_runs, dtype=np.int64), slot + 1])],
-            mixture=np.concatenate([mixture, restarted]),
-            idle=np.sum(self._shares[1:, None] * ~counting, axis=0),
+            mixture=np.concatenate([mixture, bounds[n_first:]]),
+            free=modes[n_averaged:],
+            idle=(self._shares[1:, None] * ~counting).sum(axis=0),
+            mode=modes[_TYPICAL:n_first:n_priors],
         )
+
+
+def null_precision(space: BradleyTerry) -> FloatArray:
+    """Shape (d, d): the ridge with which likelihoods are maximised under a null."""
+    return _NULL_RIDGE * prior_precision(space, 1.0)
 
 
 class BradleyTerryEvidence:
@@ -251,7 +294,8 @@ class BradleyTerryEvidence:
     leader
         Shape (R,): the policy that the estimate puts first.
     separation
-        Shape (R,): nats by which the policy least separated from the leader is separated from it.
+        Shape (R, K): nats by which the estimate separates each policy from the null against the leader, to
+        second order; infinite for the leader.
     log_shares
         Logarithms of the shares of the model's evidence and of that from head-to-head counts.
     """
@@ -272,7 +316,7 @@ class BradleyTerryEvidence:
         self._pairwise = pairwise
         self._exact_from = exact_from
         self._margin = float(special.logit(pairwise.null_mean))
-        self._null_precision = _NULL_RIDGE * prior_precision(space, 1.0)
+        self._null_precision = null_precision(space)
         self._null_allowance = 0.5 * _NULL_RIDGE * _LARGEST_LOG_ODDS**2 * space.n_features
         # Pooling strength pays by how much fewer features there are than policies.
         pairwise_share = 0.5 * min(1.0, space.n_features / (space.n_policies - 1))
@@ -281,7 +325,7 @@ class BradleyTerryEvidence:
         self.structured: FloatArray = np.zeros_like(pairwise.per_policy)
         self.plain: FloatArray = self.structured
         self.leader: IntArray = np.zeros(n_runs, dtype=np.int64)
-        self.separation: FloatArray = np.zeros(n_runs)
+        self.separation: FloatArray = np.zeros_like(self.structured)
         self._per_policy = self._compute()
 
     @property
@@ -335,22 +379,24 @@ class BradleyTerryEvidence:
         data, runs = outcomes.data, outcomes.runs
         n_runs, n_policies = self._pairwise.per_policy.shape
         features = self._model.features
-        free = fit(data, self._null_precision, self._model.theta[runs])
-        order = np.argsort(free[:n_runs] @ features.T, axis=1)
+        free = outcomes.free
+        scores = free @ features.T
+        order = np.argsort(scores[:n_runs], axis=1)
         self.leader = order[:, -1]
         rival = np.where(np.arange(n_policies) == order[:, -1:], order[:, -2:-1], order[:, -1:])
         # One leader for all data sets of a run, so that all are about the same nulls.
         contrast = (features[None] - features[rival])[runs]
-        missing = np.maximum(self._margin - np.sum(contrast * free[:, None], axis=2), 0.0)
+        ahead = scores - scores[np.arange(runs.size)[:, None], rival[runs]]
+        missing = np.maximum(self._margin - ahead, 0.0)
 
         hessian = data.hessian(free) + self._null_precision
         direction = np.matmul(contrast, np.linalg.inv(hessian))
-        variance = np.sum(contrast * direction, axis=2)
+        variance = (contrast * direction).sum(axis=2)
         # To second order, moving θ until the null holds costs this much.
         cost = 0.5 * missing**2 / variance
         value = self._penalised(data, free)[:, None] - cost
-        others = np.where(np.arange(n_policies) == self.leader[:, None], np.inf, cost[:n_runs])
-        self.separation = others.min(axis=1)
+        self.separation = cost[:n_runs].copy()
+        self.separation[np.arange(n_runs), self.leader] = np.inf
         sets, policies = np.nonzero((missing > 0.0) & (outcomes.mixture[:, None] - value >= self._exact_from))
         edge = free[sets] + (missing / variance)[sets, policies][:, None] * direction[sets, policies]
         chunk = max(1, _CHUNK // data.contrasts.shape[0])
@@ -358,12 +404,12 @@ class BradleyTerryEvidence:
             part = slice(first, first + chunk)
             s, k = sets[part], policies[part]
             own = data.take(s)
-            theta = fit(own, self._null_precision, edge[part], contrast[s, k])
+            theta = fit(own, self._null_precision, edge[part], contrast[s, k], slack=_SLACK)
             value[s, k] = self._penalised(own, theta)
-        bound: FloatArray = value + self._null_allowance
+        bound: FloatArray = value + self._null_allowance + _SLACK
         return bound
 
     def _penalised(self, data: PairData, theta: FloatArray) -> FloatArray:
-        penalty: FloatArray = 0.5 * np.sum(theta @ self._null_precision * theta, axis=1)
+        penalty: FloatArray = 0.5 * (theta @ self._null_precision * theta).sum(axis=1)
         value: FloatArray = data.log_likelihood(theta) - penalty
         return value

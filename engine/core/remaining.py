@@ -42,9 +42,8 @@ def expected_remaining(ledger: Ledger, best: int | None) -> float | None:
     needed = ~rule.refuted[0]
     needed[best] = False
     missing = np.maximum(rule.threshold[0] - rule.evidence[0, needed], 0.0)
-    if (model := ledger.model) is not None:
-        separation = model.separation(model.covariance(tally.counts))[0, needed]
-        return _in_model(missing, separation, int(tally.n_comparisons[0]))
+    if ledger.model is not None:
+        return _in_model(missing, ledger.separation()[0, needed], int(tally.n_comparisons[0]))
     if not needed.any() or not tally.judged[0, needed].all():
         return None
     # Each policy is refuted by its most informative opponent [LLM-PO, corollary "optimal ratio"].
@@ -97,7 +96,7 @@ def _in_model(missing: FloatArray, separation: FloatArray, n_comparisons: int) -
     missing
         Shape (m,): evidence (nats) that is still missing against each policy not yet refuted.
     separation
-        Shape (m,): (θᵀz)² / (2 zᵀH⁻¹z) in nats of each, which grows in proportion to the comparisons.
+        Shape (m,): that of each from the best (nats), which grows in proportion to the comparisons.
     n_comparisons
         Comparisons so far.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, runtime_checkable
@@ -12,7 +13,7 @@ from scipy import special
 from .claims import HeadToHead
 from .evidence import PairwiseEvidence
 from .likelihood import bernoulli_kl
-from .streams import SHARES, StreamedEvidence
+from .streams import LOG_SHARES, StreamedEvidence
 from .structured import BradleyTerryModel
 from .types import BoolArray, FloatArray, IntArray, Tally
 
@@ -57,6 +58,8 @@ class Situation:
         What the claim that stops the run has proved head to head; None where it is not proved that way.
     streams
         Evidence that pools opponents, and what is expected of each pair; None without it.
+    margin
+        Log-odds by which the claim that stops the run allows a policy to lose.
     """
 
     tally: Tally
@@ -67,6 +70,7 @@ class Situation:
     posterior: BradleyTerryModel | None = None
     proof: HeadToHead | None = None
     streams: StreamedEvidence | None = None
+    margin: float = 0.0
 
     @property
     def load(self) -> FloatArray:
@@ -76,7 +80,7 @@ class Situation:
     @property
     def n_asked(self) -> FloatArray:
         """Shape (R,): comparisons judged and pending."""
-        asked: FloatArray = self.tally.n_comparisons + self.tally.pending.sum(axis=1) / 2.0
+        asked: FloatArray = np.add(self.tally.n_comparisons, self.tally.n_in_flight, dtype=np.float64)
         return asked
 
 
@@ -216,10 +220,10 @@ class Balanced(Stateless):
         width = np.sqrt(self.optimism * np.log(situation.n_asked + 2.0)[:, None] / weight)
         speed = bernoulli_kl(_within(mean - width, 0.0, evidence.null_mean), evidence.null_mean)
         log_e = _expected_rows(situation, (runs, tested))
-        # Opponents share the evidence evenly, so one of them alone needs log(K - 1) more, and a nat for the
-        # mixture.
-        goal = situation.threshold + np.log(tally.n_policies - 1) + 1.0
         if streams is None:
+            # Opponents share the evidence evenly, so one of them alone needs log(K - 1) more, and a nat for
+            # the mixture.
+            goal = situation.threshold + math.log(tally.n_policies - 1) + 1.0
             promise = speed / _missing(goal[:, None], log_e)
         else:
             promise = self._promise_with_streams(situation, streams, tested, speed, log_e)
@@ -236,15 +240,15 @@ class Balanced(Stateless):
     ) -> FloatArray:
         """Shape (R, K): share of the missing evidence that a comparison promises, in its quickest stream."""
         runs = np.arange(tested.size)
-        head_to_head, favourite, bets = (situation.threshold - np.log(share) for share in SHARES)
-        alone = head_to_head + np.log(situation.tally.n_policies - 1) + 1.0
+        head_to_head, favourite, bets = (situation.threshold - share for share in LOG_SHARES)
+        alone = head_to_head + math.log(situation.tally.n_policies - 1) + 1.0
         promise = speed / _missing(alone[:, None], log_e)
         by_bets = speed / _missing(bets, streams.log_bets[runs, tested])[:, None]
         np.maximum(promise, _BET_EFFICIENCY * by_bets, out=promise)
         liked = streams.beliefs.favourite(runs, tested)
         by_favourite = speed[runs, liked] / _missing(favourite + 1.0, streams.log_favourite[runs, tested])
         promise[runs, liked] = np.maximum(promise[runs, liked], by_favourite)
-        last = np.flatnonzero(np.sum(~situation.refuted, axis=1) == 1)
+        last = np.flatnonzero(np.count_nonzero(situation.refuted, axis=1) == situation.tally.n_policies - 1)
         if last.size:
             # The last one standing has only to be shown ahead of those that it has hardly met.
             ahead = situation.evidence.ahead()[last, tested[last]]
@@ -285,8 +289,10 @@ class Balanced(Stateless):
 def _is_to_prove(situation: Situation, proof: HeadToHead) -> BoolArray:
     """Shape (R,): whether to prove one policy now, and not to rule out others first."""
     few = situation.tally.n_policies < _TWO_PHASES_FROM or proof.evidence.null_mean > 0.5
-    one_left: BoolArray = np.sum(~situation.refuted, axis=1) <= 1
-    return one_left | few
+    if few:
+        return np.ones(situation.tally.n_runs, dtype=np.bool_)
+    one_left: BoolArray = np.count_nonzero(situation.refuted, axis=1) >= situation.tally.n_policies - 1
+    return one_left
 
 
 def _candidates(situation: Situation, rng: np.random.Generator) -> IntArray:
@@ -302,14 +308,17 @@ def _candidates(situation: Situation, rng: np.random.Generator) -> IntArray:
 
 
 def _most_telling_pair(situation: Situation, model: BradleyTerryModel, rng: np.random.Generator) -> Picks:
-    """The pair that tells most about θᵀ(x_k - x_best), k being least separated from the best.
+    """The pair that tells most about θᵀ(x_k - x_best), k being least separated from its null.
+
+    That is θᵀ(x_k - x_best) at or above the margin. Without the margin, two policies that are level would get
+    all comparisons, and a claim that allows them to be level would never be proved against the others.
 
     One comparison of contrast z takes σ'(θᵀz) (zᵀH⁻¹z_k)² / (1 + σ'(θᵀz) zᵀH⁻¹z) off that variance
     [Sherman & Morrison 1950]. Pending comparisons count in H.
     """
     features = model.features
     covariance = model.covariance(situation.load)
-    separation = model.separation(covariance)
+    separation = model.separation(covariance, situation.margin)
     runs, best = np.arange(model.best.size), model.best
     separation[runs, best] = np.inf
     open_rivals = ~situation.refuted & np.isfinite(separation)
@@ -332,11 +341,11 @@ def _most_telling_pair(situation: Situation, model: BradleyTerryModel, rng: np.r
 
 def expected_evidence(situation: Situation) -> FloatArray:
     """Shape (R, K): evidence (nats) per policy once what is pending came out at the current win rates."""
-    waiting = np.nonzero(situation.tally.pending)
     streams, evidence = situation.streams, situation.evidence
     current = evidence.per_policy if streams is None else streams.per_policy
-    if waiting[0].size == 0:
+    if not situation.tally.n_in_flight.any():
         return current
+    waiting = np.nonzero(situation.tally.pending)
     per_policy = current.copy()
     if streams is None:
         per_policy[waiting] = evidence.combine(_expected_rows(situation, waiting))
@@ -385,7 +394,7 @@ def policy_under_test(evidence: FloatArray, refuted: BoolArray, rng: np.random.G
     -------
     Shape (R,).
     """
-    n_open = np.sum(~refuted, axis=1)
+    n_open = refuted.shape[1] - np.count_nonzero(refuted, axis=1)
     masked = np.where(refuted & (n_open > 0)[:, None], np.inf, evidence)
     order = np.lexsort((rng.random(masked.shape), masked), axis=-1)
     return np.where(n_open == 1, order[:, 0], order[:, 1])
@@ -396,11 +405,12 @@ def _tested_with_leader(
 ) -> IntArray:
     """The same with the policy of the best standing as the best guess: shape (R,)."""
     runs = np.arange(standing.shape[0])
-    n_open = np.sum(~refuted, axis=1)
+    n_open = refuted.shape[1] - np.count_nonzero(refuted, axis=1)
     out = refuted & (n_open > 0)[:, None]
     leader = np.where(out, -np.inf, standing).argmax(axis=1)
     masked = np.where(out, np.inf, evidence)
-    masked[runs, leader] = np.where(n_open == 1, masked[runs, leader], np.inf)
+    rivals = np.flatnonzero(n_open != 1)
+    masked[runs[rivals], leader[rivals]] = np.inf
     tested: IntArray = np.lexsort((rng.random(masked.shape), masked), axis=-1)[:, 0]
     return tested
 

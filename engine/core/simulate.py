@@ -62,6 +62,7 @@ def simulate(
     wins: FloatArray | None = None,
     progress: Mapping[str, Any] | None = None,
     seed: Seed = 0,
+    mu_at: Callable[[int], FloatArray] | None = None,
     go_on: Callable[[], bool] = lambda: True,
 ) -> SimulatedRuns:
     """Run one design R times side by side.
@@ -92,6 +93,9 @@ def simulate(
     wins, progress
         `Design.wins` and `Design.progress` from which every run goes on; a fresh start by default. What comes
         out counts these comparisons too.
+    mu_at
+        Called with the number of each comparison, from 1: shape (R, K, K), what holds for this one in place
+        of `mu`. For judges who differ or change.
     go_on
         Asked after every step; False ends all runs there, undecided.
     """
@@ -128,7 +132,8 @@ def simulate(
             ledger.tally.begin(*pair)
             queue.append(pair)
         i, j = queue.pop(0)
-        chance, draw = mu[alive, i, j], rng.random(alive.size)
+        now = mu if mu_at is None else mu_at(t)
+        chance, draw = now[alive, i, j], rng.random(alive.size)
         half_ties = np.minimum(0.5 * ties, np.minimum(chance, 1.0 - chance))
         outcome = 0.5 * (draw < chance - half_ties) + 0.5 * (draw < chance + half_ties)
         ledger.tally.release(i, j)

@@ -15,6 +15,7 @@ the outcomes in that order gives it again.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -28,7 +29,7 @@ from .types import BoolArray, FloatArray, IntArray, Tally, located
 
 # Shares of head-to-head evidence, of the favourite's stream and of the bets in the evidence against a policy.
 SHARES = (0.25, 0.5, 0.25)
-_LOG_SHARES = np.log(SHARES)
+LOG_SHARES = tuple(math.log(share) for share in SHARES)
 _ROOT_TWO_PI = np.sqrt(2.0 * np.pi)
 # How much a nat of evidence counts against a nat of belief when a policy is guessed.
 _EVIDENCE_WEIGHT = 1.0
@@ -178,7 +179,7 @@ class StreamedEvidence:
 
     def _combine(self, head_to_head: FloatArray, favourite: FloatArray, bets: FloatArray) -> FloatArray:
         """Log of the weighted mean of the e-values, from their logs of equal shape."""
-        of_head_to_head, of_favourite, of_bets = _LOG_SHARES
+        of_head_to_head, of_favourite, of_bets = LOG_SHARES
         streams = np.logaddexp(favourite + of_favourite, bets + of_bets)
         combined: FloatArray = np.logaddexp(head_to_head + of_head_to_head, streams)
         return combined

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from scipy import special
 
@@ -24,8 +26,8 @@ class BradleyTerryModel:
         The data.
     precision
         Shape (d, d): precision of a Gaussian prior on θ to use in place of the vanishing ridge λ_t I.
-    start
-        An estimate from the same tally to start the fit from; zero by default.
+    estimate
+        Gives the estimate where another fit has found it already; a fit of its own by default.
     radius
         Project the estimate onto the ball ‖θ‖ ≤ radius [LLM-PO, eq. theta_estimator]; None leaves it be.
 
@@ -42,14 +44,14 @@ class BradleyTerryModel:
         space: BradleyTerry,
         tally: Tally,
         precision: FloatArray | None = None,
-        start: BradleyTerryModel | None = None,
+        estimate: Callable[[], FloatArray] | None = None,
         radius: float | None = None,
     ) -> None:
         self.features = space.features
         self.pairs: tuple[IntArray, IntArray] = np.triu_indices(space.n_policies, 1)
         self._tally = tally
         self._precision = precision
-        self._start = start
+        self._estimate = estimate
         self._radius = radius
         self._stale = True
         self._data: PairData | None = None
@@ -62,9 +64,7 @@ class BradleyTerryModel:
     def theta(self) -> FloatArray:
         """Shape (R, d): regularised maximum likelihood estimate ζ [LLM-PO, eq. reg_mle_def]."""
         if self._stale:
-            # Never from the last estimate, so that this one is a function of the counts alone.
-            start = np.zeros_like(self._theta) if self._start is None else self._start.theta
-            self._theta = self._projected(fit(self.data(), self._regularisation(), start))
+            self._theta = self._fitted() if self._estimate is None else self._estimate()
             self._stale = False
         return self._theta
 
@@ -82,8 +82,6 @@ class BradleyTerryModel:
 
     def data(self) -> PairData:
         """The outcomes as of the last refresh, of the pairs that have been compared."""
-        if self._start is not None:
-            return self._start.data()
         if self._data is None:
             if not self.compared.covers(self._tally.counts):
                 self.compared = ComparedPairs(self.features, self._tally.counts)
@@ -108,7 +106,7 @@ class BradleyTerryModel:
         fisher = self._loaded.information(self._loaded.of(load) * mean * (1.0 - mean))
         return np.asarray(np.linalg.inv(fisher + self._regularisation()), dtype=np.float64)
 
-    def separation(self, covariance: FloatArray) -> FloatArray:
+    def separation(self, covariance: FloatArray, margin: float = 0.0) -> FloatArray:
         """Statistic (θᵀz)² / (2 zᵀH⁻¹z) of every policy against the best, whose own entry is 0.
 
         Its smallest value over the other policies is the paper's Z(t) [LLM-PO, eq. stop].
@@ -117,6 +115,9 @@ class BradleyTerryModel:
         ----------
         covariance
             Shape (R, d, d): H⁻¹.
+        margin
+            Log-odds by which a policy would have to beat the best: its distance from that takes the place of
+            θᵀz.
 
         Returns
         -------
@@ -125,8 +126,8 @@ class BradleyTerryModel:
         scores, best = self.scores, self.best
         runs = np.arange(best.size)
         contrasts = self.features[None] - self.features[best][:, None]
-        variance = np.sum(np.matmul(contrasts, covariance) * contrasts, axis=2)
-        gap = scores - scores[runs, best][:, None]
+        variance = (np.matmul(contrasts, covariance) * contrasts).sum(axis=2)
+        gap = scores - scores[runs, best][:, None] - margin
         separation: FloatArray = np.divide(gap**2, 2.0 * variance, out=np.zeros_like(gap), where=variance > 0)
         return separation
 
@@ -140,7 +141,9 @@ class BradleyTerryModel:
         self._theta = self._theta[runs]
         self._data = None
 
-    def _projected(self, theta: FloatArray) -> FloatArray:
+    def _fitted(self) -> FloatArray:
+        # Never from the last estimate, so that this one is a function of the counts alone.
+        theta = fit(self.data(), self._regularisation(), np.zeros_like(self._theta))
         if self._radius is None:
             return theta
         penalty = ridge(self._tally.n_comparisons.astype(np.float64))
@@ -206,10 +209,31 @@ class SeparationStatistic:
         self._per_policy = self._per_policy[runs]
 
 
-def log_marginal_bound(
-    data: PairData, precision: FloatArray, start: FloatArray, centre: FloatArray | None = None
+def log_marginal_bound(data: PairData, precision: FloatArray, start: FloatArray) -> FloatArray:
+    """Lower bound on the log of the likelihood averaged over θ ~ N(0, precision⁻¹).
+
+    Parameters
+    ----------
+    data
+        Outcomes of R data sets.
+    precision
+        Shape (d, d).
+    start
+        Shape (R, d): where to start the search for the mode.
+
+    Returns
+    -------
+    Shape (R,), in nats.
+    """
+    mode = fit(data, precision, start)
+    each = np.broadcast_to(precision, (mode.shape[0], *precision.shape))
+    return marginal_bound_at(data, each, mode, np.zeros_like(mode), log_determinant(each))
+
+
+def marginal_bound_at(
+    data: PairData, precision: FloatArray, mode: FloatArray, centre: FloatArray, log_det: FloatArray
 ) -> FloatArray:
-    """Lower bound on the log of the likelihood averaged over θ ~ N(centre, precision⁻¹).
+    """Lower bound on the log of the likelihood averaged over θ ~ N(centre, precision⁻¹), from its mode.
 
     The variational bound E_q[log-likelihood] - KL(q, prior) with q the Laplace approximation: below the true
     value for any q, and within a fraction of a nat of it once every direction has a few dozen comparisons.
@@ -219,31 +243,37 @@ def log_marginal_bound(
     data
         Outcomes of R data sets.
     precision
-        Shape (R, d, d) or (d, d).
-    start
-        Shape (R, d): where to start the search for the mode.
+        Shape (R, d, d).
+    mode
+        Shape (R, d): the θ at which likelihood times prior is largest, from `fit`.
     centre
-        Shape (R, d): mean of θ; zero by default.
+        Shape (R, d): mean of θ.
+    log_det
+        Shape (R,): log of the determinant of the precision.
 
     Returns
     -------
     Shape (R,), in nats.
     """
-    d = precision.shape[-1]
-    mode = fit(data, precision, start, centre=centre)
     Z = data.contrasts
     logits = mode @ Z.T
-    hessian = data.hessian(mode) + precision
+    mean = special.expit(logits)
+    hessian = data.information(data.counts * mean * (1.0 - mean)) + precision
     covariance = np.linalg.inv(hessian)
-    deviation = np.sqrt(np.sum(np.matmul(Z, covariance) * Z, axis=2))
+    deviation = np.sqrt((np.matmul(Z, covariance) * Z).sum(axis=2))
     expected = np.zeros_like(logits)
     compared = np.nonzero(data.counts)
     nodes = logits[compared][:, None] + deviation[compared][:, None] * _HERMITE_NODES
     expected[compared] = softplus(nodes) @ _HERMITE_SHARES
-    fit_term = np.sum(data.wins * logits - data.counts * expected, axis=1)
-    trace = np.sum(precision * covariance, axis=(1, 2))
-    shift = mode if centre is None else mode - centre
-    quadratic = np.sum(shift * np.matmul(precision, shift[..., None])[..., 0], axis=1)
-    log_ratio = np.linalg.slogdet(hessian)[1] - np.linalg.slogdet(precision)[1]
-    bound: FloatArray = fit_term - 0.5 * (trace + quadratic - d + log_ratio)
+    fit_term = (data.wins * logits - data.counts * expected).sum(axis=1)
+    shift = mode - centre
+    trace = (precision * (covariance + shift[:, :, None] * shift[:, None, :])).sum(axis=(1, 2))
+    divergence = 0.5 * (trace - mode.shape[1] + log_determinant(hessian) - log_det)
+    bound: FloatArray = fit_term - divergence
     return bound
+
+
+def log_determinant(matrices: FloatArray) -> FloatArray:
+    """Shape (R,): log of the determinant of positive definite matrices, shape (R, d, d)."""
+    log_det: FloatArray = np.linalg.slogdet(matrices)[1]
+    return log_det

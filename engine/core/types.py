@@ -169,6 +169,8 @@ class Tally:
         Shape (R, K, K): comparisons judged, per pair.
     n_comparisons
         Shape (R,): comparisons judged.
+    n_in_flight
+        Shape (R,): comparisons not yet judged.
     judged, pending
         Shape (R, K): comparisons of each policy that are judged, and that are not yet.
     """
@@ -181,6 +183,7 @@ class Tally:
         self.n_comparisons: IntArray = np.rint(self.counts.sum(axis=(1, 2)) / 2).astype(np.int64)
         self.judged: FloatArray = self.counts.sum(axis=2)
         self.pending: IntArray = self.in_flight.sum(axis=2)
+        self.n_in_flight: IntArray = self.pending.sum(axis=1) // 2
 
     @classmethod
     def empty(cls, n_policies: int, n_runs: int = 1) -> Self:
@@ -201,6 +204,7 @@ class Tally:
         """Replace the comparisons under way, shape (R, K, K)."""
         self.in_flight = in_flight.copy()
         self.pending = self.in_flight.sum(axis=2)
+        self.n_in_flight = self.pending.sum(axis=1) // 2
 
     def begin(self, i: IntArray, j: IntArray) -> None:
         """Note in every run r that a comparison of i[r] and j[r] is under way."""
@@ -235,7 +239,7 @@ class Tally:
         self.counts = self.counts[runs]
         self.in_flight = self.in_flight[runs]
         self.judged, self.pending = self.judged[runs], self.pending[runs]
-        self.n_comparisons = self.n_comparisons[runs]
+        self.n_comparisons, self.n_in_flight = self.n_comparisons[runs], self.n_in_flight[runs]
 
     def _shift(self, i: IntArray, j: IntArray, change: int) -> None:
         runs, i, j = located(i, j)
@@ -243,6 +247,7 @@ class Tally:
         self.in_flight[runs, j, i] += change
         self.pending[runs, i] += change
         self.pending[runs, j] += change
+        self.n_in_flight += change
 
 
 def located(*values: IntArray | FloatArray) -> tuple[Any, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -51,11 +52,12 @@ class Verdict:
         others = np.arange(self.ledger.tally.n_policies) != (-1 if best is None else best)
         peak = self.ledger.rule.peak_evidence[0]
         claims = self._claim_states()
-        risk = float(self.ledger.rule.risk[0, others].max())
-        if claims:
+        if not claims:
+            risk = float(self.ledger.rule.risk[0, others].max())
+        elif none_best:
+            risk = math.exp(-max(0.0, float(self.ledger.none_peak()[0].min())))
+        else:
             risk = claims[0].risk
-            if none_best:
-                risk = float(np.exp(-max(0.0, self.ledger.none_peak()[0].min())))
         return Decision(
             stopped=reason is not None,
             reason=reason,

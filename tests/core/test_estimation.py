@@ -62,6 +62,20 @@ def test_the_constrained_fit_is_the_maximum_on_its_plane(seed: int) -> None:
     assert loss(np.zeros(2)) <= found.fun + 1e-6
 
 
+@settings(deadline=None, max_examples=20)
+@given(st.integers(0, 10**6), st.integers(10, 200))
+def test_a_fit_with_slack_stops_within_it(seed: int, n: int) -> None:
+    features, tally, _ = random_data(seed, 6, 3, n)
+    data, penalty, slack = PairData.of(features, tally), 0.1 * np.eye(3), 1e-6
+
+    def objective(theta: np.ndarray) -> float:
+        return float((data.log_likelihood(theta) - 0.05 * np.sum(theta**2, axis=1))[0])
+
+    exact = fit(data, penalty, np.zeros((1, 3)))
+    near = fit(data, penalty, np.zeros((1, 3)), slack=slack)
+    assert objective(exact) - slack <= objective(near) <= objective(exact) + 1e-12
+
+
 def test_several_data_sets_are_fitted_as_if_alone() -> None:
     features, first, _ = random_data(1, 5, 2, 50)
     _, second, _ = random_data(2, 5, 2, 10)

@@ -7,8 +7,11 @@ from hypothesis import strategies as st
 from scipy import special
 
 from engine.core import BradleyTerry, Design, Factorial, StopReason
+from engine.core.estimation import fit
+from engine.core.mixture import TYPICAL_LOG_ODDS
 from engine.core.samplers import SAMPLERS
 from engine.core.simulate import simulate
+from engine.core.structured import prior_precision
 
 from .conftest import every_path
 
@@ -142,6 +145,27 @@ def test_pending_comparisons_count_in_the_choice_of_pair() -> None:
     asked = [design.ask() for _ in range(12)]
     assert len({frozenset(pair) for pair in asked}) >= 2
     assert design.in_flight.sum() == 24
+
+
+def test_two_level_policies_do_not_keep_the_others_waiting() -> None:
+    """With a margin they are separated from their null too, and the last one needs comparisons more."""
+    space = BradleyTerry.one_hot(3)
+    counts = np.array([[0.0, 150, 12], [150, 0, 12], [8, 8, 0]])
+    last = {
+        claim: 2 in Design.from_counts(space, counts, claim=claim, epsilon=epsilon, seed=1).ask()
+        for claim, epsilon in (("best", 0.0), ("good_enough", 0.1))
+    }
+    assert last == {"best": False, "good_enough": True}
+
+
+def test_sampling_and_the_mixture_share_the_typical_prior() -> None:
+    """The sampler's estimate is the mode that the mixture has found, however many data sets are fitted."""
+    told = [(0, 1, 1.0), (1, 2, 0.0), (3, 4, 0.5), (0, 4, 1.0), (2, 3, 1.0)] * 12
+    ledger = Design.replay(BradleyTerry(FEATURES), told)._ledger
+    precision = prior_precision(BradleyTerry(FEATURES), TYPICAL_LOG_ODDS)
+    alone = fit(ledger.model.data(), precision, np.zeros((1, 2)))
+    assert ledger._posterior.theta == pytest.approx(alone, abs=1e-3)
+    assert ledger._posterior.theta != pytest.approx(ledger.model.theta, abs=1e-2)
 
 
 def test_theory_waits_for_exploration_and_asks_for_much() -> None:
