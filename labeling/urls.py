@@ -46,6 +46,7 @@ urlpatterns = [
     path("experiments/new/<slug:start>/", setup.new_from, name="new_from"),
     path("experiments/<int:experiment_id>/setup/", setup.setup, name="setup"),
     path("experiments/<int:experiment_id>/try/", trial.try_it, name="try"),
+    path("experiments/<int:experiment_id>/rehearsal/", trial.rehearse, name="rehearse"),
     path("experiments/<int:experiment_id>/setup.yaml", setup.setup_file, name="setup_file"),
     path("experiments/<int:experiment_id>/delete/", setup.delete_draft, name="delete_draft"),
     path("experiments/<int:experiment_id>/", dashboard.dashboard, name="dashboard"),

@@ -127,12 +127,21 @@ if DATABASES["default"].get("ENGINE") == "django.db.backends.sqlite3":
     # Tests start workers of their own, which an in-memory database would be out of reach for. Tables made
     # from the models save each process the five seconds of the migrations, which PostgreSQL's tests run.
     DATABASES["default"]["TEST"] = {"NAME": VAR_DIR / "test.sqlite3", "MIGRATE": False}
-elif DATABASES["default"].get("ENGINE") == "django.db.backends.postgresql":
-    # PostgreSQL plans once what a connection repeats, which halves its work for a click. A pooler that gives
-    # each transaction another connection must know of it, or be told to leave it (docs/operations.md).
-    DATABASES["default"].setdefault("OPTIONS", {})
-    if env.bool("DATABASE_PREPARES", True):
-        DATABASES["default"]["OPTIONS"] |= {"server_side_binding": True, "prepare_threshold": 5}
+else:
+    DATABASES["default"]["OPTIONS"] = {
+        # A server that does not answer must not hold a thread for the minutes that TCP would wait.
+        "connect_timeout": 5,
+        "keepalives_idle": 10,
+        "keepalives_interval": 5,
+        "keepalives_count": 3,
+        "tcp_user_timeout": 30_000,
+        **DATABASES["default"].get("OPTIONS", {}),
+    }
+    # Behind PgBouncer's pool of transactions nothing may last longer than one.
+    pooled = env.bool("PGBOUNCER", False)
+    DATABASES["default"]["DISABLE_SERVER_SIDE_CURSORS"] = pooled
+    # Without it a statement cannot be prepared, which engine/selectors/compiled.py does.
+    DATABASES["default"]["OPTIONS"]["server_side_binding"] = not pooled
 # Cache for dashboards and for counts of API requests. Each web process has its own unless a server is set.
 CACHES = {"default": env.dj_cache_url("CACHE_URL", "locmem://")}
 # Django's own 300 entries would let somebody who tries many names push out the count of their wrong

@@ -6,7 +6,8 @@ Here the ORM does so once in a process, with a :class:`Given` for each value; a 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, Generic, TypeVar, cast
 
 from django.db import connections
@@ -92,7 +93,7 @@ class _Statement:
             each.parameter(values, connection) if isinstance(each, Given) else each
             for each in self._parameters
         ]
-        with connection.cursor() as cursor:
+        with connection.cursor() as cursor, _prepared(connection):
             cursor.execute(self._sql, parameters)
             rows = cursor.fetchall()
         return [self._instance(row, connection) for row in rows]
@@ -108,3 +109,20 @@ class _Statement:
         for name, place in self._annotations.items():
             setattr(found, name, columns[place])
         return found
+
+
+@contextmanager
+def _prepared(connection: BaseDatabaseWrapper) -> Iterator[None]:
+    """Have PostgreSQL keep the plans of what is executed, where that is allowed.
+
+    Only these few reads: a plan is of the tables as they were, and a bad one for others that have grown.
+    """
+    if not connection.settings_dict["OPTIONS"].get("server_side_binding"):
+        yield
+        return
+    driver: Any = connection.connection
+    driver.prepare_threshold = 0
+    try:
+        yield
+    finally:
+        driver.prepare_threshold = None

@@ -12,6 +12,7 @@ from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.http import HttpResponse
 from django.shortcuts import redirect, render
+from django.urls import reverse
 from django.utils.crypto import salted_hmac
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_safe
@@ -55,6 +56,9 @@ class ScreenForm(forms.Form):
     besides = TokensField(required=False)
     ahead = forms.IntegerField(required=False, min_value=1, max_value=MOST_HELD)
 
+
+# The addresses that the page sends to; a rehearsal has its own.
+ACTIONS = ("pair", "judge", "skip", "flag", "undo", "beat", "leave")
 
 _EMPTY_SCREEN: Mapping[str, Any] = {"besides": [], "ahead": None}
 
@@ -285,6 +289,7 @@ def _render(
 ) -> HttpResponse:
     context = {
         "experiment": experiment,
+        "to": {name: reverse(name, args=[experiment.pk]) for name in ACTIONS},
         "pairs": pairs,
         "ending": ending(experiment) or (nothing_ready(experiment, request.user) if None in pairs else None),
         "look_again_seconds": min(max(_FIRST_LOOK_SECONDS, 2 * waited), _LONGEST_LOOK_SECONDS),

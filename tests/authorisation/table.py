@@ -244,6 +244,7 @@ TABLE: dict[str, Row] = {
     f"{_EXPERIMENT}/setup/": page(get=watchers(200), post=runners(302)),
     # Only a draft can be tried: the page leads back to the setup.
     f"{_EXPERIMENT}/try/": page(get=runners(302), post=runners(302)),
+    f"{_EXPERIMENT}/rehearsal/": page(get=runners(302), post=runners(302)),
     f"{_EXPERIMENT}/setup.yaml": page(get=watchers(200)),
     f"{_EXPERIMENT}/delete/": page(get=owners(302), post=owners(302), recent=("post",)),
     # Watching
