@@ -48,7 +48,12 @@ def comparisons(request: AuthenticatedRequest, experiment_id: int) -> HttpRespon
     experiment = access.to_watch(request, experiment_id)
     form, place = SelectionForm(request.GET, experiment=experiment), PlaceForm(request.GET)
     withheld = access.withholds_unfinished(request, experiment)
-    context: dict[str, Any] = {"experiment": experiment, "form": form, "withheld": withheld}
+    context: dict[str, Any] = {
+        "experiment": experiment,
+        "form": form,
+        "withheld": withheld,
+        "may_run": access.may_run(request, experiment),
+    }
     if not (form.is_valid() and place.is_valid()):
         return render(request, "comparisons/comparisons.html", context, status=400)
     rows = browsing.selected_comparisons(experiment, form.selection(finished=withheld))
