@@ -1,4 +1,4 @@
-"""Whether each migration may run while the code before it still does: ``python -m tools.migrations``.
+"""A check that each migration may run while the code before it still does: ``python -m tools.migrations``.
 
 The first one changes nothing that there was. A later one that drops, renames, or demands a value of a column
 that older code does not write, ends with 1 and names the change: split it over two releases
