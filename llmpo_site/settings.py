@@ -137,9 +137,11 @@ else:
         "tcp_user_timeout": 30_000,
         **DATABASES["default"].get("OPTIONS", {}),
     }
-    # Behind PgBouncer's pool of transactions nothing may last longer than one; prepared statements are off
-    # anyway.
-    DATABASES["default"]["DISABLE_SERVER_SIDE_CURSORS"] = env.bool("PGBOUNCER", False)
+    # Behind PgBouncer's pool of transactions nothing may last longer than one.
+    pooled = env.bool("PGBOUNCER", False)
+    DATABASES["default"]["DISABLE_SERVER_SIDE_CURSORS"] = pooled
+    # Without it a statement cannot be prepared, which engine/selectors/compiled.py does.
+    DATABASES["default"]["OPTIONS"]["server_side_binding"] = not pooled
 # Cache for dashboards and for counts of API requests. Each web process has its own unless a server is set.
 CACHES = {"default": env.dj_cache_url("CACHE_URL", "locmem://")}
 # Django's own 300 entries would let somebody who tries many names push out the count of their wrong

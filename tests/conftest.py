@@ -117,6 +117,12 @@ def fresh_counts() -> None:
     cache.clear()
 
 
+@pytest.fixture(autouse=True)
+def every_message_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that ask for planning would be gathered, across tests too."""
+    monkeypatch.setattr("engine.tasks._GATHERING_SECONDS", 0.0)
+
+
 @pytest.fixture
 def annotator(db: None) -> User:
     return make_user("ann")
