@@ -110,7 +110,7 @@ def annotator(db: None) -> User:
 
 @pytest.fixture
 def admin(db: None) -> User:
-    """Who voids in ``rich``, where the tests of the class share it."""
+    """The same person as voids judgments of ``rich``, where the tests of the class share it."""
     return User.objects.filter(username="admin").first() or make_user(
         "admin", is_staff=True, is_superuser=True
     )
