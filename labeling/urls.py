@@ -17,6 +17,7 @@ from labeling.views import (
     people,
     persons,
     policies,
+    remarks,
     reports,
     settings,
     setup,
@@ -132,6 +133,12 @@ urlpatterns = [
         "experiments/<int:experiment_id>/comparisons/<int:comparison_id>/",
         comparisons.comparison,
         name="comparison",
+    ),
+    path("experiments/<int:experiment_id>/remarks/", remarks.remarks, name="remarks"),
+    path(
+        "experiments/<int:experiment_id>/comparisons/<int:comparison_id>/remarks/done/",
+        remarks.settle,
+        name="settle_remarks",
     ),
     path("experiments/<int:experiment_id>/judgments/<int:judgment_id>/void/", comparisons.void, name="void"),
     path(

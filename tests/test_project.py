@@ -92,6 +92,7 @@ def test_every_page_has_a_file_of_tests_of_its_own():
         },
         "comparisons": {"comparison", "void", "restore", "void_annotator"},
         "people": {"change_role", "remove_member"},
+        "remarks": {"settle_remarks"},
         "persons": {"person", "data_of_person", "own_data"},
         "tokens": {"revoke_token"},
     }

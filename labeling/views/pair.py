@@ -23,7 +23,7 @@ from engine.selectors import counts, people
 from engine.services import serving
 from engine.services.allowances import MOST_HELD
 from engine.services.serving import Answered, ShownPair
-from engine.tasks import advance, wake
+from engine.tasks import wake_planner
 from labeling import access
 from labeling.annotation.endings import ending, nothing_ready
 from labeling.annotation.progress import answers_together
@@ -125,7 +125,7 @@ def judge(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
     except (UnknownTokenError, WrongStateError) as refused:
         return _bad_request(request, experiment, str(refused))
     if answered.created:
-        wake(advance, experiment.pk)
+        wake_planner(experiment.pk)
     return _show_next(request, experiment, data, answered=answered)
 
 
@@ -140,7 +140,7 @@ def skip(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
         serving.skip(experiment_id=experiment.pk, token=form.cleaned_data["token"], annotator=request.user)
     except UnknownTokenError as unknown:
         return _bad_request(request, experiment, str(unknown))
-    wake(advance, experiment.pk)
+    wake_planner(experiment.pk)
     return _show_next(request, experiment, form.cleaned_data, notice=_("Skipped."))
 
 
@@ -162,7 +162,7 @@ def flag(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
         )
     except UnknownTokenError as unknown:
         return _bad_request(request, experiment, str(unknown))
-    wake(advance, experiment.pk)
+    wake_planner(experiment.pk)
     return _show_next(request, experiment, data, notice=_("Reported, and skipped. Thank you."))
 
 
@@ -203,7 +203,7 @@ def _reopen(
         )
     except WrongStateError as refused:
         return _show_next(request, experiment, screen, notice=str(refused))
-    wake(advance, experiment.pk)
+    wake_planner(experiment.pk)
     if shown is None:
         notice = _("Taken back. Somebody else is looking at that pair now.")
         return _show_next(request, experiment, screen, notice=notice)

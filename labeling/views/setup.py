@@ -25,7 +25,7 @@ from engine.importing import (
 from engine.models import Experiment, Upload
 from engine.selectors import designs, specs
 from engine.services import drafts, experiments
-from engine.tasks import advance, wake
+from engine.tasks import wake_planner
 from labeling import access
 from labeling.dashboard import figures
 from labeling.dashboard.policies import level_said
@@ -191,7 +191,7 @@ def _saved(request: AuthenticatedRequest, editor: DraftEditor, url: str) -> Http
             experiment = drafts.replace_draft(experiment_id=experiment.pk, spec=spec, by=request.user)
         if request.POST.get("action") == "start":
             experiments.start(experiment_id=experiment.pk, by=request.user)
-            wake(advance, experiment.pk)
+            wake_planner(experiment.pk)
             return redirect("dashboard", experiment_id=experiment.pk)
     except SpecError as error:
         editor.refuse(error)
