@@ -58,7 +58,7 @@ class ScreenForm(forms.Form):
 
 
 # The addresses that the page sends to; a rehearsal has its own.
-ACTIONS = ("pair", "judge", "skip", "flag", "undo", "beat", "leave")
+ACTIONS = ("pair", "judge", "skip", "flag", "undo", "beat", "leave", "history")
 
 _EMPTY_SCREEN: Mapping[str, Any] = {"besides": [], "ahead": None}
 
