@@ -35,8 +35,8 @@ quick: lint
 test: $(VENV)/.installed-dev
 	@.ci/install-chromium
 	@.ci/install-nginx
-	$(BIN)/python -m pytest -n $(PYTEST_WORKERS) --dist worksteal -m "not browser" $(PYTEST_ARGS)
-	DJANGO_ALLOW_ASYNC_UNSAFE=1 $(BIN)/python -m pytest -n $(PYTEST_WORKERS) --dist worksteal -m browser $(PYTEST_ARGS)
+	DJANGO_ALLOW_ASYNC_UNSAFE=1 $(BIN)/python -m pytest -n $(PYTEST_WORKERS) --dist worksteal tests/browser $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n $(PYTEST_WORKERS) --dist worksteal --ignore=tests/browser $(PYTEST_ARGS)
 
 # What decides, what counts, what hands out work and who may do what: not one branch is untested.
 COVERED := engine/core/stopping.py,engine/services/judging.py,engine/services/claims.py,engine/models/claims.py,labeling/access.py
@@ -44,7 +44,7 @@ COVERED := engine/core/stopping.py,engine/services/judging.py,engine/services/cl
 coverage: $(VENV)/.installed-dev
 	@mkdir -p var/coverage
 	$(BIN)/coverage erase
-	$(BIN)/coverage run -m pytest -q -n $(PYTEST_WORKERS) --dist worksteal -m "not browser" $(PYTEST_ARGS)
+	$(BIN)/coverage run -m pytest -q -n $(PYTEST_WORKERS) --dist worksteal --ignore=tests/browser $(PYTEST_ARGS)
 	$(BIN)/coverage combine -q
 	$(BIN)/coverage report
 	$(BIN)/coverage report --show-missing --fail-under=100 --include=$(COVERED)

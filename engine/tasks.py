@@ -45,8 +45,11 @@ logger = logging.getLogger(__name__)
 
 # A worker under way says at most so often that it is alive.
 _PULSE_SECONDS = 2.0
-# A round of planning for an experiment is followed by another one after so long at the earliest.
-_ROUND_SECONDS = 0.1
+# Messages of one process that ask for planning are so far apart.
+_GATHERING_SECONDS = 0.05
+# After a round of planning for an experiment there is none for so long, or for three times as long as it
+# took, so that a worker has three quarters of its time for others; but pairs that are used up must come soon.
+_ROUND_SECONDS, _REST, _LONGEST_REST_SECONDS = 0.1, 3.0, 0.5
 # Longer replays are done in slices, so that other experiments need not wait for one.
 _REPLAY_SECONDS = 2.0
 
@@ -80,35 +83,61 @@ def wake_writers() -> None:
         wake(generate, worker=worker)
 
 
-# By experiment: until when this process has planned for it, and whether another round is to follow then.
-_rounds: dict[int, tuple[float, bool]] = {}
-
-
-def comes_later(experiment_id: int) -> bool:
-    """True if a round of planning for this experiment has just begun. One that follows sees to what is asked
-    for meanwhile, however often that is: a round costs about the same for one click as for twenty.
+class _Gathered:
+    """Calls for an experiment; what follows one sooner than some seconds is one call more, however often it
+    is asked for.
     """
-    now = time.monotonic()
-    until, follows = _rounds.get(experiment_id, (now, False))
-    if now >= until:
-        _rounds[experiment_id] = (now + _ROUND_SECONDS, False)
-        return False
-    if not follows:
-        _rounds[experiment_id] = (until, True)
-        # Not by a message with a date: the clock of the worker that reads it may be another one.
-        later = Timer(until - now, _send, (advance, experiment_id))
-        later.daemon = True
-        later.start()
-    return True
+
+    def __init__(self) -> None:
+        # By experiment: the end of those seconds, and whether a call is to follow then.
+        self._ends: dict[int, tuple[float, bool]] = {}
+
+    def comes_later(self, experiment_id: int, seconds: float) -> bool:
+        """True if there was a call just now, so that its message is sent when the seconds are over."""
+        now = time.monotonic()
+        ends, follows = self._ends.get(experiment_id, (now, False))
+        if now >= ends:
+            self._ends[experiment_id] = (now + seconds, False)
+            return False
+        if not follows:
+            self._ends[experiment_id] = (ends, True)
+            # Not by a message with a date: the clock of the worker that reads it may be another one.
+            later = Timer(ends - now, _send, (advance, experiment_id))
+            later.daemon = True
+            later.start()
+        return True
+
+    def rest(self, experiment_id: int, seconds: float) -> None:
+        """Have the next call come no sooner than after so long."""
+        self._ends[experiment_id] = (time.monotonic() + seconds, False)
+
+
+# Of this process: the messages that it sends, and the rounds of planning that it makes.
+_messages, _rounds = _Gathered(), _Gathered()
+
+
+def wake_planner(experiment_id: int) -> None:
+    """Have an experiment planned for, once the transaction is committed."""
+
+    def ask() -> None:
+        if not _messages.comes_later(experiment_id, _GATHERING_SECONDS):
+            _send(advance, experiment_id)
+
+    transaction.on_commit(ask)
 
 
 @shared_task(bind=True)
 def advance(self: Task[Any, Any], experiment_id: int) -> None:
     """Bring one experiment up to date and have what it planned written."""
     by_message = not (self.request.called_directly or self.request.is_eager)
-    if by_message and comes_later(experiment_id):
+    if by_message and _rounds.comes_later(experiment_id, _ROUND_SECONDS):
         return
+    started = time.monotonic()
     done = planning.advance(experiment_id=experiment_id, replay_seconds=_REPLAY_SECONDS)
+    if done is not None and not done.behind:
+        # A round costs about the same for one click as for twenty.
+        took = time.monotonic() - started
+        _rounds.rest(experiment_id, min(max(_ROUND_SECONDS, _REST * took), _LONGEST_REST_SECONDS))
     if done is not None and done.behind:
         wake(advance, experiment_id)
     if done is not None and done.planned:

@@ -76,8 +76,9 @@ def _joinable(request: AuthenticatedRequest) -> QuerySet[Experiment]:
 
 def to_label(request: AuthenticatedRequest, experiment_id: int) -> Experiment:
     """The experiment to judge in. An owner who comes for the first time becomes an annotator."""
-    labeled = _labeled(request).filter(pk=experiment_id).first()
-    if labeled is not None:
+    bound = bound_to(request)
+    labeled = people.experiment_to_label(request.user, experiment_id)
+    if labeled is not None and bound in {None, experiment_id}:
         return labeled
     joined = _permitted(
         request,

@@ -117,3 +117,25 @@ def hours_for(hours: float, n_people: int) -> str:
         whole, half = round(each), 0
     amount = f"{whole or ''}{'½' if half else ''}"
     return f"{amount} hour{'' if (whole, half) == (1, 0) else 's'} for {people}"
+
+
+# The first that fits: a browser names those that it wants to be taken for, too.
+_BROWSERS = {"Edg": "Edge", "OPR": "Opera", "Firefox": "Firefox", "Chrome": "Chrome", "Safari": "Safari"}
+_SYSTEMS = {
+    "Windows": "Windows",
+    "Android": "Android",
+    "iPhone": "iOS",
+    "iPad": "iOS",
+    "Mac OS": "macOS",
+    "CrOS": "ChromeOS",
+    "Linux": "Linux",
+}
+
+
+def browser(user_agent: str) -> str:
+    """“Chrome, Linux” of what a browser says of itself; its own words, cut, where nobody knows it."""
+    found = [
+        next((name for mark, name in names.items() if mark in user_agent), "")
+        for names in (_BROWSERS, _SYSTEMS)
+    ]
+    return ", ".join(found) if all(found) else user_agent[:110]

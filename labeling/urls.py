@@ -17,6 +17,7 @@ from labeling.views import (
     people,
     persons,
     policies,
+    remarks,
     reports,
     settings,
     setup,
@@ -46,6 +47,7 @@ urlpatterns = [
     path("experiments/new/<slug:start>/", setup.new_from, name="new_from"),
     path("experiments/<int:experiment_id>/setup/", setup.setup, name="setup"),
     path("experiments/<int:experiment_id>/try/", trial.try_it, name="try"),
+    path("experiments/<int:experiment_id>/rehearsal/", trial.rehearse, name="rehearse"),
     path("experiments/<int:experiment_id>/setup.yaml", setup.setup_file, name="setup_file"),
     path("experiments/<int:experiment_id>/delete/", setup.delete_draft, name="delete_draft"),
     path("experiments/<int:experiment_id>/", dashboard.dashboard, name="dashboard"),
@@ -131,6 +133,12 @@ urlpatterns = [
         "experiments/<int:experiment_id>/comparisons/<int:comparison_id>/",
         comparisons.comparison,
         name="comparison",
+    ),
+    path("experiments/<int:experiment_id>/remarks/", remarks.remarks, name="remarks"),
+    path(
+        "experiments/<int:experiment_id>/comparisons/<int:comparison_id>/remarks/done/",
+        remarks.settle,
+        name="settle_remarks",
     ),
     path("experiments/<int:experiment_id>/judgments/<int:judgment_id>/void/", comparisons.void, name="void"),
     path(

@@ -127,6 +127,21 @@ if DATABASES["default"].get("ENGINE") == "django.db.backends.sqlite3":
     # Tests start workers of their own, which an in-memory database would be out of reach for. Tables made
     # from the models save each process the five seconds of the migrations, which PostgreSQL's tests run.
     DATABASES["default"]["TEST"] = {"NAME": VAR_DIR / "test.sqlite3", "MIGRATE": False}
+else:
+    DATABASES["default"]["OPTIONS"] = {
+        # A server that does not answer must not hold a thread for the minutes that TCP would wait.
+        "connect_timeout": 5,
+        "keepalives_idle": 10,
+        "keepalives_interval": 5,
+        "keepalives_count": 3,
+        "tcp_user_timeout": 30_000,
+        **DATABASES["default"].get("OPTIONS", {}),
+    }
+    # Behind PgBouncer's pool of transactions nothing may last longer than one.
+    pooled = env.bool("PGBOUNCER", False)
+    DATABASES["default"]["DISABLE_SERVER_SIDE_CURSORS"] = pooled
+    # Without it a statement cannot be prepared, which engine/selectors/compiled.py does.
+    DATABASES["default"]["OPTIONS"]["server_side_binding"] = not pooled
 # Cache for dashboards and for counts of API requests. Each web process has its own unless a server is set.
 CACHES = {"default": env.dj_cache_url("CACHE_URL", "locmem://")}
 # Django's own 300 entries would let somebody who tries many names push out the count of their wrong

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,10 +12,10 @@ import hypothesis
 import pytest
 from django.conf import settings
 from django.core.cache import cache
-from django.db import connection
+from django.db import connection, transaction
 from django.db.migrations.loader import MigrationLoader
 from django.db.migrations.recorder import MigrationRecorder
-from pytest_django import Settings
+from django.test import override_settings
 
 from engine.models import User, append_only
 from tests.factories import make_user
@@ -56,6 +57,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.skip(reason="needs PostgreSQL: set DATABASE_URL"))
 
 
+def pytest_collection_finish() -> None:
+    """Spare each garbage collection what stays for the whole run: thousands of tests, and every module."""
+    gc.freeze()
+    gc.set_threshold(20_000)
+
+
 @pytest.fixture(scope="session")
 def django_db_setup(django_db_setup: None, django_db_blocker: Any) -> None:
     """Let tests that commit empty SQLite's append-only tables, which Django does by DELETE.
@@ -84,16 +91,36 @@ def collected_static() -> None:
     settings.STATIC_ROOT.mkdir(exist_ok=True)
 
 
-@pytest.fixture(autouse=True)
-def fast_passwords(settings: Settings) -> None:
+@pytest.fixture(scope="session", autouse=True)
+def fast_passwords() -> Iterator[None]:
     """Hashing that takes a tenth of a second on purpose is most of the time of a test that makes users."""
-    settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
+    with override_settings(PASSWORD_HASHERS=["django.contrib.auth.hashers.MD5PasswordHasher"]):
+        yield
+
+
+@pytest.fixture(scope="class")
+def shared_rows(django_db_setup: None, django_db_blocker: Any) -> Iterator[None]:
+    """A transaction around those of the tests of a class, for rows that take long to make.
+
+    All tests of the class see these rows, so each of them should ask for them. What a test changes is rolled
+    back after it, and the rows after the last one. A fixture that makes rows hands on their keys: an instance
+    would keep what a test changed.
+    """
+    with django_db_blocker.unblock(), transaction.atomic():
+        yield
+        transaction.set_rollback(True)
 
 
 @pytest.fixture(autouse=True)
 def fresh_counts() -> None:
     """Wrong passwords are counted in the cache, which outlives a test."""
     cache.clear()
+
+
+@pytest.fixture(autouse=True)
+def every_message_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that ask for planning would be gathered, across tests too."""
+    monkeypatch.setattr("engine.tasks._GATHERING_SECONDS", 0.0)
 
 
 @pytest.fixture

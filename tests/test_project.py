@@ -77,6 +77,7 @@ def test_every_page_has_a_file_of_tests_of_its_own():
         "experiment_settings": {"change_settings", "clone"},
         "notifications": {"subscribe", "unsubscribe", "send_test"},
         "setup": {"new_experiment", "new_from", "setup_file", "delete_draft"},
+        "try": {"rehearse"},
         "reports": {"report", "share_report", "end_report_link", "shared_report"},
         "exports": {
             "export",
@@ -91,6 +92,7 @@ def test_every_page_has_a_file_of_tests_of_its_own():
         },
         "comparisons": {"comparison", "void", "restore", "void_annotator"},
         "people": {"change_role", "remove_member"},
+        "remarks": {"settle_remarks"},
         "persons": {"person", "data_of_person", "own_data"},
         "tokens": {"revoke_token"},
     }

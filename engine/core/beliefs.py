@@ -191,7 +191,8 @@ class _Together:
 
     def step_after(self, i: IntArray, j: IntArray) -> FloatArray:
         """The same, once the counts of the pair (i[r], j[r]) of every run r have changed."""
-        runs, i, j = located(i, j)
+        # A pair is the same in either order, to the last bit.
+        runs, i, j = located(np.minimum(i, j), np.maximum(i, j))
         chance, before = self._chance[runs, i, j], self._weight[runs, i, j]
         expected = self._tally.counts[runs, i, j] * chance
         residual = self._tally.wins[runs, i, j] - expected

@@ -160,6 +160,7 @@ class Migration(migrations.Migration):
                 ('created_at', models.DateTimeField(default=engine.models.clock.now)),
                 ('ready_at', models.DateTimeField(blank=True, null=True)),
                 ('judged_at', models.DateTimeField(blank=True, null=True)),
+                ('remarks_done_at', models.DateTimeField(blank=True, help_text='Flags and comments up to this time have been dealt with.', null=True)),
                 ('experiment', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='comparisons', to='engine.experiment')),
             ],
         ),
@@ -168,7 +169,7 @@ class Migration(migrations.Migration):
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
                 ('at', models.DateTimeField(default=engine.models.clock.now)),
-                ('action', models.CharField(choices=[('create', 'Created'), ('edit', 'Edited'), ('start', 'Started'), ('pause', 'Paused'), ('resume', 'Resumed'), ('stop', 'Stopped'), ('stop_on', 'Stopped on a claim'), ('conclude', 'Concluded'), ('reopen', 'Reopened'), ('budget', 'Budget changed'), ('claim', 'Claim changed'), ('delta', 'Risk δ changed'), ('epsilon', 'Margin ε changed'), ('void', 'Judgments voided'), ('restore', 'Judgments restored'), ('archive', 'Archived'), ('unarchive', 'Taken out of the archive'), ('clone', 'Cloned'), ('invite', 'Invited'), ('end_invitation', 'Invitation ended'), ('join', 'Joined'), ('add', 'Member added'), ('role', 'Role changed'), ('remove', 'Member removed'), ('token_made', 'Token made'), ('token_revoked', 'Token revoked'), ('sign_out', 'Signed out everywhere'), ('reset_link', 'Password link made'), ('export', 'Exported'), ('import_votes', 'Past votes imported'), ('llm_judge', 'Language model as a judge changed'), ('delete', 'Draft deleted'), ('forget', 'Person forgotten'), ('llm_halted', 'Language model as a judge halted'), ('subscribe', 'Notification added'), ('unsubscribe', 'Notification removed'), ('share', 'Report shared'), ('end_share', 'Shared report ended')], max_length=20)),
+                ('action', models.CharField(choices=[('create', 'Created'), ('edit', 'Edited'), ('start', 'Started'), ('pause', 'Paused'), ('resume', 'Resumed'), ('stop', 'Stopped'), ('stop_on', 'Stopped on a claim'), ('conclude', 'Concluded'), ('reopen', 'Reopened'), ('budget', 'Budget changed'), ('claim', 'Claim changed'), ('delta', 'Risk δ changed'), ('epsilon', 'Margin ε changed'), ('void', 'Judgments voided'), ('restore', 'Judgments restored'), ('archive', 'Archived'), ('unarchive', 'Taken out of the archive'), ('clone', 'Cloned'), ('invite', 'Invited'), ('end_invitation', 'Invitation ended'), ('join', 'Joined'), ('add', 'Member added'), ('role', 'Role changed'), ('remove', 'Member removed'), ('token_made', 'Token made'), ('token_revoked', 'Token revoked'), ('sign_out', 'Signed out everywhere'), ('reset_link', 'Password link made'), ('export', 'Exported'), ('import_votes', 'Past votes imported'), ('llm_judge', 'Language model as a judge changed'), ('delete', 'Draft deleted'), ('forget', 'Person forgotten'), ('llm_halted', 'Language model as a judge halted'), ('subscribe', 'Notification added'), ('unsubscribe', 'Notification removed'), ('share', 'Report shared'), ('end_share', 'Shared report ended'), ('remarks_done', 'Flags and comments done')], max_length=20)),
                 ('details', models.JSONField(blank=True, default=dict)),
                 ('sentence', models.TextField()),
                 ('about', models.ForeignKey(blank=True, help_text='The person concerned, if any.', null=True, on_delete=django.db.models.deletion.PROTECT, related_name='+', to=settings.AUTH_USER_MODEL)),
@@ -664,6 +665,10 @@ class Migration(migrations.Migration):
         migrations.AddIndex(
             model_name='judgment',
             index=models.Index(fields=['created_at'], name='judgment_created'),
+        ),
+        migrations.AddIndex(
+            model_name='judgment',
+            index=models.Index(condition=models.Q(('comment__gt', '')), fields=['comparison'], name='judgment_commented'),
         ),
         migrations.AddConstraint(
             model_name='judgment',

@@ -59,6 +59,11 @@ class Comparison(models.Model):
     created_at = models.DateTimeField(default=clock.now)
     ready_at = models.DateTimeField(null=True, blank=True)
     judged_at = models.DateTimeField(null=True, blank=True)
+    remarks_done_at = models.DateTimeField(
+        null=True,
+        blank=True,
+        help_text="Flags and comments up to this time have been dealt with.",
+    )
 
     class Meta:
         indexes = (

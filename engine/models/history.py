@@ -59,6 +59,7 @@ class AuditEntry(models.Model):
         UNSUBSCRIBE = "unsubscribe", "Notification removed"
         SHARE = "share", "Report shared"
         END_SHARE = "end_share", "Shared report ended"
+        REMARKS_DONE = "remarks_done", "Flags and comments done"
 
     experiment = models.ForeignKey(
         Experiment,

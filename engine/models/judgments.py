@@ -74,7 +74,11 @@ class Judgment(models.Model):
     created_at = models.DateTimeField(default=clock.now)
 
     class Meta:
-        indexes = (models.Index(fields=["created_at"], name="judgment_created"),)
+        indexes = (
+            models.Index(fields=["created_at"], name="judgment_created"),
+            # The inbox of comments reads few of all judgments.
+            models.Index(fields=["comparison"], name="judgment_commented", condition=Q(comment__gt="")),
+        )
         constraints = (
             models.UniqueConstraint(
                 fields=["comparison", "annotator"],

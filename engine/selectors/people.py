@@ -8,7 +8,18 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, cast
 
-from django.db.models import Count, Exists, F, OuterRef, Q, QuerySet, Subquery, Value
+from django.db.models import (
+    BigAutoField,
+    Count,
+    DateTimeField,
+    Exists,
+    F,
+    OuterRef,
+    Q,
+    QuerySet,
+    Subquery,
+    Value,
+)
 from django.db.models.functions import Coalesce
 from django.utils import timezone
 
@@ -23,7 +34,8 @@ from engine.models import (
     User,
     clock,
 )
-from engine.selectors.counts import standing_judgments
+from engine.selectors.compiled import Compiled, Given
+from engine.selectors.counts import standing, standing_judgments
 
 _Role = Membership.Role
 # States of a lease in which its annotator is through with the pair, or has it on the screen.
@@ -109,7 +121,7 @@ def annotators_left(
     )
 
 
-def has_seen(annotator: User | OuterRef, texts: str | OuterRef) -> Q:
+def has_seen(annotator: User | OuterRef | Given, texts: str | OuterRef) -> Q:
     """True if somebody has judged or skipped these two texts, or has them on the screen; by their name."""
     of_these = {"annotator": annotator, "comparison__texts": texts, "comparison__texts__gt": ""}
     return Q(Exists(Lease.objects.filter(state__in=SEEN, **of_these))) | Q(
@@ -134,6 +146,16 @@ def experiments_to_label(user: User) -> QuerySet[Experiment]:
     return _judged_by(user, Membership.Role.ANNOTATOR)
 
 
+_USER, _EXPERIMENT = Given("user", BigAutoField()), Given("experiment", BigAutoField())
+_TO_LABEL = Compiled(lambda: _judged_by(_USER, Membership.Role.ANNOTATOR).filter(pk=_EXPERIMENT))
+
+
+def experiment_to_label(user: User, experiment_id: int) -> Experiment | None:
+    """The experiment, if it is among :func:`experiments_to_label`."""
+    found = _TO_LABEL(user=user.pk, experiment=experiment_id)
+    return found[0] if found else None
+
+
 def experiments_to_join(user: User) -> QuerySet[Experiment]:
     """Experiments that have left the drawing board and in which this user, an owner, may become an
     annotator.
@@ -143,7 +165,7 @@ def experiments_to_join(user: User) -> QuerySet[Experiment]:
     )
 
 
-def _judged_by(user: User, role: str) -> QuerySet[Experiment]:
+def _judged_by(user: User | Given, role: str) -> QuerySet[Experiment]:
     return Experiment.objects.filter(
         judge=Experiment.Judge.HUMAN, memberships__user=user, memberships__role=role
     ).exclude(state=Experiment.State.DRAFT)
@@ -165,7 +187,7 @@ def _count_of(rows: QuerySet[Any]) -> Coalesce:
     return Coalesce(Subquery(counted), 0)
 
 
-def _answered_checks(user: User) -> QuerySet[Check]:
+def _answered_checks(user: User | Given) -> QuerySet[Check]:
     """This user's answers to checks that stand, practice aside."""
     answered = Check.objects.filter(annotator=user, passed__isnull=False, voided_at__isnull=True)
     return answered.exclude(kind=Check.Kind.PRACTICE)
@@ -329,11 +351,24 @@ def practice_shown(experiment_id: int, user: User) -> int:
     return Check.objects.filter(experiment_id=experiment_id, annotator=user, kind=Check.Kind.PRACTICE).count()
 
 
+def _with_answers_since() -> QuerySet[Experiment]:
+    """An experiment with ``mine``: how many answers of a user since a moment stand there."""
+    since = Given("since", DateTimeField())
+    judged = standing(Judgment.objects.filter(comparison__experiment=OuterRef("pk"), annotator=_USER)).filter(
+        created_at__gte=since
+    )
+    checked = _answered_checks(_USER).filter(experiment=OuterRef("pk"), judged_at__gte=since)
+    only = Experiment.objects.filter(pk=_EXPERIMENT).only("pk")
+    return only.annotate(mine=_count_of(judged) + _count_of(checked))
+
+
+_WITH_ANSWERS_SINCE = Compiled(_with_answers_since)
+
+
 def judged_today(experiment_id: int, user: User) -> int:
     """This user's answers of today: judgments that stand, and checks, which must not stand out by not
     counting.
     """
     midnight = timezone.localtime().replace(hour=0, minute=0, second=0, microsecond=0)
-    judged = standing_judgments(experiment_id).filter(annotator=user, created_at__gte=midnight)
-    checks = _answered_checks(user).filter(experiment_id=experiment_id, judged_at__gte=midnight)
-    return judged.values("pk").union(checks.values("pk"), all=True).count()
+    [experiment] = _WITH_ANSWERS_SINCE(user=user.pk, experiment=experiment_id, since=midnight)
+    return cast(int, cast(Any, experiment).mine)

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from django.db.models import Count, Exists, OuterRef, Q, QuerySet
+from django.db.models import BigAutoField, CharField, Count, Exists, OuterRef, Q, QuerySet
 
 from engine.domain.texts import pair_of_texts
 from engine.models import Comparison, Experiment, Judgment, Lease, Response, User
+from engine.selectors.compiled import Compiled, Given
 from engine.selectors.people import SEEN, annotators, has_seen
 
 Halves = tuple[Response, Response]
@@ -70,8 +71,10 @@ def first_unused(
     """
     names = [name_of(*pair) for pair in halves]
     identical = set(filter(_is_identical, names))
-    out_of_reach = _out_of_reach(experiment, annotator).filter(texts__in={*names} - identical)
-    used = taken | set(out_of_reach.values_list("texts", flat=True))
+    out_of_reach = _OUT_OF_ANYBODYS_REACH if annotator is None else _OUT_OF_REACH
+    asked = list({*names} - identical)
+    found = out_of_reach(experiment=experiment.pk, annotator=annotator, names=asked) if asked else []
+    used = taken | {comparison.texts for comparison in found}
     if identical:
         # One that nobody looks at is settled as often as each other one can be judged.
         n_people = max(annotators(experiment.pk).count(), 1)
@@ -100,7 +103,7 @@ def pairs_left(
     """
     left = sizes.copy()
     rows = (
-        _out_of_reach(experiment, annotator)
+        _out_of_reach(experiment.pk, annotator)
         .values_list("policy_i__index", "policy_j__index")
         .annotate(n=Count("texts", distinct=True))
     )
@@ -111,7 +114,7 @@ def pairs_left(
     return left > 0
 
 
-def _out_of_reach(experiment: Experiment, annotator: int | None) -> QuerySet[Comparison]:
+def _out_of_reach(experiment: int | Given, annotator: int | Given | None) -> QuerySet[Comparison]:
     """Comparisons whose texts are not to be planned for this annotator again: they wait, or were seen."""
     own = Comparison.objects.filter(experiment=experiment)
     if annotator is None:
@@ -120,6 +123,19 @@ def _out_of_reach(experiment: Experiment, annotator: int | None) -> QuerySet[Com
     judgments = Judgment.objects.filter(comparison=OuterRef("pk"), standing=True)
     theirs = Q(annotator=annotator) | Q(via=Judgment.Via.IDENTICAL)
     return own.filter(Q(state__in=Comparison.PENDING) | Exists(leases) | Exists(judgments.filter(theirs)))
+
+
+def _of_these_texts(annotator: Given | None) -> Compiled[Comparison]:
+    of_experiment, named = Given("experiment", BigAutoField()), Given("names", CharField())
+    return Compiled(
+        lambda names: (
+            _out_of_reach(of_experiment, annotator).filter(texts__in=named.each(names)).only("texts")
+        )
+    )
+
+
+_OUT_OF_REACH = _of_these_texts(Given("annotator", BigAutoField()))
+_OUT_OF_ANYBODYS_REACH = _of_these_texts(None)
 
 
 def name_of(first: Response, second: Response) -> str:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from datetime import timedelta
 
 from django.conf import settings
+from django.db.models import BigAutoField
 from django.utils.translation import ngettext
 
 from engine.domain.errors import WrongStateError
 from engine.models import Allowance, User
 from engine.selectors import people
+from engine.selectors.compiled import Compiled, Given
 
 # The pair on show, one that came back by an undo, and four that are fetched ahead or whose answers are on
 # their way: as many as a quick person answers on a slow connection (0.8 s) before a reply comes. More would
@@ -31,8 +33,17 @@ def hold() -> timedelta:
     return timedelta(seconds=_LEASES_IN_A_HOLD * settings.LEASE_SECONDS)
 
 
+_LOCKED = Compiled(
+    lambda: Allowance.objects.filter(
+        experiment=Given("experiment", BigAutoField()), annotator=Given("annotator", BigAutoField())
+    ).select_for_update(no_key=True)
+)
+
+
 def locked(*, experiment_id: int, annotator: User) -> Allowance:
     """The annotator's row, which orders their own requests until the caller's transaction ends."""
+    if found := _LOCKED(experiment=experiment_id, annotator=annotator.pk):
+        return found[0]
     allowance, _ = Allowance.objects.select_for_update(no_key=True).get_or_create(
         experiment_id=experiment_id,
         annotator=annotator,

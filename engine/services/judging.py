@@ -6,11 +6,24 @@ import uuid
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, TypeAlias, TypedDict
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict
 
 from django.conf import settings
 from django.db import transaction
-from django.db.models import CharField, Exists, F, OuterRef, Q, QuerySet, Subquery, Value
+from django.db.models import (
+    BigAutoField,
+    CharField,
+    DateTimeField,
+    Exists,
+    F,
+    OuterRef,
+    Q,
+    QuerySet,
+    Subquery,
+    UUIDField,
+    Value,
+)
 from django.db.models.functions import Cast, Concat, Greatest, Least
 from django.utils.translation import gettext as _
 
@@ -32,6 +45,7 @@ from engine.models import (
     clock,
 )
 from engine.selectors import counts
+from engine.selectors.compiled import Compiled, Given
 from engine.selectors.people import SEEN, annotators_left, has_seen
 from engine.services import allowances
 from engine.services.replaying import mark_stale
@@ -79,7 +93,59 @@ def held_leases(*, experiment_id: int, annotator: User) -> list[Lease]:
     """The pairs that this annotator holds, the first one first; without their texts, as they mostly are on
     the screen already.
     """
-    return list(_held(experiment_id, annotator))
+    return _HELD(experiment=experiment_id, annotator=annotator.pk, now=clock.now())
+
+
+_EXPERIMENT, _ANNOTATOR = Given("experiment", BigAutoField()), Given("annotator", BigAutoField())
+_NOW, _TOKEN = Given("now", DateTimeField()), Given("token", UUIDField())
+
+
+def _ready(*order: Any, besides: int) -> QuerySet[Any]:
+    """The ready pair that is due for an annotator, other than so many on their screen, locked."""
+    mine = Lease.objects.filter(annotator=_ANNOTATOR, comparison=OuterRef("pk"))
+    # Others have their turn, for as long as this annotator had theirs.
+    turn_over = Q(
+        state__in=Lease.HANDED_BACK, held_until__lte=_NOW, held_until__gt=Given("turn_began", DateTimeField())
+    )
+    over = Q(state__in=[Lease.State.SKIPPED, Lease.State.JUDGED])
+    on_screen = Q(token__in=Given("besides", UUIDField()).each(besides))
+    # An imported judgment stands without a lease.
+    judged = Judgment.objects.filter(comparison=OuterRef("pk"), annotator=_ANNOTATOR, standing=True)
+    return (
+        Comparison.objects.filter(
+            ~Exists(mine.filter(turn_over | over | on_screen)),
+            ~Exists(judged),
+            # Ready-made texts come again: nobody judges the same two of them twice.
+            ~has_seen(_ANNOTATOR, OuterRef("texts")),
+            experiment=_EXPERIMENT,
+            experiment__state=Experiment.State.RUNNING,
+            experiment__judge=Experiment.Judge.HUMAN,
+            state=Comparison.State.READY,
+        )
+        .annotate(
+            # Annotators take turns on a pair of policies, so that no one's session weighs on it alone. A pair
+            # that is ready is shown all the same where there is no other.
+            judged_last=Exists(
+                PairCount.objects.filter(
+                    experiment=_EXPERIMENT,
+                    policy_i=OuterRef("policy_i"),
+                    policy_j=OuterRef("policy_j"),
+                    last_annotator=_ANNOTATOR,
+                )
+            ),
+            had_since=Subquery(
+                mine.filter(state__in=Lease.HANDED_BACK).order_by("-pk").values("created_at")[:1]
+            ),
+        )
+        .order_by(*order, "judged_last", "pk")
+        .select_related(*_TEXTS)
+        .only("state", "i_on_left", "task__prompt", "task__messages", "response_i__text", "response_j__text")
+        .select_for_update(skip_locked=True, no_key=True, of=("self",))[:1]
+    )
+
+
+_IN_ORDER = Compiled(_ready)
+_HANDED_BACK_FIRST = Compiled(partial(_ready, F("had_since").asc(nulls_last=True)))
 
 
 @transaction.atomic(savepoint=False)
@@ -96,42 +162,15 @@ def new_lease(
     that is due, with ``had_since``: when the annotator was first shown it, where they handed it back. The
     check that it returns takes its place.
     """
-    mine = Lease.objects.filter(annotator=annotator, comparison=OuterRef("pk"))
-    # Others have their turn, for as long as this annotator had theirs.
     now = clock.now()
-    turn_over = Q(state__in=Lease.HANDED_BACK, held_until__lte=now, held_until__gt=now - allowances.hold())
-    over = Q(state__in=[Lease.State.SKIPPED, Lease.State.JUDGED])
-    # An imported judgment stands without a lease.
-    judged = Judgment.objects.filter(comparison=OuterRef("pk"), annotator=annotator, standing=True)
-    ready = Comparison.objects.filter(
-        ~Exists(mine.filter(turn_over | over | Q(token__in=besides))),
-        ~Exists(judged),
-        # Ready-made texts come again: nobody judges the same two of them twice.
-        ~has_seen(annotator, OuterRef("texts")),
-        experiment_id=experiment_id,
-        experiment__state=Experiment.State.RUNNING,
-        experiment__judge=Experiment.Judge.HUMAN,
-        state=Comparison.State.READY,
-    ).annotate(
-        # Annotators take turns on a pair of policies, so that no one's session weighs on it alone. A pair
-        # that is ready is shown all the same where there is no other.
-        judged_last=Exists(
-            PairCount.objects.filter(
-                experiment_id=experiment_id,
-                policy_i=OuterRef("policy_i"),
-                policy_j=OuterRef("policy_j"),
-                last_annotator=annotator,
-            )
-        ),
-        had_since=Subquery(mine.filter(state__in=Lease.HANDED_BACK).order_by("-pk").values("created_at")[:1]),
+    found = (_HANDED_BACK_FIRST if instead else _IN_ORDER)(
+        experiment=experiment_id,
+        annotator=annotator.pk,
+        besides=list(besides),
+        now=now,
+        turn_began=now - allowances.hold(),
     )
-    comparison = (
-        ready.order_by(*((F("had_since").asc(nulls_last=True),) if instead else ()), "judged_last", "pk")
-        .select_related(*_TEXTS)
-        .only("state", "i_on_left", "task__prompt", "task__messages", "response_i__text", "response_j__text")
-        .select_for_update(skip_locked=True, no_key=True, of=("self",))
-        .first()
-    )
+    comparison = found[0] if found else None
     if comparison is None:
         return None
     if instead and (check := instead(comparison)) is not None:
@@ -142,14 +181,15 @@ def new_lease(
     return resumed or _granted(comparison, annotator)
 
 
-def _held(experiment_id: int, annotator: User) -> QuerySet[Lease]:
-    return Lease.objects.filter(
-        annotator=annotator,
-        comparison__experiment_id=experiment_id,
+_HELD = Compiled(
+    lambda: Lease.objects.filter(
+        annotator=_ANNOTATOR,
+        comparison__experiment=_EXPERIMENT,
         state=Lease.State.ACTIVE,
         # A lease held for too long waits for the sweep.
-        held_until__gt=clock.now(),
+        held_until__gt=_NOW,
     ).order_by("pk")
+)
 
 
 def _granted(comparison: Comparison, annotator: User) -> Lease:
@@ -328,27 +368,36 @@ class _Watching(TypedDict):
     annotator_watches: bool
 
 
+def _shown_under_token() -> QuerySet[Any]:
+    """The comparison of a token that an annotator was given, locked."""
+    # A role of the past counts too: what its holder has seen stays seen.
+    watching, watched = (
+        roles.objects.filter(experiment=OuterRef("experiment"), user=_ANNOTATOR, role__in=Membership.WATCHING)
+        for roles in (Membership, RoleLoss)
+    )
+    return (
+        Comparison.objects.filter(experiment=_EXPERIMENT, leases__token=_TOKEN, leases__annotator=_ANNOTATOR)
+        .select_related("experiment")
+        .annotate(annotator_watches=Exists(watching) | Exists(watched))
+        .select_for_update(no_key=True, of=("self",))
+    )
+
+
+_SHOWN_UNDER_TOKEN = Compiled(_shown_under_token)
+_LEASE = Compiled(lambda: Lease.objects.filter(token=_TOKEN))
+
+
 def _locked_lease(
     experiment_id: int, token: uuid.UUID, annotator: User
 ) -> tuple[Lease, WithAnnotations[Comparison, _Watching]]:
-    # A role of the past counts too: what its holder has seen stays seen.
-    watching, watched = (
-        roles.objects.filter(experiment=OuterRef("experiment"), user=annotator, role__in=Membership.WATCHING)
-        for roles in (Membership, RoleLoss)
-    )
-    try:
-        comparison = (
-            Comparison.objects.select_related("experiment")
-            .annotate(annotator_watches=Exists(watching) | Exists(watched))
-            .select_for_update(no_key=True, of=("self",))
-            .get(experiment_id=experiment_id, leases__token=token, leases__annotator=annotator)
-        )
-    except Comparison.DoesNotExist as error:
+    found = _SHOWN_UNDER_TOKEN(experiment=experiment_id, token=token, annotator=annotator.pk)
+    if not found:
         raise UnknownTokenError(
             _("This pair was not shown to you. Go back to your experiments and open it again.")
-        ) from error
+        )
     # Read under the comparison's lock: while it was waited for, the lease may have ended.
-    return Lease.objects.get(token=token), comparison
+    [lease] = _LEASE(token=token)
+    return lease, found[0]
 
 
 # ---------------------------------------------------------------- judgments

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections import defaultdict
+from datetime import datetime
 
 from django.db import transaction
 from django.db.models import F
@@ -33,6 +34,25 @@ _WHY_NOT = {
     str(Comparison.State.LEASED): "An annotator is looking at this pair. Try again in a few minutes.",
     str(Comparison.State.DISCARDED): "This pair has been discarded, so it accepts no judgments.",
 }
+
+
+@transaction.atomic
+def settle_remarks(*, comparison_id: int, by: User, until: datetime) -> bool:
+    """Mark the flags and comments on a comparison as done, up to this time; False where they were already."""
+    comparison = Comparison.objects.select_for_update(no_key=True).get(pk=comparison_id)
+    # What is said from now on has not been read yet.
+    until = min(until, clock.now())
+    if comparison.remarks_done_at is not None and comparison.remarks_done_at >= until:
+        return False
+    comparison.remarks_done_at = until
+    comparison.save(update_fields=["remarks_done_at"])
+    record(
+        experiment=comparison.experiment,
+        by=by,
+        action=AuditEntry.Action.REMARKS_DONE,
+        details={"number": comparison.number, "comparison": comparison.pk},
+    )
+    return True
 
 
 @transaction.atomic

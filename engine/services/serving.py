@@ -10,7 +10,7 @@ from django.db import transaction
 from django.utils.translation import gettext
 
 from engine.domain.conversations import Message
-from engine.domain.errors import UnknownTokenError
+from engine.domain.errors import LeaseLostError, UnknownTokenError
 from engine.models import Check, Experiment, Flag, Judgment, Lease, User
 from engine.services import allowances, checks, judging
 from engine.services.checks import Seen, expected_choice
@@ -161,13 +161,31 @@ def answer(
                 raise
             if checked.created and checked.check.reserved and checked.check.experiment.overlap == 1:
                 cost.statements = _ANSWERING
+            if not checked.created:
+                _refuse_another(checked.check.choice, checked.check.voided_at is None, choice)
             return Answered(created=checked.created, feedback=_feedback(checked.check))
         asked_of = recorded.judgment.comparison.experiment
         if recorded.created and not recorded.late and asked_of.overlap == 1:
             cost.statements = _ANSWERING
         if recorded.created and not checks.are_used(asked_of):
             cost.statements = 0
+        if not recorded.created:
+            _refuse_another(recorded.judgment.choice, recorded.judgment.standing, choice)
         return Answered(created=recorded.created)
+
+
+def _refuse_another(given: str, stands: bool, choice: str) -> None:
+    """A request that is repeated is answered like the first. Another answer, as from another tab, is not
+    dropped without a word.
+    """
+    if not stands:
+        raise LeaseLostError(
+            gettext("Your answer to that pair was taken back, so this one was not counted. Answer it anew.")
+        )
+    if given != choice:
+        raise LeaseLostError(
+            gettext("You had answered that pair already. That answer stands; this one was not counted.")
+        )
 
 
 def flag(*, experiment_id: int, token: uuid.UUID, annotator: User, reason: str, comment: str = "") -> None:

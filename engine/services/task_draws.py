@@ -200,13 +200,18 @@ class _Imported(_Pool):
         self, rng: np.random.Generator, policy_i: Policy, policy_j: Policy
     ) -> Iterator[Halves]:
         by_i, by_j, common = self._common(policy_i, policy_j)
-        halves = [(task, *half) for task in common for half in itertools.product(by_i[task], by_j[task])]
+        n_texts = np.array([len(by_i[task]) * len(by_j[task]) for task in common])
+        ends = np.cumsum(n_texts)
         # As `draw` would come upon them: all tasks alike, and all texts of a task.
-        n_texts = [len(by_i[task]) * len(by_j[task]) for task in common]
         rarity = np.repeat(n_texts, n_texts)
-        for place in np.argsort(rng.exponential(size=len(halves)) * rarity):
-            task_id, first, second = halves[place]
-            yield first.of(policy_i, task_id), second.of(policy_j, task_id)
+        for place in np.argsort(rng.exponential(size=len(rarity)) * rarity):
+            at = int(np.searchsorted(ends, place, side="right"))
+            task_id = common[at]
+            first, second = divmod(int(place - ends[at] + n_texts[at]), len(by_j[task_id]))
+            yield (
+                by_i[task_id][first].of(policy_i, task_id),
+                by_j[task_id][second].of(policy_j, task_id),
+            )
 
     def sizes(self) -> npt.NDArray[np.int64]:
         written = {index: self._written_by(pk) for pk, index in self._index.items()}

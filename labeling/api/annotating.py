@@ -11,7 +11,7 @@ from engine.models import Experiment, Judgment
 from engine.selectors import counts, people
 from engine.services import serving
 from engine.services.serving import ShownPair
-from engine.tasks import advance, wake
+from engine.tasks import wake_planner
 from labeling import access
 from labeling.api.auth import ANNOTATE
 from labeling.api.experiments import WRITE_PROBLEMS, Id
@@ -42,7 +42,7 @@ def judge(request: AuthenticatedRequest, experiment_id: Id, payload: JudgmentIn)
         via=Judgment.Via.API,
     )
     if answered.created:
-        wake(advance, experiment.pk)
+        wake_planner(experiment.pk)
     return {"created": answered.created, "feedback": answered.feedback}
 
 
@@ -51,7 +51,7 @@ def skip(request: AuthenticatedRequest, experiment_id: Id, payload: TokenIn) -> 
     """Return a pair for another annotator. A later answer to it is refused."""
     experiment = access.to_label(request, experiment_id)
     serving.skip(experiment_id=experiment.pk, token=payload.token, annotator=request.user)
-    wake(advance, experiment.pk)
+    wake_planner(experiment.pk)
     return Status(204, None)
 
 
@@ -66,7 +66,7 @@ def flag(request: AuthenticatedRequest, experiment_id: Id, payload: FlagIn) -> S
         reason=str(payload.reason),
         comment=payload.comment,
     )
-    wake(advance, experiment.pk)
+    wake_planner(experiment.pk)
     return Status(204, None)
 
 
@@ -82,7 +82,7 @@ def undo(request: AuthenticatedRequest, experiment_id: Id) -> dict[str, Any]:
     if newest is None:
         raise HttpError(409, "You have no answer to take back.")
     shown = serving.take_back(experiment=experiment, answer=newest, annotator=request.user)
-    wake(advance, experiment.pk)
+    wake_planner(experiment.pk)
     return _shown(experiment, shown)
 
 

@@ -17,7 +17,7 @@ from engine.selectors.log import audit_entries
 from engine.selectors.remaining import Remaining, remaining
 from engine.services import controls
 from engine.services.experiments import create_experiment, stop_on
-from engine.tasks import advance, wake
+from engine.tasks import wake_planner
 from labeling import access
 from labeling.api.auth import MANAGE, READ
 from labeling.api.schemas import (
@@ -79,7 +79,7 @@ def change_settings(request: AuthenticatedRequest, experiment_id: Id, payload: C
     """
     experiment = access.to_run(request, experiment_id)
     changed = controls.change_settings(experiment_id=experiment.pk, by=request.user, **payload.model_dump())
-    wake(advance, experiment.pk)
+    wake_planner(experiment.pk)
     return summary(changed)
 
 
@@ -88,7 +88,7 @@ def reopen(request: AuthenticatedRequest, experiment_id: Id, payload: ChangesIn)
     """Reopen a concluded experiment, with new settings if it needs them."""
     experiment = access.to_run(request, experiment_id)
     reopened = controls.reopen(experiment_id=experiment.pk, by=request.user, **payload.model_dump())
-    wake(advance, experiment.pk)
+    wake_planner(experiment.pk)
     return summary(reopened)
 
 
@@ -97,7 +97,7 @@ def act(request: AuthenticatedRequest, experiment_id: Id, action: Action) -> dic
     """Start (or resume), pause, stop, archive or unarchive an experiment."""
     experiment = access.to_run(request, experiment_id)
     changed = controls.ACTIONS[action](experiment_id=experiment.pk, by=request.user)
-    wake(advance, experiment.pk)
+    wake_planner(experiment.pk)
     return summary(changed)
 
 
@@ -108,7 +108,7 @@ def stop_on_claim(request: AuthenticatedRequest, experiment_id: Id, payload: Cla
     """
     experiment = access.to_run(request, experiment_id)
     stopped = stop_on(experiment_id=experiment.pk, claim=payload.claim, by=request.user)
-    wake(advance, experiment.pk)
+    wake_planner(experiment.pk)
     return summary(stopped)
 
 

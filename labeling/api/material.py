@@ -12,7 +12,7 @@ from engine.importing import Source, parse_columns, read_responses, read_votes, 
 from engine.models import Comparison, Experiment, Response
 from engine.services.experiments import create_experiment
 from engine.services.past_votes import add_votes, start_from_votes
-from engine.tasks import advance, wake
+from engine.tasks import wake_planner
 from labeling import access
 from labeling.api.auth import MANAGE, READ
 from labeling.api.experiments import PROBLEMS, WRITE_PROBLEMS, Id, check_may_create, summary
@@ -54,7 +54,7 @@ def create_from_votes(
     check_may_create(request)
     votes = read_votes(_source(file, VOTES_BYTES), parse_columns(columns))
     made = start_from_votes(name=name.strip(), votes=votes.votes, by=request.user)
-    wake(advance, made.pk)
+    wake_planner(made.pk)
     return Status(201, _imported(made, len(votes.votes), votes.warnings))
 
 
@@ -66,7 +66,7 @@ def add_past_votes(
     experiment = access.to_run(request, experiment_id)
     votes = read_votes(_source(file, VOTES_BYTES), parse_columns(columns))
     changed = add_votes(experiment_id=experiment.pk, votes=votes.votes, by=request.user)
-    wake(advance, changed.pk)
+    wake_planner(changed.pk)
     return _imported(changed, len(votes.votes), votes.warnings)
 
 

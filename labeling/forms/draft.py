@@ -40,7 +40,7 @@ from labeling.forms.factors import (
     factor_specs,
     write_rows,
 )
-from labeling.forms.settings import GROUPS, SettingsForm
+from labeling.forms.settings import GROUPS, STEPS, SettingsForm
 
 _PREVIEWED = 5
 _KINDS = ("tasks", "gold")
@@ -90,8 +90,10 @@ class Items(Generic[Item]):
 class DraftEditor:
     """The content of the page. ``data`` is the submitted form, or :func:`data_of` a description."""
 
-    def __init__(self, data: QueryDict, experiment: Experiment | None = None) -> None:
+    def __init__(self, data: QueryDict, experiment: Experiment | None = None, step: str = "") -> None:
         self.data = data
+        self._step = step or data.get("step", "")
+        self._refused: set[str] = set()
         self.experiment = experiment
         self.imported = experiment is not None and experiment.responses == Experiment.Responses.IMPORTED
         self.attempted = False
@@ -168,6 +170,43 @@ class DraftEditor:
         return [name for name, fields in groups if any(field.errors for field in fields)]
 
     @property
+    def step(self) -> str:
+        """The step to show: after an attempt the first one with a fault, else the one that was asked for."""
+        if self.faulty_steps and self._step not in self.faulty_steps:
+            return self.faulty_steps[0]
+        return self._step if self._step in STEPS else next(iter(STEPS))
+
+    @property
+    def faulty_steps(self) -> list[str]:
+        """The steps with a fault, after an attempt."""
+        groups = set(self.faulty_groups)
+        return [
+            name for name, (_, of_step) in STEPS.items() if name in self._refused or groups & set(of_step)
+        ]
+
+    @property
+    def n_tasks(self) -> int:
+        """The number of tasks. A request without the tasks themselves says it."""
+        if self.imported and self.stored:
+            return len(self.stored.tasks)
+        said = self.data.get("n_tasks", "")
+        return int(said) if said.isascii() and said.isdecimal() and len(said) < 9 else len(self.tasks.items)
+
+    @property
+    def missing(self) -> list[tuple[str, str]]:
+        """Everything that settings and tasks still need before the start, each with its step."""
+        said = []
+        if not self.data.get("name", "").strip():
+            said.append(("policies", "Give the experiment a name."))
+        if not self.n_tasks:
+            said.append(("tasks", "Add tasks."))
+        for step, (_, groups) in STEPS.items():
+            for field in (field for group in groups for field in self.groups[group]):
+                if field.name != "name":
+                    said += [(step, f"{field.label}: {error}") for error in field.errors]
+        return said
+
+    @property
     def policies(self) -> list[str]:
         return list(self.stored.factors[0].levels) if self.stored else []
 
@@ -196,14 +235,18 @@ class DraftEditor:
         factors, faults = factor_specs(self.factors) if not self.imported else ([], [])
         forms: list[BaseForm] = [self.settings, *(row.form for row in self.factors)]
         forms += [level.form for row in self.factors for level in row.levels]
+        valid_rows = [form.is_valid() for form in forms[1:]]
+        if faults or not all(valid_rows):
+            self._refused.add("policies")
         if self.tasks.faults or (not self.tasks.items and not self.imported):
+            self._refused.add("tasks")
             faults.append("Tasks: " + (self.tasks.faults[0] if self.tasks.faults else "give at least one."))
         if self.gold.faults:
+            self._refused.add("judges")
             faults.append(f"Gold items: {self.gold.faults[0]}")
         self.faults = faults
         # Validate all of them: the page marks every fault at once.
-        valid = [form.is_valid() for form in forms]
-        if not all(valid) or faults:
+        if not self.settings.is_valid() or not all(valid_rows) or faults:
             return None
         settings = self.settings.settings()
         if self.imported and self.stored:
@@ -236,8 +279,12 @@ class DraftEditor:
         name = error.path[0] if error.path else ""
         if name in self.settings.fields:
             self.settings.add_error(name, str(error).removeprefix(f"{name}: "))
-        else:
-            self.faults.append(str(error))
+            return
+        self.faults.append(str(error))
+        if name in {"factors", "excluded"}:
+            self._refused.add("policies")
+        elif name == "tasks":
+            self._refused.add("tasks")
 
     def question(self, log_odds: float) -> Question | None:
         """The question to the planner, or ``None`` while the page is incomplete."""

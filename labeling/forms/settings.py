@@ -20,12 +20,12 @@ from labeling.forms.fields import choice_field
 # A new setting of an experiment comes onto the page by its name here; label and help are the model's unless
 # given below.
 GROUPS: dict[str, tuple[str, ...]] = {
-    "about": ("name", "question", "guidelines"),
+    "about": ("name",),
     "generation": ("responses", "backend", "model"),
     "structure": ("space",),
-    "judging": (
-        "judge",
-        "rule_preference",
+    "asking": ("question", "guidelines"),
+    "judging": ("judge", "rule_preference"),
+    "answers": (
         "allow_tie",
         "allow_both_bad",
         "tell_outcome",
@@ -33,10 +33,18 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "overlap_rule",
     ),
     "llm_judge": ("llm_judge", "rubric", "llm_budget"),
-    "claim": ("claim",),
-    "risk": ("epsilon", "delta", "budget"),
+    "claim": ("claim", "budget"),
+    "risk": ("epsilon", "delta"),
     "checks": ("practice", "gold_rate", "repeat_rate"),
     "advanced": ("streams", "sampler", "stopping", "max_skips", "seed"),
+}
+
+# The steps of the page, by the name that its address has: title, and groups of settings.
+STEPS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "policies": ("Policies", ("about", "generation", "structure")),
+    "tasks": ("Tasks", ()),
+    "judges": ("Judges", ("asking", "judging", "answers", "llm_judge", "checks")),
+    "stop": ("Stop and start", ("claim", "risk", "advanced")),
 }
 _LABELS = {
     "guidelines": "Guidelines for annotators",

@@ -25,7 +25,14 @@ TOO_LARGE = (RequestDataTooBig, TooManyFieldsSent, TooManyFilesSent)
 UNAVAILABLE = (OperationalError, InterfaceError)
 # Longer than nearly every transaction here, and short enough for somebody who waits.
 _RETRY_SECONDS = 2
-_SQLITE_CODES = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_CANTOPEN}
+# A full disk too, as with PostgreSQL: nothing was written, and somebody makes room.
+_SQLITE_CODES = {
+    sqlite3.SQLITE_BUSY,
+    sqlite3.SQLITE_LOCKED,
+    sqlite3.SQLITE_CANTOPEN,
+    sqlite3.SQLITE_FULL,
+    sqlite3.SQLITE_IOERR,
+}
 # PostgreSQL: connection lost, rolled back (serialization, deadlock), out of resources, shut down, lock not
 # available.
 _SQL_STATES = ("08", "40", "53", "57P", "55P03")

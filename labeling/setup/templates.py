@@ -45,22 +45,22 @@ _TEMPERATURES = FactorSpec(
 
 STARTS = (
     Start(
-        "prompts-strategies",
-        "2 prompts × 3 strategies",
-        "Two system prompts crossed with three ways to reason: six policies.",
-        ExperimentSpec("", [_PROMPTS, _STRATEGIES], []),
-    ),
-    Start(
         "prompts",
-        "Two prompts",
-        "One question: which of two system prompts is better?",
+        "Compare system prompts",
+        "One question: which system prompt is better? Two to start from; add as many as you have.",
         ExperimentSpec("", [_PROMPTS], []),
     ),
     Start(
         "prompts-temperatures",
-        "2 prompts × 3 temperatures",
+        "Prompts × temperatures",
         "Two system prompts, each more or less free in its words: six policies.",
         ExperimentSpec("", [_PROMPTS, _TEMPERATURES], []),
+    ),
+    Start(
+        "prompts-strategies",
+        "2 prompts × 3 strategies",
+        "Two system prompts crossed with three ways to reason: six policies, as in the paper.",
+        ExperimentSpec("", [_PROMPTS, _STRATEGIES], []),
     ),
     Start(
         "blank", "From scratch", "An empty page; add what you want to compare.", ExperimentSpec("", [], [])

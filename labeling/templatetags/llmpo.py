@@ -14,6 +14,7 @@ register = template.Library()
 
 for _filter in (
     formatting.about,
+    formatting.browser,
     formatting.percent,
     formatting.percent_range,
     formatting.points,

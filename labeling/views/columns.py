@@ -36,7 +36,7 @@ from engine.selectors.uploads import kept_upload
 from engine.services.experiments import create_experiment
 from engine.services.past_votes import add_votes, start_from_votes
 from engine.services.uploads import drop_upload, keep_upload
-from engine.tasks import advance, wake
+from engine.tasks import wake_planner
 from labeling import access
 from labeling.forms.columns import MEANING_LABELS, said_columns
 from labeling.requests import AuthenticatedRequest
@@ -151,7 +151,7 @@ def _store_votes(request: AuthenticatedRequest, name: str, votes: Votes) -> Http
         experiment = add_votes(experiment_id=there[0].pk, votes=votes.votes, by=request.user)
     else:
         experiment = start_from_votes(name=name, votes=votes.votes, by=request.user)
-    wake(advance, experiment.pk)
+    wake_planner(experiment.pk)
     messages.success(request, f"{len(votes.votes):,} votes imported.")
     _warn(request, votes.warnings)
     return redirect("dashboard", experiment_id=experiment.pk)

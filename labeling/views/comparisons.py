@@ -18,7 +18,7 @@ from engine.models import Comparison, Experiment, Judgment, User
 from engine.selectors import browsing
 from engine.selectors.designs import policy_names
 from engine.services import review
-from engine.tasks import advance, wake
+from engine.tasks import wake_planner
 from labeling import access
 from labeling.dashboard.explanations import explain
 from labeling.dashboard.policies import messages_for, policy_at
@@ -48,7 +48,12 @@ def comparisons(request: AuthenticatedRequest, experiment_id: int) -> HttpRespon
     experiment = access.to_watch(request, experiment_id)
     form, place = SelectionForm(request.GET, experiment=experiment), PlaceForm(request.GET)
     withheld = access.withholds_unfinished(request, experiment)
-    context: dict[str, Any] = {"experiment": experiment, "form": form, "withheld": withheld}
+    context: dict[str, Any] = {
+        "experiment": experiment,
+        "form": form,
+        "withheld": withheld,
+        "may_run": access.may_run(request, experiment),
+    }
     if not (form.is_valid() and place.is_valid()):
         return render(request, "comparisons/comparisons.html", context, status=400)
     rows = browsing.selected_comparisons(experiment, form.selection(finished=withheld))
@@ -129,7 +134,7 @@ def void(request: AuthenticatedRequest, experiment_id: int, judgment_id: int) ->
         )
     except WrongStateError as wrong:
         messages.error(request, str(wrong))
-    wake(advance, experiment.pk)
+    wake_planner(experiment.pk)
     return _back_to(judgment)
 
 
@@ -144,7 +149,7 @@ def restore(request: AuthenticatedRequest, experiment_id: int, judgment_id: int)
         messages.success(request, "Restored: a new judgment copies the voided one and counts from now on.")
     except WrongStateError as wrong:
         messages.error(request, str(wrong))
-    wake(advance, experiment.pk)
+    wake_planner(experiment.pk)
     return _back_to(judgment)
 
 
@@ -173,7 +178,7 @@ def void_annotator(request: AuthenticatedRequest, experiment_id: int) -> HttpRes
         messages.success(request, f"{n} judgment{'' if n == 1 else 's'} of {name} voided.")
     except WrongStateError as wrong:
         messages.error(request, str(wrong))
-    wake(advance, experiment.pk)
+    wake_planner(experiment.pk)
     query = urlencode({"annotator": name})
     return redirect(f"{reverse('comparisons', args=[experiment.pk])}?{query}")
 

@@ -14,7 +14,7 @@ from engine.domain.errors import EngineError, SpecError
 from engine.models import Experiment
 from engine.selectors.log import audit_entries
 from engine.services import controls
-from engine.tasks import advance, wake
+from engine.tasks import wake_planner
 from labeling import access
 from labeling.requests import AuthenticatedRequest
 from labeling.views.settings import CloneForm, SettingsForm, settings_page
@@ -39,7 +39,7 @@ def change_settings(request: AuthenticatedRequest, experiment_id: int) -> HttpRe
     except EngineError as refused:
         form.add_error(None, str(refused))
         return settings_page(request, experiment, status=400, form=form)
-    wake(advance, experiment.pk)
+    wake_planner(experiment.pk)
     messages.success(request, "Reopened." if reopening else "Changed.")
     return redirect("dashboard", experiment_id=experiment.pk)
 

@@ -19,7 +19,7 @@ from engine.selectors.findings import ladder
 from engine.selectors.remaining import remaining
 from engine.services import analysis, controls
 from engine.services.experiments import stop_on
-from engine.tasks import advance, analyse, wake
+from engine.tasks import analyse, wake, wake_planner
 from labeling import access
 from labeling.dashboard import figures
 from labeling.dashboard.findings import without_each_annotator
@@ -153,7 +153,7 @@ def change_state(request: AuthenticatedRequest, experiment_id: int) -> HttpRespo
         controls.ACTIONS[action](experiment_id=experiment.pk, by=request.user)
     except WrongStateError as wrong:
         messages.error(request, str(wrong))
-    wake(advance, experiment.pk)
+    wake_planner(experiment.pk)
     return redirect("dashboard", experiment_id=experiment.pk)
 
 
@@ -181,7 +181,7 @@ def stop_here(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse
         stop_on(experiment_id=experiment.pk, claim=claim, by=request.user)
     except WrongStateError as wrong:
         messages.error(request, str(wrong))
-    wake(advance, experiment.pk)
+    wake_planner(experiment.pk)
     return redirect("dashboard", experiment_id=experiment.pk)
 
 

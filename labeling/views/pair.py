@@ -12,6 +12,7 @@ from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.http import HttpResponse
 from django.shortcuts import redirect, render
+from django.urls import reverse
 from django.utils.crypto import salted_hmac
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_safe
@@ -22,7 +23,7 @@ from engine.selectors import counts, people
 from engine.services import serving
 from engine.services.allowances import MOST_HELD
 from engine.services.serving import Answered, ShownPair
-from engine.tasks import advance, wake
+from engine.tasks import wake_planner
 from labeling import access
 from labeling.annotation.endings import ending, nothing_ready
 from labeling.annotation.progress import answers_together
@@ -55,6 +56,9 @@ class ScreenForm(forms.Form):
     besides = TokensField(required=False)
     ahead = forms.IntegerField(required=False, min_value=1, max_value=MOST_HELD)
 
+
+# The addresses that the page sends to; a rehearsal has its own.
+ACTIONS = ("pair", "judge", "skip", "flag", "undo", "beat", "leave", "history")
 
 _EMPTY_SCREEN: Mapping[str, Any] = {"besides": [], "ahead": None}
 
@@ -121,7 +125,7 @@ def judge(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
     except (UnknownTokenError, WrongStateError) as refused:
         return _bad_request(request, experiment, str(refused))
     if answered.created:
-        wake(advance, experiment.pk)
+        wake_planner(experiment.pk)
     return _show_next(request, experiment, data, answered=answered)
 
 
@@ -136,7 +140,7 @@ def skip(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
         serving.skip(experiment_id=experiment.pk, token=form.cleaned_data["token"], annotator=request.user)
     except UnknownTokenError as unknown:
         return _bad_request(request, experiment, str(unknown))
-    wake(advance, experiment.pk)
+    wake_planner(experiment.pk)
     return _show_next(request, experiment, form.cleaned_data, notice=_("Skipped."))
 
 
@@ -158,7 +162,7 @@ def flag(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
         )
     except UnknownTokenError as unknown:
         return _bad_request(request, experiment, str(unknown))
-    wake(advance, experiment.pk)
+    wake_planner(experiment.pk)
     return _show_next(request, experiment, data, notice=_("Reported, and skipped. Thank you."))
 
 
@@ -199,7 +203,7 @@ def _reopen(
         )
     except WrongStateError as refused:
         return _show_next(request, experiment, screen, notice=str(refused))
-    wake(advance, experiment.pk)
+    wake_planner(experiment.pk)
     if shown is None:
         notice = _("Taken back. Somebody else is looking at that pair now.")
         return _show_next(request, experiment, screen, notice=notice)
@@ -285,6 +289,7 @@ def _render(
 ) -> HttpResponse:
     context = {
         "experiment": experiment,
+        "to": {name: reverse(name, args=[experiment.pk]) for name in ACTIONS},
         "pairs": pairs,
         "ending": ending(experiment) or (nothing_ready(experiment, request.user) if None in pairs else None),
         "look_again_seconds": min(max(_FIRST_LOOK_SECONDS, 2 * waited), _LONGEST_LOOK_SECONDS),

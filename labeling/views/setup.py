@@ -25,13 +25,14 @@ from engine.importing import (
 from engine.models import Experiment, Upload
 from engine.selectors import designs, specs
 from engine.services import drafts, experiments
-from engine.tasks import advance, wake
+from engine.tasks import wake_planner
 from labeling import access
 from labeling.dashboard import figures
 from labeling.dashboard.policies import level_said
 from labeling.exports.files import stem
 from labeling.forms.draft import DraftEditor, data_of, data_sent
 from labeling.forms.factors import apply_change
+from labeling.forms.settings import STEPS
 from labeling.requests import AuthenticatedRequest
 from labeling.setup import sizes
 from labeling.setup.templates import STARTS, start_named
@@ -123,7 +124,8 @@ def _page(
     url: str,
 ) -> HttpResponse:
     if request.method != "POST":
-        return _rendered(request, DraftEditor(data_of(stored()), experiment), url, "setup/edit.html")
+        editor = DraftEditor(data_of(stored()), experiment, step=request.GET.get("step", ""))
+        return _rendered(request, editor, url, "setup/edit.html")
     editor = DraftEditor(data_sent(request.POST), experiment)
     part = request.POST.get("part", "") if request.htmx else ""
     if part in _FRAGMENTS:
@@ -132,6 +134,8 @@ def _page(
     if request.POST.get("change") == "tasks-columns":
         editor.map_columns()
         return _rendered(request, editor, url, "setup/edit.html")
+    if step := request.POST.get("go"):
+        return _rendered(request, DraftEditor(editor.data, experiment, step=step), url, "setup/edit.html")
     if change := request.POST.get("change"):
         return _changed(request, editor, url, change)
     editor.take_files(request.FILES)
@@ -149,17 +153,24 @@ def _changed(request: AuthenticatedRequest, editor: DraftEditor, url: str, chang
 
 def _items_mapped(request: HttpRequest, editor: DraftEditor, url: str) -> HttpResponse:
     editor.map_columns()
-    return render(request, "setup/_items.html", {"items": editor.tasks, "url": url})
+    return _tasks_changed(render(request, "setup/_items.html", {"items": editor.tasks, "url": url}))
+
+
+def _tasks_changed(response: HttpResponse) -> HttpResponse:
+    """The same, and the summary counts anew once it is on the page."""
+    return trigger_client_event(response, "tasks-changed", after="settle")
 
 
 _FRAGMENTS: dict[str, Callable[[HttpRequest, DraftEditor, str], HttpResponse]] = {
     "size": lambda request, editor, url: render(
-        request, "setup/_size.html", {"size": sizes.size_of(editor), "url": url}
+        request, "setup/_size.html", {"size": sizes.size_of(editor), "editor": editor, "url": url}
     ),
-    "tasks": lambda request, editor, url: render(request, "setup/_preview.html", {"items": editor.tasks}),
+    "tasks": lambda request, editor, url: _tasks_changed(
+        render(request, "setup/_preview.html", {"items": editor.tasks})
+    ),
     "gold": lambda request, editor, url: render(request, "setup/_preview.html", {"items": editor.gold}),
-    "tasks-file": lambda request, editor, url: render(
-        request, "setup/_items.html", {"items": editor.tasks, "url": url}
+    "tasks-file": lambda request, editor, url: _tasks_changed(
+        render(request, "setup/_items.html", {"items": editor.tasks, "url": url})
     ),
     "tasks-columns": _items_mapped,
     "gold-file": lambda request, editor, url: render(
@@ -180,7 +191,7 @@ def _saved(request: AuthenticatedRequest, editor: DraftEditor, url: str) -> Http
             experiment = drafts.replace_draft(experiment_id=experiment.pk, spec=spec, by=request.user)
         if request.POST.get("action") == "start":
             experiments.start(experiment_id=experiment.pk, by=request.user)
-            wake(advance, experiment.pk)
+            wake_planner(experiment.pk)
             return redirect("dashboard", experiment_id=experiment.pk)
     except SpecError as error:
         editor.refuse(error)
@@ -191,7 +202,7 @@ def _saved(request: AuthenticatedRequest, editor: DraftEditor, url: str) -> Http
     messages.success(request, "Saved as a draft.")
     if request.POST.get("action") == "try":
         return redirect("try", experiment_id=experiment.pk)
-    return redirect("setup", experiment_id=experiment.pk)
+    return redirect(f"{reverse('setup', args=[experiment.pk])}?step={editor.step}")
 
 
 def _rendered(
@@ -200,6 +211,7 @@ def _rendered(
     experiment = editor.experiment
     context = {
         "editor": editor,
+        "steps": STEPS,
         "url": url,
         "spreads": sizes.SPREADS,
         "experiment": experiment,

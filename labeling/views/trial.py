@@ -1,27 +1,41 @@
-"""The page that tries a draft: its policies write a few responses, and nothing of it counts."""
+"""The page that tries a draft, and the annotators' page with what was tried: nothing of it counts."""
 
 from __future__ import annotations
+
+import secrets
+import uuid
+from itertools import groupby, permutations
 
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.http import HttpResponse
 from django.shortcuts import redirect, render
+from django.urls import reverse
 from django.views.decorators.http import require_http_methods
 
 from engine.domain.errors import SpecError, WrongStateError
-from engine.models import Experiment
+from engine.models import Experiment, Flag, Response
+from engine.selectors import counts
 from engine.selectors.spending import is_priced
+from engine.selectors.trials import tried_responses
 from engine.services import trials
+from engine.services.allowances import MOST_HELD
+from engine.services.serving import ShownPair
 from engine.tasks import wake_writers
 from labeling import access
 from labeling.dashboard.trial import TrialPage, page_of
 from labeling.forms.trial import TrialForm, usual_tasks, written
 from labeling.requests import AuthenticatedRequest
 from labeling.setup.sizes import spends_budget
+from labeling.views.pair import ACTIONS
+
+read_or_write = require_http_methods(["GET", "HEAD", "POST"])
+# The page looks whether its pairs are still reserved; here none is.
+_BEAT_SECONDS = 3600
 
 
 @login_required
-@require_http_methods(["GET", "HEAD", "POST"])
+@read_or_write
 def try_it(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
     """The trial of a draft as far as it has come; a POST starts one, or stops it."""
     experiment = access.to_run(request, experiment_id)
@@ -39,6 +53,58 @@ def try_it(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
     tasks = sorted({task.position for task, _ in shown.tasks}) if shown else None
     form = TrialForm(initial={"tasks": written(tasks or usual_tasks(experiment.tasks.count()))})
     return _page(request, experiment, shown, form)
+
+
+@login_required
+@read_or_write
+def rehearse(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
+    """The annotators' page with tried responses. An answer is followed by another pair, and nothing is
+    stored.
+    """
+    experiment = access.to_run(request, experiment_id)
+    pairs = [pair for pair in _tried_pairs(experiment) if pair[0].text != pair[1].text]
+    if experiment.state != Experiment.State.DRAFT or not pairs:
+        messages.error(
+            request, "There is nothing to rehearse. Try the draft first, so that two responses differ."
+        )
+        return redirect("try", experiment_id=experiment.pk)
+    here = reverse("rehearse", args=[experiment.pk])
+    if request.method == "POST" and not request.htmx:
+        return redirect(here)
+    if "held" in request.GET:
+        return HttpResponse(status=204)
+    left, right = secrets.choice(pairs)
+    shown = ShownPair(
+        token=uuid.uuid4(),
+        prompt=left.task.prompt,
+        messages=left.task.turns,
+        left=left.text,
+        right=right.text,
+    )
+    context = {
+        "rehearsal": True,
+        "experiment": experiment,
+        "to": dict.fromkeys(ACTIONS, here) | dict.fromkeys(("beat", "leave"), f"{here}?held"),
+        "pairs": [shown],
+        "choices": counts.choices(experiment),
+        "flag_reasons": Flag.Reason.choices,
+        "today": 0,
+        "most_held": MOST_HELD,
+        "store": f"llmpo-rehearsal-{experiment.pk}",
+        "beat_seconds": _BEAT_SECONDS,
+        "notice": "Rehearsal: nothing was saved." if request.method == "POST" else "",
+    }
+    return render(request, "labeling/_stages.html" if request.htmx else "labeling/pair.html", context)
+
+
+def _tried_pairs(experiment: Experiment) -> list[tuple[Response, Response]]:
+    """Each two written responses to the same task, either of them on the left."""
+    done = [each for each in tried_responses(experiment) if each.state == Response.State.DONE]
+    return [
+        pair
+        for _, of_task in groupby(done, key=lambda each: each.task_id)
+        for pair in permutations(of_task, 2)
+    ]
 
 
 def _start(request: AuthenticatedRequest, experiment: Experiment) -> HttpResponse:

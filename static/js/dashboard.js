@@ -136,10 +136,11 @@
     if (event.target.id === "charts") draw();
   });
   document.addEventListener("DOMContentLoaded", draw);
-  for (const media of ["(prefers-color-scheme: dark)", "print"]) {
-    matchMedia(media).addEventListener("change", () => {
-      draw();
-      for (const chart of charts.values()) chart.resize();
-    });
+  function drawAnew() {
+    draw();
+    for (const chart of charts.values()) chart.resize();
   }
+  for (const media of ["(prefers-color-scheme: dark)", "print"]) matchMedia(media).addEventListener("change", drawAnew);
+  // Another tab may have chosen another theme.
+  addEventListener("storage", drawAnew);
 })();

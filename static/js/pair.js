@@ -203,8 +203,7 @@
   async function deliver() {
     if (sending || retry || !queue.length) return;
     sending = true;
-    const problem = await send(queue[0]);
-    sending = false;
+    const problem = await send(queue[0]).finally(() => { sending = false; });
     if (problem) {
       tell(problem);
       say("");
@@ -231,16 +230,24 @@
   // Send an answer; returns why it has to be sent again, if so.
   async function send(answer) {
     const besides = inHand().filter((each) => each !== answer.token);
-    const body = new URLSearchParams([...answer.fields, ...screen(besides, lacking())]);
-    let reply, text;
+    // The form's own token is of the login at that time, and would go before the one in the header.
+    const fields = answer.fields.filter(([name]) => name !== "csrfmiddlewaretoken");
+    const body = new URLSearchParams([...fields, ...screen(besides, lacking())]);
+    let reply, text, stages;
     try {
       reply = await timed(answer.url, { method: "POST", headers: headers(), body, signal: AbortSignal.timeout(15000) });
       text = await reply.text();
+      if (reply.status === 403) return (await signedIn()) || words().loggedOut;
     } catch {
       return words().offline;
     }
-    if (reply.status === 403 || new URL(reply.url).pathname !== new URL(answer.url, location.href).pathname) return words().loggedOut;
+    if (!samePage(reply, answer.url)) return words().loggedOut;
     if (reply.status >= 500) return words().offline;
+    if (reply.ok) {
+      stages = parse(text);
+      // Somebody else's page: of a network that wants a login, or of a server under repair.
+      if (!stages.length) return words().offline;
+    }
     queue.shift();
     localStorage.removeItem(stored(answer.token));
     if (!reply.ok) {
@@ -249,12 +256,25 @@
       return "";
     }
     if (byId("problem").textContent !== words().refused) tell("");
-    const stages = parse(text);
     news = stages[0].dataset.said || encouragement(Number(stages[0].dataset.today)) || news;
     if (news || !queue.length) say(news || words().saved);
     readProgress(stages[0]);
     hold(stages);
     return "";
+  }
+
+  const samePage = (reply, url) => new URL(reply.url).pathname === new URL(url, location.href).pathname;
+
+  // Each login has a token of its own. Take that of the login of now, if there is one; returns what is to be said if
+  // the answer is refused all the same.
+  async function signedIn() {
+    const reply = await fetch(words().history);
+    if (!samePage(reply, words().history)) return "";
+    if (reply.status === 403 || reply.status === 404) return words().notAllowed;
+    const page = new DOMParser().parseFromString(await reply.text(), "text/html");
+    const found = page.body.getAttribute("hx-headers");
+    if (found) document.body.setAttribute("hx-headers", found);
+    return found && words().sentAgain;
   }
 
   // Back on the network, there is nothing to wait for.

@@ -1,4 +1,4 @@
-// Moves the focus to the row that the last button added, or to a remaining one.
+// The setup page: its steps, and the focus on the row that the last button added, or on a remaining one.
 (() => {
   "use strict";
   document.addEventListener("htmx:afterSettle", () => {
@@ -11,6 +11,33 @@
     const target = wanted.disabled ? wanted.parentElement.querySelector("button:not(:disabled)") : wanted;
     target.focus();
     if (target.select) target.select();
+  });
+  // Shows one step at a time. Without this script the buttons ask the server for the step.
+  function showStep(name) {
+    for (const step of document.querySelectorAll("[data-step]")) step.hidden = step.dataset.step !== name;
+    for (const button of document.querySelectorAll(".steps [name=go]")) {
+      if (button.value === name) button.setAttribute("aria-current", "step");
+      else button.removeAttribute("aria-current");
+    }
+    document.getElementById("step").value = name;
+    history.replaceState(history.state, "", `?step=${name}`);
+  }
+  document.addEventListener("click", (event) => {
+    const button = event.target.closest("button[name=go]");
+    if (button) {
+      event.preventDefault();
+      showStep(button.value);
+      scrollTo(0, 0);
+      document.querySelector(`.steps [value=${button.value}]`).focus();
+      return;
+    }
+    // A link to a field in another step, or in a part that is folded.
+    const link = event.target.closest("a[href^='#']");
+    const target = link && document.getElementById(link.hash.slice(1));
+    if (!target) return;
+    const step = target.closest("[data-step]");
+    if (step) showStep(step.dataset.step);
+    for (let fold = target.closest("details"); fold; fold = fold.parentElement.closest("details")) fold.open = true;
   });
   // The margin follows the claim until somebody types one that is no claim's usual margin.
   document.addEventListener("change", ({ target }) => {

@@ -244,6 +244,7 @@ TABLE: dict[str, Row] = {
     f"{_EXPERIMENT}/setup/": page(get=watchers(200), post=runners(302)),
     # Only a draft can be tried: the page leads back to the setup.
     f"{_EXPERIMENT}/try/": page(get=runners(302), post=runners(302)),
+    f"{_EXPERIMENT}/rehearsal/": page(get=runners(302), post=runners(302)),
     f"{_EXPERIMENT}/setup.yaml": page(get=watchers(200)),
     f"{_EXPERIMENT}/delete/": page(get=owners(302), post=owners(302), recent=("post",)),
     # Watching
@@ -264,6 +265,8 @@ TABLE: dict[str, Row] = {
     f"{_EXPERIMENT}/comparisons/": page(get=watchers(200)),
     f"{_EXPERIMENT}/comparisons/<comparison_id>/": page(get=watchers(200)),
     f"{_EXPERIMENT}/export/": page(get=watchers(200)),
+    f"{_EXPERIMENT}/remarks/": page(get=runners(200)),
+    f"{_EXPERIMENT}/comparisons/<comparison_id>/remarks/done/": page(post=runners(400)),
     f"{_EXPERIMENT}/report/": page(get=watchers(200)),
     f"{_EXPERIMENT}/report/share/": page(post=runners(400)),
     f"{_EXPERIMENT}/report/<link_id>/end/": page(post=runners(302)),

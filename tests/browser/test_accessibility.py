@@ -12,7 +12,7 @@ from django.utils import timezone
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 
 from engine.core import StopReason
-from engine.models import Examination, Experiment, PairCount, Response, WorkerPulse
+from engine.models import Examination, Experiment, Flag, PairCount, Response, WorkerPulse
 from engine.services.experiments import conclude, pause, stop
 from engine.services.tokens import make_token
 from tests.browser.annotating import write_everything
@@ -76,6 +76,12 @@ def world(transactional_db) -> dict[str, object]:
     many = make_experiment(n_policies=15, ready=True, **options)
     click_on(many, annotator, 4)
     fill_the_dashboard(many)
+    Flag.objects.create(
+        comparison=busy.comparisons.filter(state="judged").first(),
+        annotator=annotator,
+        reason="broken",
+        comment="The second one ends in the middle of a sentence.",
+    )
     subscribed(busy)
     subscribed(busy, kind="webhook", target="https://example.org/" + "a-long-path/" * 20)
     make_token(user=admin, name="nightly export", valid_days=9)
@@ -145,12 +151,14 @@ def pages(world: dict[str, object]) -> dict[str | None, list[str]]:
             f"/experiments/{world['draft']}/comparisons/",
             f"/experiments/{world['busy']}/comparisons/{world['judged']}/",
             f"/experiments/{world['busy']}/comparisons/{world['ready']}/",
+            f"/experiments/{world['busy']}/remarks/",
             f"/experiments/{world['busy']}/export/",
             f"/experiments/{world['many']}/report/",
             f"/experiments/{world['busy']}/settings/",
             f"/experiments/{world['finished']}/settings/",
             f"/experiments/{world['busy']}/people/",
             f"/experiments/{world['busy']}/log/",
+            "/accounts/",
             "/tokens/",
             "/api/docs",
             f"/join/{world['token']}/",

@@ -103,3 +103,28 @@ def test_the_policy_lets_one_out_to_the_provider_and_back(page: Page, transactio
         problems.clear()
         page.goto("/accounts/linked/")
         picture(page, "linked")
+
+
+def test_the_theme_that_was_chosen_holds_against_the_systems(page: Page, transactional_db):
+    log_in(page, make_user("ann"))
+    page.goto("/accounts/")
+    page.emulate_media(color_scheme="light")
+
+    def is_dark() -> bool:
+        return page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(18, 21, 28)"
+
+    assert not is_dark()
+    page.get_by_label("Dark").check()
+    assert is_dark()
+    page.goto("/")
+    assert is_dark()
+    page.emulate_media(color_scheme="light", media="print")
+    assert not is_dark()
+    page.emulate_media(color_scheme="dark", media="screen")
+    page.goto("/accounts/")
+    expect(page.get_by_label("Dark")).to_be_checked()
+    page.get_by_label("Light").check()
+    assert not is_dark()
+    page.get_by_label("As your system").check()
+    assert is_dark()
+    picture(page, "appearance")

@@ -5,13 +5,14 @@ every judgment once, none lost, none doubled.
 from __future__ import annotations
 
 import pytest
+from django.contrib.sessions.models import Session
 from playwright.sync_api import Browser, Page, Route, expect
 
 from engine.models import Experiment, Judgment, Lease, User
 from engine.selectors import counts
 from engine.services.judging import expire_leases, rebuild_counts
 from tests.browser.annotating import open_pair, press, saved, shown_token, write_everything
-from tests.browser.conftest import watch
+from tests.browser.conftest import log_in, watch
 from tests.factories import make_experiment, make_user
 from tests.workers import wait_until
 
@@ -157,6 +158,37 @@ def test_an_answer_to_a_busy_database_is_sent_again(page: Page, problems, experi
     assert_counted_once(experiment, 1)
     assert all("503" in problem for problem in problems)
     problems.clear()
+
+
+def test_after_another_login_answers_are_sent_by_its_token(page: Page, problems, experiment, people):
+    open_with_the_next(page, experiment, people[0])
+    Session.objects.all().delete()
+    press(page, "1")
+    expect(page.get_by_role("alert")).to_contain_text("you were logged out")
+    assert not Judgment.objects.exists()
+    elsewhere = page.context.new_page()
+    log_in(elsewhere, people[0])
+    saved(page, 1)
+    expect(page.get_by_role("alert")).to_be_hidden()
+    press(page, "2")
+    saved(page, 2)
+    assert sorted(given_by(people[0]).values()) == ["left", "right"]
+    assert_counted_once(experiment, 2)
+    assert all("403" in problem for problem in problems)
+    problems.clear()
+
+
+def test_a_page_of_somebody_else_is_no_reply(page: Page, problems, experiment, people):
+    """Networks that want a login, and servers under repair, answer 200 to everything."""
+    open_with_the_next(page, experiment, people[0])
+    page.route("**/judge/", lambda route: route.fulfill(status=200, body="<h1>Welcome to our hotel</h1>"))
+    press(page, "1")
+    expect(page.get_by_role("alert")).to_contain_text("Not saved yet")
+    press(page, "2")
+    page.unroute("**/judge/")
+    saved(page, 2)
+    assert sorted(given_by(people[0]).values()) == ["left", "right"]
+    assert_counted_once(experiment, 2)
 
 
 def test_a_reply_that_is_lost_leaves_one_judgment(page: Page, problems, experiment, people):

@@ -45,9 +45,13 @@ def test_an_experiment_is_built_by_hand_counted_and_started(page, maker, problem
     page.get_by_role("link", name="New experiment").click()
     page.get_by_role("link", name="From scratch").click()
     page.get_by_label("Name", exact=True).fill("Counting objects")
+    press(page, "Next: Tasks")
+    expect(page.get_by_role("button", name="2. Tasks")).to_be_focused()
     page.locator("#tasks").fill("I have two cars and a dog. How many animals?\t1\nA cow, a cat: how many?\t2")
     expect(page.locator("#tasks-preview")).to_contain_text("2 tasks, 2 with a reference answer.")
+    expect(page.locator("#size-tasks")).to_have_text("2")
 
+    press(page, "1. Policies")
     press(page, "Add a factor")
     expect(page.locator("#id_f1-name")).to_be_focused()
     page.keyboard.type("Prompt")
@@ -68,7 +72,9 @@ def test_an_experiment_is_built_by_hand_counted_and_started(page, maker, problem
     press(page, "Move level 3 of factor 2 up")
     expect(page.locator("#up-f2-l3")).to_be_focused()
 
+    press(page, "3. Judges")
     page.get_by_label("Rule (reference answers)").check()
+    press(page, "4. Stop and start")
     page.get_by_label("Budget: maximum number of comparisons").fill("60")
     page.keyboard.press("Tab")
     expect(page.locator("#size-policies")).to_have_text("6")
@@ -79,13 +85,15 @@ def test_an_experiment_is_built_by_hand_counted_and_started(page, maker, problem
         pass
     expect(page.locator("#size-progress")).to_have_count(0)
 
-    for summary in page.locator("summary").all():
-        summary.click()
-    assert violations(page) == []
-    assert not page.evaluate("document.documentElement.scrollWidth > innerWidth")
+    page.evaluate("for (const fold of document.querySelectorAll('details')) fold.open = true")
+    for step in ("1. Policies", "2. Tasks", "3. Judges", "4. Stop and start"):
+        press(page, step)
+        assert violations(page) == []
+        assert not page.evaluate("document.documentElement.scrollWidth > innerWidth")
+    expect(page.get_by_text("Ready to start.")).to_be_visible()
 
     press(page, "Save as a draft")
-    page.wait_for_url("**/setup/")
+    page.wait_for_url("**/setup/?step=stop")
     expect(page.get_by_role("status").filter(has_text="Saved as a draft.")).to_be_visible()
     experiment = Experiment.objects.get()
     spec = specs.experiment_spec(experiment)
@@ -120,6 +128,7 @@ def test_what_is_wrong_is_said_on_top_and_nothing_typed_is_lost(page, maker, pro
     page.keyboard.press("Enter")  # saves, and is no press of the first button that there is
     expect(page.locator("#errors")).to_contain_text("Tasks: give at least one.")
     expect(page.locator("#errors")).to_be_focused()
+    expect(page.get_by_role("button", name="2. Tasks to correct")).to_be_visible()
     expect(page.locator("#id_f1-l2-text")).to_have_value("Kept.")
     assert not Experiment.objects.exists()
     assert violations(page) == []
@@ -156,7 +165,8 @@ def test_the_size_is_asked_for_again_after_a_request_that_failed(page, maker, pr
 
 def test_the_margin_follows_the_claim_until_another_one_is_typed(page: Page, maker: User):
     log_in(page, maker)
-    page.goto("/experiments/new/prompts/")
+    page.goto("/experiments/new/prompts/?step=stop")
+    page.locator("summary", has_text="Advanced: margin").click()
     margin = page.locator("#id_epsilon")
     expect(page.get_by_label("Stop when one is good enough")).to_be_checked()
     expect(margin).to_have_value("0.05")

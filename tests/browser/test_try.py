@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import Page, expect
 
-from engine.models import User
+from engine.models import Judgment, User
+from tests.browser.annotating import press, shown_token
 from tests.browser.conftest import log_in
 from tests.browser.test_accessibility import violations
 from tests.factories import add_member, make_experiment, make_user, write_responses
@@ -39,3 +40,12 @@ def test_a_draft_is_tried_before_its_start(page: Page, editor: User):
     page.locator("summary", has_text="Prompt 1").click()
     expect(page.get_by_role("region", name="System prompt of Prompt 1, task 3")).to_have_text("quality 1")
     assert violations(page) == []
+
+    page.get_by_role("link", name="See it as annotators will").click()
+    for key in ("ArrowLeft", "t"):
+        token = shown_token(page)
+        press(page, key)
+        expect(page.locator("#stage")).not_to_have_attribute("data-token", token)
+        expect(page.locator("#said")).to_have_text("Rehearsal: nothing was saved.")
+    assert violations(page) == []
+    assert not Judgment.objects.exists()

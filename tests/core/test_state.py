@@ -38,6 +38,14 @@ def test_undo_and_redo_is_the_identity_bit_by_bit(space: object, told: list, dat
     assert snapshot(last_undone) == before
 
 
+@pytest.mark.parametrize("space", [Unstructured(6), BradleyTerry.one_hot(6)], ids=["pairs", "model"])
+def test_the_order_in_which_the_two_of_a_pair_are_named_changes_no_bit(space: object) -> None:
+    rng = np.random.default_rng(5)
+    told = [(*rng.choice(6, 2, replace=False).tolist(), rng.choice([0.0, 0.5, 1.0])) for _ in range(200)]
+    swapped = [(j, i, 1.0 - outcome) for i, j, outcome in told]
+    assert snapshot(Design.replay(space, swapped)) == snapshot(Design.replay(space, told))
+
+
 @settings(deadline=None, max_examples=15)
 @given(spaces, judgments, st.sampled_from(list(SAMPLERS)))
 # Stored right after the averaged likelihood began anew.

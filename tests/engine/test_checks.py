@@ -7,7 +7,7 @@ import uuid
 import pytest
 
 from engine.domain import blinding
-from engine.domain.errors import SpecError, UnknownTokenError
+from engine.domain.errors import LeaseLostError, SpecError, UnknownTokenError
 from engine.models import Check, Experiment, Flag, GoldItem, Judgment
 from engine.models.append_only import lifted
 from engine.selectors import browsing, counts, people
@@ -229,13 +229,31 @@ class TestAnswers:
 
     def test_the_same_answer_twice_is_one_and_the_first_stands(self, experiment, annotator):
         shown = show(experiment, annotator)
-        better = "left" if shown.left.startswith("right") else "right"
+        better, worse = ("left", "right") if shown.left.startswith("right") else ("right", "left")
         first = answer(experiment, annotator, shown.token, better)
-        second = answer(experiment, annotator, shown.token, {"left": "right", "right": "left"}[better])
+        second = answer(experiment, annotator, shown.token, better)
         assert (first.created, second.created) == (True, False)
         assert second.feedback == first.feedback
+        with pytest.raises(LeaseLostError, match="That answer stands"):
+            answer(experiment, annotator, shown.token, worse)
         check = Check.objects.get()
         assert (check.choice, check.passed) == (better, True)
+
+    @pytest.mark.parametrize("is_check", [False, True], ids=["comparison", "gold"])
+    def test_another_answer_to_the_same_pair_is_not_counted_and_that_is_said(self, annotator, is_check):
+        experiment = make_experiment(ready=True, annotators=(annotator,), gold_rate=0.5, n_gold=9)
+        token = show(experiment, annotator).token
+        while Check.objects.filter(token=token).exists() is not is_check:
+            answer(experiment, annotator, token)
+            token = show(experiment, annotator).token
+        answer(experiment, annotator, token, "left")
+        with pytest.raises(LeaseLostError, match="That answer stands"):
+            answer(experiment, annotator, token, "right")
+        given = people.own_answer(experiment, annotator, token)
+        serving.take_back(experiment=experiment, answer=given, annotator=annotator)
+        for choice in ("left", "right"):
+            with pytest.raises(LeaseLostError, match="was taken back"):
+                answer(experiment, annotator, token, choice)
 
     def test_nothing_is_fetched_ahead_of_what_is_to_be_learned_from_practice(self, experiment, annotator):
         first = show(experiment, annotator)

@@ -10,8 +10,10 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from django.conf import settings as django_settings
@@ -27,6 +29,7 @@ from engine.selectors import counts
 from engine.services.experiments import pause, stop
 from engine.services.generation import claim_responses
 from engine.services.judging import lease_next
+from engine.services.planning import Advance
 from llmpo_site.celery import app
 from tests.backends import BreakingBackend, SkilledBackend
 from tests.factories import click, lease, make_experiment, write_responses
@@ -204,30 +207,70 @@ class TestEachTask:
         tasks.advance(experiment.pk)
         assert sent == [("generate", ())]
 
-    def test_messages_that_come_during_a_round_are_served_by_one_that_follows(self, sent, monkeypatch):
-        clock = SimpleNamespace(now=100.0)
-        booked: list[tuple[float, Callable[..., None], tuple[object, ...]]] = []
-        monkeypatch.setattr(tasks, "_rounds", {})
+    @pytest.fixture
+    def clock(self, monkeypatch) -> SimpleNamespace:
+        """Time that stands still, and ``booked``: what is to be called, and after how many seconds."""
+        clock = SimpleNamespace(now=100.0, booked=[])
+
+        def timer(seconds: float, call: Callable[..., None], arguments: tuple[object, ...]) -> Any:
+            clock.booked.append((seconds, partial(call, *arguments)))
+            return SimpleNamespace(start=lambda: None)
+
         monkeypatch.setattr(tasks, "time", SimpleNamespace(monotonic=lambda: clock.now))
-        monkeypatch.setattr(
-            tasks, "Timer", lambda *wanted: booked.append(wanted) or SimpleNamespace(start=lambda: None)
-        )
+        monkeypatch.setattr(tasks, "Timer", timer)
+        return clock
+
+    def test_what_comes_during_a_round_is_served_by_one_that_follows(self, sent, clock):
+        rounds = tasks._Gathered()
 
         def put_off(*experiments: int) -> list[bool]:
             found = []
             for experiment_id in experiments:
-                found.append(tasks.comes_later(experiment_id))
+                found.append(rounds.comes_later(experiment_id, 0.1))
                 clock.now += 0.01
             return found
 
         assert put_off(1, 1, 1, 2, 1) == [False, True, True, False, True]
-        [(seconds, send, arguments)] = booked
-        assert 0 < seconds <= tasks._ROUND_SECONDS
+        [(seconds, send)] = clock.booked
+        assert seconds == pytest.approx(0.09)
         clock.now = 100.01 + seconds
-        send(*arguments)
+        send()
         assert sent == [("advance", (1,))]
         assert put_off(1, 1) == [False, True]
-        assert len(booked) == 2
+        assert len(clock.booked) == 2
+
+    def test_after_a_round_the_next_one_waits_for_three_times_as_long_as_it_took(
+        self, sent, clock, monkeypatch
+    ):
+        rounds = []
+
+        def plan(*, experiment_id: int, **_: Any) -> Advance:
+            rounds.append(experiment_id)
+            clock.now += clock.takes
+            return Advance(comparisons=0, planned=0, concluded=False)
+
+        monkeypatch.setattr(tasks.planning, "advance", plan)
+        monkeypatch.setattr(tasks, "_rounds", tasks._Gathered())
+        tasks.advance.push_request(called_directly=False, is_eager=False)
+        for clock.takes, rest in [(0.01, 0.1), (0.08, 0.24), (9.0, 0.5)]:
+            clock.booked.clear()
+            tasks.advance.run(7)
+            tasks.advance.run(7)
+            [(seconds, _)] = clock.booked
+            assert seconds == pytest.approx(rest)
+            clock.now += rest
+        tasks.advance.pop_request()
+        assert rounds == [7, 7, 7]
+
+    def test_clicks_of_one_moment_ask_for_planning_twice_at_most(self, sent, clock, monkeypatch):
+        monkeypatch.setattr(tasks, "_messages", tasks._Gathered())
+        monkeypatch.setattr(tasks, "_GATHERING_SECONDS", 0.05)
+        for _ in range(20):
+            tasks.wake_planner(1)
+        assert sent == [("advance", (1,))]
+        [(_, send)] = clock.booked
+        send()
+        assert sent == [("advance", (1,))] * 2
 
     def test_advance_of_an_experiment_that_is_gone_or_does_not_run_is_nothing(self, sent):
         experiment = make_experiment(running=False)

@@ -19,12 +19,16 @@ MODEL = "small"
 
 @dataclass
 class Reply:
-    """An answer of the server. ``body`` is sent unchanged if it is bytes."""
+    """An answer of the server. ``body`` is sent unchanged if it is bytes.
+
+    ``missing``: the connection ends so many bytes before the end that was announced.
+    """
 
     body: dict[str, Any] | bytes = b""
     status: int = 200
     headers: dict[str, str] = field(default_factory=dict)
     content_type: str = "application/json"
+    missing: int = 0
 
 
 def completion(text: str, **choice: Any) -> Reply:
@@ -83,7 +87,8 @@ class ChatServer:
         handler.send_header("Content-Type", reply.content_type)
         handler.send_header("Content-Length", str(len(body)))
         handler.end_headers()
-        handler.wfile.write(body)
+        handler.wfile.write(body[: len(body) - reply.missing])
+        handler.close_connection = bool(reply.missing)
 
 
 @contextmanager

@@ -197,6 +197,20 @@ class TestRetries:
         assert isinstance(outcomes[2], GenerationResult)
         server.closing.set()
 
+    def test_an_answer_that_breaks_off_half_way_is_tried_again(self, against):
+        half = completion("x" * 1000)
+        half.missing = 500
+        backend, server = against(first_fail(1, half), retries=1)
+        assert answer(backend, ask()).text == "fine"
+        assert len(server.asked) == 2
+        backend, _ = against(
+            lambda asked: half if asked_for(asked) == "bad" else completion("fine"), retries=0
+        )
+        outcomes = {o.key: o for o in backend.generate([ask("bad", key=1), ask("good", key=2)])}
+        assert isinstance(outcomes[1], GenerationFailure)
+        assert outcomes[1].retryable
+        assert isinstance(outcomes[2], GenerationResult)
+
 
 class TestNonsense:
     @pytest.mark.parametrize(

@@ -103,9 +103,32 @@ def viewer_of_rich(rich) -> User:
 
 
 @pytest.fixture
-def rich(annotator, admin) -> Experiment:
+def annotator(db: None) -> User:
+    """The annotator of ``rich``, where the tests of the class share it."""
+    return User.objects.filter(username="ann").first() or make_user("ann")
+
+
+@pytest.fixture
+def admin(db: None) -> User:
+    """The same person as voids judgments of ``rich``, where the tests of the class share it."""
+    return User.objects.filter(username="admin").first() or make_user(
+        "admin", is_staff=True, is_superuser=True
+    )
+
+
+@pytest.fixture
+def rich(rich_once: int) -> Experiment:
+    return Experiment.objects.get(pk=rich_once)
+
+
+@pytest.fixture(scope="class")
+def rich_once(shared_rows: None) -> int:
     """Judged by two people, with ties, hostile texts, a flag, a voided and a restored judgment."""
-    other = make_user("-ben")
+    annotator, other, admin = (
+        make_user("ann"),
+        make_user("-ben"),
+        make_user("admin", is_staff=True, is_superuser=True),
+    )
     # All planned and written at once: a random sampler does not care for what was judged before.
     with override_settings(BUFFER_MIN=18, BUFFER_MAX=18):
         experiment = make_experiment(
@@ -141,7 +164,7 @@ def rich(annotator, admin) -> Experiment:
         )
     experiment.refresh_from_db()
     settle(experiment=experiment)
-    return experiment
+    return experiment.pk
 
 
 class TestFormats:

@@ -71,9 +71,11 @@ def assert_same(first: Experiment, second: Experiment) -> None:
     assert rebuild_counts(experiment_id=second.pk) == {}
 
 
-@pytest.fixture
-def judged(annotator, admin) -> Experiment:
-    other = make_user("ben")
+@pytest.fixture(scope="class")
+def judged_once(shared_rows: None) -> int:
+    """An experiment with all that an export may hold. It takes a second, and tests only read it."""
+    annotator, other = make_user("ann"), make_user("ben")
+    admin = make_user("admin", is_staff=True, is_superuser=True)
     experiment = make_experiment(
         name="First",
         ready=True,
@@ -90,18 +92,112 @@ def judged(annotator, admin) -> Experiment:
         void_judgment(judgment_id=judgment.pk, by=admin, reason="A slip.")
     restore_judgment(judgment_id=judgments[3].pk)
     advance(experiment_id=experiment.pk)  # A worker replays after a void.
-    experiment.refresh_from_db()
-    return experiment
+    return experiment.pk
 
 
-@pytest.mark.parametrize(("kind", "options"), [("jsonl", ()), ("csv", ("--raw",)), ("csv", ())])
-def test_counts_and_evidence_are_the_same_to_the_bit(kind, options, judged, tmp_path):
-    again = import_again(export(judged, tmp_path, "--all", *options, kind=kind))
-    assert_same(judged, again)
-    assert again.state == "paused"
-    assert (again.delta, again.epsilon, again.seed) == (0.1, 0.02, 7)
-    judged.refresh_from_db()
-    assert again.planned_count == judged.planned_count
+@pytest.fixture
+def judged(judged_once: int) -> Experiment:
+    return Experiment.objects.get(pk=judged_once)
+
+
+class TestWhole:
+    @pytest.mark.parametrize(("kind", "options"), [("jsonl", ()), ("csv", ("--raw",)), ("csv", ())])
+    def test_counts_and_evidence_are_the_same_to_the_bit(self, kind, options, judged, tmp_path):
+        again = import_again(export(judged, tmp_path, "--all", *options, kind=kind))
+        assert_same(judged, again)
+        assert again.state == "paused"
+        assert (again.delta, again.epsilon, again.seed) == (0.1, 0.02, 7)
+        judged.refresh_from_db()
+        assert again.planned_count == judged.planned_count
+
+    def test_every_row_comes_back_as_it_went(self, judged, tmp_path):
+        again = import_again(export(judged, tmp_path, "--all"))
+        new = {
+            "judgment_id",
+            "comparison_id",
+            "response_i_id",
+            "response_j_id",
+            "restores",
+            "annotator",
+            "voided_by",
+            "via",  # now it came by the import
+        }
+
+        def rows(experiment: Experiment) -> list[dict[str, object]]:
+            listed = [
+                dict(zip(COLUMNS, row, strict=True)) for row in read_rows(experiment, browsing.Selection())
+            ]
+            return [{name: value for name, value in row.items() if name not in new} for row in listed]
+
+        assert rows(again) == rows(judged)
+        assert set(Judgment.objects.filter(comparison__experiment=again).values_list("via", flat=True)) == {
+            "import"
+        }
+
+    def test_voided_ones_stay_void_and_restored_ones_name_theirs(self, judged, tmp_path):
+        again = import_again(export(judged, tmp_path, "--all"))
+        judgments = Judgment.objects.filter(comparison__experiment=again).order_by("pk")
+        assert [hasattr(judgment, "void") for judgment in judgments] == [k in {2, 3, 4} for k in range(13)]
+        assert judgments.last().restores == judgments[3]
+        assert {j.void.reason for j in judgments if hasattr(j, "void")} == {"A slip."}
+
+    def test_its_people_are_new_and_cannot_log_in(self, judged, tmp_path):
+        again = import_again(export(judged, tmp_path, "--all", "--usernames"))
+        names = {f"{name}@import-{again.pk}" for name in ("ann", "ben", "admin")}
+        people = User.objects.filter(username__in=names)
+        assert people.count() == 3
+        assert not any(user.is_active or user.has_usable_password() for user in people)
+        judgments = Judgment.objects.filter(comparison__experiment=again)
+        assert set(judgments.values_list("annotator__username", flat=True)) < names
+
+    def test_people_stay_apart_under_their_pseudonyms(self, judged, tmp_path):
+        """User names no longer travel unless they are asked for: the import has one account per pseudonym."""
+        again = import_again(export(judged, tmp_path, "--all"))
+        judgments = Judgment.objects.filter(comparison__experiment=again)
+        names = {
+            f"{pseudonym(judged, user.pk)}@import-{again.pk}"
+            for user in User.objects.filter(username__in=("ann", "ben"))
+        }
+        assert set(judgments.values_list("annotator__username", flat=True)) == names
+
+    def test_judgments_are_given_to_the_accounts_that_the_command_names(self, judged, tmp_path):
+        annotator = User.objects.get(username="ann")
+        name = pseudonym(judged, annotator.pk)
+        again = import_again(export(judged, tmp_path, "--all"), people=[f"{name}=ann"])
+        theirs = Judgment.objects.filter(comparison__experiment=again, annotator=annotator)
+        originals = Judgment.objects.filter(comparison__experiment=judged, annotator=annotator)
+        assert theirs.count() == originals.count() > 0
+        assert not User.objects.filter(username__startswith=name).exists()
+        with pytest.raises(CommandError, match="there is no account 'nobody'"):
+            import_again(export(judged, tmp_path, "--all"), name="Thrice", people=[f"{name}=nobody"])
+
+    def test_it_may_go_on_from_there(self, judged, tmp_path):
+        annotator = User.objects.get(username="ann")
+        again = import_again(export(judged, tmp_path))
+        before = counts.comparison_count(again.pk)
+        add_member(again, annotator)
+        start(experiment_id=again.pk)
+        advance(experiment_id=again.pk)
+        write_responses()
+        click_on(again, annotator, 3)
+        assert counts.comparison_count(again.pk) == before + 3
+        numbers = [c.plan["number"] for c in again.comparisons.all()]
+        assert len(numbers) == len(set(numbers))
+
+    @pytest.mark.parametrize("stage", ["shadow", "votes"])
+    def test_its_language_model_is_off_whether_there_is_one_here_or_not(self, stage, judged, tmp_path):
+        """The whole import was refused if none could judge;
+        if one could, it would have been asked, and paid for.
+        """
+        Experiment.objects.filter(pk=judged.pk).update(llm_judge=stage)
+        assert import_again(export(judged, tmp_path, "--all")).llm_judge == "off"
+
+    @pytest.mark.parametrize(("setting", "then"), [("claim", "best_if_any"), ("streams", False)])
+    def test_an_export_that_names_no_claim_or_streams_is_older_than_they_are(self, setting, then, judged):
+        spec = asdict(experiment_spec(judged))
+        assert spec["settings"].pop(setting) != then or setting == "claim"
+        read = spec_of({"experiment": {"spec": spec}}, name="Old")
+        assert read.settings[setting] == then
 
 
 def reused(annotator: User) -> Experiment:
@@ -181,69 +277,6 @@ def test_every_kind_of_responses_comes_back_once_each_with_the_same_decision(mak
     if first.responses != "imported":
         used = used.filter(Q(comparisons_as_i__judgments__gt=0) | Q(comparisons_as_j__judgments__gt=0))
     assert Response.objects.filter(policy__experiment=again).count() == used.distinct().count()
-
-
-def test_every_row_comes_back_as_it_went(judged, tmp_path):
-    again = import_again(export(judged, tmp_path, "--all"))
-    new = {
-        "judgment_id",
-        "comparison_id",
-        "response_i_id",
-        "response_j_id",
-        "restores",
-        "annotator",
-        "voided_by",
-        "via",  # now it came by the import
-    }
-
-    def rows(experiment: Experiment) -> list[dict[str, object]]:
-        listed = [dict(zip(COLUMNS, row, strict=True)) for row in read_rows(experiment, browsing.Selection())]
-        return [{name: value for name, value in row.items() if name not in new} for row in listed]
-
-    assert rows(again) == rows(judged)
-    assert set(Judgment.objects.filter(comparison__experiment=again).values_list("via", flat=True)) == {
-        "import"
-    }
-
-
-def test_voided_ones_stay_void_and_restored_ones_name_theirs(judged, tmp_path):
-    again = import_again(export(judged, tmp_path, "--all"))
-    judgments = Judgment.objects.filter(comparison__experiment=again).order_by("pk")
-    assert [hasattr(judgment, "void") for judgment in judgments] == [k in {2, 3, 4} for k in range(13)]
-    assert judgments.last().restores == judgments[3]
-    assert {j.void.reason for j in judgments if hasattr(j, "void")} == {"A slip."}
-
-
-def test_its_people_are_new_and_cannot_log_in(judged, tmp_path):
-    again = import_again(export(judged, tmp_path, "--all", "--usernames"))
-    names = {f"{name}@import-{again.pk}" for name in ("ann", "ben", "admin")}
-    people = User.objects.filter(username__in=names)
-    assert people.count() == 3
-    assert not any(user.is_active or user.has_usable_password() for user in people)
-    judgments = Judgment.objects.filter(comparison__experiment=again)
-    assert set(judgments.values_list("annotator__username", flat=True)) < names
-
-
-def test_people_stay_apart_under_their_pseudonyms(judged, tmp_path):
-    """User names no longer travel unless they are asked for: the import has one account per pseudonym."""
-    again = import_again(export(judged, tmp_path, "--all"))
-    judgments = Judgment.objects.filter(comparison__experiment=again)
-    names = {
-        f"{pseudonym(judged, user.pk)}@import-{again.pk}"
-        for user in User.objects.filter(username__in=("ann", "ben"))
-    }
-    assert set(judgments.values_list("annotator__username", flat=True)) == names
-
-
-def test_judgments_are_given_to_the_accounts_that_the_command_names(judged, tmp_path, annotator):
-    name = pseudonym(judged, annotator.pk)
-    again = import_again(export(judged, tmp_path, "--all"), people=[f"{name}=ann"])
-    theirs = Judgment.objects.filter(comparison__experiment=again, annotator=annotator)
-    originals = Judgment.objects.filter(comparison__experiment=judged, annotator=annotator)
-    assert theirs.count() == originals.count() > 0
-    assert not User.objects.filter(username__startswith=name).exists()
-    with pytest.raises(CommandError, match="there is no account 'nobody'"):
-        import_again(export(judged, tmp_path, "--all"), name="Thrice", people=[f"{name}=nobody"])
 
 
 @pytest.mark.parametrize("options", [(), ("--raw",)])
@@ -335,19 +368,6 @@ def test_a_rule_judged_experiment_comes_back_too(tmp_path):
     assert_same(experiment, import_again(export(experiment, tmp_path)))
 
 
-def test_it_may_go_on_from_there(judged, tmp_path, annotator):
-    again = import_again(export(judged, tmp_path))
-    before = counts.comparison_count(again.pk)
-    add_member(again, annotator)
-    start(experiment_id=again.pk)
-    advance(experiment_id=again.pk)
-    write_responses()
-    click_on(again, annotator, 3)
-    assert counts.comparison_count(again.pk) == before + 3
-    numbers = [c.plan["number"] for c in again.comparisons.all()]
-    assert len(numbers) == len(set(numbers))
-
-
 def answered_elsewhere(annotator: User) -> Experiment:
     """Three judged comparisons of responses that were brought along."""
     rows = "".join(f"task {n},{policy},{policy}{n}\n" for n in range(4) for policy in "AB")
@@ -413,15 +433,6 @@ class TestResponsesWrittenElsewhere:
         with pytest.raises(CommandError, match=words):
             import_again(file)
         assert Experiment.objects.count() == 1
-
-
-@pytest.mark.parametrize("stage", ["shadow", "votes"])
-def test_its_language_model_is_off_whether_there_is_one_here_or_not(stage, judged, tmp_path):
-    """The whole import was refused if none could judge;
-    if one could, it would have been asked, and paid for.
-    """
-    Experiment.objects.filter(pk=judged.pk).update(llm_judge=stage)
-    assert import_again(export(judged, tmp_path, "--all")).llm_judge == "off"
 
 
 class TestRefused:
@@ -598,23 +609,24 @@ class TestHostileRows:
         assert Experiment.objects.count() == 1
 
 
-class TestNamesOfPeople:
-    def imported(self, judged, tmp_path, *names: str) -> set[str]:
-        file = export(judged, tmp_path, "--all")
-        rows = [json.loads(line) for line in file.read_text().splitlines()]
-        known = sorted({row["annotator"] for row in rows})
-        for row in rows:
-            row["annotator"] = names[known.index(row["annotator"])]
-        file.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
-        beside = file.with_name("export.jsonl.manifest.json")
-        manifest = json.loads(beside.read_text())
-        beside.write_text(json.dumps(manifest | {"sha256": hashlib.sha256(file.read_bytes()).hexdigest()}))
-        again = import_again(file)
-        assert_same(judged, again)
-        people = User.objects.filter(judgments__comparison__experiment=again).distinct()
-        assert not any(person.is_active or person.has_usable_password() for person in people)
-        return {person.username.removesuffix(f"@import-{again.pk}") for person in people}
+def imported_as(judged, tmp_path, *names: str) -> set[str]:
+    file = export(judged, tmp_path, "--all")
+    rows = [json.loads(line) for line in file.read_text().splitlines()]
+    known = sorted({row["annotator"] for row in rows})
+    for row in rows:
+        row["annotator"] = names[known.index(row["annotator"])]
+    file.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    beside = file.with_name("export.jsonl.manifest.json")
+    manifest = json.loads(beside.read_text())
+    beside.write_text(json.dumps(manifest | {"sha256": hashlib.sha256(file.read_bytes()).hexdigest()}))
+    again = import_again(file)
+    assert_same(judged, again)
+    people = User.objects.filter(judgments__comparison__experiment=again).distinct()
+    assert not any(person.is_active or person.has_usable_password() for person in people)
+    return {person.username.removesuffix(f"@import-{again.pk}") for person in people}
 
+
+class TestNamesOfPeople:
     @pytest.mark.parametrize(
         ("names", "accounts"),
         [
@@ -626,12 +638,13 @@ class TestNamesOfPeople:
     )
     def test_names_that_would_become_one_stay_apart(self, names, accounts, judged, tmp_path):
         """The second of them broke the import."""
-        assert self.imported(judged, tmp_path, *names) == accounts
+        assert imported_as(judged, tmp_path, *names) == accounts
 
-    def test_an_account_of_that_name_is_somebody_else(self, judged, tmp_path):
-        there = [make_user(f"cleo@import-{judged.pk + n}").username for n in (1, 2)]
-        assert self.imported(judged, tmp_path, "cleo", "dora") == {"cleo-2", "dora"}
-        assert not Judgment.objects.filter(annotator__username__in=there).exists()
+
+def test_an_account_of_that_name_is_somebody_else(judged, tmp_path):
+    there = [make_user(f"cleo@import-{judged.pk + n}").username for n in (1, 2)]
+    assert imported_as(judged, tmp_path, "cleo", "dora") == {"cleo-2", "dora"}
+    assert not Judgment.objects.filter(annotator__username__in=there).exists()
 
 
 class TestAnswersMeanwhile:
@@ -788,11 +801,3 @@ def test_a_name_that_a_claim_has_given_and_what_came_too_late_are_the_same_again
     assert (again.claim, again.certified_claim, again.winner.index) == ("good_enough", "good_enough", 0)
     # The account is another one, but it is one person again.
     assert again.finding == experiment.finding
-
-
-@pytest.mark.parametrize(("setting", "then"), [("claim", "best_if_any"), ("streams", False)])
-def test_an_export_that_names_no_claim_or_streams_is_older_than_they_are(setting, then, judged):
-    spec = asdict(experiment_spec(judged))
-    assert spec["settings"].pop(setting) != then or setting == "claim"
-    read = spec_of({"experiment": {"spec": spec}}, name="Old")
-    assert read.settings[setting] == then

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -102,7 +103,7 @@ class TestSave:
     def test_what_was_typed_becomes_a_draft_of_its_author(self, page, maker):
         response = page.post(NEW, sent(filled()))
         experiment = Experiment.objects.get()
-        assert response["Location"] == setup_url(experiment)
+        assert response["Location"] == f"{setup_url(experiment)}?step=policies"
         assert experiment.state == "draft"
         assert experiment.memberships.get(role="owner").user == maker
         spec = specs.experiment_spec(experiment)
@@ -223,6 +224,64 @@ class TestRefused:
         assert response["Location"] == reverse("dashboard", args=[running.pk])
         running.refresh_from_db()
         assert specs.experiment_spec(running) == before
+
+
+class TestSteps:
+    """One draft on four steps: one is shown, and all are sent."""
+
+    def shown(self, html: str) -> list[str]:
+        return re.findall(r'<section data-step="(\w+)">', html)
+
+    @pytest.mark.parametrize(
+        ("query", "step"), [("", "policies"), ("?step=stop", "stop"), ("?step=x", "policies")]
+    )
+    def test_each_step_has_an_address(self, query, step, page, draft):
+        html = page.get(setup_url(draft) + query).content.decode()
+        assert self.shown(html) == [step]
+        assert html.count("data-step") == 4
+
+    def test_another_step_is_shown_with_all_that_was_typed_and_nothing_is_stored(self, page):
+        html = page.post(NEW, sent(filled(guidelines="Kept."), go="judges")).content.decode()
+        assert self.shown(html) == ["judges"]
+        assert "Kept." in html
+        assert 'value="Counting"' in html
+        assert not Experiment.objects.exists()
+
+    def test_a_step_is_saved_and_shown_again(self, page, draft):
+        data = data_of(specs.experiment_spec(draft))
+        response = page.post(setup_url(draft), sent(data, step="judges", question="Changed?"))
+        assert response["Location"] == f"{setup_url(draft)}?step=judges"
+        assert Experiment.objects.get().question == "Changed?"
+
+    @pytest.mark.parametrize(
+        ("changes", "step"),
+        [
+            ({"name": ""}, "policies"),
+            ({"f1-name": ""}, "policies"),
+            ({"tasks": ""}, "tasks"),
+            ({"gold": "prompt,better\na,b"}, "judges"),
+            ({"overlap": "0"}, "judges"),
+            ({"delta": "0.7"}, "stop"),
+        ],
+    )
+    def test_a_fault_leads_to_its_step(self, changes, step, page):
+        html = page.post(NEW, sent(filled(**changes), step="x")).content.decode()
+        assert self.shown(html) == [step]
+        assert html.count("to correct</span>") == 1
+
+    def test_the_summary_says_what_is_missing(self, page):
+        def summary(**changes: str) -> str:
+            return page.post(NEW, sent(filled(**changes), part="size"), headers=HTMX).content.decode()
+
+        assert "Ready to start." in summary()
+        html = summary(name=" ", tasks="", delta="2")
+        assert re.findall(r'value="(\w+)">(?:Give|Add|Accepted)', html) == ["policies", "tasks", "stop"]
+        assert "Ready" not in html
+        assert "Ready" not in summary(**{"f1-level": "l1", "f2-level": "l3"})
+        data = filled()
+        del data["tasks"]
+        html = page.post(NEW, sent(data, part="size", n_tasks="1234"), headers=HTMX).content.decode()
+        assert '<dd id="size-tasks">1,234</dd>' in html
 
 
 class TestInPlace:

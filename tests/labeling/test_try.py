@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 from django.utils import timezone
 
@@ -160,3 +164,34 @@ def test_ready_made_responses_are_not_tried(client_for):
     page = client_for(make_user(is_superuser=True))
     assert "ready-made, so there is nothing to try" in page.get(url(draft)).content.decode()
     assert page.post(url(draft), {"tasks": "1"})["Location"] == reverse("setup", args=[draft.pk])
+
+
+class TestRehearsal:
+    def url(self, experiment: Experiment) -> str:
+        return reverse("rehearse", args=[experiment.pk])
+
+    def test_it_is_the_annotators_page_with_tried_responses_to_one_task(self, draft, page):
+        tried(page, draft, tasks="1, 2")
+        html = page.get(self.url(draft)).content.decode()
+        assert "Rehearsal: not counted" in html
+        assert 'id="choose-left"' in html
+        asked, *numbers = map(int, re.findall(r"(?:What is|It is) (\d+)", html))
+        assert {number % 1000 for number in numbers} == {asked}
+        assert "quality" not in html
+        assert "Prompt 1" not in html
+
+    @pytest.mark.parametrize("body", [{"choice": "left"}, {"reason": "broken"}, {}])
+    def test_an_answer_is_followed_by_a_pair_and_stores_nothing(self, body, draft, page):
+        tried(page, draft)
+        with CaptureQueriesContext(connection) as queries:
+            html = page.post(self.url(draft), body, headers=HTMX).content.decode()
+        assert "Rehearsal: nothing was saved." in html
+        assert 'id="choose-left"' in html
+        changes = [each["sql"] for each in queries if not each["sql"].startswith(("SELECT", "SAVEPOINT"))]
+        assert [sql for sql in changes if "session" not in sql.lower()] == []
+        assert page.post(self.url(draft) + "?held", body, headers=HTMX).status_code == 204
+
+    def test_without_two_responses_that_differ_it_leads_back(self, draft, page):
+        assert page.get(self.url(draft))["Location"] == url(draft)
+        tried(page, draft, by_quality("A.", "A.", "A."))
+        assert page.get(self.url(draft))["Location"] == url(draft)

@@ -1,0 +1,128 @@
+"""Reads that every click repeats, compiled once.
+
+Building and compiling a read of several subqueries takes the ORM longer than the database takes to answer it.
+Here the ORM does so once in a process, with a :class:`Given` for each value; a call puts the values in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Generic, TypeVar, cast
+
+from django.db import connections
+from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.models import Expression, Field, Model, QuerySet
+from django.db.models.query import get_related_populators
+
+_M = TypeVar("_M", bound=Model)
+
+
+class Given(Expression):
+    """A value that is named when a :class:`Compiled` read is called.
+
+    Parameters
+    ----------
+    name
+        The call's argument.
+    field
+        Says how the database is told the value.
+    """
+
+    def __init__(self, name: str, field: Field[Any, Any], place: int | None = None) -> None:
+        super().__init__(output_field=field)
+        self._name, self._place = name, place
+
+    def each(self, n: int) -> list[Given]:
+        """The same for a list of ``n`` values, as ``__in`` takes it."""
+        return [Given(self._name, self.output_field, place) for place in range(n)]
+
+    def as_sql(self, compiler: Any, connection: BaseDatabaseWrapper) -> tuple[str, Any]:
+        """A placeholder, and this very expression as its parameter."""
+        return "%s", (self,)
+
+    def parameter(self, values: dict[str, Any], connection: BaseDatabaseWrapper) -> Any:
+        """The value among those of a call, as the database's driver takes it."""
+        value = values[self._name] if self._place is None else values[self._name][self._place]
+        return self.output_field.get_db_prep_value(value, connection=connection)
+
+
+class Compiled(Generic[_M]):
+    """A read of model instances that is built and compiled at its first call.
+
+    Parameters
+    ----------
+    build
+        Returns the query set. Nothing in it may differ from call to call but the values that are
+        :class:`Given`. It is called with ``NAME=n`` for each list of ``n`` values that a call names.
+    """
+
+    def __init__(self, build: Callable[..., QuerySet[_M]]) -> None:
+        self._build = build
+        self._statements: dict[tuple[Any, ...], _Statement] = {}
+
+    def __call__(self, **values: Any) -> list[_M]:
+        """The instances that are found with these values."""
+        sizes = {name: len(value) for name, value in values.items() if isinstance(value, list)}
+        key = tuple(sizes.items())
+        if (statement := self._statements.get(key)) is None:
+            statement = self._statements[key] = _Statement(self._build(**sizes))
+        return statement.instances(values)
+
+
+class _Statement:
+    """The read for lists of certain lengths."""
+
+    def __init__(self, queryset: QuerySet[Any]) -> None:
+        self._alias = queryset.db
+        compiler = queryset.query.get_compiler(using=self._alias)
+        self._sql, self._parameters = compiler.as_sql()
+        columns: list[Any] = [column for column, *_ in compiler.select]
+        self._converters = compiler.get_converters(columns)
+        info = compiler.klass_info
+        places = info["select_fields"]
+        self._model, self._fields = info["model"], slice(places[0], places[-1] + 1)
+        self._names = [column.target.attname for column in columns[self._fields]]
+        # Types are those of Django 6, where this takes an argument more.
+        self._populators = cast(Any, get_related_populators)(info, compiler.select, self._alias)
+        self._annotations = compiler.annotation_col_map or {}
+
+    def instances(self, values: dict[str, Any]) -> list[Any]:
+        connection = connections[self._alias]
+        parameters = [
+            each.parameter(values, connection) if isinstance(each, Given) else each
+            for each in self._parameters
+        ]
+        with connection.cursor() as cursor, _prepared(connection):
+            cursor.execute(self._sql, parameters)
+            rows = cursor.fetchall()
+        return [self._instance(row, connection) for row in rows]
+
+    def _instance(self, row: tuple[Any, ...], connection: BaseDatabaseWrapper) -> Any:
+        columns = list(row)
+        for place, (converters, column) in self._converters.items():
+            for convert in converters:
+                columns[place] = convert(columns[place], column, connection)
+        found = self._model.from_db(self._alias, self._names, columns[self._fields])
+        for related in self._populators:
+            related.populate(columns, found)
+        for name, place in self._annotations.items():
+            setattr(found, name, columns[place])
+        return found
+
+
+@contextmanager
+def _prepared(connection: BaseDatabaseWrapper) -> Iterator[None]:
+    """Have PostgreSQL keep the plans of what is executed, where that is allowed.
+
+    Only these few reads: a plan is of the tables as they were, and a bad one for others that have grown.
+    """
+    if not connection.settings_dict["OPTIONS"].get("server_side_binding"):
+        yield
+        return
+    driver: Any = connection.connection
+    driver.prepare_threshold = 0
+    try:
+        yield
+    finally:
+        driver.prepare_threshold = None

@@ -1,0 +1,73 @@
+"""Compiled reads find what the ORM finds, in as many statements, and are built once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.db.models import BigAutoField, CharField, Exists, OuterRef, QuerySet
+
+from engine.models import Comparison, Lease
+from engine.selectors.compiled import Compiled, Given
+from tests.factories import click, lease, make_experiment
+
+pytestmark = pytest.mark.django_db
+
+
+def comparisons(experiment: Any, annotator: Any, states: list[Any]) -> QuerySet[Comparison]:
+    """With an annotation, related rows, JSON, moments and columns that are left out."""
+    mine = Lease.objects.filter(comparison=OuterRef("pk"), annotator=annotator, state="active")
+    return (
+        Comparison.objects.filter(experiment=experiment, state__in=states)
+        .annotate(on_screen=Exists(mine))
+        .select_related("task", "response_i")
+        .only("state", "plan", "judged_at", "i_on_left", "task__prompt", "task__messages", "response_i__text")
+        .order_by("-pk")
+    )
+
+
+def loaded(found: list[Any]) -> list[dict[str, Any]]:
+    """All that was read of each, and the names of what was not."""
+    return [
+        {
+            **{name: value for name, value in vars(row).items() if name != "_state"},
+            "prompt": row.task.prompt,
+            "messages": row.task.messages,
+            "text": row.response_i.text,
+            "left out": row.get_deferred_fields(),
+        }
+        for row in found
+    ]
+
+
+def test_a_compiled_read_is_the_same_read(annotator, django_assert_num_queries):
+    experiment = make_experiment(ready=True, annotators=(annotator,))
+    click(experiment, annotator)
+    lease(experiment, annotator)
+    other = make_experiment(name="Other", ready=True)
+    built = []
+
+    def build(states: int) -> QuerySet[Comparison]:
+        built.append(states)
+        return comparisons(
+            Given("experiment", BigAutoField()),
+            Given("annotator", BigAutoField()),
+            Given("states", CharField()).each(states),
+        )
+
+    read = Compiled(build)
+    for asked, states in [
+        (experiment, ["judged", "leased"]),
+        (experiment, ["ready", "judged"]),
+        (experiment, ["ready", "judged", "leased"]),
+        (other, ["ready", "leased"]),
+        (other, ["judged"]),
+    ]:
+        expected = loaded(list(comparisons(asked, annotator, states)))
+        with django_assert_num_queries(1):
+            found = loaded(read(experiment=asked.pk, annotator=annotator.pk, states=states))
+        assert found == expected
+        assert bool(found) == (states != ["judged"])
+    assert built == [2, 3, 1]
+    on_screen = read(experiment=experiment.pk, annotator=annotator.pk, states=["leased"])
+    assert [row.on_screen for row in on_screen] == [True]

@@ -1,0 +1,73 @@
+"""No room on the disk: for the database, and for the log."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from io import StringIO, TextIOWrapper
+
+import pytest
+from django.core.management import call_command
+from django.db import connection
+from django.test import Client
+from django.urls import reverse
+
+from engine.models import Judgment
+from tests.factories import lease, make_experiment
+
+HTMX = {"HX-Request": "true"}
+
+
+@pytest.fixture
+def client(annotator) -> Client:
+    client = Client(raise_request_exception=False)
+    client.force_login(annotator)
+    return client
+
+
+def allow_pages(n: int) -> int:
+    """Let SQLite's file have at most so many pages; it keeps those that it has. Returns the limit."""
+    with connection.cursor() as cursor:
+        cursor.execute(f"PRAGMA max_page_count = {n}")
+        return cursor.fetchone()[0]
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.skipif(connection.vendor != "sqlite", reason="PostgreSQL's own code is in test_failures.py")
+def test_an_answer_is_refused_until_there_is_room_in_the_database(client, annotator):
+    """PostgreSQL stops with a full volume; its code 53100 is temporary too."""
+    experiment = make_experiment(n_policies=4, n_tasks=20, annotators=(annotator,), ready=True)
+    url = reverse("judge", args=[experiment.pk])
+    # A comment that fits no page that is there.
+    form = {"token": lease(experiment, annotator).token, "choice": "left", "comment": "full " * 200}
+    limit = allow_pages(1_000_000)
+    allow_pages(1)
+    try:
+        statuses = []
+        while 503 not in statuses:
+            reply = client.post(url, form, headers=HTMX)
+            statuses.append(reply.status_code)
+            assert len(statuses) < 50, "the disk never became full"
+            if reply.status_code == 200:
+                form["token"] = lease(experiment, annotator).token
+        assert set(statuses) <= {200, 503}
+        assert reply["Retry-After"] == "2"
+        assert not Judgment.objects.filter(token=form["token"]).exists()
+    finally:
+        allow_pages(limit)
+    assert client.post(url, form, headers=HTMX).status_code == 200
+    assert Judgment.objects.filter(token=form["token"]).count() == 1
+    call_command("verify", stdout=StringIO())
+
+
+@pytest.mark.django_db
+def test_a_log_that_cannot_be_written_stops_nothing(client, monkeypatch):
+    # Nothing waits in a buffer, as with a worker's standard error.
+    with TextIOWrapper(open("/dev/full", "wb", buffering=0), write_through=True) as full:
+        handler = logging.StreamHandler(full)
+        monkeypatch.setattr(sys, "stderr", full)
+        monkeypatch.setattr(logging.getLogger("django.request"), "handlers", [handler])
+        with pytest.raises(OSError, match="No space left"):
+            full.write("A line.")
+        assert client.get("/nothing/here/").status_code == 404
+        monkeypatch.undo()

@@ -1,0 +1,175 @@
+"""Real processes whose database and broker go away and come back, and which are killed themselves.
+
+Whatever happens, an annotator's answer is saved, or refused with 503 until it is; the next pairs come again
+by themselves; and every answer that was confirmed is there once.
+"""
+
+from __future__ import annotations
+
+import http.client
+import os
+import re
+import signal
+from collections.abc import Iterator
+from io import StringIO
+from pathlib import Path
+from urllib.parse import urlencode, urlsplit
+
+import pytest
+from django.core.management import call_command
+
+from benchmarks.installation import session_of, web_server
+from engine.domain.specs import ExperimentSpec, FactorSpec, ReadyMade, TaskSpec
+from engine.models import Experiment, Judgment
+from engine.services.experiments import create_experiment, start
+from llmpo_site.celery import app as celery
+from tests.factories import add_member
+from tests.faults.network import Proxy, Redis
+from tests.workers import Workers, wait_until
+
+pytestmark = [pytest.mark.slow, pytest.mark.postgres]
+
+_CLICKS = 3
+_SECRET = "c" * 32
+
+
+class Annotator:
+    """A person's browser: sends an answer again until it is saved."""
+
+    def __init__(self, port: int, session: str, experiment: Experiment) -> None:
+        self._port, self._base = port, f"/label/{experiment.pk}/"
+        self._headers = {
+            "Cookie": f"{session}; csrftoken={_SECRET}",
+            "X-CSRFToken": _SECRET,
+            "HX-Request": "true",
+            "Content-Type": "application/x-www-form-urlencoded",
+        }
+        self.statuses: list[int] = []
+        self.saved: list[str] = []
+        self._token = ""
+
+    def ask(self, method: str, path: str, **form: str) -> tuple[int, str]:
+        """Status and text; 0 where nobody answers, as while a web process starts again."""
+        connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=60)
+        try:
+            connection.request(method, self._base + path, urlencode(form), self._headers)
+            reply = connection.getresponse()
+            text = reply.read().decode()
+        except (OSError, http.client.HTTPException):
+            return 0, ""
+        finally:
+            connection.close()
+        self.statuses.append(reply.status)
+        if reply.status == 503:
+            assert reply.getheader("Retry-After") == "2"
+        return reply.status, text
+
+    def look(self) -> bool:
+        """True if a pair is on show."""
+        if not self._token:
+            self._show(self.ask("GET", "")[1])
+        return bool(self._token)
+
+    def send(self) -> bool:
+        """Send the answer to the pair on show; True once it is saved."""
+        status, text = self.ask("POST", "judge/", token=self._token, choice="left")
+        if status != 200:
+            return False
+        self.saved.append(self._token)
+        self._show(text)
+        return True
+
+    def _show(self, text: str) -> None:
+        found = re.search(r'data-token="([^"]+)"', text)
+        self._token = found[1] if found else ""
+
+
+@pytest.fixture
+def redis(tmp_path: Path) -> Iterator[Redis]:
+    server = Redis(tmp_path)
+    server.start()
+    yield server
+    server.kill()
+
+
+@pytest.fixture
+def experiment(transactional_db, annotator) -> Experiment:
+    """One whose responses are there: pairs are ready as soon as they are planned."""
+    names = [f"Model {k}" for k in range(4)]
+    spec = ExperimentSpec(
+        name="Faults",
+        factors=[FactorSpec("Model", "imported", {name: {} for name in names})],
+        tasks=[TaskSpec(f"What is {n} and one?") for n in range(20)],
+        ready_made=[ReadyMade(n, name, f"{name}: {n + 1}.") for name in names for n in range(20)],
+        settings={"responses": Experiment.Responses.IMPORTED, "budget": 10_000, "delta": 1e-9},
+    )
+    experiment = create_experiment(spec=spec)
+    add_member(experiment, annotator)
+    start(experiment_id=experiment.pk)
+    return experiment
+
+
+def test_the_site_heals_after_each_fault(workers: Workers, redis: Redis, experiment, annotator):
+    url = urlsplit(workers.environment["DATABASE_URL"])
+    database = Proxy(url.hostname, url.port)
+    database.open()
+    workers.environment |= {
+        "DATABASE_URL": url._replace(netloc=url.netloc.replace(str(url.port), str(database.port))).geturl(),
+        "CELERY_BROKER_URL": redis.url,
+        # So few that three clicks need planning.
+        "BUFFER_MIN": "2",
+        "BUFFER_MAX": "2",
+    }
+    for name in ("control", "beat"):
+        workers.start(name)
+    with web_server(workers.environment["DATABASE_URL"], processes=1, CELERY_BROKER_URL=redis.url) as (
+        port,
+        web,
+    ):
+        ann = Annotator(port, session_of(annotator), experiment)
+
+        def beat_killed() -> None:
+            workers.kill("beat")
+            workers.start("beat")
+
+        def web_killed() -> None:
+            children = Path(f"/proc/{web}/task/{web}/children").read_text().split()
+            os.kill(int(children[0]), signal.SIGKILL)
+
+        def database_away() -> None:
+            database.cut()
+            assert not ann.send()
+            assert ann.statuses[-1] == 503
+            database.open()
+
+        def broker_away() -> None:
+            redis.kill()
+            assert ann.send(), "a click needs no broker"
+            redis.start()
+
+        def newer_code() -> None:
+            with celery.connection_for_write(redis.url) as broker:
+                for name, arguments in (("advance_all", []), ("advance", [experiment.pk, "gently"])):
+                    celery.send_task(f"engine.tasks.{name}", arguments, queue="control", connection=broker)
+
+        faults = {
+            "nothing yet": lambda: None,
+            "the database was away": database_away,
+            "the broker was away": broker_away,
+            "the broker lost its messages": lambda: redis.command("FLUSHALL"),
+            "the web process was killed": web_killed,
+            "beat was killed": beat_killed,
+            "newer code runs beside this one": newer_code,
+        }
+        for what, happen in faults.items():
+            wait_until(ann.look, 60, f"a pair before {what}")
+            happen()
+            for _ in range(_CLICKS):
+                wait_until(ann.look, 60, f"a pair: {what}")
+                wait_until(ann.send, 60, f"an answer to be saved: {what}")
+    workers.stop_all()
+    database.cut()
+    assert set(ann.statuses) <= {200, 503}
+    tokens = list(Judgment.objects.values_list("token", flat=True))
+    assert sorted(map(str, tokens)) == sorted(set(ann.saved))
+    call_command("verify", stdout=StringIO())

@@ -1,0 +1,105 @@
+"""The inbox of flags and comments."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from django.urls import reverse
+
+from engine.models import AuditEntry, Comparison, Experiment, Flag, Judgment
+from engine.models.append_only import lifted
+from engine.selectors.remarks import remarked_comparisons
+from engine.services.review import settle_remarks
+from tests.factories import add_member, click, make_experiment
+from tests.markup import text_of
+
+pytestmark = pytest.mark.django_db
+
+
+def flagged(comparison: Comparison, by, comment: str = "") -> Flag:
+    return Flag.objects.create(comparison=comparison, annotator=by, reason="broken", comment=comment)
+
+
+def commented(experiment: Experiment, by, comment: str) -> Judgment:
+    judgment = click(experiment, by)
+    with lifted():
+        Judgment.objects.filter(pk=judgment.pk).update(comment=comment)
+    return judgment
+
+
+def inbox(client, experiment: Experiment, **query: str) -> str:
+    response = client.get(reverse("remarks", args=[experiment.pk]), query)
+    assert response.status_code == 200
+    return response.content.decode()
+
+
+def settle(client, comparison: Comparison, until: object):
+    address = reverse("settle_remarks", args=[comparison.experiment_id, comparison.pk])
+    return client.post(address, {"until": str(until)})
+
+
+def test_flags_and_comments_stand_on_one_page(experiment, annotator, editor, client_for):
+    judgment = commented(experiment, annotator, "The <first> is kinder.")
+    flag = flagged(experiment.comparisons.filter(state="ready").last(), annotator, "Cut off.")
+    elsewhere = make_experiment(ready=True, annotators=(annotator,))
+    commented(elsewhere, annotator, "Of another experiment.")
+    page = inbox(client_for(editor), experiment)
+    said = text_of(page)
+    for expected in ("The <first> is kinder.", "Cut off.", "A response is broken or empty", "ann"):
+        assert expected in said
+    assert f"Comparison {judgment.comparison.number}" in said
+    assert f"Comparison {flag.comparison.number}" in said
+    assert "Of another experiment." not in said
+
+
+def test_done_is_kept_in_the_log_and_ends_with_the_next_remark(experiment, annotator, editor, client_for):
+    client, comparison = client_for(editor), experiment.comparisons.filter(state="ready").last()
+    flag = flagged(comparison, annotator, "Cut off.")
+    assert settle(client, comparison, flag.created_at.isoformat()).status_code == 302
+    assert "Cut off." not in inbox(client, experiment)
+    assert "Cut off." in inbox(client, experiment, show="done")
+    [entry] = AuditEntry.objects.filter(action="remarks_done")
+    assert (entry.by, entry.text) == (
+        editor,
+        f"Marked the flags and comments on comparison {comparison.number} as done.",
+    )
+    assert not settle_remarks(comparison_id=comparison.pk, by=editor, until=flag.created_at)
+    assert AuditEntry.objects.filter(action="remarks_done").count() == 1
+    flagged(comparison, editor, "Still cut off.")
+    assert "Still cut off." in inbox(client, experiment)
+    assert "Still cut off." not in inbox(client, experiment, show="done")
+
+
+def test_what_was_not_read_yet_stays_open(experiment, annotator, editor):
+    comparison = experiment.comparisons.filter(state="ready").last()
+    flag = flagged(comparison, annotator)
+    later = flagged(comparison, editor)
+    Flag.objects.filter(pk=later.pk).update(created_at=flag.created_at + timedelta(milliseconds=1))
+    settle_remarks(comparison_id=comparison.pk, by=editor, until=flag.created_at)
+    assert list(remarked_comparisons(experiment, done=False)) == [comparison]
+    assert list(remarked_comparisons(experiment, done=True)) == []
+
+
+def test_an_answer_that_was_taken_back_says_nothing(experiment, annotator, editor, client_for):
+    judgment = commented(experiment, annotator, "A slip.")
+    with lifted():
+        Judgment.objects.filter(pk=judgment.pk).update(standing=False)
+    assert "A slip." not in inbox(client_for(editor), experiment)
+
+
+def test_who_annotates_too_reads_of_finished_pairs_only(experiment, annotator, client_for):
+    add_member(experiment, annotator, "editor")
+    commented(experiment, annotator, "Of a finished pair.")
+    flagged(experiment.comparisons.filter(state="ready").last(), annotator, "Of an open pair.")
+    page = inbox(client_for(annotator), experiment)
+    assert "Of a finished pair." in page
+    assert "Of an open pair." not in page
+
+
+def test_a_page_that_is_out_of_date_is_refused(experiment, annotator, editor, client_for):
+    comparison = experiment.comparisons.filter(state="ready").last()
+    flagged(comparison, annotator)
+    assert settle(client_for(editor), comparison, "yesterday").status_code == 400
+    comparison.refresh_from_db()
+    assert comparison.remarks_done_at is None
