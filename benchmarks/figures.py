@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
+from matplotlib import ticker
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from scipy import stats
@@ -166,7 +167,9 @@ def draw_scaling(path: Path, rows: list[dict[str, Any]]) -> None:
         grid[0].set(xlabel="policies", ylabel="comparisons until the stop")
         grid[0].set_xscale("log", base=2)
         grid[0].xaxis.set_major_formatter("{x:.0f}")
+        grid[0].yaxis.set_major_locator(ticker.LogLocator(subs=(1.0, 2.0, 5.0)))
         grid[0].yaxis.set_major_formatter("{x:,.0f}")
+        grid[0].yaxis.set_minor_formatter(ticker.NullFormatter())
         grid[1].set(xlabel="comparisons in flight")
         grid[2].set(xlabel="risk δ")
         grid[2].set_xscale("log")
