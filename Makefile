@@ -7,7 +7,7 @@
 # make mutation   whether the tests notice small changes of these modules; takes an hour
 # make schema   docs/schema.md from the models, docs/rooms.md from the imports
 # make release   check, build the wheels of the core and the client and the image, tag
-# make lint   style, types, contracts
+# make lint   style, types, contracts; migrations, compose.yaml and the Kubernetes objects
 # make supply-chain   known vulnerabilities and licences of the dependencies; make sbom lists it in var/sbom.cdx.json
 # make requirements   pin the dependencies anew, after a change of their ranges in pyproject.toml
 # make reproduce   the paper's figures, into var/reproduction
@@ -64,6 +64,9 @@ lint: $(VENV)/.installed-dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python -m tools.migrations
+	$(BIN)/check-jsonschema --builtin-schema vendor.compose-spec compose.yaml
+	$(BIN)/kubernetes-validate --strict --quiet $(filter-out %/kustomization.yaml,$(wildcard packaging/kubernetes/*.yaml))
 
 format: $(VENV)/.installed-dev
 	$(BIN)/ruff check --fix .
@@ -76,13 +79,16 @@ requirements: export CUSTOM_COMPILE_COMMAND = make requirements
 requirements: | $(BIN)/python
 	@$(BIN)/python -c 'import piptools' 2>/dev/null || $(BIN)/pip install --quiet 'pip-tools>=7.6,<8'
 	@mkdir -p $(VENV)/pins
-	cp requirements.txt requirements-demo.txt requirements-dev.txt $(VENV)/pins
+	cp requirements.txt requirements-demo.txt requirements-observe.txt requirements-dev.txt $(VENV)/pins
 	$(PIP_COMPILE) $(PIP_COMPILE_ARGS) -o $(VENV)/pins/requirements.txt pyproject.toml
 	$(PIP_COMPILE) $(PIP_COMPILE_ARGS) --extra demo -c $(VENV)/pins/requirements.txt \
 		-o $(VENV)/pins/requirements-demo.txt pyproject.toml
+	$(PIP_COMPILE) $(PIP_COMPILE_ARGS) --extra observe -c $(VENV)/pins/requirements.txt \
+		-o $(VENV)/pins/requirements-observe.txt pyproject.toml
 	$(PIP_COMPILE) $(PIP_COMPILE_ARGS) --extra dev -c $(VENV)/pins/requirements.txt \
 		-o $(VENV)/pins/requirements-dev.txt pyproject.toml
-	cp $(VENV)/pins/requirements.txt $(VENV)/pins/requirements-demo.txt $(VENV)/pins/requirements-dev.txt .
+	cp $(VENV)/pins/requirements.txt $(VENV)/pins/requirements-demo.txt $(VENV)/pins/requirements-observe.txt \
+		$(VENV)/pins/requirements-dev.txt .
 	$(MAKE) licences
 
 schema: $(VENV)/.installed-dev

@@ -6,7 +6,7 @@ import os
 from typing import Any
 
 from celery import Celery
-from celery.signals import task_postrun, task_prerun
+from celery.signals import task_postrun, task_prerun, worker_process_init
 
 from engine.domain import about
 
@@ -15,6 +15,14 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "llmpo_site.settings")
 app = Celery("llmpo_site")
 app.config_from_object("django.conf:settings", namespace="CELERY")
 app.autodiscover_tasks(["engine"])
+
+
+@worker_process_init.connect
+def _observe(**_: Any) -> None:
+    # Imported late: it reads Django's settings, which import this module's package.
+    from llmpo_site import observing  # noqa: PLC0415
+
+    observing.start("worker")
 
 
 @task_prerun.connect

@@ -21,6 +21,11 @@ _SECRET = re.compile(
 )
 
 
+def without_secrets(text: str) -> str:
+    """The text with "…" for each secret of a link in it."""
+    return _SECRET.sub(r"\1…", text)
+
+
 class WithoutSecretLinks(logging.Filter):
     """Cuts the secrets out of links: Django logs the address of every request that it refuses, and gunicorn
     of all.
@@ -31,7 +36,7 @@ class WithoutSecretLinks(logging.Filter):
             said = record.getMessage()
         except (TypeError, ValueError, KeyError):
             return True  # The handler reports a message that does not fit its arguments.
-        cut = _SECRET.sub(r"\1…", said)
+        cut = without_secrets(said)
         if cut != said:
             record.msg, record.args = cut, ()
         return True

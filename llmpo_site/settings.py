@@ -363,6 +363,11 @@ LOGGING = {
 # Prometheus sends it to read /metrics; without one there is no such page.
 METRICS_TOKEN = env.str("METRICS_TOKEN", "")
 
+# Where traces go (OTLP over HTTP) and where errors go; nowhere by default. requirements-observe.txt has what
+# they need.
+TRACES_ENDPOINT = env.str("TRACES_ENDPOINT", "")
+SENTRY_DSN = env.str("SENTRY_DSN", "")
+
 # ---------------------------------------------------------------- Celery
 
 CELERY_BROKER_URL = env.str("CELERY_BROKER_URL", "filesystem://localhost")

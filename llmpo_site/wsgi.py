@@ -5,9 +5,12 @@ import os
 
 from django.core.wsgi import get_wsgi_application
 
+from llmpo_site import observing
 from llmpo_site.logs import WithoutSecretLinks
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "llmpo_site.settings")
+# Before the application, whose middleware it extends.
+observing.start("web")
 
 application = get_wsgi_application()
 

@@ -17,7 +17,10 @@ supply_chain = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(supply_chain)
 
 
-@pytest.mark.parametrize("name", ["requirements.txt", "requirements-demo.txt", "requirements-dev.txt"])
+@pytest.mark.parametrize(
+    "name",
+    ["requirements.txt", "requirements-demo.txt", "requirements-observe.txt", "requirements-dev.txt"],
+)
 def test_every_package_is_pinned_with_its_hashes(name):
     text = (ROOT / name).read_text()
     entries = re.findall(r"^[A-Za-z0-9][^\n]*(?:\n    [^\n]*)*", text, re.MULTILINE)
@@ -32,6 +35,8 @@ def test_every_file_pins_the_same_versions():
         for name in ("requirements.txt", "requirements-demo.txt", "requirements-dev.txt")
     )
     assert ours.items() <= with_demo.items() <= with_tools.items()
+    observed = supply_chain.pins((ROOT / "requirements-observe.txt").read_text())
+    assert ours.items() <= observed.items() <= with_tools.items()
 
 
 def test_supervisor_is_installed_for_the_demo_only():

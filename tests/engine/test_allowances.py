@@ -47,9 +47,11 @@ def undo(experiment: Experiment, user: User) -> None:
 def answer_on(experiment: Experiment, user: User, n: int) -> None:
     for _ in range(n):
         shown = show_next(experiment=experiment, annotator=user)
+        if shown is None:
+            advance(experiment_id=experiment.pk)
+            write_responses()
+            shown = show_next(experiment=experiment, annotator=user)
         answer(experiment_id=experiment.pk, token=shown.token, annotator=user, choice="left")
-        advance(experiment_id=experiment.pk)
-        write_responses()
 
 
 class TestUndos:

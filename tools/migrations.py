@@ -1,0 +1,37 @@
+"""A check that each migration may run while the code before it still does: ``python -m tools.migrations``.
+
+The first one changes nothing that there was. A later one that drops, renames, or demands a value of a column
+that older code does not write, ends with 1 and names the change: split it over two releases
+(CONTRIBUTING.md, "Migrations").
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import django
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def main() -> int:
+    """Lint, and return the exit status."""
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "llmpo_site.settings")
+    os.environ.setdefault("SECRET_KEY", "only-for-this-check-only-for-this-check")
+    os.environ.setdefault("LOG_LEVEL", "WARNING")
+    django.setup()
+    # Reads Django's settings where it is imported.
+    from django_migration_linter import MigrationLinter  # noqa: PLC0415
+
+    linter = MigrationLinter(
+        str(ROOT), no_cache=True, include_apps=["engine", "labeling"], ignore_initial_migrations=True
+    )
+    linter.lint_all_migrations()
+    linter.print_summary()
+    return int(linter.has_errors)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
