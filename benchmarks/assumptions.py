@@ -29,7 +29,7 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -42,6 +42,7 @@ from engine.core.simulate import simulate
 from engine.core.types import Claim, FloatArray
 
 STRENGTHS = np.array([0.4, 0.0, -0.1, -0.3, -0.6, -0.8])
+CAP = 3000
 MARGIN = 0.05
 TURN = 100
 DISAGREEMENT = 0.15
@@ -181,7 +182,7 @@ def show(row: dict[str, Any]) -> None:
     )
 
 
-def cells(worlds: list[str], *, runs: int, cap: int, seed: int) -> list[Cell]:
+def cells(worlds: Sequence[str], *, runs: int, cap: int, seed: int) -> list[Cell]:
     """Every method in these worlds."""
     return [
         Cell(name, sampler, stopping, claim.value, runs, cap, seed)
@@ -197,7 +198,7 @@ def main(arguments: list[str] | None = None) -> None:
     )
     parser.add_argument("--worlds", nargs="+", choices=WORLDS, default=list(WORLDS))
     parser.add_argument("--runs", type=int, default=200)
-    parser.add_argument("--cap", type=int, default=3000)
+    parser.add_argument("--cap", type=int, default=CAP)
     parser.add_argument("--seed", type=int, default=2026)
     options = parser.parse_args(arguments)
     rows = []

@@ -37,6 +37,7 @@ LINES = (
     ("unstructured", Claim.BEST_IF_ANY),
     ("structured", Claim.GOOD_ENOUGH),
 )
+CAP = 10_000
 SPREAD = 0.5
 FEATURES = 6
 MARGIN = 0.05
@@ -131,8 +132,8 @@ def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--runs", type=int, default=40)
-    parser.add_argument("--cap", type=int, default=10_000)
+    parser.add_argument("--runs", type=int, default=24)
+    parser.add_argument("--cap", type=int, default=CAP)
     parser.add_argument("--sizes", type=int, nargs="*", default=SIZES)
     parser.add_argument("--in-flight", type=int, nargs="*", default=IN_FLIGHT)
     parser.add_argument("--deltas", type=float, nargs="*", default=DELTAS)

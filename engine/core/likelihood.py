@@ -14,6 +14,9 @@ from .types import BoolArray, FloatArray
 # Below this the regularised incomplete beta function loses digits on its way to underflow.
 _SMALLEST_TRUSTED_CDF = 1e-280
 _MAX_FRACTION_TERMS = 10_000
+# Share of a mixture that lies below ½ where the null begins above. A policy is mostly claimed to be good
+# enough that beats the others: 5% fewer comparisons against a mean of .4, 1% more against one of ½.
+_BELOW_HALF = 0.75
 
 
 def bernoulli_kl(p: ArrayLike, q: ArrayLike) -> FloatArray:
@@ -102,15 +105,17 @@ def _log_prior(concentration: float, null_mean: float) -> float:
 def log_e_value(wins: ArrayLike, losses: ArrayLike, null_mean: float, concentration: float) -> FloatArray:
     """Log e-value against "the mean is at least `null_mean`", from wins and losses.
 
-    The likelihood ratio of a Beta(a, a) mixture truncated to means below `null_mean` against the null's
-    edge. As comparisons arrive it is a supermartingale from 1 under the null, whatever rule chose them.
+    The likelihood ratio of a mixture of means below `null_mean` against the null's edge. As comparisons
+    arrive it is a supermartingale from 1 under the null, whatever rule chose them. The mixture is a Beta(a,
+    a) cut off at the edge, and above ½, where the mean mostly lies below ½, three parts of four of it are cut
+    off there.
 
     Parameters
     ----------
     wins, losses
         Non-negative, equal shape; a tie adds one half to both.
     null_mean
-        Edge of the null, in (0, 1).
+        Edge of the null, in [½, 1).
     concentration
         The mixture's a > 0: larger puts more weight on means near one half.
 
@@ -120,7 +125,10 @@ def log_e_value(wins: ArrayLike, losses: ArrayLike, null_mean: float, concentrat
     """
     w = np.array(wins, dtype=np.float64, ndmin=1)
     v = np.array(losses, dtype=np.float64, ndmin=1)
-    prior = _log_prior(concentration, null_mean)
-    mixture = log_lower_beta(w + concentration, v + concentration, null_mean) - prior
+    a, b = w + concentration, v + concentration
+    mixture = log_lower_beta(a, b, null_mean) - _log_prior(concentration, null_mean)
+    if null_mean > 0.5:
+        below = log_lower_beta(a, b, 0.5) - _log_prior(concentration, 0.5)
+        mixture = np.logaddexp(mixture + math.log1p(-_BELOW_HALF), below + math.log(_BELOW_HALF))
     result: FloatArray = mixture - w * math.log(null_mean) - v * math.log1p(-null_mean)
     return result

@@ -59,6 +59,8 @@ class Outcomes:
         Shape (m,): log of its likelihood averaged over its prior (nats), from below.
     free
         Shape (m, d): the θ of its largest likelihood, with the ridge of the null.
+    covariance
+        Shape (m, d, d): inverse of the Fisher matrix there, with that ridge.
     idle
         Shape (R,): shares of the restarts that have no outcomes yet.
     mode
@@ -70,6 +72,7 @@ class Outcomes:
     log_shares: FloatArray
     mixture: FloatArray
     free: FloatArray
+    covariance: FloatArray
     idle: FloatArray
     mode: FloatArray
 
@@ -232,13 +235,15 @@ class Mixture:
         centre = np.zeros((every.size, d))
         centre[n_first:n_averaged] = self._centre[slot, run]
         modes = fit(sets, precision, theta[runs[every]], centre=centre, slack=_SLACK)
+        hessian = sets.hessian(modes) + precision
         averaged = slice(n_averaged)
         bounds = marginal_bound_at(
             sets.part(averaged),
             precision[averaged],
             modes[averaged],
-            centre[averaged],
-            np.concatenate([self._log_dets, self._log_det[slot, run]]),
+            centre=centre[averaged],
+            log_det=np.concatenate([self._log_dets, self._log_det[slot, run]]),
+            hessian=hessian[averaged],
         )
         first = bounds[:n_first].reshape(n_runs, n_priors)
         mixture = np.logaddexp.reduce(first + _PRIOR_LOG_WEIGHTS, axis=1)
@@ -248,6 +253,7 @@ class Mixture:
             log_shares=self._log_shares[np.concatenate([np.zeros(n_runs, dtype=np.int64), slot + 1])],
             mixture=np.concatenate([mixture, bounds[n_first:]]),
             free=modes[n_averaged:],
+            covariance=np.asarray(np.linalg.inv(hessian[n_averaged:]), dtype=np.float64),
             idle=(self._shares[1:, None] * ~counting).sum(axis=0),
             mode=modes[_TYPICAL:n_first:n_priors],
         )
@@ -389,8 +395,7 @@ class BradleyTerryEvidence:
         ahead = scores - scores[np.arange(runs.size)[:, None], rival[runs]]
         missing = np.maximum(self._margin - ahead, 0.0)
 
-        hessian = data.hessian(free) + self._null_precision
-        direction = np.matmul(contrast, np.linalg.inv(hessian))
+        direction = np.matmul(contrast, outcomes.covariance)
         variance = (contrast * direction).sum(axis=2)
         # To second order, moving θ until the null holds costs this much.
         cost = 0.5 * missing**2 / variance

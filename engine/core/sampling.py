@@ -248,7 +248,7 @@ class Balanced(Stateless):
         liked = streams.beliefs.favourite(runs, tested)
         by_favourite = speed[runs, liked] / _missing(favourite + 1.0, streams.log_favourite[runs, tested])
         promise[runs, liked] = np.maximum(promise[runs, liked], by_favourite)
-        last = np.flatnonzero(np.count_nonzero(situation.refuted, axis=1) == situation.tally.n_policies - 1)
+        last = np.flatnonzero(situation.refuted.sum(axis=1) == situation.tally.n_policies - 1)
         if last.size:
             # The last one standing has only to be shown ahead of those that it has hardly met.
             ahead = situation.evidence.ahead()[last, tested[last]]
@@ -291,7 +291,7 @@ def _is_to_prove(situation: Situation, proof: HeadToHead) -> BoolArray:
     few = situation.tally.n_policies < _TWO_PHASES_FROM or proof.evidence.null_mean > 0.5
     if few:
         return np.ones(situation.tally.n_runs, dtype=np.bool_)
-    one_left: BoolArray = np.count_nonzero(situation.refuted, axis=1) >= situation.tally.n_policies - 1
+    one_left: BoolArray = situation.refuted.sum(axis=1) >= situation.tally.n_policies - 1
     return one_left
 
 
@@ -394,7 +394,7 @@ def policy_under_test(evidence: FloatArray, refuted: BoolArray, rng: np.random.G
     -------
     Shape (R,).
     """
-    n_open = refuted.shape[1] - np.count_nonzero(refuted, axis=1)
+    n_open = refuted.shape[1] - refuted.sum(axis=1)
     masked = np.where(refuted & (n_open > 0)[:, None], np.inf, evidence)
     order = np.lexsort((rng.random(masked.shape), masked), axis=-1)
     return np.where(n_open == 1, order[:, 0], order[:, 1])
@@ -405,7 +405,7 @@ def _tested_with_leader(
 ) -> IntArray:
     """The same with the policy of the best standing as the best guess: shape (R,)."""
     runs = np.arange(standing.shape[0])
-    n_open = refuted.shape[1] - np.count_nonzero(refuted, axis=1)
+    n_open = refuted.shape[1] - refuted.sum(axis=1)
     out = refuted & (n_open > 0)[:, None]
     leader = np.where(out, -np.inf, standing).argmax(axis=1)
     masked = np.where(out, np.inf, evidence)

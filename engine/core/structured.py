@@ -59,6 +59,7 @@ class BradleyTerryModel:
         self.compared: ComparedPairs = ComparedPairs(self.features, tally.counts)
         self._loaded = self.compared
         self._theta: FloatArray = np.zeros((tally.n_runs, space.n_features))
+        self._identity = np.eye(space.n_features)
 
     @property
     def theta(self) -> FloatArray:
@@ -156,7 +157,7 @@ class BradleyTerryModel:
         if self._precision is not None:
             return self._precision
         penalty = ridge(self._tally.n_comparisons.astype(np.float64))
-        return penalty[:, None, None] * np.eye(self.features.shape[1])
+        return penalty[:, None, None] * self._identity
 
 
 def prior_precision(space: BradleyTerry, log_odds: float) -> FloatArray:
@@ -227,11 +228,20 @@ def log_marginal_bound(data: PairData, precision: FloatArray, start: FloatArray)
     """
     mode = fit(data, precision, start)
     each = np.broadcast_to(precision, (mode.shape[0], *precision.shape))
-    return marginal_bound_at(data, each, mode, np.zeros_like(mode), log_determinant(each))
+    hessian = data.hessian(mode) + precision
+    return marginal_bound_at(
+        data, each, mode, centre=np.zeros_like(mode), log_det=log_determinant(each), hessian=hessian
+    )
 
 
 def marginal_bound_at(
-    data: PairData, precision: FloatArray, mode: FloatArray, centre: FloatArray, log_det: FloatArray
+    data: PairData,
+    precision: FloatArray,
+    mode: FloatArray,
+    *,
+    centre: FloatArray,
+    log_det: FloatArray,
+    hessian: FloatArray,
 ) -> FloatArray:
     """Lower bound on the log of the likelihood averaged over θ ~ N(centre, precision⁻¹), from its mode.
 
@@ -250,6 +260,8 @@ def marginal_bound_at(
         Shape (R, d): mean of θ.
     log_det
         Shape (R,): log of the determinant of the precision.
+    hessian
+        Shape (R, d, d): Fisher matrix at the mode, and the precision.
 
     Returns
     -------
@@ -257,8 +269,6 @@ def marginal_bound_at(
     """
     Z = data.contrasts
     logits = mode @ Z.T
-    mean = special.expit(logits)
-    hessian = data.information(data.counts * mean * (1.0 - mean)) + precision
     covariance = np.linalg.inv(hessian)
     deviation = np.sqrt((np.matmul(Z, covariance) * Z).sum(axis=2))
     expected = np.zeros_like(logits)

@@ -21,7 +21,7 @@ from engine.generation.tinylm.tasks import sample_tasks
 
 pytestmark = pytest.mark.slow
 
-TINY = ("--runs", "3", "--cap", "120", "--tasks", "3", "--samples", "2", "--jobs", "2")
+TINY = ("--runs", "3", "--cap", "120", "--largest", "8", "--tasks", "3", "--samples", "2", "--jobs", "2")
 
 
 def reproduce(folder: Path, *arguments: str) -> dict[str, Any]:
@@ -44,13 +44,15 @@ def reproduced(tmp_path_factory) -> tuple[Path, dict[str, Any]]:
 
 
 def shares(figure: dict[str, Any]) -> list[float]:
+    if "rows" in figure:
+        return [row[key] / row["runs"] for row in figure["rows"] for key in ("wrong", "named") if key in row]
     tables = [figure["table"]] if "table" in figure else [task["table"] for task in figure["tasks"].values()]
     return [share for table in tables for row in table.values() for share in row["pcs"].values()]
 
 
 def test_every_figure_has_its_pictures_and_every_design_its_row(reproduced):
     _, report = reproduced
-    assert set(report["figures"]) == {"unstructured", "structured", "real"}
+    assert set(report["figures"]) == {"unstructured", "structured", "real", "scaling", "assumptions"}
     for figure in report["figures"].values():
         for file in map(Path, figure["files"]):
             assert file.read_text("utf-8").rstrip().endswith("</svg>")

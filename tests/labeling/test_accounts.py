@@ -257,7 +257,7 @@ def test_the_page_lists_where_one_is_signed_in(annotator):
     page = sign_in(annotator, HTTP_USER_AGENT="This one").get(reverse("account")).content.decode()
     assert "An old phone" in page
     assert "192.0.2.9" in page
-    assert page.count("This browser") == 1
+    assert page.count("<strong>This browser</strong>") == 1
 
 
 def test_the_name_in_the_bar_leads_to_the_account(annotator, client_for):
