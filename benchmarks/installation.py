@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import http.client
 import os
 import shutil
 import socket
@@ -110,9 +111,13 @@ def web_server(
     command = ["gunicorn", application, "--bind", f"127.0.0.1:{port}", "--threads", "8"]
     command += ["--workers", str(processes), "--log-level", "error"]
     with _running([command], database_url, environment) as [pid]:
+        # Gunicorn listens before its processes have loaded: any reply says that one of them has.
         while True:
-            with contextlib.suppress(OSError):
-                socket.create_connection(("127.0.0.1", port), timeout=1).close()
+            with contextlib.suppress(OSError, http.client.HTTPException):
+                connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+                connection.request("GET", "/")
+                connection.getresponse().read()
+                connection.close()
                 break
             time.sleep(0.2)
         yield port, pid

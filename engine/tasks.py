@@ -48,7 +48,7 @@ _PULSE_SECONDS = 2.0
 # Messages of one process that ask for planning are so far apart.
 _GATHERING_SECONDS = 0.05
 # After a round of planning for an experiment there is none for so long, or for three times as long as it
-# took, so that a worker has three quarters of its time for others; but pairs that are used up must come soon.
+# took, so that a worker has three quarters of its time for others, if enough pairs were left.
 _ROUND_SECONDS, _REST, _LONGEST_REST_SECONDS = 0.1, 3.0, 0.5
 # Longer replays are done in slices, so that other experiments need not wait for one.
 _REPLAY_SECONDS = 2.0
@@ -135,9 +135,9 @@ def advance(self: Task[Any, Any], experiment_id: int) -> None:
     started = time.monotonic()
     done = planning.advance(experiment_id=experiment_id, replay_seconds=_REPLAY_SECONDS)
     if done is not None and not done.behind:
-        # A round costs about the same for one click as for twenty.
-        took = time.monotonic() - started
-        _rounds.rest(experiment_id, min(max(_ROUND_SECONDS, _REST * took), _LONGEST_REST_SECONDS))
+        # A round costs about the same for one click as for twenty; but nobody is to wait for a pair.
+        rest = 0.0 if done.low else min(_REST * (time.monotonic() - started), _LONGEST_REST_SECONDS)
+        _rounds.rest(experiment_id, max(_ROUND_SECONDS, rest))
     if done is not None and done.behind:
         wake(advance, experiment_id)
     if done is not None and done.planned:

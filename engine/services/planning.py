@@ -28,12 +28,27 @@ RULES_VERSION = 3
 
 @dataclass(frozen=True)
 class Advance:
-    """The result of one call. ``behind``: the time for replaying stale evidence ran out; call again."""
+    """The result of one call.
+
+    Attributes
+    ----------
+    comparisons
+        Comparisons judged.
+    planned
+        Comparisons planned now.
+    ready
+        Those among them whose responses are written.
+    low
+        Less than half of what is to be kept ahead was left.
+    behind
+        The time for replaying stale evidence ran out; call again.
+    """
 
     comparisons: int
     planned: int
     concluded: bool
     ready: int = 0
+    low: bool = False
     behind: bool = False
 
 
@@ -81,23 +96,26 @@ def _advance_once(experiment_id: int) -> Advance | None:
     if decision.reason is not None:
         conclude_as(experiment=experiment, observed=observed)
         return Advance(comparisons=decision.n_comparisons, planned=0, concluded=True)
-    added = _top_up(experiment, policies, observed.design)
+    target = buffer.buffer_target(experiment)
+    added = _top_up(experiment, policies, observed.design, target)
     return Advance(
         comparisons=decision.n_comparisons,
         planned=len(added),
         concluded=False,
         ready=sum(comparison.state == Comparison.State.READY for comparison in added),
+        low=2 * len(added) > target,
     )
 
 
-def _top_up(experiment: Experiment, policies: list[Policy], observed: Design) -> list[Comparison]:
+def _top_up(
+    experiment: Experiment, policies: list[Policy], observed: Design, target: int
+) -> list[Comparison]:
     """Plan what the annotators need next; returns the comparisons planned."""
     design = designs.with_in_flight(experiment, observed)
     in_flight = int(design.in_flight.sum()) // 2
     most = experiment.budget - int(design.counts.sum()) // 2 - in_flight
     if buffer.generation_is_failing(experiment):
         most = min(most, int(buffer.probe_is_due(experiment)))
-    target = buffer.buffer_target(experiment)
     if not pools.is_finite(experiment):
         # Skipped pairs wait for other annotators, who may be away: they must not fill the skipper's buffer.
         waiting = Comparison.objects.filter(

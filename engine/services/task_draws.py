@@ -47,7 +47,7 @@ class Pool(Protocol):
 
 
 # Pairs of responses whose use is looked up at once. Mostly one of the first few has none yet.
-_FIRST, _AT_ONCE = 8, 200
+_FIRST, _AT_ONCE = 3, 200
 
 
 def drawer(experiment: Experiment) -> Draw:

@@ -247,12 +247,17 @@ class TestEachTask:
         def plan(*, experiment_id: int, **_: Any) -> Advance:
             rounds.append(experiment_id)
             clock.now += clock.takes
-            return Advance(comparisons=0, planned=0, concluded=False)
+            return Advance(comparisons=0, planned=0, concluded=False, low=clock.low)
 
         monkeypatch.setattr(tasks.planning, "advance", plan)
         monkeypatch.setattr(tasks, "_rounds", tasks._Gathered())
         tasks.advance.push_request(called_directly=False, is_eager=False)
-        for clock.takes, rest in [(0.01, 0.1), (0.08, 0.24), (9.0, 0.5)]:
+        for clock.takes, clock.low, rest in [
+            (0.01, False, 0.1),
+            (0.08, False, 0.24),
+            (0.08, True, 0.1),
+            (9.0, False, 0.5),
+        ]:
             clock.booked.clear()
             tasks.advance.run(7)
             tasks.advance.run(7)
@@ -260,7 +265,7 @@ class TestEachTask:
             assert seconds == pytest.approx(rest)
             clock.now += rest
         tasks.advance.pop_request()
-        assert rounds == [7, 7, 7]
+        assert rounds == [7, 7, 7, 7]
 
     def test_clicks_of_one_moment_ask_for_planning_twice_at_most(self, sent, clock, monkeypatch):
         monkeypatch.setattr(tasks, "_messages", tasks._Gathered())
