@@ -7,12 +7,17 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 
 from django.db.models import Count, F, Q, QuerySet, Window
-from django.db.models.functions import RowNumber
+from django.db.models.functions import Length, RowNumber
 
 from engine.core.order import LONG_RUN, SoloRun, judged_prefix, solo_runs
 from engine.domain.outcomes import joint_outcome
 from engine.models import Check, Comparison, Experiment, Flag, Judgment, Lease
 from engine.selectors.counts import completed, standing_judgments
+
+# Characters a second. A thousand words a minute: nobody reads so fast, and few skim so fast.
+FASTEST_READING = 100
+# Answers of each annotator that are held against the lengths of the texts.
+_READ = 100
 
 
 @dataclass(frozen=True)
@@ -67,6 +72,56 @@ def _median_seconds(rows: QuerySet[Judgment], by: str) -> dict[Hashable, float]:
     for group, span in ranked.values_list(by, "span"):
         spans[group].append(span.total_seconds())
     return {group: sum(middle) / len(middle) for group, middle in spans.items()}
+
+
+@dataclass(frozen=True)
+class Reading:
+    """The newest answers of one annotator against the lengths of the two responses.
+
+    Attributes
+    ----------
+    timed, hasty
+        Answers whose time is known, and those of them that were faster than anybody reads both responses.
+    uneven, longer
+        Answers for one of two responses of different lengths, and those of them for the longer one.
+    """
+
+    timed: int = 0
+    hasty: int = 0
+    uneven: int = 0
+    longer: int = 0
+
+
+def reading_by_annotator(experiment: Experiment) -> dict[str, Reading]:
+    """By user name: how the newest answers of each annotator fit the texts, imported ones left out.
+
+    Only so many are read, as the lengths of all texts of a large experiment take seconds.
+    """
+    answers = standing_judgments(experiment.pk).filter(
+        annotator__isnull=False, via__in=[Judgment.Via.PAGE, Judgment.Via.API]
+    )
+    newest = answers.annotate(
+        place=Window(RowNumber(), partition_by=F("annotator"), order_by=F("pk").desc())
+    ).filter(place__lte=_READ)
+    rows = Judgment.objects.filter(pk__in=newest.values("pk")).values_list(
+        "annotator__username",
+        "outcome",
+        "shown_at",
+        "created_at",
+        Length("comparison__response_i__text"),
+        Length("comparison__response_j__text"),
+    )
+    found: defaultdict[str, Reading] = defaultdict(Reading)
+    for name, outcome, shown_at, judged_at, length_i, length_j in rows:
+        so_far = found[name]
+        timed = shown_at is not None
+        hasty = timed and (length_i + length_j) / FASTEST_READING > (judged_at - shown_at).total_seconds()
+        uneven = outcome != 0.5 and length_i != length_j
+        longer = uneven and (outcome > 0.5) == (length_i > length_j)
+        found[name] = Reading(
+            so_far.timed + timed, so_far.hasty + hasty, so_far.uneven + uneven, so_far.longer + longer
+        )
+    return dict(found)
 
 
 def check_results(experiment: Experiment) -> dict[tuple[str, str], tuple[int, int]]:

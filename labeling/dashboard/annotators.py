@@ -13,6 +13,9 @@ from engine.selectors import judges
 _SIDE_BIAS_P = 0.001
 # Beginners skip a few pairs, too.
 _MANY_SKIPS = 10
+# Fewer answers say little about a habit.
+_ENOUGH_ANSWERS = 20
+_NEARLY_ALL = 0.95
 
 
 @dataclass(frozen=True)
@@ -60,6 +63,23 @@ class AnnotatorRow:
     gold: tuple[int, int]
     flags: int
     skips: int
+    reading: judges.Reading
+
+    @property
+    def hasty(self) -> str:
+        """The figure, where most of their newest answers came faster than anybody reads; else empty."""
+        read = self.reading
+        if read.timed < _ENOUGH_ANSWERS or 2 * read.hasty <= read.timed:
+            return ""
+        return f"{read.hasty} of {read.timed} faster than reading"
+
+    @property
+    def always_longer(self) -> str:
+        """The figure, where nearly all of their newest answers went to the longer response; else empty."""
+        read = self.reading
+        if read.uneven < _ENOUGH_ANSWERS or read.longer < _NEARLY_ALL * read.uneven:
+            return ""
+        return f"{read.longer} of {read.uneven} for the longer one"
 
     @property
     def skips_much(self) -> bool:
@@ -72,6 +92,7 @@ def annotator_rows(experiment: Experiment) -> list[AnnotatorRow]:
     checks = judges.check_results(experiment)
     flags = judges.flags_by_annotator(experiment)
     skips = judges.skips_by_annotator(experiment)
+    reading = judges.reading_by_annotator(experiment)
     return [
         AnnotatorRow(
             name=name,
@@ -82,6 +103,7 @@ def annotator_rows(experiment: Experiment) -> list[AnnotatorRow]:
             gold=checks.get((name, Check.Kind.GOLD), (0, 0)),
             flags=flags.get(name, 0),
             skips=skips.get(name, 0),
+            reading=reading.get(name, judges.Reading()),
         )
         for name, judged in judges.judged_by_annotator(experiment).items()
     ]

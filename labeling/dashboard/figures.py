@@ -205,18 +205,24 @@ def _quality(experiment: Experiment, snapshot: Snapshot | None, version: _Versio
     looked = shared(
         f"people:{experiment.pk}",
         version,
-        lambda: {
-            "annotators": annotator_rows(experiment),
-            "judges": judge_rows(experiment),
-            "longer": longer_preferred(experiment),
-            "facts": facts(experiment),
-            "agreement": agreement(agreement_of_people(experiment))
-            if experiment.judge == Experiment.Judge.HUMAN
-            else "",
-        },
+        lambda: _people(experiment),
         ages=_PEOPLE,
     )
     return looked | {"concerns": _concerns(experiment, snapshot, version)}
+
+
+def _people(experiment: Experiment) -> dict[str, Any]:
+    annotators = annotator_rows(experiment)
+    return {
+        "annotators": annotators,
+        "doubtful": any(row.hasty or row.always_longer for row in annotators),
+        "judges": judge_rows(experiment),
+        "longer": longer_preferred(experiment),
+        "facts": facts(experiment),
+        "agreement": agreement(agreement_of_people(experiment))
+        if experiment.judge == Experiment.Judge.HUMAN
+        else "",
+    }
 
 
 def _method(experiment: Experiment, snapshot: Snapshot | None, version: _Version) -> dict[str, Any]:

@@ -20,27 +20,41 @@ from labeling import access
 from labeling.forms.fields import choice_field
 from labeling.requests import AuthenticatedRequest
 
+_ANNOTATORS = 20
+_DAYS = ((1, "a day"), (7, "a week"), (30, "30 days"), (90, "90 days"), (365, "a year"))
+
 
 class RoleForm(forms.Form):
     role = forms.ChoiceField(choices=Membership.Role.choices)
 
 
 class InvitationForm(forms.Form):
-    """A link to make. How many people and days it may have depends on its role."""
+    """A link to make. How many people and days it may have depends on its role.
+
+    Without a number of people, a link is for a class of annotators, or for one person of another role.
+    """
 
     role = forms.ChoiceField(label="Invite as")
-    most_uses = forms.IntegerField(min_value=1, initial=1, label="People")
-    valid_days = forms.IntegerField(min_value=1, initial=7, label="Days")
+    most_uses = forms.IntegerField(min_value=1, required=False, label="People")
+    valid_days = forms.IntegerField(
+        min_value=1, initial=7, label="Works for", widget=forms.Select(choices=_DAYS)
+    )
 
     def __init__(self, *args: Any, roles: list[tuple[str, str]], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.label_suffix = ""
-        choice_field(self, "role").choices = roles
+        choice_field(self, "role").choices = [
+            (role, f"{label}: up to {limit.uses:,} for {limit.days} days")
+            for role, label in roles
+            for limit in (Invitation.LIMITS[Membership.Role(role)],)
+        ]
 
     def clean(self) -> dict[str, Any]:
         data = super().clean() or {}
         if "role" not in data:
             return data
+        if not data.get("most_uses") and "most_uses" not in self.errors:
+            data["most_uses"] = _ANNOTATORS if data["role"] == Membership.Role.ANNOTATOR else 1
         limit = Invitation.LIMITS[Membership.Role(data["role"])]
         for field, most, unit in (("most_uses", limit.uses, "people"), ("valid_days", limit.days, "days")):
             if data.get(field, 0) > most:
@@ -75,14 +89,26 @@ def people_page(
         "invitations": open_invitations(experiment, values),
         "all_roles": Membership.Role.choices,
         "form": form or InvitationForm(roles=roles),
-        "limits": [(label, *Invitation.LIMITS[Membership.Role(role)]) for role, label in roles],
         "may_own": access.may_own(request, experiment),
         "may_begin_to_judge": access.may_begin_to_judge(request, experiment),
         "made": made,
         "link": link,
+        "message": made and message_of(made, link),
         "unblinded": blinding.unblinded_annotators(experiment),
     }
     return render(request, "dashboard/people.html", context, status=status)
+
+
+def message_of(invitation: Invitation, link: str) -> str:
+    """A message to send with the link of an invitation."""
+    experiment = invitation.experiment
+    asked = {
+        Membership.Role.ANNOTATOR: f"please help us compare responses. The question: {experiment.question}",
+        Membership.Role.VIEWER: f"here you can see the results of “{experiment.name}”.",
+    }.get(Membership.Role(invitation.role), f"please help to run the experiment “{experiment.name}”.")
+    people = "one person" if invitation.most_uses == 1 else f"up to {invitation.most_uses:,} people"
+    works = f"The link works for {people}, until {invitation.expires_at:%Y-%m-%d}."
+    return f"Hello,\n\n{asked}\n\n{link}\n\n{works}\n"
 
 
 @login_required

@@ -31,7 +31,7 @@ def test_find_void_restore_and_export(page: Page, annotator):
     page.get_by_role("button", name="Show").click()
     rows = page.get_by_role("table").get_by_role("link")
     expect(rows).to_have_count(4)
-    page.get_by_role("link", name=str(judgment.comparison_id), exact=True).click()
+    page.get_by_role("link", name=str(judgment.comparison.number), exact=True).click()
 
     expect(page.get_by_role("heading", name="Why this pair")).to_be_visible()
     page.get_by_label(f"Reason to void no. {judgment.pk}").fill("Clicked without reading.")

@@ -82,9 +82,12 @@ def test_a_link_is_made_copied_and_followed(page: Page, owner, experiment):
     page.get_by_role("button", name="Make a link").click()
     look(page, "link")
     link = page.get_by_label("Link", exact=True).input_value()
-    page.get_by_role("button", name="Copy").click()
+    page.get_by_role("button", name="Copy", exact=True).click()
     expect(page.get_by_text("Copied.")).to_be_visible()
     assert page.evaluate("navigator.clipboard.readText()") == link
+    page.get_by_role("button", name="Copy the message").click()
+    expect(page.locator("#message-said")).to_have_text("Copied.")
+    assert link in page.evaluate("navigator.clipboard.readText()")
     page.context.clear_cookies()
     page.goto(link)
     assert page.url.endswith("/join/")

@@ -314,6 +314,27 @@ class TestInvite:
         assert said in words(response)
         assert not Invitation.objects.exists()
 
+    @pytest.mark.parametrize(
+        ("role", "people", "said"),
+        [
+            ("annotator", 20, "Which response is better?"),
+            ("viewer", 1, "you can see the results"),
+            ("owner", 1, "help to run the experiment"),
+        ],
+    )
+    def test_a_message_comes_with_the_link(self, role, people, said, experiment, owner, client_for):
+        Experiment.objects.filter(pk=experiment.pk).update(question="Which response is better?")
+        form = {"role": role, "most_uses": "", "valid_days": 7}
+        page = client_for(owner).post(reverse("invite", args=[experiment.pk]), form).content.decode()
+        invitation = Invitation.objects.get()
+        assert invitation.most_uses == people
+        message = re.search(r'<textarea id="message"[^>]*>([^<]*)</textarea>', page)[1]
+        link = re.search(r'value="(http://testserver/join/[^"]+)"', page)[1]
+        assert said in message
+        assert link in message
+        who = "one person" if people == 1 else f"up to {people} people"
+        assert f"The link works for {who}, until {invitation.expires_at:%Y-%m-%d}." in message
+
     def test_an_editor_cannot_make_owners(self, experiment, editor, client_for):
         """Or an invitation would be a way to more rights than one has."""
         form = {"role": "owner", "most_uses": 1, "valid_days": 1}

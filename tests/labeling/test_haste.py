@@ -1,0 +1,69 @@
+"""Marks on the page Quality: answers faster than reading, and for the longer response only."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from django.urls import reverse
+
+from engine.models import Experiment, Judgment, Response
+from engine.models.append_only import lifted
+from engine.selectors.judges import FASTEST_READING, Reading, reading_by_annotator
+from engine.services.planning import advance
+from labeling.dashboard.annotators import annotator_rows
+from tests.factories import click_on, make_experiment, make_user, write_responses
+from tests.markup import text_of
+
+pytestmark = pytest.mark.django_db
+
+_LENGTH = 600
+
+
+@pytest.fixture(autouse=True)
+def many_at_once(settings):
+    settings.BUFFER_MIN = 20
+
+
+def answered(n: int) -> Experiment:
+    """One person's ``n`` answers, each on the left."""
+    ann = make_user("ann")
+    experiment = make_experiment(annotators=(ann,), n_tasks=50)
+    while (judged := experiment.comparisons.filter(state="judged").count()) < n:
+        advance(experiment_id=experiment.pk)
+        write_responses()
+        click_on(experiment, ann, min(n - judged, experiment.comparisons.filter(state="ready").count()))
+    return experiment
+
+
+def rewrite(experiment: Experiment, *, hasty: int, longer: int) -> None:
+    """Make the first answers hasty, and the first ones go to the longer response."""
+    with lifted():
+        for place, judgment in enumerate(Judgment.objects.order_by("pk")):
+            seconds = (_LENGTH / FASTEST_READING) * (0.9 if place < hasty else 1.1)
+            shown_at = judgment.created_at - timedelta(seconds=seconds)
+            Judgment.objects.filter(pk=judgment.pk).update(shown_at=shown_at)
+            for response, more in ((judgment.comparison.left, 50), (judgment.comparison.right, -50)):
+                length = _LENGTH // 2 + (more if place < longer else -more)
+                Response.objects.filter(pk=response.pk).update(text="x" * length)
+
+
+def test_most_of_at_least_twenty_answers_have_to_say_so(admin, client_for):
+    experiment = answered(20)
+    for hasty, longer, marks in (
+        (0, 10, ("", "")),
+        (10, 18, ("", "")),
+        (11, 19, ("11 of 20 faster than reading", "19 of 20 for the longer one")),
+    ):
+        rewrite(experiment, hasty=hasty, longer=longer)
+        assert reading_by_annotator(experiment) == {"ann": Reading(20, hasty, 20, longer)}
+        [row] = annotator_rows(experiment)
+        assert (row.hasty, row.always_longer) == marks
+    said = text_of(client_for(admin).get(reverse("quality_charts", args=[experiment.pk])).content.decode())
+    assert "11 of 20 faster than reading" in said
+    assert "Neither is a proof" in said
+    newest = Judgment.objects.latest("pk")
+    with lifted():
+        Judgment.objects.filter(pk=newest.pk).update(via="import")
+    [row] = annotator_rows(experiment)
+    assert (row.reading.timed, row.hasty, row.always_longer) == (19, "", "")
