@@ -285,7 +285,7 @@ class TestAudit:
         with pytest.raises(CommandError, match="2 of"):
             call_command("verify_blinding", "Checked")
         said = capsys.readouterr().out
-        assert f"Comparison {comparison.pk}, policy i" in said
+        assert f"Comparison {comparison.number}, policy i" in said
         assert f"Check {check.pk}, better" in said
 
 

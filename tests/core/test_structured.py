@@ -116,13 +116,17 @@ def test_a_near_tie_is_decided_wrongly_less_often_than_delta() -> None:
 
 
 def test_the_margin_can_find_that_nobody_leads() -> None:
+    """Mostly: a lucky beginning rules one of the two out, and the claim about the other is true of nobody."""
     space = BradleyTerry([[0.0], [1.0]])
-    rng = np.random.default_rng(0)
-    design = Design(space, claim="best_if_any", epsilon=0.15)
-    while not design.decision.stopped:
-        i, j = design.ask()
-        design.tell(i, j, float(rng.random() < 0.5))
-    assert design.decision.reason is StopReason.NO_SINGLE_BEST
+    reasons = []
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        design = Design(space, claim="best_if_any", epsilon=0.15)
+        while not design.decision.stopped:
+            i, j = design.ask()
+            design.tell(i, j, float(rng.random() < 0.5))
+        reasons.append(design.decision.reason)
+    assert reasons.count(StopReason.NO_SINGLE_BEST) >= 4
 
 
 @pytest.mark.slow
