@@ -101,6 +101,7 @@ def walked(admin, annotator, client_for) -> User:
         AuditEntry.objects.filter(experiment=experiment).delete()
     add_member(experiment, admin, "owner")
     judgment = click(experiment, annotator)
+    post("settle_remarks", experiment.pk, judgment.comparison_id, until=timezone.now().isoformat())
     post("void", experiment.pk, judgment.pk, reason="A slip.")
     post("restore", experiment.pk, judgment.pk)
     post("void_annotator", experiment.pk, annotator="ann.of.kiel", reason="A robot.")

@@ -35,6 +35,7 @@ from labeling.exports.columns import COLUMNS, read_rows
 from labeling.exports.people import pseudonym
 from labeling.exports.reading import read_file, spec_of
 from tests.factories import (
+    SECRET,
     add_member,
     click,
     click_for,
@@ -219,6 +220,8 @@ def from_a_pool(annotator: User) -> Experiment:
             ready_made=answers.responses,
         )
     )
+    # By its draws the equal ones are compared.
+    Experiment.objects.filter(pk=experiment.pk).update(secret=SECRET)
     other = make_user("ben")
     for user in (annotator, other):
         add_member(experiment, user)
