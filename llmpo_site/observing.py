@@ -62,7 +62,8 @@ def _start_traces(process: str) -> None:
     provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(settings.TRACES_ENDPOINT)))
     trace.set_tracer_provider(provider)
     # The one puts the trace of a click into its messages, the other takes it out of them.
-    CeleryInstrumentor().instrument()
+    of_celery: Any = CeleryInstrumentor  # it has no types
+    of_celery().instrument()
     if process == "web":
         DjangoInstrumentor().instrument(request_hook=forget_who)
 
