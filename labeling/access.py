@@ -153,6 +153,16 @@ def withholds_unfinished(request: AuthenticatedRequest, experiment: Experiment) 
     return blinding.withholds_unfinished(experiment, request.user)
 
 
+def withholds_responses(request: AuthenticatedRequest, experiment: Experiment) -> bool:
+    """True if ready-made responses, with who wrote them, are kept from this user, who judges them too.
+
+    Those who edit a draft bring them, and see them.
+    """
+    edits = experiment.state == Experiment.State.DRAFT and may_run(request, experiment)
+    ended = experiment.state == Experiment.State.CONCLUDED
+    return not (edits or ended) and withholds_unfinished(request, experiment)
+
+
 def judges_blind(request: HttpRequest, experiment: Experiment) -> bool:
     """True if the reader is known to judge this experiment, and may not see its results before its end."""
     user = request.user

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import re
 import zipfile
@@ -110,7 +111,8 @@ def source_of(files: Iterable[tuple[str, BinaryFile]], most: limits.Limit, sheet
     parts: list[tuple[str, bytes]] = []
     for name, file in files:
         data = contents(file, most)
-        if data.startswith(_ZIP) and _WORKBOOK not in (archive := _archive(data)).namelist():
+        archive = _archive(data) if data.startswith(_ZIP) else None
+        if archive is not None and _WORKBOOK not in archive.namelist():
             names = tables_in(each.filename for each in archive.infolist() if not each.is_dir())
             # Before anything is unpacked: no more comes out of an entry than the size that it states.
             allowance.take(sum(archive.getinfo(each).file_size for each in names))
@@ -120,6 +122,8 @@ def source_of(files: Iterable[tuple[str, BinaryFile]], most: limits.Limit, sheet
                 allowance.take(max(len(parts[-1][1]) - archive.getinfo(each).file_size, 0))
         else:
             allowance.take(len(data))
+            if archive is not None:
+                _check_workbook(archive, most)
             parts.append((name, data))
     return Source(parts, most, sheet)
 
@@ -180,6 +184,10 @@ def tables_in(names: Iterable[str]) -> list[str]:
     return files
 
 
+# What unpacking a damaged or locked part raises.
+_DAMAGED = (zipfile.BadZipFile, zlib.error, OSError, EOFError, RuntimeError, NotImplementedError)
+
+
 def _archive(data: bytes) -> zipfile.ZipFile:
     try:
         archive = zipfile.ZipFile(io.BytesIO(data))
@@ -187,13 +195,30 @@ def _archive(data: bytes) -> zipfile.ZipFile:
         raise ImportingError.at("", "The ZIP file is damaged. Copy it again, or unpack it first.") from error
     if message := limits.ARCHIVE_FILES.refusal(len(archive.infolist())):
         raise ImportingError.at("", message)
+    # Of these Python unpacks no more than it is asked for. A few bytes of the others may be gigabytes.
+    usual = {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}
+    if odd := next((each.filename for each in archive.infolist() if each.compress_type not in usual), None):
+        raise ImportingError.at(
+            odd, "This part of the ZIP file is packed in an unusual way. Pack it again with “Deflate”."
+        )
     return archive
 
 
 def _unpacked(archive: zipfile.ZipFile, name: str, most: limits.Limit) -> bytes:
     try:
-        return contents(io.BytesIO(archive.read(name)), most)
-    except (zipfile.BadZipFile, zlib.error, OSError, EOFError, RuntimeError, NotImplementedError) as error:
+        with archive.open(name) as packed:
+            return contents(packed, most)
+    except _DAMAGED as error:
         raise ImportingError.at(
             name, "This part of the ZIP file cannot be unpacked. Pack it again."
         ) from error
+
+
+def _check_workbook(archive: zipfile.ZipFile, most: limits.Limit) -> None:
+    """Unpack a workbook once, a piece at a time: what reads it believes the sizes that it states."""
+    Allowance(most).take(sum(each.file_size for each in archive.infolist()))
+    damaged: str | None = ""
+    with contextlib.suppress(*_DAMAGED):
+        damaged = archive.testzip()
+    if damaged is not None:
+        raise ImportingError.at("", "The XLSX workbook is damaged or locked. Save it again.")

@@ -200,7 +200,7 @@ def _argilla(place: str, record: Mapping[str, Any], questions: Mapping[str, Any]
         given = [
             (_ranked(answer.get("value")), answer.get("user_id"))
             for answer in (answers if isinstance(answers, list) else [])
-            if isinstance(answer, Mapping) and answer.get("status") not in {"draft", "discarded"}
+            if isinstance(answer, Mapping) and answer.get("status") not in ("draft", "discarded")
         ]
         given = [(value, by) for value, by in given if value is not None]
         if given and all(isinstance(value, str) and _answer(value) for value, _ in given):
@@ -227,7 +227,9 @@ def _ranked(value: Any) -> Any:
     """The best of a ranking, a tie where two share the first rank; any other value as it is."""
     if not isinstance(value, list) or not value:
         return value
-    if all(isinstance(each, Mapping) and "rank" in each and "value" in each for each in value):
+    if all(
+        isinstance(each, Mapping) and isinstance(each.get("rank"), int) and "value" in each for each in value
+    ):
         first = min(each["rank"] for each in value)
         best = [each["value"] for each in value if each["rank"] == first]
         return best[0] if len(best) == 1 else Winner.TIE.value

@@ -15,6 +15,8 @@ from defusedxml.common import DefusedXmlException
 from engine.domain import limits
 from engine.importing.rows import Fault, ImportingError, Row
 
+# The format has no more.
+_MOST_ROWS = 1_048_576
 # What reading a damaged or hostile workbook raises: openpyxl checks little.
 _DAMAGED = (
     zipfile.BadZipFile, ParseError, DefusedXmlException, KeyError, IndexError, ValueError, TypeError,
@@ -72,6 +74,12 @@ def _rows(sheet: Any) -> Iterator[Row | Fault]:
     heading: list[str] = []
     names: list[str] = []
     for number, values in enumerate(sheet.iter_rows(values_only=True, max_col=limits.COLUMNS.most + 1), 1):
+        if number > _MOST_ROWS:
+            yield Fault(f"row {number}", "A sheet has no row of this number. Save the workbook again.")
+            return
+        # A row that states a large number is preceded by as many empty ones.
+        if values.count(None) == len(values):
+            continue
         cells = [_text(value) for value in values]
         if not any(map(str.strip, cells)):
             continue

@@ -6,7 +6,7 @@ import hashlib
 import json
 import zipfile
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from functools import cache
 from typing import Any
@@ -18,6 +18,7 @@ from django.utils.text import slugify
 from zipstream import ZipStream
 
 from engine import __version__
+from engine.domain.specs import ExperimentSpec
 from engine.models import Comparison, Experiment, User
 from engine.selectors import blinding, browsing, counts, designs, specs
 from engine.selectors.agreement import agreement_of_people
@@ -293,9 +294,15 @@ class Export:
                     {"first_comparison": period.first, "secret": period.secret}
                     for period in blinding.published_secrets(experiment)
                 ],
-                "spec": asdict(specs.experiment_spec(experiment)),
+                "spec": asdict(self._spec()),
             },
         }
+
+    def _spec(self) -> ExperimentSpec:
+        """The experiment's description; without ready-made responses for who judges them."""
+        spec = specs.experiment_spec(self.experiment)
+        judges = self.selection.finished and self.experiment.state != Experiment.State.CONCLUDED
+        return replace(spec, ready_made=()) if judges else spec
 
     def zipped(self) -> Iterator[bytes]:
         """The file and its manifest in one ZIP, in pieces."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
@@ -240,9 +241,15 @@ def delete_draft(request: AuthenticatedRequest, experiment_id: int) -> HttpRespo
 @login_required
 @require_safe
 def setup_file(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
-    """The description as a file, which the page of new experiments and load_experiment read."""
+    """The description as a file, which the page of new experiments and load_experiment read; without the
+    ready-made responses for those who judge them.
+    """
     experiment = access.to_watch(request, experiment_id)
-    text = write_experiment(specs.experiment_spec(experiment))
+    spec, note = specs.experiment_spec(experiment), ""
+    if spec.ready_made and access.withholds_responses(request, experiment):
+        spec = replace(spec, ready_made=())
+        note = "# Without the ready-made responses, as you judge here: they would say who wrote what.\n"
+    text = note + write_experiment(spec)
     return HttpResponse(
         text,
         content_type="application/yaml; charset=utf-8",

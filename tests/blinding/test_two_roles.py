@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import zipfile
 
 import pytest
 from django.http import HttpResponse
@@ -12,9 +13,11 @@ from django.test import Client
 from django.urls import reverse
 
 from engine.domain.errors import MembershipError
+from engine.domain.specs import ExperimentSpec, FactorSpec, ReadyMade, TaskSpec
 from engine.judges.worker import judge_comparisons
-from engine.models import Comparison, Experiment, Judgment, Lease, Response, User
+from engine.models import Comparison, Experiment, Judgment, Lease, Membership, Response, User
 from engine.selectors import blinding
+from engine.services.experiments import create_experiment, start
 from engine.services.judging import void_judgment
 from engine.services.people import begin_to_judge, change_role, create_invitation, remove_member
 from engine.services.review import restore_judgment
@@ -123,6 +126,28 @@ class TestUnfinishedPairsAreHidden:
             headers={"Authorization": f"Bearer {key}"},
         )
         assert (reply.status_code, content(reply)) == (200, "")
+
+    def test_ready_made_responses_are_in_no_description(self, both, admin):
+        ready = [ReadyMade(n, name, f"{name} says {n}") for name in ("Long", "Short") for n in range(3)]
+        experiment = create_experiment(
+            spec=ExperimentSpec(
+                name="Ready",
+                factors=[FactorSpec("Model", "imported", {"Long": {}, "Short": {}})],
+                tasks=[TaskSpec(f"What is {n}?") for n in range(3)],
+                ready_made=ready,
+                settings={"responses": "imported"},
+            )
+        )
+        roles = Membership.objects.filter(user=both)
+        for role in {"annotator", *roles.values_list("role", flat=True)}:
+            add_member(experiment, both, role)
+        start(experiment_id=experiment.pk)
+        for reader, given in ((both, False), (admin, True)):
+            description = content(get(browser(reader), "setup_file", experiment.pk))
+            export = get(browser(reader), "judgments_csv", experiment.pk, zip="1")
+            with zipfile.ZipFile(io.BytesIO(b"".join(export.streaming_content))) as archive:
+                manifest = archive.read(archive.namelist()[-1]).decode()
+            assert ("Long says 1" in description, "Long says 1" in manifest) == (given, given)
 
     def test_an_unanswered_repeat_is_not_told(self, both, experiment):
         judgment = click(experiment, both)

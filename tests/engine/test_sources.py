@@ -224,3 +224,49 @@ def test_the_commands_read_folders_and_sheets(tmp_path: Path):
     assert Experiment.objects.get(name="Ready").policies.count() == 2
     with pytest.raises(CommandError, match="There is no sheet 'Nine'"):
         call_command("import_votes", tmp_path / "votes.xlsx", experiment="Votes", sheet="Nine")
+
+
+def test_an_archive_that_states_a_wrong_size_is_unpacked_no_further_than_the_limit(monkeypatch):
+    """Of “bzip2” and others Python unpacks everything at once: 676 bytes were 1.4 GB."""
+    real = zipfile.ZipExtFile.read
+    asked: list[int | None] = []
+    monkeypatch.setattr(zipfile.ZipExtFile, "read", lambda self, n=-1: asked.append(n) or real(self, n))
+    table = b"task\n" + b"a" * 5_000_000
+    packed = bytearray(archive({"a.csv": table}))
+    for place in (packed.index(b"PK\x03\x04") + 22, packed.index(b"PK\x01\x02") + 24):
+        packed[place : place + 4] = (27).to_bytes(4, "little")
+    with pytest.raises(ImportingError, match="cannot be unpacked"):
+        source(bytes(packed))
+    assert asked
+    assert all(n is not None and 0 <= n <= MOST.most + 1 for n in asked)
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_BZIP2) as unusual:
+        unusual.writestr("a.csv", table)
+    with pytest.raises(ImportingError, match="packed in an unusual way"):
+        source(file.getvalue())
+
+
+def test_a_workbook_that_is_locked_or_damaged_is_refused():
+    book = workbook([["task"], ["One?"]])
+    locked = bytearray(book)
+    for mark, flags in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
+        at = -1
+        while (at := locked.find(mark, at + 1)) >= 0:
+            locked[at + flags] |= 1
+    damaged = bytearray(book)
+    at = damaged.index(b"xl/worksheets/sheet1.xml") + len("xl/worksheets/sheet1.xml")
+    damaged[at : at + 9] = b"\xff" * 9
+    for data in (locked, damaged):
+        with pytest.raises(ImportingError, match="The XLSX workbook is damaged or locked"):
+            source(bytes(data))
+
+
+def test_a_workbooks_row_of_an_impossible_number_is_refused_after_no_more_rows_than_there_may_be(monkeypatch):
+    monkeypatch.setattr("engine.importing.workbook._MOST_ROWS", 5000)
+    with zipfile.ZipFile(io.BytesIO(workbook([["task"], ["One?"]]))) as book:
+        parts = {each: book.read(each) for each in book.namelist()}
+    sheet = "xl/worksheets/sheet1.xml"
+    parts[sheet] = (
+        parts[sheet].replace(b'<row r="2"', b'<row r="30000000"').replace(b'r="A2"', b'r="A30000000"')
+    )
+    assert [type(row).__name__ for row in source(archive(parts)).rows()] == ["Fault"]

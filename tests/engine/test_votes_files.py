@@ -291,6 +291,13 @@ def test_argillas_rankings_say_who_is_first():
     assert ranked([{"value": "response-1", "rank": 1}, {"value": "response-2", "rank": 1}]) == Winner.TIE
 
 
+@pytest.mark.parametrize("ranks", [(1, "2"), (1, None), ([], {})])
+def test_argillas_ranks_that_are_no_numbers_are_refused(ranks):
+    value = [{"value": f"response-{n}", "rank": rank} for n, rank in enumerate(ranks, 1)]
+    answer = {"value": value, "user_id": "u1", "status": ["odd"]}
+    assert "No question's answers name a response" in fault_of(ARGILLA | {"responses": {"rank": [answer]}})
+
+
 def test_a_record_that_nobody_has_answered_is_left_out_and_counted():
     votes = read(as_jsonl([ARGILLA, ARGILLA | {"responses": {}}]))
     check_argilla(votes)
