@@ -158,9 +158,9 @@ def withholds_responses(request: AuthenticatedRequest, experiment: Experiment) -
 
     Those who edit a draft bring them, and see them.
     """
-    edits = experiment.state == Experiment.State.DRAFT and may_run(request, experiment)
-    ended = experiment.state == Experiment.State.CONCLUDED
-    return not (edits or ended) and withholds_unfinished(request, experiment)
+    if experiment.state == Experiment.State.DRAFT and may_run(request, experiment):
+        return False
+    return withholds_unfinished(request, experiment) and not blinding.is_over(experiment)
 
 
 def judges_blind(request: HttpRequest, experiment: Experiment) -> bool:

@@ -80,6 +80,11 @@ class Look:
     columns: Sequence[Column]
     missing: Collection[str]
 
+    @property
+    def is_wide(self) -> bool:
+        """True if the table has a column of responses for each policy, which somebody has to say."""
+        return [column.meaning for column in self.columns].count(RESPONSE) > 1
+
 
 def look(given: str | Source, material: Material) -> Look:
     """The columns of a table, each with a guess at what it is. Only the first rows are read.

@@ -272,6 +272,9 @@ def _table_rows(text: str) -> Iterator[Row | Fault]:
             if not names:
                 heading = [cell.strip() for cell in cells]
                 names = [name.lower() for name in heading]
+                if message := limits.COLUMNS.refusal(len(names)):
+                    yield Fault(place, message)
+                    return
                 if len(set(names)) < len(names):
                     yield Fault(place, "Two columns have the same name. Rename one of them.")
                     return
@@ -351,6 +354,8 @@ def _json_row(place: str, entry: Any, plain: Sequence[str]) -> Row | Fault:
     fields = {name.lower(): value for name, value in entry.items()}
     if len(fields) < len(entry):
         return Fault(place, "Two names differ only in capital letters; give each field once.")
+    if message := limits.COLUMNS.refusal(len(fields)):
+        return Fault(place, message)
     return Row(place, fields, list(entry))
 
 

@@ -228,12 +228,17 @@ def _ranked(value: Any) -> Any:
     if not isinstance(value, list) or not value:
         return value
     if all(
-        isinstance(each, Mapping) and isinstance(each.get("rank"), int) and "value" in each for each in value
+        isinstance(each, Mapping) and isinstance(each.get("rank"), (int, float)) and "value" in each
+        for each in value
     ):
         first = min(each["rank"] for each in value)
         best = [each["value"] for each in value if each["rank"] == first]
         return best[0] if len(best) == 1 else Winner.TIE.value
     return value[0]
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float))
 
 
 def _label_studio(place: str, fields: Mapping[str, Any]) -> list[Vote]:

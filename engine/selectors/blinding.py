@@ -23,11 +23,15 @@ def published_secrets(experiment: Experiment) -> list[Period]:
 
     An annotator may finish the pair on their screen after the conclusion; until then the secrets stay secret.
     """
-    if experiment.state != Experiment.State.CONCLUDED:
-        return []
-    if experiment.comparisons.filter(state=Comparison.State.LEASED).exists():
-        return []
-    return secret_periods(experiment)
+    return secret_periods(experiment) if is_over(experiment) else []
+
+
+def is_over(experiment: Experiment) -> bool:
+    """True once the experiment has concluded and nobody has a pair on their screen any more."""
+    return (
+        experiment.state == Experiment.State.CONCLUDED
+        and not experiment.comparisons.filter(state=Comparison.State.LEASED).exists()
+    )
 
 
 @dataclass

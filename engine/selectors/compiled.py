@@ -10,16 +10,17 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Generic, TypeVar, cast
 
+from django.core.exceptions import EmptyResultSet
 from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
-from django.db.models import Expression, Field, Model, QuerySet
+from django.db.models import Expression, Field, IntegerField, Model, QuerySet
 from django.db.models.query import get_related_populators
 
 _M = TypeVar("_M", bound=Model)
 
 
 class Given(Expression):
-    """A value that is named when a :class:`Compiled` read is called.
+    """A value that is named when a :class:`Compiled` read is called; a number is asked for as it is.
 
     Parameters
     ----------
@@ -42,8 +43,18 @@ class Given(Expression):
         return "%s", (self,)
 
     def parameter(self, values: dict[str, Any], connection: BaseDatabaseWrapper) -> Any:
-        """The value among those of a call, as the database's driver takes it."""
+        """The value among those of a call, as the database's driver takes it.
+
+        Raises
+        ------
+        EmptyResultSet
+            It is a number that the column has no room for, so that nothing equals it.
+        """
         value = values[self._name] if self._place is None else values[self._name][self._place]
+        if isinstance(self.output_field, IntegerField):
+            least, most = connection.ops.integer_field_range(self.output_field.get_internal_type())
+            if (least is not None and value < least) or (most is not None and value > most):
+                raise EmptyResultSet
         return self.output_field.get_db_prep_value(value, connection=connection)
 
 
@@ -89,10 +100,13 @@ class _Statement:
 
     def instances(self, values: dict[str, Any]) -> list[Any]:
         connection = connections[self._alias]
-        parameters = [
-            each.parameter(values, connection) if isinstance(each, Given) else each
-            for each in self._parameters
-        ]
+        try:
+            parameters = [
+                each.parameter(values, connection) if isinstance(each, Given) else each
+                for each in self._parameters
+            ]
+        except EmptyResultSet:
+            return []
         with connection.cursor() as cursor, _prepared(connection):
             cursor.execute(self._sql, parameters)
             rows = cursor.fetchall()

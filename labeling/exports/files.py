@@ -301,8 +301,8 @@ class Export:
     def _spec(self) -> ExperimentSpec:
         """The experiment's description; without ready-made responses for who judges them."""
         spec = specs.experiment_spec(self.experiment)
-        judges = self.selection.finished and self.experiment.state != Experiment.State.CONCLUDED
-        return replace(spec, ready_made=()) if judges else spec
+        told = not self.selection.finished or blinding.is_over(self.experiment)
+        return spec if told else replace(spec, ready_made=())
 
     def zipped(self) -> Iterator[bytes]:
         """The file and its manifest in one ZIP, in pieces."""

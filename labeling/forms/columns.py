@@ -28,4 +28,6 @@ def said_columns(data: QueryDict, prefix: str = "") -> dict[str, str]:
 
     ``prefix``: what the names of the fields begin with.
     """
-    return dict(zip(data.getlist(f"{prefix}column"), data.getlist(f"{prefix}meaning"), strict=False))
+    # A name may have a line break (Alt+Enter in Excel), which forms send as two characters.
+    names = [name.replace("\r\n", "\n") for name in data.getlist(f"{prefix}column")]
+    return dict(zip(names, data.getlist(f"{prefix}meaning"), strict=False))

@@ -69,7 +69,7 @@ def receive(
         found = kind.read(source, None)
     except ImportingError:
         first = look(source, Material(material))
-        if not (first.columns and first.missing):
+        if not (first.columns and (first.missing or first.is_wide)):
             raise
     else:
         # Formats without such columns, as LMArena's, are read as they are.

@@ -71,3 +71,10 @@ def test_a_compiled_read_is_the_same_read(annotator, django_assert_num_queries):
     assert built == [2, 3, 1]
     on_screen = read(experiment=experiment.pk, annotator=annotator.pk, states=["leased"])
     assert [row.on_screen for row in on_screen] == [True]
+
+
+@pytest.mark.parametrize("pk", [2**63, -(2**63) - 1, 10**30])
+def test_a_number_that_no_row_can_have_finds_nothing(pk, django_assert_num_queries):
+    read = Compiled(lambda: Lease.objects.filter(pk=Given("pk", BigAutoField())))
+    with django_assert_num_queries(0):
+        assert read(pk=pk) == []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import zipfile
+import zlib
 from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
@@ -27,6 +28,7 @@ from engine.importing import (
     source_at,
     source_of,
 )
+from engine.importing.rows import Fault
 from engine.importing.sources import Source, tables_in
 from engine.models import Experiment
 
@@ -259,6 +261,28 @@ def test_a_workbook_that_is_locked_or_damaged_is_refused():
     for data in (locked, damaged):
         with pytest.raises(ImportingError, match="The XLSX workbook is damaged or locked"):
             source(bytes(data))
+
+
+def test_a_workbook_whose_part_is_longer_than_it_states_is_refused():
+    """What is within the stated size has the right sum, so that only counting tells."""
+    with zipfile.ZipFile(io.BytesIO(workbook([["task"], ["One?"]]))) as book:
+        parts = {each: book.read(each) for each in book.namelist()}
+    honest = parts["xl/workbook.xml"]
+    parts["xl/workbook.xml"] += b" " * 5_000_000
+    packed = bytearray(archive(parts))
+    central = packed.index(b"xl/workbook.xml", packed.index(b"PK\x01\x02")) - 46
+    packed[central + 16 : central + 20] = zlib.crc32(honest).to_bytes(4, "little")
+    packed[central + 24 : central + 28] = len(honest).to_bytes(4, "little")
+    with pytest.raises(ImportingError, match="The XLSX workbook is damaged or locked"):
+        source(bytes(packed))
+
+
+def test_a_table_has_no_more_columns_than_may_be_shown():
+    names = [f"c{n}" for n in range(500)]
+    for data in (",".join(names).encode() + b"\n", json.dumps([dict.fromkeys(names, "x")]).encode()):
+        [row] = source(data).rows()
+        assert isinstance(row, Fault)
+        assert "500 columns of one table; the limit is 400" in row.message
 
 
 def test_a_workbooks_row_of_an_impossible_number_is_refused_after_no_more_rows_than_there_may_be(monkeypatch):

@@ -70,6 +70,14 @@ def test_responses_with_other_columns_are_looked_at_then_imported(client):
 
 
 @pytest.mark.usefixtures("owner")
+def test_a_wide_table_with_a_known_task_is_looked_at_too_and_its_names_may_have_two_lines(client):
+    response = upload(client, b'prompt,"GPT\n4",Claude\nOne?,1,one\nTwo?,2,two\n')
+    columns = {"prompt": "task", "GPT\r\n4": "response", "Claude": "response"}
+    client.post(response.url, said(columns, action="import"))
+    assert [each.name for each in Experiment.objects.get().factors.get().levels.all()] == ["GPT\n4", "Claude"]
+
+
+@pytest.mark.usefixtures("owner")
 def test_votes_with_other_columns_keep_what_was_chosen_until_it_fits(client):
     response = upload(client, VOTES, field="votes")
     columns = {"item": "task", "left one": "policy_a", "right one": "policy_b", "better": "ignore"}
