@@ -264,7 +264,7 @@ def test_a_workbook_that_is_locked_or_damaged_is_refused():
 
 
 def test_a_workbook_whose_part_is_longer_than_it_states_is_refused():
-    """What is within the stated size has the right sum, so that only counting tells."""
+    """Of the stated size the sum is right, so that only counting tells."""
     with zipfile.ZipFile(io.BytesIO(workbook([["task"], ["One?"]]))) as book:
         parts = {each: book.read(each) for each in book.namelist()}
     honest = parts["xl/workbook.xml"]
