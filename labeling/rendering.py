@@ -7,6 +7,7 @@ server, and what comes out is sanitised again: a model's text is as hostile as a
 from __future__ import annotations
 
 import html
+import re
 from collections.abc import Callable, Iterator
 from functools import cache
 from itertools import groupby
@@ -32,6 +33,9 @@ _MOST_CELLS = 3_000  # the parser fills short rows of a table up to the width of
 _LONGEST_MATHS = 500
 _DEEPEST = 20
 
+# A text of one line that begins with a number, "39. Because …", is an answer and no list of one item.
+_LONE_NUMBER = re.compile(r"\A( {0,3}\d{1,9})([.)][ \t][^\r\n]*[\r\n]*)\Z")
+
 _TAGS = {
     "p", "br", "hr", "em", "strong", "s", "code", "pre", "blockquote", "ul", "ol", "li", "span", "div",
     "h1", "h2", "h3", "h4", "h5", "h6", "table", "thead", "tbody", "tr", "th", "td", "a",
@@ -56,7 +60,7 @@ def render_markdown(text: str, heading_level: int = 4) -> SafeString:
         return _plain(text)
     markdown = _markdown()
     try:
-        tokens = markdown.parse(text)
+        tokens = markdown.parse(_LONE_NUMBER.sub(r"\1\\\2", text))
         if any(token.level >= _DEEPEST - 1 for token in tokens):
             return _plain(text)  # the parser drops what lies deeper
         for token in tokens:

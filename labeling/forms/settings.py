@@ -58,7 +58,7 @@ _LABELS = {
     "overlap": "Judgments per comparison",
     "overlap_rule": "Combining several judgments",
     "claim": "When to stop",
-    "delta": "Accepted risk of a wrong claim",
+    "delta": "Accepted risk of a wrong claim (0.05 is 5%)",
     "budget": "Budget: maximum number of comparisons",
     "epsilon": "Margin (0.05 is 5 points)",
     "streams": "Pool the comparisons with different opponents",
@@ -78,13 +78,16 @@ _LABELS = {
 _HELP = {
     "name": "Shown in lists and on the dashboard.",
     "question": "The question that annotators answer for each pair.",
-    "guidelines": "Explain when a response is better, with an example. You can use Markdown.",
+    "guidelines": (
+        "Explain when a response is better, with an example, and what to answer if both are the same. "
+        "You can use Markdown."
+    ),
     "claim": (
         "The dashboard shows the other claims too, and you can stop on one that holds. “Good enough” "
         "nearly always names the best policy as well, and it ends even if two policies are equally "
         "good. “Best, if there is a best” says nothing about a winner if no policy beats all others."
     ),
-    "delta": "0.05 means: at most 1 in 20 such experiments claims something wrong.",
+    "delta": "5% means: at most 1 in 20 such experiments claims something wrong.",
     "budget": "The experiment stops there, even without a winner. You can raise the budget later.",
     "space": (
         "“Nothing” is always safe. “Each level adds its own effect” needs fewer comparisons when "
@@ -92,9 +95,9 @@ _HELP = {
     ),
     "epsilon": (
         "Good enough: no other policy is better by more than this, so it beats the winner in "
-        "at most 55 of 100 comparisons at 0.05. Best: this claim has no margin; the dashboard "
+        "at most 55 of 100 comparisons at 5 points. Best: this claim has no margin; the dashboard "
         "also says who is good enough. Best, if there is a best: the winner must win in more "
-        "than 55 of 100 at 0.05, and near ties end without a winner; the usual value is 0."
+        "than 55 of 100 at 5 points, and near ties end without a winner; the usual value is 0."
     ),
     "backend": "The dashboard warns you if no worker runs this backend.",
     "model": "If your workers run different models, name one here. Empty: the worker's default model.",
@@ -102,7 +105,6 @@ _HELP = {
         "It works beside people only. Its opinions do not count until you let it vote on the dashboard, "
         "which shows how well it agrees with people."
     ),
-    "rule_preference": "Used only when the rule judges.",
     "allow_tie": "It counts as half a win for each policy.",
     "allow_both_bad": "It counts as half a win for each policy.",
     "tell_outcome": (

@@ -19,12 +19,9 @@ from engine.services.estimates import Question
 from engine.tasks import analyse, wake
 from labeling.forms.draft import DraftEditor
 
-# Standard deviation of the log-odds between two policies, as the planner takes it.
-SPREADS = {
-    "0.2": "close together: the better of two wins 54 of 100",
-    "0.4": "somewhat apart: 58 of 100",
-    "0.8": "far apart: 65 of 100",
-}
+# Standard deviation of the log-odds between two policies, as the planner takes it; its name, and how many of
+# 100 comparisons the better of two policies wins.
+SPREADS = {"0.2": ("A little", 54), "0.4": ("Somewhat", 58), "0.8": ("A lot", 65)}
 _USUAL_SPREAD = "0.4"
 
 _HALF = 0.5
@@ -59,7 +56,7 @@ class Size:
     formula: Forecast | None = None
     worker_alive: bool = True
     hours: tuple[float, float, float] | None = None
-    spread: str = ""
+    share: int = 0
     overlap: int = 1
     seconds: float = 20.0
     budget: int = 0
@@ -148,7 +145,7 @@ def size_of(editor: DraftEditor) -> Size:
         estimate=answer,
         formula=closed_form(plan, log_odds=log_odds),
         worker_alive=workers.is_alive("analysis"),
-        spread=SPREADS[spread],
+        share=SPREADS[spread][1],
         overlap=overlap,
         seconds=seconds,
         budget=question.budget,

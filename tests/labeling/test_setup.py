@@ -464,8 +464,9 @@ class TestSize:
         expected = Estimate.objects.get(question__claim="good_enough").answer["expected"]
         assert f"{expected:.0f}</dd>" in html
         assert f"{expected * 2 * 36 / 3600:.1f}</dd>" in html
-        assert "each comparison judged 2 times" in html
-        assert "Assumed: the policies are somewhat apart" in html
+        assert "The hours count each comparison 2 times" in html
+        assert "eight need between" not in html
+        assert "the better of two policies typically wins 58 of 100 comparisons" in html
         assert "Most would run out of budget" in html
 
     def test_a_rule_judge_costs_no_hours(self, page):
