@@ -366,7 +366,7 @@ class TestReference:
         assert page.status_code == 200
         assert "/api/experiments/{experiment_id}" in text
         assert "https://" not in text
-        assert text.count("<script") == 1, "htmx, which every page has"
+        assert text.count("<script") == 2, "htmx and the theme, which every page has"
 
     def test_the_description_can_be_had_by_programs(self, db):
         description = Client().get("/api/openapi.json").json()

@@ -129,7 +129,7 @@ class TestVerify:
     def test_what_was_changed_behind_its_back_is_named(self, model, which, change, said, experiment):
         row = model.objects.filter(**which).first()
         if "i_on_left" in change:
-            change, said = {"i_on_left": not row.i_on_left}, f"omparison {row.pk}"
+            change, said = {"i_on_left": not row.i_on_left}, f"Comparison {row.number}, "
         model.objects.filter(pk=row.pk).update(**change)
         out = StringIO()
         with pytest.raises(CommandError, match="fault"):
