@@ -11,7 +11,16 @@ from django.db import transaction
 from django.utils import timezone
 
 from engine.domain.errors import SubscriptionError
-from engine.models import Alarm, Comparison, Experiment, Notification, Response, Subscription, WorkerPulse
+from engine.models import (
+    Alarm,
+    Comparison,
+    Experiment,
+    Notification,
+    Response,
+    Subscription,
+    WorkerPulse,
+    clock,
+)
 from engine.models.append_only import lifted
 from engine.services import notifications
 from engine.services.controls import reopen
@@ -270,7 +279,7 @@ class TestOutbox:
             waiting.refresh_from_db()
             pauses.append(waiting.due_at - timezone.now())
             if waiting.state == "waiting":
-                Notification.objects.update(due_at=timezone.now())
+                Notification.objects.update(due_at=clock.now() - timedelta(seconds=1))
         assert (waiting.state, waiting.error, waiting.attempts) == ("failed", "no", 7)
         assert pauses[:6] == sorted(pauses[:6])
         assert pauses[5] > timedelta(hours=5)
