@@ -5,11 +5,14 @@ from __future__ import annotations
 import re
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 from django.utils import timezone
 
+from engine.core import StopReason
 from engine.models import Experiment, WorkerPulse
-from engine.services.experiments import pause, stop
+from engine.services.experiments import conclude, pause, stop
 from tests.factories import add_member, click, make_experiment, make_user
 
 pytestmark = pytest.mark.django_db
@@ -81,6 +84,34 @@ def test_who_labels_and_runs_an_experiment_finds_it_once_in_each_list(experiment
     html = page(client_for(annotator))
     assert html.count(f'href="{reverse("pair", args=[experiment.pk])}"') == 1
     assert html.count(f'href="{reverse("dashboard", args=[experiment.pk])}"') == 1
+
+
+def test_more_experiments_cost_no_more_queries(admin, annotator, client_for, django_assert_num_queries):
+    """Issue 15, item 7."""
+    client = client_for(admin)
+
+    def add() -> None:
+        running = make_experiment(ready=True, annotators=(annotator, admin))
+        click(running, annotator)
+        paused, told = make_experiment(annotators=(admin,)), make_experiment(annotators=(admin,))
+        pause(experiment_id=paused.pk)
+        winner = told.policies.get(index=0)
+        conclude(
+            experiment=told, conclusion=StopReason.CERTIFIED, winner=winner, claim="best", finding="", by=None
+        )
+        Experiment.objects.filter(pk=told.pk).update(tell_outcome=True)
+        make_experiment(running=False)
+
+    add()
+    page(client)
+    with CaptureQueriesContext(connection) as asked:
+        page(client)
+    add()
+    add()
+    with django_assert_num_queries(len(asked)):
+        html = page(client)
+    assert html.count("Your group preferred") == 3
+    assert html.count('class="badge') == 12
 
 
 class TestFinding:
