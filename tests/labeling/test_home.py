@@ -124,6 +124,9 @@ class TestFinding:
             named[name] = make_experiment(name=name, question=f"Is {name} good?", running=number % 2 == 0)
             Experiment.objects.filter(pk=named[name].pk).update(maker=maker if number < 2 else viewer)
             add_member(named[name], viewer, "viewer")
+        tagged = {"Alpha": "german, support", "zeta": "support, support-2", "Eta": "support-2"}
+        for name, tags in tagged.items():
+            Experiment.objects.filter(pk=named[name].pk).update(tags=tags)
         pause(experiment_id=named["Gamma"].pk)
         Experiment.objects.filter(pk=named["theta"].pk).update(archived_at=timezone.now())
         return named
@@ -139,9 +142,11 @@ class TestFinding:
             ("sort=name", "Alpha beta delta Epsilon Eta Gamma zeta"),
             ("sort=state&q=a", "zeta delta beta Gamma Eta Alpha"),
             ("maker=mine&state=running", "Eta Epsilon"),
+            ("tag=support", "zeta Alpha"),
+            ("tag=support-2&sort=name", "Eta zeta"),
             ("q=nothing+of+the+kind", ""),
             # What is not offered asks for nothing.
-            ("state=lost&maker=99999&sort=up&page=x", "Eta zeta Epsilon delta Gamma beta Alpha"),
+            ("state=lost&maker=99999&tag=port&sort=up&page=x", "Eta zeta Epsilon delta Gamma beta Alpha"),
             ("q=a%00b", "Eta zeta Epsilon delta Gamma beta Alpha"),
         ],
     )
@@ -155,6 +160,10 @@ class TestFinding:
         [number] = re.findall(r'<option value="(\d+)">maker</option>', html)
         html = client_for(viewer).get(f"{reverse('home')}?maker={number}").content.decode()
         assert re.findall(r'<h2><a href="[^"]+">(\w+)</a></h2>', html) == ["beta", "Alpha"]
+
+    def test_a_card_leads_to_the_others_with_its_tag(self, many, viewer, client_for):
+        html = page(client_for(viewer))
+        assert '<a href="?tag=german">german</a>, <a href="?tag=support">support</a>' in html
 
     def test_few_experiments_need_no_search(self, experiment, viewer, client_for):
         assert 'role="search"' not in page(client_for(viewer))
