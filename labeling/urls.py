@@ -108,6 +108,11 @@ urlpatterns = [
         invitations.end_invitation,
         name="end_invitation",
     ),
+    path(
+        "experiments/<int:experiment_id>/invitations/<int:invitation_id>/resend/",
+        invitations.resend_invitation,
+        name="resend_invitation",
+    ),
     path("experiments/<int:experiment_id>/notifications/", notifications.subscribe, name="subscribe"),
     path(
         "experiments/<int:experiment_id>/notifications/<int:subscription_id>/remove/",

@@ -15,6 +15,7 @@ from django.db.models import (
     Exists,
     F,
     OuterRef,
+    Prefetch,
     Q,
     QuerySet,
     Subquery,
@@ -30,6 +31,7 @@ from engine.models import (
     Judgment,
     Lease,
     Membership,
+    Notification,
     ReportLink,
     User,
     clock,
@@ -87,6 +89,7 @@ def open_invitations(experiment: Experiment, roles: Collection[str]) -> QuerySet
             role__in=roles, ended_at__isnull=True, expires_at__gte=clock.now(), uses__lt=F("most_uses")
         )
         .select_related("created_by")
+        .prefetch_related(Prefetch("notifications", Notification.objects.order_by("-pk")))
         .order_by("-pk")
     )
 
