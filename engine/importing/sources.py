@@ -33,6 +33,8 @@ _WORKBOOK = "xl/workbook.xml"
 _TABLES = {".parquet", ".jsonl", ".json", ".csv", ".tsv"}
 # Beside the rows of a data set: they say what it is.
 _ABOUT = {"dataset_infos.json", "dataset_info.json", "dataset_dict.json", "state.json"}
+# Of our own exports.
+_MANIFEST = ".manifest.json"
 _SHARD = re.compile(r"-\d+-of-\d+(-[0-9a-f]+)?$")
 
 
@@ -166,7 +168,7 @@ def tables_in(names: Iterable[str]) -> list[str]:
     for name in sorted(names):
         path = PurePosixPath(name.replace("\\", "/"))
         suffix = PurePosixPath(path.name.removesuffix(".gz")).suffix.lower()
-        hidden = any(part.startswith((".", "__")) for part in path.parts)
+        hidden = path.name.endswith(_MANIFEST) or any(part.startswith((".", "__")) for part in path.parts)
         if suffix in _TABLES and path.name not in _ABOUT and not hidden:
             stem = path.name.removesuffix(".gz").removesuffix(suffix)
             key = "" if stem.isdigit() else _SHARD.sub("", stem)
