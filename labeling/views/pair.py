@@ -248,6 +248,7 @@ def history(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
             "experiment": experiment,
             "ending": ending(experiment),
             "answers": people.own_answers(experiment, request.user),
+            "summary": people.own_summary(experiment, request.user),
         },
     )
 
