@@ -245,6 +245,10 @@ class TestSecrecy:
             ("/accounts/email/confirm/MQ:1abc:2def/", "/accounts/email/confirm/…/"),
             ("/accounts/email/confirm/MQ%3A1abc%3A2def/", "/accounts/email/confirm/…/"),
             ("/report/abcdefABCDEF0123456789-_/", "/report/…/"),
+            ("/%72eport/abcdefABCDEF0123456789-_/", "/%72eport/…/"),
+            ("/r%65p%6frt/%61bcdefABCDEF0123456789-_/", "/r%65p%6frt/…/"),
+            ("/j%6Fin/abcdefabcdef/", "/j%6Fin/…/"),
+            ("/accounts/passwor%64/reset/%31%2Dabc-0123456789abcdef/", "passwor%64/reset/%31%2D…/"),
         ],
     )
     def test_nor_the_links_that_open_an_account(self, address, seen):
