@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
+from statistics import median
 from typing import Any, cast
 
 from django.db.models import (
@@ -15,6 +16,7 @@ from django.db.models import (
     Exists,
     F,
     OuterRef,
+    Prefetch,
     Q,
     QuerySet,
     Subquery,
@@ -30,6 +32,7 @@ from engine.models import (
     Judgment,
     Lease,
     Membership,
+    Notification,
     ReportLink,
     User,
     clock,
@@ -87,6 +90,7 @@ def open_invitations(experiment: Experiment, roles: Collection[str]) -> QuerySet
             role__in=roles, ended_at__isnull=True, expires_at__gte=clock.now(), uses__lt=F("most_uses")
         )
         .select_related("created_by")
+        .prefetch_related(Prefetch("notifications", Notification.objects.order_by("-pk")))
         .order_by("-pk")
     )
 
@@ -297,6 +301,47 @@ def _of_check(check: Check) -> Answer:
         right=right,
         choice=check.choice,
         comment=check.comment,
+    )
+
+
+@dataclass(frozen=True)
+class OwnSummary:
+    """A person's own answers in numbers, checks among them.
+
+    Attributes
+    ----------
+    typical_seconds
+        The median time of their latest answers, from seeing the pair; ``None`` if no time is known.
+    """
+
+    answers: int
+    today: int
+    typical_seconds: float | None
+
+
+_SUMMED_UP = 200
+
+
+def own_summary(experiment: Experiment, user: User) -> OwnSummary | None:
+    """This user's answers that stand, in numbers; ``None`` before the first one.
+
+    Checks count in each figure: one that did not would give itself away.
+    """
+    judged = own_judgments(experiment, user).values_list("created_at", "shown_at")
+    checked = _answered_checks(user).filter(experiment=experiment).order_by("-judged_at")
+    times: list[tuple[Any, ...]] = [
+        *judged[:_SUMMED_UP],
+        *checked.values_list("judged_at", "shown_at")[:_SUMMED_UP],
+    ]
+    if not times:
+        return None
+    latest = sorted(times, key=lambda each: each[0], reverse=True)[:_SUMMED_UP]
+    spans = [(end - start).total_seconds() for end, start in latest if start is not None]
+    [counted] = with_own_answers(Experiment.objects.filter(pk=experiment.pk), user)
+    return OwnSummary(
+        answers=cast(int, cast(Any, counted).mine),
+        today=judged_today(experiment.pk, user),
+        typical_seconds=median(spans) if spans else None,
     )
 
 
