@@ -1,4 +1,4 @@
-"""How one annotator works: for those who run the experiment, and for themselves."""
+"""The work of one annotator: for those who run the experiment, and for themselves."""
 
 from __future__ import annotations
 
