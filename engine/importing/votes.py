@@ -206,7 +206,7 @@ _OURS = {"policyi", "policyiname", "policyjname", "leftpolicy", "choice", "voide
 
 def _own(place: str, fields: Mapping[str, Any]) -> list[Vote]:
     """A row of our own export of judgments: a is the policy that was on the left. None if it is void."""
-    if str(fields["voided"]).lower() == "true":
+    if _is_true(fields["voided"]):
         return []
     if fields.get("taskvariables") not in (None, ""):
         raise ImportingError.at(
@@ -222,7 +222,7 @@ def _own(place: str, fields: Mapping[str, Any]) -> list[Vote]:
     given = {
         "task": _list_in(texts.get("taskmessages")) or texts.get("task"),
         "annotator": texts.get("annotator"),
-        "judgedat": texts.get("judgedat"),
+        "judgedat": texts.get("judgedat") if _is_true(texts.get("timeknown", True)) else None,
     }
     past = texts.get("plannumber") in (None, "")
     for side, half in (("a", a), ("b", b)):
@@ -231,8 +231,12 @@ def _own(place: str, fields: Mapping[str, Any]) -> list[Vote]:
         # A past vote whose file had no texts.
         given[f"response{side}"] = None if past and not text else text
     vote = _vote(place, given, winner=texts["choice"], in_order=True, may_be_turns=False)
-    known = str(texts.get("sideknown", True)).lower() == "true"
-    return [vote if known else replace(vote, a_on_left=None)]
+    return [vote if _is_true(texts.get("sideknown", True)) else replace(vote, a_on_left=None)]
+
+
+def _is_true(value: Any) -> bool:
+    # Spreadsheets write it in capital letters.
+    return str(value).lower() == "true"
 
 
 def _argilla(place: str, record: Mapping[str, Any], questions: Mapping[str, Any]) -> list[Vote]:

@@ -282,7 +282,7 @@ def _store(  # noqa: PLR0917 - what was checked, in the order in which it is sto
 
 def _plan(row: Row) -> dict[str, Any]:
     if row["plan_number"] is None:
-        return PAST_PLAN | {"side_known": row["side_known"]}
+        return PAST_PLAN | {"side_known": row["side_known"], "time_known": row["time_known"]}
     plan = {key: row[column] for key, column in _PLAN.items()}
     if row["via"] == Judgment.Via.IDENTICAL:
         plan |= IDENTICAL_PLAN

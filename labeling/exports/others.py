@@ -35,7 +35,7 @@ def lmarena_pieces(rows: Iterable[Row]) -> Iterator[bytes]:
             "conversation_a": [*_asked(said), *_answered(left)],
             "conversation_b": [*_asked(said), *_answered(right)],
             "turn": sum(message["role"] == "user" for message in _asked(said)),
-            "tstamp": said["judged_at"].timestamp(),
+            "tstamp": said["judged_at"].timestamp() if said["time_known"] else None,
         }
         for said, left, right in _standing(rows)
     )
@@ -58,7 +58,7 @@ def argilla_pieces(rows: Iterable[Row]) -> Iterator[bytes]:
                 "model_a": left["name"],
                 "model_b": right["name"],
                 "comparison_id": said["comparison_id"],
-                "judged_at": said["judged_at"].isoformat(),
+                "judged_at": said["judged_at"].isoformat() if said["time_known"] else None,
             },
             "responses": {
                 "preference": [
