@@ -55,6 +55,8 @@ class Migration(migrations.Migration):
                 ('allow_tie', models.BooleanField(default=False, help_text='Offer “equally good”; it counts half a win each.')),
                 ('allow_both_bad', models.BooleanField(default=False, help_text='Offer “both are bad”; it counts half a win each.')),
                 ('tell_outcome', models.BooleanField(default=False, help_text='When it is decided, annotators see which policy their answers preferred.')),
+                ('leaderboard', models.BooleanField(default=False, help_text='Annotators see how many pairs each of them has answered; never what anybody answered.')),
+                ('tags', models.CharField(blank=True, help_text='Tags by which lists are filtered, separated by commas.', max_length=200)),
                 ('overlap', models.PositiveSmallIntegerField(default=1, help_text='How many different annotators judge each comparison.', validators=[django.core.validators.MinValueValidator(1), django.core.validators.MaxValueValidator(9)])),
                 ('overlap_rule', models.CharField(choices=[('majority', 'The majority decides'), ('mean', 'Each judgment counts its share (1, 2, 4 or 8 judgments)')], default='majority', help_text='Rule that combines several judgments of one comparison into its outcome.', max_length=10)),
                 ('repeat_rate', models.FloatField(default=0.0, help_text="Share of an annotator's pairs that are earlier ones shown again, sides swapped.", validators=[django.core.validators.MinValueValidator(0.0), django.core.validators.MaxValueValidator(0.5)])),
