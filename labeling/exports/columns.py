@@ -452,6 +452,14 @@ _TABLE = (
         of=("plan",),
         sql="coalesce((r.plan ->> 'time_known')::boolean, true)",
     ),
+    Column(
+        "texts_known",
+        Kind.TRUTH,
+        "False for a past vote whose file lacked the text of a response, which is empty then.",
+        python=lambda plan: bool(plan.get("texts_known", True)),
+        of=("plan",),
+        sql="coalesce((r.plan ->> 'texts_known')::boolean, true)",
+    ),
 )
 
 COLUMNS = {column.name: column for column in _TABLE}

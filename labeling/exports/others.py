@@ -139,12 +139,11 @@ def _standing(rows: Iterable[Row]) -> Iterator[tuple[dict[str, Any], _Side, _Sid
         said = dict(zip(COLUMNS, row, strict=True))
         if said["voided"]:
             continue
-        # A past vote whose file had no texts has none. An empty one would be a response to judge again.
-        past = said["plan_number"] is None
+        # Empty, a text that is not there would be a response to judge again.
         i, j = (
             {
                 "name": said[f"policy_{n}_name"],
-                "text": None if past and not said[f"response_{n}"] else said[f"response_{n}"],
+                "text": said[f"response_{n}"] if said["texts_known"] or said[f"response_{n}"] else None,
             }
             for n in "ij"
         )

@@ -80,7 +80,7 @@ def test_votes_come_back_as_they_went_out(name, client, experiment):
 
 
 # Texts that a spreadsheet would run, that look defused, that are JSON, and that end lines.
-ODD = ["=1+1", "'=1", '["a"]', "a\u2028b\r\nc", "  lead", "-5"]
+ODD = ["=1+1", "'=1", '["a"]', "a\u2028b\r\nc", "", "-5"]
 
 
 @pytest.mark.usefixtures("owner")
