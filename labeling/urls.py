@@ -91,6 +91,7 @@ urlpatterns = [
     path(
         "experiments/<int:experiment_id>/settings/change/", controls.change_settings, name="change_settings"
     ),
+    path("experiments/<int:experiment_id>/settings/display/", controls.change_display, name="change_display"),
     path("experiments/<int:experiment_id>/clone/", controls.clone, name="clone"),
     path("experiments/<int:experiment_id>/log/", controls.log, name="log"),
     path("experiments/<int:experiment_id>/people/", people.people, name="people"),

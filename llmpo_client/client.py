@@ -92,9 +92,11 @@ class Client:
 
     # ------------------------------------------------------------ experiments
 
-    def experiments(self, *, archived: bool = False, page_size: int = 50) -> Iterator[types.Experiment]:
-        """The experiments that you may see, newest first."""
-        yield from self._pages("/experiments", page_size, archived=archived)
+    def experiments(
+        self, *, archived: bool = False, tag: str = "", page_size: int = 50
+    ) -> Iterator[types.Experiment]:
+        """The experiments that you may see, newest first; with ``tag``, those that have it."""
+        yield from self._pages("/experiments", page_size, archived=archived, tag=tag)
 
     def create_experiment(
         self,

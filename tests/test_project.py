@@ -81,7 +81,7 @@ def test_every_page_has_a_file_of_tests_of_its_own():
             "end_invitation",
             "resend_invitation",
         },
-        "experiment_settings": {"change_settings", "clone"},
+        "experiment_settings": {"change_settings", "change_display", "clone"},
         "notifications": {"subscribe", "unsubscribe", "send_test"},
         "setup": {"new_experiment", "new_from", "setup_file", "delete_draft"},
         "try": {"rehearse"},

@@ -160,7 +160,9 @@ def skips_by_annotator(experiment: Experiment, only: User | None = None) -> dict
 
 @dataclass(frozen=True)
 class Activity:
-    """When one annotator judged; ``days``: on how many days, in the installation's time zone."""
+    """The time of one annotator's judgments; ``days``: the number of days with one, in the installation's
+    time zone.
+    """
 
     first_at: datetime | None
     last_at: datetime | None
@@ -169,7 +171,7 @@ class Activity:
 
 
 def activity(experiment: Experiment, annotator: User) -> Activity:
-    """When this annotator judged, and how many comments they wrote, by their judgments that stand."""
+    """The time of this annotator's judgments that stand, and the number of their comments."""
     found = (
         standing_judgments(experiment.pk)
         .filter(annotator=annotator)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
@@ -22,7 +23,7 @@ from django.db.models import (
     Subquery,
     Value,
 )
-from django.db.models.functions import Coalesce
+from django.db.models.functions import Coalesce, Concat
 from django.utils import timezone
 
 from engine.models import (
@@ -206,6 +207,18 @@ def experiments_to_watch(user: User) -> QuerySet[Experiment]:
     ).distinct()
 
 
+def tagged(experiments: QuerySet[Experiment], tag: str) -> QuerySet[Experiment]:
+    """Those of the experiments that have this tag."""
+    listed = Concat(Value(", "), "tags", Value(", "))
+    return experiments.alias(listed=listed).filter(listed__contains=f", {tag}, ")
+
+
+def tags_of(experiments: QuerySet[Experiment]) -> list[str]:
+    """All tags of these experiments, by name."""
+    stored = experiments.exclude(tags="").order_by().values_list("tags", flat=True).distinct()
+    return sorted({tag for tags in stored for tag in tags.split(", ")})
+
+
 def experiments_to_run(user: User) -> QuerySet[Experiment]:
     """Experiments that this user may start, pause and stop."""
     if user.is_superuser:
@@ -384,6 +397,27 @@ def answers_before(experiment_id: int, moment: datetime) -> int:
     )
     checks = _checks_ever_answered(experiment_id).filter(judged_at__lt=moment)
     return judged.values("pk").union(checks.values("pk"), all=True).count()
+
+
+def answers_by_person(experiment_id: int, moment: datetime) -> list[tuple[User, int]]:
+    """The number of answers that each person had given here at a moment, the most first; otherwise as
+    :func:`answers_before`.
+    """
+    judged = Judgment.objects.filter(
+        comparison__experiment_id=experiment_id,
+        judge=Judgment.Judge.HUMAN,
+        annotator__isnull=False,
+        restores__isnull=True,
+        created_at__lt=moment,
+    )
+    checks = _checks_ever_answered(experiment_id).filter(judged_at__lt=moment)
+    totals: Counter[int] = Counter()
+    for rows in (judged, checks):
+        totals.update(dict(rows.values_list("annotator").annotate(n=Count("pk")).order_by()))
+    people = User.objects.in_bulk(totals.keys())
+    return sorted(
+        ((people[pk], n) for pk, n in totals.items()), key=lambda each: (-each[1], each[0].get_username())
+    )
 
 
 def _checks_ever_answered(experiment_id: int) -> QuerySet[Check]:

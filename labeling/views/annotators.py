@@ -17,7 +17,7 @@ from labeling.requests import AuthenticatedRequest
 @login_required
 @require_safe
 def annotator(request: AuthenticatedRequest, experiment_id: int, user_id: int) -> HttpResponse:
-    """How one annotator works: number, pace, agreement, checks, habits, last answer."""
+    """The figures of one annotator: number, pace, agreement, checks, habits, last answer."""
     experiment = access.to_run(request, experiment_id)
     person = get_object_or_404(User, pk=user_id)
     rows = annotator_rows(experiment, only=person)

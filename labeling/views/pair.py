@@ -27,7 +27,7 @@ from engine.tasks import wake_planner
 from labeling import access
 from labeling.annotation.endings import ending, nothing_ready
 from labeling.annotation.keys import habits
-from labeling.annotation.progress import answers_together
+from labeling.annotation.progress import answers_together, leaderboard
 from labeling.metrics import BUFFER_MISSES
 from labeling.requests import AuthenticatedRequest
 
@@ -250,6 +250,7 @@ def history(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
             "ending": ending(experiment),
             "answers": people.own_answers(experiment, request.user),
             "summary": people.own_summary(experiment, request.user),
+            "leaderboard": leaderboard(experiment),
         },
     )
 

@@ -1,4 +1,4 @@
-"""How one annotator works: for those who run the experiment, and for themselves."""
+"""The figures of one annotator: for those who run the experiment, and for themselves."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 from django.urls import reverse
 
-from engine.models import Check, Flag, Judgment, clock
+from engine.models import Check, Experiment, Flag, Judgment, clock
 from engine.models.append_only import lifted
 from engine.selectors.judges import agreement_with_others
 from engine.selectors.people import own_summary
@@ -68,6 +68,24 @@ def test_annotators_see_their_own_figures_with_checks_in_them(annotator, client_
     summary = own_summary(experiment, annotator)
     assert (summary.answers, summary.today, round(summary.typical_seconds)) == (2, 2, 6)
     said = words(client_for(annotator).get(reverse("history", args=[experiment.pk])))
-    assert "2 answers, 2 of them today. Half of your latest answers took at most 6 s." in said
+    assert "Answers: 2; today: 2. Half of your latest answers took at most 6 s." in said
     check.delete()
     assert own_summary(experiment, annotator).answers == 1
+
+
+def test_the_leaderboard_is_off_and_then_says_numbers_only(client_for):
+    """Issue 15, item 6."""
+    ann, bob = make_user("ann"), make_user("bob")
+    experiment = make_experiment(ready=True, annotators=(ann, bob))
+    for user, n in ((ann, 1), (bob, 2)):
+        for _ in range(n):
+            click(experiment, user)
+    with lifted():
+        Judgment.objects.update(created_at=clock.now() - timedelta(hours=1))
+    client = client_for(ann)
+    address = reverse("history", args=[experiment.pk])
+    assert "bob" not in words(client.get(address))
+    Experiment.objects.update(leaderboard=True)
+    assert "Answers by person bob: 2 ann: 1 (you)" in words(client.get(address))
+    click(experiment, bob)
+    assert "bob: 2" in words(client.get(address)), "nobody sees an answer as it is given"
