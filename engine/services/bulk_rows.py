@@ -78,7 +78,7 @@ def insert(rows: Prepared, keys: Mapping[str, Key], *, own: str = "") -> Sequenc
         places = [(columns.index(column), key) for column, key in known.items()]
 
         def placed(start: int, n: int) -> Iterator[list[Any]]:
-            """The values of each statement for ``n`` rows, to the last whole one."""
+            # The values of each statement of n rows, to the last whole one.
             for first in range(start, len(new) - n + 1, n):
                 values: list[Any] = []
                 for pk, row in zip(new[first : first + n], rows.rows[first : first + n], strict=True):
