@@ -89,7 +89,7 @@ def _is_compressed(metadata: bytes) -> bool:
     """
 
     def field(table: int, number: int) -> int:
-        """Where the field of a table stands; 0 if it is missing."""
+        """The place of a field of the table; 0 if it is missing."""
         slots = table - struct.unpack_from("<i", metadata, table)[0]
         (size,) = struct.unpack_from("<H", metadata, slots)
         place = 4 + 2 * number
