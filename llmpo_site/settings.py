@@ -289,7 +289,8 @@ MOST_FILE_BYTES = env.int("MOST_FILE_BYTES", None, validate=validate.Range(min=1
 # anything is read.
 DATA_UPLOAD_MAX_MEMORY_SIZE = limits.REQUEST_BYTES.default
 DATA_UPLOAD_MAX_NUMBER_FIELDS = limits.FORM_FIELDS.default
-DATA_UPLOAD_MAX_NUMBER_FILES = 4
+# Shards of a table.
+DATA_UPLOAD_MAX_NUMBER_FILES = 100
 # A larger upload waits on the disk and not in memory.
 FILE_UPLOAD_MAX_MEMORY_SIZE = 1_000_000
 

@@ -19,7 +19,7 @@ from engine.importing.items import (
 from engine.importing.looking import Material, look
 from engine.importing.mapping import check_columns, parse_columns
 from engine.importing.rows import Fault, ImportingError, decoded
-from engine.importing.sources import Source, source_at, source_of
+from engine.importing.sources import Source, as_one, source_at, source_of
 from engine.importing.votes import Vote, Votes, Winner, read_votes
 
 __all__ = [
@@ -33,6 +33,7 @@ __all__ = [
     "Votes",
     "Winner",
     "as_lines",
+    "as_one",
     "as_typed",
     "check_columns",
     "decoded",

@@ -80,7 +80,7 @@ class Allowance:
         """Count these bytes; raises :class:`ImportingError` where they are too many."""
         self._taken += n_bytes
         if self._taken > self._most.most:
-            raise _too_large("The unpacked file", self._most)
+            raise too_large("The unpacked file", self._most)
 
 
 def contents(file: BinaryFile, most: limits.Limit) -> bytes:
@@ -107,10 +107,11 @@ def contents(file: BinaryFile, most: limits.Limit) -> bytes:
 
 def _check_size(data: bytes, most: limits.Limit, what: str) -> None:
     if len(data) > most.most:
-        raise _too_large(what, most)
+        raise too_large(what, most)
 
 
-def _too_large(what: str, most: limits.Limit) -> ImportingError:
+def too_large(what: str, most: limits.Limit) -> ImportingError:
+    """The refusal of ``what``, which has more bytes than the limit."""
     return ImportingError.at(
         "", f"{what} is larger than {most.most / 1e6:g} MB, which is the limit. {most.advice}"
     )

@@ -26,6 +26,7 @@ from engine.importing.rows import (
     contents,
     rows_of,
     text_in,
+    too_large,
 )
 from engine.importing.workbook import sheets_of, workbook_rows
 
@@ -144,6 +145,31 @@ def source_of(files: Iterable[tuple[str, BinaryFile]], most: limits.Limit, sheet
                 _check_workbook(archive, most)
             parts.append((name, data))
     return Source(parts, most, sheet)
+
+
+def as_one(files: Sequence[tuple[str, BinaryFile]], most: limits.Limit) -> tuple[str, bytes]:
+    """The name and the content of one file, or of a ZIP of several, each with its name.
+
+    Raises
+    ------
+    ImportingError
+        They are larger than ``most`` together, or two have the same name.
+    """
+    read: dict[str, bytes] = {}
+    for name, file in files:
+        if name in read:
+            raise ImportingError.at(name, "Two files have this name. Rename one of them.")
+        read[name] = file.read(most.most + 1)
+        if sum(map(len, read.values())) > most.most:
+            raise too_large("The file" if len(files) == 1 else "The whole of the files", most)
+    if len(read) == 1:
+        [(name, data)] = read.items()
+        return name, data
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        for name, data in read.items():
+            archive.writestr(name, data)
+    return f"{len(read)} files", packed.getvalue()
 
 
 def source_at(path: Path, most: limits.Limit, sheet: str = "") -> Source:

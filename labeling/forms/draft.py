@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from io import BytesIO
 from typing import Any, Generic, TypeVar
 
 from django.core.files.uploadedfile import UploadedFile
 from django.forms import BaseForm, BoundField
 from django.http import QueryDict
+from django.utils.datastructures import MultiValueDict
 
 from engine.domain.errors import SpecError
 from engine.domain.limits import DESCRIPTION_BYTES
@@ -18,6 +20,7 @@ from engine.importing import (
     ImportingError,
     Material,
     as_lines,
+    as_one,
     as_typed,
     check_columns,
     look,
@@ -215,20 +218,21 @@ class DraftEditor:
     def spread(self) -> str:
         return self.data.get("spread", "0.4")
 
-    def take_files(self, files: dict[str, UploadedFile[Any]]) -> None:
+    def take_files(self, files: MultiValueDict[str, UploadedFile[Any]]) -> None:
         """Put uploaded tasks and gold items where they would have been typed."""
         for kind in _KINDS:
-            if (file := files.get(f"{kind}_file")) is None:
+            if not (given := files.getlist(f"{kind}_file")):
                 continue
             try:
-                source = source_of([(file.name or "", file)], DESCRIPTION_BYTES)
+                name, content = as_one([(file.name or "", file) for file in given], DESCRIPTION_BYTES)
+                source = source_of([(name, BytesIO(content))], DESCRIPTION_BYTES)
                 if kind == "tasks":
                     text = as_typed(source)
                 else:
                     text = source.text if source.is_text else as_lines(source)
                 self.data[kind] = text.replace("\r\n", "\n")
             except ImportingError as error:
-                shown: Items[Any] = Items(kind, self.data.get(kind, ""), [], [f"{file.name}: {error}"])
+                shown: Items[Any] = Items(kind, self.data.get(kind, ""), [], [f"{given[0].name}: {error}"])
                 self.__dict__[kind] = shown
 
     def spec(self) -> ExperimentSpec | None:

@@ -23,6 +23,7 @@ from engine.importing import (
     Material,
     Source,
     Votes,
+    as_one,
     check_columns,
     look,
     read_responses,
@@ -54,17 +55,18 @@ class _Kind:
 
 
 def receive(
-    request: AuthenticatedRequest, material: Upload.Material, file: UploadedFile[Any]
+    request: AuthenticatedRequest, material: Upload.Material, files: Sequence[UploadedFile[Any]]
 ) -> HttpResponse:
-    """Import an uploaded file, or keep it and ask for its columns where they are not known.
+    """Import uploaded files of one table, or keep them and ask for the columns where they are not known.
 
     Raises
     ------
     ImportingError, EngineError
-        The file is refused for another reason.
+        The files are refused for another reason.
     """
     kind, name = _KINDS[material], request.POST.get("name", "").strip()
-    source = source_of([(file.name or "", file)], kind.most)
+    file_name, data = as_one([(file.name or "", file) for file in files], kind.most)
+    source = source_of([(file_name, BytesIO(data))], kind.most)
     try:
         found = kind.read(source, None)
     except ImportingError:
@@ -75,10 +77,7 @@ def receive(
         # Formats without such columns, as LMArena's, are read as they are.
         if not request.POST.get("look") or look(source, Material(material)).missing:
             return kind.store(request, name, found)
-    file.seek(0)
-    upload = keep_upload(
-        user=request.user, material=material, name=name, file_name=file.name or "", data=file.read()
-    )
+    upload = keep_upload(user=request.user, material=material, name=name, file_name=file_name, data=data)
     return redirect("map_columns", upload.pk)
 
 

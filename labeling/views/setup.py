@@ -60,7 +60,7 @@ def new(request: AuthenticatedRequest) -> HttpResponse:
 
 
 def _received(request: AuthenticatedRequest) -> HttpResponse:
-    if (responses := request.FILES.get("responses")) is not None:
+    if responses := request.FILES.getlist("responses"):
         return receive(request, Upload.Material.RESPONSES, responses)
     if (file := request.FILES.get("description")) is None:
         raise ImportingError.at("", "Choose a file first.")

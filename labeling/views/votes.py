@@ -24,9 +24,9 @@ def import_votes(request: AuthenticatedRequest) -> HttpResponse:
     imported_before = False
     if request.method == "POST":
         try:
-            if (file := request.FILES.get("votes")) is None:
+            if not (files := request.FILES.getlist("votes")):
                 raise ImportingError.at("", "Choose a file first.")
-            return receive(request, Upload.Material.VOTES, file)
+            return receive(request, Upload.Material.VOTES, files)
         except (ImportingError, EngineError) as error:
             faults = str(error).splitlines()
             imported_before = isinstance(error, ImportedBeforeError)

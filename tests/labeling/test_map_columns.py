@@ -128,6 +128,36 @@ def test_other_faults_are_told_at_once_and_formats_without_columns_need_none(cli
     assert not Upload.objects.exists()
 
 
+@pytest.mark.usefixtures("owner")
+def test_the_files_of_one_table_are_chosen_at_once(client):
+    def shards(*parts: bytes, stem: str = "data-{}-of-00002.csv") -> list[SimpleUploadedFile]:
+        return [SimpleUploadedFile(stem.format(f"{n:05}"), data) for n, data in enumerate(parts)]
+
+    first, second = b"Frage,GPT 4,Claude\nOne?,1,one\n", b"Frage,GPT 4,Claude\nTwo?,2,two\n"
+    about = SimpleUploadedFile("state.json", b"{}")
+    form = {"name": "Mine", "responses": [about, *reversed(shards(first, second))]}
+    answer = client.post(reverse("new_experiment"), form)
+    page = client.get(answer.url).content.decode()
+    assert "3 files" in page
+    assert "data-00000-of-00002.csv, line 2" in page
+    columns = {"Frage": "task", "GPT 4": "response", "Claude": "response"}
+    client.post(answer.url, said(columns, action="import"))
+    mine = Experiment.objects.get(name="Mine")
+    assert [task.prompt for task in mine.tasks.all()] == ["One?", "Two?"]
+    for files, words in (
+        (shards(first, second, stem="same.csv"), "same.csv: Two files have this name."),
+        (shards(first, second, stem="table {}.csv"), "There are 2 tables or splits here"),
+    ):
+        refused = client.post(reverse("new_experiment"), {"name": "Mine", "responses": files})
+        assert words in refused.content.decode()
+    votes = shards(b"task,policy_a,policy_b,winner\nT,P,Q,a\n", b"task,policy_a,policy_b,winner\nT,P,Q,b\n")
+    client.post(reverse("import_votes"), {"name": "Votes", "votes": votes})
+    assert Experiment.objects.get(name="Votes").past_votes == 2
+    sent = {"tasks_file": shards(b"prompt\nOne?\n", b"prompt\nTwo?\n"), "part": "tasks-file"}
+    url = reverse("new_from", args=["blank"])
+    assert "2 tasks" in client.post(url, sent, headers={"HX-Request": "true"}).content.decode()
+
+
 def test_an_upload_is_its_users_alone_and_goes_after_a_day(client, owner):
     url = upload(client, WIDE).url
     other = Client()
