@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import zipfile
 import zlib
 from collections.abc import Mapping
@@ -294,3 +295,21 @@ def test_a_workbooks_row_of_an_impossible_number_is_refused_after_no_more_rows_t
         parts[sheet].replace(b'<row r="2"', b'<row r="30000000"').replace(b'r="A2"', b'r="A30000000"')
     )
     assert [type(row).__name__ for row in source(archive(parts)).rows()] == ["Fault"]
+
+
+def test_a_formula_that_nobody_computed_is_no_empty_cell():
+    """Programs write formulas without results. An empty text is a result."""
+    table = [["task", "policy", "response"], ["T", "A", "=1+1"], ["T", "=1", "B"]]
+    faults = [str(row) for row in source(workbook(table)).rows()]
+    said = "This formula has no stored result. Open the workbook in a spreadsheet program, and save it."
+    assert faults == [f"cell C2: {said}", f"cell B3: {said}"]
+    with zipfile.ZipFile(io.BytesIO(workbook(table))) as packed:
+        files = {name: packed.read(name) for name in packed.namelist()}
+    for computed, text in (
+        (b'<c r="C2" t="str"><f>1+1</f><v></v></c>', ""),
+        (b'<c r="C2"><f>1+1</f><v>2</v></c>', "2"),
+    ):
+        sheet = re.sub(rb'<c r="C2".*?</c>', computed, files["xl/worksheets/sheet1.xml"])
+        sheet = re.sub(rb'<c r="B3".*?</c>', b'<c r="B3"><v>7</v></c>', sheet)
+        rows = list(source(archive(files | {"xl/worksheets/sheet1.xml": sheet})).rows())
+        assert [(row.fields["policy"], row.fields["response"]) for row in rows] == [("A", text), ("7", "B")]
