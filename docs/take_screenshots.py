@@ -47,7 +47,17 @@ PAGES = {
 }
 # Pages reached by a link of the named page.
 LINKS = {"comparison": "tbody th a", "person": "a[href*='/annotators/']"}
-WHOLE_PAGES = {"dashboard", "quality", "method", "policy", "history", "comparison", "people", "person", "settings"}
+WHOLE_PAGES = {
+    "dashboard",
+    "quality",
+    "method",
+    "policy",
+    "history",
+    "comparison",
+    "people",
+    "person",
+    "settings",
+}
 
 
 def main(url: str) -> None:
