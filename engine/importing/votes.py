@@ -217,12 +217,12 @@ def _own(place: str, fields: Mapping[str, Any]) -> list[Vote]:
     # CSV has nothing but texts, and those that a spreadsheet would run are written with an apostrophe.
     as_given = as_it_was if isinstance(fields.get("judgmentid"), str) else str
     texts = {name: as_given(value) if isinstance(value, str) else value for name, value in fields.items()}
-    if texts["leftpolicy"] not in {texts["policyi"], texts["policyj"]}:
+    left = texts["leftpolicy"]
+    if left not in (texts["policyi"], texts["policyj"]):
         raise ImportingError.at(
-            place,
-            f"left_policy is {limits.shown(texts['leftpolicy'])}, which is neither policy_i nor policy_j.",
+            place, f"left_policy is {limits.shown(left)}, which is neither policy_i nor policy_j."
         )
-    i_on_left = texts["leftpolicy"] == texts["policyi"]
+    i_on_left = left == texts["policyi"]
     a, b = "ij" if i_on_left else "ji"
     messages = _list_in(texts.get("taskmessages"))
     if messages is None and texts.get("taskmessages") not in (None, "", "[]"):

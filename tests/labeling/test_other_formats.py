@@ -115,6 +115,7 @@ def test_an_export_of_judgments_is_a_file_of_votes(name, packed, client, owner):
     [
         ({"task_variables": '{"name": "Ann"}'}, r"The task has variables.*import_judgments"),
         ({"left_policy": "P9"}, "left_policy is 'P9', which is neither"),
+        ({"left_policy": ["P1"]}, r"left_policy is \['P1'\], which is neither"),
         ({"voided": "no"}, "voided is 'no'. Write true or false"),
         ({"task_messages": "[{"}, "task_messages is no list of messages"),
     ],
