@@ -100,6 +100,7 @@ class Migration(migrations.Migration):
                 ('date_joined', models.DateTimeField(default=django.utils.timezone.now, verbose_name='date joined')),
                 ('forgotten_at', models.DateTimeField(blank=True, editable=False, help_text='Time at which the person was forgotten; only their judgments are kept.', null=True)),
                 ('session_version', models.PositiveIntegerField(default=0, editable=False)),
+                ('preferences', models.JSONField(default=dict, editable=False)),
                 ('groups', models.ManyToManyField(blank=True, help_text='The groups this user belongs to. A user will get all permissions granted to each of their groups.', related_name='user_set', related_query_name='user', to='auth.group', verbose_name='groups')),
                 ('user_permissions', models.ManyToManyField(blank=True, help_text='Specific permissions for this user.', related_name='user_set', related_query_name='user', to='auth.permission', verbose_name='user permissions')),
             ],
