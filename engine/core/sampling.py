@@ -24,6 +24,12 @@ _BET_EFFICIENCY = 0.7
 # say instead holds on to a wrong candidate for too long: it took half as many comparisons again on the
 # paper's instance.
 _PROOF_PRIOR = 20.0
+# Scale of the confidence bounds from which a proof's length is told. With less, a candidate that was unlucky
+# at first is not looked at again, and the comparisons go to one that is hardly within the margin.
+_PROOF_OPTIMISM = 0.2
+# A proof with a rival that is still open after n comparisons is taken to need so many times n more. Where the
+# win rate is close to the margin, the estimate alone says "nearly done" for thousands of comparisons.
+_PROOF_WAIT = 0.5
 # Rivals are taken to trail by so much at least, so that the comparisons needed stay finite.
 _LEAST_LEAD = 1e-3
 MANY = 64
@@ -271,7 +277,7 @@ class Balanced(Stateless):
         counts = against(tally.counts)
         weight = counts + pending + _PROOF_PRIOR
         mean = (counts - against(tally.wins) + 0.5 * (pending + _PROOF_PRIOR)) / weight
-        width = np.sqrt(self.optimism * np.log(situation.n_asked + 2.0)[:, None, None] / weight)
+        width = np.sqrt(_PROOF_OPTIMISM * np.log(situation.n_asked + 2.0)[:, None, None] / weight)
         speed = bernoulli_kl(_within(mean - width, 0.0, null - _LEAST_LEAD), null)
         missing = proof.threshold - against(proof.evidence.log_e.swapaxes(1, 2))
         waiting = pending > 0.0
@@ -279,7 +285,8 @@ class Balanced(Stateless):
             missing[waiting] -= pending[waiting] * bernoulli_kl(np.minimum(mean[waiting], null), null)
         need = np.maximum(missing, 0.0) / speed
         need[runs[:, None], candidates, np.arange(candidates.shape[1])] = 0.0
-        choice = argmax_random(-need.sum(axis=1), rng)
+        waited = np.where(missing > 0.0, counts, 0.0).max(axis=1)
+        choice = argmax_random(-(need.sum(axis=1) + _PROOF_WAIT * waited), rng)
         b = candidates[runs, choice]
         rivals = need[runs, :, choice]
         rivals[runs, b] = -1.0
