@@ -14,10 +14,10 @@ from .types import BoolArray, FloatArray
 # Below this the regularised incomplete beta function loses digits on its way to underflow.
 _SMALLEST_TRUSTED_CDF = 1e-280
 _MAX_FRACTION_TERMS = 10_000
-# Where the null begins above ½, parts of the mixture: share, share of the concentration, and whether it is cut
-# off at ½ and not at the null's edge. A policy is mostly claimed to be good enough that beats the others, some
-# of them by far. With exact expected numbers of comparisons, the wide part saves 1 to 3% where there are six
-# policies or more, and costs 2% against a mean of ½.
+# Where the null begins above ½, parts of the mixture: share, share of the concentration, and whether it is
+# cut off at ½ and not at the null's edge. A policy is mostly claimed to be good enough that beats the others,
+# some of them by far. By exact expected numbers of comparisons, the wide part saves 1 to 3% with six policies
+# or more, and costs 2% against a mean of ½.
 _PARTS_WITH_MARGIN = ((0.25, 1.0, False), (0.5, 1.0, True), (0.25, 0.25, True))
 
 
