@@ -4,6 +4,23 @@ import os
 import shutil
 import tempfile
 
+from environs import Env
+
+# As the settings do.
+Env().read_env(".env", recurse=False)
+if os.environ.get("LOG_FORMAT") == "json":
+    from gunicorn.glogging import Logger
+
+    from llmpo_site.logs import Objects
+
+    class logger_class(Logger):  # noqa: N801 - the setting's name
+        """gunicorn's own lines and its access log, as objects like those of our log."""
+
+        def setup(self, cfg):
+            super().setup(cfg)
+            for handler in (*self.error_log.handlers, *self.access_log.handlers):
+                handler.setFormatter(Objects())
+
 
 def on_starting(server):
     """Have all processes of this server count in one folder, so that each can tell Prometheus of all."""

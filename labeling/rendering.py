@@ -18,6 +18,8 @@ import nh3
 from django.utils.safestring import SafeString, mark_safe
 from latex2mathml.converter import convert
 from markdown_it import MarkdownIt
+from markdown_it.renderer import RendererHTML
+from markdown_it.token import Token
 from mdit_py_plugins.dollarmath import dollarmath_plugin
 from pygments import highlight
 from pygments.formatters import HtmlFormatter
@@ -66,6 +68,9 @@ def render_markdown(text: str, heading_level: int = 4) -> SafeString:
         for token in tokens:
             if token.type in {"heading_open", "heading_close"}:
                 token.tag = f"h{heading_level}"
+            elif token.type in {"th_open", "td_open"} and token.attrs:
+                # The parser writes a style, which the content security policy forbids.
+                token.attrs = {"class": str(token.attrs["style"]).replace("text-align:", "to-")}
         rendered = markdown.renderer.render(tokens, markdown.options, {})
     except (RecursionError, ValueError):
         return _plain(text)
@@ -100,9 +105,28 @@ def _markdown() -> MarkdownIt:
     options = {"html": False, "breaks": True, "maxNesting": _DEEPEST, "highlight": _highlight}
     markdown = MarkdownIt("commonmark", options).enable(["table", "strikethrough"]).disable("image")
     # A price is not a formula: no blank just inside the dollars, no digit just after them.
-    return markdown.use(
+    markdown.use(
         dollarmath_plugin, allow_space=False, allow_digits=False, double_inline=True, renderer=_mathml
     )
+    plain = RendererHTML().rules
+    # Code and tables scroll in a box of their own; the annotator's page adds buttons to that of code.
+    for rule, before, after in (
+        ("fence", '<div class="code">', "</div>\n"),
+        ("code_block", '<div class="code">', "</div>\n"),
+        ("table_open", '<div class="table">', ""),
+        ("table_close", "", "</div>\n"),
+    ):
+        markdown.add_render_rule(rule, _between(before, plain.get(rule), after))
+    return markdown
+
+
+def _between(before: str, rule: Callable[..., str] | None, after: str) -> Callable[..., str]:
+    """A rule of the renderer that puts something around what the one so far writes."""
+
+    def render(renderer: RendererHTML, tokens: list[Token], index: int, *rest: Any) -> str:
+        return f"{before}{(rule or renderer.renderToken)(tokens, index, *rest)}{after}"
+
+    return render
 
 
 @cache
@@ -114,6 +138,8 @@ def _cleaner() -> Callable[[str], str]:
             "ol": {"start"},
             "span": {"class"},
             "div": {"class"},
+            "th": {"class"},
+            "td": {"class"},
             "math": {"display"},
             "mo": {"stretchy", "fence"},
         },

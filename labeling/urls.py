@@ -4,6 +4,7 @@ from django.urls import path
 
 from labeling.exports.files import FORMATS
 from labeling.views import (
+    annotators,
     columns,
     comparisons,
     controls,
@@ -90,9 +91,11 @@ urlpatterns = [
     path(
         "experiments/<int:experiment_id>/settings/change/", controls.change_settings, name="change_settings"
     ),
+    path("experiments/<int:experiment_id>/settings/display/", controls.change_display, name="change_display"),
     path("experiments/<int:experiment_id>/clone/", controls.clone, name="clone"),
     path("experiments/<int:experiment_id>/log/", controls.log, name="log"),
     path("experiments/<int:experiment_id>/people/", people.people, name="people"),
+    path("experiments/<int:experiment_id>/annotators/<int:user_id>/", annotators.annotator, name="annotator"),
     path(
         "experiments/<int:experiment_id>/people/<int:membership_id>/role/",
         people.change_role,
@@ -107,6 +110,11 @@ urlpatterns = [
         "experiments/<int:experiment_id>/invitations/<int:invitation_id>/end/",
         invitations.end_invitation,
         name="end_invitation",
+    ),
+    path(
+        "experiments/<int:experiment_id>/invitations/<int:invitation_id>/resend/",
+        invitations.resend_invitation,
+        name="resend_invitation",
     ),
     path("experiments/<int:experiment_id>/notifications/", notifications.subscribe, name="subscribe"),
     path(

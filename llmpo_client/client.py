@@ -92,9 +92,11 @@ class Client:
 
     # ------------------------------------------------------------ experiments
 
-    def experiments(self, *, archived: bool = False, page_size: int = 50) -> Iterator[types.Experiment]:
-        """The experiments that you may see, newest first."""
-        yield from self._pages("/experiments", page_size, archived=archived)
+    def experiments(
+        self, *, archived: bool = False, tag: str = "", page_size: int = 50
+    ) -> Iterator[types.Experiment]:
+        """The experiments that you may see, newest first; with ``tag``, those that have it."""
+        yield from self._pages("/experiments", page_size, archived=archived, tag=tag)
 
     def create_experiment(
         self,
@@ -128,10 +130,16 @@ class Client:
         return self._upload("/experiments/from-votes", file, columns, name=name)
 
     def add_votes(
-        self, experiment_id: int, file: str | os.PathLike[str], *, columns: Mapping[str, str] | None = None
+        self,
+        experiment_id: int,
+        file: str | os.PathLike[str],
+        *,
+        columns: Mapping[str, str] | None = None,
+        again: bool = False,
     ) -> types.Imported:
-        """Add past votes to a draft or a paused experiment."""
-        return self._upload(f"/experiments/{experiment_id}/votes", file, columns)
+        """Add past votes to a draft or a paused experiment. ``again``: those that count already, too."""
+        fields = {"again": "true"} if again else {}
+        return self._upload(f"/experiments/{experiment_id}/votes", file, columns, **fields)
 
     def status(self, experiment_id: int) -> types.Status:
         """The experiment with the dashboard's figures."""

@@ -78,6 +78,7 @@ class Experiment(TypedDict):
     epsilon: float
     budget: int
     archived: bool
+    tags: list[str]
     badge: str
     sentence: str
     created_at: str

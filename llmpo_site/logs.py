@@ -10,14 +10,21 @@ from pythonjsonlogger.json import JsonFormatter
 
 from engine.domain import about
 
-# An address may be quoted in another one.
-_SLASH = "(?:/|%2[fF])"
+
+def _written(text: str) -> str:
+    """A pattern for the text as it is, and as addresses may have it: each letter as its number."""
+    return "".join(f"(?:{re.escape(each)}|(?i:%{ord(each):02x}))" for each in text)
+
+
+# Of an address, or quoted in another one.
+_LETTER = "(?:[0-9A-Za-z]|%[0-9A-Fa-f]{2})"
+_NO_SLASH = r"(?:[^/\s\"'&?%]|%(?!2[fF]))"
 # Secrets that let their holder in, in the addresses of: an invitation; the confirmation of an e-mail address;
 # a new password, after the account's number; a report (`report/share` and the like are none).
 _SECRET = re.compile(
-    rf"(join{_SLASH}|email{_SLASH}confirm{_SLASH}|password{_SLASH}reset{_SLASH}[0-9A-Za-z]+-|"
-    rf"report{_SLASH}(?=[\w-]{{20}}))"
-    r"(?:[^/\s\"'&?%]|%(?!2[fF]))+"
+    rf"({_written('join/')}|{_written('email/confirm/')}|{_written('password/reset/')}{_LETTER}+?{_written('-')}|"
+    rf"{_written('report/')}(?=(?:[\w-]|%(?!2[fF])[0-9A-Fa-f]{{2}}){{20}}))"
+    rf"{_NO_SLASH}+"
 )
 
 
@@ -53,6 +60,12 @@ class Lines(logging.Formatter):
 
 class Objects(JsonFormatter):
     """A JSON object per line for programs, with a field for each kind of thing that the work is about."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "%(asctime)s %(levelname)s %(name)s %(message)s",
+            rename_fields={"asctime": "time", "levelname": "level", "name": "logger"},
+        )
 
     def add_fields(
         self, log_data: dict[str, Any], record: logging.LogRecord, message_dict: dict[str, Any]

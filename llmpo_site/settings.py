@@ -69,10 +69,11 @@ INSTALLED_APPS = [
 ]
 
 MIDDLEWARE = [
+    # Before all that may answer: the log names the request of each answer.
+    "labeling.middleware.request_id.RequestId",
     # Probes name no host of ours and use no TLS.
     "labeling.middleware.health.Health",
     "labeling.middleware.metrics.Metrics",
-    "labeling.middleware.request_id.RequestId",
     # Before the rest: everything after it reads the client's address and scheme.
     "labeling.accounts.client_address.ClientAddress",
     "django.middleware.security.SecurityMiddleware",
@@ -341,11 +342,7 @@ LOGGING = {
             "()": "llmpo_site.logs.Lines",
             "format": "%(asctime)s %(levelname)s %(name)s: %(message)s",
         },
-        "json": {
-            "()": "llmpo_site.logs.Objects",
-            "fmt": "%(asctime)s %(levelname)s %(name)s %(message)s",
-            "rename_fields": {"asctime": "time", "levelname": "level", "name": "logger"},
-        },
+        "json": {"()": "llmpo_site.logs.Objects"},
     },
     "filters": {"without_secret_links": {"()": "llmpo_site.logs.WithoutSecretLinks"}},
     "handlers": {

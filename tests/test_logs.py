@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import logging
 import os
+import runpy
 import subprocess
 import sys
 from types import SimpleNamespace
 
 import pytest
+from django.conf import settings
+from gunicorn.config import Config
 
 from engine.domain import about
 from engine.services.judging import lease_next
@@ -42,10 +45,11 @@ def test_a_line_ends_with_what_it_is_about():
 def test_an_object_has_a_field_for_each():
     about.begin(task="advance", task_id="t1", experiment=7)
     about.note(claim="c1", comparison=8)
-    objects = Objects("%(levelname)s %(message)s", rename_fields={"levelname": "level"})
-    assert json.loads(objects.format(record("A \n B"))) == {
-        "level": "INFO", "message": "A \n B", "task": "advance", "task_id": "t1", "experiment": "7",
-        "claim": "c1", "comparison": "8",
+    said = json.loads(Objects().format(record("A \n B")))
+    assert said.pop("time")
+    assert said == {
+        "level": "INFO", "logger": "engine", "message": "A \n B", "task": "advance", "task_id": "t1",
+        "experiment": "7", "claim": "c1", "comparison": "8",
     }  # fmt: skip
 
 
@@ -61,6 +65,30 @@ def test_a_request_is_named_in_the_log_even_where_it_is_refused(caplog, client):
     for hostile in ("short", "x" * 65, "a b c d e f g h", "<script>alert(1)</script>", "ünïcödé-0123"):
         assert "X-Request-ID" not in client.get("/no/such/page/", headers={"x-request-id": hostile})
         assert len(said[-1]["request"]) == 32
+
+
+def test_an_answer_before_all_others_is_named_too(caplog, client, settings):
+    settings.METRICS_TOKEN = "t" * 30
+    said: list[str] = []
+    caplog.handler.addFilter(lambda _: said.append(about.names()["request"]) or True)
+    about.begin(request="somebody-elses")
+    assert client.get("/metrics").status_code == 401
+    assert said
+    assert "somebody-elses" not in said
+
+
+def test_gunicorn_writes_objects_where_the_log_does(monkeypatch, capsys):
+    file = settings.BASE_DIR / "gunicorn.conf.py"
+    assert "logger_class" not in runpy.run_path(str(file))
+    monkeypatch.setenv("LOG_FORMAT", "json")
+    config = Config()
+    config.set("accesslog", "-")
+    logger = runpy.run_path(str(file))["logger_class"](config)
+    logger.info("Listening at: %s", "http://127.0.0.1:8000")
+    logger.access_log.info('"GET %s"', "/join/secret/")
+    out, err = capsys.readouterr()
+    assert json.loads(err)["message"] == "Listening at: http://127.0.0.1:8000"
+    assert json.loads(out)["logger"] == "gunicorn.access"
 
 
 @pytest.mark.django_db

@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
+
+from django.utils.crypto import salted_hmac
 
 
 def hashed(secret: str) -> str:
     """The SHA-256 under which a secret is stored. Ours are long and random, so no slow hash is needed."""
     return hashlib.sha256(secret.encode()).hexdigest()
+
+
+def secret_from(mail_key: str) -> str:
+    """The secret of an invitation that is sent by e-mail, made from its random key and SECRET_KEY.
+
+    It is made again whenever it is sent, so that neither the outbox nor the invitation holds it.
+    """
+    digest = salted_hmac("engine.invitations", mail_key, algorithm="sha256").digest()
+    return base64.urlsafe_b64encode(digest).decode().rstrip("=")

@@ -19,6 +19,10 @@ class WrongStateError(EngineError):
     """The experiment is not in a state that allows this."""
 
 
+class ImportedBeforeError(WrongStateError):
+    """The same votes were imported before, and would count twice."""
+
+
 class LeaseLostError(EngineError):
     """The shown pair is no longer this annotator's to judge, and somebody else has it or has judged it."""
 

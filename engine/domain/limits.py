@@ -126,6 +126,12 @@ TRIED = Limit(
     "Try fewer tasks, wait until tomorrow, or raise MOST_TRIED.",
     "MOST_TRIED",
 )
+MAILED = Limit(
+    "invitations sent by e-mail in 24 hours, in one experiment",
+    100,
+    "A server that sends many messages to strangers is soon refused everywhere.",
+    "Make one link for several people, or wait until tomorrow.",
+)
 MESSAGES = Limit(
     "messages in one conversation",
     200,

@@ -8,6 +8,7 @@ from typing import Any, Protocol, Self
 
 from engine.core import Claim
 from engine.domain.errors import SpecError
+from engine.domain.specs import normal_tags
 
 USUAL_CLAIM = Claim.GOOD_ENOUGH
 # ε of "good enough" where none is given: five points of a hundred.
@@ -96,13 +97,15 @@ def usual_margin(claim: str) -> float:
 
 
 def completed(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of a description, with a claim and a margin where it names none.
+    """The settings of a description, with a claim and a margin where it names none, and its tags as they are
+    stored.
 
     Only the certified stop makes claims, so that the other stops go with "best, if there is a best".
     """
     certified = settings.get("stopping", CERTIFIED) == CERTIFIED
     claim = settings.get("claim", USUAL_CLAIM if certified else Claim.BEST_IF_ANY)
-    return {"claim": str(claim), "epsilon": usual_margin(claim)} | dict(settings)
+    tags = normal_tags(settings.get("tags", ""))
+    return {"claim": str(claim), "epsilon": usual_margin(claim)} | dict(settings) | {"tags": tags}
 
 
 def check_claim(*, claim: str, epsilon: float, stopping: str) -> None:

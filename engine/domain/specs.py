@@ -16,8 +16,14 @@ SETTINGS = (
     "tell_outcome", "overlap",
     "overlap_rule",
     "repeat_rate", "gold_rate",
-    "practice", "responses", "backend", "model", "llm_judge", "rubric", "llm_budget",
+    "practice", "responses", "backend", "model", "llm_judge", "rubric", "llm_budget", "tags",
+    "leaderboard",
 )  # fmt: skip
+
+
+def normal_tags(text: str) -> str:
+    """The tags of an experiment as they are stored: in small letters, each once, by name, "a, b"."""
+    return ", ".join(sorted({" ".join(tag.lower().split()) for tag in text.split(",")} - {""}))
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from engine.importing.files import ExperimentFile, read_experiment, write_experi
 from engine.importing.items import (
     Answers,
     as_lines,
+    as_typed,
     factor_of,
     read_gold,
     read_responses,
@@ -32,6 +33,7 @@ __all__ = [
     "Votes",
     "Winner",
     "as_lines",
+    "as_typed",
     "check_columns",
     "decoded",
     "factor_of",

@@ -17,7 +17,7 @@ from engine.importing.sources import Source
 
 _PARTS = ("name", "factors", "tasks", "tasks_file", "gold", "ready_made", "responses_file", "columns")
 # Their letters count, whatever they look like.
-_TEXT_SETTINGS = {"question", "guidelines", "model", "rubric"}
+_TEXT_SETTINGS = {"question", "guidelines", "model", "rubric", "tags"}
 
 ReadFile = Callable[[str], str | Source]
 T = TypeVar("T")

@@ -14,7 +14,17 @@ from engine.domain.tags import distinct, read_tags
 from engine.domain.variables import NAME
 from engine.importing import slips
 from engine.importing.mapping import IGNORE, VARIABLE, Columns, as_policies, renamed, wide
-from engine.importing.rows import Fault, ImportingError, Row, raise_any, rows_of, storable, text_of
+from engine.importing.rows import (
+    Fault,
+    ImportingError,
+    Row,
+    as_table,
+    is_table,
+    raise_any,
+    rows_of,
+    storable,
+    text_of,
+)
 from engine.importing.sources import Source
 
 # A mapping writes to the first name of each, so that it wins.
@@ -303,6 +313,21 @@ def factor_of(policies: Iterable[str]) -> FactorSpec:
     return FactorSpec("Policy", "imported", {name: {} for name in policies})
 
 
+def as_typed(source: Source) -> str:
+    """The tasks of files as somebody could have typed them.
+
+    Raises
+    ------
+    ImportingError
+        Names every place that cannot be read.
+    """
+    if not source.is_text:
+        return as_lines(source)
+    text = source.text
+    known = not text.strip() or is_table(text, TASK_NAMES, REFERENCE_NAMES)
+    return as_table(text) if source.is_table and not known else text
+
+
 def as_lines(source: Source) -> str:
     """The rows of files that are no text, as JSON Lines with the names that their columns have.
 
@@ -313,7 +338,8 @@ def as_lines(source: Source) -> str:
     """
 
     def line(row: Row) -> str:
-        fields = {name: row.fields[name.lower()] for name in row.heading}
+        # Examples of BIG-bench have other fields than their file has.
+        fields = {name: row.fields[name.lower()] for name in row.heading or row.fields}
         return json.dumps(fields, ensure_ascii=False, default=str)
 
     return "\n".join(_read(source.rows(plain=TASK_NAMES, beside=REFERENCE_NAMES), line, TASKS))

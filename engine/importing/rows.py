@@ -21,8 +21,8 @@ MOST_FAULTS = 20
 _DELIMITERS = ",;\t"
 _GZIP = b"\x1f\x8b"
 _SEPARATOR = re.compile(r'[\ufeff\s]*"?sep=([,;\t])"?(?=[\r\n]|$)', re.IGNORECASE)
-# One to three words without a space around them, as programs and people name columns.
-_NAME = re.compile(r'"?[^\W\d]\w*(?:[ .-]\w+){0,2}"?')
+# A few words without a space around them, as programs and people name columns: "Frage (de)", "Answer?".
+_NAME = re.compile(r'"?[^\W\d]\w*(?:[ .-]\w+){0,4}(?: ?\([^()]*\))?[?:*]?"?')
 
 
 class BinaryFile(Protocol):
@@ -144,7 +144,9 @@ def text_in(data: bytes) -> str:
         ) from error
 
 
-def rows_of(text: str, *, plain: Sequence[str] = (), beside: Sequence[str] = ()) -> Iterator[Row | Fault]:
+def rows_of(
+    text: str, *, plain: Sequence[str] = (), beside: Sequence[str] = (), table: bool = False
+) -> Iterator[Row | Fault]:
     """The rows of ``text``, in whichever of the formats it is written, faulty ones in their places as faults.
 
     Parameters
@@ -156,15 +158,18 @@ def rows_of(text: str, *, plain: Sequence[str] = (), beside: Sequence[str] = ())
     beside
         Names of the fields beside it. One of them makes the first line a heading too, in which the field is
         missing.
+    table
+        The text is a table, such as that of a file that says so by its name: plain lines are none of it.
     """
     if not _is_json(text):
         if not plain or _has_header(text, plain, beside):
             yield from _table_rows(text)
-        elif names := _unknown_header(text):
+        elif names := _unknown_header(text, table=table):
             yield Fault(
                 "line 1",
                 f"These look like names of columns, and none is known: {', '.join(names)}. Rename the "
-                f"column of the tasks to {plain[0]}. If each line is a task, write the tasks as JSON Lines.",
+                f"column of the tasks to {plain[0]}. If each line is a task, write the tasks as JSON Lines, "
+                "or name a file of such lines .txt.",
             )
         else:
             yield from _plain_rows(text, plain[0])
@@ -183,6 +188,12 @@ def rows_of(text: str, *, plain: Sequence[str] = (), beside: Sequence[str] = ())
 def is_table(text: str, plain: Sequence[str], beside: Sequence[str]) -> bool:
     """True if the text has columns: it is JSON, or its first line is a heading, known or not."""
     return _is_json(text) or _has_header(text, plain, beside) or bool(_unknown_header(text))
+
+
+def as_table(text: str) -> str:
+    """A table whose first line says that it is one, as spreadsheets do it: no name of a file says it then."""
+    text = text.lstrip("\ufeff")
+    return f"sep={max(_DELIMITERS, key=_heading(text).count)}\n{text}"
 
 
 def _is_json(text: str) -> bool:
@@ -217,19 +228,18 @@ def _cells(text: str) -> list[str]:
 
 def _has_header(text: str, plain: Sequence[str], beside: Sequence[str]) -> bool:
     cells = {cell.lower() for cell in _cells(text)}
-    return (
-        bool(_without_separator(text)[0])
-        or not cells.isdisjoint(plain)
-        or (len(cells) > 1 and not cells.isdisjoint(beside))
-    )
+    return not cells.isdisjoint(plain) or (len(cells) > 1 and not cells.isdisjoint(beside))
 
 
-def _unknown_header(text: str) -> list[str]:
-    """The cells of a first line that looks like a heading: names in it, and as many cells in each line.
+def _unknown_header(text: str, *, table: bool = False) -> list[str]:
+    """The cells of a first line that is a heading, as of a ``table``, or looks like one: names in it, and as
+    many cells in each line.
 
     Its rows would be tasks with the answers in them. After a tab each line's answer stands, so tabs say
     nothing.
     """
+    if table or _without_separator(text)[0]:
+        return [cell for cell in _cells(text) if cell]
     heading = _heading(text)
     delimiter = max(",;", key=heading.count)
     names = heading.split(delimiter)

@@ -33,6 +33,8 @@ _WORKBOOK = "xl/workbook.xml"
 _TABLES = {".parquet", ".jsonl", ".json", ".csv", ".tsv"}
 # Beside the rows of a data set: they say what it is.
 _ABOUT = {"dataset_infos.json", "dataset_info.json", "dataset_dict.json", "state.json"}
+# Of our own exports.
+_MANIFEST = ".manifest.json"
 _SHARD = re.compile(r"-\d+-of-\d+(-[0-9a-f]+)?$")
 
 
@@ -65,6 +67,11 @@ class Source:
         return text_in(self.parts[0][1])
 
     @property
+    def is_table(self) -> bool:
+        """True if the name of a text says that it has columns."""
+        return self.is_text and _is_table(self.parts[0][0])
+
+    @property
     def sheets(self) -> list[str]:
         """The names of a workbook's sheets, which a reader may choose from; none for other files."""
         [(_, data), *others] = self.parts
@@ -79,23 +86,27 @@ class Source:
         for name, data in self.parts:
             prefix = f"{name}, " if len(self.parts) > 1 else ""
             try:
-                for row in _rows_of_part(data, allowance, self.sheet, plain, beside):
+                for row in self._rows_of_part(name, data, allowance, plain, beside):
                     yield replace(row, place=f"{prefix}{row.place}") if prefix else row
             except ImportingError as error:
                 raise ImportingError(
                     [Fault(f"{prefix}{fault.place}".rstrip(", "), fault.message) for fault in error.faults]
                 ) from error
 
+    def _rows_of_part(
+        self, name: str, data: bytes, allowance: Allowance, plain: Sequence[str], beside: Sequence[str]
+    ) -> Iterator[Row | Fault]:
+        if data.startswith(parquet.MAGIC):
+            return parquet_rows(data, allowance)
+        if data.startswith(_ZIP):
+            allowance.take(sum(each.file_size for each in _archive(data).infolist()))
+            return workbook_rows(data, self.sheet)
+        return rows_of(text_in(data), plain=plain, beside=beside, table=_is_table(name))
 
-def _rows_of_part(
-    data: bytes, allowance: Allowance, sheet: str, plain: Sequence[str], beside: Sequence[str]
-) -> Iterator[Row | Fault]:
-    if data.startswith(parquet.MAGIC):
-        return parquet_rows(data, allowance)
-    if data.startswith(_ZIP):
-        allowance.take(sum(each.file_size for each in _archive(data).infolist()))
-        return workbook_rows(data, sheet)
-    return rows_of(text_in(data), plain=plain, beside=beside)
+
+def _is_table(name: str) -> bool:
+    """True if a file of this name holds columns, whatever its first line looks like."""
+    return PurePosixPath(name.lower().removesuffix(".gz")).suffix in {".csv", ".tsv"}
 
 
 def source_of(files: Iterable[tuple[str, BinaryFile]], most: limits.Limit, sheet: str = "") -> Source:
@@ -166,7 +177,7 @@ def tables_in(names: Iterable[str]) -> list[str]:
     for name in sorted(names):
         path = PurePosixPath(name.replace("\\", "/"))
         suffix = PurePosixPath(path.name.removesuffix(".gz")).suffix.lower()
-        hidden = any(part.startswith((".", "__")) for part in path.parts)
+        hidden = path.name.endswith(_MANIFEST) or any(part.startswith((".", "__")) for part in path.parts)
         if suffix in _TABLES and path.name not in _ABOUT and not hidden:
             stem = path.name.removesuffix(".gz").removesuffix(suffix)
             key = "" if stem.isdigit() else _SHARD.sub("", stem)

@@ -1,7 +1,7 @@
 """Past votes: which of two policies somebody preferred, in the formats in which people have them.
 
 A table with the columns task, policy_a, policy_b and winner; LMArena's and MT-bench's conversations; the
-exports of Argilla and of Label Studio. docs/votes.md describes each.
+exports of Argilla, of Label Studio and of this application. docs/votes.md describes each.
 """
 
 from __future__ import annotations
@@ -10,15 +10,24 @@ import itertools
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from enum import StrEnum
 from functools import lru_cache
 from typing import Any
 
 from engine.domain import limits
-from engine.domain.conversations import ASSISTANT, USER, Message, fault_of, text_and_messages, transcript
+from engine.domain.conversations import (
+    ASSISTANT,
+    SYSTEM,
+    USER,
+    Message,
+    fault_of,
+    text_and_messages,
+    transcript,
+)
 from engine.importing import slips
+from engine.importing.defusing import as_it_was
 from engine.importing.mapping import Columns, renamed
 from engine.importing.rows import Fault, ImportingError, Row, raise_any, storable
 from engine.importing.sources import Source
@@ -26,8 +35,8 @@ from engine.importing.strict_json import loads
 
 # Of a level's name, which a policy's becomes.
 _LONGEST_POLICY = 100
-# Seconds since 1970 stay below this for some thousand years; milliseconds are above it.
-_MILLISECONDS_FROM = 1e11
+# Seconds from 1970 to the year 10000, the last that a time may have. As milliseconds this is 1978.
+_MILLISECONDS_FROM = 253_402_300_800
 
 
 class Winner(StrEnum):
@@ -130,6 +139,8 @@ def read_votes(source: Source, columns: Columns | None = None) -> Votes:
 def _votes_of(row: Row) -> list[Vote]:
     """The votes of a row; none where nobody has answered it."""
     fields = {_key(name): value for name, value in row.fields.items()}
+    if fields.keys() >= _OURS:
+        return _own(row.place, fields)
     if isinstance(fields.get("data"), Mapping) and isinstance(fields.get("annotations"), list):
         return _label_studio(row.place, fields)
     if isinstance(fields.get("fields"), Mapping) and isinstance(fields.get("responses"), Mapping):
@@ -190,6 +201,40 @@ def _is_answers(value: Any) -> bool:
     )
 
 
+_OURS = {"policyi", "policyiname", "policyjname", "leftpolicy", "choice", "voided"}
+
+
+def _own(place: str, fields: Mapping[str, Any]) -> list[Vote]:
+    """A row of our own export of judgments: a is the policy that was on the left. None if it is void."""
+    if str(fields["voided"]).lower() == "true":
+        return []
+    if fields.get("taskvariables") not in (None, ""):
+        raise ImportingError.at(
+            place,
+            "The task has variables, which past votes cannot keep. Export as JSON lines with its manifest, "
+            "and import that with manage.py import_judgments.",
+        )
+    # CSV has nothing but texts, and those that a spreadsheet would run are written with an apostrophe.
+    as_given = as_it_was if isinstance(fields.get("judgmentid"), str) else str
+    texts = {name: as_given(value) if isinstance(value, str) else value for name, value in fields.items()}
+    i_on_left = texts["leftpolicy"] == texts["policyi"]
+    a, b = "ij" if i_on_left else "ji"
+    given = {
+        "task": _list_in(texts.get("taskmessages")) or texts.get("task"),
+        "annotator": texts.get("annotator"),
+        "judgedat": texts.get("judgedat"),
+    }
+    past = texts.get("plannumber") in (None, "")
+    for side, half in (("a", a), ("b", b)):
+        given[f"policy{side}"] = texts[f"policy{half}name"]
+        text = texts.get(f"response{half}")
+        # A past vote whose file had no texts.
+        given[f"response{side}"] = None if past and not text else text
+    vote = _vote(place, given, winner=texts["choice"], in_order=True, may_be_turns=False)
+    known = str(texts.get("sideknown", True)).lower() == "true"
+    return [vote if known else replace(vote, a_on_left=None)]
+
+
 def _argilla(place: str, record: Mapping[str, Any], questions: Mapping[str, Any]) -> list[Vote]:
     """Argilla's record: several people's answers to a question about the responses in it.
 
@@ -235,10 +280,6 @@ def _ranked(value: Any) -> Any:
         best = [each["value"] for each in value if each["rank"] == first]
         return best[0] if len(best) == 1 else Winner.TIE.value
     return value[0]
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float))
 
 
 def _label_studio(place: str, fields: Mapping[str, Any]) -> list[Vote]:
@@ -352,10 +393,11 @@ def _vote(
     annotator: Any = None,
     judged_at: Any = None,
     in_order: bool = False,
+    may_be_turns: bool = True,
 ) -> Vote:
     """The vote of one row. What is given beside ``fields`` is in place of its column.
 
-    ``in_order``: the tool shows a on the left.
+    ``in_order``: the tool shows a on the left. ``may_be_turns``: texts that are JSON lists are turns.
     """
     (policy_a, policy_b), named_by_side = _two(fields, _POLICY)
     a, b = ((_text(place, "policy", name) or "").strip() for name in (policy_a, policy_b))
@@ -371,7 +413,7 @@ def _vote(
         raise ImportingError.at(
             place, f"Both policies are {limits.shown(a)}. A vote is about two policies; remove the row."
         )
-    task, messages, responses, arena = _texts(place, fields)
+    task, messages, responses, arena = _texts(place, fields, may_be_turns=may_be_turns)
     if task is None:
         raise _missing(place, "task (or prompt, question, instruction, conversation_a)", fields)
     if not task.strip():
@@ -388,7 +430,7 @@ def _vote(
         task=task,
         policy_a=a,
         policy_b=b,
-        winner=_winner(place, fields, winner, (a, b), a_on_left=a_on_left),
+        winner=_winner(place, fields, winner, (a, b), a_on_left=a_on_left, by_side=in_order or arena),
         response_a=responses[0],
         response_b=responses[1],
         annotator=(_text(place, "annotator", by) or "").strip(),
@@ -432,7 +474,7 @@ _Task = tuple[str, tuple[Message, ...]]
 
 
 def _texts(
-    place: str, fields: Mapping[str, Any]
+    place: str, fields: Mapping[str, Any], *, may_be_turns: bool
 ) -> tuple[str | None, tuple[Message, ...], tuple[str | None, str | None], bool]:
     """The task, its messages, the two responses, and whether they came as an arena's conversations."""
     (first, second), _ = _two(fields, ("conversation",))
@@ -448,7 +490,7 @@ def _texts(
     task = _first(fields, _TASK)
     (first, second), _ = _two(fields, (*_RESPONSE, ""))
     turns = [_turns(value) for value in (task, first, second)]
-    if all(turns) and len({len(each or ()) for each in turns}) == 1:
+    if may_be_turns and all(turns) and len({len(each or ()) for each in turns}) == 1:
         # LMArena's table for Kaggle: a list of turns in each of the three columns.
         users, *answers = (each or [] for each in turns)
         whole = []
@@ -472,24 +514,28 @@ def _by(role: str, texts: Iterable[str]) -> list[Message]:
     return [Message(role, text) for text in texts]
 
 
-def _turns(value: Any) -> list[str] | None:
-    """The texts of a list of turns, which a table may hold as JSON; ``None`` where it is none."""
+def _list_in(value: Any) -> list[Any] | None:
+    """A list, which a table may hold as JSON; ``None`` where it is none, or empty."""
     if isinstance(value, str) and value.startswith("["):
         try:
             value = loads(value)
         except ValueError:
             return None
-    if (
-        not isinstance(value, list)
-        or not value
-        or not all(isinstance(each, (str, type(None))) for each in value)
-    ):
+    return value if isinstance(value, list) and value else None
+
+
+def _turns(value: Any) -> list[str] | None:
+    """The texts of a list of turns; ``None`` where it is none."""
+    turns = _list_in(value)
+    if turns is None or not all(isinstance(each, (str, type(None))) for each in turns):
         return None
-    return [each or "" for each in value]
+    return [each or "" for each in turns]
 
 
-def _split(place: str, name: str, value: Any) -> tuple[_Task, str]:
-    """The task of a conversation, which is all before the first answer, and the rest of it."""
+def _split(place: str, name: str, value: Any) -> tuple[_Task, str | None]:
+    """The task of a conversation, which is all before the first answer, and the rest of it; ``None`` where
+    it ends with the user.
+    """
     if isinstance(value, str):
         try:
             value = loads(value)
@@ -497,6 +543,8 @@ def _split(place: str, name: str, value: Any) -> tuple[_Task, str]:
             value = None
     messages = _checked_messages(place, name, value)
     answered = next((n for n, message in enumerate(messages) if message.role == ASSISTANT), None)
+    if answered is None and messages and {each.role for each in messages} <= {SYSTEM, USER}:
+        return _task(place, messages), None
     if not answered:
         raise ImportingError.at(
             place, f"{name} must begin with the user's message, and have an answer by the role assistant."
@@ -551,8 +599,15 @@ def _side_of_a(place: str, fields: Mapping[str, Any]) -> bool | None:
 
 
 def _winner(
-    place: str, fields: Mapping[str, Any], given: Any, policies: tuple[str, str], *, a_on_left: bool | None
+    place: str,
+    fields: Mapping[str, Any],
+    given: Any,
+    policies: tuple[str, str],
+    *,
+    a_on_left: bool | None,
+    by_side: bool,
 ) -> Winner:
+    """The answer. ``by_side``: the format names sides, so a word for one is no policy of that name."""
     said = given if given is not None else _first(fields, _WINNER)
     if said is None:
         marked = [winner for name, winner in _KAGGLE.items() if str(fields.get(name)) in {"1", "1.0", "True"}]
@@ -566,6 +621,8 @@ def _winner(
         if text.strip() == name
     }
     key = _key(text)
+    if by_side and (key in _NAMED or key in _NEITHER or key in _ON_SIDE):
+        found = set()
     if key in _NAMED:
         found.add(_NAMED[key])
     elif key in _NEITHER:
@@ -618,7 +675,7 @@ def _time(place: str, value: Any) -> datetime | None:
 def _warnings(votes: Sequence[Vote], unanswered: int) -> Iterator[str]:
     """Counts of what may be a mistake in the file. Nothing of it is changed."""
     if unanswered:
-        yield f"{slips.number(unanswered, 'record')} without an answer left out."
+        yield f"{slips.number(unanswered, 'record')} without an answer, or taken back, left out."
     rows = Counter(
         (v.task, v.policy_a, v.policy_b, v.winner, v.response_a, v.response_b, v.annotator, v.judged_at)
         for v in votes

@@ -6,7 +6,9 @@ import hashlib
 import json
 import os
 import shutil
+import sqlite3
 import subprocess
+from contextlib import closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -50,12 +52,11 @@ def write_backup(file: Path) -> Note:
     unfinished = file.with_name(f".{file.name}.unfinished")
     unfinished.unlink(missing_ok=True)
     try:
+        # Both write into an empty file that is there, which nobody else may read.
         unfinished.touch(mode=0o600)
         if connection.vendor == "sqlite":
-            unfinished.unlink()
             with connection.cursor() as cursor:
                 cursor.execute("VACUUM INTO %s", [str(unfinished)])
-            unfinished.chmod(0o600)
         else:
             _run("pg_dump", "--format=custom", "--no-owner", "--no-privileges", f"--file={unfinished}")
         note = Note(__version__, connection.vendor, clock.now().isoformat(), _sha256(unfinished))
@@ -72,8 +73,8 @@ def restore_backup(file: Path) -> Note:
     Raises
     ------
     CommandError
-        The file is not what its note says or is of another kind of database, the database is not empty, or
-        its own program is missing or fails.
+        The file is not what its note says or is no or another kind of database, the database is not empty,
+        or its own program is missing or fails. The database stays empty.
     """
     try:
         note = Note(**json.loads(note_of(file).read_text()))
@@ -96,10 +97,36 @@ def restore_backup(file: Path) -> Note:
         connection.close()
         for journal in ("-wal", "-shm"):
             name.with_name(name.name + journal).unlink(missing_ok=True)
-        shutil.copyfile(file, name)
+        _copy_database(file, name)
     else:
-        _run("pg_restore", "--no-owner", "--no-privileges", "--exit-on-error", "--dbname=", str(file))
+        _run(
+            "pg_restore",
+            "--no-owner",
+            "--no-privileges",
+            "--exit-on-error",
+            "--single-transaction",
+            "--dbname=",
+            str(file),
+        )
     return note
+
+
+def _copy_database(file: Path, name: Path) -> None:
+    """Copy a database of SQLite to its place, where nobody else may read it, whole or not at all."""
+    unfinished = name.with_name(f".{name.name}.unfinished")
+    unfinished.unlink(missing_ok=True)
+    try:
+        unfinished.touch(mode=0o600)
+        shutil.copyfile(file, unfinished)
+        with closing(sqlite3.connect(unfinished)) as copy:
+            [(said,)] = copy.execute("PRAGMA quick_check(1)")
+        if said != "ok":
+            raise CommandError(f"{file} is a damaged database: {said}. Take an older backup.")
+        unfinished.rename(name)
+    except sqlite3.DatabaseError as error:
+        raise CommandError(f"{file} is no database of SQLite: {error}. Take an older backup.") from error
+    finally:
+        unfinished.unlink(missing_ok=True)
 
 
 def unknown_migrations() -> list[str]:

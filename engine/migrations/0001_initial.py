@@ -55,6 +55,8 @@ class Migration(migrations.Migration):
                 ('allow_tie', models.BooleanField(default=False, help_text='Offer “equally good”; it counts half a win each.')),
                 ('allow_both_bad', models.BooleanField(default=False, help_text='Offer “both are bad”; it counts half a win each.')),
                 ('tell_outcome', models.BooleanField(default=False, help_text='When it is decided, annotators see which policy their answers preferred.')),
+                ('leaderboard', models.BooleanField(default=False, help_text='Annotators see how many pairs each of them has answered; never what anybody answered.')),
+                ('tags', models.CharField(blank=True, help_text='Tags by which lists are filtered, separated by commas.', max_length=200)),
                 ('overlap', models.PositiveSmallIntegerField(default=1, help_text='How many different annotators judge each comparison.', validators=[django.core.validators.MinValueValidator(1), django.core.validators.MaxValueValidator(9)])),
                 ('overlap_rule', models.CharField(choices=[('majority', 'The majority decides'), ('mean', 'Each judgment counts its share (1, 2, 4 or 8 judgments)')], default='majority', help_text='Rule that combines several judgments of one comparison into its outcome.', max_length=10)),
                 ('repeat_rate', models.FloatField(default=0.0, help_text="Share of an annotator's pairs that are earlier ones shown again, sides swapped.", validators=[django.core.validators.MinValueValidator(0.0), django.core.validators.MaxValueValidator(0.5)])),
@@ -169,7 +171,7 @@ class Migration(migrations.Migration):
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
                 ('at', models.DateTimeField(default=engine.models.clock.now)),
-                ('action', models.CharField(choices=[('create', 'Created'), ('edit', 'Edited'), ('start', 'Started'), ('pause', 'Paused'), ('resume', 'Resumed'), ('stop', 'Stopped'), ('stop_on', 'Stopped on a claim'), ('conclude', 'Concluded'), ('reopen', 'Reopened'), ('budget', 'Budget changed'), ('claim', 'Claim changed'), ('delta', 'Risk δ changed'), ('epsilon', 'Margin ε changed'), ('void', 'Judgments voided'), ('restore', 'Judgments restored'), ('archive', 'Archived'), ('unarchive', 'Taken out of the archive'), ('clone', 'Cloned'), ('invite', 'Invited'), ('end_invitation', 'Invitation ended'), ('join', 'Joined'), ('add', 'Member added'), ('role', 'Role changed'), ('remove', 'Member removed'), ('token_made', 'Token made'), ('token_revoked', 'Token revoked'), ('sign_out', 'Signed out everywhere'), ('reset_link', 'Password link made'), ('export', 'Exported'), ('import_votes', 'Past votes imported'), ('llm_judge', 'Language model as a judge changed'), ('delete', 'Draft deleted'), ('forget', 'Person forgotten'), ('llm_halted', 'Language model as a judge halted'), ('subscribe', 'Notification added'), ('unsubscribe', 'Notification removed'), ('share', 'Report shared'), ('end_share', 'Shared report ended'), ('remarks_done', 'Flags and comments done')], max_length=20)),
+                ('action', models.CharField(choices=[('create', 'Created'), ('edit', 'Edited'), ('start', 'Started'), ('pause', 'Paused'), ('resume', 'Resumed'), ('stop', 'Stopped'), ('stop_on', 'Stopped on a claim'), ('conclude', 'Concluded'), ('reopen', 'Reopened'), ('budget', 'Budget changed'), ('claim', 'Claim changed'), ('delta', 'Risk δ changed'), ('epsilon', 'Margin ε changed'), ('void', 'Judgments voided'), ('restore', 'Judgments restored'), ('archive', 'Archived'), ('unarchive', 'Taken out of the archive'), ('clone', 'Cloned'), ('invite', 'Invited'), ('mail_invitation', 'Invitation e-mailed'), ('end_invitation', 'Invitation ended'), ('join', 'Joined'), ('add', 'Member added'), ('role', 'Role changed'), ('remove', 'Member removed'), ('token_made', 'Token made'), ('token_revoked', 'Token revoked'), ('sign_out', 'Signed out everywhere'), ('reset_link', 'Password link made'), ('export', 'Exported'), ('import_votes', 'Past votes imported'), ('llm_judge', 'Language model as a judge changed'), ('delete', 'Draft deleted'), ('forget', 'Person forgotten'), ('llm_halted', 'Language model as a judge halted'), ('subscribe', 'Notification added'), ('unsubscribe', 'Notification removed'), ('share', 'Report shared'), ('end_share', 'Shared report ended'), ('remarks_done', 'Flags and comments done')], max_length=20)),
                 ('details', models.JSONField(blank=True, default=dict)),
                 ('sentence', models.TextField()),
                 ('about', models.ForeignKey(blank=True, help_text='The person concerned, if any.', null=True, on_delete=django.db.models.deletion.PROTECT, related_name='+', to=settings.AUTH_USER_MODEL)),
@@ -229,6 +231,8 @@ class Migration(migrations.Migration):
                 ('expires_at', models.DateTimeField()),
                 ('ended_at', models.DateTimeField(blank=True, null=True)),
                 ('created_at', models.DateTimeField(default=engine.models.clock.now)),
+                ('email', models.EmailField(blank=True, help_text='Address to which LLM-PO sends the link; empty for none.', max_length=254)),
+                ('mail_key', models.CharField(blank=True, help_text='Random text from which SECRET_KEY makes the link again, to send it; empty for no address.', max_length=43)),
                 ('created_by', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='invitations', to=settings.AUTH_USER_MODEL)),
                 ('experiment', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='invitations', to='engine.experiment')),
             ],
@@ -536,7 +540,8 @@ class Migration(migrations.Migration):
                 ('error', models.CharField(blank=True, max_length=500)),
                 ('created_at', models.DateTimeField(default=engine.models.clock.now)),
                 ('sent_at', models.DateTimeField(blank=True, null=True)),
-                ('subscription', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='notifications', to='engine.subscription')),
+                ('invitation', models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.CASCADE, related_name='notifications', to='engine.invitation')),
+                ('subscription', models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.CASCADE, related_name='notifications', to='engine.subscription')),
             ],
         ),
         migrations.CreateModel(
@@ -769,6 +774,10 @@ class Migration(migrations.Migration):
         migrations.AddConstraint(
             model_name='notification',
             constraint=models.UniqueConstraint(fields=('subscription', 'key'), name='notification_once'),
+        ),
+        migrations.AddConstraint(
+            model_name='notification',
+            constraint=models.CheckConstraint(condition=models.Q(models.Q(('invitation__isnull', True), ('subscription__isnull', False)), models.Q(('invitation__isnull', False), ('subscription__isnull', True)), _connector='OR'), name='notification_one_recipient'),
         ),
         migrations.AddConstraint(
             model_name='task',

@@ -202,6 +202,13 @@ class Experiment(models.Model):
         default=False,
         help_text="When it is decided, annotators see which policy their answers preferred.",
     )
+    leaderboard = models.BooleanField(
+        default=False,
+        help_text="Annotators see how many pairs each of them has answered; never what anybody answered.",
+    )
+    tags = models.CharField(
+        max_length=200, blank=True, help_text="Tags by which lists are filtered, separated by commas."
+    )
     overlap = models.PositiveSmallIntegerField(
         default=1,
         validators=[MinValueValidator(1), MaxValueValidator(9)],
@@ -333,3 +340,8 @@ class Experiment(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+    @property
+    def tag_list(self) -> list[str]:
+        """Its tags, by name."""
+        return self.tags.split(", ") if self.tags else []

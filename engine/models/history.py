@@ -40,6 +40,7 @@ class AuditEntry(models.Model):
         UNARCHIVE = "unarchive", "Taken out of the archive"
         CLONE = "clone", "Cloned"
         INVITE = "invite", "Invited"
+        MAIL_INVITATION = "mail_invitation", "Invitation e-mailed"
         END_INVITATION = "end_invitation", "Invitation ended"
         JOIN = "join", "Joined"
         ADD = "add", "Member added"

@@ -11,6 +11,7 @@ from django.db.models import Q
 from engine.models import clock
 from engine.models.claims import Claimable
 from engine.models.experiments import Experiment
+from engine.models.people import Invitation
 
 
 class Subscription(models.Model):
@@ -62,7 +63,9 @@ class Subscription(models.Model):
 
 
 class Notification(Claimable):
-    """The outbox: one message to one subscriber, written with what it tells of and sent afterwards.
+    """The outbox: one message, written with what it tells of and sent afterwards.
+
+    It goes to a subscriber, or to the address of an invitation.
 
     waiting (claimed while a worker sends it) → sent | failed (after too many attempts). ``key`` makes the
     same news one message.
@@ -73,7 +76,12 @@ class Notification(Claimable):
         SENT = "sent", "Sent"
         FAILED = "failed", "Failed"
 
-    subscription = models.ForeignKey(Subscription, models.CASCADE, related_name="notifications")
+    subscription = models.ForeignKey(
+        Subscription, models.CASCADE, null=True, blank=True, related_name="notifications"
+    )
+    invitation = models.ForeignKey(
+        Invitation, models.CASCADE, null=True, blank=True, related_name="notifications"
+    )
     event = models.CharField(max_length=20)
     key = models.CharField(max_length=100)
     subject = models.CharField(max_length=300)
@@ -86,11 +94,25 @@ class Notification(Claimable):
     sent_at = models.DateTimeField(null=True, blank=True)
 
     class Meta:
-        constraints = (models.UniqueConstraint(fields=["subscription", "key"], name="notification_once"),)
+        constraints = (
+            models.UniqueConstraint(fields=["subscription", "key"], name="notification_once"),
+            models.CheckConstraint(
+                name="notification_one_recipient",
+                condition=Q(subscription__isnull=False, invitation__isnull=True)
+                | Q(subscription__isnull=True, invitation__isnull=False),
+            ),
+        )
         indexes = (models.Index(fields=["due_at"], name="notification_due", condition=Q(state="waiting")),)
 
     def __str__(self) -> str:
         return self.subject
+
+    @property
+    def address(self) -> str:
+        """The e-mail address, or the URL, that it goes to."""
+        if self.invitation is not None:
+            return self.invitation.email
+        return "" if self.subscription is None else self.subscription.target
 
 
 class Alarm(models.Model):

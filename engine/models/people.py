@@ -121,6 +121,14 @@ class Invitation(models.Model):
     ended_at = models.DateTimeField(null=True, blank=True)
     created_by = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="invitations")
     created_at = models.DateTimeField(default=clock.now)
+    email = models.EmailField(
+        max_length=254, blank=True, help_text="Address to which LLM-PO sends the link; empty for none."
+    )
+    mail_key = models.CharField(
+        max_length=43,
+        blank=True,
+        help_text="Random text from which SECRET_KEY makes the link again, to send it; empty for no address.",
+    )
 
     class Meta:
         constraints = (

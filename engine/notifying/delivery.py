@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 import logging
 import smtplib
+from typing import cast
 
 from django.conf import settings
 from django.core.mail import EmailMessage
 from django.urls import reverse
 
+from engine.domain.errors import InvitationError
 from engine.domain.mail import why_no_mail
 from engine.models import Notification, Subscription
 from engine.notifying.webhook import WebhookError, call
+from engine.services.inviting import secret_to_send
 from engine.services.notifications import claim_due, mark_sent, mark_unsent
 
 logger = logging.getLogger(__name__)
@@ -32,35 +35,39 @@ def deliver_due() -> int:
 
 def _deliver(notification: Notification) -> None:
     subscription = notification.subscription
+    by_mail = subscription is None or subscription.kind == Subscription.Kind.EMAIL
     try:
-        if subscription.kind == Subscription.Kind.EMAIL:
-            _mail(notification)
-        else:
+        if subscription is not None and not by_mail:
             call(
                 url=subscription.target,
                 secret=subscription.secret,
-                body=webhook_body(notification),
+                body=webhook_body(subscription, notification),
                 delivery=str(notification.pk),
             )
+        else:
+            _mail(notification)
     except WebhookError as error:
         logger.warning("Notification %s was not sent: %s", notification.pk, error)
         mark_unsent(notification=notification, error=str(error), final=error.final)
+    except InvitationError as error:
+        mark_unsent(notification=notification, error=str(error), final=True)
     except (OSError, smtplib.SMTPException) as error:
         # A server that refuses a recipient quotes the address: keep it out of the worker's log.
-        said = str(error).replace(subscription.target, f"somebody at {subscription.host}")
+        address = notification.address
+        said = str(error).replace(address, f"somebody at {address.rpartition('@')[2]}")
         logger.warning("Notification %s was not sent: %s", notification.pk, said)
         mark_unsent(notification=notification, error=f"The mail server: {said}")
     else:
         # console:// wrote it into this worker's log, which reaches nobody.
-        if subscription.kind == Subscription.Kind.EMAIL and (reason := why_no_mail()):
+        if by_mail and (reason := why_no_mail()):
             mark_unsent(notification=notification, error=reason, final=True)
         else:
             mark_sent(notification=notification)
 
 
-def webhook_body(notification: Notification) -> bytes:
+def webhook_body(subscription: Subscription, notification: Notification) -> bytes:
     """The body that a webhook receives; documented in docs/api.md."""
-    experiment = notification.subscription.experiment
+    experiment = subscription.experiment
     return json.dumps(
         {
             "event": notification.event,
@@ -73,22 +80,29 @@ def webhook_body(notification: Notification) -> bytes:
                 "state": experiment.state,
                 "conclusion": experiment.conclusion,
                 "winner": None if experiment.winner is None else experiment.winner.label,
-                "url": _url(notification),
+                "url": _dashboard(subscription),
             },
         }
     ).encode()
 
 
 def _mail(notification: Notification) -> None:
+    if (invitation := notification.invitation) is not None:
+        link = _address(reverse("join", args=[secret_to_send(invitation)]))
+    else:
+        link = _dashboard(cast(Subscription, notification.subscription))
     EmailMessage(
         # A name with a line break in it must not become a header.
         subject=" ".join(notification.subject.split()),
-        body=f"{notification.text}\n\n{_url(notification)}\n",
-        to=[notification.subscription.target],
+        body=f"{notification.text}\n\n{link}\n",
+        to=[notification.address],
         headers={"X-LLMPO-Delivery": str(notification.pk), "Auto-Submitted": "auto-generated"},
     ).send()
 
 
-def _url(notification: Notification) -> str:
-    path = reverse("dashboard", args=[notification.subscription.experiment_id])
+def _dashboard(subscription: Subscription) -> str:
+    return _address(reverse("dashboard", args=[subscription.experiment_id]))
+
+
+def _address(path: str) -> str:
     return settings.SITE_URL.rstrip("/") + path

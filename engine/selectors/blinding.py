@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from engine.domain import blinding
 from engine.domain.blinding import Period
-from engine.models import Check, Comparison, Experiment, Membership, User
+from engine.models import Check, Comparison, Experiment, Membership, RoleLoss, User
 
 
 def secret_periods(experiment: Experiment) -> list[Period]:
@@ -83,13 +83,12 @@ def _verify_check(found: Verified, check: Check, secret: str, experiment: Experi
 def withholds_unfinished(experiment: Experiment, user: User) -> bool:
     """True if this user must not see the policies of comparisons that are not finished.
 
-    An annotator may be looking at any of them, or may get it later.
+    An annotator may be looking at any of them, or may get it later. Somebody who lost that role may come
+    back to it, and would know the pairs then.
     """
-    return (
-        experiment.judge == Experiment.Judge.HUMAN
-        and Membership.objects.filter(
-            experiment=experiment, user=user, role=Membership.Role.ANNOTATOR
-        ).exists()
+    return experiment.judge == Experiment.Judge.HUMAN and any(
+        roles.objects.filter(experiment=experiment, user=user, role=Membership.Role.ANNOTATOR).exists()
+        for roles in (Membership, RoleLoss)
     )
 
 

@@ -62,6 +62,23 @@ def comparison_counts(experiment_ids: Collection[int]) -> dict[int, int]:
     return dict.fromkeys(experiment_ids, 0) | {experiment_id: int(total) for experiment_id, total in totals}
 
 
+def ahead_in(experiments: Collection[Experiment]) -> dict[int, dict[str, int]]:
+    """The comparisons that are planned and those that are ready, by state, of each experiment by its id."""
+    rows = (
+        Comparison.objects.filter(
+            experiment__in=[each.pk for each in experiments],
+            state__in=[Comparison.State.PLANNED, Comparison.State.READY],
+        )
+        .values_list("experiment_id", "state")
+        .annotate(n=Count("pk"))
+        .order_by()
+    )
+    found: dict[int, dict[str, int]] = {each.pk: {} for each in experiments}
+    for experiment_id, state, n in rows:
+        found[experiment_id][state] = n
+    return found
+
+
 def pair_counts(experiment: Experiment) -> dict[Pair, tuple[float, int]]:
     """``{(i, j): (wins of i, comparisons)}`` for the pairs i < j, by policy index."""
     rows = PairCount.objects.filter(experiment=experiment).values_list(

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-from django.db.models import OuterRef, Subquery, Window
-from django.db.models.functions import RowNumber
+from django.db.models import Count, F, OuterRef, Subquery, Window
+from django.db.models.functions import Greatest, Mod, RowNumber
 
 from engine.core import Design, Factorial, StopReason
 from engine.core.contradictions import Misfit, misfit, summed_ties
@@ -251,6 +251,36 @@ def latest_snapshots(experiments: Collection[Experiment]) -> dict[int, Snapshot]
     asked = Experiment.objects.filter(pk__in=[each.pk for each in experiments]).order_by()
     found = Snapshot.objects.filter(pk__in=asked.values_list(Subquery(newest))).select_related("best")
     return {each.experiment_id: each for each in found.defer("evidence", "peak_evidence", "named", "streams")}
+
+
+class RacePoint(NamedTuple):
+    """The number of rivals that were open after some number of comparisons."""
+
+    comparisons: int
+    open_rivals: int
+
+
+def races(experiments: Collection[Experiment], most: int) -> dict[int, list[RacePoint]]:
+    """The open rivals of each experiment, by its id: at most ``most`` points, evenly spread, the first and
+    the last among them. One query for all.
+    """
+    steps = most - 1
+    numbered = (
+        Snapshot.objects.filter(experiment__in=[each.pk for each in experiments])
+        .annotate(
+            place=Window(RowNumber(), partition_by="experiment", order_by="pk") - 1,
+            last=Greatest(Window(Count("pk"), partition_by="experiment") - 1, 1),
+        )
+        # The remainder is small at the first place of each even step, and everywhere in a short race.
+        .annotate(rest=Mod(F("place") * steps, F("last")))
+        .filter(rest__lt=steps)
+    )
+    found: dict[int, list[RacePoint]] = {each.pk: [] for each in experiments}
+    for experiment_id, *point in numbered.order_by("pk").values_list(
+        "experiment_id", "comparisons", "open_rivals"
+    ):
+        found[experiment_id].append(RacePoint(*point))
+    return found
 
 
 def race(experiment: Experiment, most: int = 200) -> list[Snapshot]:

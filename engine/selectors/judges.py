@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Hashable
 from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
 
-from django.db.models import Count, F, Q, QuerySet, Window
-from django.db.models.functions import Length, RowNumber
+from django.db.models import Count, Exists, F, Max, Min, OuterRef, Q, QuerySet, Window
+from django.db.models.functions import Length, RowNumber, TruncDate
 
 from engine.core.order import LONG_RUN, SoloRun, judged_prefix, solo_runs
 from engine.domain.outcomes import joint_outcome
-from engine.models import Check, Comparison, Experiment, Flag, Judgment, Lease
+from engine.models import Check, Comparison, Experiment, Flag, Judgment, Lease, User
 from engine.selectors.counts import completed, standing_judgments
 
 # Characters a second. A thousand words a minute: nobody reads so fast, and few skim so fast.
@@ -30,10 +32,14 @@ class Judged:
     median_seconds: float | None
 
 
-def judged_by_annotator(experiment: Experiment) -> dict[str, Judged]:
-    """By user name: everybody who judged and whose judgments stand."""
-    rows = standing_judgments(experiment.pk).filter(annotator__isnull=False)
+def judged_by_annotator(experiment: Experiment, only: User | None = None) -> dict[str, Judged]:
+    """By user name: everybody who judged and whose judgments stand; with ``only``, that person alone."""
+    rows = _of(only, standing_judgments(experiment.pk).filter(annotator__isnull=False))
     return _judged(rows, "annotator__username")
+
+
+def _of(only: User | None, rows: QuerySet[Any]) -> QuerySet[Any]:
+    return rows if only is None else rows.filter(annotator=only)
 
 
 def judged_by_kind(experiment: Experiment) -> dict[str, Judged]:
@@ -92,13 +98,17 @@ class Reading:
     longer: int = 0
 
 
-def reading_by_annotator(experiment: Experiment) -> dict[str, Reading]:
-    """By user name: how the newest answers of each annotator fit the texts, imported ones left out.
+def reading_by_annotator(experiment: Experiment, only: User | None = None) -> dict[str, Reading]:
+    """By user name: how the newest answers of each annotator, or of ``only`` one, fit the texts; imported
+    ones are left out.
 
     Only so many are read, as the lengths of all texts of a large experiment take seconds.
     """
-    answers = standing_judgments(experiment.pk).filter(
-        annotator__isnull=False, via__in=[Judgment.Via.PAGE, Judgment.Via.API]
+    answers = _of(
+        only,
+        standing_judgments(experiment.pk).filter(
+            annotator__isnull=False, via__in=[Judgment.Via.PAGE, Judgment.Via.API]
+        ),
     )
     newest = answers.annotate(
         place=Window(RowNumber(), partition_by=F("annotator"), order_by=F("pk").desc())
@@ -124,10 +134,11 @@ def reading_by_annotator(experiment: Experiment) -> dict[str, Reading]:
     return dict(found)
 
 
-def check_results(experiment: Experiment) -> dict[tuple[str, str], tuple[int, int]]:
+def check_results(experiment: Experiment, only: User | None = None) -> dict[tuple[str, str], tuple[int, int]]:
     """``{(user name, kind of check): (answered, passed)}``."""
+    answered = Check.objects.filter(experiment=experiment, passed__isnull=False, voided_at__isnull=True)
     rows = (
-        Check.objects.filter(experiment=experiment, passed__isnull=False, voided_at__isnull=True)
+        _of(only, answered)
         .values_list("annotator__username", "kind")
         .annotate(answered=Count("pk"), agreed=Count("pk", filter=Q(passed=True)))
         .order_by()
@@ -135,16 +146,58 @@ def check_results(experiment: Experiment) -> dict[tuple[str, str], tuple[int, in
     return {(name, kind): (answered, agreed) for name, kind, answered, agreed in rows}
 
 
-def flags_by_annotator(experiment: Experiment) -> dict[str, int]:
+def flags_by_annotator(experiment: Experiment, only: User | None = None) -> dict[str, int]:
     """The number of pairs that each annotator flagged."""
-    rows = Flag.objects.filter(comparison__experiment=experiment).values_list("annotator__username")
-    return dict(rows.annotate(n=Count("pk")).order_by())
-
-
-def skips_by_annotator(experiment: Experiment) -> dict[str, int]:
-    """The number of pairs that each annotator skipped."""
-    rows = Lease.objects.filter(comparison__experiment=experiment, state=Lease.State.SKIPPED)
+    rows = _of(only, Flag.objects.filter(comparison__experiment=experiment))
     return dict(rows.values_list("annotator__username").annotate(n=Count("pk")).order_by())
+
+
+def skips_by_annotator(experiment: Experiment, only: User | None = None) -> dict[str, int]:
+    """The number of pairs that each annotator skipped."""
+    rows = _of(only, Lease.objects.filter(comparison__experiment=experiment, state=Lease.State.SKIPPED))
+    return dict(rows.values_list("annotator__username").annotate(n=Count("pk")).order_by())
+
+
+@dataclass(frozen=True)
+class Activity:
+    """The time of one annotator's judgments; ``days``: the number of days with one, in the installation's
+    time zone.
+    """
+
+    first_at: datetime | None
+    last_at: datetime | None
+    days: int
+    comments: int
+
+
+def activity(experiment: Experiment, annotator: User) -> Activity:
+    """The time of this annotator's judgments that stand, and the number of their comments."""
+    found = (
+        standing_judgments(experiment.pk)
+        .filter(annotator=annotator)
+        .aggregate(
+            first_at=Min("created_at"),
+            last_at=Max("created_at"),
+            days=Count(TruncDate("created_at"), distinct=True),
+            comments=Count("pk", filter=~Q(comment="")),
+        )
+    )
+    return Activity(**found)
+
+
+def agreement_with_others(experiment: Experiment, annotator: User) -> tuple[int, int]:
+    """Answers of other people to the same two responses: how many there are, and how many are the same.
+
+    Ties and "both bad" are one answer. Past votes count.
+    """
+    people = standing_judgments(experiment.pk).filter(judge=Judgment.Judge.HUMAN)
+    theirs = people.filter(annotator=annotator)
+    pair = ("comparison__response_i_id", "comparison__response_j_id")
+    others = people.filter(annotator__isnull=False).exclude(annotator=annotator)
+    shared = others.filter(Exists(theirs.filter(**{name: OuterRef(name) for name in pair})))
+    mine = {(i, j): outcome for i, j, outcome in theirs.order_by("-pk").values_list(*pair, "outcome")}
+    same = [mine[i, j] == outcome for i, j, outcome in shared.values_list(*pair, "outcome") if (i, j) in mine]
+    return len(same), sum(same)
 
 
 def outcomes_without(

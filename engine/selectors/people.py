@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import uuid
+from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
+from statistics import median
 from typing import Any, cast
 
 from django.db.models import (
@@ -15,12 +17,13 @@ from django.db.models import (
     Exists,
     F,
     OuterRef,
+    Prefetch,
     Q,
     QuerySet,
     Subquery,
     Value,
 )
-from django.db.models.functions import Coalesce
+from django.db.models.functions import Coalesce, Concat
 from django.utils import timezone
 
 from engine.models import (
@@ -30,6 +33,7 @@ from engine.models import (
     Judgment,
     Lease,
     Membership,
+    Notification,
     ReportLink,
     User,
     clock,
@@ -87,6 +91,7 @@ def open_invitations(experiment: Experiment, roles: Collection[str]) -> QuerySet
             role__in=roles, ended_at__isnull=True, expires_at__gte=clock.now(), uses__lt=F("most_uses")
         )
         .select_related("created_by")
+        .prefetch_related(Prefetch("notifications", Notification.objects.order_by("-pk")))
         .order_by("-pk")
     )
 
@@ -202,6 +207,18 @@ def experiments_to_watch(user: User) -> QuerySet[Experiment]:
     ).distinct()
 
 
+def tagged(experiments: QuerySet[Experiment], tag: str) -> QuerySet[Experiment]:
+    """Those of the experiments that have this tag."""
+    listed = Concat(Value(", "), "tags", Value(", "))
+    return experiments.alias(listed=listed).filter(listed__contains=f", {tag}, ")
+
+
+def tags_of(experiments: QuerySet[Experiment]) -> list[str]:
+    """All tags of these experiments, by name."""
+    stored = experiments.exclude(tags="").order_by().values_list("tags", flat=True).distinct()
+    return sorted({tag for tags in stored for tag in tags.split(", ")})
+
+
 def experiments_to_run(user: User) -> QuerySet[Experiment]:
     """Experiments that this user may start, pause and stop."""
     if user.is_superuser:
@@ -300,6 +317,47 @@ def _of_check(check: Check) -> Answer:
     )
 
 
+@dataclass(frozen=True)
+class OwnSummary:
+    """A person's own answers in numbers, checks among them.
+
+    Attributes
+    ----------
+    typical_seconds
+        The median time of their latest answers, from seeing the pair; ``None`` if no time is known.
+    """
+
+    answers: int
+    today: int
+    typical_seconds: float | None
+
+
+_SUMMED_UP = 200
+
+
+def own_summary(experiment: Experiment, user: User) -> OwnSummary | None:
+    """This user's answers that stand, in numbers; ``None`` before the first one.
+
+    Checks count in each figure: one that did not would give itself away.
+    """
+    judged = own_judgments(experiment, user).values_list("created_at", "shown_at")
+    checked = _answered_checks(user).filter(experiment=experiment).order_by("-judged_at")
+    times: list[tuple[Any, ...]] = [
+        *judged[:_SUMMED_UP],
+        *checked.values_list("judged_at", "shown_at")[:_SUMMED_UP],
+    ]
+    if not times:
+        return None
+    latest = sorted(times, key=lambda each: each[0], reverse=True)[:_SUMMED_UP]
+    spans = [(end - start).total_seconds() for end, start in latest if start is not None]
+    [counted] = with_own_answers(Experiment.objects.filter(pk=experiment.pk), user)
+    return OwnSummary(
+        answers=cast(int, cast(Any, counted).mine),
+        today=judged_today(experiment.pk, user),
+        typical_seconds=median(spans) if spans else None,
+    )
+
+
 def own_answer(experiment: Experiment, user: User, token: uuid.UUID) -> Judgment | Check | None:
     """The answer that this user gave under a token, unless it was taken back."""
     judgment = own_judgments(experiment, user).filter(token=token).first()
@@ -339,6 +397,27 @@ def answers_before(experiment_id: int, moment: datetime) -> int:
     )
     checks = _checks_ever_answered(experiment_id).filter(judged_at__lt=moment)
     return judged.values("pk").union(checks.values("pk"), all=True).count()
+
+
+def answers_by_person(experiment_id: int, moment: datetime) -> list[tuple[User, int]]:
+    """The number of answers that each person had given here at a moment, the most first; otherwise as
+    :func:`answers_before`.
+    """
+    judged = Judgment.objects.filter(
+        comparison__experiment_id=experiment_id,
+        judge=Judgment.Judge.HUMAN,
+        annotator__isnull=False,
+        restores__isnull=True,
+        created_at__lt=moment,
+    )
+    checks = _checks_ever_answered(experiment_id).filter(judged_at__lt=moment)
+    totals: Counter[int] = Counter()
+    for rows in (judged, checks):
+        totals.update(dict(rows.values_list("annotator").annotate(n=Count("pk")).order_by()))
+    people = User.objects.in_bulk(totals.keys())
+    return sorted(
+        ((people[pk], n) for pk, n in totals.items()), key=lambda each: (-each[1], each[0].get_username())
+    )
 
 
 def _checks_ever_answered(experiment_id: int) -> QuerySet[Check]:

@@ -54,6 +54,12 @@ def subscriptions_to(addresses: set[str]) -> QuerySet[Subscription]:
     return mails.alias(address=Lower("target")).filter(address__in=addresses)
 
 
+def invitations_to(addresses: set[str]) -> QuerySet[Invitation]:
+    """The invitations that were sent to one of these e-mail addresses, given in small letters."""
+    mailed = Invitation.objects.exclude(email="").order_by("pk")
+    return mailed.alias(address=Lower("email")).filter(address__in=addresses)
+
+
 def person_data(user: User, *, complete: bool) -> Row:
     """The stored data about a person, by kind, for a JSON file.
 
@@ -152,6 +158,11 @@ def person_data(user: User, *, complete: bool) -> Row:
         "invitations_used": _rows(
             InvitationUse.objects.filter(user=user).order_by("pk"),
             experiment="invitation__experiment__name", role="invitation__role", at="at",
+        ),
+        "invitations_received": _rows(
+            invitations_to(addresses_of(user)),
+            experiment="experiment__name", role="role", address="email", created_at="created_at",
+            until="expires_at",
         ),
         "roles_lost": _rows(
             RoleLoss.objects.filter(user=user).order_by("pk"),

@@ -31,6 +31,7 @@ SENTENCES: dict[str, str] = {
     _Action.UNARCHIVE: "Taken out of the archive.",
     _Action.CLONE: "Cloned from {source}.",
     _Action.INVITE: "Made an invitation: {role}, uses allowed: {most_uses}, until {until}.",
+    _Action.MAIL_INVITATION: "Sent an invitation by e-mail: {role}.",
     _Action.END_INVITATION: "Ended an invitation: {role}, {uses} of {most_uses} used. {because}",
     _Action.JOIN: "Joined as {role}, invited by {person}.",
     _Action.ADD: "Added {person} as {role}.",

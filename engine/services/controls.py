@@ -14,6 +14,7 @@ from engine.core import StopReason
 from engine.domain.blinding import new_seed
 from engine.domain.errors import SpecError, WrongStateError
 from engine.domain.rules import check_claim
+from engine.domain.specs import normal_tags
 from engine.models import AuditEntry, Experiment, User, clock
 from engine.selectors import consequences, counts, specs
 from engine.selectors.rubrics import why_no_judge
@@ -156,12 +157,50 @@ def _change(
         mark_stale(experiment=experiment)
 
 
+@transaction.atomic
+def change_display(
+    *, experiment_id: int, by: User | None, tags: str | None = None, leaderboard: bool | None = None
+) -> Experiment:
+    """Change what only lists and annotators' own pages show, in any state. ``None`` leaves a value as it is.
+
+    Raises
+    ------
+    SpecError
+        The tags are too long.
+    """
+    experiment = locked(experiment_id)
+    given = {"tags": None if tags is None else normal_tags(tags), "leaderboard": leaderboard}
+    changes = {
+        name: value
+        for name, value in given.items()
+        if value is not None and value != getattr(experiment, name)
+    }
+    _check_fields(experiment, changes)
+    for name, value in changes.items():
+        setattr(experiment, name, value)
+    if changes:
+        experiment.save(update_fields=list(changes))
+        record(
+            experiment=experiment,
+            by=by,
+            action=AuditEntry.Action.EDIT,
+            details={"changed": ", ".join(changes)},
+        )
+    return experiment
+
+
 def said(name: str, value: Any) -> Any:
     """The value of a setting as the log and the pages say it: a claim by its words."""
     return dict(Experiment.CLAIMS).get(value, value) if name == "claim" else value
 
 
 def _check(experiment: Experiment, changes: Mapping[str, float | str]) -> None:
+    candidate = _check_fields(experiment, changes)
+    check_claim(claim=candidate.claim, epsilon=candidate.epsilon, stopping=candidate.stopping)
+
+
+def _check_fields(experiment: Experiment, changes: Mapping[str, Any]) -> Experiment:
+    """The experiment as it would be after the changes."""
     candidate = copy(experiment)
     for name, value in changes.items():
         setattr(candidate, name, value)
@@ -170,7 +209,7 @@ def _check(experiment: Experiment, changes: Mapping[str, float | str]) -> None:
     except ValidationError as error:
         faults = "; ".join(f"{key}: {' '.join(texts)}" for key, texts in error.message_dict.items())
         raise SpecError(faults) from error
-    check_claim(claim=candidate.claim, epsilon=candidate.epsilon, stopping=candidate.stopping)
+    return candidate
 
 
 @transaction.atomic

@@ -26,7 +26,7 @@ from engine.models import (
     User,
     clock,
 )
-from engine.selectors.persons import addresses_of, sessions_of, subscriptions_to
+from engine.selectors.persons import addresses_of, invitations_to, sessions_of, subscriptions_to
 from engine.services import claims
 from engine.services.audit import record
 from engine.services.notifications import unsubscribe
@@ -106,6 +106,9 @@ def _end_access(user: User, by: User | None, addresses: set[str]) -> None:
         end_invitation(invitation_id=invitation.pk, by=by)
     for subscription in subscriptions_to(addresses).select_related("experiment"):
         unsubscribe(subscription=subscription, by=by)
+    for invitation in invitations_to(addresses):
+        end_invitation(invitation_id=invitation.pk, by=by)
+    invitations_to(addresses).update(email="", mail_key="")
     for session in sessions_of(user):
         session.delete()
     Upload.objects.filter(user=user).delete()

@@ -222,15 +222,23 @@ def _resumed(comparison: Comparison, annotator: User) -> Lease | None:
     return earlier
 
 
+_THROUGH_WITH_IT = Lease.objects.filter(
+    comparison=OuterRef("pk"), state__in=[Lease.State.SKIPPED, Lease.State.JUDGED]
+)
+
+
 @transaction.atomic
 def lease_again(*, comparison_id: int, annotator: User) -> Lease | None:
-    """Reserve a comparison for the annotator who took it back; ``None`` where somebody else holds it now."""
+    """Reserve a comparison for the annotator who took it back; ``None`` where somebody else holds it now, or
+    is to judge it.
+    """
     comparison = (
         Comparison.objects.select_related(*_TEXTS)
         .select_for_update(no_key=True, of=("self",))
+        .annotate(through_with_it=Exists(_THROUGH_WITH_IT.filter(annotator=annotator)))
         .get(pk=comparison_id)
     )
-    if comparison.state != Comparison.State.READY:
+    if comparison.state != Comparison.State.READY or comparison.through_with_it:
         return None
     comparison.state = Comparison.State.LEASED
     comparison.save(update_fields=["state"])
@@ -303,32 +311,39 @@ def skip(*, experiment_id: int, token: uuid.UUID, annotator: User) -> None:
 
 @transaction.atomic
 def discard_unwanted(*, experiment_id: int) -> int:
-    """Discard what some annotators skipped or judged under another number, and no other one is left to see;
-    returns how many comparisons.
+    """Discard what some annotators skipped, judged under another number or took back, and no other one is
+    left to see; returns how many comparisons.
 
     Those who were left when it was skipped may have judged it since, or may annotate no longer. A comparison
     that waits for nobody would be in flight for ever, and the budget would never be reached.
     """
     ready = Comparison.objects.filter(experiment_id=experiment_id, state=Comparison.State.READY)
     # Mostly there are none. To build the query below takes eight times as long as to ask that.
-    if not ready.filter(Q(skips__gt=0) | Q(texts__gt="")).exists():
+    # An answer that was taken back hands its lease back too, unless its annotator is kept from the pair.
+    stands = Judgment.objects.filter(token=OuterRef("token"), standing=True)
+    taken_back = Exists(
+        Lease.objects.filter(~Exists(stands), comparison=OuterRef("pk"), state=Lease.State.JUDGED)
+    )
+    if not ready.filter(Q(skips__gt=0) | Q(texts__gt="") | taken_back).exists():
         return 0
     same_texts = Lease.objects.filter(
         comparison__texts=OuterRef("texts"), comparison__texts__gt="", state__in=SEEN
     ).exclude(comparison=OuterRef("pk"))
     unwanted = (
-        ready.filter(Q(skips__gt=0) | Exists(same_texts))
+        ready.filter(Q(skips__gt=0) | Exists(same_texts) | taken_back)
         .exclude(Exists(annotators_left(experiment_id, OuterRef("pk"), OuterRef("texts"))))
         .select_for_update(no_key=True, skip_locked=True, of=("self",))
     )
     discarded = list(unwanted)
     for comparison in discarded:
         comparison.state = Comparison.State.DISCARDED
-        comparison.discard_reason = (
-            f"Skipped by {comparison.skips} annotator(s); no other one is left."
-            if comparison.skips
-            else "Every annotator has judged these two texts."
-        )
+        if comparison.skips:
+            reason = f"Skipped by {comparison.skips} annotator(s); no other one is left."
+        elif comparison.texts:
+            reason = "Every annotator has judged these two texts."
+        else:
+            reason = "The answer was taken back by somebody who may see policies; no other annotator is left."
+        comparison.discard_reason = reason
         comparison.save(update_fields=["state", "discard_reason"])
     return len(discarded)
 
@@ -368,17 +383,24 @@ class _Watching(TypedDict):
     annotator_watches: bool
 
 
+def _watches(experiment: OuterRef, user: OuterRef | Given) -> Q:
+    """True if somebody has or had a role that shows which policy wrote what."""
+    # A role of the past counts too: what its holder has seen stays seen.
+    return Q(
+        *(
+            Exists(roles.objects.filter(experiment=experiment, user=user, role__in=Membership.WATCHING))
+            for roles in (Membership, RoleLoss)
+        ),
+        _connector=Q.OR,
+    )
+
+
 def _shown_under_token() -> QuerySet[Any]:
     """The comparison of a token that an annotator was given, locked."""
-    # A role of the past counts too: what its holder has seen stays seen.
-    watching, watched = (
-        roles.objects.filter(experiment=OuterRef("experiment"), user=_ANNOTATOR, role__in=Membership.WATCHING)
-        for roles in (Membership, RoleLoss)
-    )
     return (
         Comparison.objects.filter(experiment=_EXPERIMENT, leases__token=_TOKEN, leases__annotator=_ANNOTATOR)
         .select_related("experiment")
-        .annotate(annotator_watches=Exists(watching) | Exists(watched))
+        .annotate(annotator_watches=_watches(OuterRef("experiment"), _ANNOTATOR))
         .select_for_update(no_key=True, of=("self",))
     )
 
@@ -619,10 +641,13 @@ def void_judgment(*, judgment_id: int, by: User, reason: str) -> JudgmentVoid:
     if JudgmentVoid.objects.filter(judgment=judgment).exists():
         raise WrongStateError(_("This judgment was taken back already."))
     [void] = write_voids(judgments=[judgment], by=by, reason=reason)
-    # The annotator who took it back may be shown the pair again.
-    comparison.leases.filter(annotator=judgment.annotator, state=Lease.State.JUDGED).update(
-        state=Lease.State.RETURNED, held_until=clock.now() + allowances.hold()
-    )
+    # The annotator may be shown the pair again, unless they may have looked who wrote what meanwhile.
+    comparison.leases.filter(
+        ~Q(annotator__is_superuser=True),
+        ~_watches(OuterRef("comparison__experiment"), OuterRef("annotator")),
+        annotator=judgment.annotator,
+        state=Lease.State.JUDGED,
+    ).update(state=Lease.State.RETURNED, held_until=clock.now() + allowances.hold())
     if comparison.outcome is None:
         return void
     _count(comparison, outcome=-comparison.outcome, comparisons=-1)

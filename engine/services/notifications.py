@@ -204,7 +204,9 @@ def claim_due() -> Notification | None:
             seconds=_CLAIM_SECONDS,
             attempts=F("attempts") + 1,
         )
-        mine = claims.held(row, claim).select_related("subscription__experiment__winner").first()
+        mine = (
+            claims.held(row, claim).select_related("subscription__experiment__winner", "invitation").first()
+        )
         if mine is not None:
             return mine
     return None

@@ -6,6 +6,7 @@ what the experiment's claim rests on then.
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import random
 import uuid
@@ -17,7 +18,7 @@ from typing import Any
 from django.db import transaction
 
 from engine.domain import limits
-from engine.domain.errors import SpecError, WrongStateError
+from engine.domain.errors import ImportedBeforeError, SpecError, WrongStateError
 from engine.domain.outcomes import outcome_of
 from engine.domain.specs import ExperimentSpec, FactorSpec, ReadyMade, TaskSpec
 from engine.importing import Vote, Winner
@@ -92,17 +93,23 @@ def start_from_votes(*, name: str, votes: Sequence[Vote], by: User | None = None
         return _store(experiment, ready, by)
 
 
-def add_votes(*, experiment_id: int, votes: Sequence[Vote], by: User | None = None) -> Experiment:
+def add_votes(
+    *, experiment_id: int, votes: Sequence[Vote], by: User | None = None, again: bool = False
+) -> Experiment:
     """Count past votes in a draft or a paused experiment that knows their policies and tasks.
 
     A policy has the name that the dashboard shows, the names of its levels joined by “ · ”, or its number, as
     P3. The budget grows by the votes, so that as many new comparisons fit as before, and the evidence is
     marked as stale.
 
+    ``again``: count votes that were imported before a second time.
+
     Raises
     ------
     SpecError
         A vote does not fit the experiment. The message names its row.
+    ImportedBeforeError
+        The same votes count here already, as after a request that is repeated.
     WrongStateError
         The experiment runs, has concluded or is in the archive, or changed meanwhile.
     """
@@ -123,6 +130,8 @@ def add_votes(*, experiment_id: int, votes: Sequence[Vote], by: User | None = No
     with transaction.atomic():
         experiment = locked(experiment_id)
         _check_state(experiment)
+        if not again:
+            _check_new(experiment, ready.digest)
         if _rows_of(experiment) != rows:
             raise WrongStateError("The setup of the experiment changed meanwhile. Import the votes again.")
         experiment.allow_tie |= Winner.TIE in offered
@@ -157,6 +166,17 @@ def _check_state(experiment: Experiment) -> None:
         )
     if experiment.archived_at is not None:
         raise WrongStateError("The experiment is archived. Take it out of the archive first.")
+
+
+def _check_new(experiment: Experiment, digest: str) -> None:
+    imports = AuditEntry.objects.filter(experiment=experiment, action=AuditEntry.Action.IMPORT_VOTES)
+    before = imports.filter(details__digest=digest).order_by("-pk").first()
+    if before is not None:
+        raise ImportedBeforeError(
+            f"The same votes were imported into this experiment on {before.at:%Y-%m-%d at %H:%M} UTC, and "
+            "count already. Nothing was changed. To count them a second time, say so: tick the box on the "
+            "page, or give --again on the command line or again=true in the API."
+        )
 
 
 def _check_settings(experiment: Experiment) -> None:
@@ -243,6 +263,15 @@ class _Ready:
     judgments: Prepared
     # Policies by index, and D.
     outcomes: Sequence[tuple[int, int, float]]
+    # Of the votes as they were read, however their file was packed.
+    digest: str
+
+
+def _digest(votes: Sequence[Vote]) -> str:
+    digest = hashlib.sha256()
+    for vote in votes:
+        digest.update(repr(replace(vote, place="")).encode())
+    return digest.hexdigest()
 
 
 def _prepared(
@@ -316,6 +345,7 @@ def _prepared(
         comparisons=prepared(Comparison, comparisons),
         judgments=prepared(Judgment, judgments),
         outcomes=outcomes,
+        digest=_digest(votes),
     )
 
 
@@ -364,7 +394,7 @@ def _store(experiment: Experiment, ready: _Ready, by: User | None) -> Experiment
         experiment=experiment,
         by=by,
         action=AuditEntry.Action.IMPORT_VOTES,
-        details={"votes": n_votes, "budget": experiment.budget},
+        details={"votes": n_votes, "budget": experiment.budget, "digest": ready.digest},
     )
     return experiment
 

@@ -48,6 +48,28 @@ def create_invitation(
     MembershipError
         ``by`` may not give this role.
     """
+    secret = secrets.token_urlsafe(32)
+    made = make_invitation(
+        experiment=experiment, by=by, role=role, most_uses=most_uses, valid_days=valid_days, secret=secret
+    )
+    return made, secret
+
+
+def make_invitation(
+    *,
+    experiment: Experiment,
+    by: User,
+    role: str,
+    most_uses: int,
+    valid_days: int,
+    secret: str,
+    **mailed: str,
+) -> Invitation:
+    """Make an invitation whose link has this secret, in the caller's transaction; holds the experiment's
+    lock until its end.
+
+    ``mailed``: the address and the key of one that is sent by e-mail. Raises as :func:`create_invitation`.
+    """
     limit = Invitation.LIMITS[Membership.Role(role)]
     if not (1 <= most_uses <= limit.uses and 1 <= valid_days <= limit.days):
         raise InvitationError(
@@ -57,7 +79,6 @@ def create_invitation(
     by = _locked_account(by)
     if role not in people.roles_to_give(by, experiment.pk):
         raise MembershipError(f"You may not invite anybody as {role}.")
-    secret = secrets.token_urlsafe(32)
     now = clock.now()
     invitation = Invitation.objects.create(
         hash=hashed(secret),
@@ -68,6 +89,7 @@ def create_invitation(
         created_at=now,
         expires_at=now + timedelta(days=valid_days),
         created_by=by,
+        **mailed,
     )
     record(
         experiment=experiment,
@@ -75,7 +97,7 @@ def create_invitation(
         action=AuditEntry.Action.INVITE,
         details={"role": role, "most_uses": most_uses, "until": f"{invitation.expires_at:%Y-%m-%d}"},
     )
-    return invitation, secret
+    return invitation
 
 
 @transaction.atomic
@@ -342,7 +364,8 @@ def _return_leases(member: Membership, role: str) -> None:
 def _settle_loss(member: Membership, lost: str, *, by: User | None) -> int:
     """End what rested on a lost role; a role that the new one includes is not lost."""
     user, experiment = member.user, member.experiment
-    if lost in people.held_roles(user, experiment.pk):
+    # Superusers have the rights of all roles. Yet one who judged must not look at the pairs and come back.
+    if lost != Membership.Role.ANNOTATOR and lost in people.held_roles(user, experiment.pk):
         return 0
     RoleLoss.objects.create(experiment=experiment, user=user, role=lost)
     ended = _end_links(user, experiment.pk, by=by)

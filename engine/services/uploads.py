@@ -4,12 +4,23 @@ from __future__ import annotations
 
 from django.db import transaction
 
+from engine.domain import limits
+from engine.domain.errors import SpecError
 from engine.models import Upload, User, clock
 
 
 @transaction.atomic
 def keep_upload(*, user: User, material: Upload.Material, name: str, file_name: str, data: bytes) -> Upload:
-    """Store the file; of one user's files the newest stay, and none stays longer than a day."""
+    """Store the file; of one user's files the newest stay, and none stays longer than a day.
+
+    Raises
+    ------
+    SpecError
+        A name holds a character that cannot be stored.
+    """
+    for what, text in (("name", name), ("The file's name", file_name)):
+        if limits.UNSTORABLE.search(text):
+            raise SpecError(f"{what}: This holds a character that cannot be stored (NUL or half of a pair).")
     upload = Upload.objects.create(
         user=user, material=material, name=name[:200], file_name=file_name[:200], data=data
     )

@@ -4,11 +4,13 @@ the experiment allows it.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from django.utils.translation import gettext as _
 
 from engine.core import StopReason
+from engine.domain.policy_space import PolicyName
 from engine.models import Experiment, User
 from engine.selectors import designs, pools
 
@@ -22,8 +24,24 @@ class Ending:
     may_go_on: bool = False
 
 
+def endings(experiments: Iterable[Experiment]) -> list[tuple[Experiment, Ending | None]]:
+    """Each with the reason why nothing is judged there now, in as many queries for one as for many."""
+    listed = list(experiments)
+    names = designs.names_in([each for each in listed if _is_told(each)])
+    return [(each, _ending(each, names.get(each.pk))) for each in listed]
+
+
 def ending(experiment: Experiment) -> Ending | None:
     """The reason why nothing is judged here now; ``None`` while the experiment runs."""
+    [(_experiment, found)] = endings([experiment])
+    return found
+
+
+def _is_told(experiment: Experiment) -> bool:
+    return experiment.tell_outcome and experiment.winner_id is not None
+
+
+def _ending(experiment: Experiment, names: Sequence[PolicyName] | None) -> Ending | None:
     if experiment.state == Experiment.State.RUNNING:
         return None
     if experiment.archived_at is not None:
@@ -40,7 +58,7 @@ def ending(experiment: Experiment) -> Ending | None:
             _("This experiment is paused. Everything you judged is saved."),
             may_go_on=True,
         )
-    return _concluded(experiment, StopReason(experiment.conclusion))
+    return _concluded(experiment, StopReason(experiment.conclusion), names)
 
 
 def nothing_ready(experiment: Experiment, annotator: User) -> Ending:
@@ -58,11 +76,11 @@ def nothing_ready(experiment: Experiment, annotator: User) -> Ending:
     return Ending(_("All caught up"), _("New pairs are being written. The next one appears here by itself."))
 
 
-def _concluded(experiment: Experiment, conclusion: StopReason) -> Ending:
+def _concluded(experiment: Experiment, conclusion: StopReason, names: Sequence[PolicyName] | None) -> Ending:
     thanks = _("Finished. Thank you!")
     match conclusion:
-        case StopReason.CERTIFIED if experiment.tell_outcome and experiment.winner is not None:
-            winner = designs.policy_names(experiment)[experiment.winner.index].name
+        case StopReason.CERTIFIED if names is not None and experiment.winner is not None:
+            winner = names[experiment.winner.index].name
             return Ending(thanks, _("Your group preferred “%(policy)s”.") % {"policy": winner})
         case StopReason.CERTIFIED:
             return Ending(thanks, _("This experiment has its answer; no more comparisons are needed."))

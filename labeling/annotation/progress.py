@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 from django.utils import timezone
 
-from engine.models import Experiment
+from engine.models import Experiment, User
 from engine.selectors import people
 from labeling.caching import shared
 
@@ -30,6 +30,17 @@ def answers_together(experiment: Experiment) -> int:
         ages=(0.0, 720.0),
     )
     return answers - answers % _STEP
+
+
+def leaderboard(experiment: Experiment) -> tuple[datetime, list[tuple[User, int]]] | None:
+    """The moment, and the number of answers of each person up to it; ``None`` if the owner wants none.
+
+    It is as old as :func:`answers_together`, for the same reason.
+    """
+    if not experiment.leaderboard:
+        return None
+    moment = _last_moment(timezone.now())
+    return moment, people.answers_by_person(experiment.pk, moment)
 
 
 def _last_moment(now: datetime) -> datetime:

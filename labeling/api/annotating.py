@@ -72,7 +72,9 @@ def flag(request: AuthenticatedRequest, experiment_id: Id, payload: FlagIn) -> S
 
 @router.post("/{experiment_id}/undo", auth=ANNOTATE, response={200: NextOut} | WRITE_PROBLEMS)
 def undo(request: AuthenticatedRequest, experiment_id: Id) -> dict[str, Any]:
-    """Take back your newest answer. The reply holds its pair again, unless another annotator holds it.
+    """Take back your newest answer. The reply holds its pair again, unless it is another annotator's now.
+
+    It is if you also have or had a role that shows which policy wrote what.
 
     You may do so ten times in a row, and once more for every five answers.
     If you hold six pairs, one is returned.

@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Annotated, Any
 
+from django.db import transaction
 from django.http import HttpResponseBase
 from ninja import Path, Query, Router, Status
 from ninja.errors import HttpError
 
+from engine.domain.specs import normal_tags
 from engine.models import Experiment, Snapshot
 from engine.selectors import consequences, counts, designs, findings, health
 from engine.selectors.designs import policy_names
 from engine.selectors.findings import Ladder
 from engine.selectors.log import audit_entries
+from engine.selectors.people import tagged
 from engine.selectors.remaining import Remaining, remaining
 from engine.services import controls
 from engine.services.experiments import create_experiment, stop_on
@@ -29,6 +32,7 @@ from labeling.api.schemas import (
     ExperimentIn,
     ExperimentOut,
     ExperimentsOut,
+    PatchIn,
     Problem,
     StatusOut,
 )
@@ -51,11 +55,14 @@ WRITE_PROBLEMS = PROBLEMS | dict.fromkeys((400, 409, 413), Problem)
 def list_experiments(
     request: AuthenticatedRequest,
     archived: bool = False,
+    tag: Annotated[str, Query(max_length=200)] = "",
     limit: Annotated[int, Query(ge=1, le=100)] = 20,
     offset: Annotated[int, Query(ge=0, le=2**31)] = 0,
 ) -> dict[str, Any]:
     """List the experiments that you may see, newest first."""
     watched = access.watched(request).filter(archived_at__isnull=not archived)
+    if tag:
+        watched = tagged(watched, normal_tags(tag))
     return {"count": watched.count(), "items": _summaries(watched[offset : offset + limit])}
 
 
@@ -73,12 +80,18 @@ def status(request: AuthenticatedRequest, experiment_id: Id) -> dict[str, Any]:
 
 
 @router.patch("/{experiment_id}", auth=MANAGE, response={200: ExperimentOut} | WRITE_PROBLEMS)
-def change_settings(request: AuthenticatedRequest, experiment_id: Id, payload: ChangesIn) -> dict[str, Any]:
-    """Change claim, budget, δ or ε. The log explains the change;
-    `caveats` says if it breaks the guarantee.
+def change_settings(request: AuthenticatedRequest, experiment_id: Id, payload: PatchIn) -> dict[str, Any]:
+    """Change claim, budget, δ or ε: the log explains the change, and `caveats` says if it breaks the
+    guarantee. Or change the tags, or whether annotators see a leaderboard.
     """
     experiment = access.to_run(request, experiment_id)
-    changed = controls.change_settings(experiment_id=experiment.pk, by=request.user, **payload.model_dump())
+    asked = payload.model_dump()
+    display = {name: asked.pop(name) for name in ("tags", "leaderboard")}
+    only_display = set(payload.model_fields_set) <= display.keys()
+    with transaction.atomic():
+        changed = controls.change_display(experiment_id=experiment.pk, by=request.user, **display)
+        if not (only_display and payload.model_fields_set):
+            changed = controls.change_settings(experiment_id=experiment.pk, by=request.user, **asked)
     wake_planner(experiment.pk)
     return summary(changed)
 
@@ -193,6 +206,7 @@ def _summaries(experiments: Iterable[Experiment]) -> list[dict[str, Any]]:
         {name: getattr(experiment, name) for name in names}
         | {
             "archived": experiment.archived_at is not None,
+            "tags": experiment.tag_list,
             "badge": status.badge,
             "sentence": status.sentence,
         }

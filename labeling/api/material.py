@@ -33,6 +33,7 @@ Columns = Annotated[
         description="COLUMN=MEANING for a column that has another name, as --map of the commands.",
     ),
 ]
+Again = Annotated[bool, Form(description="Count votes that were imported before a second time.")]
 
 
 @router.post("/from-responses", auth=MANAGE, response={201: ImportedOut} | WRITE_PROBLEMS)
@@ -60,12 +61,15 @@ def create_from_votes(
 
 @router.post("/{experiment_id}/votes", auth=MANAGE, response={200: ImportedOut} | WRITE_PROBLEMS)
 def add_past_votes(
-    request: AuthenticatedRequest, experiment_id: Id, file: Upload, columns: Columns
+    request: AuthenticatedRequest, experiment_id: Id, file: Upload, columns: Columns, again: Again = False
 ) -> dict[str, Any]:
-    """Add past votes to a draft or a paused experiment that knows their policies and tasks."""
+    """Add past votes to a draft or a paused experiment that knows their policies and tasks.
+
+    The same votes are refused the second time (409), so a request that is repeated changes nothing.
+    """
     experiment = access.to_run(request, experiment_id)
     votes = read_votes(_source(file, VOTES_BYTES), parse_columns(columns))
-    changed = add_votes(experiment_id=experiment.pk, votes=votes.votes, by=request.user)
+    changed = add_votes(experiment_id=experiment.pk, votes=votes.votes, by=request.user, again=again)
     wake_planner(changed.pk)
     return _imported(changed, len(votes.votes), votes.warnings)
 

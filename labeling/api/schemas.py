@@ -147,6 +147,7 @@ class ExperimentOut(Schema):
     epsilon: float
     budget: int
     archived: bool
+    tags: list[str]
     badge: str
     sentence: str
     created_at: datetime
@@ -233,6 +234,11 @@ class ChangesIn(Exact):
     budget: Annotated[int, Field(ge=1, le=2_000_000_000)] | None = None
     delta: Annotated[float, Field(ge=1e-9, le=0.5)] | None = None
     epsilon: Annotated[float, Field(ge=0, le=0.4)] | None = None
+
+
+class PatchIn(ChangesIn):
+    tags: str | None = Field(None, description="Separated by commas.")
+    leaderboard: bool | None = None
 
 
 class ClaimIn(Payload):

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from scipy import special
 
-from engine.models import Check, Experiment
+from engine.models import Check, Experiment, User
 from engine.selectors import judges
 
 # Low, because the test is repeated often and for every annotator.
@@ -87,12 +87,14 @@ class AnnotatorRow:
         return self.skips >= _MANY_SKIPS and self.skips > self.judged
 
 
-def annotator_rows(experiment: Experiment) -> list[AnnotatorRow]:
-    """Everybody who judged, with counts, median time, the left-bias test, and how their checks went."""
-    checks = judges.check_results(experiment)
-    flags = judges.flags_by_annotator(experiment)
-    skips = judges.skips_by_annotator(experiment)
-    reading = judges.reading_by_annotator(experiment)
+def annotator_rows(experiment: Experiment, only: User | None = None) -> list[AnnotatorRow]:
+    """Everybody who judged, or ``only`` one of them: counts, median time, the left-bias test, and how their
+    checks went.
+    """
+    checks = judges.check_results(experiment, only)
+    flags = judges.flags_by_annotator(experiment, only)
+    skips = judges.skips_by_annotator(experiment, only)
+    reading = judges.reading_by_annotator(experiment, only)
     return [
         AnnotatorRow(
             name=name,
@@ -105,7 +107,7 @@ def annotator_rows(experiment: Experiment) -> list[AnnotatorRow]:
             skips=skips.get(name, 0),
             reading=reading.get(name, judges.Reading()),
         )
-        for name, judged in judges.judged_by_annotator(experiment).items()
+        for name, judged in judges.judged_by_annotator(experiment, only).items()
     ]
 
 

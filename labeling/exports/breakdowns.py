@@ -7,8 +7,8 @@ import io
 from collections.abc import Iterable, Sequence
 
 from engine.domain.policy_space import PolicyName
+from engine.importing.defusing import defused
 from engine.selectors.breakdown import Part
-from labeling.exports.defusing import defused
 
 COLUMNS = {
     "task": ("task", "tags", "policy", "wins", "comparisons", "share"),

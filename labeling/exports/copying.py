@@ -11,12 +11,12 @@ from collections.abc import Iterator
 
 from django.db import connection, transaction
 
+from engine.importing.defusing import FIRST, NUMBER_PATTERN, STARTS_CLASS
 from engine.models import Experiment
 from engine.selectors import browsing, counts
 from engine.selectors.browsing import Selection
 from engine.selectors.designs import policy_names
 from labeling.exports.columns import COLUMNS, FIELDS, Column, Kind
-from labeling.exports.defusing import FIRST, NUMBER_PATTERN, STARTS_CLASS
 from labeling.exports.formats import heading
 from labeling.exports.people import names_of_people
 

@@ -12,8 +12,8 @@ from operator import itemgetter
 from typing import Any
 
 from engine.domain.conversations import ASSISTANT, Message, as_json, transcript
+from engine.importing.defusing import FIRST, defused
 from labeling.exports.columns import COLUMNS, Kind, Row
-from labeling.exports.defusing import FIRST, defused
 from labeling.exports.preferences import Preference, Rated
 
 _ROWS_PER_PIECE = 1000

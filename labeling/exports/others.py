@@ -22,7 +22,8 @@ _SIZES = ((10**3, "n<1K"), (10**4, "1K<n<10K"), (10**5, "10K<n<100K"), (10**6, "
 def lmarena_pieces(rows: Iterable[Row]) -> Iterator[bytes]:
     """One vote per line as LMArena's data sets have it: model_a is the response that was on the left.
 
-    Voided judgments are left out: the format has no place to say so.
+    Voided judgments are left out: the format has no place to say so. Where a past vote has no text of a
+    response, the conversation ends with the user.
     """
     return json_lines(
         {
@@ -31,8 +32,8 @@ def lmarena_pieces(rows: Iterable[Row]) -> Iterator[bytes]:
             "model_b": right["name"],
             "winner": _WINNERS[said["choice"]],
             "judge": said["annotator"],
-            "conversation_a": [*_asked(said), _answered(left)],
-            "conversation_b": [*_asked(said), _answered(right)],
+            "conversation_a": [*_asked(said), *_answered(left)],
+            "conversation_b": [*_asked(said), *_answered(right)],
             "turn": sum(message["role"] == "user" for message in _asked(said)),
             "tstamp": said["judged_at"].timestamp(),
         }
@@ -128,13 +129,25 @@ def _plain(text: str) -> str:
     return "".join(f"\\{character}" if character in "\\`*_[]<>#|" else character for character in line)
 
 
-def _standing(rows: Iterable[Row]) -> Iterator[tuple[dict[str, Any], dict[str, str], dict[str, str]]]:
+# A policy's name, and the text of its response, if there is one.
+_Side = dict[str, str | None]
+
+
+def _standing(rows: Iterable[Row]) -> Iterator[tuple[dict[str, Any], _Side, _Side]]:
     """Each judgment that stands by its columns, with the name and text on the left and on the right."""
     for row in rows:
         said = dict(zip(COLUMNS, row, strict=True))
         if said["voided"]:
             continue
-        i, j = ({"name": said[f"policy_{n}_name"], "text": said[f"response_{n}"]} for n in "ij")
+        # A past vote whose file had no texts has none. An empty one would be a response to judge again.
+        past = said["plan_number"] is None
+        i, j = (
+            {
+                "name": said[f"policy_{n}_name"],
+                "text": None if past and not said[f"response_{n}"] else said[f"response_{n}"],
+            }
+            for n in "ij"
+        )
         yield (said, i, j) if said["left_policy"] == said["policy_i"] else (said, j, i)
 
 
@@ -145,5 +158,5 @@ def _asked(said: dict[str, Any]) -> list[dict[str, str]]:
     return [{"role": "user", "content": said["task"]}]
 
 
-def _answered(side: dict[str, str]) -> dict[str, str]:
-    return {"role": "assistant", "content": side["text"]}
+def _answered(side: _Side) -> list[dict[str, str]]:
+    return [] if side["text"] is None else [{"role": "assistant", "content": side["text"]}]

@@ -7,8 +7,8 @@ import io
 from collections.abc import Sequence
 
 from engine.core import Place
+from engine.importing.defusing import defused
 from engine.selectors.rankings import Ranked
-from labeling.exports.defusing import defused
 
 COLUMNS = ("policy", "strength", "low", "high", "comparisons", "standing")
 WORDS = {Place.LEADS: "leads", Place.OPEN: "open", Place.RULED_OUT: "ruled out"}

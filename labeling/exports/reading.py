@@ -18,10 +18,10 @@ from engine.domain.conversations import Message, read_messages
 from engine.domain.errors import SpecError
 from engine.domain.specs import ExperimentSpec, FactorSpec, GoldSpec, ReadyMade, TaskSpec
 from engine.importing import decoded
+from engine.importing.defusing import as_it_was
 from engine.importing.strict_json import finite, integer, loads
 from engine.models import Experiment
 from labeling.exports.columns import COLUMNS, Kind
-from labeling.exports.defusing import as_it_was
 from labeling.exports.files import CSV, JSONL, SCHEMA_VERSION
 
 _Part = TypeVar("_Part", FactorSpec, TaskSpec, GoldSpec, ReadyMade)

@@ -18,6 +18,7 @@ from engine.importing import (
     ImportingError,
     Material,
     as_lines,
+    as_typed,
     check_columns,
     look,
     read_gold,
@@ -221,7 +222,10 @@ class DraftEditor:
                 continue
             try:
                 source = source_of([(file.name or "", file)], DESCRIPTION_BYTES)
-                text = source.text if source.is_text else as_lines(source)
+                if kind == "tasks":
+                    text = as_typed(source)
+                else:
+                    text = source.text if source.is_text else as_lines(source)
                 self.data[kind] = text.replace("\r\n", "\n")
             except ImportingError as error:
                 shown: Items[Any] = Items(kind, self.data.get(kind, ""), [], [f"{file.name}: {error}"])

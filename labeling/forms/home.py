@@ -11,6 +11,7 @@ from django.db.models.expressions import Combinable
 from django.db.models.functions import Lower
 
 from engine.models import Experiment, User
+from engine.selectors.people import tagged, tags_of
 
 _ARCHIVED, _MINE = "archived", "mine"
 _ORDERS: Mapping[str, Sequence[str | Combinable]] = {
@@ -29,6 +30,7 @@ class HomeForm(forms.Form):
         choices=[("", "any"), *Experiment.State.choices, (_ARCHIVED, "In the archive")],
         required=False,
     )
+    tag = forms.ChoiceField(label="Tag", required=False)
     maker = forms.ChoiceField(label="Made by", required=False)
     sort = forms.ChoiceField(
         label="Sort by", choices=[("", "newest first"), ("name", "name"), ("state", "state")], required=False
@@ -37,6 +39,10 @@ class HomeForm(forms.Form):
     def __init__(self, data: Any, *, user: User, watched: QuerySet[Experiment]) -> None:
         super().__init__(data, label_suffix="")
         self._user, self._watched = user, watched
+        tags = tags_of(watched)
+        self.fields["tag"].choices = [("", "any"), *((tag, tag) for tag in tags)]  # type: ignore[attr-defined]
+        if not tags:
+            del self.fields["tag"]
         makers = User.objects.filter(pk__in=watched.values("maker")).exclude(pk=user.pk).order_by("username")
         named = [(str(pk), name) for pk, name in makers.values_list("pk", "username")]
         self.fields["maker"].choices = [("", "anybody"), (_MINE, "me"), *named]  # type: ignore[attr-defined]
@@ -55,6 +61,8 @@ class HomeForm(forms.Form):
             found = named | found.filter(question__icontains=asked["q"])
         if asked["state"] not in {"", _ARCHIVED}:
             found = found.filter(state=asked["state"])
+        if asked.get("tag"):
+            found = tagged(found, asked["tag"])
         if asked["maker"]:
             found = found.filter(maker=self._user.pk if asked["maker"] == _MINE else int(asked["maker"]))
         return found.order_by(*_ORDERS[asked["sort"]])

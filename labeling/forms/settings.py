@@ -13,6 +13,7 @@ from engine.core.ledger import STOPPING_RULES
 from engine.core.samplers import SAMPLERS
 from engine.domain.blinding import new_seed
 from engine.domain.rules import usual_margin
+from engine.domain.specs import normal_tags
 from engine.models import Experiment
 from engine.selectors.rubrics import why_no_judge
 from labeling.forms.fields import choice_field
@@ -20,7 +21,7 @@ from labeling.forms.fields import choice_field
 # A new setting of an experiment comes onto the page by its name here; label and help are the model's unless
 # given below.
 GROUPS: dict[str, tuple[str, ...]] = {
-    "about": ("name",),
+    "about": ("name", "tags"),
     "generation": ("responses", "backend", "model"),
     "structure": ("space",),
     "asking": ("question", "guidelines"),
@@ -29,6 +30,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "allow_tie",
         "allow_both_bad",
         "tell_outcome",
+        "leaderboard",
         "overlap",
         "overlap_rule",
     ),
@@ -55,6 +57,8 @@ _LABELS = {
     "allow_tie": "Offer “equally good”",
     "allow_both_bad": "Offer “both are bad”",
     "tell_outcome": "Tell annotators the outcome",
+    "leaderboard": "Leaderboard for annotators",
+    "tags": "Tags",
     "overlap": "Judgments per comparison",
     "overlap_rule": "Combining several judgments",
     "claim": "When to stop",
@@ -111,6 +115,11 @@ _HELP = {
         "When it is decided, their page names the policy that they preferred. Leave it off if you may reopen "
         "the experiment: people who know the outcome may judge by it."
     ),
+    "leaderboard": (
+        "Beside their own answers, annotators see how many pairs each person has answered, by user name. It "
+        "never says what anybody answered. You can change it at any time."
+    ),
+    "tags": "For filters on the first page, separated by commas. You can change them at any time.",
     "overlap_rule": "Used only when a comparison is judged more than once.",
     "llm_budget": "The model is asked twice about each, once in each order.",
     "streams": (
@@ -221,6 +230,9 @@ class SettingsForm(_ModelForm):
     def clean_seed(self) -> int:
         seed = self.cleaned_data["seed"]
         return new_seed() if seed is None else int(seed)
+
+    def clean_tags(self) -> str:
+        return normal_tags(self.cleaned_data["tags"])
 
     def group(self, name: str) -> list[forms.BoundField]:
         """The fields of one group that this experiment has."""

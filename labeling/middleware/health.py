@@ -1,7 +1,7 @@
 """``/healthz`` and ``/readyz``, for what starts, watches and replaces web processes.
 
-Answered before anything else: probes come without a session, by plain HTTP, and name the container's address
-as their host.
+Answered before anything is checked: probes come without a session, by plain HTTP, and name the container's
+address as their host.
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ from django import template
 from django.utils.safestring import SafeString
 
 from engine.models import Experiment
+from engine.services import inviting
 from labeling import access, formatting
 from labeling.dashboard.terms import TERMS
 from labeling.rendering import capped, render_markdown
@@ -53,6 +54,9 @@ def tabs(context: template.Context, here: str) -> dict[str, Any]:
 def tip(term: str) -> dict[str, str]:
     """A "?" that opens the explanation of a term."""
     return {"term": term, "text": TERMS[term]}
+
+
+register.filter("validity", inviting.validity)
 
 
 @register.filter

@@ -15,7 +15,7 @@ from django.http import Http404, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods
 
-from engine.domain.errors import EngineError, SpecError
+from engine.domain.errors import EngineError, ImportedBeforeError, SpecError
 from engine.domain.limits import RESPONSES_BYTES, VOTES_BYTES, Limit
 from engine.importing import (
     Answers,
@@ -93,6 +93,7 @@ def map_columns(request: AuthenticatedRequest, upload_id: UUID) -> HttpResponse:
     sheet = request.POST.get("sheet", "")
     wanted = request.method == "POST" and not request.htmx and request.POST.get("action") != "check"
     faults: list[str] = []
+    imported_before = False
     found, first, sheets = None, Look((), ()), list[str]()
     columns = said_columns(request.POST)
     try:
@@ -109,6 +110,7 @@ def map_columns(request: AuthenticatedRequest, upload_id: UUID) -> HttpResponse:
             return answer
     except (ImportingError, EngineError) as error:
         faults = str(error).splitlines()
+        imported_before = isinstance(error, ImportedBeforeError)
     labels = [(meaning, MEANING_LABELS[meaning]) for meaning in MEANINGS[Material(upload.material)]]
     context = {
         "upload": upload,
@@ -118,6 +120,7 @@ def map_columns(request: AuthenticatedRequest, upload_id: UUID) -> HttpResponse:
         "sheets": sheets,
         "sheet": sheet,
         "faults": faults,
+        "imported_before": imported_before,
         "said": kind.said(found) if found is not None else "",
         "warnings": found.warnings if found is not None else (),
         "back": kind.back,
@@ -148,7 +151,12 @@ def _store_votes(request: AuthenticatedRequest, name: str, votes: Votes) -> Http
             "votes with manage.py import_votes."
         )
     if there:
-        experiment = add_votes(experiment_id=there[0].pk, votes=votes.votes, by=request.user)
+        experiment = add_votes(
+            experiment_id=there[0].pk,
+            votes=votes.votes,
+            by=request.user,
+            again=bool(request.POST.get("again")),
+        )
     else:
         experiment = start_from_votes(name=name, votes=votes.votes, by=request.user)
     wake_planner(experiment.pk)

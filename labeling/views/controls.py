@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from copy import copy
+
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.core.exceptions import PermissionDenied
@@ -17,7 +19,7 @@ from engine.services import controls
 from engine.tasks import wake_planner
 from labeling import access
 from labeling.requests import AuthenticatedRequest
-from labeling.views.settings import CloneForm, SettingsForm, settings_page
+from labeling.views.settings import CloneForm, DisplayForm, SettingsForm, settings_page
 
 _ENTRIES_PER_PAGE = 100
 
@@ -42,6 +44,19 @@ def change_settings(request: AuthenticatedRequest, experiment_id: int) -> HttpRe
     wake_planner(experiment.pk)
     messages.success(request, "Reopened." if reopening else "Changed.")
     return redirect("dashboard", experiment_id=experiment.pk)
+
+
+@login_required
+@require_POST
+def change_display(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
+    """Change the tags, and whether annotators see a leaderboard."""
+    experiment = access.to_run(request, experiment_id)
+    form = DisplayForm(request.POST, instance=copy(experiment))
+    if not form.is_valid():
+        return settings_page(request, experiment, status=400, display_form=form)
+    controls.change_display(experiment_id=experiment.pk, by=request.user, **form.cleaned_data)
+    messages.success(request, "Saved.")
+    return redirect("experiment_settings", experiment_id=experiment.pk)
 
 
 def _ask(

@@ -9,8 +9,8 @@ from django.views.decorators.http import require_safe
 from engine.selectors import people
 from labeling import access
 from labeling.accounts.client_address import untrusted_proxy
-from labeling.annotation.endings import ending
-from labeling.dashboard.cards import card
+from labeling.annotation.endings import endings
+from labeling.dashboard.cards import cards
 from labeling.forms.home import HomeForm
 from labeling.language import in_english
 from labeling.requests import AuthenticatedRequest
@@ -35,17 +35,16 @@ def home(request: AuthenticatedRequest) -> HttpResponse:
         request,
         "labeling/home.html",
         {
-            "to_label": [
-                (experiment, ending(experiment))
-                for experiment in people.with_own_answers(
+            "to_label": endings(
+                people.with_own_answers(
                     people.experiments_to_label(request.user).filter(archived_at__isnull=True),
                     request.user,
-                )
-            ],
+                ).select_related("winner")
+            ),
             "n_watched": n_watched,
             "form": form if n_watched >= _WORTH_SEARCHING or form.asks else None,
             "page": page,
-            "cards": [card(experiment) for experiment in page],
+            "cards": cards(list(page)),
             "n_archived": watched.filter(archived_at__isnull=False).count(),
             "may_create": may_create,
             "untrusted_proxy": untrusted_proxy() if request.user.is_superuser else None,

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from allauth.account.utils import perform_login, setup_user_email
 from django.conf import settings
+from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.db import transaction
 from django.http import HttpRequest, HttpResponse
@@ -12,14 +15,16 @@ from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from engine.domain.errors import InvitationError, MembershipError
-from engine.models import Membership
+from engine.models import Experiment, Invitation, Membership
 from engine.selectors import blinding
-from engine.services import people
+from engine.services import inviting, people
+from engine.tasks import deliver, wake
 from labeling import access
 from labeling.accounts.following import first_page, follow, followed, stop_following
 from labeling.accounts.forms import JoinForm
+from labeling.forms.people import InvitationForm
 from labeling.requests import AuthenticatedRequest
-from labeling.views.people import InvitationForm, people_page
+from labeling.views.people import people_page
 
 
 @require_safe
@@ -83,32 +88,76 @@ def welcome(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
 
 
 @login_required
-@require_POST
+@require_http_methods(["GET", "HEAD", "POST"])
 def invite(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
-    """Make an invitation link. The link is in the answer to this request and nowhere else."""
+    """The form; a POST makes a link or sends one to each address.
+
+    A link that is made is in the answer to its request and nowhere else.
+    """
     experiment = access.to_run(request, experiment_id)
+    if request.method != "POST":
+        return people_page(request, experiment, dialog=True)
     form = InvitationForm(request.POST, roles=access.roles_to_give(request, experiment))
-    if form.is_valid():
-        if form.cleaned_data["role"] == Membership.Role.OWNER:
-            access.require_recent_sign_in(request)
-        try:
-            invitation, secret = people.create_invitation(
-                experiment=experiment, by=request.user, **form.cleaned_data
-            )
-        except (InvitationError, MembershipError) as refused:
-            form.add_error(None, str(refused))
-        else:
-            link = request.build_absolute_uri(reverse("join", args=[secret]))
-            return people_page(request, experiment, made=invitation, link=link)
-    return people_page(request, experiment, form=form, status=400)
+    if not form.is_valid():
+        return people_page(request, experiment, form=form, dialog=True, status=400)
+    if form.cleaned_data["role"] == Membership.Role.OWNER:
+        access.require_recent_sign_in(request)
+    asked = form.cleaned_data
+    addresses = asked.pop("addresses", [])
+    try:
+        if addresses:
+            return _send(request, experiment, addresses, asked["role"], asked["valid_days"])
+        invitation, secret = people.create_invitation(experiment=experiment, by=request.user, **asked)
+    except (InvitationError, MembershipError) as refused:
+        form.add_error("addresses" if addresses else None, str(refused))
+        return people_page(request, experiment, form=form, dialog=True, status=400)
+    link = request.build_absolute_uri(reverse("join", args=[secret]))
+    return people_page(request, experiment, made=invitation, link=link, dialog=True)
+
+
+def _send(
+    request: AuthenticatedRequest, experiment: Experiment, addresses: list[str], role: str, valid_days: int
+) -> HttpResponse:
+    sent = inviting.invite_by_mail(
+        experiment=experiment, by=request.user, role=role, addresses=addresses, valid_days=valid_days
+    )
+    _on_the_way(request, sent)
+    return redirect("people", experiment_id=experiment.pk)
+
+
+@login_required
+@require_POST
+def resend_invitation(request: AuthenticatedRequest, experiment_id: int, invitation_id: int) -> HttpResponse:
+    """Send an invitation's link to its address again."""
+    experiment, invitation = _to_give(request, experiment_id, invitation_id)
+    try:
+        inviting.resend(invitation_id=invitation.pk, by=request.user)
+    except InvitationError as refused:
+        messages.error(request, f"Nothing was sent. {refused}")
+    else:
+        _on_the_way(request, [invitation])
+    return redirect("people", experiment_id=experiment.pk)
 
 
 @login_required
 @require_POST
 def end_invitation(request: AuthenticatedRequest, experiment_id: int, invitation_id: int) -> HttpResponse:
     """End an invitation. Only users who may give its role may end it."""
-    experiment = access.to_run(request, experiment_id)
-    roles = [role for role, _ in access.roles_to_give(request, experiment)]
-    invitation = get_object_or_404(experiment.invitations.filter(role__in=roles), pk=invitation_id)
+    experiment, invitation = _to_give(request, experiment_id, invitation_id)
     people.end_invitation(invitation_id=invitation.pk, by=request.user)
     return redirect("people", experiment_id=experiment.pk)
+
+
+def _to_give(
+    request: AuthenticatedRequest, experiment_id: int, invitation_id: int
+) -> tuple[Experiment, Invitation]:
+    """An invitation to a role that the user may give."""
+    experiment = access.to_run(request, experiment_id)
+    roles = [role for role, _ in access.roles_to_give(request, experiment)]
+    return experiment, get_object_or_404(experiment.invitations.filter(role__in=roles), pk=invitation_id)
+
+
+def _on_the_way(request: AuthenticatedRequest, sent: Sequence[Invitation]) -> None:
+    wake(deliver)
+    what = "An invitation is" if len(sent) == 1 else f"{len(sent)} invitations are"
+    messages.success(request, f"{what} on the way. The list of invitations shows what arrived.")

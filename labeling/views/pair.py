@@ -26,7 +26,7 @@ from engine.services.serving import Answered, ShownPair
 from engine.tasks import wake_planner
 from labeling import access
 from labeling.annotation.endings import ending, nothing_ready
-from labeling.annotation.progress import answers_together
+from labeling.annotation.progress import answers_together, leaderboard
 from labeling.metrics import BUFFER_MISSES
 from labeling.requests import AuthenticatedRequest
 
@@ -205,7 +205,7 @@ def _reopen(
         return _show_next(request, experiment, screen, notice=str(refused))
     wake_planner(experiment.pk)
     if shown is None:
-        notice = _("Taken back. Somebody else is looking at that pair now.")
+        notice = _("Taken back. That pair goes to somebody else.")
         return _show_next(request, experiment, screen, notice=notice)
     notice = _("Taken back. Choose again.")
     if not request.htmx:
@@ -248,6 +248,8 @@ def history(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
             "experiment": experiment,
             "ending": ending(experiment),
             "answers": people.own_answers(experiment, request.user),
+            "summary": people.own_summary(experiment, request.user),
+            "leaderboard": leaderboard(experiment),
         },
     )
 

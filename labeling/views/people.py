@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from django import forms
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
@@ -15,51 +13,15 @@ from engine.domain.errors import MembershipError
 from engine.models import Experiment, Invitation, Membership, User
 from engine.selectors import blinding
 from engine.selectors.people import open_invitations
+from engine.services import inviting
 from engine.services import people as services
 from labeling import access
-from labeling.forms.fields import choice_field
+from labeling.forms.people import InvitationForm
 from labeling.requests import AuthenticatedRequest
-
-_ANNOTATORS = 20
-_DAYS = ((1, "a day"), (7, "a week"), (30, "30 days"), (90, "90 days"), (365, "a year"))
 
 
 class RoleForm(forms.Form):
     role = forms.ChoiceField(choices=Membership.Role.choices)
-
-
-class InvitationForm(forms.Form):
-    """A link to make. How many people and days it may have depends on its role.
-
-    Without a number of people, a link is for a class of annotators, or for one person of another role.
-    """
-
-    role = forms.ChoiceField(label="Invite as")
-    most_uses = forms.IntegerField(min_value=1, required=False, label="People")
-    valid_days = forms.IntegerField(
-        min_value=1, initial=7, label="Works for", widget=forms.Select(choices=_DAYS)
-    )
-
-    def __init__(self, *args: Any, roles: list[tuple[str, str]], **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.label_suffix = ""
-        choice_field(self, "role").choices = [
-            (role, f"{label}: up to {limit.uses:,} for {limit.days} days")
-            for role, label in roles
-            for limit in (Invitation.LIMITS[Membership.Role(role)],)
-        ]
-
-    def clean(self) -> dict[str, Any]:
-        data = super().clean() or {}
-        if "role" not in data:
-            return data
-        if not data.get("most_uses") and "most_uses" not in self.errors:
-            data["most_uses"] = _ANNOTATORS if data["role"] == Membership.Role.ANNOTATOR else 1
-        limit = Invitation.LIMITS[Membership.Role(data["role"])]
-        for field, most, unit in (("most_uses", limit.uses, "people"), ("valid_days", limit.days, "days")):
-            if data.get(field, 0) > most:
-                self.add_error(field, f"At most {most} {unit} for the role {data['role']}.")
-        return data
 
 
 @login_required
@@ -76,39 +38,30 @@ def people_page(
     form: InvitationForm | None = None,
     made: Invitation | None = None,
     link: str = "",
+    dialog: bool = False,
     status: int = 200,
 ) -> HttpResponse:
-    """The page; with ``made`` and ``link``, of the request that made this invitation."""
+    """The page. ``dialog``: with the form to invite open; it holds ``made`` and its ``link`` instead where
+    this request made one.
+    """
     roles = access.roles_to_give(request, experiment)
-    values = [role for role, _ in roles]
     context = {
         "experiment": experiment,
         "members": experiment.memberships.select_related("user", "invited_by").order_by(
             "user__username", "role"
         ),
-        "invitations": open_invitations(experiment, values),
+        "invitations": open_invitations(experiment, [role for role, _ in roles]),
         "all_roles": Membership.Role.choices,
         "form": form or InvitationForm(roles=roles),
         "may_own": access.may_own(request, experiment),
         "may_begin_to_judge": access.may_begin_to_judge(request, experiment),
         "made": made,
         "link": link,
-        "message": made and message_of(made, link),
+        "message": made and f"{inviting.message(made)}\n\n{link}\n",
+        "dialog": dialog,
         "unblinded": blinding.unblinded_annotators(experiment),
     }
     return render(request, "dashboard/people.html", context, status=status)
-
-
-def message_of(invitation: Invitation, link: str) -> str:
-    """A message to send with the link of an invitation."""
-    experiment = invitation.experiment
-    asked = {
-        Membership.Role.ANNOTATOR: f"please help us compare responses. The question: {experiment.question}",
-        Membership.Role.VIEWER: f"here you can see the results of “{experiment.name}”.",
-    }.get(Membership.Role(invitation.role), f"please help to run the experiment “{experiment.name}”.")
-    people = "one person" if invitation.most_uses == 1 else f"up to {invitation.most_uses:,} people"
-    works = f"The link works for {people}, until {invitation.expires_at:%Y-%m-%d}."
-    return f"Hello,\n\n{asked}\n\n{link}\n\n{works}\n"
 
 
 @login_required

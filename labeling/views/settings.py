@@ -53,6 +53,15 @@ class SettingsForm(forms.Form):
             self.fields[name].widget.attrs["step"] = "any"
 
 
+class DisplayForm(forms.ModelForm):  # type: ignore[type-arg]  # ModelForm takes no argument at run time
+    """Values that only lists and annotators' own pages show. No change of it touches the evidence."""
+
+    class Meta:
+        model = Experiment
+        fields = ("tags", "leaderboard")
+        labels = {"leaderboard": "Show annotators a leaderboard"}  # noqa: RUF012 - never changed
+
+
 class CloneForm(forms.Form):
     name = forms.CharField(max_length=200)
 
@@ -86,6 +95,7 @@ def settings_page(
         "experiment": experiment,
         "status": status_of(experiment),
         "form": SettingsForm(initial=current),
+        "display_form": DisplayForm(instance=experiment),
         "clone_form": CloneForm(initial={"name": f"{experiment.name} (copy)"[:200]}),
         "subscription_form": SubscriptionForm(),
         "subscriptions": log.subscriptions(experiment),

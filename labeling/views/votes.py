@@ -7,7 +7,7 @@ from django.http import HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_http_methods
 
-from engine.domain.errors import EngineError
+from engine.domain.errors import EngineError, ImportedBeforeError
 from engine.importing import ImportingError
 from engine.models import Upload
 from labeling import access
@@ -21,6 +21,7 @@ def import_votes(request: AuthenticatedRequest) -> HttpResponse:
     """Ask for a file of past votes; make an experiment of it, or add them to the one of that name."""
     access.to_create(request)
     faults: list[str] = []
+    imported_before = False
     if request.method == "POST":
         try:
             if (file := request.FILES.get("votes")) is None:
@@ -28,5 +29,10 @@ def import_votes(request: AuthenticatedRequest) -> HttpResponse:
             return receive(request, Upload.Material.VOTES, file)
         except (ImportingError, EngineError) as error:
             faults = str(error).splitlines()
-    context = {"faults": faults, "typed_name": request.POST.get("name", "")}
+            imported_before = isinstance(error, ImportedBeforeError)
+    context = {
+        "faults": faults,
+        "imported_before": imported_before,
+        "typed_name": request.POST.get("name", ""),
+    }
     return render(request, "setup/votes.html", context, status=400 if faults else 200)

@@ -9,6 +9,7 @@
   const KEYS = {
     ArrowLeft: "choose-left", 1: "choose-left", ArrowRight: "choose-right", 2: "choose-right",
     ArrowDown: "choose-tie", t: "choose-tie", b: "choose-both-bad", s: "skip", u: "undo",
+    d: "differences",
   };
 
   const narrow = matchMedia("(max-width: 46rem)");
@@ -96,12 +97,11 @@
     shownAt = performance.now();
     const title = byId("task-title");
     if (takeFocus && title) title.focus({ preventScroll: true });
-    const texts = [...document.querySelectorAll("#stage .text")];
-    byId("together-switch").hidden = !texts.some((text) => text.scrollHeight > text.clientHeight + 4);
     // On a phone the responses come first; the last message stays in sight.
     for (const earlier of document.querySelectorAll("#stage .earlier")) earlier.open = !narrow.matches;
     arrange();
     setBusy();
+    document.dispatchEvent(new Event("llmpo:shown"));
   }
 
   // On a phone: both responses below each other where they fit, and else one at a time.
@@ -405,12 +405,6 @@
       const second = text.scrollLeft > text.clientWidth / 2;
       byId("see-a").setAttribute("aria-pressed", !second);
       byId("see-b").setAttribute("aria-pressed", second);
-    }
-    if (!(text instanceof Element) || !text.matches("#stage .text") || !byId("together").checked) return;
-    const share = text.scrollTop / Math.max(1, text.scrollHeight - text.clientHeight);
-    for (const other of document.querySelectorAll("#stage .text")) {
-      const goal = share * (other.scrollHeight - other.clientHeight);
-      if (other !== text && Math.abs(other.scrollTop - goal) > 2) other.scrollTop = goal;
     }
   }, true);
 

@@ -80,7 +80,8 @@ class TestMaterial:
         path = f"/experiments/{experiment['id']}/votes"
         renamed = VOTES.replace(b"winner", b"won", 1)
         assert upload(send, path, renamed).status_code == 422
-        assert upload(send, path, renamed, columns="won=winner").json()["rows"] == 1
+        assert upload(send, path, renamed, columns="won=winner").status_code == 409
+        assert upload(send, path, renamed, columns="won=winner", again="true").json()["rows"] == 1
         status = admin_call("get", f"/experiments/{experiment['id']}").json()
         assert status["comparisons"] == 2
         assert "2 past votes from a file count, too" in status["caveats"][0]

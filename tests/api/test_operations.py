@@ -189,6 +189,13 @@ class TestWatch:
         [archived] = admin_call("get", "/experiments?archived=true").json()["items"]
         assert (archived["id"], archived["archived"]) == (drafts[0].pk, True)
 
+    def test_tags_are_set_told_and_asked_for(self, experiment, admin_call):
+        make_experiment(running=False, tags="other")
+        changed = admin_call("patch", f"/experiments/{experiment.pk}", {"tags": "Support, german"})
+        assert changed.json()["tags"] == ["german", "support"]
+        [found] = admin_call("get", "/experiments?tag=Support").json()["items"]
+        assert found["id"] == experiment.pk
+
     def test_the_figures_are_those_of_the_selectors(self, experiment, annotator, admin_call):
         click(experiment, annotator)
         status = admin_call("get", f"/experiments/{experiment.pk}").json()

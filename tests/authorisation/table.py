@@ -284,6 +284,7 @@ TABLE: dict[str, Row] = {
     f"{_EXPERIMENT}/stop-here/": page(post=runners(400)),
     f"{_EXPERIMENT}/settings/": page(get=runners(200)),
     f"{_EXPERIMENT}/settings/change/": page(post=runners(400)),
+    f"{_EXPERIMENT}/settings/display/": page(post=runners(302)),
     f"{_EXPERIMENT}/clone/": page(post={"editor": 403, "owner": 403, "superuser": 400}),
     f"{_EXPERIMENT}/llm-judge/": page(post=runners(400)),
     f"{_EXPERIMENT}/judgments/<judgment_id>/void/": page(post=runners(302)),
@@ -296,7 +297,9 @@ TABLE: dict[str, Row] = {
     f"{_EXPERIMENT}/people/": page(get=runners(200)),
     f"{_EXPERIMENT}/people/<membership_id>/role/": page(post=owners(400), recent=("post",)),
     f"{_EXPERIMENT}/people/<membership_id>/remove/": page(post=owners(302), recent=("post",)),
-    f"{_EXPERIMENT}/invitations/": page(post=runners(400)),
+    f"{_EXPERIMENT}/annotators/<user_id>/": page(get=runners(200)),
+    f"{_EXPERIMENT}/invitations/": page(get=runners(200), post=runners(400)),
+    f"{_EXPERIMENT}/invitations/<invitation_id>/resend/": page(post=runners(302)),
     f"{_EXPERIMENT}/invitations/<invitation_id>/end/": page(post=runners(302)),
     # The API
     "api/": all_methods(404),

@@ -21,6 +21,7 @@ from django.urls import URLPattern, URLResolver, get_resolver
 from engine.domain.specs import ExperimentSpec, FactorSpec, GoldSpec, TaskSpec
 from engine.models import Experiment, Invitation, Membership, Subscription, Token, Upload, User
 from engine.services.experiments import create_experiment, pause, start, stop
+from engine.services.inviting import invite_by_mail
 from engine.services.judging import judge_leased
 from engine.services.notifications import subscribe
 from engine.services.people import create_invitation, remove_member
@@ -62,6 +63,7 @@ MAY_READ = {
     "a webhook's host": _WATCHERS,
     "a webhook's secret": _NOBODY,
     "a subscriber's e-mail address": _RUNNERS,
+    "an invited person's e-mail address": _RUNNERS,
     "the link that invites an annotator": _NOBODY,
     "the link that invites an owner": _NOBODY,
     # By its hint a link is recognised, and its row leads to the button that ends it.
@@ -322,6 +324,13 @@ class World:
             )
             # A hint of its own: the first characters of the link would be found by chance now and then.
             Invitation.objects.filter(pk=invitations[role].pk).update(hint=f"{mark[:4]}~{role[:6]}")
+        invite_by_mail(
+            experiment=experiment,
+            by=by,
+            role="viewer",
+            addresses=[f"{mark}-guest@example.org"],
+            valid_days=1,
+        )
         report, report_secret = share_report(experiment=experiment, by=by, valid_days=1)
         things = {
             "judgment_id": judgments[-1].pk,
@@ -353,6 +362,7 @@ class World:
             "a webhook's host": f"{mark}-hooks.example.org",
             "a subscriber's e-mail address": f"{mark}-news@example.org",
             "a webhook's secret": hook.secret,
+            "an invited person's e-mail address": f"{mark}-guest@example.org",
             "the link that invites an annotator": links["annotator"],
             "the link that invites an owner": links["owner"],
             "the hint of an annotator's invitation": f"{mark[:4]}~annota",

@@ -18,7 +18,7 @@ from engine.judges.worker import judge_comparisons
 from engine.models import Comparison, Experiment, Judgment, Lease, Membership, Response, User
 from engine.selectors import blinding
 from engine.services.experiments import create_experiment, start
-from engine.services.judging import void_judgment
+from engine.services.judging import discard_unwanted, void_judgment
 from engine.services.people import begin_to_judge, change_role, create_invitation, remove_member
 from engine.services.review import restore_judgment
 from engine.services.tokens import make_token
@@ -29,7 +29,7 @@ from tests.markup import words
 pytestmark = pytest.mark.django_db
 
 WATCHING = ["viewer", "editor", "owner"]
-REASON = "You also annotate this experiment."
+REASON = "You also annotate this experiment, or did."
 
 
 @pytest.fixture
@@ -148,6 +148,29 @@ class TestUnfinishedPairsAreHidden:
             with zipfile.ZipFile(io.BytesIO(b"".join(export.streaming_content))) as archive:
                 manifest = archive.read(archive.namelist()[-1]).decode()
             assert ("Long says 1" in description, "Long says 1" in manifest) == (given, given)
+
+    def test_who_lost_the_role_of_annotator_is_still_kept_from_them(self, both, experiment):
+        """They could look, and come back to judge what they saw."""
+        comparison = lease(experiment, both).comparison
+        remove_member(membership_id=Membership.objects.get(user=both, role="annotator").pk, by=both)
+        assert get(browser(both), "comparison", experiment.pk, comparison.pk).status_code == 403
+
+    def test_an_answer_that_was_taken_back_is_for_somebody_else(self, both, experiment):
+        """The page of the finished comparison may have been read meanwhile."""
+        judgment = click(experiment, both)
+        page = browser(both).post(reverse("undo", args=[experiment.pk]), follow=True)
+        assert "That pair goes to somebody else." in words(page)
+        assert lease(experiment, both).comparison_id != judgment.comparison_id
+        discard_unwanted(experiment_id=experiment.pk)
+        judgment.comparison.refresh_from_db()
+        assert judgment.comparison.state == "discarded", "nobody else is there"
+
+    def test_another_annotator_gets_it(self, both, experiment):
+        judgment, other = click(experiment, both), make_user()
+        void_judgment(judgment_id=judgment.pk, by=both, reason="A slip.")
+        add_member(experiment, other)
+        assert discard_unwanted(experiment_id=experiment.pk) == 0
+        assert lease(experiment, other).comparison_id == judgment.comparison_id
 
     def test_an_unanswered_repeat_is_not_told(self, both, experiment):
         judgment = click(experiment, both)

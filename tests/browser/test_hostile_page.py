@@ -47,7 +47,7 @@ def test_every_payload_is_shown_and_judged_and_nothing_else_happens(page: Page, 
 
 # The structure of the page without its texts.
 _SHAPE = """() => [...document.querySelectorAll("body *")]
-    .filter((e) => !e.closest(".text > *, .all, .guidelines, .task-text > *, [hidden], #together-switch"))
+    .filter((e) => !e.closest(".text > *, .all, .guidelines, .task-text > *, [hidden], .switch"))
     .map((e) => `${e.tagName}#${e.id}.${e.className}[${e.name ?? ""}]`).join("\\n")"""
 
 # True if a click on the middle of a button would hit it.

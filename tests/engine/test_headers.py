@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import gzip
+import json
 from io import BytesIO
 
 import pytest
 
 from engine.domain.limits import Limit
 from engine.domain.specs import TaskSpec
-from engine.importing import ImportingError, decoded, read_responses, read_tasks
+from engine.importing import (
+    ImportingError,
+    Material,
+    as_typed,
+    decoded,
+    look,
+    read_responses,
+    read_tasks,
+    source_of,
+)  # fmt: skip
 
 BOTH = [TaskSpec("What is 1 + 1?", "2"), TaskSpec("What is 2 + 2?", "4")]
 MOST = Limit("bytes in a test", 10_000, "It is a test.", "Take less.")
@@ -50,6 +60,9 @@ def test_the_line_that_names_the_delimiter_counts_in_places():
         "instruction,completion\nWhat is 1 + 1?,2\nWhat is 2 + 2?,4\n",
         "Customer question;Expected reply\nWhat is 1 + 1?;2\n",
         'frage,antwort\n"One, two",2\n',
+        "Frage (de),Antwort\nx,y\n",
+        "Frage?,Antwort\nx,y\n",
+        "The question of the day,Antwort\nx,y\n",
     ],
 )
 def test_an_unknown_heading_is_refused_and_named(text):
@@ -59,6 +72,47 @@ def test_an_unknown_heading_is_refused_and_named(text):
     assert fault.place == "line 1"
     assert "none is known" in fault.message
     assert "Rename the column of the tasks to task" in fault.message
+
+
+@pytest.mark.parametrize("name", ["t.csv", "T.CSV", "t.tsv", "t.csv.gz"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Frage\nWas?\n",
+        "Frage\tAntwort\nx\ty\n",
+        "Frage,Antwort\nx,y,z\n",
+        "Die erste Frage, die es gibt, heute\nx\n",
+        "1,2\nx,y\n",
+        "What is one?\nWhat is two?\n",
+        "sep=;\nFrage;Antwort\nx;y\n",
+    ],
+)
+def test_the_first_line_of_a_file_of_columns_is_no_task(name, text):
+    """Nor is it one where the page puts the file where tasks are typed."""
+    source = source_of([(name, BytesIO(text.encode()))], MOST)
+    for given in (source, as_typed(source)):
+        with pytest.raises(ImportingError, match="none is known"):
+            read_tasks(given)
+
+
+def test_the_columns_of_such_a_file_can_be_named():
+    typed = as_typed(source_of([("t.csv", BytesIO(b"Frage\nWas?\n"))], MOST))
+    assert [column.name for column in look(typed, Material.TASKS).columns] == ["Frage"]
+    assert read_tasks(typed, {"Frage": "task"}) == [TaskSpec("Was?")]
+
+
+def test_files_of_lines_and_known_columns_are_read_as_before():
+    for name, text in (("t.txt", "What is one?\nWhat is two?\n"), ("t.csv", '["a", "b"]'), ("t.csv", "")):
+        source = source_of([(name, BytesIO(text.encode()))], MOST)
+        assert as_typed(source) == text
+        assert len(read_tasks(source)) == 2 * bool(text)
+
+
+def test_shards_of_examples_are_tasks():
+    big = {"examples": [{"input": "q1", "target_scores": {"a": 1, "b": 0}}, {"input": "q2", "target": "z"}]}
+    shards = [(f"a-0000{n}-of-00002.json", BytesIO(json.dumps(big).encode())) for n in range(2)]
+    tasks = read_tasks(as_typed(source_of(shards, MOST)))
+    assert [task.reference for task in tasks] == ["a", "z"] * 2
 
 
 def test_a_heading_that_names_the_answer_only_is_a_heading():

@@ -295,8 +295,8 @@ def test_votes_are_added_where_policies_and_tasks_are_known():
 
 def test_an_annotator_of_two_files_is_one_person():
     experiment = draft()
-    for _ in range(2):
-        add_votes(experiment_id=experiment.pk, votes=[replace(vote("a", "P1", "P2"), annotator="ann")])
+    for winner in ("a", "b"):
+        add_votes(experiment_id=experiment.pk, votes=[replace(vote(winner, "P1", "P2"), annotator="ann")])
     assert User.objects.filter(username__startswith="ann@import").count() == 1
 
 

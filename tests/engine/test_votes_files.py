@@ -301,7 +301,7 @@ def test_argillas_ranks_that_are_no_numbers_are_refused(ranks):
 def test_a_record_that_nobody_has_answered_is_left_out_and_counted():
     votes = read(as_jsonl([ARGILLA, ARGILLA | {"responses": {}}]))
     check_argilla(votes)
-    assert "1 record without an answer left out." in votes.warnings
+    assert "1 record without an answer, or taken back, left out." in votes.warnings
     assert "No question's answers name a response ('stars')" in fault_of(
         ARGILLA | {"responses": {"stars": [{"value": 5, "user_id": "u1"}]}}
     )

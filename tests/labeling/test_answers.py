@@ -185,7 +185,7 @@ class TestHistory:
         for _ in range(55):
             click(experiment, annotator)
         client = client_for(annotator)
-        with django_assert_max_num_queries(8):
+        with django_assert_max_num_queries(9):
             page = client.get(reverse("history", args=[experiment.pk]))
         assert page.content.decode().count("/reopen/") == 50
 

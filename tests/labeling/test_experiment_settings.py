@@ -6,9 +6,11 @@ import pytest
 from django.contrib.auth.models import Permission
 from django.urls import reverse
 
+from engine.importing.files import read_experiment
 from engine.models import Experiment
-from engine.services.experiments import stop
-from tests.factories import add_member, click, make_experiment, make_user
+from engine.selectors.specs import experiment_spec
+from engine.services.experiments import create_experiment, stop
+from tests.factories import add_member, click, make_experiment, make_spec, make_user
 from tests.markup import Markup, words
 
 pytestmark = pytest.mark.django_db
@@ -185,3 +187,31 @@ class TestArchive:
         add_member(experiment, user, "owner")
         self.act(client_for(user), experiment, "archive")
         assert "Archive (1)" in words(client_for(user).get(reverse("home")))
+
+
+class TestDisplay:
+    """Issue 15, items 6 and 7: tags, and a leaderboard that is off until somebody wants it."""
+
+    def test_both_change_after_the_start_and_touch_no_evidence(self, experiment, editor, client_for):
+        address = reverse("change_display", args=[experiment.pk])
+        client = client_for(editor)
+        client.post(address, {"tags": " Support,german ,, support", "leaderboard": "on"})
+        client.post(address, {"tags": "german, Support", "leaderboard": "on"})
+        experiment.refresh_from_db()
+        assert (experiment.tags, experiment.leaderboard) == ("german, support", True)
+        assert not experiment.evidence_stale
+        [entry] = experiment.audit_entries.filter(action="edit")
+        assert entry.text == "Changed the description: tags, leaderboard."
+
+    def test_too_long_tags_are_refused(self, experiment, editor, client_for):
+        response = client_for(editor).post(
+            reverse("change_display", args=[experiment.pk]), {"tags": "x" * 201}
+        )
+        assert response.status_code == 400
+        assert "at most 200 characters" in words(response)
+
+    def test_a_file_carries_them(self, experiment):
+        read = read_experiment("name: A\ntags: Two, one\nleaderboard: true\n").spec
+        assert (read.settings["tags"], read.settings["leaderboard"]) == ("Two, one", True)
+        made = create_experiment(spec=make_spec(tags="Two, one"))
+        assert experiment_spec(made).settings["tags"] == "one, two"

@@ -18,6 +18,7 @@ from django.test.utils import override_settings
 from django.urls import reverse
 
 from engine.importing import Vote, Winner
+from engine.importing.defusing import STARTS, as_it_was, defused
 from engine.models import Experiment, Flag, Judgment, Response, User
 from engine.models.append_only import lifted
 from engine.selectors import counts, designs
@@ -28,7 +29,6 @@ from engine.services.replaying import settle
 from engine.services.review import restore_judgment
 from labeling.exports import copying
 from labeling.exports.columns import COLUMNS, read_rows
-from labeling.exports.defusing import STARTS, as_it_was, defused
 from labeling.exports.files import Export, Tally
 from labeling.exports.formats import csv_pieces
 from labeling.exports.people import pseudonym

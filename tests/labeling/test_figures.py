@@ -16,6 +16,7 @@ from engine.domain.policy_space import PolicyName
 from engine.models import Examination, Experiment, Judgment, Response, Snapshot, WorkerPulse
 from engine.models.append_only import lifted
 from engine.selectors import buffer, designs, spending
+from engine.selectors.designs import RacePoint
 from engine.selectors.health import queue_health
 from engine.selectors.remaining import remaining
 from engine.services.experiments import stop
@@ -23,7 +24,7 @@ from engine.services.judging import skip
 from engine.services.planning import advance
 from labeling.dashboard import charts
 from labeling.dashboard.annotators import Sides, annotator_rows, judge_rows
-from labeling.dashboard.cards import card, sparkline
+from labeling.dashboard.cards import cards, sparkline
 from labeling.dashboard.figures import moving_figures
 from labeling.dashboard.findings import without_each_annotator
 from labeling.dashboard.status import status_of
@@ -73,6 +74,12 @@ class TestRace:
         assert len(points) == min(n, most)
         assert (points[0], points[-1]) == (0, n - 1)
         assert len(set(np.diff(points))) <= 2
+        drawn = designs.races([experiment, other], most)
+        for race in drawn.values():
+            points = [point.comparisons for point in race]
+            assert len(points) == min(n, most)
+            assert (points[0], points[-1]) == (0, n - 1)
+            assert len(set(np.diff(points))) <= 2
 
 
 class TestHeatMap:
@@ -342,22 +349,19 @@ class TestWhatIsLeft:
 
 class TestCards:
     def test_a_line_is_drawn_from_two_points_on(self):
-        def at(n: int, open_rivals: int) -> Snapshot:
-            return Snapshot(comparisons=n, open_rivals=open_rivals)
-
         assert sparkline([]) is None
-        assert sparkline([at(0, 4)]) is None
-        drawn = sparkline([at(0, 4), at(50, 2), at(100, 0)])
+        assert sparkline([RacePoint(0, 4)]) is None
+        drawn = sparkline([RacePoint(0, 4), RacePoint(50, 2), RacePoint(100, 0)])
         assert drawn.points == "1.0,26.0 60.0,14.0 119.0,2.0"
         assert drawn.description == "Open rivals went from 4 to 0 over 100 comparisons."
 
     def test_a_running_experiment_says_how_its_queue_does(self):
         experiment = make_experiment()
-        assert card(experiment).pulse.endswith("being written; no generation worker")
+        assert cards([experiment])[0].pulse.endswith("being written; no generation worker")
         WorkerPulse.objects.create(queue="generation", worker="w")
         write_responses()
         planned = experiment.comparisons.count()
-        assert card(experiment).pulse == f"{planned} ready, 0 being written; 1 generation worker"
+        assert cards([experiment])[0].pulse == f"{planned} ready, 0 being written; 1 generation worker"
 
     def test_the_home_page_draws_it_without_inline_style(self, annotator, admin, client_for):
         experiment = make_experiment(ready=True, annotators=(annotator,))

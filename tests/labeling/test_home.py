@@ -5,11 +5,14 @@ from __future__ import annotations
 import re
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 from django.utils import timezone
 
+from engine.core import StopReason
 from engine.models import Experiment, WorkerPulse
-from engine.services.experiments import pause, stop
+from engine.services.experiments import conclude, pause, stop
 from tests.factories import add_member, click, make_experiment, make_user
 
 pytestmark = pytest.mark.django_db
@@ -83,6 +86,34 @@ def test_who_labels_and_runs_an_experiment_finds_it_once_in_each_list(experiment
     assert html.count(f'href="{reverse("dashboard", args=[experiment.pk])}"') == 1
 
 
+def test_more_experiments_cost_no_more_queries(admin, annotator, client_for, django_assert_num_queries):
+    """Issue 15, item 7."""
+    client = client_for(admin)
+
+    def add() -> None:
+        running = make_experiment(ready=True, annotators=(annotator, admin))
+        click(running, annotator)
+        paused, told = make_experiment(annotators=(admin,)), make_experiment(annotators=(admin,))
+        pause(experiment_id=paused.pk)
+        winner = told.policies.get(index=0)
+        conclude(
+            experiment=told, conclusion=StopReason.CERTIFIED, winner=winner, claim="best", finding="", by=None
+        )
+        Experiment.objects.filter(pk=told.pk).update(tell_outcome=True)
+        make_experiment(running=False)
+
+    add()
+    page(client)
+    with CaptureQueriesContext(connection) as asked:
+        page(client)
+    add()
+    add()
+    with django_assert_num_queries(len(asked)):
+        html = page(client)
+    assert html.count("Your group preferred") == 3
+    assert html.count('class="badge') == 12
+
+
 class TestFinding:
     @pytest.fixture
     def many(self, viewer) -> dict[str, Experiment]:
@@ -93,6 +124,9 @@ class TestFinding:
             named[name] = make_experiment(name=name, question=f"Is {name} good?", running=number % 2 == 0)
             Experiment.objects.filter(pk=named[name].pk).update(maker=maker if number < 2 else viewer)
             add_member(named[name], viewer, "viewer")
+        tagged = {"Alpha": "german, support", "zeta": "support, support-2", "Eta": "support-2"}
+        for name, tags in tagged.items():
+            Experiment.objects.filter(pk=named[name].pk).update(tags=tags)
         pause(experiment_id=named["Gamma"].pk)
         Experiment.objects.filter(pk=named["theta"].pk).update(archived_at=timezone.now())
         return named
@@ -108,9 +142,11 @@ class TestFinding:
             ("sort=name", "Alpha beta delta Epsilon Eta Gamma zeta"),
             ("sort=state&q=a", "zeta delta beta Gamma Eta Alpha"),
             ("maker=mine&state=running", "Eta Epsilon"),
+            ("tag=support", "zeta Alpha"),
+            ("tag=support-2&sort=name", "Eta zeta"),
             ("q=nothing+of+the+kind", ""),
             # What is not offered asks for nothing.
-            ("state=lost&maker=99999&sort=up&page=x", "Eta zeta Epsilon delta Gamma beta Alpha"),
+            ("state=lost&maker=99999&tag=port&sort=up&page=x", "Eta zeta Epsilon delta Gamma beta Alpha"),
             ("q=a%00b", "Eta zeta Epsilon delta Gamma beta Alpha"),
         ],
     )
@@ -124,6 +160,10 @@ class TestFinding:
         [number] = re.findall(r'<option value="(\d+)">maker</option>', html)
         html = client_for(viewer).get(f"{reverse('home')}?maker={number}").content.decode()
         assert re.findall(r'<h2><a href="[^"]+">(\w+)</a></h2>', html) == ["beta", "Alpha"]
+
+    def test_a_card_leads_to_the_others_with_its_tag(self, many, viewer, client_for):
+        html = page(client_for(viewer))
+        assert '<a href="?tag=german">german</a>, <a href="?tag=support">support</a>' in html
 
     def test_few_experiments_need_no_search(self, experiment, viewer, client_for):
         assert 'role="search"' not in page(client_for(viewer))

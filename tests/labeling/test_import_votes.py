@@ -68,7 +68,7 @@ def test_the_command_makes_the_experiment_and_shows_what_follows(tmp_path):
     ):
         assert words in said
     assert not experiment.evidence_stale
-    again = run("import_votes", file_of(tmp_path), "--experiment", "Past")
+    again = run("import_votes", file_of(tmp_path), "--experiment", "Past", "--again")
     assert "120 votes imported." in again
     assert counts.comparison_count(experiment.pk) == 240
 
@@ -171,8 +171,33 @@ def test_the_page_keeps_the_name_and_says_what_is_wrong(client, settings):
 @pytest.mark.usefixtures("owner")
 def test_the_page_adds_to_an_experiment_that_the_person_runs(client):
     upload(client, jsonl(VOTES))
-    assert upload(client, jsonl(VOTES)).status_code == 302
-    assert Experiment.objects.get().past_votes == 240
+    assert upload(client, jsonl(VOTES[:20])).status_code == 302
+    assert Experiment.objects.get().past_votes == 140
+
+
+@pytest.mark.usefixtures("owner")
+def test_the_same_votes_count_once_unless_somebody_says_so(client, tmp_path):
+    """A page that was reloaded, a double click, a request after a lost reply: of any name, packed or not."""
+    form = {"name": "Past", "votes": SimpleUploadedFile("votes.jsonl", jsonl(VOTES))}
+    assert b'name="again"' not in upload(client, b"").content
+    client.post(reverse("import_votes"), form)
+    refused = upload(client, gzip.compress(jsonl(VOTES)), filename="other.gz")
+    assert refused.status_code == 400
+    assert b"The same votes were imported into this experiment on 20" in refused.content
+    assert b'name="again"' in refused.content
+    looked = client.post(reverse("import_votes"), form | {"votes": _file(), "look": "1"})
+    mapped = client.post(looked.url, {"name": "Past", "action": "import"})
+    assert (mapped.status_code, b'name="again"' in mapped.content) == (400, True)
+    with pytest.raises(CommandError, match=r"count already\. Nothing was changed"):
+        run("import_votes", file_of(tmp_path), "--experiment", "Past")
+    assert Experiment.objects.get().past_votes == 120
+    assert client.post(looked.url, {"name": "Past", "action": "import", "again": "1"}).status_code == 302
+    assert client.post(reverse("import_votes"), form | {"votes": _file(), "again": "1"}).status_code == 302
+    assert Experiment.objects.get().past_votes == 360
+
+
+def _file() -> SimpleUploadedFile:
+    return SimpleUploadedFile("votes.jsonl", jsonl(VOTES))
 
 
 def test_nobody_adds_votes_to_an_experiment_of_others_but_may_use_its_name(client):

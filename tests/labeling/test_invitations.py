@@ -11,13 +11,18 @@ from datetime import timedelta
 import pytest
 from django.conf import settings
 from django.contrib.sessions.models import Session
+from django.core import mail
 from django.http import HttpResponse
 from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
-from engine.models import Experiment, Invitation, User
-from engine.services import people
+from engine.domain.errors import InvitationError
+from engine.models import AuditEntry, Experiment, Invitation, Notification, User
+from engine.notifying.delivery import deliver_due
+from engine.selectors.persons import person_data
+from engine.services import inviting, people
+from engine.services.forgetting import forget_person
 from llmpo_site.logs import WithoutSecretLinks
 from tests.factories import add_member, invited, make_experiment, make_user
 from tests.markup import Markup, words
@@ -240,6 +245,10 @@ class TestSecrecy:
             ("/accounts/email/confirm/MQ:1abc:2def/", "/accounts/email/confirm/…/"),
             ("/accounts/email/confirm/MQ%3A1abc%3A2def/", "/accounts/email/confirm/…/"),
             ("/report/abcdefABCDEF0123456789-_/", "/report/…/"),
+            ("/%72eport/abcdefABCDEF0123456789-_/", "/%72eport/…/"),
+            ("/r%65p%6frt/%61bcdefABCDEF0123456789-_/", "/r%65p%6frt/…/"),
+            ("/j%6Fin/abcdefabcdef/", "/j%6Fin/…/"),
+            ("/accounts/passwor%64/reset/%31%2Dabc-0123456789abcdef/", "passwor%64/reset/%31%2D…/"),
         ],
     )
     def test_nor_the_links_that_open_an_account(self, address, seen):
@@ -272,7 +281,7 @@ class TestWelcome:
 
 
 class TestInvite:
-    FORM = {"role": "annotator", "most_uses": 5, "valid_days": 7}  # noqa: RUF012 - never changed
+    FORM = {"role": "annotator", "most_uses": 5, "valid_days": 7, "addresses": ""}  # noqa: RUF012 - never changed
 
     def test_the_link_is_shown_once_and_works(self, experiment, editor, client_for, client):
         """Issue 11, item 6."""
@@ -300,10 +309,9 @@ class TestInvite:
             ({"most_uses": 0}, "greater than or equal to 1"),
             ({"most_uses": 1001}, "At most 1000 people for the role annotator."),
             ({"most_uses": "many"}, "Enter a whole number."),
-            ({"valid_days": 0}, "greater than or equal to 1"),
-            ({"valid_days": 366}, "At most 365 days for the role annotator."),
+            ({"valid_days": 0}, "Select a valid choice."),
             ({"role": "viewer", "most_uses": 51}, "At most 50 people for the role viewer."),
-            ({"role": "editor", "valid_days": 91}, "At most 90 days for the role editor."),
+            ({"role": "editor", "valid_days": 365}, "At most 90 days for the role editor."),
             ({"role": "owner"}, "At most 1 people for the role owner."),
         ],
         ids=str,
@@ -332,8 +340,9 @@ class TestInvite:
         link = re.search(r'value="(http://testserver/join/[^"]+)"', page)[1]
         assert said in message
         assert link in message
-        who = "one person" if people == 1 else f"up to {people} people"
-        assert f"The link works for {who}, until {invitation.expires_at:%Y-%m-%d}." in message
+        uses = "once" if people == 1 else f"for up to {people} people"
+        until = timezone.localtime(invitation.expires_at)
+        assert re.search(rf"This link works {uses}, until {until:%A} {until.day} {until:%B}( \d+)?:", message)
 
     def test_an_editor_cannot_make_owners(self, experiment, editor, client_for):
         """Or an invitation would be a way to more rights than one has."""
@@ -341,10 +350,115 @@ class TestInvite:
         assert client_for(editor).post(reverse("invite", args=[experiment.pk]), form).status_code == 400
         assert not Invitation.objects.exists()
 
+    def test_without_a_script_the_form_is_a_page(self, experiment, editor, client_for):
+        """Issue 15, item 6."""
+        client = client_for(editor)
+        for name, is_open in (("people", False), ("invite", True)):
+            page = Markup(client.get(reverse(name, args=[experiment.pk])).content.decode())
+            [dialog] = [e for e in page.elements if e.tag == "dialog"]
+            assert ("open" in dialog.attributes) is is_open
+
     def test_links_of_another_experiment_are_not_shown(self, experiment, owner, client_for):
         theirs = invited(make_experiment(name="Elsewhere"))
         page = client_for(owner).get(reverse("people", args=[experiment.pk]))
         assert theirs.hint not in page.content.decode()
+
+
+class TestByMail:
+    """Issue 15, item 6: through the outbox, and nothing that is stored opens the link."""
+
+    FORM = TestInvite.FORM | {"most_uses": "", "addresses": " new@example.org \n\ntwo@example.org"}
+
+    def send(self, client, experiment, **changes):
+        return client.post(reverse("invite", args=[experiment.pk]), self.FORM | changes)
+
+    def links(self) -> list[str]:
+        """Of all messages so far, from the oldest on."""
+        deliver_due()
+        return [message.body.rsplit("http://localhost:8000", 1)[1].strip() for message in mail.outbox]
+
+    def test_each_address_gets_a_link_of_its_own_that_works_once(self, experiment, editor, client_for):
+        mine = client_for(editor)
+        assert self.send(mine, experiment)["Location"] == reverse("people", args=[experiment.pk])
+        assert "2 invitations are on the way." in words(mine.get(reverse("people", args=[experiment.pk])))
+        links = self.links()
+        assert [message.to for message in mail.outbox] == [["new@example.org"], ["two@example.org"]]
+        assert mail.outbox[0].subject == f"editor invites you: {experiment.name}"
+        for number, address in enumerate(links):
+            client = Client()
+            client.get(address)
+            client.post(reverse("accept_invitation"), SIGN_UP | {"username": f"new{number}"})
+        assert experiment.memberships.filter(role="annotator", origin="invitation").count() == 2
+        assert [invitation.uses for invitation in Invitation.objects.all()] == [1, 1]
+
+    def test_no_table_holds_the_link(self, experiment, editor, client_for):
+        self.send(client_for(editor), experiment)
+        secret = self.links()[0].split("/")[2]
+        stored = [*Invitation.objects.values(), *Notification.objects.values(), *AuditEntry.objects.values()]
+        assert len(stored) >= 4
+        assert secret not in str(stored)
+        assert "new@example.org" not in str(AuditEntry.objects.values())
+
+    def test_it_is_sent_again_with_the_same_link_and_not_twice_at_once(self, experiment, editor, client_for):
+        mine = client_for(editor)
+        self.send(mine, experiment, addresses="new@example.org")
+        invitation = Invitation.objects.get()
+        again = reverse("resend_invitation", args=[experiment.pk, invitation.pk])
+        assert "still on its way" in words(mine.post(again, follow=True))
+        first = self.links()
+        assert "Sent " in words(mine.get(reverse("people", args=[experiment.pk])))
+        mine.post(again)
+        assert self.links() == first * 2
+
+    @pytest.mark.parametrize("fate", ["ended", "key"])
+    def test_what_opens_nothing_is_not_sent(self, fate, experiment, editor, client_for, settings):
+        self.send(client_for(editor), experiment, addresses="new@example.org")
+        if fate == "ended":
+            people.end_invitation(invitation_id=Invitation.objects.get().pk, by=editor)
+        else:
+            settings.SECRET_KEY = "another key, which is as long as one has to be"
+        assert self.links() == []
+        notification = Notification.objects.get()
+        assert notification.state == "failed"
+        assert {"ended": "has ended", "key": "SECRET_KEY has changed"}[fate] in notification.error
+
+    @pytest.mark.parametrize(
+        ("addresses", "said"),
+        [
+            ("nobody", "“nobody” is not an e-mail address."),
+            ("new@example.org\nNew@example.org", "New@example.org is there twice."),
+            ("\n".join(f"n{i}@example.org" for i in range(101)), "the limit is 100."),
+        ],
+    )
+    def test_a_bad_list_sends_nothing(self, addresses, said, experiment, editor, client_for):
+        response = self.send(client_for(editor), experiment, addresses=addresses)
+        assert response.status_code == 400
+        assert said in words(response)
+        assert not Invitation.objects.exists()
+        assert not Notification.objects.exists()
+
+    def test_without_mail_there_is_no_field(self, experiment, editor, client_for, settings):
+        settings.EMAIL_BACKEND = "django.core.mail.backends.console.EmailBackend"
+        mine = client_for(editor)
+        assert "Mail is not configured here" in words(mine.get(reverse("invite", args=[experiment.pk])))
+        self.send(mine, experiment)
+        assert not Notification.objects.exists()
+        with pytest.raises(InvitationError, match="Mail is not configured"):
+            inviting.invite_by_mail(
+                experiment=experiment,
+                by=editor,
+                role="viewer",
+                addresses=["new@example.org"],
+                valid_days=1,
+            )
+
+    def test_a_forgotten_person_leaves_no_address(self, experiment, editor, client_for):
+        self.send(client_for(editor), experiment, addresses="New@example.org")
+        person = make_user("new", email="new@example.org")
+        assert person_data(person, complete=True)["invitations_received"][0]["address"] == "New@example.org"
+        forget_person(user_id=person.pk, by=None)
+        assert "example.org" not in str(Invitation.objects.values()).lower()
+        assert self.links() == []
 
 
 def test_one_link_makes_each_of_several_people_a_member(experiment):

@@ -116,6 +116,8 @@ def test_known_columns_are_shown_on_request_and_of_a_workbook_each_sheet(client)
 def test_other_faults_are_told_at_once_and_formats_without_columns_need_none(client):
     assert "line 2: policy must" not in upload(client, b"").content.decode()
     assert upload(client, b"task,policy,response\nT,,x\n").status_code == 400
+    refused = upload(client, WIDE, name="a\0b")
+    assert (refused.status_code, b"name: This holds a character" in refused.content) == (400, True)
     arena = (
         b'{"model_a": "P", "model_b": "Q", "winner": "model_a", "conversation_a": [{"role": "user", '
         b'"content": "T"}, {"role": "assistant", "content": "p"}], "conversation_b": [{"role": "user", '

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import zipfile
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pyarrow.parquet
@@ -12,8 +13,9 @@ import pytest
 import yaml
 from django.urls import reverse
 
+from engine.domain.conversations import Message, text_and_messages
 from engine.domain.limits import VOTES_BYTES
-from engine.importing import Vote, Winner, read_votes, source_of
+from engine.importing import ImportingError, Vote, Winner, read_votes, source_of
 from engine.models import Judgment
 from engine.services.past_votes import start_from_votes
 from engine.services.review import void_one
@@ -75,6 +77,69 @@ def test_votes_come_back_as_they_went_out(name, client, experiment):
     people = [vote.annotator for vote in found.votes]
     assert [people[0], people[1]] * 4 == people
     assert people[0] != people[1]
+
+
+# Texts that a spreadsheet would run, that look defused, that are JSON, and that end lines.
+ODD = ["=1+1", "'=1", '["a"]', "a\u2028b\r\nc", "  lead", "-5"]
+
+
+@pytest.mark.usefixtures("owner")
+@pytest.mark.parametrize(
+    ("name", "packed"),
+    [
+        ("judgments_csv", {}),
+        ("judgments_jsonl", {"zip": "1"}),
+        ("judgments_parquet", {}),
+        ("huggingface_zip", {}),
+    ],
+)
+def test_an_export_of_judgments_is_a_file_of_votes(name, packed, client, owner):
+    messages = (Message("system", "Be kind."), Message("user", "Hi"))
+    odd = [
+        replace(vote, task=f"{text} {n}", response_a=text, response_b=ODD[n - 1])
+        for n, (vote, text) in enumerate(zip(VOTES, ODD, strict=False))
+    ]
+    asked = text_and_messages(messages)
+    votes = [*odd, replace(VOTES[6], task=asked[0], messages=asked[1]), VOTES[7]]
+    experiment = start_from_votes(name="Odd", votes=votes)
+    void_one(judgment_id=Judgment.objects.order_by("-pk")[0].pk, by=owner, reason="A test.")
+    data = exported(client, experiment, name, usernames="1", judgments="", **packed)
+    found = read_votes(source_of([("votes", io.BytesIO(data))], VOTES_BYTES))
+    assert list(map(of_p, found.votes)) == list(map(of_p, votes[:-1]))
+    assert [vote.messages for vote in found.votes] == [vote.messages for vote in votes[:-1]]
+    assert found.warnings[0] == "1 record without an answer, or taken back, left out."
+
+
+def test_an_export_of_tasks_with_variables_needs_its_own_import():
+    row = {"policy_i": "P1", "policy_i_name": "A", "policy_j_name": "B", "left_policy": "P1"} | {
+        "choice": "left", "voided": False, "task": "Hi {{ name }}", "task_variables": '{"name": "Ann"}',
+    }  # fmt: skip
+    with pytest.raises(ImportingError, match=r"The task has variables.*import_judgments"):
+        read_votes(source_of([("votes", io.BytesIO(json.dumps(row).encode()))], VOTES_BYTES))
+
+
+@pytest.mark.usefixtures("owner")
+@pytest.mark.parametrize("name", ["lmarena_jsonl", "argilla_jsonl", "judgments_csv", "judgments_jsonl"])
+def test_votes_without_texts_come_back_without_texts(name, client):
+    """Empty texts would make an experiment on ready-made responses, all of them equal."""
+    votes = [replace(vote, response_a=None, response_b=None, a_on_left=None) for vote in VOTES[:2]]
+    experiment = start_from_votes(name="No texts", votes=votes)
+    data = exported(client, experiment, name)
+    found = read_votes(source_of([("votes", io.BytesIO(data))], VOTES_BYTES)).votes
+    assert [(vote.response_a, vote.response_b) for vote in found] == [(None, None)] * 2
+    assert start_from_votes(name="Again", votes=found).responses == "fresh"
+
+
+@pytest.mark.usefixtures("owner")
+@pytest.mark.parametrize("name", ["lmarena_jsonl", "argilla_jsonl", "judgments_jsonl"])
+@pytest.mark.parametrize(
+    ("a", "b"), [("model_b", "model_a"), ("response_b", "response_a"), ("right", "left"), ("tie", "B")]
+)
+def test_policies_may_be_called_as_sides_are(name, a, b, client):
+    votes = [replace(vote, policy_a=a, policy_b=b) for vote in VOTES]
+    data = exported(client, start_from_votes(name="Crosswise", votes=votes), name)
+    found = read_votes(source_of([("votes", io.BytesIO(data))], VOTES_BYTES)).votes
+    assert list(map(of_p, found)) == list(map(of_p, votes))
 
 
 def test_voided_votes_and_names_stay_out(client, experiment, owner):

@@ -84,7 +84,7 @@ def test_an_invitation_is_made_and_ended_here(experiment, editor, client_for, cl
     mine = client_for(editor)
     page = reverse("people", args=[experiment.pk])
     invitation = invited(experiment, role="viewer", most_uses=3)
-    assert f"{invitation.hint}…0 of 3 used" in words(mine.get(page))
+    assert f"{invitation.hint}… 0 of 3 used" in words(mine.get(page))
     response = post(mine, "end_invitation", experiment, invitation.pk)
     assert response["Location"] == page
     assert invitation.hint not in words(mine.get(page))

@@ -43,8 +43,19 @@ def test_markdown_is_rendered(text, rendered):
     assert render_markdown(text) == rendered
 
 
-def test_a_table_is_a_table():
-    assert {"table", "thead", "tbody", "tr", "th", "td"} <= tags(render_markdown("|a|b|\n|-|-|\n|1|2|"))
+def test_a_table_is_aligned_in_a_box_of_its_own():
+    """Issue 15, item 12: the alignment was a style, which was taken out."""
+    rendered = render_markdown("|a|b|c|\n|:-|:-:|-:|\n|1|2|3|\n\nend")
+    assert {"table", "thead", "tbody", "tr", "th", "td"} <= tags(rendered)
+    assert rendered.startswith('<div class="table"><table>')
+    assert rendered.endswith("</table>\n</div>\n<p>end</p>\n")
+    assert re.findall(r'<t[hd] class="([^"]*)">', rendered) == ["to-left", "to-center", "to-right"] * 2
+
+
+@pytest.mark.parametrize("code", ["```\nx = 1\n```", "    x = 1"])
+def test_code_stands_in_a_box_of_its_own(code):
+    box = '<div class="code"><pre><code>x = 1\n</code></pre>\n</div>\n'
+    assert render_markdown(f"one\n\n{code}\n\nend") == f"<p>one</p>\n{box}<p>end</p>\n"
 
 
 def test_code_is_highlighted_by_classes_alone():

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from io import StringIO
 from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
@@ -68,6 +71,8 @@ def test_a_backup_is_restored_into_an_empty_database_and_nowhere_else(another_da
     done = restore(file, another_database)
     assert done.returncode == 0, done.stderr
     assert f"{experiment.pk} Kept: in order" in done.stdout
+    if connection.vendor == "sqlite":
+        assert Path(another_database.removeprefix("sqlite:///")).stat().st_mode & 0o077 == 0
     again = restore(file, another_database)
     assert again.returncode == 1
     assert "The database is not empty" in again.stderr
@@ -95,6 +100,22 @@ def test_a_backup_with_another_note_is_refused(change, said, tmp_path):
     note_of(file).unlink()
     with pytest.raises(CommandError, match="beside it are needed"):
         call_command("restore", file)
+
+
+@pytest.mark.skipif(connection.vendor != "sqlite", reason="PostgreSQL's own program checks the file")
+def test_a_file_that_is_no_database_leaves_nothing_behind(another_database, tmp_path):
+    """It fits its note all the same. The next restore finds an empty database."""
+    file = tmp_path / "llmpo.backup"
+    file.write_bytes(b"no database at all" * 300)
+    digest = hashlib.sha256(file.read_bytes()).hexdigest()
+    note = {"version": "0.2.0", "database": "sqlite", "made_at": "2026", "sha256": digest}
+    note_of(file).write_text(json.dumps(note))
+    refused = restore(file, another_database)
+    assert "is no database of SQLite: file is not a database. Take an older backup." in refused.stderr
+    assert "Traceback" not in refused.stderr
+    with closing(sqlite3.connect(another_database.removeprefix("sqlite:///"))) as left:
+        assert not left.execute("SELECT * FROM sqlite_master").fetchall()
+    assert not [each for each in tmp_path.iterdir() if "unfinished" in each.name]
 
 
 @pytest.mark.django_db

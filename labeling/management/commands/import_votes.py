@@ -41,6 +41,11 @@ class Command(BaseCommand):
             help="made of the file where there is none of this name; else the votes are added to it",
         )
         parser.add_argument("--owner", metavar="USER", help="the user who is to own a new experiment")
+        parser.add_argument(
+            "--again",
+            action="store_true",
+            help="count votes that were imported into the experiment before a second time",
+        )
         add_map(parser)
 
     def handle(self, *args: Any, file: Path, experiment: str, owner: str | None, **options: Any) -> None:
@@ -54,7 +59,7 @@ class Command(BaseCommand):
             if there is None:
                 made = start_from_votes(name=experiment, votes=found.votes, by=user)
             else:
-                made = add_votes(experiment_id=there.pk, votes=found.votes, by=user)
+                made = add_votes(experiment_id=there.pk, votes=found.votes, by=user, again=options["again"])
         except EngineError as error:
             raise CommandError(f"{file}: {error}") from error
         advance(experiment_id=made.pk)

@@ -1,6 +1,6 @@
 """Cells of a CSV that a spreadsheet would run as formulas: made harmless, and turned back exactly.
 
-`formats` writes with these rules in Python, `copying` with the same ones in PostgreSQL.
+`labeling.exports.formats` writes with these rules in Python, `copying` with the same ones in PostgreSQL.
 """
 
 from __future__ import annotations

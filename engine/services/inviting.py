@@ -1,0 +1,161 @@
+"""Invitations by e-mail, through the outbox, and the words about an invitation."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+from django.core.exceptions import ValidationError
+from django.core.validators import validate_email
+from django.db import transaction
+from django.utils import timezone
+
+from engine.domain.credentials import hashed, secret_from
+from engine.domain.errors import InvitationError
+from engine.domain.limits import MAILED
+from engine.domain.mail import mail_is_sent
+from engine.models import AuditEntry, Experiment, Invitation, Membership, Notification, User, clock
+from engine.services.audit import record
+from engine.services.people import make_invitation, open_invitation
+
+EVENT = "invitation"
+_PLEAS = {
+    Membership.Role.ANNOTATOR: "please help us compare responses. The question: {question}",
+    Membership.Role.VIEWER: "here you can see the results of “{name}”.",
+}
+_OTHER_PLEA = "please help to run the experiment “{name}”."
+
+
+# ---------------------------------------------------------------- words
+
+
+def validity(invitation: Invitation) -> str:
+    """ "works once, until Friday 27 November": the uses and the end of a link."""
+    most = invitation.most_uses
+    uses = "once" if most == 1 else f"for up to {most:,} people"
+    return f"works {uses}, until {day_in_words(invitation.expires_at)}"
+
+
+def day_in_words(moment: datetime) -> str:
+    """ "Friday 27 November", with the year unless it is this one."""
+    today, day = timezone.localtime(clock.now()), timezone.localtime(moment)
+    year = "" if day.year == today.year else f" {day.year}"
+    return f"{day:%A} {day.day} {day:%B}{year}"
+
+
+def message(invitation: Invitation) -> str:
+    """The text that comes before the link, in an e-mail or in a message that somebody sends by hand."""
+    experiment = invitation.experiment
+    plea = _PLEAS.get(Membership.Role(invitation.role), _OTHER_PLEA)
+    said = plea.format(name=experiment.name, question=experiment.question)
+    return f"Hello,\n\n{said}\n\nThis link {validity(invitation)}:"
+
+
+# ---------------------------------------------------------------- sending
+
+
+@transaction.atomic
+def invite_by_mail(
+    *, experiment: Experiment, by: User, role: str, addresses: Sequence[str], valid_days: int
+) -> list[Invitation]:
+    """Send each address a link of its own, which works once.
+
+    Raises
+    ------
+    InvitationError
+        Mail is not configured, an address is none, has an open invitation already or is given twice; or
+        there are too many for one day.
+    MembershipError
+        ``by`` may not give this role.
+    """
+    _check(addresses)
+    made = []
+    for address in addresses:
+        mail_key = secrets.token_urlsafe(32)
+        invitation = make_invitation(
+            experiment=experiment,
+            by=by,
+            role=role,
+            most_uses=1,
+            valid_days=valid_days,
+            secret=secret_from(mail_key),
+            email=address,
+            mail_key=mail_key,
+        )
+        made.append(invitation)
+    # Each of them holds the experiment's lock, so that two senders at once do not pass the limit together.
+    for invitation in made:
+        _send(invitation, by)
+    return made
+
+
+@transaction.atomic
+def resend(*, invitation_id: int, by: User) -> Invitation:
+    """Send an invitation's link again; the link and its end stay as they are.
+
+    Raises
+    ------
+    InvitationError
+        It has no address, lets nobody in any more, or the message before is still on its way.
+    """
+    found = Invitation.objects.select_related("experiment").get(pk=invitation_id)
+    Experiment.objects.select_for_update(no_key=True).get(pk=found.experiment_id)
+    invitation = open_invitation(invitation_id=invitation_id)
+    _check([invitation.email])
+    if invitation.notifications.filter(state=Notification.State.WAITING).exists():
+        raise InvitationError("The last message is still on its way. Wait until it is sent or has failed.")
+    _send(invitation, by)
+    return invitation
+
+
+def secret_to_send(invitation: Invitation) -> str:
+    """The secret of the link to send now.
+
+    Raises
+    ------
+    InvitationError
+        The invitation lets nobody in any more, or SECRET_KEY is another one than when it was made.
+    """
+    open_invitation(invitation_id=invitation.pk)
+    secret = secret_from(invitation.mail_key)
+    if hashed(secret) != invitation.hash:
+        raise InvitationError("SECRET_KEY has changed since then. End this invitation, and make another one.")
+    return secret
+
+
+def _check(addresses: Sequence[str]) -> None:
+    if not mail_is_sent():
+        raise InvitationError("Mail is not configured here, so no invitation is sent. Make a link instead.")
+    seen = set()
+    for address in addresses:
+        try:
+            validate_email(address)
+        except ValidationError as error:
+            raise InvitationError(
+                f"“{address}” is not an e-mail address. Give one a line, such as name@example.org."
+            ) from error
+        if address.lower() in seen:
+            raise InvitationError(f"{address} is there twice. Each person gets one invitation.")
+        seen.add(address.lower())
+
+
+def _send(invitation: Invitation, by: User) -> None:
+    experiment = invitation.experiment
+    yesterday = clock.now() - timedelta(days=1)
+    sent = Notification.objects.filter(invitation__experiment=experiment, created_at__gt=yesterday).count()
+    if refusal := MAILED.refusal(sent + 1):
+        raise InvitationError(refusal)
+    Notification.objects.create(
+        invitation=invitation,
+        event=EVENT,
+        key=f"{EVENT} {secrets.token_hex(8)}",
+        subject=f"{by} invites you: {experiment.name}"[:300],
+        text=message(invitation),
+    )
+    record(
+        experiment=experiment,
+        by=by,
+        action=AuditEntry.Action.MAIL_INVITATION,
+        details={"role": invitation.role},
+    )

@@ -1,0 +1,71 @@
+"""The form that invites people to an experiment."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from django import forms
+
+from engine.domain.mail import mail_is_sent
+from engine.models import Invitation, Membership, clock
+from engine.services.inviting import day_in_words
+from labeling.forms.fields import choice_field
+
+_ANNOTATORS = 20
+_DAYS = {1: "one day", 7: "a week", 30: "30 days", 90: "90 days", 365: "a year"}
+_MEANINGS = {
+    Membership.Role.ANNOTATOR: "judges pairs",
+    Membership.Role.VIEWER: "sees the results",
+    Membership.Role.EDITOR: "also runs the experiment and invites others",
+    Membership.Role.OWNER: "also changes roles and removes members",
+}
+
+
+class InvitationForm(forms.Form):
+    """A link to make, or a message to send. The role limits the number of people and of days.
+
+    Without a number of people, a link is for a class of annotators, or for one person of another role.
+    """
+
+    role = forms.ChoiceField(label="Role", widget=forms.RadioSelect, initial=Membership.Role.ANNOTATOR)
+    valid_days = forms.TypedChoiceField(label="The link works until", coerce=int, initial=7)
+    most_uses = forms.IntegerField(
+        min_value=1,
+        required=False,
+        label="For how many people",
+        help_text=f"Empty: {_ANNOTATORS} annotators, or one person of another role.",
+    )
+    addresses = forms.CharField(
+        required=False,
+        label="Or send it by e-mail",
+        help_text="One address a line. Each person gets a link that works once.",
+        widget=forms.Textarea(attrs={"rows": 2, "class": "message", "placeholder": "name@example.org"}),
+    )
+
+    def __init__(self, *args: Any, roles: list[tuple[str, str]], **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        choice_field(self, "role").choices = [
+            (role, f"{label}: {_MEANINGS[Membership.Role(role)]}") for role, label in roles
+        ]
+        now = clock.now()
+        choice_field(self, "valid_days").choices = [
+            (days, f"{day_in_words(now + timedelta(days=days))} ({words})") for days, words in _DAYS.items()
+        ]
+        if not mail_is_sent():
+            del self.fields["addresses"]
+
+    def clean_addresses(self) -> list[str]:
+        return [line.strip() for line in self.cleaned_data["addresses"].splitlines() if line.strip()]
+
+    def clean(self) -> dict[str, Any]:
+        data = super().clean() or {}
+        if "role" not in data:
+            return data
+        if not data.get("most_uses") and "most_uses" not in self.errors:
+            data["most_uses"] = _ANNOTATORS if data["role"] == Membership.Role.ANNOTATOR else 1
+        limit = Invitation.LIMITS[Membership.Role(data["role"])]
+        for field, most, unit in (("most_uses", limit.uses, "people"), ("valid_days", limit.days, "days")):
+            if data.get(field, 0) > most:
+                self.add_error(field, f"At most {most} {unit} for the role {data['role']}.")
+        return data

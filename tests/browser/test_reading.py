@@ -1,0 +1,109 @@
+"""Reading two long responses: scrolled together by block, differences, code, tables, and everything shown."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from engine.models import Comparison, Experiment, Response
+from tests.browser.annotating import open_pair, press, saved, write_everything
+from tests.factories import make_experiment, make_user
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.django_db(transaction=True)]
+
+CODE = "```python\nprint('a line of code that is far too long for its box', " + "1, " * 60 + ")\n```"
+TABLE = "| Depot | Parcels |\n|:--|--:|\n| Leipzig | 12 |\n| " + "wide" * 60 + " | 1200 |"
+
+
+def sentences(word: str, n: int) -> str:
+    return " ".join(f"{word} {number}." for number in range(n))
+
+
+def text(day: str, n_before: int, n_after: int) -> str:
+    """A heading after ``n_before`` sentences of about ten characters; code and a table after as many more."""
+    first = f"One paragraph on the refund of **{day}**.\n\n{sentences('Note', n_before)}"
+    return f"{first}\n\n## Next\n\n{sentences('End', n_after)}\n\n{CODE}\n\n{TABLE}"
+
+
+SHORT, LONG = text("Friday", 40, 350), text("Monday", 350, 40)
+
+# The texts that are marked as different.
+MARKED = """() => [...(CSS.highlights.get("llmpo-differences") ?? [])].map((marked) => {
+  const range = document.createRange();
+  range.setStart(marked.startContainer, marked.startOffset);
+  range.setEnd(marked.endContainer, marked.endOffset);
+  return range.toString().slice(0, 20);
+})"""
+# Scroll one side until the line that is kept level is at its heading; returns where both headings are.
+LEVEL = """async () => {
+  const [a, b] = document.querySelectorAll("#stage .response > .text");
+  const top = (box) => box.querySelector("h4").getBoundingClientRect().top - box.getBoundingClientRect().top;
+  a.scrollTop = (top(a) + a.scrollTop) * (a.scrollHeight - a.clientHeight) / a.scrollHeight;
+  await new Promise((done) => setTimeout(done, 200));
+  return [top(a), top(b), b.scrollTop];
+}"""
+SHIFT = """() => new Promise((done) => {
+  const moved = (each) => each.sources.map(({node}) => node && (node.id || node.className || node.nodeName));
+  new PerformanceObserver((list) => done(list.getEntries().map(moved)))
+    .observe({type: "layout-shift", buffered: true});
+  setTimeout(() => done([]), 500);
+})"""
+
+
+def fill(experiment: Experiment, texts: tuple[str, str]) -> None:
+    """Give all comparisons these two responses."""
+    for comparison in Comparison.objects.filter(experiment=experiment):
+        for response, text in ((comparison.response_i_id, texts[0]), (comparison.response_j_id, texts[1])):
+            Response.objects.filter(pk=response).update(text=text)
+
+
+def test_long_responses_are_read_side_by_side(page: Page, context, settings):
+    """Issue 15, item 12."""
+    settings.BUFFER_MIN = settings.BUFFER_MAX = 3
+    annotator = make_user("ann")
+    experiment = make_experiment(n_policies=2, annotators=(annotator,))
+    write_everything(experiment)
+    fill(experiment, (SHORT, LONG))
+    context.grant_permissions(["clipboard-read", "clipboard-write"])
+    open_pair(page, experiment, annotator)
+    expect(page.locator("#stage .tools")).to_have_count(2)
+    assert page.evaluate(SHIFT) == []
+
+    page.get_by_label("Scroll together").check()
+    one, other, scrolled = page.evaluate(LEVEL)
+    assert scrolled > 0
+    assert abs(one - other) < 3
+    ends = "() => document.querySelectorAll('#stage .text').forEach((box) => { box.scrollTop = 1e6; })"
+    page.evaluate(ends)
+    at_end = "(box) => box.scrollHeight - box.clientHeight - box.scrollTop"
+    assert all(box.evaluate(at_end) < 2 for box in page.locator("#stage .response > .text").all())
+
+    assert page.evaluate(MARKED) == []
+    press(page, "d")
+    expect(page.get_by_label("Differences")).to_be_checked()
+    page.wait_for_function("CSS.highlights.has('llmpo-differences')")
+    marked = page.evaluate(MARKED)
+    assert {"Friday", "Monday"} <= set(marked)
+    assert not any("paragraph" in text or "print" in text for text in marked)
+
+    wide = page.locator("#stage .table").first
+    assert wide.evaluate("(box) => box.scrollWidth > box.clientWidth && box.tabIndex === 0")
+    assert wide.locator("td").nth(1).evaluate("(cell) => getComputedStyle(cell).textAlign") == "right"
+    code = page.locator("#stage .code").first
+    assert not code.locator("pre").evaluate("(pre) => pre.scrollWidth > pre.clientWidth")
+    code.get_by_role("button", name="Wrap lines").click()
+    assert code.locator("pre").evaluate("(pre) => pre.scrollWidth > pre.clientWidth && pre.tabIndex === 0")
+    code.get_by_role("button", name="Copy").click()
+    expect(code.get_by_role("button", name="Copied.")).to_be_visible()
+    assert page.evaluate("navigator.clipboard.readText()").startswith("print('a line of code")
+
+    # The next pair is read as this one was; beyond the limit one button opens both sides.
+    fill(experiment, ("x" * 13_000, "short"))
+    page.reload()
+    expect(page.get_by_label("Differences")).to_be_checked()
+    assert page.evaluate("document.body.className").split() == ["pairing", "unwrapped"]
+    page.get_by_text("Show all of both responses").click()
+    whole = page.locator("#stage .all pre").all_inner_texts()
+    assert sorted(map(len, whole)) == [5, 13_000]
+    press(page, "1")
+    saved(page, 1)
