@@ -1,4 +1,4 @@
-"""What strengths that are expected beforehand save, and what wrong ones cost.
+"""Comparisons that strengths expected beforehand save, and that wrong ones cost.
 
     python -m benchmarks.warm_start
 
