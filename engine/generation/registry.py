@@ -41,6 +41,10 @@ def _load(purpose: str, *, base_url: str, api_key: str) -> Backend:
             from engine.generation.embedded import EmbeddedBackend
 
             return EmbeddedBackend()
+        case "smollm2":
+            from engine.generation.smollm2 import SmolLM2Backend
+
+            return SmolLM2Backend()
         case "vllm":
             try:
                 from engine.generation.vllm import EngineSettings, VLLMBackend
@@ -77,7 +81,8 @@ def _load(purpose: str, *, base_url: str, api_key: str) -> Backend:
             )
         case unknown:
             raise ValueError(
-                f"{purpose}_BACKEND is {unknown!r}, which is not a backend. Use embedded, vllm or openai."
+                f"{purpose}_BACKEND is {unknown!r}, which is not a backend. "
+                "Use embedded, smollm2, vllm or openai."
             )
 
 
@@ -94,13 +99,20 @@ def batch_size() -> BatchSize:
 
 def offer() -> Offer:
     """The models that this worker serves, by its settings; nothing is loaded."""
-    match settings.GENERATION_BACKEND:
+    backend: str = settings.GENERATION_BACKEND
+    named_only: bool = settings.GENERATION_NAMED_ONLY
+    match backend:
         case "embedded":
-            return Offer("embedded", MODEL_NAME)
+            return Offer(backend, MODEL_NAME, named_only=named_only)
+        case "smollm2":
+            from engine.generation import smollm2
+
+            return Offer(backend, smollm2.MODEL_NAME, named_only=named_only)
         case "vllm":
-            return Offer("vllm", settings.GENERATION_MODEL, others=tuple(settings.GENERATION_ADAPTERS))
-        case other:
-            return Offer(other, settings.GENERATION_MODEL, any_model=True)
+            adapters = tuple(settings.GENERATION_ADAPTERS)
+            return Offer(backend, settings.GENERATION_MODEL, others=adapters, named_only=named_only)
+        case _:
+            return Offer(backend, settings.GENERATION_MODEL, any_model=True, named_only=named_only)
 
 
 def details(running: Backend | None = None, *, trouble: str = "") -> dict[str, Any]:

@@ -338,6 +338,9 @@ def _document_rows(document: Any, plain: Sequence[str]) -> Iterator[Row | Fault]
         if not isinstance(prefix, str):
             yield Fault("task_prefix", "This must be a text.")
             return
+    elif isinstance(document, dict) and _is_squad(document.get("data")):
+        yield from _squad_rows(document["data"])
+        return
     elif isinstance(document, dict):
         yield _json_row("line 1", document, plain)
         return
@@ -354,6 +357,39 @@ def _document_rows(document: Any, plain: Sequence[str]) -> Iterator[Row | Fault]
     for number, entry in numbered:
         row = _json_row(f"entry {number}", entry, plain)
         yield _example(row, prefix, choices=choices) if isinstance(row, Row) else row
+
+
+def _is_squad(articles: Any) -> bool:
+    return (
+        isinstance(articles, list)
+        and bool(articles)
+        and all(isinstance(each, dict) and "paragraphs" in each for each in articles)
+    )
+
+
+def _squad_rows(articles: list[dict[str, Any]]) -> Iterator[Row | Fault]:
+    """SQuAD as it is published: articles hold paragraphs, and those hold the questions with their answers."""
+    for n_article, article in enumerate(articles, 1):
+        for n_paragraph, paragraph in _objects(article["paragraphs"]):
+            at = f"article {n_article}, paragraph {n_paragraph}"
+            if paragraph is None or not isinstance(paragraph.get("qas"), list):
+                yield Fault(at, "A paragraph of SQuAD must hold its questions under “qas”.")
+                continue
+            for n_question, question in _objects(paragraph["qas"]):
+                place = f"{at}, question {n_question}"
+                if question is None:
+                    yield Fault(place, "A question of SQuAD must be an object.")
+                    continue
+                fields = {"context": paragraph.get("context"), "title": article.get("title")} | question
+                # Version 2 has questions that the paragraph does not answer.
+                answers = [each and each.get("text") for _, each in _objects(question.get("answers"))]
+                yield _json_row(place, fields | {"answers": answers}, ())
+
+
+def _objects(entries: Any) -> Iterator[tuple[int, dict[str, Any] | None]]:
+    """The objects of a list with their numbers; ``None`` for what is none."""
+    for number, entry in enumerate(entries if isinstance(entries, list) else [None], 1):
+        yield number, entry if isinstance(entry, dict) else None
 
 
 def _json_row(place: str, entry: Any, plain: Sequence[str]) -> Row | Fault:

@@ -14,7 +14,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
 from engine.domain import limits
-from engine.importing import parquet
+from engine.importing import arrow, parquet
+from engine.importing.arrow import arrow_rows
 from engine.importing.parquet import parquet_rows
 from engine.importing.rows import (
     Allowance,
@@ -30,11 +31,13 @@ from engine.importing.workbook import sheets_of, workbook_rows
 
 _ZIP = b"PK\x03\x04"
 _WORKBOOK = "xl/workbook.xml"
-_TABLES = {".parquet", ".jsonl", ".json", ".csv", ".tsv"}
+_TABLES = {".parquet", ".arrow", ".jsonl", ".json", ".csv", ".tsv"}
 # Beside the rows of a data set: they say what it is.
 _ABOUT = {"dataset_infos.json", "dataset_info.json", "dataset_dict.json", "state.json"}
 # Of our own exports.
 _MANIFEST = ".manifest.json"
+# What `datasets` keeps beside the rows of a data set that it worked on.
+_CACHE = "cache-"
 _SHARD = re.compile(r"-\d+-of-\d+(-[0-9a-f]+)?$")
 
 
@@ -59,7 +62,8 @@ class Source:
     @property
     def is_text(self) -> bool:
         """True if it is one text, as could be typed."""
-        return len(self.parts) == 1 and not self.parts[0][1].startswith((parquet.MAGIC, _ZIP))
+        packed = (parquet.MAGIC, *arrow.MAGIC, _ZIP)
+        return len(self.parts) == 1 and not self.parts[0][1].startswith(packed)
 
     @property
     def text(self) -> str:
@@ -98,6 +102,8 @@ class Source:
     ) -> Iterator[Row | Fault]:
         if data.startswith(parquet.MAGIC):
             return parquet_rows(data, allowance)
+        if data.startswith(arrow.MAGIC):
+            return arrow_rows(data, allowance)
         if data.startswith(_ZIP):
             allowance.take(sum(each.file_size for each in _archive(data).infolist()))
             return workbook_rows(data, self.sheet)
@@ -165,7 +171,7 @@ def source_at(path: Path, most: limits.Limit, sheet: str = "") -> Source:
 def tables_in(names: Iterable[str]) -> list[str]:
     """The files of the one table among those of a folder or an archive, in the order of their shards.
 
-    Files that say something about a data set, and hidden ones, are left out. Shards are named as
+    Files that say something about a data set, its caches, and hidden files are left out. Shards are named as
     ``train-00000-of-00002.parquet``, or ``train/0000.parquet``.
 
     Raises
@@ -177,7 +183,8 @@ def tables_in(names: Iterable[str]) -> list[str]:
     for name in sorted(names):
         path = PurePosixPath(name.replace("\\", "/"))
         suffix = PurePosixPath(path.name.removesuffix(".gz")).suffix.lower()
-        hidden = path.name.endswith(_MANIFEST) or any(part.startswith((".", "__")) for part in path.parts)
+        beside = path.name.endswith(_MANIFEST) or (suffix == ".arrow" and path.name.startswith(_CACHE))
+        hidden = beside or any(part.startswith((".", "__")) for part in path.parts)
         if suffix in _TABLES and path.name not in _ABOUT and not hidden:
             stem = path.name.removesuffix(".gz").removesuffix(suffix)
             key = "" if stem.isdigit() else _SHARD.sub("", stem)

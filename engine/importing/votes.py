@@ -206,7 +206,7 @@ _OURS = {"policyi", "policyiname", "policyjname", "leftpolicy", "choice", "voide
 
 def _own(place: str, fields: Mapping[str, Any]) -> list[Vote]:
     """A row of our own export of judgments: a is the policy that was on the left. None if it is void."""
-    if str(fields["voided"]).lower() == "true":
+    if _is_true(fields["voided"]):
         return []
     if fields.get("taskvariables") not in (None, ""):
         raise ImportingError.at(
@@ -222,17 +222,20 @@ def _own(place: str, fields: Mapping[str, Any]) -> list[Vote]:
     given = {
         "task": _list_in(texts.get("taskmessages")) or texts.get("task"),
         "annotator": texts.get("annotator"),
-        "judgedat": texts.get("judgedat"),
+        "judgedat": texts.get("judgedat") if _is_true(texts.get("timeknown", True)) else None,
     }
-    past = texts.get("plannumber") in (None, "")
+    known = _is_true(texts.get("textsknown", texts.get("plannumber") not in (None, "")))
     for side, half in (("a", a), ("b", b)):
         given[f"policy{side}"] = texts[f"policy{half}name"]
         text = texts.get(f"response{half}")
-        # A past vote whose file had no texts.
-        given[f"response{side}"] = None if past and not text else text
-    vote = _vote(place, given, winner=texts["choice"], in_order=True, may_be_turns=False)
-    known = str(texts.get("sideknown", True)).lower() == "true"
-    return [vote if known else replace(vote, a_on_left=None)]
+        given[f"response{side}"] = text if known or text else None
+    vote = _vote(place, given, winner=texts["choice"], in_order=True)
+    return [vote if _is_true(texts.get("sideknown", True)) else replace(vote, a_on_left=None)]
+
+
+def _is_true(value: Any) -> bool:
+    # Spreadsheets write it in capital letters.
+    return str(value).lower() == "true"
 
 
 def _argilla(place: str, record: Mapping[str, Any], questions: Mapping[str, Any]) -> list[Vote]:
@@ -393,11 +396,10 @@ def _vote(
     annotator: Any = None,
     judged_at: Any = None,
     in_order: bool = False,
-    may_be_turns: bool = True,
 ) -> Vote:
     """The vote of one row. What is given beside ``fields`` is in place of its column.
 
-    ``in_order``: the tool shows a on the left. ``may_be_turns``: texts that are JSON lists are turns.
+    ``in_order``: the fields are those of a tool that shows a on the left.
     """
     (policy_a, policy_b), named_by_side = _two(fields, _POLICY)
     a, b = ((_text(place, "policy", name) or "").strip() for name in (policy_a, policy_b))
@@ -413,11 +415,14 @@ def _vote(
         raise ImportingError.at(
             place, f"Both policies are {limits.shown(a)}. A vote is about two policies; remove the row."
         )
-    task, messages, responses, arena = _texts(place, fields, may_be_turns=may_be_turns)
+    task, messages, responses, arena = _texts(place, fields, may_be_turns=not in_order)
     if task is None:
         raise _missing(place, "task (or prompt, question, instruction, conversation_a)", fields)
     if not task.strip():
         raise ImportingError.at(place, "The task is empty. Write it, or remove the row.")
+    if not any(responses):
+        # An empty cell is no text; nobody votes on two empty ones.
+        responses = (None, None)
     a_on_left = _side_of_a(place, fields)
     if a_on_left is None and (in_order or named_by_side or arena):
         a_on_left = True

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import io
+import re
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import date, datetime, time
 from typing import Any
 from xml.etree.ElementTree import ParseError
@@ -17,6 +18,13 @@ from engine.importing.rows import Fault, ImportingError, Row
 
 # The format has no more.
 _MOST_ROWS = 1_048_576
+# A cell of a formula without a value: its attributes. Then the attributes of interest.
+_FORMULA = re.compile(
+    rb"<(?:\w+:)?c\b([^>]*)>\s*<(?:\w+:)?f\b(?:[^>]*/>|[^>]*>[^<]*</(?:\w+:)?f>)\s*"
+    rb"(?:<(?:\w+:)?v\s*/>|<(?:\w+:)?v></(?:\w+:)?v>)?\s*</(?:\w+:)?c>"
+)
+_PLACE = re.compile(rb"\br=[\"']([A-Z]+)([0-9]+)[\"']")
+_OF_TEXT = re.compile(rb"\bt=[\"']str[\"']")
 # What reading a damaged or hostile workbook raises: openpyxl checks little.
 _DAMAGED = (
     zipfile.BadZipFile, ParseError, DefusedXmlException, KeyError, IndexError, ValueError, TypeError,
@@ -47,7 +55,8 @@ def workbook_rows(data: bytes, sheet: str = "") -> Iterator[Row | Fault]:
                 if names
                 else "The workbook has no sheet of cells.",
             )
-        yield from _rows(book[sheet or names[0]])
+        page = book[sheet or names[0]]
+        yield from _rows(page, _without_result(data, page))
     except ImportingError:
         raise
     except _DAMAGED as error:
@@ -68,7 +77,22 @@ def _opened(data: bytes) -> Any:
     return openpyxl.load_workbook(io.BytesIO(data), read_only=True, data_only=True, keep_links=False)
 
 
-def _rows(sheet: Any) -> Iterator[Row | Fault]:
+def _without_result(data: bytes, sheet: Any) -> dict[int, str]:
+    """The first cell of each row whose formula nobody has computed yet. openpyxl takes them for empty.
+
+    An empty text is a result: its cell has the type of texts.
+    """
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        cells = _FORMULA.finditer(archive.read(sheet._worksheet_path))
+    found: dict[int, str] = {}
+    for cell in cells:
+        place = _PLACE.search(cell[1])
+        if place is not None and not _OF_TEXT.search(cell[1]):
+            found.setdefault(int(place[2]), (place[1] + place[2]).decode())
+    return found
+
+
+def _rows(sheet: Any, without_result: Mapping[int, str]) -> Iterator[Row | Fault]:
     # The size that a sheet states of itself is often wrong.
     sheet.reset_dimensions()
     heading: list[str] = []
@@ -77,6 +101,12 @@ def _rows(sheet: Any) -> Iterator[Row | Fault]:
         if number > _MOST_ROWS:
             yield Fault(f"row {number}", "A sheet has no row of this number. Save the workbook again.")
             return
+        if cell := without_result.get(number):
+            yield Fault(
+                f"cell {cell}",
+                "This formula has no stored result. Open the workbook in a spreadsheet program, and save it.",
+            )
+            continue
         # A row that states a large number is preceded by as many empty ones.
         if values.count(None) == len(values):
             continue

@@ -48,6 +48,7 @@ class Experiment(models.Model):
 
     class Backend(models.TextChoices):
         EMBEDDED = "embedded", "Embedded (the small built-in model)"
+        SMOLLM2 = "smollm2", "SmolLM2 (a small real model, without a GPU)"
         VLLM = "vllm", "vLLM"
         OPENAI = "openai", "A server with OpenAI's protocol"
 

@@ -25,6 +25,8 @@ class User(AbstractUser):
     )
     # Part of every session's check: counting it up ends all sessions, also those that no table lists.
     session_version = models.PositiveIntegerField(default=0, editable=False)
+    # How this person likes to judge: `keys`, `left_handed`, `guidelines`. What is missing is as usual.
+    preferences = models.JSONField(default=dict, editable=False)
     # What the stored row said before a save; `labeling.signals` compares.
     rights_before: tuple[Any, ...] | None = None
 

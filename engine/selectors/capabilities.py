@@ -33,16 +33,19 @@ class Offer:
     ----------
     any_model : bool
         A server takes the name of any model that it has, which only the server knows.
+    named_only : bool
+        It writes for the experiments that name its backend, and leaves the others to other workers.
     """
 
     backend: str
     model: str
     others: tuple[str, ...] = ()
     any_model: bool = False
+    named_only: bool = False
 
     def serves(self, need: Need) -> bool:
         """True if this worker can write a response with these needs."""
-        if need.backend not in {"", self.backend}:
+        if need.backend != self.backend and (need.backend or self.named_only):
             return False
         return self.any_model or need.models <= {self.model, *self.others}
 
@@ -60,6 +63,7 @@ class Offer:
             model=details.get("model", ""),
             others=tuple(details.get("others", ())),
             any_model=details.get("any_model", False),
+            named_only=details.get("named_only", False),
         )
 
 

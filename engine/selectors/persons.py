@@ -180,7 +180,7 @@ def _account(user: User) -> Row:
     # Not its number: the less annotators know that goes into anything random, the better.
     names = (
         "username", "first_name", "last_name", "email", "is_active", "is_staff", "is_superuser",
-        "date_joined", "last_login", "forgotten_at",
+        "date_joined", "last_login", "forgotten_at", "preferences",
     )  # fmt: skip
     return {name: getattr(user, name) for name in names}
 

@@ -27,9 +27,9 @@ def rubric_of(experiment: Experiment) -> str:
 
 def why_no_judge() -> str:
     """The reason why no language model can judge here, and the remedy; empty if one can."""
-    if settings.JUDGE_BACKEND in {"", "embedded"}:
+    if settings.JUDGE_BACKEND in {"", "embedded", "smollm2"}:
         return (
-            "No language model that can judge is configured. The embedded model cannot judge: "
+            "No language model that can judge is configured. The embedded models cannot judge: "
             "set JUDGE_BACKEND to vllm or openai, and JUDGE_MODEL."
         )
     return ""

@@ -28,6 +28,14 @@ def sign_out_everywhere(*, user: User, tokens: bool) -> int:
     return ended
 
 
+@transaction.atomic
+def set_preferences(*, user: User, **changes: object) -> None:
+    """Keep what a person likes; ``None`` goes back to what is usual."""
+    kept = User.objects.select_for_update().get(pk=user.pk).preferences | changes
+    user.preferences = {name: value for name, value in kept.items() if value is not None}
+    user.save(update_fields=["preferences"])
+
+
 def note_reset_link(*, user: User, second_step_removed: bool) -> None:
     """Write down that somebody at the server's command line made a link for this account."""
     also = " Turned off its second step." if second_step_removed else ""

@@ -70,6 +70,7 @@ def forget_person(
     user.first_name = user.last_name = user.email = ""
     user.is_active = user.is_staff = user.is_superuser = False
     user.last_login = None
+    user.preferences = {}
     user.forgotten_at = clock.now()
     user.set_unusable_password()
     user.save()

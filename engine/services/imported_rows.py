@@ -24,7 +24,7 @@ _WHOLE_OR_NOTHING = (
     "prompt_tokens_i", "prompt_tokens_j", "completion_tokens_i", "completion_tokens_j",
 )  # fmt: skip
 _NUMBERS_OR_NOTHING = ("plan_delta", "plan_epsilon", "plan_evidence_i", "plan_evidence_j", "propensity")
-_TRUTHS = ("voided", "annotator_could_see_policies", "side_known")
+_TRUTHS = ("voided", "annotator_could_see_policies", "side_known", "time_known", "texts_known")
 _TIMES = ("planned_at", "judged_at")
 _TEXTS = (
     "judge", "annotator", "policy_i", "policy_j", "left_policy", "response_i", "response_j", "choice",
@@ -75,7 +75,9 @@ def check_rows(rows: Iterable[Row], description: Description) -> list[Row]:
     for number, given in enumerate(rows, 1):
         limits.JUDGMENTS.check(number)
         # Files from before there was a choice of claims, or past votes, lack their columns.
-        row = {"plan_claim": "", "side_known": given.get("plan_number") is not None} | dict(given)
+        ours = given.get("plan_number") is not None
+        unsaid = {"plan_claim": "", "side_known": ours, "time_known": True, "texts_known": ours}
+        row = unsaid | dict(given)
         try:
             checker.check(row)
         except KeyError as error:

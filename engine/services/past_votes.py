@@ -314,7 +314,12 @@ def _prepared(
                 response_i_id=first[1],
                 response_j_id=second[1],
                 i_on_left=i_on_left,
-                plan=PAST_PLAN | {"side_known": vote.a_on_left is not None},
+                plan=PAST_PLAN
+                | {
+                    "side_known": vote.a_on_left is not None,
+                    "time_known": vote.judged_at is not None,
+                    "texts_known": None not in {vote.response_a, vote.response_b},
+                },
                 state=Comparison.State.JUDGED,
                 outcome=outcome,
                 created_at=at,

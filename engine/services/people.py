@@ -27,7 +27,7 @@ from engine.models import (
     clock,
 )
 from engine.selectors import people
-from engine.services import judging
+from engine.services import judging, reports
 from engine.services.accounts import end_sessions
 from engine.services.audit import record
 from engine.services.tokens import end_all_tokens, end_tokens_without_rights
@@ -319,6 +319,7 @@ def settle_account(*, user: User) -> None:
     for experiment_id in sorted(set(_open_links_of(user).values_list("experiment_id", flat=True))):
         _end_links(user, experiment_id, by=None)
     end_all_tokens(user=user, by=None, because="The account lost its rights.")
+    reports.end_links_without_rights(user=user, by=None)
 
 
 def _lock_members(experiment_id: int) -> None:
@@ -370,6 +371,7 @@ def _settle_loss(member: Membership, lost: str, *, by: User | None) -> int:
     RoleLoss.objects.create(experiment=experiment, user=user, role=lost)
     ended = _end_links(user, experiment.pk, by=by)
     end_tokens_without_rights(user=user, by=by)
+    reports.end_links_without_rights(user=user, by=by)
     return ended
 
 

@@ -171,7 +171,7 @@ def _prepared(rows: Sequence[Row], completions: Sequence[Completion], *, made_el
 def _response(row: Row, side: str) -> Response:
     text = row[f"response_{side}"]
     # A past vote without texts has failed responses, so that nobody is shown them.
-    textless = row["plan_number"] is None and not text
+    textless = not row["texts_known"] and not text
     return Response(
         policy_id=index_of(row[f"policy_{side}"]),
         task_id=row["task_number"] - 1,
@@ -282,7 +282,7 @@ def _store(  # noqa: PLR0917 - what was checked, in the order in which it is sto
 
 def _plan(row: Row) -> dict[str, Any]:
     if row["plan_number"] is None:
-        return PAST_PLAN | {"side_known": row["side_known"]}
+        return PAST_PLAN | {name: row[name] for name in ("side_known", "time_known", "texts_known")}
     plan = {key: row[column] for key, column in _PLAN.items()}
     if row["via"] == Judgment.Via.IDENTICAL:
         plan |= IDENTICAL_PLAN

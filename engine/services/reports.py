@@ -60,6 +60,24 @@ def end_report_link(*, link_id: int, by: User) -> None:
     record(experiment=link.experiment, by=by, action=AuditEntry.Action.END_SHARE, details={"hint": link.hint})
 
 
+@transaction.atomic
+def end_links_without_rights(*, user: User, by: User | None) -> None:
+    """End the links of a user who may no longer run their experiments. A role that comes back opens none."""
+    links = people.open_report_links().filter(created_by=user)
+    if user.is_active:
+        links = links.exclude(experiment__in=people.experiments_to_run(user))
+    for link in links.select_for_update(no_key=True, of=("self",)).order_by("pk"):
+        link.ended_at = clock.now()
+        link.save(update_fields=["ended_at"])
+        record(
+            experiment=link.experiment,
+            by=by,
+            about=user,
+            action=AuditEntry.Action.END_SHARE,
+            details={"hint": link.hint},
+        )
+
+
 def reported_experiment(*, secret: str) -> Experiment | None:
     """The experiment whose report this link shows; ``None`` for one that never was, has ended or expired.
 

@@ -24,6 +24,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 
 from engine.domain.mail import mail_is_sent
 from engine.services import accounts
+from labeling.annotation.keys import KeysForm
 from labeling.requests import AuthenticatedRequest
 
 logger = logging.getLogger(__name__)
@@ -31,6 +32,10 @@ logger = logging.getLogger(__name__)
 
 class SignOutForm(forms.Form):
     tokens = forms.BooleanField(required=False)
+
+
+class GuidelinesForm(forms.Form):
+    open = forms.BooleanField(required=False)
 
 
 @login_required
@@ -49,6 +54,34 @@ def account(request: AuthenticatedRequest) -> HttpResponse:
         "linked": SocialAccount.objects.filter(user=request.user).first(),
     }
     return render(request, "account/account.html", context)
+
+
+@login_required
+@require_http_methods(["GET", "HEAD", "POST"])
+def keys(request: AuthenticatedRequest) -> HttpResponse:
+    """The keys and the layout with which one judges; ``reset`` goes back to the usual ones."""
+    if "reset" in request.POST:
+        accounts.set_preferences(user=request.user, keys=None, left_handed=None)
+        messages.success(request, _("Keys and layout are the usual ones again."))
+        return redirect("account_keys")
+    form = KeysForm(request.POST if request.method == "POST" else None, user=request.user)
+    if request.method == "POST" and form.is_valid():
+        accounts.set_preferences(
+            user=request.user, keys=form.chosen_keys(), left_handed=form.cleaned_data["left_handed"] or None
+        )
+        messages.success(request, _("Saved."))
+        return redirect("account_keys")
+    return render(request, "account/keys.html", {"form": form}, status=400 if form.errors else 200)
+
+
+@login_required
+@require_POST
+def fold_guidelines(request: AuthenticatedRequest) -> HttpResponse:
+    """Remember whether the guidelines stand beside the pair."""
+    form = GuidelinesForm(request.POST)
+    form.is_valid()  # one optional box: there is nothing to get wrong
+    accounts.set_preferences(user=request.user, guidelines=form.cleaned_data["open"])
+    return HttpResponse(status=204)
 
 
 @login_required

@@ -443,6 +443,23 @@ _TABLE = (
         "The comparison's place in its experiment, from 1, as the pages name it.",
         path="comparison__number",
     ),
+    Column(
+        "time_known",
+        Kind.TRUTH,
+        "False for a past vote whose file did not say when it was given; `judged_at` is the time of the "
+        "import then.",
+        python=lambda plan: bool(plan.get("time_known", True)),
+        of=("plan",),
+        sql="coalesce((r.plan ->> 'time_known')::boolean, true)",
+    ),
+    Column(
+        "texts_known",
+        Kind.TRUTH,
+        "False for a past vote whose file lacked the text of a response, which is empty then.",
+        python=lambda plan: bool(plan.get("texts_known", True)),
+        of=("plan",),
+        sql="coalesce((r.plan ->> 'texts_known')::boolean, true)",
+    ),
 )
 
 COLUMNS = {column.name: column for column in _TABLE}

@@ -35,7 +35,7 @@ def lmarena_pieces(rows: Iterable[Row]) -> Iterator[bytes]:
             "conversation_a": [*_asked(said), *_answered(left)],
             "conversation_b": [*_asked(said), *_answered(right)],
             "turn": sum(message["role"] == "user" for message in _asked(said)),
-            "tstamp": said["judged_at"].timestamp(),
+            "tstamp": said["judged_at"].timestamp() if said["time_known"] else None,
         }
         for said, left, right in _standing(rows)
     )
@@ -58,7 +58,7 @@ def argilla_pieces(rows: Iterable[Row]) -> Iterator[bytes]:
                 "model_a": left["name"],
                 "model_b": right["name"],
                 "comparison_id": said["comparison_id"],
-                "judged_at": said["judged_at"].isoformat(),
+                "judged_at": said["judged_at"].isoformat() if said["time_known"] else None,
             },
             "responses": {
                 "preference": [
@@ -139,12 +139,11 @@ def _standing(rows: Iterable[Row]) -> Iterator[tuple[dict[str, Any], _Side, _Sid
         said = dict(zip(COLUMNS, row, strict=True))
         if said["voided"]:
             continue
-        # A past vote whose file had no texts has none. An empty one would be a response to judge again.
-        past = said["plan_number"] is None
+        # Empty, a text that is not there would be a response to judge again.
         i, j = (
             {
                 "name": said[f"policy_{n}_name"],
-                "text": None if past and not said[f"response_{n}"] else said[f"response_{n}"],
+                "text": said[f"response_{n}"] if said["texts_known"] or said[f"response_{n}"] else None,
             }
             for n in "ij"
         )

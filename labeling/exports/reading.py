@@ -79,9 +79,14 @@ def spec_of(manifest: dict[str, Any], *, name: str) -> ExperimentSpec:
     Raises
     ------
     SpecError
-        The manifest holds no description of an experiment.
+        The manifest holds no description of an experiment, or not its ready-made responses.
     """
     said = manifest["experiment"]["spec"]
+    if manifest.get("unfinished_left_out") and not said.get("ready_made") and _is_ready_made(said):
+        raise SpecError(
+            "The manifest lacks the ready-made responses, as it was made for somebody who judges them. Have "
+            "somebody who does not judge them export it, or export it anew when the experiment has concluded."
+        )
     try:
         return ExperimentSpec(
             name=name,
@@ -101,6 +106,11 @@ def spec_of(manifest: dict[str, Any], *, name: str) -> ExperimentSpec:
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise SpecError(f"The manifest's description of the experiment cannot be read: {error}.") from error
+
+
+def _is_ready_made(said: dict[str, Any]) -> bool:
+    settings = said.get("settings")
+    return isinstance(settings, dict) and settings.get("responses") == Experiment.Responses.IMPORTED
 
 
 def _task(said: dict[str, Any]) -> TaskSpec:

@@ -26,6 +26,7 @@ from engine.services.serving import Answered, ShownPair
 from engine.tasks import wake_planner
 from labeling import access
 from labeling.annotation.endings import ending, nothing_ready
+from labeling.annotation.keys import habits
 from labeling.annotation.progress import answers_together, leaderboard
 from labeling.metrics import BUFFER_MISSES
 from labeling.requests import AuthenticatedRequest
@@ -307,6 +308,7 @@ def _render(
         "practice": people.practice_shown(experiment.pk, request.user)
         if any(shown and shown.practice for shown in pairs)
         else None,
+        **habits(request.user),
     }
     template = "labeling/_stages.html" if request.htmx else "labeling/pair.html"
     return render(request, template, context)

@@ -23,6 +23,7 @@ from engine.services.allowances import MOST_HELD
 from engine.services.serving import ShownPair
 from engine.tasks import wake_writers
 from labeling import access
+from labeling.annotation.keys import habits
 from labeling.dashboard.trial import TrialPage, page_of
 from labeling.forms.trial import TrialForm, usual_tasks, written
 from labeling.requests import AuthenticatedRequest
@@ -93,6 +94,7 @@ def rehearse(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
         "store": f"llmpo-rehearsal-{experiment.pk}",
         "beat_seconds": _BEAT_SECONDS,
         "notice": "Rehearsal: nothing was saved." if request.method == "POST" else "",
+        **habits(request.user),
     }
     return render(request, "labeling/_stages.html" if request.htmx else "labeling/pair.html", context)
 

@@ -6,11 +6,13 @@
   // A key pressed just as the next pair appears was meant for the last one.
   const SETTLE_MS = 200;
   const RETRY_MS = [1000, 2000, 4000, 8000];
-  const KEYS = {
-    ArrowLeft: "choose-left", 1: "choose-left", ArrowRight: "choose-right", 2: "choose-right",
-    ArrowDown: "choose-tie", t: "choose-tie", b: "choose-both-bad", s: "skip", u: "undo",
-    d: "differences",
+  const BUTTONS = {
+    left: "choose-left", right: "choose-right", tie: "choose-tie", both_bad: "choose-both-bad", skip: "skip",
+    undo: "undo", differences: "differences",
   };
+  const FIELDS = { comment: "comment", report: "reason" };
+  const ARROWS = { ArrowLeft: "left", ArrowRight: "right", ArrowDown: "tie" };
+  const actionOf = new Map(Object.entries(ARROWS)); // by key; each person's own keys come with the page
 
   const narrow = matchMedia("(max-width: 46rem)");
   const byId = (id) => document.getElementById(id);
@@ -340,6 +342,19 @@
     else help.showModal();
   }
 
+  // Whether the guidelines stand beside the pair is kept with the account.
+  function keepFold() {
+    const guide = byId("guide");
+    if (!guide) return;
+    let open = guide.open; // a page with open guidelines begins with the event, too
+    guide.addEventListener("toggle", () => {
+      if (guide.open === open) return;
+      open = guide.open;
+      const body = new URLSearchParams(open ? { open } : {});
+      fetch(words().guidelines, { method: "POST", headers: headers(), body, keepalive: true }).catch(() => {});
+    });
+  }
+
   function openMore(field) {
     const more = byId("more");
     if (!more) return;
@@ -386,14 +401,15 @@
       return toggleHelp();
     }
     if (byId("help").open) return;
-    if (event.key === "c" || event.key === "f") {
+    const action = actionOf.get(event.key);
+    if (action in FIELDS) {
       event.preventDefault();
-      return openMore(event.key === "c" ? "comment" : "reason");
+      return openMore(FIELDS[action]);
     }
     // An arrow on a response that has more to read scrolls it.
     const text = event.target.closest(".text");
     if (event.key === "ArrowDown" && text && text.scrollHeight > text.clientHeight) return;
-    const button = byId(KEYS[event.key]);
+    const button = byId(BUTTONS[action]);
     if (!button || button.matches(":disabled") || performance.now() - shownAt < SETTLE_MS) return;
     event.preventDefault();
     button.click();
@@ -445,6 +461,8 @@
   });
 
   document.addEventListener("DOMContentLoaded", () => {
+    for (const [action, key] of Object.entries(JSON.parse(words().keys))) actionOf.set(key, action);
+    keepFold();
     byId("help-button").addEventListener("click", toggleHelp);
     byId("letters").checked = !lettersOff();
     byId("letters").addEventListener("change", (event) => localStorage.setItem(LETTERS, event.target.checked ? "on" : "off"));

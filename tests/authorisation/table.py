@@ -179,6 +179,8 @@ TABLE: dict[str, Row] = {
     "accounts/signup/": all_methods(404),
     "accounts/inactive/": methods_for_the_world(get=200, head=200, options=200),
     "accounts/everywhere/": page(post=everybody(302)),
+    "accounts/keys/": page(get=everybody(200), post=everybody(400)),
+    "accounts/guidelines/": page(post=everybody(204)),
     "accounts/email/": form_page(
         200, 302, recent=("post",), bodies={"post": {"email": "new@example.org", "action_add": ""}}
     ),

@@ -159,6 +159,7 @@ def pages(world: dict[str, object]) -> dict[str | None, list[str]]:
             f"/experiments/{world['busy']}/people/",
             f"/experiments/{world['busy']}/log/",
             "/accounts/",
+            "/accounts/keys/",
             "/tokens/",
             "/api/docs",
             f"/join/{world['token']}/",

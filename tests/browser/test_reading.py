@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from engine.models import Comparison, Experiment, Response
-from tests.browser.annotating import open_pair, press, saved, write_everything
+from tests.browser.annotating import open_pair, press, saved, shown_token, write_everything
 from tests.factories import make_experiment, make_user
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.django_db(transaction=True)]
@@ -107,3 +107,44 @@ def test_long_responses_are_read_side_by_side(page: Page, context, settings):
     assert sorted(map(len, whole)) == [5, 13_000]
     press(page, "1")
     saved(page, 1)
+
+
+def test_keys_guidelines_and_layout_are_as_this_person_likes_them(page: Page, settings):
+    """Issue 15, items 9 and 13."""
+    settings.BUFFER_MIN = settings.BUFFER_MAX = 6
+    annotator = make_user("ann")
+    experiment = make_experiment(n_policies=3, annotators=(annotator,), guidelines="Prefer *short*.")
+    write_everything(experiment)
+    page.set_viewport_size({"width": 1440, "height": 900})
+    open_pair(page, experiment, annotator)
+    guidelines, stage = page.locator("#guide"), page.locator("#stage")
+    assert guidelines.bounding_box()["x"] > stage.bounding_box()["x"] + stage.bounding_box()["width"]
+    expect(guidelines.get_by_text("Prefer short.")).to_be_visible()
+    narrow = stage.bounding_box()["width"]
+    with page.expect_response("**/accounts/guidelines/"):
+        guidelines.get_by_text("Guidelines").click()
+    assert stage.bounding_box()["width"] > narrow + 100
+
+    page.goto("/accounts/keys/")
+    page.get_by_label("A is better").fill("q")
+    page.get_by_label("Left-handed").check()
+    page.get_by_role("button", name="Save").click()
+    expect(page.get_by_text("Saved.")).to_be_visible()
+    open_pair(page, experiment)
+    assert page.evaluate(SHIFT) == []
+    expect(guidelines.get_by_text("Prefer short.")).to_be_hidden()
+    assert guidelines.bounding_box()["x"] < stage.bounding_box()["x"]
+    token = shown_token(page)
+    press(page, "1")
+    assert shown_token(page) == token
+    press(page, "q")
+    saved(page, 1)
+    press(page, "ArrowRight")
+    saved(page, 2)
+
+    page.set_viewport_size({"width": 390, "height": 844})
+    expect(guidelines).to_be_hidden()
+    places = [
+        page.locator(f"#{each}").bounding_box()["x"] for each in ("others", "choose-left", "choose-right")
+    ]
+    assert places == sorted(places)

@@ -24,6 +24,7 @@ LLAMA = Offer("vllm", "llama", others=("polite",))
 QWEN = Offer("vllm", "qwen")
 SERVER = Offer("openai", "theirs", any_model=True)
 SMALL = Offer("embedded", "small")
+NAMED = Offer("embedded", "small", named_only=True)
 
 
 def compare_models(*names: str, **settings: object) -> Experiment:
@@ -71,6 +72,10 @@ class TestOffer:
             (SERVER, "openai", {"anything", "at all"}, True),
             (SERVER, "vllm", {"theirs"}, False),
             (SMALL, "embedded", {"large"}, False),
+            (NAMED, "embedded", set(), True),
+            (NAMED, "embedded", {"small"}, True),
+            (NAMED, "", set(), False),
+            (NAMED, "", {"small"}, False),
         ],
     )
     def test_what_is_served(self, offer, backend, models, served):

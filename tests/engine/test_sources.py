@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import zipfile
 import zlib
 from collections.abc import Mapping
@@ -138,11 +139,104 @@ def test_shards_are_one_table_in_a_folder_by_a_pattern_and_in_an_archive(tmp_pat
         source(archive({"README.md": b"", "__MACOSX/data/a.csv": b"task"}))
 
 
+def saved(*batches: pa.RecordBatch, as_file: bool = False, **options: Any) -> bytes:
+    """An Arrow stream, as `datasets` 5.2.0 writes it with `save_to_disk`, or an Arrow file."""
+    file = io.BytesIO()
+    new = pa.ipc.new_file if as_file else pa.ipc.new_stream
+    with new(file, batches[0].schema, options=pa.ipc.IpcWriteOptions(**options)) as writer:
+        for batch in batches:
+            writer.write_batch(batch)
+    return file.getvalue()
+
+
+def test_a_saved_data_set_is_read_from_its_folder_split_by_split(tmp_path: Path):
+    batches = pa.Table.from_pylist(SQUAD).to_batches(max_chunksize=1)
+    about = {"dataset_info.json": b"{}", "state.json": b"{}", "cache-1f.arrow": b"not read"}
+    files = about | {
+        "data-00000-of-00002.arrow": saved(batches[0]),
+        "data-00001-of-00002.arrow": saved(batches[1], as_file=True),
+    }
+    for split in ("train", "test"):
+        (tmp_path / split).mkdir()
+        for name, data in files.items():
+            (tmp_path / split / name).write_bytes(data)
+    (tmp_path / "dataset_dict.json").write_bytes(b'{"splits": ["train", "test"]}')
+    assert told(source_at(tmp_path / "train", MOST)) == AS_TOLD
+    assert told(source(archive({f"train/{name}": data for name, data in files.items()}))) == AS_TOLD
+    with pytest.raises(ImportingError, match=r"2 tables or splits here: test/data-0.*, train/data-0"):
+        source_at(tmp_path, MOST)
+
+
+def test_arrow_gives_each_row_its_number_and_all_plain_values():
+    rows = [{"q": "A", "n": n, "at": datetime(2026, 1, 2), "none": None, "Tags": ["x"]} for n in range(1001)]
+    given = source(saved(pa.RecordBatch.from_pylist(rows[:3]), pa.RecordBatch.from_pylist(rows[3:])))
+    *_, last = given.rows()
+    assert (last.place, last.heading) == ("row 1001", ["q", "n", "at", "none", "Tags"])
+    assert last.fields == {name.lower(): value for name, value in rows[-1].items()}
+
+
+@pytest.mark.parametrize(
+    ("columns", "options", "words"),
+    [
+        ({"task": ["a" * 99]}, {"compression": "zstd"}, "The Arrow file is compressed"),
+        ({"task": ["a" * 300_000]}, {}, "larger than 0.2 MB"),
+        ({"task": ["a"], "Task": ["b"]}, {}, "Two columns have the same name"),
+        ({"task": pa.array(["a"]).dictionary_encode()}, {}, "The column task has the type dictionary"),
+        ({"task": pa.array([[None]], pa.list_(pa.null()))}, {}, "The column task has the type null"),
+        ({"task": pa.array([{}], pa.struct([]))}, {}, "The column task has the type struct<>"),
+        ({"task": pa.array([b"a"])}, {}, "The column task has the type binary"),
+    ],
+)
+def test_arrow_that_would_unpack_to_more_or_is_no_text_is_refused(columns, options, words):
+    data = saved(pa.RecordBatch.from_pydict(columns), **options)
+    with pytest.raises(ImportingError, match=words):
+        read_tasks(source(data))
+
+
+def test_damaged_arrow_is_refused():
+    whole = saved(pa.RecordBatch.from_pydict({"task": ["One?", "Two?"]}))
+    offsets = bytes([0, 0, 0, 0, 4, 0, 0, 0, 8, 0, 0, 0])
+    assert whole.count(offsets) == 1
+    beyond = whole.replace(offsets, bytes([0, 0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 9]))
+    for data in (beyond, whole[:40], whole[: len(whole) // 2], whole[:4]):
+        with pytest.raises(ImportingError, match="The Arrow file cannot be read"):
+            read_tasks(source(data))
+
+
+def test_squad_as_it_is_published_is_its_questions():
+    paragraph = {
+        "context": "Two cats.",
+        "qas": [
+            {"id": "1", "question": "How many?", "answers": [{"text": "2"}, {"text": "two"}]},
+            {"id": "2", "question": "How old?", "answers": [], "is_impossible": True},
+        ],
+    }  # fmt: skip
+    document = {"version": "v2.0", "data": [{"title": "Cats", "paragraphs": [paragraph]}]}
+    first, second = read_tasks(json.dumps(document))
+    assert (first.prompt, first.reference, second.prompt, second.reference) == (
+        "How many?",
+        "2",
+        "How old?",
+        "",
+    )
+    assert first.variables == {"context": "Two cats.", "title": "Cats", "id": "1"}
+    paragraph["qas"] = [7, {"question": "", "answers": 7}]
+    document["data"].append({"paragraphs": ["text"]})
+    with pytest.raises(ImportingError) as refused:
+        read_tasks(json.dumps(document))
+    assert [fault.place for fault in refused.value.faults] == [
+        "article 1, paragraph 1, question 1",
+        "article 1, paragraph 1, question 2",
+        "article 2, paragraph 1",
+    ]
+
+
 @pytest.mark.parametrize(
     ("shards", "others"),
     [
         (["default/train/0000.parquet", "default/train/0001.parquet"], []),
         (["train-00000-of-00002-0a1b.parquet", "train-00001-of-00002-2c3d.parquet"], ["dataset_info.json"]),
+        (["data-00000-of-00002.arrow", "data-00001-of-00002.arrow"], ["state.json", "cache-36f0.arrow"]),
         (["data.jsonl.gz"], [".git/a.csv", "state.json", "README.md"]),
     ],
 )
@@ -294,3 +388,21 @@ def test_a_workbooks_row_of_an_impossible_number_is_refused_after_no_more_rows_t
         parts[sheet].replace(b'<row r="2"', b'<row r="30000000"').replace(b'r="A2"', b'r="A30000000"')
     )
     assert [type(row).__name__ for row in source(archive(parts)).rows()] == ["Fault"]
+
+
+def test_a_formula_that_nobody_computed_is_no_empty_cell():
+    """Programs write formulas without results. An empty text is a result."""
+    table = [["task", "policy", "response"], ["T", "A", "=1+1"], ["T", "=1", "B"]]
+    faults = [str(row) for row in source(workbook(table)).rows()]
+    said = "This formula has no stored result. Open the workbook in a spreadsheet program, and save it."
+    assert faults == [f"cell C2: {said}", f"cell B3: {said}"]
+    with zipfile.ZipFile(io.BytesIO(workbook(table))) as packed:
+        files = {name: packed.read(name) for name in packed.namelist()}
+    for computed, text in (
+        (b'<c r="C2" t="str"><f>1+1</f><v></v></c>', ""),
+        (b'<c r="C2"><f>1+1</f><v>2</v></c>', "2"),
+    ):
+        sheet = re.sub(rb'<c r="C2".*?</c>', computed, files["xl/worksheets/sheet1.xml"])
+        sheet = re.sub(rb'<c r="B3".*?</c>', b'<c r="B3"><v>7</v></c>', sheet)
+        rows = list(source(archive(files | {"xl/worksheets/sheet1.xml": sheet})).rows())
+        assert [(row.fields["policy"], row.fields["response"]) for row in rows] == [("A", text), ("7", "B")]

@@ -25,13 +25,15 @@ from engine.generation.base import (
 
 LONG = "I have a pig, two ducks, and a dog. How many animals do I have?"
 STEPS = "Think step by step."
+# Tokens of a reply, at most, unless told otherwise.
+SHORT = 48
 
 
 def ask(
     user: str = LONG, *, key: int = 0, seed: int = 0, system: str = "", model: str = "", **sampling: Any
 ) -> GenerationRequest:
     """A request with short replies unless told otherwise."""
-    sampled = SamplingParams(**{"max_tokens": 48, **sampling})
+    sampled = SamplingParams(**{"max_tokens": SHORT, **sampling})
     return GenerationRequest(key, chat(user, system), sampled, seed, model)
 
 
@@ -68,13 +70,15 @@ class BackendContract:
 
     # Characters that no prompt of the backend's longest kind holds.
     too_long = "x" * 5000
+    # More than are written at once; enough to be told apart; seeds that give some different texts.
+    many, some, seeds = 70, 12, 16
 
     def test_it_says_what_it_is(self, backend: Backend):
         assert backend.name
         assert backend.model
 
     def test_every_request_is_answered_exactly_once_under_its_own_key(self, backend: Backend):
-        requests = mixed(70)
+        requests = mixed(self.many)
         outcomes = list(backend.generate(requests))
         assert sorted(outcome.key for outcome in outcomes) == [request.key for request in requests]
         assert all(isinstance(outcome, GenerationResult) for outcome in outcomes)
@@ -83,16 +87,16 @@ class BackendContract:
         assert list(backend.generate([])) == []
 
     def test_the_same_batch_gives_the_same_texts(self, backend: Backend):
-        requests = mixed(12)
+        requests = mixed(self.some)
         assert texts(list(backend.generate(requests))) == texts(list(backend.generate(requests)))
 
     def test_a_text_belongs_to_its_request_and_not_to_its_place(self, backend: Backend):
-        requests = mixed(12)
+        requests = mixed(self.some)
         assert texts(list(backend.generate(requests))) == texts(list(backend.generate(requests[::-1])))
 
     def test_seeds_make_the_difference_unless_greedy(self, backend: Backend):
         def different(temperature: float) -> int:
-            requests = [ask(key=i, seed=i, temperature=temperature) for i in range(16)]
+            requests = [ask(key=i, seed=i, temperature=temperature) for i in range(self.seeds)]
             return len(set(texts(list(backend.generate(requests))).values()))
 
         assert different(2.0) > 3
@@ -141,7 +145,7 @@ class BackendContract:
     def test_tokens_and_time_are_counted(self, backend: Backend):
         result = answer(backend, ask())
         assert result.prompt_tokens > 0
-        assert 0 < result.completion_tokens <= 48
+        assert 0 < result.completion_tokens <= SHORT
         assert result.latency_seconds > 0
 
     @pytest.mark.parametrize(

@@ -63,6 +63,7 @@ def test_a_name_that_nothing_answers_to(settings):
     ("backend", "offer"),
     [
         ("embedded", Offer("embedded", "tinylm-1")),
+        ("smollm2", Offer("smollm2", "SmolLM2-135M-Instruct")),
         ("vllm", Offer("vllm", "llama", others=("polite", "terse"))),
         ("openai", Offer("openai", "llama", any_model=True)),
     ],
@@ -74,6 +75,12 @@ def test_what_a_worker_offers_follows_from_the_settings_alone(settings, backend,
     assert registry.offer() == offer
     assert registry.backend.cache_info().currsize == 0
     assert Offer.from_details(registry.details()) == offer
+
+
+def test_a_worker_for_named_experiments_says_so(settings):
+    settings.GENERATION_NAMED_ONLY = True
+    assert registry.offer() == Offer("embedded", "tinylm-1", named_only=True)
+    assert Offer.from_details(registry.details()) == registry.offer()
 
 
 def test_details_tell_the_gpus_memory_where_the_backend_can():

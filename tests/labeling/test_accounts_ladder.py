@@ -41,6 +41,8 @@ PAGES = {
     "account_signup": Page(404, 404, 404, 404),
     "account_inactive": Page(200, 405, 200, 405),
     "sign_out_everywhere": Page(**OWN, user_get=405, user_post=302),
+    "account_keys": Page(**OWN, user_get=200, user_post=400),
+    "account_guidelines": Page(**OWN, user_get=405, user_post=204),
     "account_email": Page(**OWN, user_get=200, user_post=302),
     "account_confirm_email": Page(200, 404, 200, 404, ("MQ:no:key",)),
     "account_change_password": Page(**OWN, user_get=200, user_post=200),

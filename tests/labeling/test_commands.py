@@ -11,6 +11,7 @@ import pytest
 from django.core.management import call_command
 from django.db import transaction
 
+from engine.generation import smollm2
 from engine.models import Experiment, Membership, PairCount, User
 from engine.services.experiments import stop
 from labeling.demo import HUMAN_EXPERIMENT, RULE_EXPERIMENT
@@ -73,6 +74,7 @@ class TestRebuildCounts:
 class TestSeedDemo:
     @pytest.fixture(autouse=True)
     def logins(self, tmp_path, monkeypatch) -> Path:
+        monkeypatch.setattr(smollm2, "installed", lambda: False)
         file = tmp_path / "demo-logins.json"
         monkeypatch.setattr(seed_demo, "LOGINS", file)
         return file
@@ -90,6 +92,20 @@ class TestSeedDemo:
             for member in (("annotator", "annotator"), ("admin", "owner"))
         }
         assert not rule.tasks.filter(reference="").exists()
+
+    def test_where_smollm2_is_installed_people_read_what_it_writes(self, logins, monkeypatch):
+        monkeypatch.setattr(smollm2, "installed", lambda: True)
+        run("seed_demo")
+        human, rule = (Experiment.objects.get(name=name) for name in (HUMAN_EXPERIMENT, RULE_EXPERIMENT))
+        assert (human.backend, rule.backend) == ("smollm2", "embedded")
+        assert human.policies.count() == 4
+        assert human.tasks.count() == 40
+
+    def test_a_model_of_ones_own_writes_both(self, logins, monkeypatch, settings):
+        monkeypatch.setattr(smollm2, "installed", lambda: True)
+        settings.GENERATION_BACKEND = "openai"
+        run("seed_demo")
+        assert set(Experiment.objects.values_list("backend", flat=True)) == {""}
 
     def test_the_logins_work_are_random_and_readable_by_the_owner_alone(self, logins, client):
         run("seed_demo")

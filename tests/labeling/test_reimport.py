@@ -32,6 +32,7 @@ from engine.services.past_votes import start_from_votes
 from engine.services.planning import advance
 from engine.services.review import restore_judgment
 from labeling.exports.columns import COLUMNS, read_rows
+from labeling.exports.files import JSONL, Export, Tally, manifest_bytes, manifest_name
 from labeling.exports.people import pseudonym
 from labeling.exports.reading import read_file, spec_of
 from tests.factories import (
@@ -436,6 +437,16 @@ class TestResponsesWrittenElsewhere:
         with pytest.raises(CommandError, match=words):
             import_again(file)
         assert Experiment.objects.count() == 1
+
+    def test_one_that_was_made_for_a_judge_of_them_says_why_they_are_not_there(self, annotator, tmp_path):
+        experiment = answered_elsewhere(annotator)
+        made = Export(experiment, JSONL, browsing.Selection(finished=True), {})
+        tally = Tally()
+        file = tmp_path / made.filename
+        file.write_bytes(b"".join(made.pieces(tally)))
+        file.with_name(manifest_name(file.name)).write_bytes(manifest_bytes(made.manifest(tally)))
+        with pytest.raises(CommandError, match="lacks the ready-made responses, as it was made for somebody"):
+            import_again(file)
 
 
 class TestRefused:

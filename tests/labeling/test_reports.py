@@ -14,9 +14,9 @@ from django.utils import timezone
 from engine.core import StopReason
 from engine.models import AuditEntry, Experiment, ReportLink, User
 from engine.services.experiments import conclude
-from engine.services.people import remove_member
+from engine.services.people import change_role, remove_member, settle_account
 from engine.services.reports import end_report_link, reported_experiment, share_report
-from tests.factories import click_on, make_experiment
+from tests.factories import add_member, click_on, make_experiment
 from tests.markup import words
 
 pytestmark = pytest.mark.django_db
@@ -81,6 +81,25 @@ def test_a_link_is_shown_once_stored_as_a_hash_and_ended(experiment, editor, cli
     # A second click ends nothing more.
     end_report_link(link_id=link.pk, by=editor)
     assert AuditEntry.objects.filter(action="end_share").count() == 1
+
+
+@pytest.mark.parametrize("how", ["removed", "demoted", "deactivated"])
+def test_a_role_that_comes_back_opens_no_old_link(how, experiment, editor, admin):
+    address = shared(experiment, editor)
+    member = experiment.memberships.get(user=editor)
+    if how == "removed":
+        remove_member(membership_id=member.pk, by=None)
+        add_member(experiment, editor, "editor")
+    elif how == "demoted":
+        change_role(membership_id=member.pk, by=admin, role="viewer")
+        change_role(membership_id=member.pk, by=admin, role="editor")
+    else:
+        for is_active in (False, True):
+            User.objects.filter(pk=editor.pk).update(is_active=is_active)
+            editor.refresh_from_db()
+            settle_account(user=editor)
+    assert Client().get(address).status_code == 410
+    assert AuditEntry.objects.filter(action="end_share", about=editor).count() == 1
 
 
 @pytest.mark.parametrize("how", ["expired", "its maker left", "its maker was deactivated", "no such link"])

@@ -21,7 +21,7 @@ from engine.selectors import specs
 from engine.services import estimates
 from engine.services.estimates import compute_next, plan_of
 from engine.services.experiments import create_experiment
-from labeling.demo import human_spec, rule_spec
+from labeling.demo import everyday_spec, human_spec, rule_spec
 from labeling.forms.draft import data_of
 from labeling.setup.templates import STARTS, start_named
 from tests.engine.test_drawing import ANSWERS, imported_spec
@@ -122,7 +122,9 @@ class TestSave:
         assert response["Location"] == reverse("dashboard", args=[experiment.pk])
         assert woken == ["advance"]
 
-    @pytest.mark.parametrize("spec", [human_spec, rule_spec], ids=["people", "rule"])
+    @pytest.mark.parametrize(
+        "spec", [human_spec, everyday_spec, rule_spec], ids=["people", "everyday", "rule"]
+    )
     def test_opening_a_draft_and_saving_it_changes_nothing(self, spec, page, maker):
         experiment = create_experiment(spec=spec(), by=maker)
         before = specs.experiment_spec(experiment)

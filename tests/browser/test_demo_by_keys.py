@@ -1,0 +1,68 @@
+"""The demo's experiment for people, judged to its end with two keys."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from engine.generation.base import GenerationRequest, GenerationResult
+from engine.models import Lease, User
+from engine.selectors import designs
+from engine.services.experiments import create_experiment, start
+from engine.services.planning import advance
+from labeling.demo import everyday_spec
+from tests.browser.annotating import open_pair, press, shown_token
+from tests.factories import add_member, make_user, write_responses
+
+pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
+
+# The reader's taste, best first.
+TASTE = ("Three steps · Calm", "Kind, with a next step · Calm", "One sentence · Calm", "Three steps · Wild")
+MOST_CLICKS = 100
+
+
+class Echo:
+    """Says the request's own words again, which no two requests share."""
+
+    name, model = "echo", "echo-1"
+
+    def generate(self, requests: Sequence[GenerationRequest]) -> Iterator[GenerationResult]:
+        for each in requests:
+            yield GenerationResult(each.key, f"{each.seed}: {each.messages[-1].content}", 9, 9, "stop", 0.1)
+
+
+@pytest.fixture
+def annotator(transactional_db) -> User:
+    return make_user("ann")
+
+
+def test_it_ends_with_its_outcome_within_a_hundred_clicks(page: Page, annotator, settings):
+    # As many as somebody who reads has waiting; a test clicks faster, and more would be written ahead.
+    settings.BUFFER_MAX = 6
+    experiment = create_experiment(spec=everyday_spec())
+    add_member(experiment, annotator)
+    start(experiment_id=experiment.pk)
+    names = [policy.name for policy in designs.policy_names(experiment)]
+
+    def plan() -> None:
+        advance(experiment_id=experiment.pk)
+        write_responses(Echo())
+
+    plan()
+    open_pair(page, experiment, annotator)
+    press(page, "ArrowLeft")
+    expect(page.get_by_text("A response that makes sense and helps")).to_be_visible()
+    outcome = page.get_by_text(f"Your group preferred “{TASTE[0]}”.")
+    for clicks in range(1, MOST_CLICKS + 1):
+        shown = Lease.objects.get(token=shown_token(page)).comparison
+        i_wins = TASTE.index(names[shown.policy_i.index]) < TASTE.index(names[shown.policy_j.index])
+        press(page, "ArrowLeft" if i_wins == shown.i_on_left else "ArrowRight")
+        plan()
+        expect(page.locator("#today")).to_have_text(str(clicks))
+        if outcome.is_visible():
+            break
+    expect(outcome).to_be_visible()
+    experiment.refresh_from_db()
+    assert experiment.conclusion == "certified"

@@ -1,0 +1,98 @@
+"""The keys and the layout that each person chooses for judging."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+from django.urls import reverse
+
+from engine.selectors.persons import person_data
+from engine.services.forgetting import forget_person
+from labeling.annotation.keys import USUAL, keys_of
+from tests.factories import make_experiment, make_user
+from tests.markup import Markup, words
+
+pytestmark = pytest.mark.django_db
+
+MINE = USUAL | {"left": "j", "right": "k", "tie": "ö", "skip": "1"}
+
+
+@pytest.fixture
+def client(client_for, annotator):
+    return client_for(annotator)
+
+
+def keys_on(page) -> dict[str, str]:
+    """The keys that a page tells its script."""
+    return json.loads(Markup(page.content.decode()).by_id("page").attributes["data-keys"])
+
+
+def test_keys_of_ones_own_follow_the_person_and_are_on_the_page(client, client_for, annotator):
+    """Issue 15, item 13."""
+    experiment = make_experiment(ready=True, annotators=(annotator,), allow_tie=True)
+    pair = reverse("pair", args=[experiment.pk])
+    with CaptureQueriesContext(connection) as usual:
+        assert keys_on(client.get(pair)) == USUAL
+    saved = client.post(reverse("account_keys"), MINE | {"tie": "Ö", "left_handed": "on"}, follow=True)
+    assert "Saved." in words(saved)
+    elsewhere = client_for(annotator)
+    elsewhere.get(pair)
+    with CaptureQueriesContext(connection) as own:
+        page = elsewhere.get(pair)
+    assert keys_on(page) == MINE
+    assert len(own) <= len(usual)
+    assert 'class="pairing left-handed"' in page.content.decode()
+    for key, action in (("j", "A is better"), ("ö", "Equally good"), ("1", "Skip: leave this pair")):
+        assert f"<kbd>{key}</kbd></dt><dd>{action}" in page.content.decode()
+    again = elsewhere.get(pair, headers={"HX-Request": "true"})
+    assert '<kbd aria-hidden="true">ö</kbd>' in again.content.decode()
+    assert keys_of(make_user("somebody")) == USUAL
+
+    client.post(reverse("account_keys"), {"reset": ""})
+    page = elsewhere.get(pair)
+    assert keys_on(page) == USUAL
+    assert "left-handed" not in page.content.decode()
+
+
+@pytest.mark.parametrize(("keys", "told"), [
+    ({"right": "1"}, "“1” is the key of “A is better” already. Choose another one."),
+    ({"tie": "S"}, "“s” is the key of “Equally good” already. Choose another one."),
+    ({"undo": "?"}, "“?” is the key of “Guidelines and keys” already. Choose another one."),
+    ({"skip": "ab"}, "Type one character: a letter, a digit or a sign."),
+    ({"skip": "\u200b"}, "Type one character: a letter, a digit or a sign."),
+    ({"skip": " "}, "This field is required."),
+])  # fmt: skip
+def test_keys_that_cannot_be_are_refused_with_the_reason(keys, told, client, annotator):
+    refused = client.post(reverse("account_keys"), USUAL | keys)
+    assert refused.status_code == 400
+    assert told in words(refused)
+    annotator.refresh_from_db()
+    assert annotator.preferences == {}
+
+
+def test_the_guidelines_stay_as_they_were_left(client, annotator):
+    """Issue 15, item 9."""
+    experiment = make_experiment(ready=True, annotators=(annotator,), guidelines="Prefer *short*.")
+
+    def is_open() -> bool:
+        page = client.get(reverse("pair", args=[experiment.pk])).content.decode()
+        return "open" in Markup(page).by_id("guide").attributes
+
+    assert is_open()
+    client.post(reverse("account_keys"), MINE)
+    client.post(reverse("account_guidelines"), {})
+    assert not is_open()
+    client.post(reverse("account_guidelines"), {"open": "true"})
+    assert is_open()
+    annotator.refresh_from_db()
+    assert annotator.preferences == {"keys": MINE, "guidelines": True}
+    assert person_data(annotator, complete=False)["account"]["preferences"] == annotator.preferences
+
+
+def test_what_somebody_liked_is_forgotten_with_them(client, annotator, admin):
+    make_experiment(ready=True, annotators=(annotator,))
+    client.post(reverse("account_keys"), MINE)
+    assert forget_person(user_id=annotator.pk, by=admin).preferences == {}
