@@ -86,9 +86,7 @@ def test_with_a_margin_the_mixture_has_three_parts(w: float, v: float) -> None:
         return float(both / integrate.quad(density, 0, cut)[0])
 
     expected = (
-        0.25 * mean_likelihood(20.0, p0)
-        + 0.5 * mean_likelihood(20.0, 0.5)
-        + 0.25 * mean_likelihood(5.0, 0.5)
+        0.25 * mean_likelihood(20.0, p0) + 0.5 * mean_likelihood(20.0, 0.5) + 0.25 * mean_likelihood(5.0, 0.5)
     )
     expected /= p0**w * (1 - p0) ** v
     assert np.exp(log_e_value(w, v, p0, 20.0)[0]) == pytest.approx(expected, rel=1e-6)
