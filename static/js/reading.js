@@ -5,6 +5,7 @@
 
   // A difference of more words would keep the page busy for longer than a tenth of a second.
   const MOST_CHANGES = 600;
+  const LEAST_SHARED = 0.1; // of the words of the shorter text
   const MARKED = "llmpo-differences";
   const canMark = "highlights" in CSS && "Segmenter" in Intl;
 
@@ -152,16 +153,29 @@
 
   function mark() {
     CSS.highlights.delete(MARKED);
-    if (!byId("differences").checked || boxes().length < 2) return;
+    if (!byId("differences").checked || boxes().length < 2) return showState();
     const [a, b] = boxes().map(wordsIn);
     const found = [];
-    let i = 0, j = 0;
+    let i = 0, j = 0, shared = 0;
     for (const [n, m, same] of runs(a, b)) {
-      if (!same) found.push(...ranges(a, i, n), ...ranges(b, j, m));
+      if (same) shared += n;
+      else found.push(...ranges(a, i, n), ...ranges(b, j, m));
       i += n;
       j += m;
     }
-    CSS.highlights.set(MARKED, new Highlight(...found));
+    // Texts that are marked from end to end are only harder to read.
+    const throughout = shared < LEAST_SHARED * Math.min(a.length, b.length);
+    if (!throughout) CSS.highlights.set(MARKED, new Highlight(...found));
+    showState(throughout);
+  }
+
+  function showState(throughout = false) {
+    const { checked } = byId("differences");
+    byId("differences").indeterminate = throughout;
+    byId("differences-switch").title = throughout ? words().throughout : "";
+    for (const each of document.querySelectorAll("#stage .mark")) {
+      each.setAttribute("aria-pressed", throughout ? "mixed" : checked);
+    }
   }
 
   // ---------------------------------------------------------------- code and tables
@@ -231,15 +245,13 @@
     byId("differences-switch").hidden = !canMark || boxes().length < 2;
     addButtons();
     match();
-    if (canMark) showDifferences();
+    if (!canMark) return;
+    for (const each of document.querySelectorAll("#stage .mark")) each.hidden = false;
+    markSoon();
   }
 
   // The pair appears first and its marks after that.
-  const showDifferences = () => {
-    for (const each of document.querySelectorAll("#stage .mark")) {
-      each.hidden = false;
-      each.setAttribute("aria-pressed", byId("differences").checked);
-    }
+  const markSoon = () => {
     CSS.highlights.delete(MARKED);
     setTimeout(mark);
   };
@@ -265,7 +277,10 @@
       byId(id).addEventListener("change", () => localStorage.setItem(key, byId(id).checked ? "on" : "off"));
     }
     byId("differences").disabled = !canMark;
-    byId("differences").addEventListener("change", showDifferences);
+    byId("differences").addEventListener("change", () => {
+      mark();
+      if (byId("differences").indeterminate) byId("said").textContent = words().throughout;
+    });
     addEventListener("resize", reach);
   });
 })();
