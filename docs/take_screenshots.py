@@ -36,14 +36,28 @@ PAGES = {
         "export": "/experiments/2/export/",
         "settings": "/experiments/1/settings/",
         "people": "/experiments/1/people/",
+        "invite": "/experiments/1/invitations/",
+        "person": "/experiments/1/people/",
+        "remarks": "/experiments/1/remarks/",
+        "account": "/accounts/",
         "log": "/experiments/2/log/",
         "tokens": "/tokens/",
         "api": "/api/docs",
     },
 }
 # Pages reached by a link of the named page.
-LINKS = {"comparison": "tbody th a"}
-WHOLE_PAGES = {"dashboard", "quality", "method", "policy", "history", "comparison", "people", "settings"}
+LINKS = {"comparison": "tbody th a", "person": "a[href*='/annotators/']"}
+WHOLE_PAGES = {
+    "dashboard",
+    "quality",
+    "method",
+    "policy",
+    "history",
+    "comparison",
+    "people",
+    "person",
+    "settings",
+}
 
 
 def main(url: str) -> None:

@@ -45,6 +45,8 @@ class Beliefs:
 
     Attributes
     ----------
+    prior
+        Shape (K,): strengths expected beforehand.
     theta
         Shape (R, K): strengths.
     curvature
@@ -59,8 +61,8 @@ class Beliefs:
         curvature: FloatArray | None = None,
     ) -> None:
         self._tally = tally
-        self._prior: FloatArray = np.zeros(tally.n_policies) if prior is None else prior
-        self.theta: FloatArray = np.tile(self._prior, (tally.n_runs, 1)) if theta is None else theta.copy()
+        self.prior: FloatArray = np.zeros(tally.n_policies) if prior is None else prior
+        self.theta: FloatArray = np.tile(self.prior, (tally.n_runs, 1)) if theta is None else theta.copy()
         self.curvature: FloatArray = (
             np.full(self.theta.shape, _PRECISION) if curvature is None else curvature.copy()
         )
@@ -68,7 +70,7 @@ class Beliefs:
         self._standing: FloatArray | None = None
         self._together: _Together | None = None
         if tally.n_policies <= _MOST_TOGETHER:
-            self._together = _Together(tally, self._prior, self.theta)
+            self._together = _Together(tally, self.prior, self.theta)
             for _ in range(0 if known else _FIRST_STEPS):
                 self.theta = self._together.step()
         elif not known:
@@ -150,7 +152,7 @@ class Beliefs:
         curvature = np.sum(expected * (1.0 - mean), axis=-1) + _PRECISION
         self.curvature[runs, k] = curvature
         gradient = np.sum(self._tally.wins[runs, k] - expected, axis=-1)
-        gradient -= (theta - self._prior[k]) / _STRENGTH**2
+        gradient -= (theta - self.prior[k]) / _STRENGTH**2
         self.theta[runs, k] += gradient / curvature
 
 

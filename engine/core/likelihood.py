@@ -14,9 +14,11 @@ from .types import BoolArray, FloatArray
 # Below this the regularised incomplete beta function loses digits on its way to underflow.
 _SMALLEST_TRUSTED_CDF = 1e-280
 _MAX_FRACTION_TERMS = 10_000
-# Share of a mixture that lies below ½ where the null begins above. A policy is mostly claimed to be good
-# enough that beats the others: 5% fewer comparisons against a mean of .4, 1% more against one of ½.
-_BELOW_HALF = 0.75
+# Where the null begins above ½, parts of the mixture: share, share of the concentration, and whether it is
+# cut off at ½ and not at the null's edge. A policy is mostly claimed to be good enough that beats the others,
+# some of them by far. By exact expected numbers of comparisons, the wide part saves 1 to 3% with six policies
+# or more, and costs 2% against a mean of ½.
+_PARTS_WITH_MARGIN = ((0.25, 1.0, False), (0.5, 1.0, True), (0.25, 0.25, True))
 
 
 def bernoulli_kl(p: ArrayLike, q: ArrayLike) -> FloatArray:
@@ -107,8 +109,8 @@ def log_e_value(wins: ArrayLike, losses: ArrayLike, null_mean: float, concentrat
 
     The likelihood ratio of a mixture of means below `null_mean` against the null's edge. As comparisons
     arrive it is a supermartingale from 1 under the null, whatever rule chose them. The mixture is a Beta(a,
-    a) cut off at the edge, and above ½, where the mean mostly lies below ½, three parts of four of it are cut
-    off there.
+    a) cut off at the edge. Where the edge is above ½ that is one quarter of it, the same cut off at ½ is one
+    half, and a Beta(a/4, a/4) cut off at ½ the last quarter.
 
     Parameters
     ----------
@@ -125,10 +127,11 @@ def log_e_value(wins: ArrayLike, losses: ArrayLike, null_mean: float, concentrat
     """
     w = np.array(wins, dtype=np.float64, ndmin=1)
     v = np.array(losses, dtype=np.float64, ndmin=1)
-    a, b = w + concentration, v + concentration
-    mixture = log_lower_beta(a, b, null_mean) - _log_prior(concentration, null_mean)
-    if null_mean > 0.5:
-        below = log_lower_beta(a, b, 0.5) - _log_prior(concentration, 0.5)
-        mixture = np.logaddexp(mixture + math.log1p(-_BELOW_HALF), below + math.log(_BELOW_HALF))
+    parts = _PARTS_WITH_MARGIN if null_mean > 0.5 else ((1.0, 1.0, False),)
+    mixture: FloatArray = np.full(w.shape, -np.inf)
+    for share, narrowness, below_half in parts:
+        a, cut = narrowness * concentration, 0.5 if below_half else null_mean
+        part = log_lower_beta(w + a, v + a, cut) + (math.log(share) - _log_prior(a, cut))
+        mixture = np.logaddexp(mixture, part)
     result: FloatArray = mixture - w * math.log(null_mean) - v * math.log1p(-null_mean)
     return result

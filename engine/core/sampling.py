@@ -20,10 +20,16 @@ from .types import BoolArray, FloatArray, IntArray, Tally
 Picks = tuple[IntArray, IntArray]
 # A bet that has still to find out the odds grows at about this share of the best one's rate.
 _BET_EFFICIENCY = 0.7
-# Before its own comparisons say more, a pair counts as level, with this weight. Expecting what the strengths
-# say instead holds on to a wrong candidate for too long: it took half as many comparisons again on the
-# paper's instance.
+# Before its own comparisons say more, a pair counts as level, or as expected beforehand, with this weight.
+# Expecting what the estimated strengths say instead holds on to a wrong candidate for too long: it took half
+# as many comparisons again on the paper's instance.
 _PROOF_PRIOR = 20.0
+# Scale of the confidence bounds from which a proof's length is told. With less, a candidate that was unlucky
+# at first is not looked at again, and the comparisons go to one that is hardly within the margin.
+_PROOF_OPTIMISM = 0.2
+# A proof with a rival that is still open after n comparisons is taken to need so many times n more. Where the
+# win rate is close to the margin, the estimate alone says "nearly done" for thousands of comparisons.
+_PROOF_WAIT = 0.5
 # Rivals are taken to trail by so much at least, so that the comparisons needed stay finite.
 _LEAST_LEAD = 1e-3
 MANY = 64
@@ -58,7 +64,7 @@ class Situation:
         What the claim that stops the run has proved head to head; None where it is not proved that way.
     streams
         Evidence that pools opponents, and what is expected of each pair; None without it.
-    margin
+    log_odds_margin
         Log-odds by which the claim that stops the run allows a policy to lose.
     """
 
@@ -70,7 +76,7 @@ class Situation:
     posterior: BradleyTerryModel | None = None
     proof: HeadToHead | None = None
     streams: StreamedEvidence | None = None
-    margin: float = 0.0
+    log_odds_margin: float = 0.0
 
     @property
     def load(self) -> FloatArray:
@@ -270,8 +276,9 @@ class Balanced(Stateless):
         pending = against(tally.in_flight)
         counts = against(tally.counts)
         weight = counts + pending + _PROOF_PRIOR
-        mean = (counts - against(tally.wins) + 0.5 * (pending + _PROOF_PRIOR)) / weight
-        width = np.sqrt(self.optimism * np.log(situation.n_asked + 2.0)[:, None, None] / weight)
+        expected = _expected_beforehand(situation, candidates)
+        mean = (counts - against(tally.wins) + 0.5 * pending + _PROOF_PRIOR * expected) / weight
+        width = np.sqrt(_PROOF_OPTIMISM * np.log(situation.n_asked + 2.0)[:, None, None] / weight)
         speed = bernoulli_kl(_within(mean - width, 0.0, null - _LEAST_LEAD), null)
         missing = proof.threshold - against(proof.evidence.log_e.swapaxes(1, 2))
         waiting = pending > 0.0
@@ -279,7 +286,8 @@ class Balanced(Stateless):
             missing[waiting] -= pending[waiting] * bernoulli_kl(np.minimum(mean[waiting], null), null)
         need = np.maximum(missing, 0.0) / speed
         need[runs[:, None], candidates, np.arange(candidates.shape[1])] = 0.0
-        choice = argmax_random(-need.sum(axis=1), rng)
+        waited = np.where(missing > 0.0, counts, 0.0).max(axis=1)
+        choice = argmax_random(-(need.sum(axis=1) + _PROOF_WAIT * waited), rng)
         b = candidates[runs, choice]
         rivals = need[runs, :, choice]
         rivals[runs, b] = -1.0
@@ -288,8 +296,8 @@ class Balanced(Stateless):
 
 def _is_to_prove(situation: Situation, proof: HeadToHead) -> BoolArray:
     """Shape (R,): whether to prove one policy now, and not to rule out others first."""
-    few = situation.tally.n_policies < _TWO_PHASES_FROM or proof.evidence.null_mean > 0.5
-    if few:
+    at_once = situation.tally.n_policies < _TWO_PHASES_FROM or proof.evidence.null_mean > 0.5
+    if at_once:
         return np.ones(situation.tally.n_runs, dtype=np.bool_)
     one_left: BoolArray = situation.refuted.sum(axis=1) >= situation.tally.n_policies - 1
     return one_left
@@ -307,6 +315,17 @@ def _candidates(situation: Situation, rng: np.random.Generator) -> IntArray:
     return candidates
 
 
+def _expected_beforehand(situation: Situation, candidates: IntArray) -> FloatArray | float:
+    """Win rates that the strengths expected beforehand give every policy against each candidate, shape
+    (R, K, C); ½ where none were given.
+    """
+    if situation.streams is None or not situation.streams.beliefs.prior.any():
+        return 0.5
+    prior = situation.streams.beliefs.prior
+    win_rate: FloatArray = special.expit(prior[:, None] - prior[candidates][:, None])
+    return win_rate
+
+
 def _most_telling_pair(situation: Situation, model: BradleyTerryModel, rng: np.random.Generator) -> Picks:
     """The pair that tells most about θᵀ(x_k - x_best), k being least separated from its null.
 
@@ -318,7 +337,7 @@ def _most_telling_pair(situation: Situation, model: BradleyTerryModel, rng: np.r
     """
     features = model.features
     covariance = model.covariance(situation.load)
-    separation = model.separation(covariance, situation.margin)
+    separation = model.separation(covariance, situation.log_odds_margin)
     runs, best = np.arange(model.best.size), model.best
     separation[runs, best] = np.inf
     open_rivals = ~situation.refuted & np.isfinite(separation)

@@ -165,6 +165,9 @@ def rows_of(
     if not _is_json(text):
         if not plain or _has_header(text, plain, beside):
             yield from _table_rows(text)
+        elif (table or _without_separator(text)[0]) and not any(_cells(text)):
+            if _without_separator(text)[1].strip():
+                yield Fault("line 1", f"This line names no column. Call the column of the tasks {plain[0]}.")
         elif names := _unknown_header(text, table=table):
             yield Fault(
                 "line 1",
@@ -187,8 +190,9 @@ def rows_of(
 
 
 def is_table(text: str, plain: Sequence[str], beside: Sequence[str]) -> bool:
-    """True if the text has columns: it is JSON, or its first line is a heading, known or not."""
-    return _is_json(text) or _has_header(text, plain, beside) or bool(_unknown_header(text))
+    """True if the text has columns: it is JSON, it says so, or its first line is a heading, known or not."""
+    declared = bool(_without_separator(text)[0])
+    return _is_json(text) or declared or _has_header(text, plain, beside) or bool(_unknown_header(text))
 
 
 def as_table(text: str) -> str:

@@ -201,14 +201,14 @@ def _is_answers(value: Any) -> bool:
     )
 
 
-_OURS = {"policyi", "policyiname", "policyjname", "leftpolicy", "choice", "voided"}
+_OURS = {"policyi", "policyj", "policyiname", "policyjname", "leftpolicy", "choice", "voided"}
 
 
 def _own(place: str, fields: Mapping[str, Any]) -> list[Vote]:
     """A row of our own export of judgments: a is the policy that was on the left. None if it is void."""
-    if _is_true(fields["voided"]):
+    if _is_true(place, fields, "voided"):
         return []
-    if fields.get("taskvariables") not in (None, ""):
+    if fields.get("taskvariables") not in (None, "", "{}"):
         raise ImportingError.at(
             place,
             "The task has variables, which past votes cannot keep. Export as JSON lines with its manifest, "
@@ -217,25 +217,38 @@ def _own(place: str, fields: Mapping[str, Any]) -> list[Vote]:
     # CSV has nothing but texts, and those that a spreadsheet would run are written with an apostrophe.
     as_given = as_it_was if isinstance(fields.get("judgmentid"), str) else str
     texts = {name: as_given(value) if isinstance(value, str) else value for name, value in fields.items()}
-    i_on_left = texts["leftpolicy"] == texts["policyi"]
+    left = texts["leftpolicy"]
+    if left not in (texts["policyi"], texts["policyj"]):
+        raise ImportingError.at(
+            place, f"left_policy is {limits.shown(left)}, which is neither policy_i nor policy_j."
+        )
+    i_on_left = left == texts["policyi"]
     a, b = "ij" if i_on_left else "ji"
+    messages = _list_in(texts.get("taskmessages"))
+    if messages is None and texts.get("taskmessages") not in (None, "", "[]"):
+        raise ImportingError.at(place, "task_messages is no list of messages. Export the file again.")
     given = {
-        "task": _list_in(texts.get("taskmessages")) or texts.get("task"),
+        "task": messages or texts.get("task"),
         "annotator": texts.get("annotator"),
-        "judgedat": texts.get("judgedat") if _is_true(texts.get("timeknown", True)) else None,
+        "judgedat": texts.get("judgedat") if _is_true(place, texts, "timeknown") else None,
     }
-    known = _is_true(texts.get("textsknown", texts.get("plannumber") not in (None, "")))
+    ours = texts.get("plannumber") not in (None, "")
+    known = _is_true(place, texts, "textsknown", missing=ours)
     for side, half in (("a", a), ("b", b)):
         given[f"policy{side}"] = texts[f"policy{half}name"]
         text = texts.get(f"response{half}")
         given[f"response{side}"] = text if known or text else None
     vote = _vote(place, given, winner=texts["choice"], in_order=True)
-    return [vote if _is_true(texts.get("sideknown", True)) else replace(vote, a_on_left=None)]
+    return [vote if _is_true(place, texts, "sideknown") else replace(vote, a_on_left=None)]
 
 
-def _is_true(value: Any) -> bool:
-    # Spreadsheets write it in capital letters.
-    return str(value).lower() == "true"
+def _is_true(place: str, fields: Mapping[str, Any], name: str, *, missing: bool = True) -> bool:
+    """The truth in one of our columns; ``missing`` where an older export has no such column."""
+    # Spreadsheets write them in capital letters or as numbers.
+    said = str(fields.get(name, missing)).lower()
+    if said not in {"true", "false", "1", "0"}:
+        raise ImportingError.at(place, f"{name} is {limits.shown(fields[name])}. Write true or false.")
+    return said in {"true", "1"}
 
 
 def _argilla(place: str, record: Mapping[str, Any], questions: Mapping[str, Any]) -> list[Vote]:

@@ -61,6 +61,15 @@ def generation_seconds(experiment: Experiment) -> float | None:
     )
 
 
+def writing_seconds(experiment: Experiment) -> float | None:
+    """Mean time in seconds from a worker's taking the responses to a comparison until both are there, over
+    the last fifty.
+    """
+    recent = Comparison.objects.filter(experiment=experiment, ready_at__isnull=False).order_by("-number")
+    rows = recent.values_list("ready_at", "created_at", "response_i__taken_at", "response_j__taken_at")
+    return mean_seconds([end - max(filter(None, begun)) for end, *begun in rows[:50] if end])
+
+
 def mean_seconds(spans: Sequence[timedelta]) -> float | None:
     """The mean of these spans in seconds; ``None`` where there is none."""
     return sum(spans, timedelta()).total_seconds() / len(spans) if spans else None
@@ -69,10 +78,12 @@ def mean_seconds(spans: Sequence[timedelta]) -> float | None:
 def buffer_target(experiment: Experiment) -> int:
     """The number of planned and ready comparisons to keep ahead.
 
-    People: Little's law, what is asked for while one comparison is being generated, with a safety factor; and
-    at least one for every annotator who is here. Near the decision no more than is expected to be needed, and
-    a smaller factor. The rule judge never waits, so there generation sets the pace: one batch being written
-    and one waiting. A small buffer is worth having, since pairs chosen ahead are chosen knowing less.
+    People: Little's law, what is asked for while one comparison is being written, with a safety factor; and
+    at least one for every annotator who is here. The time in the queue does not count: it grows with what is
+    planned, so that a slow backend would have ever more planned, and never be faster for it. Near the
+    decision no more than is expected to be needed, and a smaller factor. The rule judge never waits, so there
+    generation sets the pace: one batch being written and one waiting. A small buffer is worth having, since
+    pairs chosen ahead are chosen knowing less.
 
     While generation cannot keep up, a longer queue would help nobody: then the least is enough.
     """
@@ -80,7 +91,7 @@ def buffer_target(experiment: Experiment) -> int:
         return settings.BUFFER_MIN
     if experiment.judge == Experiment.Judge.RULE:
         return min(settings.BUFFER_MAX, max(settings.BUFFER_MIN, settings.GENERATION_BATCH))
-    demand = click_rate(experiment) * (generation_seconds(experiment) or 0.0)
+    demand = click_rate(experiment) * (writing_seconds(experiment) or 0.0)
     ample = max(annotators_present(experiment), math.ceil(_SAFETY * demand))
     if votes_now(experiment):
         # The language model that judges takes a batch at a time, as fast as it comes.

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from django.db.models import Count, F, OuterRef, Subquery, Window
-from django.db.models.functions import Greatest, Mod, RowNumber
+from django.db.models import Case, Count, F, IntegerField, OuterRef, Subquery, When, Window
+from django.db.models.functions import Mod, RowNumber
 
 from engine.core import Design, Factorial, StopReason
 from engine.core.contradictions import Misfit, misfit, summed_ties
@@ -262,23 +262,24 @@ class RacePoint(NamedTuple):
 
 def races(experiments: Collection[Experiment], most: int) -> dict[int, list[RacePoint]]:
     """The open rivals of each experiment, by its id: at most ``most`` points, evenly spread, the first and
-    the last among them. One query for all.
+    the last among them. Three queries for all.
     """
     steps = most - 1
+    found: dict[int, list[RacePoint]] = {each.pk: [] for each in experiments}
+    snapshots = Snapshot.objects.filter(experiment__in=found)
+    counted = snapshots.values_list("experiment_id").annotate(n=Count("pk")).order_by()
+    lasts = [When(experiment=pk, then=max(n - 1, 1)) for pk, n in counted]
+    if not lasts:
+        return found
+    # The remainder is small at the first place of each even step, and everywhere in a short race. The places
+    # come from an index alone: the rows are wide, and few of them are shown.
     numbered = (
-        Snapshot.objects.filter(experiment__in=[each.pk for each in experiments])
-        .annotate(
-            place=Window(RowNumber(), partition_by="experiment", order_by="pk") - 1,
-            last=Greatest(Window(Count("pk"), partition_by="experiment") - 1, 1),
-        )
-        # The remainder is small at the first place of each even step, and everywhere in a short race.
-        .annotate(rest=Mod(F("place") * steps, F("last")))
+        snapshots.annotate(place=Window(RowNumber(), partition_by="experiment", order_by="pk") - 1)
+        .annotate(rest=Mod(F("place") * steps, Case(*lasts, output_field=IntegerField())))
         .filter(rest__lt=steps)
     )
-    found: dict[int, list[RacePoint]] = {each.pk: [] for each in experiments}
-    for experiment_id, *point in numbered.order_by("pk").values_list(
-        "experiment_id", "comparisons", "open_rivals"
-    ):
+    shown = Snapshot.objects.filter(pk__in=list(numbered.values_list("pk", flat=True))).order_by("pk")
+    for experiment_id, *point in shown.values_list("experiment_id", "comparisons", "open_rivals"):
         found[experiment_id].append(RacePoint(*point))
     return found
 

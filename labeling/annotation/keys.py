@@ -43,7 +43,7 @@ def keys_of(user: User) -> dict[str, str]:
 
 
 def habits(user: User) -> dict[str, Any]:
-    """What the annotator's page shows as this person likes it. It costs no query: the account is there."""
+    """The annotator's page as this person likes it. Costs no query: the account is there already."""
     keys = keys_of(user)
     return {
         "keys": keys,

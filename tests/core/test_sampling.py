@@ -120,6 +120,25 @@ def test_balanced_refutes_all_at_the_same_speed() -> None:
     assert others.min() > 10
 
 
+def test_a_proof_that_is_nearly_done_for_long_gives_way() -> None:
+    """Policy 1 is hardly within the margin of 0, and has been for 2,000 comparisons. Policy 0 beats it, and
+    was unlucky against 2.
+    """
+    wins = np.array([[0, 1025, 8], [975, 0, 45], [12, 15, 0]])
+    design = Design.from_counts(Unstructured(3), wins, claim="good_enough", epsilon=0.05)
+    assert sorted(design.ask()) == [0, 2]
+
+
+def test_strengths_expected_beforehand_choose_the_first_proof() -> None:
+    settings = {"claim": "good_enough", "epsilon": 0.05}
+    expected = np.array([0.0, 2.0, 0.0, -2.0])
+    pairs = [
+        Design(Unstructured(4), prior_strengths=expected, seed=seed, **settings).ask() for seed in range(8)
+    ]
+    assert all(1 in pair and 3 not in pair for pair in pairs)
+    assert any(1 not in Design(Unstructured(4), seed=seed, **settings).ask() for seed in range(8))
+
+
 def test_unknown_sampler_is_refused() -> None:
     with pytest.raises(ValueError, match="sampler must be one of"):
         Design(Unstructured(2), sampler="best")

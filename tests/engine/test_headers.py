@@ -101,6 +101,14 @@ def test_the_columns_of_such_a_file_can_be_named():
     assert read_tasks(typed, {"Frage": "task"}) == [TaskSpec("Was?")]
 
 
+@pytest.mark.parametrize("text", [",,,\nx,y\n", '"', "sep=;\n;\nx"])
+def test_a_table_whose_first_line_names_nothing_has_no_tasks(text):
+    source = source_of([("t.csv", BytesIO(text.encode()))], MOST)
+    for given in (source, as_typed(source)):
+        with pytest.raises(ImportingError, match="This line names no column"):
+            read_tasks(given)
+
+
 def test_files_of_lines_and_known_columns_are_read_as_before():
     for name, text in (("t.txt", "What is one?\nWhat is two?\n"), ("t.csv", '["a", "b"]'), ("t.csv", "")):
         source = source_of([(name, BytesIO(text.encode()))], MOST)

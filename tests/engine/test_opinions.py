@@ -601,7 +601,7 @@ class TestNoModelThatCanJudge:
         assert not Opinion.objects.exists()
 
     def test_no_worker_loads_it(self):
-        with pytest.raises(BackendError, match="The embedded model cannot"):
+        with pytest.raises(BackendError, match="The embedded models cannot"):
             registry.judge_backend()
 
     def test_a_copy_is_made_without_it(self, experiment):

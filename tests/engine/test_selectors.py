@@ -6,6 +6,7 @@ from datetime import timedelta
 
 import numpy as np
 import pytest
+from django.db.models import F
 from django.utils import timezone
 
 from engine.models import Comparison, Judgment, Lease, Membership, Response, Snapshot, WorkerPulse
@@ -127,9 +128,11 @@ class TestBufferTarget:
                 held_until=then,
             )
 
-    def generation_took(self, experiment, seconds: float) -> None:
+    def generation_took(self, experiment, seconds: float, queued: float = 0.0) -> None:
         now = timezone.now()
-        experiment.comparisons.update(created_at=now - timedelta(seconds=seconds), ready_at=now)
+        taken = now - timedelta(seconds=seconds)
+        experiment.comparisons.update(created_at=taken - timedelta(seconds=queued), ready_at=now)
+        Response.objects.filter(policy__experiment=experiment).update(taken_at=taken)
 
     def test_when_nobody_clicks_it_is_the_least(self, experiment):
         assert buffer.buffer_target(experiment) == 4
@@ -147,6 +150,18 @@ class TestBufferTarget:
         assert buffer.click_rate(experiment) == pytest.approx(0.5)
         assert buffer.generation_seconds(experiment) == pytest.approx(5.0)
         assert buffer.buffer_target(experiment) == 4 + 5  # 0.5 per second · 5 s · safety factor 2
+
+    def test_time_in_the_queue_asks_for_no_longer_queue(self, experiment):
+        self.clicked(experiment, n_annotators=2, seconds=4.0)
+        self.generation_took(experiment, 5.0, queued=60.0)
+        assert buffer.generation_seconds(experiment) == pytest.approx(65.0)
+        assert buffer.buffer_target(experiment) == 4 + 5
+
+    def test_responses_that_were_there_before_took_no_time(self, experiment):
+        self.clicked(experiment, n_annotators=2, seconds=4.0)
+        self.generation_took(experiment, 60.0)
+        experiment.comparisons.update(created_at=F("ready_at"))
+        assert buffer.buffer_target(experiment) == 4 + 2
 
     def test_it_never_exceeds_the_most(self, experiment):
         self.clicked(experiment, n_annotators=10, seconds=1.0)

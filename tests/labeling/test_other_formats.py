@@ -110,12 +110,28 @@ def test_an_export_of_judgments_is_a_file_of_votes(name, packed, client, owner):
     assert found.warnings[0] == "1 record without an answer, or taken back, left out."
 
 
-def test_an_export_of_tasks_with_variables_needs_its_own_import():
-    row = {"policy_i": "P1", "policy_i_name": "A", "policy_j_name": "B", "left_policy": "P1"} | {
-        "choice": "left", "voided": False, "task": "Hi {{ name }}", "task_variables": '{"name": "Ann"}',
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"task_variables": '{"name": "Ann"}'}, r"The task has variables.*import_judgments"),
+        ({"left_policy": "P9"}, "left_policy is 'P9', which is neither"),
+        ({"left_policy": ["P1"]}, r"left_policy is \['P1'\], which is neither"),
+        ({"voided": "no"}, "voided is 'no'. Write true or false"),
+        ({"task_messages": "[{"}, "task_messages is no list of messages"),
+    ],
+)
+def test_a_row_of_an_export_that_cannot_be_a_vote_says_so(change, words):
+    row = {"policy_i": "P1", "policy_j": "P2", "policy_i_name": "A", "policy_j_name": "B"} | {
+        "left_policy": "P1", "choice": "left", "voided": False, "task": "Hi",
     }  # fmt: skip
-    with pytest.raises(ImportingError, match=r"The task has variables.*import_judgments"):
-        read_votes(source_of([("votes", io.BytesIO(json.dumps(row).encode()))], VOTES_BYTES))
+
+    def read(said: dict[str, object]) -> list[Vote]:
+        source = source_of([("votes", io.BytesIO(json.dumps(said).encode()))], VOTES_BYTES)
+        return list(read_votes(source).votes)
+
+    assert [vote.policy_a for vote in read(row)] == ["A"]
+    with pytest.raises(ImportingError, match=words):
+        read(row | change)
 
 
 @pytest.mark.usefixtures("owner")
