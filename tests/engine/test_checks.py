@@ -8,7 +8,7 @@ import pytest
 
 from engine.domain import blinding
 from engine.domain.errors import LeaseLostError, SpecError, UnknownTokenError
-from engine.models import Check, Experiment, Flag, GoldItem, Judgment
+from engine.models import Check, Experiment, Flag, GoldItem, Judgment, User
 from engine.models.append_only import lifted
 from engine.selectors import browsing, counts, people
 from engine.services import serving
@@ -128,14 +128,24 @@ class TestGold:
         assert sides == {True, False}
 
 
+@pytest.fixture(scope="class")
+def judged_once(shared_rows: None) -> tuple[int, int]:
+    """The keys of an experiment with enough judgments to repeat, and of its annotator."""
+    annotator = make_user("ann")
+    experiment = make_experiment(ready=True, annotators=(annotator,), n_tasks=50, seed=2)
+    click_on(experiment, annotator, 14)
+    Experiment.objects.filter(pk=experiment.pk).update(repeat_rate=0.5)
+    return experiment.pk, annotator.pk
+
+
 class TestRepeats:
     @pytest.fixture
-    def experiment(self, annotator) -> Experiment:
-        experiment = make_experiment(ready=True, annotators=(annotator,), n_tasks=50, seed=2)
-        click_on(experiment, annotator, 14)
-        Experiment.objects.filter(pk=experiment.pk).update(repeat_rate=0.5)
-        experiment.refresh_from_db()
-        return experiment
+    def experiment(self, judged_once: tuple[int, int], db: None) -> Experiment:
+        return Experiment.objects.get(pk=judged_once[0])
+
+    @pytest.fixture
+    def annotator(self, judged_once: tuple[int, int], db: None) -> User:
+        return User.objects.get(pk=judged_once[1])
 
     def a_repeat(self, experiment, annotator) -> tuple[Check, serving.ShownPair]:
         for _ in range(20):
