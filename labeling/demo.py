@@ -126,7 +126,7 @@ def human_spec() -> ExperimentSpec:
 
 
 def everyday_spec() -> ExperimentSpec:
-    """Four ways to answer everyday questions, written by SmolLM2; clear-cut enough for 60 to 100 clicks."""
+    """Four ways to answer everyday questions, written by SmolLM2; clear-cut enough for 30 to 100 clicks."""
     calm, wild = "Calm", "Wild"
     sentence, kind, steps = "One sentence", "Kind, with a next step", "Three steps"
     return ExperimentSpec(
