@@ -130,6 +130,7 @@ def walked(admin, annotator, client_for) -> User:
 
     post("invite", experiment.pk, role="annotator", most_uses=1, valid_days=1)
     post("end_invitation", experiment.pk, Invitation.objects.get().pk)
+    post("invite", experiment.pk, role="annotator", valid_days=1, addresses="new.of.kiel@example.org")
     post("share_report", experiment.pk, valid_days="7")
     post("end_report_link", experiment.pk, experiment.report_links.get().pk)
     member = Membership.objects.get(experiment=experiment, user=annotator)
