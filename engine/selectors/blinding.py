@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Collection
 from dataclasses import dataclass, field
+from typing import Any
+
+from django.db.models import Exists, Q
 
 from engine.domain import blinding
 from engine.domain.blinding import Period
@@ -86,9 +90,26 @@ def withholds_unfinished(experiment: Experiment, user: User) -> bool:
     An annotator may be looking at any of them, or may get it later. Somebody who lost that role may come
     back to it, and would know the pairs then.
     """
-    return experiment.judge == Experiment.Judge.HUMAN and any(
-        roles.objects.filter(experiment=experiment, user=user, role=Membership.Role.ANNOTATOR).exists()
-        for roles in (Membership, RoleLoss)
+    return (
+        experiment.judge == Experiment.Judge.HUMAN
+        and User.objects.filter(
+            has_or_had(experiment.pk, user.pk, [Membership.Role.ANNOTATOR]), pk=user.pk
+        ).exists()
+    )
+
+
+def has_or_had(experiment: Any, user: Any, roles: Collection[str]) -> Q:
+    """True if a user has or had one of the roles in an experiment.
+
+    What the holder of a role of the past has seen stays seen. ``experiment``, ``user``: numbers, or what
+    stands for them in a query.
+    """
+    return Q(
+        *(
+            Exists(rows.objects.filter(experiment=experiment, user=user, role__in=roles))
+            for rows in (Membership, RoleLoss)
+        ),
+        _connector=Q.OR,
     )
 
 

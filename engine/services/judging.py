@@ -40,11 +40,11 @@ from engine.models import (
     Membership,
     PairCount,
     Response,
-    RoleLoss,
     User,
     clock,
 )
 from engine.selectors import counts
+from engine.selectors.blinding import has_or_had
 from engine.selectors.compiled import Compiled, Given
 from engine.selectors.people import SEEN, annotators_left, has_seen
 from engine.services import allowances
@@ -383,24 +383,12 @@ class _Watching(TypedDict):
     annotator_watches: bool
 
 
-def _watches(experiment: OuterRef, user: OuterRef | Given) -> Q:
-    """True if somebody has or had a role that shows which policy wrote what."""
-    # A role of the past counts too: what its holder has seen stays seen.
-    return Q(
-        *(
-            Exists(roles.objects.filter(experiment=experiment, user=user, role__in=Membership.WATCHING))
-            for roles in (Membership, RoleLoss)
-        ),
-        _connector=Q.OR,
-    )
-
-
 def _shown_under_token() -> QuerySet[Any]:
     """The comparison of a token that an annotator was given, locked."""
     return (
         Comparison.objects.filter(experiment=_EXPERIMENT, leases__token=_TOKEN, leases__annotator=_ANNOTATOR)
         .select_related("experiment")
-        .annotate(annotator_watches=_watches(OuterRef("experiment"), _ANNOTATOR))
+        .annotate(annotator_watches=has_or_had(OuterRef("experiment"), _ANNOTATOR, Membership.WATCHING))
         .select_for_update(no_key=True, of=("self",))
     )
 
@@ -644,7 +632,7 @@ def void_judgment(*, judgment_id: int, by: User, reason: str) -> JudgmentVoid:
     # The annotator may be shown the pair again, unless they may have looked who wrote what meanwhile.
     comparison.leases.filter(
         ~Q(annotator__is_superuser=True),
-        ~_watches(OuterRef("comparison__experiment"), OuterRef("annotator")),
+        ~has_or_had(OuterRef("comparison__experiment"), OuterRef("annotator"), Membership.WATCHING),
         annotator=judgment.annotator,
         state=Lease.State.JUDGED,
     ).update(state=Lease.State.RETURNED, held_until=clock.now() + allowances.hold())

@@ -179,7 +179,7 @@ class TestList:
     ):
         click_on(experiment, annotator, 20)
         client = client_for(viewer)
-        with django_assert_max_num_queries(16):
+        with django_assert_max_num_queries(15):
             listed(client, experiment)
 
 
