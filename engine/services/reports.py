@@ -53,11 +53,8 @@ def share_report(*, experiment: Experiment, by: User, valid_days: int | None) ->
 def end_report_link(*, link_id: int, by: User) -> None:
     """Show the report to nobody by this link any more. Ending it twice is ending it once."""
     link = ReportLink.objects.select_for_update(no_key=True, of=("self",)).get(pk=link_id)
-    if link.ended_at is not None:
-        return
-    link.ended_at = clock.now()
-    link.save(update_fields=["ended_at"])
-    record(experiment=link.experiment, by=by, action=AuditEntry.Action.END_SHARE, details={"hint": link.hint})
+    if link.ended_at is None:
+        _end(link, by=by)
 
 
 @transaction.atomic
@@ -67,15 +64,19 @@ def end_links_without_rights(*, user: User, by: User | None) -> None:
     if user.is_active:
         links = links.exclude(experiment__in=people.experiments_to_run(user))
     for link in links.select_for_update(no_key=True, of=("self",)).order_by("pk"):
-        link.ended_at = clock.now()
-        link.save(update_fields=["ended_at"])
-        record(
-            experiment=link.experiment,
-            by=by,
-            about=user,
-            action=AuditEntry.Action.END_SHARE,
-            details={"hint": link.hint},
-        )
+        _end(link, by=by, about=user)
+
+
+def _end(link: ReportLink, *, by: User | None, about: User | None = None) -> None:
+    link.ended_at = clock.now()
+    link.save(update_fields=["ended_at"])
+    record(
+        experiment=link.experiment,
+        by=by,
+        about=about,
+        action=AuditEntry.Action.END_SHARE,
+        details={"hint": link.hint},
+    )
 
 
 def reported_experiment(*, secret: str) -> Experiment | None:
