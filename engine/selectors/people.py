@@ -389,13 +389,7 @@ def answers_before(experiment_id: int, moment: datetime) -> int:
 
     Taking an answer back changes nothing about it, and neither does which side was chosen.
     """
-    judged = Judgment.objects.filter(
-        comparison__experiment_id=experiment_id,
-        judge=Judgment.Judge.HUMAN,
-        restores__isnull=True,
-        created_at__lt=moment,
-    )
-    checks = _checks_ever_answered(experiment_id).filter(judged_at__lt=moment)
+    judged, checks = _given_before(experiment_id, moment)
     return judged.values("pk").union(checks.values("pk"), all=True).count()
 
 
@@ -403,21 +397,24 @@ def answers_by_person(experiment_id: int, moment: datetime) -> list[tuple[User, 
     """The number of answers that each person had given here at a moment, the most first; otherwise as
     :func:`answers_before`.
     """
-    judged = Judgment.objects.filter(
-        comparison__experiment_id=experiment_id,
-        judge=Judgment.Judge.HUMAN,
-        annotator__isnull=False,
-        restores__isnull=True,
-        created_at__lt=moment,
-    )
-    checks = _checks_ever_answered(experiment_id).filter(judged_at__lt=moment)
+    judged, checks = _given_before(experiment_id, moment)
     totals: Counter[int] = Counter()
-    for rows in (judged, checks):
+    for rows in (judged.filter(annotator__isnull=False), checks):
         totals.update(dict(rows.values_list("annotator").annotate(n=Count("pk")).order_by()))
     people = User.objects.in_bulk(totals.keys())
     return sorted(
         ((people[pk], n) for pk, n in totals.items()), key=lambda each: (-each[1], each[0].get_username())
     )
+
+
+def _given_before(experiment_id: int, moment: datetime) -> tuple[QuerySet[Judgment], QuerySet[Check]]:
+    judged = Judgment.objects.filter(
+        comparison__experiment_id=experiment_id,
+        judge=Judgment.Judge.HUMAN,
+        restores__isnull=True,
+        created_at__lt=moment,
+    )
+    return judged, _checks_ever_answered(experiment_id).filter(judged_at__lt=moment)
 
 
 def _checks_ever_answered(experiment_id: int) -> QuerySet[Check]:
