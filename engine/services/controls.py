@@ -125,11 +125,7 @@ def _change(
     epsilon: float | None,
 ) -> None:
     given = {"claim": claim, "budget": budget, "delta": delta, "epsilon": epsilon}
-    changes = {
-        name: value
-        for name, value in given.items()
-        if value is not None and value != getattr(experiment, name)
-    }
+    changes = _changes(experiment, given)
     _check(experiment, changes)
     seen = consequences.outcomes_seen(experiment)
     for name, value in changes.items():
@@ -170,11 +166,7 @@ def change_display(
     """
     experiment = locked(experiment_id)
     given = {"tags": None if tags is None else normal_tags(tags), "leaderboard": leaderboard}
-    changes = {
-        name: value
-        for name, value in given.items()
-        if value is not None and value != getattr(experiment, name)
-    }
+    changes = _changes(experiment, given)
     _check_fields(experiment, changes)
     for name, value in changes.items():
         setattr(experiment, name, value)
@@ -187,6 +179,15 @@ def change_display(
             details={"changed": ", ".join(changes)},
         )
     return experiment
+
+
+def _changes(experiment: Experiment, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The given values that are others than the experiment's; ``None`` stands for the one it has."""
+    return {
+        name: value
+        for name, value in given.items()
+        if value is not None and value != getattr(experiment, name)
+    }
 
 
 def said(name: str, value: Any) -> Any:
