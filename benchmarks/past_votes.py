@@ -18,6 +18,7 @@ import math
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +58,8 @@ def main(arguments: list[str] | None = None) -> None:
         f"clicks before  {row['clicks_before']}\n"
         f"clicks during  {row['clicks_during']}  ({row['n_clicks_during']} clicks, "
         f"5xx {row['server_errors']})\n"
-        f"votes that came out otherwise: {row['differences']}"
+        + "".join(f"  {phase:<13}{waits}\n" for phase, waits in row["clicks_by_phase"].items())
+        + f"votes that came out otherwise: {row['differences']}"
     )
     print(json.dumps(row))
 
@@ -76,18 +78,27 @@ def measure(url: str, options: argparse.Namespace) -> dict[str, Any]:
     file.write_text("".join(f"{json.dumps(vote)}\n" for vote in votes))
     with web_server(url, processes=2) as (port, _), celery_workers(url, "control", "analysis"):
         settle(clicked)
-        before, during = Load(), Load()
+        before = Load()
+        during = {phase: Load() for phase in ("import", "ranking", "evidence")}
 
-        def visits(load: Load, ends: float) -> list[Any]:
-            base = f"/label/{clicked.pk}"
-            return [annotate(Visitor(port, p.cookie, load), base, ends, options.think) for p in people]
+        def visitors(load: Load) -> list[Visitor]:
+            return [Visitor(port, person.cookie, load) for person in people]
 
-        run(visits(before, time.monotonic() + options.before))
+        def visits(who: list[Visitor], ends: float) -> list[Any]:
+            return [annotate(each, f"/label/{clicked.pk}", ends, options.think) for each in who]
+
+        run(visits(visitors(before), time.monotonic() + options.before))
 
         async def import_among_clicks() -> dict[str, float]:
-            clicks = [asyncio.create_task(visit) for visit in visits(during, math.inf)]
+            who = visitors(during["import"])
+
+            def enter(phase: str) -> None:
+                for each in who:
+                    each.load = during[phase]
+
+            clicks = [asyncio.create_task(visit) for visit in visits(who, math.inf)]
             try:
-                return await asyncio.to_thread(imported, port, cookie, file)
+                return await asyncio.to_thread(imported, port, cookie, file, enter)
             finally:
                 for click in clicks:
                     click.cancel()
@@ -95,37 +106,44 @@ def measure(url: str, options: argparse.Namespace) -> dict[str, Any]:
 
         seconds = asyncio.run(import_among_clicks())
     experiment = Experiment.objects.get(name=_NAME)
+    waits = [wait for load in during.values() for wait in load.milliseconds]
+    statuses = sum((load.statuses for load in during.values()), Counter[int]())
     return {
         "votes": len(votes),
         **{f"{name}_seconds": round(value, 1) for name, value in seconds.items()},
         "clicks_before": percentiles(before.milliseconds),
-        "clicks_during": percentiles(during.milliseconds),
-        "n_clicks_during": len(during.milliseconds),
-        "server_errors": sum(n for status, n in during.statuses.items() if status >= 500),
+        "clicks_during": percentiles(waits),
+        "clicks_by_phase": {phase: percentiles(load.milliseconds) for phase, load in during.items()},
+        "n_clicks_during": len(waits),
+        "server_errors": sum(n for status, n in statuses.items() if status >= 500),
         "differences": differences(experiment, votes),
     }
 
 
-def imported(port: int, cookie: str, file: Path) -> dict[str, float]:
+def imported(port: int, cookie: str, file: Path, enter: Callable[[str], None]) -> dict[str, float]:
     """Upload the file by the page; the seconds until it is stored, then until its ranking is on the page, and
-    until its evidence is up to date.
+    until its evidence is up to date. ``enter`` is told each of these phases when it begins.
     """
     name, _, value = cookie.partition("=")
     browser = httpx2.Client(
         base_url=f"http://localhost:{port}", cookies={name: value}, timeout=_ENOUGH_SECONDS
     )
     browser.get("/experiments/new/votes/")
+    data = file.read_bytes()
+    enter("import")
     started = time.monotonic()
     reply = browser.post(
         "/experiments/new/votes/",
         data={"name": _NAME, "csrfmiddlewaretoken": browser.cookies["csrftoken"]},
-        files={"votes": (file.name, file.read_bytes())},
+        files={"votes": (file.name, data)},
     )
     stored = time.monotonic()
+    enter("ranking")
     if reply.status_code != httpx2.codes.FOUND:
         sys.exit(f"The import answered {reply.status_code}:\n{reply.text[:2000]}")
     page = browser.get(reply.headers["location"])
     ranked = time.monotonic()
+    enter("evidence")
     if "model-1" not in page.text:
         sys.exit("The page of the imported experiment has no ranking.")
     while is_behind():

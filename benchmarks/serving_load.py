@@ -204,12 +204,11 @@ def token_of(html: str) -> str:
 async def annotate(visitor: Visitor, base: str, ends: float, think: float) -> None:
     """Judge as the page does, until it is time; then leave."""
     rng = random.Random(base + str(id(visitor)))
-    load = visitor.load
     held = [token for token in [token_of(await visitor.sign(f"{base}/"))] if token]
     last_beat = time.monotonic()
     while time.monotonic() < ends:
         if not held:
-            load.empty += 1
+            visitor.load.empty += 1
             await asyncio.sleep(_LOOK_AGAIN_SECONDS)
         if len(held) < 2:
             besides = "&".join(f"besides={token}" for token in held)
@@ -228,13 +227,13 @@ async def annotate(visitor: Visitor, base: str, ends: float, think: float) -> No
             form = [("token", shown), ("choice", rng.choice(["left", "right"])), *besides_form]
             started = time.perf_counter()
             reply = await visitor.post(f"{base}/judge/", form)
-            load.milliseconds.append((time.perf_counter() - started) * 1000)
+            visitor.load.milliseconds.append((time.perf_counter() - started) * 1000)
             # Whatever was not counted is said.
-            load.confirmed += 'data-said=""' in reply
+            visitor.load.confirmed += 'data-said=""' in reply
         held = [*behind, *({token_of(reply)} - {"", *behind})]
         if rng.random() * _UNDO_ONE_IN < 1:
             reply = await visitor.post(f"{base}/undo/", [("besides", token) for token in held])
-            load.taken_back += 'data-said="Taken back.' in reply
+            visitor.load.taken_back += 'data-said="Taken back.' in reply
             token = token_of(reply)
             held = [token, *(t for t in held if t != token)][:2] if token else held
         if time.monotonic() - last_beat > _BEAT_SECONDS:
