@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import sys
 import tempfile
 
 from environs import Env
@@ -30,3 +31,12 @@ def on_starting(server):
 def on_exit(server):
     """Remove the folder."""
     shutil.rmtree(os.environ["PROMETHEUS_MULTIPROC_DIR"], ignore_errors=True)
+
+
+def post_worker_init(worker):
+    """Let a click take turns with an import or an export in the same process.
+
+    A thread that comes back from the database waits for the others this long, each time; a click comes back
+    twenty times.
+    """
+    sys.setswitchinterval(0.0005)
