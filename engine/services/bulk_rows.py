@@ -1,24 +1,23 @@
 """Many new rows at once, with as little of the work as can be inside of the transaction.
 
 Making the values of a row takes Django more than ten times as long as storing them takes the database, and
-SQLite has one writer at a time. So the values are made first (:func:`prepared`), and :func:`insert` only puts
-keys in their places.
+SQLite has one writer at a time. So the values are made first (:func:`prepared`), SQLite gets them before it
+is locked (:func:`staged`), and :func:`insert` only puts keys in their places.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from dataclasses import field as field_of
 from typing import Any, cast
 
 from django.db import DEFAULT_DB_ALIAS, connection, connections
 from django.db.models import Field, Model
 
-# The key of a row, by the number that stands for the row until it is stored.
-Key = Callable[[int], int]
-# Rows of one statement. SQLite writes out the index of texts after each statement that has a trigger, which
-# takes three times as long as storing the texts; psycopg sends many statements at once as fast as one.
-_AT_ONCE = {"sqlite": 100, "postgresql": 1}
+# The keys of rows, by the numbers that stand for the rows until they are stored.
+Keys = Sequence[int]
 # Characters of a text that may come again, such as a state.
 _SHORT = 20
 
@@ -29,6 +28,13 @@ class Prepared:
 
     model: type[Model]
     rows: Sequence[tuple[Any, ...]]
+    # The temporary table that has them too, while there is one.
+    table: list[str] = field_of(default_factory=list)
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns of ``rows``: all but the primary key."""
+        return [str(each.column) for each in self.model._meta.concrete_fields if not each.primary_key]
 
 
 def prepared(model: type[Model], instances: Iterable[Model]) -> Prepared:
@@ -55,54 +61,121 @@ def _columns(fields: Sequence[Field[Any, Any]], instances: Sequence[Model]) -> I
         yield column
 
 
-def insert(rows: Prepared, keys: Mapping[str, Key], *, own: str = "") -> Sequence[int]:
+@contextmanager
+def staged(*tables: Prepared) -> Iterator[None]:
+    """Hand rows to SQLite before the transaction that inserts them.
+
+    They lie in temporary tables, which are this connection's own. What is left for the transaction are single
+    statements: no other thread of the process makes them wait, while they make all other writers wait.
+    PostgreSQL has many writers and no need of it.
+    """
+    if connection.vendor != "sqlite":
+        yield
+        return
+    with ExitStack() as stack, connection.cursor() as cursor:
+        for rows in tables:
+            name = f"staged_{id(rows)}"
+            columns = rows.columns
+            # Without types, so that the values stay as they are until the table itself takes them.
+            cursor.execute(f"CREATE TEMPORARY TABLE {name} ({', '.join(map(_quoted, columns))})")
+            rows.table.append(name)
+            stack.callback(_drop, rows)
+            places = ", ".join(["%s"] * len(columns))
+            cursor.executemany(f"INSERT INTO {name} VALUES ({places})", rows.rows)  # noqa: S608 - our own name
+        yield
+
+
+def _drop(rows: Prepared) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(f"DROP TABLE temp.{rows.table.pop()}")
+
+
+def insert(rows: Prepared, keys: Mapping[str, Keys], *, own: str = "") -> Keys:
     """Store the rows; returns their keys in their order. Call it in a transaction.
 
     Parameters
     ----------
     keys
-        By the name of a column: the key of the row that a number in it stands for. Empty ones stay empty.
+        By the name of a column: the keys of the rows that numbers in it stand for. A range is one of
+        consecutive keys. Empty cells stay empty.
     own
         A column whose numbers stand for other rows of ``rows``.
     """
-    fields = rows.model._meta.concrete_fields
-    columns = [str(field.column) for field in fields if not field.primary_key]
-    table, primary = rows.model._meta.db_table, str(rows.model._meta.pk.column)
-    quote = connection.ops.quote_name
-    into = f"INSERT INTO {quote(table)} ({', '.join(map(quote, [primary, *columns]))}) VALUES "  # noqa: S608 - our own names
-    row_of_places = f"({', '.join(['%s'] * (len(columns) + 1))})"
-    at_once = _AT_ONCE[connection.vendor]
     with connection.cursor() as cursor:
-        new = _new_keys(cursor, table, primary, len(rows.rows))
-        known = dict(keys) | ({own: new.__getitem__} if own else {})
-        places = [(columns.index(column), key) for column, key in known.items()]
-
-        def placed(start: int, n: int) -> Iterator[list[Any]]:
-            # The values of each statement of n rows, to the last whole one.
-            for first in range(start, len(new) - n + 1, n):
-                values: list[Any] = []
-                for pk, row in zip(new[first : first + n], rows.rows[first : first + n], strict=True):
-                    cells = list(row)
-                    for place, key in places:
-                        if cells[place] is not None:
-                            cells[place] = key(cells[place])
-                    values += [pk, *cells]
-                yield values
-
-        rest = len(new) % at_once
-        for start, n in ((0, at_once), (len(new) - rest, rest)):
-            if n:
-                # Both drivers take an iterator, which keeps no second copy of the rows; the types of Django
-                # say less.
-                statement = into + ", ".join([row_of_places] * n)
-                cursor.executemany(statement, cast(Any, placed(start, n)))
+        new = _new_keys(cursor, rows)
+        keys = dict(keys) | ({own: new} if own else {})
+        if connection.vendor == "sqlite":
+            with ExitStack() as stack:
+                if not rows.table:
+                    stack.enter_context(staged(rows))
+                _insert_staged(cursor, rows, keys, first=new[0] if new else 0)
+        else:
+            _insert_one_by_one(cursor, rows, keys, new)
     return new
 
 
-def _new_keys(cursor: Any, table: str, primary: str, n: int) -> Sequence[int]:
+def _insert_staged(cursor: Any, rows: Prepared, keys: Mapping[str, Keys], *, first: int) -> None:
+    """Insert rows of a temporary table by one statement.
+
+    One statement also writes out the index of texts once, which takes three times as long as storing the
+    texts.
+    """
+    cursor.execute(
+        "CREATE TEMPORARY TABLE staged_keys (place, number, key, PRIMARY KEY (place, number)) WITHOUT ROWID"
+    )
+    try:
+        values = [f"{first} - 1 + rowid"]
+        for place, column in enumerate(rows.columns):
+            name = _quoted(column)
+            known = keys.get(column)
+            if known is None:
+                values.append(name)
+            elif isinstance(known, range):
+                values.append(f"{name} + {known.start}")
+            else:
+                cursor.executemany(
+                    "INSERT INTO staged_keys VALUES (%s, %s, %s)",
+                    ((place, number, key) for number, key in enumerate(known)),
+                )
+                values.append(f"(SELECT key FROM staged_keys WHERE place = {place} AND number = {name})")  # noqa: S608 - our own names
+        [table] = rows.table
+        cursor.execute(f"{_into(rows)} SELECT {', '.join(values)} FROM {table} ORDER BY rowid")  # noqa: S608 - our own names
+    finally:
+        cursor.execute("DROP TABLE temp.staged_keys")
+
+
+def _insert_one_by_one(cursor: Any, rows: Prepared, keys: Mapping[str, Keys], new: Keys) -> None:
+    """Insert rows by a statement each; psycopg sends many of them at once."""
+    places = [(rows.columns.index(column), known) for column, known in keys.items()]
+
+    def placed() -> Iterator[list[Any]]:
+        for key, row in zip(new, rows.rows, strict=True):
+            cells = list(row)
+            for place, known in places:
+                if cells[place] is not None:
+                    cells[place] = known[cells[place]]
+            yield [key, *cells]
+
+    # The driver takes an iterator, which keeps no second copy of the rows; the types of Django say less.
+    row_of_places = ", ".join(["%s"] * (len(rows.columns) + 1))
+    cursor.executemany(f"{_into(rows)} VALUES ({row_of_places})", cast(Any, placed()))
+
+
+def _into(rows: Prepared) -> str:
+    columns = [str(rows.model._meta.pk.column), *rows.columns]
+    return f"INSERT INTO {_quoted(rows.model._meta.db_table)} ({', '.join(map(_quoted, columns))})"
+
+
+def _quoted(name: str) -> str:
+    return connection.ops.quote_name(name)
+
+
+def _new_keys(cursor: Any, rows: Prepared) -> Keys:
+    table, n = rows.model._meta.db_table, len(rows.rows)
     if connection.vendor == "postgresql":
         cursor.execute(
-            "SELECT nextval(pg_get_serial_sequence(%s, %s)) FROM generate_series(1, %s)", [table, primary, n]
+            "SELECT nextval(pg_get_serial_sequence(%s, %s)) FROM generate_series(1, %s)",
+            [table, str(rows.model._meta.pk.column), n],
         )
         return [key for (key,) in cursor.fetchall()]
     # SQLite notes the largest key that a table ever had, and nobody else writes during this transaction.

@@ -40,6 +40,7 @@ from engine.selectors.designs import Observed
 from engine.selectors.findings import finding_of, finding_on
 from engine.selectors.rubrics import why_no_judge
 from engine.services.audit import record
+from engine.services.bulk_rows import Prepared, insert, prepared
 from engine.services.notifications import announce_conclusion
 from engine.services.ready_made import check_ready_made, store_ready_made
 from engine.services.replaying import catch_up, settle
@@ -47,10 +48,14 @@ from engine.services.replaying import catch_up, settle
 
 @dataclass(frozen=True)
 class Description:
-    """A description that was checked, and the policies that it amounts to."""
+    """A description that was checked, and the policies that it amounts to.
+
+    ``pairs``: the counts of each two of them, which are most of the rows that the description needs.
+    """
 
     spec: ExperimentSpec
     policies: Sequence[Combination]
+    pairs: Prepared
 
 
 def create_experiment(*, spec: ExperimentSpec, by: User | None = None) -> Experiment:
@@ -136,7 +141,15 @@ def check_description(spec: ExperimentSpec) -> Description:
     check_claim(claim=experiment.claim, epsilon=experiment.epsilon, stopping=experiment.stopping)
     policies = _checked_policies(experiment, spec.factors)
     check_ready_made(spec)
-    return Description(spec, policies)
+    # One row per pair from the start: a click then only ever updates, and never races to insert.
+    pairs = prepared(
+        PairCount,
+        (
+            PairCount(experiment_id=0, policy_i_id=i, policy_j_id=j)
+            for i, j in itertools.combinations(range(len(policies)), 2)
+        ),
+    )
+    return Description(spec, policies, pairs)
 
 
 def write_description(*, experiment: Experiment, description: Description) -> Experiment:
@@ -174,11 +187,8 @@ def write_description(*, experiment: Experiment, description: Description) -> Ex
         for policy, combination in zip(policies, policies_of_levels, strict=True)
         for rows, name in zip(level_rows, combination, strict=True)
     )
-    # One row per pair from the start: a click then only ever updates, and never races to insert.
-    PairCount.objects.bulk_create(
-        PairCount(experiment=experiment, policy_i=policy_i, policy_j=policy_j)
-        for policy_i, policy_j in itertools.combinations(policies, 2)
-    )
+    keys = [policy.pk for policy in policies]
+    insert(description.pairs, {"experiment_id": [experiment.pk], "policy_i_id": keys, "policy_j_id": keys})
     tasks = Task.objects.bulk_create(
         Task(
             experiment=experiment,

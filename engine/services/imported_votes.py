@@ -19,6 +19,8 @@ PAST_PLAN = {"past": True}
 NO_TEXT = "The file of past votes has no text of this response."
 
 _BATCH = 1000
+# A column of whole numbers holds no larger ones.
+_MOST_NUMBERS = 2**31
 # Of a user name's 150 characters; a number and the experiment's take the rest.
 _LONGEST_STEM = 110
 
@@ -60,16 +62,16 @@ def insert_comparisons(
     keys = insert(
         rows,
         {
-            "experiment_id": lambda _: experiment.pk,
-            "number": lambda number: first + number,
-            "policy_i_id": policies.__getitem__,
-            "policy_j_id": policies.__getitem__,
-            "task_id": tasks.__getitem__,
-            "response_i_id": responses.__getitem__,
-            "response_j_id": responses.__getitem__,
+            "experiment_id": [experiment.pk],
+            "number": range(first, _MOST_NUMBERS),
+            "policy_i_id": policies,
+            "policy_j_id": policies,
+            "task_id": tasks,
+            "response_i_id": responses,
+            "response_j_id": responses,
         },
     )
-    name_texts(experiment.comparisons.all())
+    name_texts(experiment.comparisons.filter(number__gte=first))
     return keys
 
 

@@ -11,7 +11,7 @@ import itertools
 import random
 import uuid
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -25,7 +25,7 @@ from engine.importing import Vote, Winner
 from engine.models import AuditEntry, Comparison, Experiment, Judgment, Response, User, clock
 from engine.selectors import designs
 from engine.services.audit import record
-from engine.services.bulk_rows import Prepared, insert, prepared
+from engine.services.bulk_rows import Prepared, insert, prepared, staged
 from engine.services.experiments import check_description, locked, store_experiment
 from engine.services.imported_votes import (
     NO_TEXT,
@@ -88,7 +88,7 @@ def start_from_votes(*, name: str, votes: Sequence[Vote], by: User | None = None
     # The responses are prepared already; making them again in the transaction would take longer than all of
     # it.
     bare = replace(description, spec=replace(description.spec, ready_made=()))
-    with transaction.atomic():
+    with staged(bare.pairs, *ready.tables), transaction.atomic():
         experiment = store_experiment(description=bare, by=by)
         return _store(experiment, ready, by)
 
@@ -127,7 +127,7 @@ def add_votes(
     offered = {vote.winner for vote in votes}
     rows = _rows_of(experiment)
     ready = _prepared(votes, policies, tasks, known)
-    with transaction.atomic():
+    with staged(*ready.tables), transaction.atomic():
         experiment = locked(experiment_id)
         _check_state(experiment)
         if not again:
@@ -266,6 +266,10 @@ class _Ready:
     # Of the votes as they were read, however their file was packed.
     digest: str
 
+    @property
+    def tables(self) -> tuple[Prepared, ...]:
+        return (self.responses, self.comparisons, self.judgments)
+
 
 def _digest(votes: Sequence[Vote]) -> str:
     digest = hashlib.sha256()
@@ -372,18 +376,11 @@ def _store(experiment: Experiment, ready: _Ready, by: User | None) -> Experiment
     """Store the rows of an experiment that nobody else changes, in the caller's transaction."""
     policies, tasks = _rows_of(experiment)
     people = _people(experiment, ready.names)
-    places: dict[str, Callable[[int], int]] = {
-        "policy_id": policies.__getitem__,
-        "task_id": tasks.__getitem__,
-    }
-    responses = [*ready.known, *insert(ready.responses, places)]
+    responses = [*ready.known, *insert(ready.responses, {"policy_id": policies, "task_id": tasks})]
     comparisons = insert_comparisons(experiment, ready.comparisons, policies, tasks, responses)
     insert(
         ready.judgments,
-        {
-            "comparison_id": comparisons.__getitem__,
-            "annotator_id": [people[name].pk for name in ready.names].__getitem__,
-        },
+        {"comparison_id": comparisons, "annotator_id": [people[name].pk for name in ready.names]},
     )
     n_votes = len(ready.outcomes)
     add_to_counts(experiment, ready.outcomes)

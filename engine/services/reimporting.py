@@ -25,7 +25,7 @@ from engine.models import (
 from engine.selectors import counts
 from engine.selectors.counts import Completion
 from engine.selectors.designs import Observed, told_design
-from engine.services.bulk_rows import Prepared, insert, prepared
+from engine.services.bulk_rows import Prepared, insert, prepared, staged
 from engine.services.experiments import Description, check_description, conclude_as, store_experiment
 from engine.services.imported_rows import Row, check_rows, index_of, standing
 from engine.services.imported_rows import time_of as _time
@@ -89,7 +89,9 @@ def import_experiment(
     observed = told_design(unsaved, space, completions, labels=labels)
     ready = _prepared(checked, completions, made_elsewhere=bool(spec.ready_made))
     del checked  # What is stored is in the prepared rows, and a large file fits into memory once.
-    return _store(description, ready, completions, observed, planned_count, people or {}, secrets)
+    tables = (description.pairs, ready.responses, ready.comparisons, ready.judgments, ready.voids)
+    with staged(*tables), transaction.atomic():
+        return _store(description, ready, completions, observed, planned_count, people or {}, secrets)
 
 
 @dataclass(frozen=True)
@@ -234,7 +236,6 @@ def _judgment(
     )
 
 
-@transaction.atomic
 def _store(  # noqa: PLR0917 - what was checked, in the order in which it is stored
     description: Description,
     ready: _Ready,
@@ -253,15 +254,14 @@ def _store(  # noqa: PLR0917 - what was checked, in the order in which it is sto
     ready_made = list(
         Response.objects.filter(policy__experiment=experiment).order_by("seed").values_list("pk", flat=True)
     )
-    places = {"policy_id": policies.__getitem__, "task_id": tasks.__getitem__}
-    responses = ready_made or insert(ready.responses, places)
+    responses = ready_made or insert(ready.responses, {"policy_id": policies, "task_id": tasks})
     comparisons = insert_comparisons(experiment, ready.comparisons, policies, tasks, responses)
     judgments = insert(
         ready.judgments,
-        {"comparison_id": comparisons.__getitem__, "annotator_id": persons.__getitem__},
+        {"comparison_id": comparisons, "annotator_id": persons},
         own="restores_id",
     )
-    insert(ready.voids, {"judgment_id": judgments.__getitem__, "by_id": persons.__getitem__})
+    insert(ready.voids, {"judgment_id": judgments, "by_id": persons})
     experiment.planned_count = max(planned_count, ready.planned_count)
     experiment.state = Experiment.State.PAUSED
     experiment.started_at = clock.now()
