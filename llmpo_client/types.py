@@ -17,7 +17,7 @@ Download = Literal[
     "reward.jsonl",
     "kto.jsonl",
     "lmarena.jsonl",
-    "argilla.jsonl",
+    "argilla.json",
     "huggingface.zip",
 ]
 

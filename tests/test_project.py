@@ -94,7 +94,7 @@ def test_every_page_has_a_file_of_tests_of_its_own():
             "reward_jsonl",
             "kto_jsonl",
             "lmarena_jsonl",
-            "argilla_jsonl",
+            "argilla_json",
             "huggingface_zip",
         },
         "comparisons": {"comparison", "void", "restore", "void_annotator"},

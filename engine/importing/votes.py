@@ -257,14 +257,17 @@ def _argilla(place: str, record: Mapping[str, Any], questions: Mapping[str, Any]
     Of several questions the one is taken whose answers name a response.
     """
     readable = []
-    for name, answers in questions.items():
+    for name, found in questions.items():
+        answers = found if isinstance(found, list) else []
+        # Our own export has names and times beside the answers, in their order.
+        names, times = (_beside(record.get(column), answers) for column in ("annotators", "judgedat"))
         given = [
-            (_ranked(answer.get("value")), answer.get("user_id"))
-            for answer in (answers if isinstance(answers, list) else [])
+            (_ranked(answer.get("value")), answer.get("user_id") if by is None else by, at or None)
+            for answer, by, at in zip(answers, names, times, strict=True)
             if isinstance(answer, Mapping) and answer.get("status") not in ("draft", "discarded")
         ]
-        given = [(value, by) for value, by in given if value is not None]
-        if given and all(isinstance(value, str) and _answer(value) for value, _ in given):
+        given = [(value, by, at) for value, by, at in given if value is not None]
+        if given and all(isinstance(value, str) and _answer(value) for value, *_ in given):
             readable.append((_key(name) not in _WINNER, name, given))
     if not readable:
         if any(questions.values()):
@@ -275,7 +278,18 @@ def _argilla(place: str, record: Mapping[str, Any], questions: Mapping[str, Any]
             )
         return []
     _, _, given = min(readable, key=lambda each: each[:2])
-    return [_vote(place, record, winner=value, annotator=by, in_order=True) for value, by in given]
+    if isinstance(record.get("judgedat"), list):
+        record = {name: value for name, value in record.items() if name != "judgedat"}
+    return [
+        _vote(place, record, winner=value, annotator=by, judged_at=at, in_order=True)
+        for value, by, at in given
+    ]
+
+
+def _beside(values: Any, answers: Sequence[Any]) -> Sequence[Any]:
+    """A value for each answer; ``None`` where the list does not have as many."""
+    fits = isinstance(values, list) and len(values) == len(answers)
+    return values if fits else [None] * len(answers)
 
 
 def _flattened(values: Any, users: Any) -> list[dict[str, Any]]:

@@ -492,16 +492,18 @@ def read_rows(
     *,
     usernames: bool = False,
     stamp: Callable[[datetime], Any] = stamped,
+    order: Sequence[str] = ("pk",),
     chunk: int = 2000,
 ) -> Iterator[Row]:
     """The selected judgments, a row each, as they stand at the first one; never more than ``chunk`` in
     memory.
 
     ``usernames``: people by their user names instead of pseudonyms. ``stamp`` makes a column's value of a
-    time.
+    time. ``order``: fields of a judgment.
     """
     lookups = _lookups(experiment, usernames=usernames)
-    judgments = browsing.selected_judgments(experiment, selection).values_list(*FIELDS.values())
+    selected = browsing.selected_judgments(experiment, selection).order_by(*order)
+    judgments = selected.values_list(*FIELDS.values())
     with one_look():
         found = judgments.iterator(chunk_size=chunk)
         while batch := list(islice(found, chunk)):

@@ -34,7 +34,7 @@ from labeling.exports.formats import (
     parquet_pieces,
     reward_pieces,
 )
-from labeling.exports.others import argilla_pieces, dataset_card, dataset_pieces, lmarena_pieces
+from labeling.exports.others import RECORDS, argilla_pieces, dataset_card, dataset_pieces, lmarena_pieces
 from labeling.exports.people import pseudonym
 from labeling.exports.preferences import preferences, rated
 from labeling.formatting import agreement
@@ -127,9 +127,9 @@ FORMATS = {
     ),
     ARGILLA: Format(
         "Argilla",
-        "argilla.jsonl",
-        _JSON_LINES,
-        "Records of Argilla, one per judgment; they can be imported again.",
+        "argilla.json",
+        "application/json",
+        "Records of Argilla: two responses with everybody's answers. They can be imported again.",
     ),
     HUGGING_FACE: Format(
         "Hugging Face",
@@ -227,8 +227,9 @@ class Export:
                 copied_rows(self.experiment, self.selection, raw=self.raw, usernames=self.usernames)
             )
         stamp = stamped if self.format in {CSV, JSONL} else _as_it_is
+        order = RECORDS if self.format == ARGILLA else ("pk",)
         rows = tally.counted(
-            read_rows(self.experiment, self.selection, usernames=self.usernames, stamp=stamp)
+            read_rows(self.experiment, self.selection, usernames=self.usernames, stamp=stamp, order=order)
         )
         if self.format == HUGGING_FACE:
             return dataset_pieces(rows, lambda: self._card(tally.rows))

@@ -121,6 +121,15 @@ def json_lines(items: Iterable[dict[str, Any]]) -> Iterator[bytes]:
         yield "".join(f"{encode(item)}\n" for item in batch).encode()
 
 
+def json_list(items: Iterable[dict[str, Any]]) -> Iterator[bytes]:
+    """One JSON list of these objects, a line each."""
+    before = b"["
+    for piece in json_lines(items):
+        yield before + b"\n" + piece.removesuffix(b"\n").replace(b"\n", b",\n")
+        before = b","
+    yield b"\n]\n" if before == b"," else b"[]\n"
+
+
 def parquet_is_there() -> bool:
     """True if the optional dependency that writes Parquet is installed."""
     return find_spec("pyarrow") is not None

@@ -4,19 +4,28 @@ from __future__ import annotations
 
 import json
 import zipfile
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import groupby
 from typing import Any
+from uuid import UUID, uuid5
 
 import yaml
 from zipstream import ZipStream
 
 from labeling.exports.columns import COLUMNS, Row
-from labeling.exports.formats import json_lines, parquet_pieces
+from labeling.exports.formats import json_lines, json_list, parquet_pieces
 
 _SPLIT = "data/train-00000-of-00001.parquet"
 _WINNERS = {"left": "model_a", "right": "model_b", "tie": "tie", "both_bad": "tie (bothbad)"}
 _PREFERENCES = {"left": "response_a", "right": "response_b", "tie": "tie", "both_bad": "both_bad"}
+# Argilla's users have UUIDs; those of ours follow from their names in the file.
+_PEOPLE = UUID("6f1c1d62-2a3e-5b0e-9a53-0c6a2f4d7b11")
 _SIZES = ((10**3, "n<1K"), (10**4, "1K<n<10K"), (10**5, "10K<n<100K"), (10**6, "100K<n<1M"))
+
+# A policy's name, and the text of its response, if there is one; then a row by its columns with both sides.
+_Side = dict[str, str | None]
+_Vote = tuple[dict[str, Any], _Side, _Side]
 
 
 def lmarena_pieces(rows: Iterable[Row]) -> Iterator[bytes]:
@@ -42,36 +51,67 @@ def lmarena_pieces(rows: Iterable[Row]) -> Iterator[bytes]:
 
 
 def argilla_pieces(rows: Iterable[Row]) -> Iterator[bytes]:
-    """One judgment per line as a record of Argilla, with its answer to the question ``preference``.
+    """Records of Argilla as one JSON list: two responses, and everybody's answer to ``preference``.
 
-    Voided judgments are left out.
+    ``rows`` come by :data:`RECORDS`. Argilla keeps one answer of a person to a record: who judged the same
+    two responses again has it in another record. Its users are UUIDs, and its answers have no time, so names
+    and times are metadata, in the order of the answers. Voided judgments are left out.
     """
-    return json_lines(
-        {
-            "id": str(said["judgment_id"]),
-            "fields": {
-                "prompt": _asked(said) if said["task_messages"] else said["task"],
-                "response_a": left["text"],
-                "response_b": right["text"],
-            },
-            "metadata": {
-                "model_a": left["name"],
-                "model_b": right["name"],
-                "comparison_id": said["comparison_id"],
-                "judged_at": said["judged_at"].isoformat() if said["time_known"] else None,
-            },
-            "responses": {
-                "preference": [
-                    {
-                        "value": _PREFERENCES[said["choice"]],
-                        "user_id": said["annotator"],
-                        "status": "submitted",
-                    }
-                ]
-            },
-        }
-        for said, left, right in _standing(rows)
+    records = (
+        _argilla_record(votes)
+        for _, group in groupby(_standing(rows), key=lambda vote: tuple(vote[0][name] for name in _RECORD))
+        for votes in _once_each(group)
     )
+    return json_list(records)
+
+
+# The columns that the judgments of one record share, and the order of rows in which they are together.
+_RECORD = ("task_number", "response_i_id", "response_j_id", "left_policy")
+RECORDS = (
+    "comparison__task__position", "comparison__response_i_id", "comparison__response_j_id",
+    "comparison__i_on_left", "pk",
+)  # fmt: skip
+
+
+def _once_each(votes: Iterable[_Vote]) -> Iterator[list[_Vote]]:
+    """The votes in as few lists as hold nobody twice."""
+    lists: list[list[_Vote]] = []
+    given: Counter[str] = Counter()
+    for vote in votes:
+        by = vote[0]["annotator"]
+        if given[by] == len(lists):
+            lists.append([])
+        lists[given[by]].append(vote)
+        given[by] += 1
+    yield from lists
+
+
+def _argilla_record(votes: Sequence[_Vote]) -> dict[str, Any]:
+    said, left, right = votes[0]
+    return {
+        "id": str(said["judgment_id"]),
+        "fields": {
+            "prompt": _asked(said) if said["task_messages"] else said["task"],
+            "response_a": left["text"],
+            "response_b": right["text"],
+        },
+        "metadata": {
+            "model_a": left["name"],
+            "model_b": right["name"],
+            "annotators": [vote["annotator"] for vote, *_ in votes],
+            "judged_at": [vote["judged_at"].isoformat() if vote["time_known"] else "" for vote, *_ in votes],
+        },
+        "responses": {
+            "preference": [
+                {
+                    "value": _PREFERENCES[vote["choice"]],
+                    "user_id": str(uuid5(_PEOPLE, vote["annotator"])),
+                    "status": "submitted",
+                }
+                for vote, *_ in votes
+            ]
+        },
+    }
 
 
 def dataset_pieces(rows: Iterable[Row], card: Callable[[], str]) -> Iterator[bytes]:
@@ -129,11 +169,7 @@ def _plain(text: str) -> str:
     return "".join(f"\\{character}" if character in "\\`*_[]<>#|" else character for character in line)
 
 
-# A policy's name, and the text of its response, if there is one.
-_Side = dict[str, str | None]
-
-
-def _standing(rows: Iterable[Row]) -> Iterator[tuple[dict[str, Any], _Side, _Side]]:
+def _standing(rows: Iterable[Row]) -> Iterator[_Vote]:
     """Each judgment that stands by its columns, with the name and text on the left and on the right."""
     for row in rows:
         said = dict(zip(COLUMNS, row, strict=True))

@@ -279,7 +279,7 @@ TABLE: dict[str, Row] = {
     f"{_EXPERIMENT}/reward.jsonl": page(get=watchers(200)),
     f"{_EXPERIMENT}/kto.jsonl": page(get=watchers(200)),
     f"{_EXPERIMENT}/lmarena.jsonl": page(get=watchers(200)),
-    f"{_EXPERIMENT}/argilla.jsonl": page(get=watchers(200)),
+    f"{_EXPERIMENT}/argilla.json": page(get=watchers(200)),
     f"{_EXPERIMENT}/huggingface.zip": page(get=watchers(200)),
     # Running
     f"{_EXPERIMENT}/state/": page(post=runners(400)),
@@ -331,7 +331,7 @@ TABLE: dict[str, Row] = {
             "reward.jsonl",
             "kto.jsonl",
             "lmarena.jsonl",
-            "argilla.jsonl",
+            "argilla.json",
             "huggingface.zip",
         )
     },

@@ -5,8 +5,10 @@ from __future__ import annotations
 import io
 import json
 import zipfile
+from collections import Counter
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from uuid import UUID
 
 import pyarrow.parquet
 import pytest
@@ -69,7 +71,7 @@ def of_p(vote: Vote) -> tuple:
 
 
 @pytest.mark.usefixtures("owner")
-@pytest.mark.parametrize("name", ["lmarena_jsonl", "argilla_jsonl"])
+@pytest.mark.parametrize("name", ["lmarena_jsonl", "argilla_json"])
 def test_votes_come_back_as_they_went_out(name, client, experiment):
     data = exported(client, experiment, name, usernames="1")
     found = read_votes(source_of([("votes", io.BytesIO(data))], VOTES_BYTES))
@@ -135,7 +137,7 @@ def test_a_row_of_an_export_that_cannot_be_a_vote_says_so(change, words):
 
 
 @pytest.mark.usefixtures("owner")
-@pytest.mark.parametrize("name", ["lmarena_jsonl", "argilla_jsonl", "judgments_csv", "judgments_jsonl"])
+@pytest.mark.parametrize("name", ["lmarena_jsonl", "argilla_json", "judgments_csv", "judgments_jsonl"])
 def test_votes_without_texts_come_back_without_texts(name, client):
     """Empty texts would make an experiment on ready-made responses, all of them equal."""
     votes = [
@@ -150,7 +152,7 @@ def test_votes_without_texts_come_back_without_texts(name, client):
 
 
 @pytest.mark.usefixtures("owner")
-@pytest.mark.parametrize("name", ["lmarena_jsonl", "argilla_jsonl", "judgments_jsonl"])
+@pytest.mark.parametrize("name", ["lmarena_jsonl", "argilla_json", "judgments_jsonl"])
 @pytest.mark.parametrize(
     ("a", "b"), [("model_b", "model_a"), ("response_b", "response_a"), ("right", "left"), ("tie", "B")]
 )
@@ -164,12 +166,42 @@ def test_policies_may_be_called_as_sides_are(name, a, b, client):
 def test_voided_votes_and_names_stay_out(client, experiment, owner):
     last = Judgment.objects.order_by("-pk")[0]
     void_one(judgment_id=last.pk, by=owner, reason="A test.")
-    for name in ("lmarena_jsonl", "argilla_jsonl"):
-        data = exported(client, experiment, name, judgments="")
-        assert len(data.splitlines()) == len(VOTES) - 1
-        assert last.annotator.username not in data.decode()
-    [record, *_] = map(json.loads, exported(client, experiment, "argilla_jsonl").splitlines())
-    assert record["responses"]["preference"][0]["user_id"].startswith("annotator-")
+    arena = exported(client, experiment, "lmarena_jsonl", judgments="")
+    argilla = exported(client, experiment, "argilla_json", judgments="")
+    records = json.loads(argilla)
+    assert len(arena.splitlines()) == len(records) == len(VOTES) - 1
+    assert last.annotator.username not in (arena + argilla).decode()
+    assert records[0]["metadata"]["annotators"][0].startswith("annotator-")
+
+
+@pytest.mark.usefixtures("owner")
+def test_answers_about_the_same_two_responses_are_one_record_of_argilla(client):
+    """As `argilla.Record.from_dict` takes it, and its server: a person is a UUID and answers once."""
+    people = ["ann", "bob", "ann", "", "cyd"]
+    votes = [
+        replace(VOTES[n % 4], annotator=by, response_a="p", response_b="q", task="T", a_on_left=n != 4,
+                judged_at=None if n == 1 else NOON + timedelta(minutes=n))
+        for n, by in enumerate(people)
+    ]  # fmt: skip
+    data = exported(client, start_from_votes(name="Five", votes=votes), "argilla_json", usernames="1")
+    records = json.loads(data)
+    assert [len(record["responses"]["preference"]) for record in records] == [1, 3, 1]
+    for record in records:
+        assert set(record) == {"id", "fields", "metadata", "responses"}
+        assert all(isinstance(each, (str, list)) for each in record["metadata"].values())
+        answers = record["responses"]["preference"]
+        assert all(set(each) == {"value", "user_id", "status"} for each in answers)
+        assert len({UUID(each["user_id"]) for each in answers}) == len(answers)
+    found = read_votes(source_of([("a", io.BytesIO(data))], VOTES_BYTES)).votes
+    assert sorted(of_p(each)[2:4] for each in found) == sorted(of_p(each)[2:4] for each in votes)
+    assert sorted(each.annotator.partition("@")[0] for each in found) == sorted(people)
+    assert Counter(each.judged_at for each in found) == Counter(each.judged_at for each in votes)
+
+
+@pytest.mark.usefixtures("owner")
+def test_no_judgments_are_an_empty_list_of_argillas(client):
+    experiment = start_from_votes(name="One", votes=VOTES[:1])
+    assert exported(client, experiment, "argilla_json", choice="tie") == b"[]\n"
 
 
 @pytest.mark.usefixtures("owner")
