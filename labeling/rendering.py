@@ -78,6 +78,25 @@ def render_markdown(text: str, heading_level: int = 4) -> SafeString:
     return mark_safe(cleaned)  # noqa: S308 - sanitised by nh3 in the line above
 
 
+def excerpt(text: str, most: int = 300) -> str:
+    """The first words of a model's text on one line, without the marks of Markdown. Not safe as HTML."""
+    # Some of these characters are marks; the parser's time is for what will be shown.
+    start = text[: 3 * most]
+    words: list[str] = []
+    if _is_reasonable(start):
+        for token in _markdown().parse(_LONE_NUMBER.sub(r"\1\\\2", start)):
+            if token.type == "list_item_open" and token.info:
+                words.append(f"{token.info}{token.markup}")
+            words.append("".join(_text(each) for each in token.children or [token]))
+    plain = " ".join((" ".join(words) or start).split())
+    whole = len(plain) <= most and len(start) == len(text)
+    return plain if whole else f"{plain[: most - 1].rstrip()}…"
+
+
+def _text(token: Token) -> str:
+    return " " if token.type in {"softbreak", "hardbreak"} else token.content
+
+
 def _is_reasonable(text: str) -> bool:
     if len(text) > _MOST_CHARACTERS + 1 or text.count("[") > _MOST_BRACKETS:
         return False

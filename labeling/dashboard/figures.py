@@ -184,6 +184,8 @@ def _result(experiment: Experiment, snapshot: Snapshot | None, version: _Version
     wins = counts.wins_matrix(experiment)
     factorial = designs.factorial_space(experiment)
     best = experiment.winner or (snapshot.best if snapshot and snapshot.comparisons else None)
+    # Where one factor varies, the ranking says the same of its levels.
+    varied = 0 if factorial is None else sum(len(levels) > 1 for levels in factorial.levels.values())
     tasks = None
     if best is not None:
         name = f"tasks:{experiment.pk}:{best.pk}"
@@ -196,7 +198,7 @@ def _result(experiment: Experiment, snapshot: Snapshot | None, version: _Version
         "policies": charts.policy_rows(
             experiment, ranking(experiment), spending_of(experiment, version), judged=bool(wins.any())
         ),
-        "effects": charts.effect_rows(factorial, wins, experiment.delta),
+        "effects": charts.effect_rows(factorial, wins, experiment.delta) if varied > 1 else [],
         "priced": is_priced(),
     }
 

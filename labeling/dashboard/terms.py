@@ -4,8 +4,9 @@ from __future__ import annotations
 
 TERMS = {
     "ranking": (
-        "How often people preferred this policy to the leader, in percent, with an interval. Left of the "
-        "middle: the leader is preferred. All intervals are correct together, however often you look. "
+        "How often people would prefer this policy to the leader, in percent: an estimate, drawn toward 50% "
+        "where comparisons are few, with an interval. Left of the middle: the leader is preferred. All "
+        "intervals are correct together, however often you look. "
         "“Ruled out” comes from the evidence: it excludes that this policy beats every other one."
     ),
     "levels": (

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-
-import numpy as np
-import numpy.typing as npt
 
 from engine.core import StopReason
 from engine.domain.policy_space import PolicyName
 from engine.models import Experiment, Snapshot
-from engine.selectors import consequences, counts, designs
+from engine.selectors import consequences, designs
 from engine.selectors.health import QueueHealth
+from engine.selectors.rankings import Ranked, ranking
 from engine.selectors.remaining import Remaining
 from labeling.dashboard import status
-from labeling.formatting import about, hours_for
+from labeling.formatting import about, hours_for, percents
 
 
 @dataclass(frozen=True)
@@ -31,13 +30,15 @@ class Verdict:
         The other policies, and those of them that the claim has excluded.
     effort
         The comparisons and the working time that remain; empty where nobody can tell.
+    finding
+        The claim in full as it was concluded; empty without a certified winner.
     sentences
         What belongs to it: reasons to doubt, and what has to be done first.
     percent_done
         The share of the comparisons that are probably needed; ``None`` where nobody can tell.
     preferred
-        The smallest and the largest share, in percent, of the comparisons with one rival in which the winner
-        was preferred; ``None`` without a winner.
+        The smallest and the largest of the estimated win rates against each rival, in percent, as the
+        ranking beside it has them; ``None`` without a winner.
     risk
         The risk, in [0, 1], that the winner is wrong; ``None`` where nothing bounds it.
     """
@@ -47,6 +48,7 @@ class Verdict:
     n_rivals: int = 0
     n_ruled_out: int = 0
     effort: str = ""
+    finding: str = ""
     sentences: list[str] = field(default_factory=list)
     percent_done: int | None = None
     preferred: tuple[int, int] | None = None
@@ -119,16 +121,18 @@ def _concluded(
     experiment: Experiment, snapshot: Snapshot | None, names: list[PolicyName], comparisons: int
 ) -> Verdict:
     leader = _leader(experiment, snapshot, names)
-    sentences = [status.concluded(experiment, snapshot, names, comparisons), *status.notes(experiment)]
+    finding, notes = status.concluded(experiment, snapshot, names, comparisons), status.notes(experiment)
     if experiment.winner is None or leader is None:
         none_best = experiment.conclusion == StopReason.NO_SINGLE_BEST
-        return Verdict("No single best" if none_best else "Not decided", leader, sentences=sentences)
+        headline = "No single best" if none_best else "Not decided"
+        return Verdict(headline, leader, sentences=[finding, *notes])
     return Verdict(
         f"Use {leader.name}",
         leader,
         n_rivals=len(names) - 1,
-        sentences=sentences,
-        preferred=preferred_shares(counts.wins_matrix(experiment), experiment.winner.index),
+        finding=finding,
+        sentences=notes,
+        preferred=win_rates(ranking(experiment), experiment.winner.index),
         risk=_risk(experiment),
     )
 
@@ -142,20 +146,14 @@ def _risk(experiment: Experiment) -> float | None:
     return consequences.joint_risk(experiment, changed=False)
 
 
-def preferred_shares(wins: npt.NDArray[np.float64], policy: int) -> tuple[int, int] | None:
-    """The smallest and the largest share, in percent, of a policy's comparisons with one rival that it won.
+def win_rates(ranked: Sequence[Ranked], policy: int) -> tuple[int, int] | None:
+    """The smallest and the largest estimated win rate of the leader against one of the others, in percent.
 
-    Parameters
-    ----------
-    wins
-        Shape (K, K): summed outcomes.
-    policy
-        Its index.
-
-    Returns
-    -------
-    ``None`` if it was compared with nobody. Rivals that it never met are left out.
+    Each is 100 minus the figure of the other policy's row in the ranking. ``None`` if ``policy`` does not
+    lead it, so that the rows are about another one.
     """
-    met = wins[policy] + wins[:, policy] > 0
-    shares = wins[policy, met] / (wins[policy, met] + wins[met, policy])
-    return (round(100 * shares.min()), round(100 * shares.max())) if shares.size else None
+    leader, *others = (each.standing for each in ranked)
+    if leader.policy != policy:
+        return None
+    rates = [100 - percents(each.leader)[0] for each in others]
+    return min(rates), max(rates)

@@ -9,7 +9,7 @@ from engine.models import Experiment
 from engine.services import inviting
 from labeling import access, formatting
 from labeling.dashboard.terms import TERMS
-from labeling.rendering import capped, render_markdown
+from labeling.rendering import capped, excerpt, render_markdown
 
 register = template.Library()
 
@@ -57,6 +57,7 @@ def tip(term: str) -> dict[str, str]:
 
 
 register.filter("validity", inviting.validity)
+register.filter("excerpt", excerpt)
 
 
 @register.filter

@@ -136,6 +136,11 @@
     if (event.target.id === "charts") draw();
   });
   document.addEventListener("DOMContentLoaded", draw);
+  // Folded on a phone, where the ranking before them is long.
+  document.addEventListener("DOMContentLoaded", () => {
+    if (!matchMedia("(min-width: 60rem)").matches) return;
+    for (const details of document.querySelectorAll("details[data-wide]")) details.open = true;
+  });
   function drawAnew() {
     draw();
     for (const chart of charts.values()) chart.resize();

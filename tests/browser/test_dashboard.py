@@ -7,14 +7,18 @@ import json
 import pytest
 from playwright.sync_api import Page, expect
 
+from engine.core import StopReason
+from engine.domain.specs import ExperimentSpec, FactorSpec, TaskSpec
 from engine.generation.worker import write_batch
 from engine.judges.worker import judge_comparisons
-from engine.models import Experiment, WorkerPulse
+from engine.models import Experiment, User, WorkerPulse
+from engine.selectors.rankings import ranking
 from engine.services.analysis import examine
+from engine.services.experiments import conclude, create_experiment, start
 from engine.services.planning import advance
-from tests.backends import SkilledBackend
+from tests.backends import ScriptedBackend, SkilledBackend
 from tests.browser.conftest import log_in
-from tests.factories import click_on, make_experiment, make_user
+from tests.factories import add_member, click_for, click_on, make_experiment, make_user, write_responses
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
@@ -43,6 +47,12 @@ WORDS = """() => {
   }
   return words;
 }"""
+# Rows of the ranking that their box cuts off.
+HIDDEN = """() => [...document.querySelectorAll(".standings tbody tr")].filter((row) => {
+  const box = row.closest(".scroll").getBoundingClientRect();
+  const at = row.getBoundingClientRect();
+  return at.height === 0 || at.bottom > box.bottom + 1 || at.right > box.right + 1;
+}).map((row) => row.innerText)"""
 HEIGHT = "document.documentElement.scrollHeight"
 
 
@@ -72,7 +82,7 @@ def test_the_result_follows_an_experiment_until_there_is_a_winner_to_copy(page: 
         turn_the_loop(experiment)
     expect(badge).to_have_text("Certified winner", timeout=15_000)
     expect(page.get_by_role("heading", name="Use Prompt 2")).to_be_visible()
-    expect(page.locator(".verdict")).to_contain_text("Preferred in")
+    expect(page.locator(".verdict")).to_contain_text("Preferred to each other policy in")
     page.get_by_role("button", name="Copy prompt and settings").click()
     expect(page.get_by_text("Copied.")).to_be_visible()
     request = json.loads(page.evaluate("navigator.clipboard.readText()"))
@@ -87,6 +97,67 @@ def test_the_result_follows_an_experiment_until_there_is_a_winner_to_copy(page: 
     drawn = "(name) => Chart.getChart(name).data.datasets.map((line) => line.data.length)"
     assert page.evaluate(drawn, "allocation") == [3, 3]
     assert page.evaluate(drawn, "race") == [rows.count()] * 3 + [2]
+
+
+def fifteen_long_names(annotator: User) -> Experiment:
+    """A concluded experiment with everything that its result may show, most of it long."""
+    openings = (
+        "Answer in one short sentence, no greeting",
+        "Warm with the next step named at the end",
+        "A list of numbered steps, at most five",
+        "Think aloud first, then answer",
+        "Ask back when something is unclear",
+    )
+    endings = ("Never promise anything legal", "With a friendly closing line", "Plain words only, level B1")
+    long = "Be careful with the facts, and say so where you do not know. " * 4
+    spec = ExperimentSpec(
+        name="Fifteen ways with rather long names for the support of the web shop",
+        factors=[
+            FactorSpec("System prompt", "prompt", {name: {"text": long + name} for name in openings}),
+            FactorSpec("Strategy", "strategy", {name: {"instruction": name} for name in endings}),
+        ],
+        tasks=[
+            TaskSpec(f"How do I get {n} stubborn coffee stains out of a white shirt?", tags=("laundry",))
+            for n in range(2)
+        ],
+        settings={"claim": "good_enough", "seed": 0},
+    )
+    experiment = create_experiment(spec=spec)
+    add_member(experiment, annotator)
+    start(experiment_id=experiment.pk)
+    backend = ScriptedBackend(lambda request: f"# Answer\n\n1. **Try** {request.seed}. " + "Rest. " * 60)
+    for n in range(60):
+        advance(experiment_id=experiment.pk)
+        write_responses(backend)
+        click_for(experiment, annotator, lambda i, j, n=n: (i > j) == (n % 5 > 0))
+    experiment.refresh_from_db()
+    conclude(
+        experiment=experiment,
+        conclusion=StopReason.CERTIFIED,
+        winner=experiment.policies.get(index=ranking(experiment)[0].standing.policy),
+        claim="good_enough",
+        finding="It is good enough.",
+    )
+    return experiment
+
+
+def test_a_long_result_fits_and_hides_no_policy(page: Page):
+    admin, annotator = make_user("admin", is_superuser=True), make_user("ann")
+    experiment = fifteen_long_names(annotator)
+    log_in(page, admin)
+    for width, height, most in ((1440, 900, 2000), (390, 844, 3500)):
+        page.set_viewport_size({"width": width, "height": height})
+        page.goto(f"/experiments/{experiment.pk}/")
+        assert page.evaluate(HEIGHT) <= most
+        assert page.evaluate("document.documentElement.scrollWidth") == width
+        rows = page.locator(".standings tbody tr")
+        expect(rows).to_have_count(15)
+        hidden = page.evaluate(HIDDEN)
+        assert hidden == []
+        # The texts to read, without the marks of Markdown.
+        expect(page.locator(".example").first).to_contain_text("Answer 1. Try ")
+        effects = page.locator("#effects-table")
+        expect(effects).to_be_visible() if width > 1000 else expect(effects).to_be_hidden()
 
 
 def test_what_takes_long_is_computed_on_demand_and_shown_when_it_is_there(page: Page):

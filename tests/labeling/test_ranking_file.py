@@ -106,6 +106,6 @@ def test_results_by_task_and_by_tag_are_counts_of_what_was_judged(client):
     advance(experiment_id=experiment.pk)
     page = client.get(reverse("dashboard", args=[experiment.pk])).content.decode()
     assert "of 2 tags some differ by chance alone" in page
-    table = page[page.index('id="tags-title"') :]
+    table = page[page.index('id="tags-details"') :]
     assert '64% <small class="muted">of 7</small>' in table
     assert "=P 75%" in table

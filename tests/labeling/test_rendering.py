@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from labeling.formatting import risk
-from labeling.rendering import render_markdown
+from labeling.rendering import excerpt, render_markdown
 
 
 def visible(rendered: str) -> str:
@@ -225,3 +225,32 @@ def test_headings_fit_in_below_those_of_the_page(level):
     rendered = render_markdown("# One\n\n> ### Two\n\nThree\n-----\n\n###### Four", level)
     assert re.findall(r"<(h\d)>", rendered) == [f"h{level}"] * 4
     assert re.findall(r"</(h\d)>", rendered) == [f"h{level}"] * 4
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("**Short:** press `Save`.\nThen [wait](http://x.example).", "Short: press Save. Then wait."),
+        ("## Steps\n\n1. One\n2. *Two*\n\n- three", "Steps 1. One 2. Two three"),
+        ("39. Because", "39. Because"),
+        ("| a | b |\n|---|---|\n| 1 | 2 |", "a b 1 2"),
+        ("```py\nx = 1\n```", "x = 1"),
+        ("costs $x^2$ & <b>", "costs x^2 & <b>"),
+        ("---", "---"),
+        ("", ""),
+    ],
+)
+def test_an_excerpt_is_one_line_without_marks(text, said):
+    assert excerpt(text) == said
+
+
+def test_an_excerpt_ends_where_it_is_told_to():
+    assert excerpt("word " * 100, 20) == "word word word word…"
+    assert excerpt("exactly", 7) == "exactly"
+    assert excerpt("[](http://x.example/" + "y" * 2000 + ") and more", 20).endswith("…")
+
+
+@given(st.text())
+def test_an_excerpt_of_any_text_is_short_and_on_one_line(text):
+    assert len(excerpt(text, 40)) <= 40
+    assert len(excerpt(text, 40).splitlines()) <= 1
