@@ -37,6 +37,18 @@ print(design.decision.best, loaded)
 """
 
 
+WEB_AND_WORKERS = """
+import sys
+
+from llmpo_site import celery, wsgi
+
+celery.app.loader.import_default_modules()
+import engine.tasks, llmpo_site.urls
+
+print({"scipy.optimize", "openpyxl", "cvxpy", "pyarrow", "matplotlib"} & sys.modules.keys())
+"""
+
+
 @pytest.mark.django_db
 def test_no_migration_is_missing():
     call_command("makemigrations", check=True, dry_run=True, verbosity=0)
@@ -54,6 +66,20 @@ def test_the_engine_works_where_there_is_no_django_and_no_celery():
     )
     assert done.stderr == ""
     assert done.stdout == "0 []\n"
+
+
+@pytest.mark.slow
+def test_web_and_workers_start_without_what_few_of_them_need(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-c", WEB_AND_WORKERS],
+        cwd=ROOT,
+        env={"PATH": "/usr/bin:/bin", "SECRET_KEY": "x" * 50, "VAR_DIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    assert done.stdout == "set()\n"
 
 
 def test_every_page_has_a_file_of_tests_of_its_own():

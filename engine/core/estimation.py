@@ -8,7 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import optimize, special
+import scipy  # its optimize is imported at its first use: few processes come to that
+from scipy import special
 
 from .types import BoolArray, FloatArray, IntArray, Tally
 
@@ -360,7 +361,7 @@ def project(data: PairData, penalty: float, estimate: FloatArray, radius: float)
     }
     start = estimate * (radius / np.linalg.norm(estimate))
     scale = max(distance(start), 1e-300)
-    result = optimize.minimize(
+    result = scipy.optimize.minimize(
         lambda theta: distance(theta) / scale,
         start,
         method="SLSQP",

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
+import scipy  # its optimize is imported at its first use: few processes come to that
 from numpy.typing import ArrayLike
-from scipy import optimize, special
+from scipy import special
 
 from .estimation import information, ridge
 from .problem import BradleyTerry
@@ -203,7 +204,7 @@ def pairwise_log_constant(delta: float, n_pairs: int) -> float:
         upper = lower + 2.0 * (upper - lower)
         if upper > 1e9:
             raise ArithmeticError("no constant satisfies the condition on the threshold ρ(δ, t)")
-    return float(optimize.brentq(log_excess, lower, upper, xtol=1e-9))
+    return float(scipy.optimize.brentq(log_excess, lower, upper, xtol=1e-9))
 
 
 def _pairwise_threshold(delta: float, log_t: FloatArray, log_constant: float, n_pairs: int) -> FloatArray:

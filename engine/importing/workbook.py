@@ -10,7 +10,6 @@ from datetime import date, datetime, time
 from typing import Any
 from xml.etree.ElementTree import ParseError
 
-import openpyxl
 from defusedxml.common import DefusedXmlException
 
 from engine.domain import limits
@@ -74,6 +73,8 @@ def sheets_of(data: bytes) -> list[str]:
 
 
 def _opened(data: bytes) -> Any:
+    import openpyxl
+
     return openpyxl.load_workbook(io.BytesIO(data), read_only=True, data_only=True, keep_links=False)
 
 
