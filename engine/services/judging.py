@@ -257,12 +257,16 @@ def return_leases(*, annotator: User, tokens: Collection[uuid.UUID] | None = Non
     held = Lease.objects.filter(annotator=annotator, state=Lease.State.ACTIVE)
     if tokens is not None:
         held = held.filter(token__in=tokens)
-    return _end_leases(held, Lease.State.RETURNED)
+    return _end_leases(held, Lease.State.RETURNED, skip_locked=False)
 
 
+@transaction.atomic
 def renew_leases(*, annotator: User, tokens: Collection[uuid.UUID]) -> int:
     """Keep pairs reserved while their page is open; returns how many still are this annotator's."""
-    return _renewed(Lease.objects.filter(annotator=annotator, token__in=tokens))
+    theirs = Lease.objects.filter(annotator=annotator, token__in=tokens, state=Lease.State.ACTIVE)
+    # In the order in which the sweep ends leases: otherwise each could hold what the other waits for.
+    in_order = theirs.order_by("comparison_id").select_for_update(no_key=True).values("pk")
+    return _renewed(Lease.objects.filter(pk__in=in_order))
 
 
 def renew(lease: Lease) -> Lease | None:
@@ -350,17 +354,21 @@ def discard_unwanted(*, experiment_id: int) -> int:
 
 @transaction.atomic
 def expire_leases() -> set[int]:
-    """Hand back the pairs of annotators who went away. Returns the experiments concerned."""
-    return _end_leases(
-        Lease.objects.filter(state=Lease.State.ACTIVE, expires_at__lt=clock.now()), Lease.State.EXPIRED
-    )
+    """Hand back the pairs of annotators who went away. Returns the experiments concerned.
+
+    A comparison that somebody holds is left to the next call: an undo holds one while it waits for another.
+    """
+    expired = Lease.objects.filter(state=Lease.State.ACTIVE, expires_at__lt=clock.now())
+    return _end_leases(expired, Lease.State.EXPIRED, skip_locked=True)
 
 
-def _end_leases(leases: QuerySet[Lease], state: str) -> set[int]:
+def _end_leases(leases: QuerySet[Lease], state: str, *, skip_locked: bool) -> set[int]:
     comparison_ids = list(leases.values_list("comparison_id", flat=True))
     touched = set()
     for comparison in (
-        Comparison.objects.filter(pk__in=comparison_ids).select_for_update(no_key=True).order_by("pk")
+        Comparison.objects.filter(pk__in=comparison_ids)
+        .select_for_update(no_key=True, skip_locked=skip_locked)
+        .order_by("pk")
     ):
         # Looked at again under the lock: the click may have come in the meantime.
         if not leases.filter(comparison=comparison).update(state=state):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
+import uuid
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import timedelta
@@ -29,6 +30,7 @@ from engine.services.judging import (
     judge_leased,
     lease_next,
     rebuild_counts,
+    renew_leases,
     skip,
     void_judgment,
 )
@@ -314,6 +316,37 @@ class TestPlanners:
 
 @pytest.mark.postgres
 class TestRowLocks:
+    def test_the_sweep_waits_for_no_comparison(self, annotator):
+        held, behind = self.two_leases(annotator)
+        Lease.objects.update(expires_at=timezone.now() - timedelta(minutes=1))
+        with transaction.atomic():
+            Comparison.objects.select_for_update(no_key=True).get(pk=held.comparison_id)
+            at_once([expire_leases])
+        assert list(Lease.objects.filter(state="expired")) == [behind]
+        expire_leases()
+        assert Lease.objects.filter(state="expired").count() == 2
+
+    def test_a_heartbeat_and_the_sweep_lock_leases_in_one_order(self, annotator):
+        first, second = sorted(self.two_leases(annotator), key=lambda each: each.comparison_id)
+        # The first one comes last by its token, and by its place in the table.
+        for token, each in enumerate((second, first)):
+            each.token = uuid.UUID(int=token)
+            each.save(update_fields=["token"])
+        with transaction.atomic():
+            Lease.objects.select_for_update(no_key=True).get(pk=first.pk)
+            beat = blocked(lambda: renew_leases(annotator=annotator, tokens=[second.token, first.token]))
+            # The sweep comes to the second one. If the heartbeat held it, neither could go on.
+            Lease.objects.select_for_update(no_key=True).get(pk=second.pk)
+        assert beat.result(timeout=60) == 2
+
+    def two_leases(self, annotator: User) -> tuple[Lease, Lease]:
+        """The pair on the screen of an annotator, and the one behind it."""
+        experiment = make_experiment(ready=True, annotators=(annotator,), n_policies=4)
+        held = lease(experiment, annotator)
+        behind = lease_next(experiment_id=experiment.pk, annotator=annotator, besides=(held.token,))
+        assert behind is not None
+        return held, behind
+
     def test_a_second_planner_does_not_wait_for_the_first(self):
         experiment = make_experiment(planned=False)
         with transaction.atomic():
@@ -371,8 +404,9 @@ class TestRowLocks:
         held = ran_out(lease(experiment, annotator))
         with transaction.atomic():
             judge_leased(experiment_id=experiment.pk, token=held.token, annotator=annotator, choice="left")
-            expiry = blocked(expire_leases)
-        assert expiry.result() == set()
+            # It waits for nobody.
+            assert at_once([expire_leases]) == [set()]
+        assert expire_leases() == set()
         held.refresh_from_db()
         assert held.state == "judged"
         assert_every_click_counts_once(experiment, 1)
