@@ -18,7 +18,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 @dataclass(frozen=True)
 class Rule:
-    """The permitted updates of a model's rows; a DELETE is never permitted.
+    """The permitted updates of a model's rows; a DELETE or a TRUNCATE is never permitted.
 
     ``may``: for each column that may change, the SQL condition under which it may. The other columns may not.
     """
@@ -114,7 +114,10 @@ def _allowed(rule: Rule, same: str) -> str:
 
 def _remove(connection: BaseDatabaseWrapper, table: str) -> list[str]:
     place = f' ON "{table}"' if connection.vendor == "postgresql" else ""
-    return [f'DROP TRIGGER IF EXISTS "{table}_keeps_{event}"{place}' for event in ("updated", "deleted")]
+    return [
+        f'DROP TRIGGER IF EXISTS "{table}_keeps_{event}"{place}'
+        for event in ("updated", "deleted", "truncated")
+    ]
 
 
 def _postgresql(rule: Rule, table: str) -> list[str]:
@@ -129,6 +132,9 @@ def _postgresql(rule: Rule, table: str) -> list[str]:
         f'FOR EACH ROW EXECUTE FUNCTION "{table}_keep_updated"()',
         f'CREATE TRIGGER "{table}_keeps_deleted" BEFORE DELETE ON "{table}" '
         f'FOR EACH ROW EXECUTE FUNCTION "{table}_keep_deleted"()',
+        # TRUNCATE asks no trigger of rows.
+        f'CREATE TRIGGER "{table}_keeps_truncated" BEFORE TRUNCATE ON "{table}" '
+        f'FOR EACH STATEMENT EXECUTE FUNCTION "{table}_keep_deleted"()',
     ]
 
 

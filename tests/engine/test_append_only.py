@@ -79,6 +79,20 @@ class TestOnePersonCountsOnce:
         assert not Experiment.objects.filter(name="Imported").exists()
 
 
+@pytest.mark.postgres
+def test_history_is_not_truncated(experiment, annotator):
+    click(experiment, annotator)
+    for model in (Judgment, JudgmentVoid, AuditEntry):
+
+        def truncate(table: str = model._meta.db_table) -> None:
+            with connection.cursor() as cursor:
+                cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")
+                cursor.execute(f'TRUNCATE "{table}" CASCADE')
+
+        refused(truncate)
+    assert Judgment.objects.count() == 1
+
+
 class TestCounts:
     @pytest.mark.parametrize("wrong", [{"wins_i": -0.5}, {"wins_i": F("comparisons") + 1}], ids=str)
     def test_wins_lie_between_none_and_all(self, wrong, experiment):
