@@ -7,8 +7,11 @@ to repeat.
 
 from __future__ import annotations
 
+import logging
 import sqlite3
 import sys
+import threading
+import time
 from collections.abc import Callable
 from http import HTTPStatus
 from typing import Any
@@ -22,9 +25,12 @@ from django.views import defaults
 from engine.domain import limits
 
 TOO_LARGE = (RequestDataTooBig, TooManyFieldsSent, TooManyFilesSent)
+logger = logging.getLogger(__name__)
+
 UNAVAILABLE = (OperationalError, InterfaceError)
 # Longer than nearly every transaction here, and short enough for somebody who waits.
 _RETRY_SECONDS = 2
+_SAY_AGAIN_SECONDS = 60.0
 # A full disk too, as with PostgreSQL: nothing was written, and somebody makes room.
 _SQLITE_CODES = {
     sqlite3.SQLITE_BUSY,
@@ -97,8 +103,32 @@ def _refusal(request: HttpRequest, error: BaseException) -> HttpResponse | None:
             request, f"More than {limit.most:,} {limit.thing}, which is the limit. {limit.advice}"
         )
     if isinstance(error, Error) and is_temporary(error):
+        _COMPLAINTS.add(error)
         return _busy(request)
     return None
+
+
+class _Complaints:
+    """Says in the log that the database is away: at once, and then once a minute with the number of requests
+    refused, as every annotator's page sends its request again every few seconds.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._refused = 0
+        self._said_at = -_SAY_AGAIN_SECONDS
+
+    def add(self, error: Error) -> None:
+        """Count one refused request."""
+        with self._lock:
+            self._refused += 1
+            if time.monotonic() - self._said_at < _SAY_AGAIN_SECONDS:
+                return
+            refused, self._refused, self._said_at = self._refused, 0, time.monotonic()
+        logger.error("The database is busy or away. Requests refused with 503: %d. %s", refused, error)
+
+
+_COMPLAINTS = _Complaints()
 
 
 def _too_large(request: HttpRequest, message: str) -> HttpResponse:
@@ -111,6 +141,8 @@ def _busy(request: HttpRequest) -> HttpResponse:
     )
     response = _answer(request, HTTPStatus.SERVICE_UNAVAILABLE, message, "503.html")
     response["Retry-After"] = str(_RETRY_SECONDS)
+    # Django would log each of them as an error.
+    response._has_been_logged = True  # type: ignore[attr-defined]
     return response
 
 
