@@ -139,6 +139,11 @@ def may_run(request: AuthenticatedRequest, experiment: Experiment) -> bool:
     return runnable(request).filter(pk=experiment.pk).exists()
 
 
+def may_void(request: AuthenticatedRequest, experiment: Experiment) -> bool:
+    """True if the reader may take judgments back: those of a concluded experiment are final."""
+    return experiment.state != Experiment.State.CONCLUDED and may_run(request, experiment)
+
+
 def may_begin_to_judge(request: AuthenticatedRequest, experiment: Experiment) -> bool:
     """True for an owner who would become an annotator by judging."""
     return _joinable(request).filter(pk=experiment.pk).exists()

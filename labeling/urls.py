@@ -97,6 +97,11 @@ urlpatterns = [
     path("experiments/<int:experiment_id>/people/", people.people, name="people"),
     path("experiments/<int:experiment_id>/annotators/<int:user_id>/", annotators.annotator, name="annotator"),
     path(
+        "experiments/<int:experiment_id>/annotators/<int:user_id>/void/",
+        annotators.void_annotator,
+        name="void_annotator",
+    ),
+    path(
         "experiments/<int:experiment_id>/people/<int:membership_id>/role/",
         people.change_role,
         name="change_role",
@@ -153,9 +158,6 @@ urlpatterns = [
         "experiments/<int:experiment_id>/judgments/<int:judgment_id>/restore/",
         comparisons.restore,
         name="restore",
-    ),
-    path(
-        "experiments/<int:experiment_id>/judgments/void/", comparisons.void_annotator, name="void_annotator"
     ),
     path("experiments/<int:experiment_id>/export/", export.export, name="export"),
     path("experiments/<int:experiment_id>/report/", reports.report, name="report"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import sqrt
+from math import comb, sqrt
 
 import numpy as np
 from scipy import special
@@ -199,3 +199,31 @@ def _alphas(kinds: FloatArray, counts: FloatArray) -> FloatArray:
     with np.errstate(divide="ignore", invalid="ignore"):
         expected = 1 - (margins * (margins - 1)).sum(axis=1) / (answers * (answers - 1))
         return np.asarray(np.where(expected > 0, 1 - observed / expected, np.nan))
+
+
+def p_as_alike(same: int, shared: int, usual: float) -> float:
+    """The probability of at least so many equal answers if each is equal by itself as often as usual.
+
+    Parameters
+    ----------
+    same, shared
+        Equal answers, and all that both people gave, with 0 ≤ same ≤ shared.
+    usual
+        Share of equal answers of two people, in [0, 1].
+    """
+    return 1.0 if same == 0 else float(special.bdtrc(same - 1, shared, usual))
+
+
+def p_of_fall(before: tuple[int, int], after: tuple[int, int]) -> float:
+    """The probability that chance alone would put so few of all right answers into the later ones [Fisher].
+
+    Parameters
+    ----------
+    before, after
+        Right answers and all answers, earlier and later.
+    """
+    right, n = before[0] + after[0], before[1] + after[1]
+    # No fewer than so many: the earlier ones have room for only so many right answers.
+    fewest = max(0, right - before[1])
+    ways = sum(comb(after[1], x) * comb(before[1], right - x) for x in range(fewest, after[0] + 1))
+    return ways / comb(n, right)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from datetime import datetime
+
 import numpy as np
 from django.db.models import Count
 
@@ -13,24 +16,46 @@ from engine.selectors.counts import standing_judgments
 _ANSWERS = {1.0: 0, 0.0: 1, 0.5: 2}
 
 
-def agreement_of_people(experiment: Experiment) -> Alpha:
-    """Krippendorff's α over the pairs of responses that at least two people judged, past votes included.
+@dataclass(frozen=True)
+class Answer:
+    """The outcome that one person gave a pair of responses, and the time."""
 
-    A person counts once for each pair, with the first answer. Ties and "both bad" are one answer.
+    outcome: float
+    at: datetime
+
+
+def shared_answers(experiment: Experiment) -> list[dict[str, Answer]]:
+    """Of each two responses that at least two people judged: the first answer of each person, by user name.
+
+    Past votes included.
     """
     by_people = standing_judgments(experiment.pk).filter(judge=Judgment.Judge.HUMAN, annotator__isnull=False)
     pair = ("comparison__response_i_id", "comparison__response_j_id")
     # The database finds them: in most experiments nearly every pair was judged once.
     several = by_people.values_list(*pair).annotate(people=Count("annotator_id", distinct=True))
-    wanted = {(i, j) for i, j, _ in several.filter(people__gte=2).order_by()}
-    if not wanted:
-        return alpha(np.zeros((0, len(_ANSWERS))))
-    places = {each: place for place, each in enumerate(sorted(wanted))}
-    table = np.zeros((len(places), len(_ANSWERS)))
-    heard: set[tuple[int, int, int]] = set()
-    rows = by_people.order_by("pk").values_list(*pair, "annotator_id", "outcome")
-    for i, j, annotator, outcome in rows.iterator():
-        if (i, j) in places and (i, j, annotator) not in heard:
-            heard.add((i, j, annotator))
-            table[places[i, j], _ANSWERS[outcome]] += 1
+    shared: dict[tuple[int, int], dict[str, Answer]] = {
+        (i, j): {} for i, j, _ in several.filter(people__gte=2).order_by()
+    }
+    if shared:
+        rows = by_people.order_by("pk").values_list(*pair, "annotator__username", "outcome", "created_at")
+        for i, j, name, outcome, at in rows.iterator():
+            if (i, j) in shared:
+                shared[i, j].setdefault(name, Answer(outcome, at))
+    return [shared[each] for each in sorted(shared)]
+
+
+def agreement_of_people(experiment: Experiment) -> Alpha:
+    """Krippendorff's α over the pairs of responses that at least two people judged, past votes included.
+
+    A person counts once for each pair, with the first answer. Ties and "both bad" are one answer.
+    """
+    return agreement_in(shared_answers(experiment))
+
+
+def agreement_in(shared: list[dict[str, Answer]]) -> Alpha:
+    """The same, of answers that were read before."""
+    table = np.zeros((len(shared), len(_ANSWERS)))
+    for place, heard in enumerate(shared):
+        for answer in heard.values():
+            table[place, _ANSWERS[answer.outcome]] += 1
     return alpha(table)

@@ -16,6 +16,7 @@ from engine.models import (
     Experiment,
     Judgment,
     PairCount,
+    User,
 )
 
 Pair = tuple[int, int]
@@ -116,12 +117,15 @@ def outcomes(experiment: Experiment) -> Iterator[tuple[int, int, float]]:
         yield i, j, outcome
 
 
-def completed(experiment: Experiment, *, after: int = 0) -> Iterator[Completion]:
+def completed(experiment: Experiment, *, after: int = 0, without: User | None = None) -> Iterator[Completion]:
     """The judged comparisons in the order of the judgments that completed them: the order of all evidence.
 
     ``after``: only those that were completed by a judgment with a larger number than this.
+    ``without``: as they would be if this annotator had judged nothing.
     """
     judgments = standing_judgments(experiment.pk)
+    if without is not None:
+        judgments = judgments.exclude(annotator=without)
     if after:
         newer = judgments.filter(pk__gt=after)
         # An earlier judgment of a comparison has its part in the outcome that a later one completes.

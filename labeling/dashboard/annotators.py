@@ -8,6 +8,8 @@ from scipy import special
 
 from engine.models import Check, Experiment, User
 from engine.selectors import judges
+from engine.selectors.agreement import Answer
+from engine.selectors.habits import Alike, Drift, habits
 
 # Low, because the test is repeated often and for every annotator.
 _SIDE_BIAS_P = 0.001
@@ -64,6 +66,27 @@ class AnnotatorRow:
     flags: int
     skips: int
     reading: judges.Reading
+    alike: list[Alike]
+    drift: Drift | None
+
+    @property
+    def doubts(self) -> list[str]:
+        """The reasons to doubt this annotator's good faith or attention, each with its figure."""
+        found = [
+            self.hasty and f"answers too fast: {self.hasty}",
+            self.always_longer and f"nearly always chooses the longer response: {self.always_longer}",
+            self.sides.biased
+            and f"favours one side: left in {self.sides.left} of {self.sides.sided}, {self.sides.p_text}",
+            *(
+                f"same answers as {each.other}: {each.same} of {each.shared} pairs, where other people agree "
+                f"in {each.usual:.0%}"
+                for each in self.alike
+            ),
+        ]
+        if self.drift is not None:
+            (right, n), (right_now, n_now) = self.drift.before, self.drift.after
+            found.append(f"gets worse: right in {right_now} of the latest {n_now}, in {right} of {n} before")
+        return [doubt for doubt in found if doubt]
 
     @property
     def hasty(self) -> str:
@@ -87,14 +110,18 @@ class AnnotatorRow:
         return self.skips >= _MANY_SKIPS and self.skips > self.judged
 
 
-def annotator_rows(experiment: Experiment, only: User | None = None) -> list[AnnotatorRow]:
-    """Everybody who judged, or ``only`` one of them: counts, median time, the left-bias test, and how their
-    checks went.
+def annotator_rows(
+    experiment: Experiment, shared: list[dict[str, Answer]], only: User | None = None
+) -> list[AnnotatorRow]:
+    """Everybody who judged, or ``only`` one of them: counts, median time, checks, and reasons for doubt.
+
+    ``shared``: what `engine.selectors.agreement.shared_answers` says of the experiment.
     """
     checks = judges.check_results(experiment, only)
     flags = judges.flags_by_annotator(experiment, only)
     skips = judges.skips_by_annotator(experiment, only)
     reading = judges.reading_by_annotator(experiment, only)
+    marks = habits(experiment, shared)
     return [
         AnnotatorRow(
             name=name,
@@ -106,6 +133,8 @@ def annotator_rows(experiment: Experiment, only: User | None = None) -> list[Ann
             flags=flags.get(name, 0),
             skips=skips.get(name, 0),
             reading=reading.get(name, judges.Reading()),
+            alike=marks.alike.get(name, []),
+            drift=marks.drift.get(name),
         )
         for name, judged in judges.judged_by_annotator(experiment, only).items()
     ]

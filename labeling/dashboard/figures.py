@@ -11,7 +11,7 @@ from django.template.loader import render_to_string
 
 from engine.models import Experiment, Snapshot
 from engine.selectors import buffer, counts, designs, people
-from engine.selectors.agreement import agreement_of_people
+from engine.selectors.agreement import agreement_in, shared_answers
 from engine.selectors.duels import examples, weakest_tasks
 from engine.selectors.findings import Ladder, ladder
 from engine.selectors.health import QueueHealth, queue_health
@@ -214,14 +214,15 @@ def _quality(experiment: Experiment, snapshot: Snapshot | None, version: _Versio
 
 
 def _people(experiment: Experiment) -> dict[str, Any]:
-    annotators = annotator_rows(experiment)
+    shared_ones = shared_answers(experiment)
+    annotators = annotator_rows(experiment, shared_ones)
     return {
         "annotators": annotators,
-        "doubtful": any(row.hasty or row.always_longer for row in annotators),
+        "doubtful": [row for row in annotators if row.doubts],
         "judges": judge_rows(experiment),
         "longer": longer_preferred(experiment),
         "facts": facts(experiment),
-        "agreement": agreement(agreement_of_people(experiment))
+        "agreement": agreement(agreement_in(shared_ones))
         if experiment.judge == Experiment.Judge.HUMAN
         else "",
     }

@@ -49,6 +49,13 @@ TERMS = {
         "Repeats are pairs that a person judged before, shown again with the sides swapped. Gold items are "
         "pairs whose better response is known."
     ),
+    "doubts": (
+        "Faster than reading: over 1,000 words a minute, in most of the latest 100 answers. For the longer "
+        "one: in 95% of those. Same answers as another account: more often than chance, given how often "
+        "other people agree. Getting worse: answers that agree with other people, with gold or with the "
+        "person's own earlier answers have become rarer. Each of the last two marks would come by chance "
+        "less than once in a thousand times."
+    ),
     "agreement": (
         "Krippendorff’s α compares how often people who judged the same two responses gave different answers "
         "with how often chance would have it. 1 is perfect agreement, 0 is chance. The interval holds 95% of "

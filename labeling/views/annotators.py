@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
+from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpResponse
-from django.shortcuts import get_object_or_404, render
-from django.views.decorators.http import require_safe
+from django.shortcuts import get_object_or_404, redirect, render
+from django.urls import reverse
+from django.utils.http import urlencode
+from django.views.decorators.http import require_http_methods, require_safe
 
-from engine.models import User
+from engine.domain.errors import WrongStateError
+from engine.models import Experiment, Judgment, User
 from engine.selectors import judges
+from engine.selectors.agreement import shared_answers
+from engine.selectors.leaving_out import leaving_out
+from engine.services import review
+from engine.tasks import wake_planner
 from labeling import access
 from labeling.dashboard.annotators import annotator_rows
+from labeling.forms.reasons import VoidForm
 from labeling.requests import AuthenticatedRequest
+
+# A page may take no longer.
+_REPLAY_SECONDS = 3.0
 
 
 @login_required
@@ -20,7 +32,7 @@ def annotator(request: AuthenticatedRequest, experiment_id: int, user_id: int) -
     """The figures of one annotator: number, pace, agreement, checks, habits, last answer."""
     experiment = access.to_run(request, experiment_id)
     person = get_object_or_404(User, pk=user_id)
-    rows = annotator_rows(experiment, only=person)
+    rows = annotator_rows(experiment, shared_answers(experiment), only=person)
     if not rows and not experiment.memberships.filter(user=person).exists():
         raise Http404
     shared, same = judges.agreement_with_others(experiment, person)
@@ -31,5 +43,50 @@ def annotator(request: AuthenticatedRequest, experiment_id: int, user_id: int) -
         "activity": judges.activity(experiment, person),
         "shared": shared,
         "same": same,
+        "may_void": access.may_void(request, experiment),
     }
     return render(request, "dashboard/annotator.html", context)
+
+
+@login_required
+@require_http_methods(["GET", "HEAD", "POST"])
+def void_annotator(request: AuthenticatedRequest, experiment_id: int, user_id: int) -> HttpResponse:
+    """The result without an annotator's judgments; a POST with a reason voids them all."""
+    experiment = access.to_run(request, experiment_id)
+    judged = Judgment.objects.filter(comparison__experiment=experiment)
+    person = User.objects.filter(pk=user_id, judgments__in=judged).first()
+    if person is None:
+        raise Http404
+    if not access.may_void(request, experiment):
+        messages.error(request, "The experiment has concluded; its judgments are final.")
+        return _to_judgments(experiment, person)
+    form = VoidForm(request.POST if request.method == "POST" else None)
+    if not form.is_valid():
+        if form.is_bound:
+            messages.error(request, "Give a reason for voiding the judgments, in at most 200 characters.")
+        change = leaving_out(experiment, person, seconds=_REPLAY_SECONDS)
+        return render(
+            request,
+            "dashboard/void_annotator.html",
+            {
+                "experiment": experiment,
+                "person": person,
+                "change": change,
+                "sides": (change.now, change.then),
+            },
+            status=400 if form.is_bound else 200,
+        )
+    try:
+        n = review.void_annotator(
+            experiment_id=experiment.pk, annotator=person, by=request.user, reason=form.cleaned_data["reason"]
+        )
+        messages.success(request, f"{n} judgment{'' if n == 1 else 's'} of {person} voided.")
+    except WrongStateError as wrong:
+        messages.error(request, str(wrong))
+    wake_planner(experiment.pk)
+    return _to_judgments(experiment, person)
+
+
+def _to_judgments(experiment: Experiment, person: User) -> HttpResponse:
+    query = urlencode({"annotator": person.get_username()})
+    return redirect(f"{reverse('comparisons', args=[experiment.pk])}?{query}")

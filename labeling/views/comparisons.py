@@ -9,7 +9,6 @@ from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
-from django.urls import reverse
 from django.utils.http import urlencode
 from django.views.decorators.http import require_POST, require_safe
 
@@ -23,6 +22,7 @@ from labeling import access
 from labeling.dashboard.explanations import explain
 from labeling.dashboard.policies import messages_for, policy_at
 from labeling.exports.selecting import SelectionForm
+from labeling.forms.reasons import VoidForm
 from labeling.requests import AuthenticatedRequest
 
 
@@ -31,14 +31,6 @@ class PlaceForm(forms.Form):
 
     before = forms.IntegerField(required=False, min_value=1, max_value=2**63 - 1)
     after = forms.IntegerField(required=False, min_value=0, max_value=2**63 - 1)
-
-
-class VoidForm(forms.Form):
-    reason = forms.CharField(max_length=200)
-
-
-class VoidAnnotatorForm(VoidForm):
-    annotator = forms.CharField(max_length=150)
 
 
 @login_required
@@ -62,8 +54,8 @@ def comparisons(request: AuthenticatedRequest, experiment_id: int) -> HttpRespon
         "page": browsing.page_of(rows, **place.cleaned_data),
         "filtered": bool(said),
         "query": urlencode(said),
-        "annotator": said.get("annotator", ""),
-        "may_void": _may_void(request, experiment),
+        "annotator": _judge_called(experiment, said.get("annotator", "")),
+        "may_void": access.may_void(request, experiment),
     }
     return render(request, "comparisons/comparisons.html", context)
 
@@ -103,7 +95,7 @@ def comparison(request: AuthenticatedRequest, experiment_id: int, comparison_id:
             "withheld": withheld,
             "sides": sides,
             "explanation": explain(row),
-            "may_void": _may_void(request, experiment),
+            "may_void": access.may_void(request, experiment),
         },
     )
 
@@ -153,34 +145,9 @@ def restore(request: AuthenticatedRequest, experiment_id: int, judgment_id: int)
     return _back_to(judgment)
 
 
-@login_required
-@require_POST
-def void_annotator(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
-    """Take back everything that one annotator has judged here, with a reason."""
-    experiment = access.to_run(request, experiment_id)
-    form = VoidAnnotatorForm(request.POST)
-    if not form.is_valid():
-        messages.error(request, "Name the annotator and give a reason, in at most 200 characters.")
-        return redirect("comparisons", experiment_id=experiment.pk)
-    name = form.cleaned_data["annotator"]
+def _judge_called(experiment: Experiment, name: str) -> User | None:
     judgments = Judgment.objects.filter(comparison__experiment=experiment)
-    annotator = User.objects.filter(username=name, judgments__in=judgments).first()
-    if annotator is None:
-        messages.error(request, f"{name} has no judgments here.")
-        return redirect("comparisons", experiment_id=experiment.pk)
-    try:
-        n = review.void_annotator(
-            experiment_id=experiment.pk,
-            annotator=annotator,
-            by=request.user,
-            reason=form.cleaned_data["reason"],
-        )
-        messages.success(request, f"{n} judgment{'' if n == 1 else 's'} of {name} voided.")
-    except WrongStateError as wrong:
-        messages.error(request, str(wrong))
-    wake_planner(experiment.pk)
-    query = urlencode({"annotator": name})
-    return redirect(f"{reverse('comparisons', args=[experiment.pk])}?{query}")
+    return User.objects.filter(username=name, judgments__in=judgments).first() if name else None
 
 
 def _judgment(experiment: Experiment, judgment_id: int) -> Judgment:
@@ -190,7 +157,3 @@ def _judgment(experiment: Experiment, judgment_id: int) -> Judgment:
 def _back_to(judgment: Judgment) -> HttpResponse:
     comparison = judgment.comparison
     return redirect("comparison", experiment_id=comparison.experiment_id, comparison_id=comparison.pk)
-
-
-def _may_void(request: AuthenticatedRequest, experiment: Experiment) -> bool:
-    return experiment.state != Experiment.State.CONCLUDED and access.may_run(request, experiment)

@@ -104,7 +104,7 @@ def walked(admin, annotator, client_for) -> User:
     post("settle_remarks", experiment.pk, judgment.comparison_id, until=timezone.now().isoformat())
     post("void", experiment.pk, judgment.pk, reason="A slip.")
     post("restore", experiment.pk, judgment.pk)
-    post("void_annotator", experiment.pk, annotator="ann.of.kiel", reason="A robot.")
+    post("void_annotator", experiment.pk, annotator.pk, reason="A robot.")
 
     post("change_llm_judge", experiment.pk, stage="shadow", rubric="", budget="40")
     post("change_settings", experiment.pk, claim="best", budget=7, delta=0.2, epsilon=0.1, confirmed="1")

@@ -15,7 +15,8 @@ from engine.models.full_text import responses_with
 from engine.selectors import browsing, counts
 from engine.services.experiments import stop
 from engine.services.judging import void_judgment
-from tests.factories import click, click_on, make_experiment
+from tests.factories import add_member, click, click_on, make_experiment, make_user
+from tests.markup import text_of
 
 pytestmark = pytest.mark.django_db
 
@@ -300,32 +301,42 @@ class TestVoidAndRestore:
 
 
 class TestVoidAnnotator:
-    def post(self, client, experiment: Experiment, **data: str):
-        return client.post(reverse("void_annotator", args=[experiment.pk]), data)
-
-    def test_all_of_theirs_at_once(
-        self, experiment, annotator, editor, client_for, sent, django_capture_on_commit_callbacks
+    def test_all_of_theirs_at_once_after_a_look_at_what_it_changes(
+        self, annotator, editor, client_for, sent, django_capture_on_commit_callbacks
     ):
+        other = make_user("bob")
+        experiment = make_experiment(ready=True, annotators=(annotator, other))
+        add_member(experiment, editor, "editor")
         click_on(experiment, annotator, 4)
+        click_on(experiment, other, 2)
         client = client_for(editor)
-        page = client.get(reverse("comparisons", args=[experiment.pk]), {"annotator": "ann"}).content.decode()
-        assert "Void all judgments of ann" in page
+        url = reverse("void_annotator", args=[experiment.pk, annotator.pk])
+        page = client.get(reverse("comparisons", args=[experiment.pk]), {"annotator": "ann"})
+        assert f'href="{url}"' in page.content.decode()
+        seen = text_of(client.get(url).content.decode())
+        assert "4 judgments would be voided, and 4 comparisons would leave the evidence" in seen
+        assert "Comparisons that count 6 2" in seen
+        nothing = client.post(url)
+        assert (nothing.status_code, JudgmentVoid.objects.count()) == (400, 0)
+        assert "Give a reason" in nothing.content.decode()
+        sent.clear()
         with django_capture_on_commit_callbacks(execute=True):
-            response = self.post(client, experiment, annotator="ann", reason="Spam")
+            response = client.post(url, {"reason": "Spam"})
         assert response["Location"] == f"{reverse('comparisons', args=[experiment.pk])}?annotator=ann"
-        assert said(response) == ["4 judgments of ann voided."]
-        assert counts.comparison_count(experiment.pk) == 0
+        assert said(response)[-1] == "4 judgments of ann voided."
+        assert counts.comparison_count(experiment.pk) == 2
         assert sent == [(experiment.pk,)]
+        assert "ann has no judgments here." in text_of(client.get(url).content.decode())
 
-    @pytest.mark.parametrize(
-        "data", [{}, {"annotator": "ann"}, {"reason": "x"}, {"annotator": "viewer", "reason": "x"}]
-    )
-    def test_mistakes_are_explained_and_void_nothing(
-        self, data, experiment, annotator, viewer, editor, client_for
-    ):
+    def test_who_has_judged_nothing_and_what_is_final(self, experiment, annotator, editor, client_for):
+        client = client_for(editor)
+        assert client.get(reverse("void_annotator", args=[experiment.pk, editor.pk])).status_code == 404
         click(experiment, annotator)
-        response = self.post(client_for(editor), experiment, **data)
-        assert len(said(response)) == 1
+        stop(experiment_id=experiment.pk)
+        response = client.post(
+            reverse("void_annotator", args=[experiment.pk, annotator.pk]), {"reason": "Spam"}
+        )
+        assert said(response) == ["The experiment has concluded; its judgments are final."]
         assert not JudgmentVoid.objects.exists()
 
     def test_who_watches_is_not_offered_it(self, experiment, annotator, viewer, client_for):

@@ -307,8 +307,8 @@ class TestParts:
 
     @pytest.mark.parametrize(
         ("view", "most"),
-        [("dashboard", 52), ("dashboard_live", 28), ("result_charts", 26), ("quality", 37), ("method", 50),
-         ("method_live", 18), ("quality_charts", 24), ("method_charts", 34)],
+        [("dashboard", 52), ("dashboard_live", 28), ("result_charts", 26), ("quality", 38), ("method", 50),
+         ("method_live", 18), ("quality_charts", 25), ("method_charts", 34)],
     )  # fmt: skip
     def test_its_cost_does_not_grow_with_the_number_of_judgments(
         self, view, most, experiment, annotator, viewer, client_for

@@ -16,6 +16,7 @@ from engine.domain.policy_space import PolicyName
 from engine.models import Examination, Experiment, Judgment, Response, Snapshot, WorkerPulse
 from engine.models.append_only import lifted
 from engine.selectors import buffer, designs, spending
+from engine.selectors.agreement import shared_answers
 from engine.selectors.designs import RacePoint
 from engine.selectors.health import queue_health
 from engine.selectors.remaining import remaining
@@ -208,7 +209,7 @@ class TestJudges:
                     Judgment.objects.filter(pk=made.pk).update(
                         shown_at=made.created_at - timedelta(seconds=taken)
                     )
-        rows = annotator_rows(experiment)
+        rows = annotator_rows(experiment, shared_answers(experiment))
         assert [(r.name, r.judged, r.sides, r.median_seconds) for r in rows] == [
             ("anna", 3, Sides(2, 2), 3.0),
             ("bert", 3, Sides(1, 2), 3.0),
@@ -227,7 +228,7 @@ class TestJudges:
             write_responses()
             held = lease(experiment, annotator)
             skip(experiment_id=experiment.pk, token=held.token, annotator=annotator)
-        [row] = annotator_rows(experiment)
+        [row] = annotator_rows(experiment, shared_answers(experiment))
         assert (row.skips, row.judged, row.skips_much) == (11, 1, True)
         page = client_for(other).get(reverse("quality", args=[experiment.pk]))
         assert "11 more than judged" in words(page)

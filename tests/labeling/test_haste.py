@@ -57,13 +57,13 @@ def test_most_of_at_least_twenty_answers_have_to_say_so(admin, client_for):
     ):
         rewrite(experiment, hasty=hasty, longer=longer)
         assert reading_by_annotator(experiment) == {"ann": Reading(20, hasty, 20, longer)}
-        [row] = annotator_rows(experiment)
+        [row] = annotator_rows(experiment, [])
         assert (row.hasty, row.always_longer) == marks
     said = text_of(client_for(admin).get(reverse("quality_charts", args=[experiment.pk])).content.decode())
     assert "11 of 20 faster than reading" in said
-    assert "Neither is a proof" in said
+    assert "No figure is a proof" in said
     newest = Judgment.objects.latest("pk")
     with lifted():
         Judgment.objects.filter(pk=newest.pk).update(via="import")
-    [row] = annotator_rows(experiment)
+    [row] = annotator_rows(experiment, [])
     assert (row.reading.timed, row.hasty, row.always_longer) == (19, "", "")

@@ -1,0 +1,99 @@
+"""The consequences of voiding all judgments of one annotator, before anybody does it."""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass
+
+from engine.core import Design
+from engine.core.robustness import summed_wins
+from engine.domain.rules import LADDER
+from engine.models import Experiment, User
+from engine.selectors import counts, designs
+
+_NAMES = dict(Experiment.CLAIMS)
+
+
+@dataclass(frozen=True)
+class Standing:
+    """The result of some of an experiment's judgments.
+
+    Attributes
+    ----------
+    comparisons
+        The comparisons that count.
+    leader
+        Name of the leading policy; empty where nothing counts.
+    claims
+        Names of the claims that hold; ``None`` where the evidence is not known.
+    """
+
+    comparisons: int
+    leader: str
+    claims: list[str] | None
+
+
+@dataclass(frozen=True)
+class LeavingOut:
+    """The judgments of one annotator that would be voided, and the result before and after."""
+
+    judgments: int
+    now: Standing
+    then: Standing
+
+    @property
+    def comparisons_lost(self) -> int:
+        """The comparisons that would leave the evidence until somebody judges them again."""
+        return self.now.comparisons - self.then.comparisons
+
+    @property
+    def leader_changes(self) -> bool:
+        """True if another policy would lead."""
+        return self.now.leader != self.then.leader
+
+
+def leaving_out(experiment: Experiment, annotator: User, *, seconds: float = math.inf) -> LeavingOut:
+    """The result with and without the judgments of an annotator. Changes nothing.
+
+    ``seconds``: time for replaying the evidence without them. If it runs out, the claims that would hold are
+    not known; the leader always is.
+    """
+    judgments = counts.standing_judgments(experiment.pk).filter(annotator=annotator).count()
+    known = designs.continued(experiment)
+    now = designs.known_design(experiment) if known is None else known.design
+    return LeavingOut(
+        judgments=judgments,
+        now=_standing(now, counts.comparison_count(experiment.pk), known is not None),
+        then=_without(experiment, annotator, time.monotonic() + seconds),
+    )
+
+
+def _without(experiment: Experiment, annotator: User, deadline: float) -> Standing:
+    completions = list(counts.completed(experiment, without=annotator))
+    of, labels = designs.labelled_space(experiment)
+    settings = designs.design_settings(experiment)
+    late = False
+
+    def in_time(_: designs.Observed) -> bool:
+        nonlocal late
+        late = time.monotonic() >= deadline
+        return not late
+
+    start = designs.Observed(Design(of, labels=labels, **settings))
+    replayed = designs.observe(start, completions, each=in_time).design
+    if not late:
+        return _standing(replayed, len(completions), True)
+    wins = summed_wins(of.n_policies, [(each.i, each.j, each.outcome) for each in completions])
+    counted = Design.from_counts(of, wins, labels=labels, **settings)
+    return _standing(counted, len(completions), False)
+
+
+def _standing(design: Design, comparisons: int, evidence_known: bool) -> Standing:
+    decision = design.decision
+    held = {state.claim for state in decision.claims if state.holds}
+    return Standing(
+        comparisons=comparisons,
+        leader="" if decision.best is None or not comparisons else design.labels[decision.best],
+        claims=[_NAMES[claim.value] for claim in LADDER if claim in held] if evidence_known else None,
+    )
