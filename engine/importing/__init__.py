@@ -16,7 +16,7 @@ from engine.importing.items import (
     write_gold,
     write_tasks,
 )
-from engine.importing.looking import Material, look
+from engine.importing.looking import look
 from engine.importing.mapping import check_columns, parse_columns
 from engine.importing.rows import Fault, ImportingError, decoded
 from engine.importing.sources import Source, as_one, source_at, source_of
@@ -27,7 +27,6 @@ __all__ = [
     "ExperimentFile",
     "Fault",
     "ImportingError",
-    "Material",
     "Source",
     "Vote",
     "Votes",

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from itertools import islice
 from typing import Any
 
+from engine.domain.material import Material
 from engine.importing import votes
 from engine.importing.items import REFERENCE_NAMES, TAG_NAMES, TASK_MEANINGS, TASK_NAMES, rows_in
 from engine.importing.mapping import IGNORE, RESPONSE, VARIABLE
@@ -18,14 +18,6 @@ from engine.importing.sources import Source
 _LOOKED_AT = 20
 _SHOWN = 5
 _LONGEST = 200
-
-
-class Material(StrEnum):
-    """The material that a table is to hold."""
-
-    TASKS = "tasks"
-    RESPONSES = "responses"
-    VOTES = "votes"
 
 
 # What a column may be; then, what some column must be.

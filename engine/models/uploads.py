@@ -8,23 +8,21 @@ from datetime import timedelta
 from django.conf import settings
 from django.db import models
 
+from engine.domain.material import Material
 from engine.models import clock
 
 
 class Upload(models.Model):
     """A file whose columns its user still has to name. Nobody else sees it, and it goes after a day."""
 
-    class Material(models.TextChoices):
-        RESPONSES = "responses", "Ready-made responses"
-        VOTES = "votes", "Past votes"
-
+    MATERIALS = ((Material.RESPONSES.value, "Ready-made responses"), (Material.VOTES.value, "Past votes"))
     KEPT_FOR = timedelta(days=1)
     # The oldest goes: somebody who tries several files wants the last ones.
     MOST_OF_ONE_USER = 3
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     user = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="uploads")
-    material = models.CharField(max_length=10, choices=Material)
+    material = models.CharField(max_length=10, choices=MATERIALS)
     name = models.CharField(max_length=200, blank=True, help_text="The experiment's name, as it was typed.")
     file_name = models.CharField(max_length=200)
     data = models.BinaryField(help_text="The file as it came, packed or not.")

@@ -6,11 +6,12 @@ from django.db import transaction
 
 from engine.domain import limits
 from engine.domain.errors import SpecError
+from engine.domain.material import Material
 from engine.models import Upload, User, clock
 
 
 @transaction.atomic
-def keep_upload(*, user: User, material: Upload.Material, name: str, file_name: str, data: bytes) -> Upload:
+def keep_upload(*, user: User, material: Material, name: str, file_name: str, data: bytes) -> Upload:
     """Store the file; of one user's files the newest stay, and none stays longer than a day.
 
     Raises

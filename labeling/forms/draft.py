@@ -15,10 +15,10 @@ from django.utils.datastructures import MultiValueDict
 
 from engine.domain.errors import SpecError
 from engine.domain.limits import DESCRIPTION_BYTES
+from engine.domain.material import Material
 from engine.domain.specs import SETTINGS, ExperimentSpec, GoldSpec, TaskSpec
 from engine.importing import (
     ImportingError,
-    Material,
     as_lines,
     as_one,
     as_typed,

@@ -17,10 +17,10 @@ from django.views.decorators.http import require_http_methods
 
 from engine.domain.errors import EngineError, ImportedBeforeError, SpecError
 from engine.domain.limits import RESPONSES_BYTES, VOTES_BYTES, Limit
+from engine.domain.material import Material
 from engine.importing import (
     Answers,
     ImportingError,
-    Material,
     Source,
     Votes,
     as_one,
@@ -32,7 +32,6 @@ from engine.importing import (
 )
 from engine.importing.looking import MEANINGS, Look
 from engine.importing.slips import number
-from engine.models import Upload
 from engine.selectors.uploads import kept_upload
 from engine.services.experiments import create_experiment
 from engine.services.past_votes import add_votes, start_from_votes
@@ -55,7 +54,7 @@ class _Kind:
 
 
 def receive(
-    request: AuthenticatedRequest, material: Upload.Material, files: Sequence[UploadedFile[Any]]
+    request: AuthenticatedRequest, material: Material, files: Sequence[UploadedFile[Any]]
 ) -> HttpResponse:
     """Import uploaded files of one table, or keep them and ask for the columns where they are not known.
 
@@ -70,12 +69,12 @@ def receive(
     try:
         found = kind.read(source, None)
     except ImportingError:
-        first = look(source, Material(material))
+        first = look(source, material)
         if not (first.columns and (first.missing or first.is_wide)):
             raise
     else:
         # Formats without such columns, as LMArena's, are read as they are.
-        if not request.POST.get("look") or look(source, Material(material)).missing:
+        if not request.POST.get("look") or look(source, material).missing:
             return kind.store(request, name, found)
     upload = keep_upload(user=request.user, material=material, name=name, file_name=file_name, data=data)
     return redirect("map_columns", upload.pk)
@@ -88,7 +87,8 @@ def map_columns(request: AuthenticatedRequest, upload_id: UUID) -> HttpResponse:
     access.to_create(request)
     if (upload := kept_upload(request.user, upload_id)) is None:
         raise Http404
-    kind = _KINDS[Upload.Material(upload.material)]
+    material = Material(upload.material)
+    kind = _KINDS[material]
     sheet = request.POST.get("sheet", "")
     wanted = request.method == "POST" and not request.htmx and request.POST.get("action") != "check"
     faults: list[str] = []
@@ -98,7 +98,7 @@ def map_columns(request: AuthenticatedRequest, upload_id: UUID) -> HttpResponse:
     try:
         source = source_of([(upload.file_name, BytesIO(upload.data))], kind.most, sheet)
         sheets = source.sheets
-        first = look(source, Material(upload.material))
+        first = look(source, material)
         # Another sheet has other columns.
         if not columns or request.POST.get("seen_sheet", sheet) != sheet:
             columns = {column.name: column.meaning for column in first.columns}
@@ -110,7 +110,7 @@ def map_columns(request: AuthenticatedRequest, upload_id: UUID) -> HttpResponse:
     except (ImportingError, EngineError) as error:
         faults = str(error).splitlines()
         imported_before = isinstance(error, ImportedBeforeError)
-    labels = [(meaning, MEANING_LABELS[meaning]) for meaning in MEANINGS[Material(upload.material)]]
+    labels = [(meaning, MEANING_LABELS[meaning]) for meaning in MEANINGS[material]]
     context = {
         "upload": upload,
         "name": request.POST.get("name", upload.name),
@@ -186,8 +186,8 @@ def _votes_said(votes: Votes) -> str:
 
 
 _KINDS = {
-    Upload.Material.RESPONSES: _Kind(
+    Material.RESPONSES: _Kind(
         RESPONSES_BYTES, read_responses, _store_answers, _answers_said, "new_experiment"
     ),
-    Upload.Material.VOTES: _Kind(VOTES_BYTES, read_votes, _store_votes, _votes_said, "import_votes"),
+    Material.VOTES: _Kind(VOTES_BYTES, read_votes, _store_votes, _votes_said, "import_votes"),
 }

@@ -16,6 +16,7 @@ from django_htmx.http import trigger_client_event
 
 from engine.domain.errors import SpecError, WrongStateError
 from engine.domain.limits import DESCRIPTION_BYTES
+from engine.domain.material import Material
 from engine.domain.specs import ExperimentSpec
 from engine.importing import (
     ImportingError,
@@ -23,7 +24,7 @@ from engine.importing import (
     read_experiment,
     write_experiment,
 )
-from engine.models import Experiment, Upload
+from engine.models import Experiment
 from engine.selectors import designs, specs
 from engine.services import drafts, experiments
 from engine.tasks import wake_planner
@@ -61,7 +62,7 @@ def new(request: AuthenticatedRequest) -> HttpResponse:
 
 def _received(request: AuthenticatedRequest) -> HttpResponse:
     if responses := request.FILES.getlist("responses"):
-        return receive(request, Upload.Material.RESPONSES, responses)
+        return receive(request, Material.RESPONSES, responses)
     if (file := request.FILES.get("description")) is None:
         raise ImportingError.at("", "Choose a file first.")
     described = read_experiment(decoded(file, DESCRIPTION_BYTES))

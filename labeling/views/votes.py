@@ -8,8 +8,8 @@ from django.shortcuts import render
 from django.views.decorators.http import require_http_methods
 
 from engine.domain.errors import EngineError, ImportedBeforeError
+from engine.domain.material import Material
 from engine.importing import ImportingError
-from engine.models import Upload
 from labeling import access
 from labeling.requests import AuthenticatedRequest
 from labeling.views.columns import receive
@@ -26,7 +26,7 @@ def import_votes(request: AuthenticatedRequest) -> HttpResponse:
         try:
             if not (files := request.FILES.getlist("votes")):
                 raise ImportingError.at("", "Choose a file first.")
-            return receive(request, Upload.Material.VOTES, files)
+            return receive(request, Material.VOTES, files)
         except (ImportingError, EngineError) as error:
             faults = str(error).splitlines()
             imported_before = isinstance(error, ImportedBeforeError)

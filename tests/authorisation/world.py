@@ -18,8 +18,9 @@ from django.http import HttpResponse
 from django.test import Client
 from django.urls import URLPattern, URLResolver, get_resolver
 
+from engine.domain.material import Material
 from engine.domain.specs import ExperimentSpec, FactorSpec, GoldSpec, TaskSpec
-from engine.models import Experiment, Invitation, Membership, Subscription, Token, Upload, User
+from engine.models import Experiment, Invitation, Membership, Subscription, Token, User
 from engine.services.experiments import create_experiment, pause, start, stop
 from engine.services.inviting import invite_by_mail
 from engine.services.judging import judge_leased
@@ -123,7 +124,7 @@ class World:
         self.uploads = {
             name: keep_upload(
                 user=self.users[name],
-                material=Upload.Material.VOTES,
+                material=Material.VOTES,
                 name="",
                 file_name="a.csv",
                 data=b"item,left one\nT,P\n",

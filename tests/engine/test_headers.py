@@ -9,10 +9,10 @@ from io import BytesIO
 import pytest
 
 from engine.domain.limits import Limit
+from engine.domain.material import Material
 from engine.domain.specs import TaskSpec
 from engine.importing import (
     ImportingError,
-    Material,
     as_typed,
     decoded,
     look,
