@@ -9,6 +9,7 @@ from typing import Any
 from engine.importing.rows import Allowance, Fault, ImportingError, Row
 
 MAGIC = b"PAR1"
+# Rows.
 _BATCH = 1000
 
 
@@ -37,8 +38,21 @@ def parquet_rows(data: bytes, allowance: Allowance) -> Iterator[Row | Fault]:
         names = [str(name) for name in file.schema_arrow.names]
         if len({name.lower() for name in names}) < len(names):
             raise ImportingError.at("", "Two columns have the same name. Rename one of them.")
+        chunks = [
+            file.metadata.row_group(group).column(column)
+            for group in range(file.metadata.num_row_groups)
+            for column in range(file.metadata.num_columns)
+        ]
+        # Before anything is unpacked: the sizes that the file states, and its cells, of which each needs a
+        # byte.
+        stated = max(
+            sum(each.total_uncompressed_size for each in chunks), sum(each.num_values for each in chunks)
+        )
+        allowance.check(stated)
+        # A text that comes again is stored once, so each row may be as large as all that is stated.
+        at_once = max(1, min(_BATCH, 4 * allowance.left // max(1, stated)))
         number = 0
-        for batch in file.iter_batches(batch_size=_BATCH):
+        for batch in file.iter_batches(batch_size=at_once):
             allowance.take(batch.nbytes)
             for fields in batch.to_pylist():
                 number += 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
 import gzip
 import io
@@ -76,10 +77,19 @@ class Allowance:
         self._most = most
         self._taken = 0
 
+    @property
+    def left(self) -> int:
+        """The bytes that may still be unpacked."""
+        return self._most.most - self._taken
+
     def take(self, n_bytes: int) -> None:
         """Count these bytes; raises :class:`ImportingError` where they are too many."""
         self._taken += n_bytes
-        if self._taken > self._most.most:
+        self.check(0)
+
+    def check(self, n_bytes: int) -> None:
+        """Raise :class:`ImportingError` where these bytes would be too many, without counting them."""
+        if n_bytes > self.left:
             raise too_large("The unpacked file", self._most)
 
 
@@ -123,25 +133,27 @@ def decoded(file: BinaryFile, most: limits.Limit) -> str:
     Raises
     ------
     ImportingError
-        It is too large, or not UTF-8.
+        It is too large, or neither UTF-8 nor UTF-16.
     """
     return text_in(contents(file, most))
 
 
 def text_in(data: bytes) -> str:
-    """The text that these bytes are.
+    """The text that these bytes are: UTF-8, or UTF-16 with its mark, as Excel saves “Unicode text”.
 
     Raises
     ------
     ImportingError
-        They are not UTF-8.
+        They are neither.
     """
+    encoding = "utf-16" if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "utf-8-sig"
     try:
-        return data.decode("utf-8-sig")
+        return data.decode(encoding)
     except UnicodeDecodeError as error:
         line = data[: error.start].count(b"\n") + 1
         raise ImportingError.at(
-            f"line {line}", "This is not UTF-8 text. Save the file as UTF-8 and try again."
+            f"line {line}",
+            "This is not UTF-8 text. Save the file as UTF-8 and try again; in Excel, as “CSV UTF-8”.",
         ) from error
 
 

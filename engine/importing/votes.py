@@ -37,6 +37,8 @@ from engine.importing.strict_json import loads
 _LONGEST_POLICY = 100
 # Seconds from 1970 to the year 10000, the last that a time may have. As milliseconds this is 1978.
 _MILLISECONDS_FROM = 253_402_300_800
+# Spreadsheets store a time as days since 1900, and this is the year 10000. As seconds it is February 1970.
+_DAYS_BEFORE = 2_958_466
 
 
 class Winner(StrEnum):
@@ -684,9 +686,15 @@ def _time(place: str, value: Any) -> datetime | None:
     """A time in ISO 8601 or in seconds or milliseconds since 1970; without a zone it is UTC."""
     if value is None:
         return None
+    if isinstance(value, str) and re.fullmatch(r"\d+([.,]\d+)?", value.strip()):
+        value = float(value.replace(",", "."))
+    if isinstance(value, (int, float)) and 0 < value < _DAYS_BEFORE:
+        raise ImportingError.at(
+            place,
+            f"judged_at is {limits.shown(value)}, as spreadsheets count days. Format the column as a date, "
+            "such as 2026-03-01 10:00, and save the file again.",
+        )
     try:
-        if isinstance(value, str) and re.fullmatch(r"\d+(\.\d+)?", value.strip()):
-            value = float(value)
         if isinstance(value, (int, float)) and not isinstance(value, bool):
             time = datetime.fromtimestamp(value / 1000 if value > _MILLISECONDS_FROM else value, UTC)
         else:

@@ -55,7 +55,7 @@ def workbook_rows(data: bytes, sheet: str = "") -> Iterator[Row | Fault]:
                 else "The workbook has no sheet of cells.",
             )
         page = book[sheet or names[0]]
-        yield from _rows(page, _without_result(data, page))
+        yield from _rows(page, _without_result(data, page.title))
     except ImportingError:
         raise
     except _DAMAGED as error:
@@ -78,13 +78,19 @@ def _opened(data: bytes) -> Any:
     return openpyxl.load_workbook(io.BytesIO(data), read_only=True, data_only=True, keep_links=False)
 
 
-def _without_result(data: bytes, sheet: Any) -> dict[int, str]:
+def _without_result(data: bytes, sheet: str) -> dict[int, str]:
     """The first cell of each row whose formula nobody has computed yet. openpyxl takes them for empty.
 
     An empty text is a result: its cell has the type of texts.
     """
+    from openpyxl.reader.workbook import WorkbookParser
+    from openpyxl.xml.constants import ARC_WORKBOOK
+
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
-        cells = _FORMULA.finditer(archive.read(sheet._worksheet_path))
+        book = WorkbookParser(archive, ARC_WORKBOOK, keep_links=False)
+        book.parse()
+        [part] = [part.target for page, part in book.find_sheets() if page.name == sheet]
+        cells = _FORMULA.finditer(archive.read(part))
     found: dict[int, str] = {}
     for cell in cells:
         place = _PLACE.search(cell[1])

@@ -263,7 +263,7 @@ class _Ready:
     judgments: Prepared
     # Policies by index, and D.
     outcomes: Sequence[tuple[int, int, float]]
-    # Of the votes as they were read, however their file was packed.
+    # Of the votes as they were read, in any order and however their file was packed.
     digest: str
 
     @property
@@ -272,10 +272,8 @@ class _Ready:
 
 
 def _digest(votes: Sequence[Vote]) -> str:
-    digest = hashlib.sha256()
-    for vote in votes:
-        digest.update(repr(replace(vote, place="")).encode())
-    return digest.hexdigest()
+    each = sorted(hashlib.sha256(repr(replace(vote, place="")).encode()).digest() for vote in votes)
+    return hashlib.sha256(b"".join(each)).hexdigest()
 
 
 def _prepared(

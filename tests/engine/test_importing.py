@@ -198,7 +198,7 @@ class TestDecoded:
         assert decoded(BytesIO("\ufeffä".encode()), of_bytes(10)) == "ä"
 
     @pytest.mark.parametrize(
-        "data", ["ä".encode("latin-1"), "a\nb\nä".encode("latin-1"), "x".encode("utf-16")]
+        "data", ["ä".encode("latin-1"), "a\nb\nä".encode("latin-1"), "ä".encode("utf-16-be")]
     )
     def test_another_encoding_is_refused_with_its_line(self, data):
         with pytest.raises(ImportingError, match=rf"line {data.count(10) + 1}: This is not UTF-8"):

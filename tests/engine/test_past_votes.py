@@ -13,7 +13,7 @@ import pytest
 from benchmarks.arena import arena
 from engine.core import Design, Place, Unstructured
 from engine.domain.conversations import Message
-from engine.domain.errors import SpecError, WrongStateError
+from engine.domain.errors import ImportedBeforeError, SpecError, WrongStateError
 from engine.domain.rules import Rules
 from engine.domain.specs import ExperimentSpec, FactorSpec, ReadyMade, TaskSpec
 from engine.importing import Vote, Winner
@@ -291,6 +291,16 @@ def test_votes_are_added_where_policies_and_tasks_are_known():
     assert (again.budget, again.past_votes) == (503, 3)
     advance(experiment_id=experiment.pk)
     assert rebuild_counts(experiment_id=experiment.pk) == {}
+
+
+def test_the_same_votes_in_another_order_are_the_same_votes():
+    experiment = draft()
+    votes = [vote(winner, "P1", "P2") for winner in ("a", "b", "tie")]
+    add_votes(experiment_id=experiment.pk, votes=votes)
+    with pytest.raises(ImportedBeforeError):
+        add_votes(experiment_id=experiment.pk, votes=votes[::-1])
+    for others in (votes[:2], [*votes, votes[0]]):
+        add_votes(experiment_id=experiment.pk, votes=others)
 
 
 def test_an_annotator_of_two_files_is_one_person():

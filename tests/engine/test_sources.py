@@ -7,7 +7,7 @@ import json
 import re
 import zipfile
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -282,6 +282,25 @@ def test_no_archive_or_workbook_unpacks_to_more_than_the_limit(monkeypatch):
         list(source(bombs[2]).rows())
     with pytest.raises(ImportingError, match="1,001 files in one archive; the limit is 1,000"):
         source(archive({f"{n}": b"" for n in range(1001)}))
+
+
+def test_no_parquet_is_unpacked_beyond_the_limit(monkeypatch):
+    """A text that comes again is stored once: 100 kB here would be 400 MB."""
+    asked = []
+    read = pyarrow.parquet.ParquetFile.iter_batches
+
+    def watched(self: pyarrow.parquet.ParquetFile, batch_size: int) -> Iterator[Any]:
+        asked.append(batch_size)
+        return read(self, batch_size=batch_size)
+
+    monkeypatch.setattr(pyarrow.parquet.ParquetFile, "iter_batches", watched)
+    with pytest.raises(ImportingError, match=r"The unpacked file is larger than 0\.2 MB"):
+        list(source(shard(*[{"task": "a" * 100_000}] * 4000)).rows())
+    assert asked == [7], "rows at once"
+    for bomb in ([{"task": f"{n}" * 50_000} for n in range(5)], [{"task": None}] * 300_000):
+        with pytest.raises(ImportingError, match=r"The unpacked file is larger than 0\.2 MB"):
+            list(source(shard(*bomb)).rows())
+    assert asked == [7], "refused for what it states"
 
 
 @pytest.mark.parametrize(

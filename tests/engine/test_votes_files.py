@@ -145,10 +145,28 @@ def test_votes_come_in_the_order_of_their_times_where_all_have_one():
 
 
 @pytest.mark.parametrize(
-    "at", [1767323045, 1767323045000, "1767323045.0", "2026-01-02T04:04:05+01:00", "2026-01-02 03:04:05"]
+    "at",
+    [
+        1767323045,
+        1767323045000,
+        "1767323045.0",
+        "1767323045,0",
+        "2026-01-02T04:04:05+01:00",
+        "2026-01-02 03:04:05",
+    ],
 )
 def test_a_time_is_iso_8601_or_seconds_or_milliseconds_and_utc_without_a_zone(at):
     assert one(PLAIN, judged_at=at).judged_at == datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
+@pytest.mark.parametrize("delimiter", [",", ";", "\t"])
+def test_tables_of_any_spreadsheet_are_read(encoding, delimiter):
+    record = WHOLE | {"task": 'Nenne; eine, "Farbe".\nSchön?'}
+    given = as_csv([record], delimiter).decode().encode(encoding)
+    [vote] = read(given).votes
+    assert (vote.task, vote.response_b, vote.a_on_left) == (record["task"], "Green, or so", False)
+    assert vote.judged_at == datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
 
 # ---------------------------------------------------------------- arenas
@@ -385,6 +403,7 @@ def test_label_studios_minimal_export():
         ),
         ({"judged_at": "yesterday"}, "line 2: judged_at is 'yesterday'. Write a time in ISO 8601"),
         ({"judged_at": 1e300}, "line 2: judged_at is 1e+300"),
+        ({"judged_at": 46082.5}, "line 2: judged_at is 46082.5, as spreadsheets count days. Format the"),
         ({"judged_at": "0001-01-01T00:00:00+14:00"}, "line 2: judged_at is"),
         ({"side_a": "top"}, "line 2: side_a is 'top'. Write left or right"),
     ],

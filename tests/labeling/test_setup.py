@@ -520,7 +520,7 @@ class TestFiles:
                 "line 2, tasks_file: Only manage.py load_experiment can read",
             ),
             ("", "The file is empty."),
-            (b"\xff\xfe", "line 1: This is not UTF-8 text."),
+            (b"\xfc", "line 1: This is not UTF-8 text."),
             (b"a" * 1_000_001, "larger than 1 MB"),
         ],
     )
