@@ -194,27 +194,42 @@ def queue_health(experiment: Experiment) -> QueueHealth:
     """The present state of the queues and workers of an experiment."""
     pulse = pulses([experiment])[experiment.pk]
     responses = Response.objects.filter(policy__experiment=experiment)
-    troubled = responses.filter(state__in=[Response.State.FAILED, Response.State.WAITING])
-    failure = troubled.exclude(failure_reason="").exclude(claimed_by="").order_by("-taken_at").first()
-    totals = responses.aggregate(
-        tokens=Sum("completion_tokens"),
-        leaks=Count("pk", filter=~Q(leak="")),
-        guarded=Count("pk", filter=~Q(guardrail="")),
+    # One pass over what may be many rows.
+    by_state = (
+        responses.values("state")
+        .annotate(
+            # A response that the conclusion dropped before a worker had it is marked as failed, but nothing
+            # went wrong.
+            n=Count("pk", filter=~Q(state=Response.State.FAILED, attempts=0)),
+            tokens=Sum("completion_tokens"),
+            leaks=Count("pk", filter=~Q(leak="")),
+            guarded=Count("pk", filter=~Q(guardrail="")),
+        )
+        .order_by()
     )
+    totals = {row["state"]: row for row in by_state}
+    guarded = any(row["guarded"] for row in totals.values())
     return QueueHealth(
         **vars(pulse),
         comparisons=_tally(Comparison.objects.filter(experiment=experiment)),
-        # A response that the conclusion dropped before a worker had it is marked as failed, but nothing went
-        # wrong.
-        responses=_tally(responses.exclude(state=Response.State.FAILED, attempts=0)),
+        responses=Counter({state: row["n"] for state, row in totals.items() if row["n"]}),
         generation_seconds=generation_seconds(experiment),
-        tokens=totals["tokens"] or 0,
-        last_failure="" if failure is None else failure.failure_reason,
-        leaks=totals["leaks"],
+        tokens=sum(row["tokens"] or 0 for row in totals.values()),
+        last_failure=_last_failure(responses, totals.keys()),
+        leaks=sum(row["leaks"] for row in totals.values()),
         workers=_workers([worker for worker in pulse.seen if worker.queue == "generation"]),
         queue_seconds=_queue_seconds(responses),
-        guardrails=_guardrail_counts(experiment) if totals["guarded"] else [],
+        guardrails=_guardrail_counts(experiment) if guarded else [],
     )
+
+
+def _last_failure(responses: QuerySet[Response], states: Collection[str]) -> str:
+    """The reason of the latest failure that still matters; ``states``: those that occur."""
+    troubled = {Response.State.FAILED, Response.State.WAITING} & set(states)
+    if not troubled:
+        return ""
+    failed = responses.filter(state__in=troubled).exclude(failure_reason="").exclude(claimed_by="")
+    return failed.order_by("-taken_at").values_list("failure_reason", flat=True).first() or ""
 
 
 def _workers(writers: Sequence[Worker]) -> list[WorkerHealth]:
@@ -275,5 +290,5 @@ def _guardrail_counts(experiment: Experiment) -> list[GuardrailCount]:
     ]
 
 
-def _tally(rows: QuerySet[Comparison] | QuerySet[Response]) -> dict[str, int]:
+def _tally(rows: QuerySet[Comparison]) -> dict[str, int]:
     return Counter(dict(rows.values_list("state").annotate(n=Count("pk")).order_by()))
