@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import itertools
 import os
 from datetime import timedelta
 
@@ -15,9 +16,10 @@ from engine.models import Judgment, Lease
 from engine.models.append_only import lifted
 from engine.services.allowances import MOST_HELD
 from engine.services.experiments import pause, start
+from tests.backends import ScriptedBackend
 from tests.browser.annotating import open_pair, press, saved, shown_token, write_everything
 from tests.browser.conftest import log_in
-from tests.factories import click, make_experiment, make_user
+from tests.factories import click, make_experiment, make_user, write_responses
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
@@ -113,6 +115,28 @@ def test_progress_is_a_count_and_the_eleventh_undo_in_a_row_is_refused(page: Pag
     press(page, "ArrowLeft")
     saved(page, 17)
     assert Lease.objects.filter(state="active").count() <= MOST_HELD
+
+
+def test_the_buttons_keep_their_place_whatever_the_length_of_a_pair(page: Page):
+    annotator = make_user("ann")
+    experiment = make_experiment(annotators=(annotator,))
+    lengths = itertools.cycle([3, 400, 40])
+    write_responses(ScriptedBackend(lambda request: f"{request.seed} " + "word " * next(lengths)))
+    log_in(page, annotator)
+    page.goto(f"/label/{experiment.pk}/")
+    place = """(id) => {
+      const box = document.getElementById(id).getBoundingClientRect();
+      return [box.x, box.y, box.width, box.height];
+    }"""
+    places, heights = set(), set()
+    for _ in range(4):
+        token = page.locator("#stage").get_attribute("data-token")
+        places.add(tuple(page.evaluate(place, "choose-left")) + tuple(page.evaluate(place, "choose-right")))
+        heights.add(page.evaluate("document.querySelector('.response').offsetHeight"))
+        page.locator("#skip").click()
+        expect(page.locator("#stage")).not_to_have_attribute("data-token", token)
+    assert len(heights) > 1
+    assert len(places) == 1
 
 
 def test_help_opens_and_closes_with_a_key_and_keeps_keys_from_judging(page: Page):
