@@ -13,6 +13,7 @@ COPY llmpo_site llmpo_site
 COPY engine engine
 COPY labeling labeling
 COPY templates templates
+COPY docs docs
 COPY static static
 
 FROM base AS gpu

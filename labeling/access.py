@@ -74,11 +74,19 @@ def _joinable(request: AuthenticatedRequest) -> QuerySet[Experiment]:
     return _reached(request, people.experiments_to_join(request.user))
 
 
+def judged(request: AuthenticatedRequest, experiment_id: int) -> Experiment | None:
+    """The experiment, if the user is its annotator already."""
+    if bound_to(request) not in {None, experiment_id}:
+        return None
+    return people.experiment_to_label(request.user, experiment_id)
+
+
 def to_label(request: AuthenticatedRequest, experiment_id: int) -> Experiment:
-    """The experiment to judge in. An owner who comes for the first time becomes an annotator."""
-    bound = bound_to(request)
-    labeled = people.experiment_to_label(request.user, experiment_id)
-    if labeled is not None and bound in {None, experiment_id}:
+    """The experiment to judge in. An owner who sends something, or asks for a pair by the API, becomes an
+    annotator; reading changes no rights.
+    """
+    labeled = judged(request, experiment_id)
+    if labeled is not None:
         return labeled
     joined = _permitted(
         request,
@@ -90,7 +98,7 @@ def to_label(request: AuthenticatedRequest, experiment_id: int) -> Experiment:
             "Ask an owner for the role annotator."
         ),
     )
-    if request.method != "HEAD":
+    if request.method == "POST":
         begin_to_judge(experiment_id=joined.pk, by=request.user)
     return joined
 

@@ -9,6 +9,7 @@ from labeling.views import (
     comparisons,
     controls,
     dashboard,
+    documentation,
     export,
     home,
     invitations,
@@ -30,6 +31,7 @@ from labeling.views import (
 urlpatterns = [
     path("", home.home, name="home"),
     path("label/<int:experiment_id>/", pair.pair, name="pair"),
+    path("label/<int:experiment_id>/begin/", pair.begin, name="begin"),
     path("label/<int:experiment_id>/judge/", pair.judge, name="judge"),
     path("label/<int:experiment_id>/skip/", pair.skip, name="skip"),
     path("label/<int:experiment_id>/flag/", pair.flag, name="flag"),
@@ -167,5 +169,7 @@ urlpatterns = [
     path("persons/", persons.persons, name="persons"),
     path("persons/<int:user_id>/", persons.person, name="person"),
     path("persons/<int:user_id>/data.json", persons.data_of_person, name="data_of_person"),
+    path("help/", documentation.page, name="help"),
+    path("help/<path:name>/", documentation.page, name="help_page"),
     path("my-data.json", persons.own_data, name="own_data"),
 ]

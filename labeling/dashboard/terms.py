@@ -2,6 +2,24 @@
 
 from __future__ import annotations
 
+# The heading of the documentation's page “dashboard” that says more of each term.
+HEADINGS = {
+    "ranking": "ranking",
+    "levels": "what-each-level-is-worth",
+    "tasks": "by-task-and-by-tag-and-what-to-read",
+    "tags": "by-task-and-by-tag-and-what-to-read",
+    "claims": "claims",
+    "race": "evidence-race",
+    "heat": "win-rates",
+    "allocation": "comparisons-per-policy",
+    "people": "people-and-other-judges",
+    "repeats": "people-and-other-judges",
+    "agreement": "agreement",
+    "length": "people-and-other-judges",
+    "without": "without-each-annotator",
+    "flips": "what-would-change-the-result",
+}
+
 TERMS = {
     "ranking": (
         "How often people would prefer this policy to the leader, in percent: an estimate, drawn toward 50% "

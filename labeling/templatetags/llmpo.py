@@ -8,7 +8,7 @@ from django.utils.safestring import SafeString
 from engine.models import Experiment
 from engine.services import inviting
 from labeling import access, formatting
-from labeling.dashboard.terms import TERMS
+from labeling.dashboard.terms import HEADINGS, TERMS
 from labeling.rendering import capped, excerpt, render_markdown
 
 register = template.Library()
@@ -53,7 +53,7 @@ def tabs(context: template.Context, here: str) -> dict[str, Any]:
 @register.inclusion_tag("dashboard/_tip.html")
 def tip(term: str) -> dict[str, str]:
     """A "?" that opens the explanation of a term."""
-    return {"term": term, "text": TERMS[term]}
+    return {"term": term, "text": TERMS[term], "heading": HEADINGS[term]}
 
 
 register.filter("validity", inviting.validity)

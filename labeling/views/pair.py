@@ -94,7 +94,11 @@ class LeasesForm(forms.Form):
 @require_safe
 def pair(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
     """The pair to judge now; with ``besides``, the one after those that the page holds."""
-    experiment = access.to_label(request, experiment_id)
+    experiment = access.judged(request, experiment_id)
+    if experiment is None:
+        # An owner, who has to say so before this makes them an annotator.
+        asked = {"experiment": access.to_label(request, experiment_id)}
+        return render(request, "labeling/begin.html", asked)
     if request.method == "HEAD":
         # Nobody is shown anything, so nothing is leased.
         return HttpResponse()
@@ -103,6 +107,13 @@ def pair(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
         return _bad_request(request, experiment, _("This page is out of date; open the experiment again."))
     data = form.cleaned_data
     return _show_next(request, experiment, data, waited=data["waited"] or 0)
+
+
+@access.annotator_action
+def begin(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
+    """Make an owner an annotator, too, and go to the first pair."""
+    access.to_label(request, experiment_id)
+    return redirect("pair", experiment_id=experiment_id)
 
 
 @access.annotator_action

@@ -136,7 +136,7 @@ def runners(status: int) -> Statuses:
 
 
 def judges(status: int) -> Statuses:
-    """Those who judge: annotators, and owners, who become annotators by it."""
+    """Those who judge: annotators, and owners, who become annotators when they begin."""
     return dict.fromkeys(("annotator", "owner"), status)
 
 
@@ -220,6 +220,8 @@ TABLE: dict[str, Row] = {
     "join/": page(get=the_world(410), post=the_world(410)),
     "tokens/": page(get=everybody(200), post=everybody(400), recent=("post",)),
     "tokens/<token_id>/revoke/": page(post=everybody(302), elsewhere={}, recent=("post",)),
+    "help/": page(get=the_world(200), elsewhere={"get": the_world(200), "head": the_world(200)}),
+    "help/<name>/": page(get=the_world(200), elsewhere={"get": the_world(200), "head": the_world(200)}),
     "my-data.json": page(get=everybody(200)),
     # Pages of administrators
     "persons/": page(get={"superuser": 200}),
@@ -227,6 +229,7 @@ TABLE: dict[str, Row] = {
     "persons/<user_id>/data.json": page(get={"superuser": 200}, recent=("get",)),
     # Annotating
     f"{_LABEL}/": page(get=judges(200)),
+    f"{_LABEL}/begin/": click(302),
     f"{_LABEL}/judge/": click(400),
     f"{_LABEL}/skip/": click(400),
     f"{_LABEL}/flag/": click(400),

@@ -175,6 +175,7 @@ class World:
             "experiment_id": (self.other if place == "other" else self.own).experiment.pk,
             "token_id": self.tokens[role if place == "own" and role in self.tokens else "deactivated"].pk,
             "start": "blank",
+            "name": "dashboard",
             "upload_id": self.uploads["superuser" if place == "own" else "stranger"].pk,
             "action": "pause",
             # Secrets of accounts that nobody was sent

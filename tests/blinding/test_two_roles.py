@@ -279,10 +279,16 @@ class TestOwnersWhoJudge:
         assert "1 judgment was made by people who may see which policy wrote what. They count" in quality
         assert "Added the-owner as annotator." in words(get(client, "log", experiment.pk))
 
-    def test_the_page_makes_them_annotators_once(self, owner, experiment):
+    def test_the_page_asks_before_it_makes_them_annotators_and_does_so_once(self, owner, experiment):
         client = browser(owner)
+        for page in ("pair", "history", "welcome"):
+            assert get(client, page, experiment.pk).status_code == 200
+        assert "Judge pairs yourself?" in words(get(client, "pair", experiment.pk))
+        assert list(owner.memberships.values_list("role", flat=True)) == ["owner"]
+        assert not Lease.objects.exists()
         for _ in range(2):
-            assert get(client, "pair", experiment.pk).status_code == 200
+            begun = client.post(reverse("begin", args=[experiment.pk]), follow=True)
+            assert experiment.question in words(begun)
         begin_to_judge(experiment_id=experiment.pk, by=owner)
         assert sorted(owner.memberships.values_list("role", flat=True)) == ["annotator", "owner"]
 

@@ -1,0 +1,18 @@
+"""The documentation, for everybody: it says nothing about this installation."""
+
+from __future__ import annotations
+
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.views.decorators.http import require_safe
+
+from labeling.documentation import INDEX, document
+
+
+@require_safe
+def page(request: HttpRequest, name: str = INDEX) -> HttpResponse:
+    """One document; the index without a name."""
+    found = document(name)
+    if found is None:
+        raise Http404
+    return render(request, "help.html", {"document": found, "is_index": name == INDEX})
