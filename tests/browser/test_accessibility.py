@@ -125,7 +125,13 @@ def fill_the_dashboard(experiment: Experiment) -> None:
 def pages(world: dict[str, object]) -> dict[str | None, list[str]]:
     """The pages to check, by user."""
     return {
-        None: ["/accounts/login/", "/help/", "/help/dashboard/", f"/join/{world['token']}/", "/join/no-such-invitation/"],
+        None: [
+            "/accounts/login/",
+            "/help/",
+            "/help/dashboard/",
+            f"/join/{world['token']}/",
+            "/join/no-such-invitation/",
+        ],
         "annotator": [
             "/",
             f"/label/{world['busy']}/",
