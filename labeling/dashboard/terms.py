@@ -13,6 +13,7 @@ HEADINGS = {
     "heat": "win-rates",
     "allocation": "comparisons-per-policy",
     "people": "people-and-other-judges",
+    "doubts": "people-and-other-judges",
     "repeats": "people-and-other-judges",
     "agreement": "agreement",
     "length": "people-and-other-judges",
