@@ -174,9 +174,11 @@ class Client:
         path = f"/experiments/{experiment_id}/log"
         return cast(list[types.Entry], self._json("GET", path, limit=limit))
 
-    def responses(self, experiment_id: int, *, page_size: int = 500) -> Iterator[types.Response]:
-        """The responses, ready-made or written there."""
-        yield from self._pages(f"/experiments/{experiment_id}/responses", page_size)
+    def responses(
+        self, experiment_id: int, *, tag: str = "", page_size: int = 500
+    ) -> Iterator[types.Response]:
+        """The responses, ready-made or written there; with ``tag`` those to tasks that have it."""
+        yield from self._pages(f"/experiments/{experiment_id}/responses", page_size, tag=tag)
 
     # ------------------------------------------------------------ downloads
 

@@ -102,8 +102,7 @@ def _of_comparison(experiment: Experiment, selection: Selection, at: str) -> Q:
     if selection.text:
         conditions &= _of_text(experiment, selection.text, at)
     if selection.tag:
-        tasks = Task.objects.filter(_HasTag(F("tags"), Value(selection.tag)), experiment=experiment)
-        conditions &= Q(**{f"{at}task__in": tasks})
+        conditions &= Q(**{f"{at}task__in": tasks_tagged(experiment, selection.tag)})
     return conditions
 
 
@@ -146,6 +145,13 @@ class _HasTag(Func):
             arg_joiner=") WHERE value = ",
             **extra,
         )
+
+
+def tasks_tagged(experiment: Experiment, tag: str) -> QuerySet[Task]:
+    """The tasks of an experiment that have this tag, which may be any text."""
+    if tag not in tags_of(experiment):
+        return Task.objects.none()
+    return Task.objects.filter(_HasTag(F("tags"), Value(tag)), experiment=experiment)
 
 
 def tags_of(experiment: Experiment) -> list[str]:

@@ -10,6 +10,7 @@ from ninja import File, Form, Query, Router, Status, UploadedFile
 from engine.domain.limits import RESPONSES_BYTES, VOTES_BYTES, Limit
 from engine.importing import Source, parse_columns, read_responses, read_votes, source_of
 from engine.models import Comparison, Experiment, Response
+from engine.selectors.browsing import tasks_tagged
 from engine.services.experiments import create_experiment
 from engine.services.past_votes import add_votes, start_from_votes
 from engine.tasks import wake_planner
@@ -80,6 +81,7 @@ def list_responses(
     experiment_id: Id,
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
     offset: Annotated[int, Query(ge=0, le=2**31)] = 0,
+    tag: Annotated[str, Query(max_length=200, description="Only responses to tasks with this tag.")] = "",
 ) -> dict[str, Any]:
     """List the responses, ready-made or written here, in the order in which they were stored.
 
@@ -89,6 +91,8 @@ def list_responses(
     done = Response.objects.filter(
         policy__experiment=experiment, state=Response.State.DONE, trial__isnull=True
     )
+    if tag:
+        done = done.filter(task__in=tasks_tagged(experiment, tag))
     if access.withholds_unfinished(request, experiment):
         of_response = Q(response_i=OuterRef("pk")) | Q(response_j=OuterRef("pk"))
         finished = Comparison.objects.filter(experiment=experiment).exclude(state__in=Comparison.PENDING)

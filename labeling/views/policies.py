@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from urllib.parse import urlencode
+
 from django import forms
 from django.contrib.auth.decorators import login_required
-from django.http import Http404, HttpResponse
+from django.http import Http404, HttpResponse, HttpResponseBadRequest
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
@@ -21,6 +23,7 @@ from labeling.dashboard.policies import asked, messages_for, policy_at
 from labeling.exports.breakdowns import breakdown_csv
 from labeling.exports.files import stem
 from labeling.exports.rankings import WORDS, ranking_csv
+from labeling.forms.tags import TagForm
 from labeling.requests import AuthenticatedRequest
 
 _DUELS_PER_PAGE = 20
@@ -43,9 +46,11 @@ def policy(request: AuthenticatedRequest, experiment_id: int, number: int) -> Ht
     experiment = access.to_watch(request, experiment_id)
     shown = _policy(experiment, number)
     place = PlaceForm(request.GET)
-    page = browsing.page_of(
-        duels_of(shown), **(place.cleaned_data if place.is_valid() else {}), size=_DUELS_PER_PAGE
-    )
+    tags = TagForm(request.GET, experiment=experiment)
+    rows = duels_of(shown)
+    if tags.chosen:
+        rows = rows.filter(task__in=browsing.tasks_tagged(experiment, tags.chosen))
+    page = browsing.page_of(rows, **(place.cleaned_data if place.is_valid() else {}), size=_DUELS_PER_PAGE)
     duels = [duel(row, shown) for row in page.comparisons]
     names = designs.policy_names(experiment)
     how, task = asked(shown), experiment.tasks.first()
@@ -62,6 +67,8 @@ def policy(request: AuthenticatedRequest, experiment_id: int, number: int) -> Ht
         "place": WORDS[standing.standing.place] if standing.comparisons else "",
         "wins": experiment.winner_id == shown.pk,
         "rivals": rivals(wins_matrix(experiment), names, shown.index),
+        "tag_form": tags,
+        "query": urlencode({"tag": tags.chosen}) if tags.chosen else "",
         "page": page,
         "duels": [(names[each.rival], each) for each in duels],
     }
@@ -98,10 +105,13 @@ def ranking_file(request: AuthenticatedRequest, experiment_id: int) -> HttpRespo
 @login_required
 @require_safe
 def results_file(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
-    """The results by task, or with ``by=tag`` by tag, as CSV."""
+    """The results by task, or with ``by=tag`` by tag, as CSV; with ``tag=`` of the tasks that have it."""
     experiment = access.to_watch(request, experiment_id)
     by = "tag" if request.GET.get("by") == "tag" else "task"
-    parts = by_task(experiment)
+    tags = TagForm(request.GET, experiment=experiment)
+    if not tags.is_valid():
+        return HttpResponseBadRequest(" ".join(map(str, tags.errors["tag"])), content_type="text/plain")
+    parts = [part for part in by_task(experiment) if tags.chosen in {"", *part.tasks[0].tags}]
     if by == "tag":
         parts = by_tag(parts)
     return HttpResponse(

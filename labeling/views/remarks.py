@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from urllib.parse import urlencode
+
 from django import forms
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
@@ -13,6 +15,7 @@ from engine.selectors import browsing
 from engine.selectors.remarks import remarked_comparisons, with_remarks
 from engine.services import review
 from labeling import access
+from labeling.forms.tags import TagForm
 from labeling.requests import AuthenticatedRequest
 from labeling.views.comparisons import PlaceForm
 
@@ -32,14 +35,20 @@ def remarks(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
     experiment = access.to_run(request, experiment_id)
     done, place = request.GET.get("show") == "done", PlaceForm(request.GET)
     withheld = access.withholds_unfinished(request, experiment)
+    tags = TagForm(request.GET, experiment=experiment)
     rows = remarked_comparisons(experiment, done=done, finished=withheld)
+    if tags.chosen:
+        rows = rows.filter(task__in=browsing.tasks_tagged(experiment, tags.chosen))
+    beside = {"show": "done"} if done else {}
     page = browsing.page_of(rows, **(place.cleaned_data if place.is_valid() else {}), size=_PER_PAGE)
     context = {
         "experiment": experiment,
         "withheld": withheld,
         "done": done,
         "page": page,
-        "query": "show=done" if done else "",
+        "tag_form": tags,
+        "beside": beside,
+        "query": urlencode(beside | ({"tag": tags.chosen} if tags.chosen else {})),
         "remarked": with_remarks(page.comparisons),
     }
     return render(request, "comparisons/remarks.html", context)

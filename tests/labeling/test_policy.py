@@ -156,6 +156,18 @@ class TestItsResults:
         assert 'rel="next"' not in second
         assert page(client, experiment, before="nonsense").status_code == 200
 
+    def test_its_responses_are_those_of_one_tag(self, annotator, viewer, client_for):
+        experiment = make_experiment(n_policies=2, n_tasks=2, ready=True, annotators=(annotator,))
+        add_member(experiment, viewer, "viewer")
+        judged = click(experiment, annotator).comparison
+        client = client_for(viewer)
+        assert b'name="tag"' not in page(client, experiment).content
+        experiment.tasks.filter(pk=judged.task_id).update(tags=["it's"])
+        experiment.tasks.exclude(pk=judged.task_id).update(tags=["b & c"])
+        address = reverse("comparison", args=[experiment.pk, judged.pk])
+        for query, shown in (({}, True), ({"tag": "it's"}, True), ({"tag": "b & c"}, False)):
+            assert (address in page(client, experiment, **query).content.decode()) == shown
+
     def test_a_response_that_somebody_may_still_judge_is_not_told(self, annotator, client_for):
         """A person who annotates and watches sees the page, with the finished pairs alone."""
         experiment = make_experiment(ready=True, annotators=(annotator,))

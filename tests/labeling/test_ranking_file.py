@@ -103,6 +103,10 @@ def test_results_by_task_and_by_tag_are_counts_of_what_was_judged(client):
         ["sums", "2", "'=P", "4.5", "7", "0.6429"],
         ["sums", "2", "Q", "2.5", "7", "0.3571"],
     ]
+    assert [row[0] for row in read(tag="easy")[1][1:]] == ["One", "One"]
+    assert [row[0] for row in read(tag="easy", by="tag")[1][1:]] == ["easy", "easy", "sums", "sums"]
+    unknown = client.get(reverse("results_file", args=[experiment.pk]), {"tag": "hard"})
+    assert (unknown.status_code, "hard is not one" in unknown.content.decode()) == (400, True)
     advance(experiment_id=experiment.pk)
     page = client.get(reverse("dashboard", args=[experiment.pk])).content.decode()
     assert "of 2 tags some differ by chance alone" in page

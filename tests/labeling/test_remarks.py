@@ -103,3 +103,16 @@ def test_a_page_that_is_out_of_date_is_refused(experiment, annotator, editor, cl
     assert settle(client_for(editor), comparison, "yesterday").status_code == 400
     comparison.refresh_from_db()
     assert comparison.remarks_done_at is None
+
+
+def test_the_inbox_shows_one_tag_of_the_tasks(experiment, annotator, editor, client_for):
+    client, comparison = client_for(editor), experiment.comparisons.filter(state="ready").last()
+    flagged(comparison, annotator, "Cut off.")
+    assert 'name="tag"' not in inbox(client, experiment), "no task has one"
+    experiment.tasks.filter(pk=comparison.task_id).update(tags=["sums"])
+    experiment.tasks.exclude(pk=comparison.task_id).update(tags=["rhymes"])
+    assert "Cut off." in inbox(client, experiment, tag="sums")
+    others = inbox(client, experiment, tag="rhymes", show="done")
+    assert "No flags or comments on tasks with this tag" in others
+    assert '<input type="hidden" name="show" value="done">' in others
+    assert "is not one of the available choices" in inbox(client, experiment, tag="\x00")
