@@ -1,0 +1,360 @@
+"""Hours of clicks while processes are killed: nothing lost or doubled, and memory that stays.
+
+    DATABASE_URL=postgres://… CELERY_BROKER_URL=redis://… python -m benchmarks.soak --judgments 200000
+    … python -m benchmarks.soak --seconds 300 --pgbouncer
+
+Three web processes, two control workers, three generation workers, one for analysis, and beat run on a test
+database. Annotators answer, skip, take back, and go away without a word, so that leases expire. Meanwhile
+judgments are voided and processes are killed with -9, and an experiment that a rule judges has responses
+written. ``--pgbouncer`` puts a pool of transactions before PostgreSQL. Afterwards the database is held
+against what was confirmed, and `manage.py verify` runs. The last line is JSON.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import json
+import os
+import random
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from io import StringIO
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from benchmarks.installation import ROOT, scratch_database, session_of, set_environment, web_server
+from benchmarks.serving_load import Load, Visitor, experiment_on_ready_responses, run, settle, token_of
+
+FOLDER = set_environment(
+    OMP_NUM_THREADS="1",
+    OPENBLAS_NUM_THREADS="1",
+    LEASE_SECONDS="10",
+    CLAIM_SECONDS="10",
+    LOG_LEVEL="CRITICAL",
+)
+_WORKERS = {"control": 2, "generation": 3, "analysis": 1}
+_UNDO_ONE_IN, _SKIP_ONE_IN, _VANISH_ONE_IN = 50, 50, 400
+_VANISHED_SECONDS = 15.0
+# Of a process, in which its caches fill: memory is held against that at its end.
+_WARM_UP_SECONDS = 120.0
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the soak, print what was found, and fail where anything was."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--judgments", type=int, default=200_000, help="end after so many")
+    parser.add_argument("--seconds", type=float, default=24 * 3600, help="end after so long")
+    parser.add_argument("--annotators", type=int, default=20)
+    parser.add_argument("--fault-every", type=float, default=20, help="seconds between two kills")
+    parser.add_argument("--pgbouncer", action="store_true", help="put PgBouncer before PostgreSQL")
+    options = parser.parse_args(arguments)
+    with scratch_database(FOLDER) as url, pool(url, wanted=options.pgbouncer) as pooled:
+        found = soak(pooled, options)
+    json.dump(found, sys.stdout)
+    print()
+    if found["wrong"]:
+        sys.exit(1)
+
+
+@contextmanager
+def pool(url: str, *, wanted: bool) -> Iterator[str]:
+    """The address of a PgBouncer before this database; without one, the database's own."""
+    if not wanted:
+        yield url
+        return
+    if (program := shutil.which("pgbouncer", path=f"{os.environ['PATH']}:/usr/sbin")) is None:
+        sys.exit("There is no pgbouncer here. Install it: apt install pgbouncer")
+    server = urlsplit(url)
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    with tempfile.TemporaryDirectory(prefix="llmpo-pgbouncer-") as folder:
+        Path(folder).chmod(0o755)
+        settings = Path(folder, "pgbouncer.ini")
+        settings.write_text(
+            f"[databases]\n* = host={server.hostname} port={server.port} user={server.username}\n"
+            f"[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = {port}\nauth_type = any\n"
+            "pool_mode = transaction\ndefault_pool_size = 20\nmax_client_conn = 400\nunix_socket_dir =\n"
+        )
+        # PgBouncer does not run as root.
+        user = ["-u", "postgres"] if os.geteuid() == 0 else []
+        process = subprocess.Popen([program, "-q", *user, str(settings)])
+        os.environ["PGBOUNCER"] = "true"
+        try:
+            yield server._replace(netloc=f"{server.username}@127.0.0.1:{port}").geturl()
+        finally:
+            process.terminate()
+            process.wait()
+
+
+@dataclass
+class Processes:
+    """The workers, each of which is started again when it was killed, and the memory of everything."""
+
+    database_url: str
+    web: int
+    running: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+    growth_percent: dict[str, float] = field(default_factory=dict)
+    kills: Counter[str] = field(default_factory=Counter)
+    _seen: dict[int, float] = field(default_factory=dict)
+    _warm: dict[int, int] = field(default_factory=dict)
+
+    def start(self, name: str) -> None:
+        """Start a worker, by its kind and number, or beat."""
+        kind = name.split("-", maxsplit=1)[0]
+        command = [
+            "worker",
+            "-Q",
+            kind,
+            "-n",
+            f"{name}@%h",
+            "-P",
+            "solo",
+            "--without-gossip",
+            "--without-mingle",
+        ]
+        self.running[name] = subprocess.Popen(
+            [sys.executable, "-m", "celery", "-A", "llmpo_site", *(["beat"] if kind == "beat" else command)],
+            cwd=ROOT,
+            env={**os.environ, "DATABASE_URL": self.database_url, "SWEEP_SECONDS": "2"},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+
+    def kill_one(self, rng: random.Random) -> None:
+        """Kill any of them with -9; gunicorn starts a web process again itself."""
+        name = rng.choice([*self.running, "web"])
+        self.kills[name.split("-")[0]] += 1
+        if name == "web":
+            if children := self._children():
+                os.kill(rng.choice(children), signal.SIGKILL)
+            return
+        self.running[name].kill()
+        self.running[name].wait()
+        self.start(name)
+
+    def stop(self) -> None:
+        """End all of them."""
+        for process in self.running.values():
+            process.terminate()
+        for process in self.running.values():
+            process.wait(timeout=60)
+
+    def look_at_memory(self) -> None:
+        """Hold the memory of each process against that when it had warmed up, and keep the largest growth."""
+        now = time.monotonic()
+        for pid, name in self._pids().items():
+            age = now - self._seen.setdefault(pid, now)
+            if age < _WARM_UP_SECONDS or not (resident := _resident_kib(pid)):
+                continue
+            grown = 100 * (resident / self._warm.setdefault(pid, resident) - 1)
+            kind = name.split("-", maxsplit=1)[0]
+            self.growth_percent[kind] = round(max(grown, self.growth_percent.get(kind, grown)), 1)
+
+    def _pids(self) -> dict[int, str]:
+        return {each.pid: name for name, each in self.running.items()} | dict.fromkeys(
+            self._children(), "web"
+        )
+
+    def _children(self) -> list[int]:
+        return list(map(int, Path(f"/proc/{self.web}/task/{self.web}/children").read_text().split()))
+
+
+def _resident_kib(pid: int) -> int:
+    with contextlib.suppress(OSError):
+        for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+            if line.startswith("VmRSS:"):
+                return int(line.split()[1])
+    return 0
+
+
+class PatientVisitor(Visitor):
+    """Sends a request again until it is answered, as the page does."""
+
+    async def _send(self, method: str, path: str, body: str) -> str:
+        while True:
+            refused = self.load.statuses[503]
+            with contextlib.suppress(OSError, asyncio.IncompleteReadError):
+                reply = await super()._send(method, path, body)
+                if self.load.statuses[503] == refused:
+                    return reply
+            self.close()
+            await asyncio.sleep(0.5)
+
+
+async def annotate(visitor: Visitor, base: str, confirmed: set[str], over: threading.Event) -> None:
+    """Judge, skip, take back and vanish until it is over."""
+    rng = random.Random(id(visitor))
+    held = [token for token in [token_of(await visitor.sign(f"{base}/"))] if token]
+    while not over.is_set():
+        if rng.random() * _VANISH_ONE_IN < 1:
+            held = []
+            await asyncio.sleep(_VANISHED_SECONDS)
+        if not held:
+            held = [token for token in [token_of(await visitor.get(f"{base}/"))] if token]
+            if not held:
+                await asyncio.sleep(0.3)
+                continue
+        shown = held[0]
+        if rng.random() * _SKIP_ONE_IN < 1:
+            reply = await visitor.post(f"{base}/skip/", [("token", shown)])
+        else:
+            form = [("token", shown), ("choice", rng.choice(["left", "right"]))]
+            reply = await visitor.post(f"{base}/judge/", form)
+            if 'data-said=""' in reply:
+                confirmed.add(shown)
+        if rng.random() * _UNDO_ONE_IN < 1:
+            reply = await visitor.post(f"{base}/undo/", [])
+        held = [token for token in [token_of(reply)] if token]
+    visitor.close()
+
+
+def soak(url: str, options: argparse.Namespace) -> dict[str, Any]:
+    """Run it all; returns what was done and what is wrong."""
+    from engine.models import User
+
+    users = [User.objects.create_user(f"annotator{k}") for k in range(options.annotators)]
+    admin = User.objects.create_user("admin", is_superuser=True)
+    cookies = [session_of(user) for user in users]
+    experiment = experiment_on_ready_responses(users)
+    confirmed: set[str] = set()
+    over = threading.Event()
+    load = Load()
+    with web_server(url, processes=3) as (port, web):
+        processes = Processes(url, web)
+        for kind, n in _WORKERS.items():
+            for k in range(n):
+                processes.start(f"{kind}-{k}")
+        processes.start("beat")
+        try:
+            settle(experiment)
+            chaos = threading.Thread(
+                target=disturb, args=(processes, experiment, admin, confirmed, over, options)
+            )
+            started = time.monotonic()
+            chaos.start()
+            base = f"/label/{experiment.pk}"
+            run([annotate(PatientVisitor(port, cookie, load), base, confirmed, over) for cookie in cookies])
+            chaos.join()
+            seconds = time.monotonic() - started
+        finally:
+            over.set()
+            processes.stop()
+    return {
+        "judgments": len(confirmed),
+        "per_second": round(len(confirmed) / seconds, 1),
+        "kills": dict(processes.kills),
+        "statuses": dict(load.statuses),
+        "memory_growth_percent": processes.growth_percent,
+        "wrong": wrong(experiment, confirmed, load),
+    }
+
+
+def disturb(  # noqa: PLR0917 - the arguments of one thread
+    processes: Processes,
+    experiment: Any,
+    admin: Any,
+    confirmed: set[str],
+    over: threading.Event,
+    options: argparse.Namespace,
+) -> None:
+    """Kill and void until enough was judged, and keep the generation workers at work."""
+    from django.db import connection
+
+    from engine.domain.errors import WrongStateError
+    from engine.models import Judgment
+    from engine.services.review import void_one
+
+    rng = random.Random(1)
+    started = last_fault = time.monotonic()
+    try:
+        while not over.is_set():
+            done = max(len(confirmed) / options.judgments, (time.monotonic() - started) / options.seconds)
+            if done >= 1:
+                over.set()
+            processes.look_at_memory()
+            if time.monotonic() - last_fault > options.fault_every:
+                last_fault = time.monotonic()
+                processes.kill_one(rng)
+                standing = Judgment.objects.filter(comparison__experiment=experiment, standing=True)
+                if (newest := standing.order_by("-pk")[rng.randrange(50) :].first()) is not None:
+                    with contextlib.suppress(WrongStateError):
+                        void_one(judgment_id=newest.pk, by=admin, reason="Soak")
+                keep_generating()
+            time.sleep(0.5)
+    finally:
+        over.set()
+        connection.close()
+
+
+def keep_generating() -> None:
+    """Have an experiment run whose responses are written and judged here."""
+    from engine.models import Experiment
+    from engine.services.experiments import create_experiment, start
+    from labeling.demo import rule_spec
+
+    if not Experiment.objects.filter(judge=Experiment.Judge.RULE, state=Experiment.State.RUNNING).exists():
+        spec = rule_spec()
+        name = f"{spec.name} {Experiment.objects.count()}"
+        start(experiment_id=create_experiment(spec=replace(spec, name=name)).pk)
+
+
+def wrong(experiment: Any, confirmed: set[str], load: Load) -> dict[str, Any]:
+    """What contradicts the promises; empty where nothing does."""
+    from django.core.management import CommandError, call_command
+    from django.db.models import Count, F
+
+    from engine.models import Comparison, Experiment, Judgment, Lease
+
+    tokens = set(
+        map(
+            str,
+            Judgment.objects.filter(comparison__experiment=experiment).values_list("token", flat=True),
+        )
+    )
+    fresh = Comparison.objects.filter(experiment__responses=Experiment.Responses.FRESH)
+    found: dict[str, Any] = {
+        "confirmed and lost": len(confirmed - tokens),
+        "held twice": Lease.objects.filter(state=Lease.State.ACTIVE)
+        .values("comparison")
+        .annotate(n=Count("pk"))
+        .filter(n__gt=1)
+        .count(),
+        "responses used twice": sum(
+            fresh.values(name).annotate(n=Count("pk")).filter(n__gt=1).count()
+            for name in ("response_i", "response_j")
+        )
+        + fresh.filter(response_i=F("response_j")).count(),
+        "experiments planned twice": sum(
+            [each["number"] for each in plans] != list(range(len(plans)))
+            for plans in (
+                list(each.comparisons.order_by("pk").values_list("plan", flat=True))
+                for each in Experiment.objects.all()
+            )
+        ),
+        "500": load.statuses[500],
+    }
+    try:
+        call_command("verify", stdout=StringIO(), stderr=StringIO())
+    except CommandError as error:
+        found["verify"] = str(error)
+    return {what: n for what, n in found.items() if n}
+
+
+if __name__ == "__main__":
+    main()
