@@ -8,6 +8,7 @@ from ipaddress import ip_network
 from pathlib import Path
 from typing import Any, Literal, cast
 
+import dj_database_url
 from csp.constants import NONE, SELF
 from django.core.exceptions import ImproperlyConfigured
 from environs import Env, ValidationError, validate
@@ -85,6 +86,7 @@ MIDDLEWARE = [
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.locale.LocaleMiddleware",
     "labeling.language.AdminsPagesInEnglish",
+    "labeling.replica.ReadYourWrites",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
@@ -143,6 +145,18 @@ else:
     DATABASES["default"]["DISABLE_SERVER_SIDE_CURSORS"] = pooled
     # Without it a statement cannot be prepared, which engine/selectors/compiled.py does.
     DATABASES["default"]["OPTIONS"]["server_side_binding"] = not pooled
+# A copy that follows the database, from which dashboards and downloads are read.
+_replica = env.str("DATABASE_REPLICA_URL", "")
+if _replica:
+    if not (DATABASES["default"]["ENGINE"] == "django.db.backends.postgresql" and "://" in _replica):
+        raise ImproperlyConfigured(
+            "DATABASE_REPLICA_URL has to be like postgres://user:password@host:5432/llmpo, and DATABASE_URL "
+            "the PostgreSQL that it follows."
+        )
+    DATABASES["replica"] = DATABASES["default"] | dj_database_url.parse(_replica, conn_max_age=60)
+    DATABASES["replica"]["OPTIONS"] = DATABASES["default"]["OPTIONS"]
+    DATABASES["replica"]["TEST"] = {"MIRROR": "default"}
+DATABASE_ROUTERS = ["labeling.replica.Router"]
 # Cache for dashboards and for counts of API requests. Each web process has its own unless a server is set.
 CACHES = {"default": env.dj_cache_url("CACHE_URL", "locmem://")}
 # Django's own 300 entries would let somebody who tries many names push out the count of their wrong

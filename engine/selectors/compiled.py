@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Any, Generic, TypeVar, cast
 
 from django.core.exceptions import EmptyResultSet
-from django.db import connections
+from django.db import DEFAULT_DB_ALIAS, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import Expression, Field, IntegerField, Model, QuerySet
 from django.db.models.query import get_related_populators
@@ -77,7 +77,7 @@ class Compiled(Generic[_M]):
         sizes = {name: len(value) for name, value in values.items() if isinstance(value, list)}
         key = tuple(sizes.items())
         if (statement := self._statements.get(key)) is None:
-            statement = self._statements[key] = _Statement(self._build(**sizes))
+            statement = self._statements[key] = _Statement(self._build(**sizes).using(DEFAULT_DB_ALIAS))
         return statement.instances(values)
 
 

@@ -19,6 +19,7 @@ from engine.selectors.judges import longer_preferred
 from engine.selectors.rankings import ranking
 from engine.selectors.remaining import Remaining, forecast_progress, remaining
 from engine.selectors.spending import PolicySpending, is_priced, policy_spending
+from labeling import replica
 from labeling.caching import shared
 from labeling.dashboard import charts
 from labeling.dashboard.annotators import annotator_rows, judge_rows
@@ -89,6 +90,7 @@ def reading_matter(experiment: Experiment) -> dict[str, Any]:
     }
 
 
+@replica.reading()
 def moving_figures(experiment: Experiment) -> dict[str, Any]:
     """The figures of the method that move while the experiment runs: the forecast, and the queue."""
     name = f"moving:{experiment.pk}:{experiment.state}:{experiment.conclusion}"
@@ -153,6 +155,7 @@ class Rendered:
     route: str
 
 
+@replica.reading()
 def rendered_charts(experiment: Experiment, tab: str) -> Rendered:
     """The charts and tables of a tab: the same for everybody, so made once and shared.
 

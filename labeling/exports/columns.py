@@ -18,12 +18,13 @@ from itertools import islice, repeat
 from operator import getitem
 from typing import Any
 
-from django.db import connection, transaction
+from django.db import transaction
 
 from engine.models import Experiment, Flag
 from engine.selectors import browsing
 from engine.selectors.browsing import Selection
 from engine.selectors.designs import policy_names
+from labeling import replica
 from labeling.exports.people import names_of_people
 
 Row = tuple[Any, ...]
@@ -516,7 +517,8 @@ def one_look() -> AbstractContextManager[Any]:
     PostgreSQL keeps such a cursor in a transaction only; outside of one it would write the whole result aside
     before the first row. SQLite needs no transaction, and one would make all writers wait.
     """
-    return transaction.atomic() if connection.vendor == "postgresql" else nullcontext()
+    using = replica.connection()
+    return transaction.atomic(using=using.alias) if using.vendor == "postgresql" else nullcontext()
 
 
 def _lookups(experiment: Experiment, *, usernames: bool) -> dict[str, dict[Any, str]]:

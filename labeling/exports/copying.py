@@ -9,13 +9,14 @@ import json
 import re
 from collections.abc import Iterator
 
-from django.db import connection, transaction
+from django.db import transaction
 
 from engine.importing.defusing import FIRST, NUMBER_PATTERN, STARTS_CLASS
 from engine.models import Experiment
 from engine.selectors import browsing, counts
 from engine.selectors.browsing import Selection
 from engine.selectors.designs import policy_names
+from labeling import replica
 from labeling.exports.columns import COLUMNS, FIELDS, Column, Kind
 from labeling.exports.formats import heading
 from labeling.exports.people import names_of_people
@@ -62,7 +63,8 @@ def copied_rows(
         JOIN engine_policy pi ON pi.id = r.policy_i_id JOIN engine_policy pj ON pj.id = r.policy_j_id
         ORDER BY r.judgment_id) TO STDOUT (FORMAT csv)
     """  # noqa: S608 - made of our own expressions; what people typed is in the parameters
-    with transaction.atomic(), connection.cursor() as cursor:
+    using = replica.connection()
+    with transaction.atomic(using=using.alias), using.cursor() as cursor:
         if counts.comparison_count(experiment.pk) >= _MANY:
             cursor.execute(_IN_ORDER)
         # psycopg's own cursor: Django's wrapper of it for debugging takes no parameters.

@@ -11,7 +11,7 @@ from django.http.response import HttpResponseBase
 
 from engine.selectors.browsing import STANDING
 from engine.services.audit import record_export
-from labeling import access
+from labeling import access, replica
 from labeling.exports import files
 from labeling.exports.files import Export, Tally
 from labeling.exports.formats import parquet_is_there
@@ -80,7 +80,9 @@ def _streamed(
     request: AuthenticatedRequest, pieces: Iterator[bytes], filename: str, content_type: str
 ) -> StreamingHttpResponse:
     # A HEAD request must not make the server write the whole file.
-    response = StreamingHttpResponse(pieces if request.method == "GET" else (), content_type=content_type)
+    response = StreamingHttpResponse(
+        replica.read(pieces) if request.method == "GET" else (), content_type=content_type
+    )
     response["Content-Disposition"] = f'attachment; filename="{filename}"'
     return response
 

@@ -20,7 +20,7 @@ from engine.selectors.remaining import remaining
 from engine.services import analysis, controls
 from engine.services.experiments import stop_on
 from engine.tasks import analyse, wake, wake_planner
-from labeling import access
+from labeling import access, replica
 from labeling.dashboard import figures
 from labeling.dashboard.findings import without_each_annotator
 from labeling.dashboard.status import status_of
@@ -203,5 +203,6 @@ def _ask_to_stop_on(request: AuthenticatedRequest, experiment: Experiment, claim
     )
 
 
+@replica.reading()
 def _verdict(request: AuthenticatedRequest, experiment: Experiment) -> dict[str, Any]:
     return figures.live_figures(experiment) | {"may_run": access.may_run(request, experiment)}

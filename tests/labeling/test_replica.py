@@ -1,0 +1,75 @@
+"""Reads of dashboards and downloads from a replica: here the same database, by a connection of its own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+from django.conf import settings
+from django.db import connection, connections
+from django.test.utils import CaptureQueriesContext
+from django.urls import reverse
+
+from tests.factories import click_on, lease, make_experiment, make_user
+from tests.workers import ROOT
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def replica(monkeypatch):
+    monkeypatch.setitem(settings.DATABASES, "replica", {**connection.settings_dict})
+    # Another connection of the only database that tests may use.
+    connections["replica"] = connections.create_connection("default")
+    yield connections["replica"]
+    connections["replica"].close()
+    del connections["replica"]
+
+
+def test_dashboards_and_downloads_are_read_there_but_not_right_after_a_change(replica, annotator, client_for):
+    owner = make_user(is_superuser=True)
+    experiment = make_experiment(ready=True, annotators=(annotator,))
+    click_on(experiment, annotator, 2)
+    client = client_for(owner)
+
+    def asked(name: str, *more: object) -> int:
+        with CaptureQueriesContext(replica) as there:
+            response = client.get(reverse(name, args=[experiment.pk, *more]))
+            b"".join(response.streaming_content) if response.streaming else response.content
+        assert response.status_code == 200
+        return len(there)
+
+    pages = ("dashboard", "dashboard_live", "quality", "method", "judgments_csv", "dpo_jsonl")
+    assert all(asked(name) for name in pages)
+    assert asked("people") == asked("experiment_settings") == 0
+    client.post(reverse("change_state", args=[experiment.pk]), {"action": "pause"})
+    assert [asked(name) for name in pages if name != "dashboard_live"] == [0] * 5
+
+
+def test_nobody_judges_there(replica, annotator, client_for):
+    experiment = make_experiment(ready=True, annotators=(annotator,))
+    client = client_for(annotator)
+    with CaptureQueriesContext(replica) as there:
+        assert client.get(reverse("pair", args=[experiment.pk])).status_code == 200
+        token = lease(experiment, annotator).token
+        form = {"token": token, "choice": "left"}
+        url = reverse("judge", args=[experiment.pk])
+        assert client.post(url, form, headers={"HX-Request": "true"}).status_code == 200
+    assert len(there) == 0
+
+
+@pytest.mark.slow
+def test_a_replica_of_sqlite_stops_the_start():
+    done = subprocess.run(
+        [sys.executable, "-c", "import llmpo_site.settings"],
+        cwd=ROOT,
+        env={**os.environ, "DATABASE_URL": "sqlite:///x", "DATABASE_REPLICA_URL": "postgres://u@h/d"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode != 0
+    assert "DATABASE_REPLICA_URL has to be like" in done.stderr
