@@ -315,7 +315,7 @@ def keep_generating() -> None:
 
 
 def wrong(experiment: Any, confirmed: set[str], load: Load) -> dict[str, Any]:
-    """What contradicts the promises; empty where nothing does."""
+    """Contradictions of the promises; empty where there are none."""
     from django.core.management import CommandError, call_command
     from django.db.models import Count, F
 
