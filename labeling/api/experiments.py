@@ -155,6 +155,8 @@ def log(
 
 def _offer(kind: str, form: files.Format) -> None:
     """Add the download of one kind."""
+    content_type = form.content_type.partition(";")[0]
+    kind_of_body = "array" if content_type == "application/json" else "string"
 
     @router.get(
         f"/{{experiment_id}}/{form.suffix}",
@@ -167,7 +169,7 @@ def _offer(kind: str, form: files.Format) -> None:
             "responses": {
                 200: {
                     "description": "The file, streamed",
-                    "content": {form.content_type.partition(";")[0]: {"schema": {"type": "string"}}},
+                    "content": {content_type: {"schema": {"type": kind_of_body}}},
                 }
             }
         },
