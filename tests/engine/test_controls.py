@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from engine.domain.errors import SpecError, WrongStateError
-from engine.models import AuditEntry, Experiment
+from engine.models import AuditEntry, Experiment, User
 from engine.selectors import consequences, counts, designs, specs
 from engine.services.controls import archive, change_settings, clone, reopen, unarchive
 from engine.services.experiments import pause, start, stop
@@ -30,13 +30,25 @@ def judge_until(experiment: Experiment, user, n_comparisons: int) -> None:
         write_responses()
 
 
+@pytest.fixture(scope="class")
+def judged_once(shared_rows: None) -> tuple[int, int]:
+    """The keys of an experiment that runs, with a handful of judgments and far from a decision, and of the
+    person who judged.
+    """
+    person = make_user()
+    experiment = make_experiment(ready=True, annotators=(person,), delta=0.01)
+    judge_until(experiment, person, 6)
+    return experiment.pk, person.pk
+
+
 @pytest.fixture
-def judged(annotator) -> Experiment:
-    """Running, with a handful of judgments and far from a decision."""
-    experiment = make_experiment(ready=True, annotators=(annotator,), delta=0.01)
-    judge_until(experiment, annotator, 6)
-    experiment.refresh_from_db()
-    return experiment
+def judged(judged_once: tuple[int, int], db: None) -> Experiment:
+    return Experiment.objects.get(pk=judged_once[0])
+
+
+@pytest.fixture
+def who_judged(judged_once: tuple[int, int], db: None) -> User:
+    return User.objects.get(pk=judged_once[1])
 
 
 @pytest.fixture
@@ -52,6 +64,7 @@ def last_entry(experiment: Experiment) -> AuditEntry:
     return experiment.audit_entries.order_by("-pk").first()
 
 
+@pytest.mark.usefixtures("judged_once")
 class TestChange:
     def test_what_is_not_given_stays_and_is_not_logged(self, judged, admin):
         n_entries = judged.audit_entries.count()
@@ -117,9 +130,9 @@ class TestChange:
         assert "60%" in last_entry(judged).sentence
         assert "The margin was changed from 0 to 0.1" in consequences.caveats(judged)[0]
 
-    def test_the_planner_goes_on_from_the_new_evidence(self, judged, annotator, admin):
+    def test_the_planner_goes_on_from_the_new_evidence(self, judged, who_judged, admin):
         change_settings(experiment_id=judged.pk, by=admin, epsilon=0.1)
-        judge_until(judged, annotator, 3)
+        judge_until(judged, who_judged, 3)
         judged.refresh_from_db()
         assert designs.latest_snapshot(judged).evidence == pytest.approx(
             list(designs.replayed_design(judged).evidence)
@@ -155,6 +168,7 @@ class TestChange:
             change_settings(experiment_id=judged.pk, by=admin, budget=5000)
 
 
+@pytest.mark.usefixtures("judged_once")
 class TestReopen:
     def test_a_spent_budget_is_extended_and_it_goes_on(self, annotator, admin):
         experiment = make_experiment(ready=True, annotators=(annotator,), budget=4, delta=1e-6)
@@ -215,6 +229,7 @@ class TestReopen:
             reopen(experiment_id=judged.pk, by=admin)
 
 
+@pytest.mark.usefixtures("judged_once")
 class TestArchive:
     def test_in_and_out_each_logged_once(self, admin):
         experiment = make_experiment(running=False)
@@ -243,6 +258,7 @@ class TestArchive:
             start(experiment_id=experiment.pk, by=admin)
 
 
+@pytest.mark.usefixtures("judged_once")
 class TestClone:
     def test_a_copy_is_a_draft_of_the_same_description_that_its_maker_owns(self, judged, admin):
         copy = clone(experiment=judged, by=admin, name="Again")
