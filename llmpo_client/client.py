@@ -237,6 +237,19 @@ class Client:
             types.NewInvitation, self._json("POST", f"/experiments/{experiment_id}/invitations", body)
         )
 
+    def invite_by_mail(
+        self, experiment_id: int, role: types.Role, addresses: Sequence[str], *, valid_days: int = 7
+    ) -> list[types.Invitation]:
+        """Send each address a link of its own, which works once."""
+        body = {"role": role, "addresses": list(addresses), "valid_days": valid_days}
+        path = f"/experiments/{experiment_id}/invitations/mailed"
+        return cast(list[types.Invitation], self._json("POST", path, body))
+
+    def resend_invitation(self, experiment_id: int, invitation_id: int) -> types.Invitation:
+        """Send an invitation's link to its address again."""
+        path = f"/experiments/{experiment_id}/invitations/{invitation_id}/resend"
+        return cast(types.Invitation, self._json("POST", path))
+
     def end_invitation(self, experiment_id: int, invitation_id: int) -> None:
         """Let nobody in by this link any more."""
         self._json("DELETE", f"/experiments/{experiment_id}/invitations/{invitation_id}")

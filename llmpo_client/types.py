@@ -182,6 +182,7 @@ class Member(TypedDict):
 class Invitation(TypedDict):
     id: int
     role: Role
+    email: str
     hint: str
     uses: int
     most_uses: int

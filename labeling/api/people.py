@@ -17,11 +17,20 @@ from engine.domain.errors import SpecError
 from engine.models import Experiment, Invitation, Membership, User
 from engine.selectors import blinding
 from engine.selectors.people import open_invitations
-from engine.services import people
+from engine.services import inviting, people
+from engine.tasks import deliver, wake
 from labeling import access
 from labeling.api.auth import MANAGE, READ
 from labeling.api.experiments import PROBLEMS, WRITE_PROBLEMS, Id
-from labeling.api.schemas import InvitationIn, InvitationOut, MemberIn, MemberOut, NewInvitationOut, RoleIn
+from labeling.api.schemas import (
+    InvitationIn,
+    InvitationOut,
+    MailedIn,
+    MemberIn,
+    MemberOut,
+    NewInvitationOut,
+    RoleIn,
+)
 from labeling.requests import AuthenticatedRequest
 
 router = Router()
@@ -100,14 +109,47 @@ def invite(request: AuthenticatedRequest, experiment_id: Id, payload: Invitation
     return Status(201, _link(invitation) | {"link": link})
 
 
+@router.post(
+    "/{experiment_id}/invitations/mailed",
+    auth=MANAGE,
+    response={201: list[InvitationOut]} | WRITE_PROBLEMS,
+)
+def invite_by_mail(
+    request: AuthenticatedRequest, experiment_id: Id, payload: MailedIn
+) -> Status[list[dict[str, Any]]]:
+    """Send each address a link of its own by e-mail, which works once. The links are told nobody else."""
+    experiment = access.to_run(request, experiment_id)
+    _refuse_owners(payload.role)
+    sent = inviting.invite_by_mail(
+        experiment=experiment,
+        by=request.user,
+        role=payload.role,
+        addresses=payload.addresses,
+        valid_days=payload.valid_days,
+    )
+    wake(deliver)
+    return Status(201, [_link(each) for each in sent])
+
+
+@router.post(
+    "/{experiment_id}/invitations/{invitation_id}/resend",
+    auth=MANAGE,
+    response={200: InvitationOut} | WRITE_PROBLEMS,
+)
+def resend_invitation(request: AuthenticatedRequest, experiment_id: Id, invitation_id: Id) -> dict[str, Any]:
+    """Send an invitation's link to its address again. The link and its end stay as they are."""
+    invitation = _invitation(request, experiment_id, invitation_id)
+    inviting.resend(invitation_id=invitation.pk, by=request.user)
+    wake(deliver)
+    return _link(invitation)
+
+
 @router.delete(
     "/{experiment_id}/invitations/{invitation_id}", auth=MANAGE, response={204: None} | WRITE_PROBLEMS
 )
 def end_invitation(request: AuthenticatedRequest, experiment_id: Id, invitation_id: Id) -> Status[None]:
     """Let nobody in by this link any more."""
-    experiment = access.to_run(request, experiment_id)
-    may_end = experiment.invitations.filter(role__in=_roles(request, experiment))
-    invitation = get_object_or_404(may_end, pk=invitation_id)
+    invitation = _invitation(request, experiment_id, invitation_id)
     people.end_invitation(invitation_id=invitation.pk, by=request.user)
     return Status(204, None)
 
@@ -117,6 +159,13 @@ def _member(
 ) -> tuple[Experiment, Membership]:
     experiment = access.to_own(request, experiment_id)
     return experiment, get_object_or_404(experiment.memberships.select_related("user"), pk=membership_id)
+
+
+def _invitation(request: AuthenticatedRequest, experiment_id: int, invitation_id: int) -> Invitation:
+    """An invitation to a role that the user may give."""
+    experiment = access.to_run(request, experiment_id)
+    to_give = experiment.invitations.filter(role__in=_roles(request, experiment))
+    return get_object_or_404(to_give, pk=invitation_id)
 
 
 def _roles(request: AuthenticatedRequest, experiment: Experiment) -> list[str]:
@@ -141,5 +190,5 @@ def _told(member: Membership, unblinded: set[int]) -> dict[str, Any]:
 
 
 def _link(invitation: Invitation) -> dict[str, Any]:
-    names = ("id", "role", "hint", "uses", "most_uses", "created_at", "expires_at")
+    names = ("id", "role", "email", "hint", "uses", "most_uses", "created_at", "expires_at")
     return {name: getattr(invitation, name) for name in names}

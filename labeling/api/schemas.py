@@ -12,6 +12,7 @@ from pydantic import ConfigDict, field_validator, model_validator
 
 from engine.core import Claim, StopReason
 from engine.domain.conversations import Message, text_and_messages
+from engine.domain.limits import MAILED
 from engine.domain.specs import SETTINGS, ExperimentSpec, FactorSpec, GoldSpec, TaskSpec
 from engine.models import Experiment, Factor, Flag, Judgment, Membership
 from engine.services.allowances import MOST_HELD
@@ -295,9 +296,15 @@ class InvitationIn(RoleIn):
     valid_days: Annotated[int, Field(ge=1, le=365)] = 7
 
 
+class MailedIn(RoleIn):
+    addresses: Annotated[list[str], Field(min_length=1, max_length=MAILED.default)]
+    valid_days: Annotated[int, Field(ge=1, le=365)] = 7
+
+
 class InvitationOut(Schema):
     id: int
     role: Membership.Role
+    email: str = Field(description="The address that the link is sent to; empty for a link without one.")
     hint: str = Field(description="The first characters of the link's secret.")
     uses: int
     most_uses: int

@@ -10,7 +10,7 @@ from typing import Any, get_args, get_type_hints
 import httpx2
 import pytest
 
-from engine.models import Flag, Token, User
+from engine.models import Flag, Notification, Token, User
 from engine.services.planning import advance
 from engine.services.tokens import make_token
 from labeling.api import api
@@ -109,6 +109,11 @@ def test_material_people_and_pairs(client, tmp_path):
     link = client.invite(made["id"], "annotator", most_uses=2)
     assert link["link"].startswith("http://testserver/join/")
     client.end_invitation(made["id"], link["id"])
+    [mailed] = client.invite_by_mail(made["id"], "viewer", ["a@example.org"])
+    assert mailed["email"] == "a@example.org"
+    Notification.objects.update(state="sent")
+    assert client.resend_invitation(made["id"], mailed["id"])["id"] == mailed["id"]
+    client.end_invitation(made["id"], mailed["id"])
     assert client.invitations(made["id"]) == []
     client.act(made["id"], "stop")
     assert client.reopen(made["id"], {"budget": 99})["state"] == "running"

@@ -12,7 +12,7 @@ from django.core.files.uploadedfile import SimpleUploadedFile
 from django.http import HttpResponse
 from django.test import Client
 
-from engine.models import Experiment, Invitation, Token, User
+from engine.models import Experiment, Invitation, Notification, Token, User
 from engine.services.people import accept_invitation, find_invitation
 from engine.services.tokens import make_token
 from labeling.exports import files
@@ -169,6 +169,26 @@ class TestPeople:
         assert call("post", f"{path}/members", body | {"role": "owner"}).status_code == 403
         User.objects.filter(username="stranger").update(is_active=False)
         assert call("post", f"{path}/members", body | {"role": "viewer"}).status_code == 422
+
+    def test_an_invitation_goes_by_mail_and_again(self, settings, people, experiment, path, caller_for):
+        call = caller_for(people["editor"])
+        body = {"role": "annotator", "addresses": ["a@example.org", "b@example.org"]}
+        settings.EMAIL_BACKEND = "django.core.mail.backends.console.EmailBackend"
+        refused = call("post", f"{path}/invitations/mailed", body)
+        assert (refused.status_code, "Mail is not configured" in refused.json()["detail"]) == (409, True)
+        settings.EMAIL_BACKEND = "django.core.mail.backends.locmem.EmailBackend"
+        sent = call("post", f"{path}/invitations/mailed", body)
+        assert sent.status_code == 201
+        assert [each["email"] for each in sent.json()] == body["addresses"]
+        assert Notification.objects.filter(state="waiting").count() == 2
+        again = f"{path}/invitations/{sent.json()[0]['id']}/resend"
+        assert "still on its way" in call("post", again).json()["detail"]
+        Notification.objects.update(state="sent")
+        assert call("post", again).json()["email"] == "a@example.org"
+        assert Notification.objects.filter(state="waiting").count() == 1
+        for wrong in ({"addresses": []}, {"role": "owner"}, {"addresses": ["nobody"]}):
+            assert call("post", f"{path}/invitations/mailed", body | wrong).status_code in {403, 409, 422}
+        assert Invitation.objects.count() == 2
 
     def test_an_invitation_lets_somebody_in_until_it_is_ended(self, people, experiment, path, caller_for):
         call = caller_for(people["editor"])

@@ -353,6 +353,11 @@ TABLE: dict[str, Row] = {
         patch=owners(200), delete=owners(204), body={"role": "viewer"}
     ),
     f"{_API}/invitations": operation(get=runners(200), post=runners(201), body={"role": "annotator"}),
+    f"{_API}/invitations/mailed": operation(
+        post=runners(201), body={"role": "annotator", "addresses": ["name@example.org"]}
+    ),
+    # The one that the world has is a link without an address.
+    f"{_API}/invitations/<invitation_id>/resend": operation(post=runners(409)),
     f"{_API}/invitations/<invitation_id>": operation(delete=runners(204)),
     f"{_API_LABEL}/next": annotating(200, {}),
     f"{_API_LABEL}/judgments": annotating(404, _NO_PAIR | {"choice": "left"}),
