@@ -12,7 +12,7 @@ from .likelihood import bernoulli_kl
 from .types import FloatArray
 
 # A few ties' worth of both outcomes, which keeps lucky first comparisons from promising too much.
-_SHRINKAGE = 5.0
+_SHRINKAGE = 3.0
 # Nats below which a policy is not separated from the best.
 _LEAST_SEPARATION = 0.5
 

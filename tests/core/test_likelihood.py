@@ -75,9 +75,18 @@ def test_e_value_grows_with_losses_and_falls_with_wins(w: float, v: float, eps: 
 
 
 @pytest.mark.parametrize(("w", "v"), [(0.0, 0.0), (8.0, 12.0), (30.0, 24.5)])
-def test_with_a_margin_the_mixture_has_three_parts(w: float, v: float) -> None:
-    p0 = 0.55
-
+@pytest.mark.parametrize(
+    ("p0", "narrow", "parts"),
+    [
+        (0.5, False, [(0.6, 20.0, 0.5), (0.4, 2.0, 0.5)]),
+        (0.5, True, [(1.0, 20.0, 0.5)]),
+        (0.55, False, [(0.25, 20.0, 0.55), (0.5, 20.0, 0.5), (0.25, 5.0, 0.5)]),
+        (0.55, True, [(1 / 3, 20.0, 0.55), (2 / 3, 20.0, 0.5)]),
+    ],
+)
+def test_the_mixture_is_the_mean_of_its_parts(
+    p0: float, narrow: bool, parts: list[tuple[float, float, float]], w: float, v: float
+) -> None:
     def mean_likelihood(a: float, cut: float) -> float:
         def density(q: float) -> float:
             return float((q * (1 - q)) ** (a - 1.0))
@@ -85,11 +94,9 @@ def test_with_a_margin_the_mixture_has_three_parts(w: float, v: float) -> None:
         both = integrate.quad(lambda q: q**w * (1 - q) ** v * density(q), 0, cut)[0]
         return float(both / integrate.quad(density, 0, cut)[0])
 
-    expected = (
-        0.25 * mean_likelihood(20.0, p0) + 0.5 * mean_likelihood(20.0, 0.5) + 0.25 * mean_likelihood(5.0, 0.5)
-    )
+    expected = sum(share * mean_likelihood(a, cut) for share, a, cut in parts)
     expected /= p0**w * (1 - p0) ** v
-    assert np.exp(log_e_value(w, v, p0, 20.0)[0]) == pytest.approx(expected, rel=1e-6)
+    assert np.exp(log_e_value(w, v, p0, 20.0, narrow=narrow)[0]) == pytest.approx(expected, rel=1e-6)
 
 
 @given(counts, counts, st.sampled_from([0.5, 0.6]), st.floats(0, 1))
