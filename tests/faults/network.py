@@ -25,11 +25,21 @@ class Proxy:
         self.port = free_port()
         self._ends: list[socket.socket] = []
         self._door: socket.socket | None = None
+        self._flows = threading.Event()
+        self._flows.set()
 
     def open(self) -> None:
         """Take connections."""
         door = self._door = socket.create_server(("127.0.0.1", self.port))
         threading.Thread(target=self._take, args=(door,), daemon=True).start()
+
+    def hang(self) -> None:
+        """Carry nothing more, and keep every connection, as with a server that is stopped by SIGSTOP."""
+        self._flows.clear()
+
+    def go_on(self) -> None:
+        """Carry what waits, and everything after it."""
+        self._flows.set()
 
     def cut(self) -> None:
         """Break off every connection, and refuse new ones."""
@@ -53,10 +63,10 @@ class Proxy:
                 for one, other in ((client, server), (server, client)):
                     threading.Thread(target=self._carry, args=(one, other), daemon=True).start()
 
-    @staticmethod
-    def _carry(one: socket.socket, other: socket.socket) -> None:
+    def _carry(self, one: socket.socket, other: socket.socket) -> None:
         with contextlib.suppress(OSError):
             while data := one.recv(65_536):
+                self._flows.wait()
                 other.sendall(data)
         with contextlib.suppress(OSError):
             other.shutdown(socket.SHUT_WR)

@@ -11,6 +11,7 @@ import os
 import re
 import signal
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from io import StringIO
 from pathlib import Path
 from urllib.parse import urlencode, urlsplit
@@ -142,6 +143,28 @@ def test_the_site_heals_after_each_fault(workers: Workers, redis: Redis, experim
             assert ann.statuses[-1] == 503
             database.open()
 
+        def database_hung() -> None:
+            database.hang()
+            with ThreadPoolExecutor(1) as browser:
+                sent = browser.submit(ann.send)
+                with pytest.raises(TimeoutError):
+                    sent.result(timeout=1)
+                database.go_on()
+                assert sent.result(timeout=60), "it only had to wait"
+
+        def database_hung_and_gone() -> None:
+            wait_until(ann.look, 60, "a pair before the database hangs")
+            database.hang()
+            with ThreadPoolExecutor(1) as browser:
+                sent = browser.submit(ann.send)
+                with pytest.raises(TimeoutError):
+                    sent.result(timeout=1)
+                database.cut()
+                database.go_on()
+                assert not sent.result(timeout=60)
+            assert ann.statuses[-1] == 503
+            database.open()
+
         def broker_away() -> None:
             redis.kill()
             assert ann.send(), "a click needs no broker"
@@ -155,6 +178,8 @@ def test_the_site_heals_after_each_fault(workers: Workers, redis: Redis, experim
         faults = {
             "nothing yet": lambda: None,
             "the database was away": database_away,
+            "the database hung": database_hung,
+            "the database hung and was gone": database_hung_and_gone,
             "the broker was away": broker_away,
             "the broker lost its messages": lambda: redis.command("FLUSHALL"),
             "the web process was killed": web_killed,
