@@ -56,6 +56,9 @@ class PairwiseEvidence:
         Indifference margin ε in [0, ½).
     concentration
         Concentration a of the Beta(a, a) mixture; larger favours close contests.
+    narrow
+        Whether to leave out the mixture's wide part. A policy that loses its first few comparisons then has
+        little evidence against it, so that it is not left alone for long.
 
     Attributes
     ----------
@@ -65,8 +68,16 @@ class PairwiseEvidence:
         Shape (R, K, K): log e-value (nats) from opponent j against policy k in row k; -inf on the diagonal.
     """
 
-    def __init__(self, tally: Tally, epsilon: float = 0.0, concentration: float = CONCENTRATION) -> None:
+    def __init__(
+        self,
+        tally: Tally,
+        epsilon: float = 0.0,
+        concentration: float = CONCENTRATION,
+        *,
+        narrow: bool = False,
+    ) -> None:
         self._tally = tally
+        self._narrow = narrow
         self._concentration = concentration
         self.null_mean = 0.5 + epsilon
         # The evidence against beating one policy is read more often than that of one policy: have it
@@ -131,7 +142,11 @@ class PairwiseEvidence:
     def _pairs(self, runs: IntArray | int, rows: IntArray, columns: IntArray) -> FloatArray:
         wins = self._tally.wins
         return log_e_value(
-            wins[runs, rows, columns], wins[runs, columns, rows], self.null_mean, self._concentration
+            wins[runs, rows, columns],
+            wins[runs, columns, rows],
+            self.null_mean,
+            self._concentration,
+            narrow=self._narrow,
         )
 
 

@@ -62,7 +62,8 @@ class Ledger:
     Attributes
     ----------
     evidence
-        E-processes of the pairs, at the margin of the claim "best if any".
+        E-processes of the pairs, at the margin of the claim "best if any"; they steer the sampler and the
+        guess under every claim.
     streams
         The same averaged with the streams; None without them.
     plain_peak
@@ -107,10 +108,10 @@ class Ledger:
         # that a policy is ruled out as the best is about any lead, however small.
         self.margin = epsilon if self.claim in (None, Claim.BEST_IF_ANY) else 0.0
         self._proof_margins = self._watched_margins(epsilon, watch_all=watch_all)
-        self._pairs = {
-            margin: PairwiseEvidence(tally, margin) for margin in {self.margin, *self._proof_margins.values()}
-        }
-        self.evidence = self._pairs[self.margin]
+        self._pairs = {margin: PairwiseEvidence(tally, margin) for margin in self._proof_margins.values()}
+        self.evidence = PairwiseEvidence(tally, self.margin, narrow=True)
+        # A wrong name under the claim "best" and a wrong "none" have one e-process and one δ together.
+        self._for_none = self._pairs[0.0] if self.claim is Claim.BEST else self.evidence
         self.streams: StreamedEvidence | None = None
         if streams and self.claim is not None:
             self.streams = StreamedEvidence(tally, self.evidence, prior, memory)
@@ -155,7 +156,7 @@ class Ledger:
         if self.streams is not None:
             self.streams.bet(i, j, outcome)
         self.tally.record(i, j, outcome)
-        for pairs in self._pairs.values():
+        for pairs in (self.evidence, *self._pairs.values()):
             pairs.update(i, j)
         if self.streams is not None:
             self.streams.update(i, j)
@@ -166,7 +167,7 @@ class Ledger:
             self._posterior.refresh()
         if self._mixture is not None:
             self._mixture.refresh()
-        if self._watched not in (self.evidence, self.streams):
+        if self._watched not in (self._for_none, self.streams):
             self._watched.update(i, j)
         for evidence in self._in_model.values():
             if evidence is not self._watched:
@@ -183,7 +184,7 @@ class Ledger:
         """Drop the other runs."""
         self._guess = None
         self.tally.keep(runs)
-        for pairs in self._pairs.values():
+        for pairs in (self.evidence, *self._pairs.values()):
             pairs.keep(runs)
         if self.model is not None and self._posterior is not None:
             self.model.keep(runs)
@@ -192,7 +193,7 @@ class Ledger:
             self._mixture.keep(runs)
         if self.streams is not None:
             self.streams.keep(runs)
-        if self._watched not in (self.evidence, self.streams):
+        if self._watched not in (self._for_none, self.streams):
             self._watched.keep(runs)
         self.plain_peak = self.plain_peak[runs]
         for evidence in self._in_model.values():
@@ -265,8 +266,7 @@ class Ledger:
             established = proof.named != NOBODY
             if self.claim is Claim.GOOD_ENOUGH:
                 return established, np.zeros_like(established)
-            # Without the streams, so that a wrong name and a wrong "none" have one e-process and one δ
-            # together.
+            # The streams have no part in it: see `_for_none`.
             refuted = (
                 self.rule.refuted if self.streams is None else self.plain_peak >= self._log_inverse_delta
             )
@@ -294,14 +294,13 @@ class Ledger:
         """
         if self.model is None:
             return True
-        evidence = self._without_model() if self._stopping_proof() is None else self.evidence.per_policy
+        evidence = self._without_model() if self._stopping_proof() is None else self._for_none.per_policy
         return bool(np.all(evidence[0] >= self._log_inverse_delta))
 
     def none_peak(self) -> FloatArray:
         """Shape (R, K): the largest evidence that counts for there being no single best policy.
 
-        Under the claim "best" it owes nothing to the streams, so that a wrong name and a wrong "none" have
-        one e-process and one δ together.
+        Under the claim "best" it owes nothing to the streams.
         """
         return self.rule.peak_evidence if self._stopping_proof() is None else self.plain_peak
 
@@ -336,7 +335,7 @@ class Ledger:
         """Shape (R, K): evidence against each policy that owes nothing to the streams."""
         if isinstance(self._watched, BradleyTerryEvidence):
             return self._watched.plain
-        return self._watched.per_policy if self.streams is None else self.evidence.per_policy
+        return self._watched.per_policy if self.streams is None else self._for_none.per_policy
 
     def _stopping_proof(self) -> Proof | None:
         return None if self.claim is None else self.proofs.get(self.claim)
@@ -357,14 +356,14 @@ class Ledger:
                     space,
                     self.model,
                     self._mixture,
-                    self.evidence,
+                    self._for_none,
                     exact_from=exact_from,
                     streams=self.streams,
                 )
             return SeparationStatistic(self.model, self.tally)
         if stopping != "certified":
             return EliminationCost(self.tally, epsilon)
-        return self.evidence if self.streams is None else self.streams
+        return self._for_none if self.streams is None else self.streams
 
     def _build_proofs(
         self, space: Space, delta: float, exact_from: float, named: Mapping[Claim, IntArray]

@@ -87,7 +87,7 @@ class _FlipTable:
         self.leader = int(np.argmin(_log_sum(log_e)))
 
     def _log_e(self, wins: FloatArray, losses: FloatArray) -> FloatArray:
-        return log_e_value(wins.ravel(), losses.ravel(), self._null_mean, CONCENTRATION)
+        return log_e_value(wins.ravel(), losses.ravel(), self._null_mean, CONCENTRATION, narrow=True)
 
     def _turned(self, row: int, opponent: int, limit: int, direction: int) -> FloatArray:
         """Log e-value against `row` from `opponent` after 0, 1, … turned outcomes; NaN beyond what there is.

@@ -18,7 +18,7 @@ from tests.core.conftest import bradley_terry
 
 
 def evidence(wins: np.ndarray, epsilon: float = 0.0) -> np.ndarray:
-    return PairwiseEvidence(Tally(wins[None]), epsilon).per_policy[0]
+    return PairwiseEvidence(Tally(wins[None]), epsilon, narrow=True).per_policy[0]
 
 
 def fewest_by_trying_all(wins: np.ndarray, epsilon: float = 0.0) -> int | None:
