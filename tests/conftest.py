@@ -117,10 +117,14 @@ def flushing_between_tests() -> Iterator[None]:
     if connection.vendor != "postgresql":
         yield
         return
-    flush = connection.ops.execute_sql_flush
+    # Of the class, as the connection is another object beside a browser.
+    operations = type(connection.ops)
+    flush = operations.execute_sql_flush
     without_triggers = "SET LOCAL session_replication_role = replica"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(connection.ops, "execute_sql_flush", lambda sql: flush([without_triggers, *sql]))
+        patch.setattr(
+            operations, "execute_sql_flush", lambda self, sql: flush(self, [without_triggers, *sql])
+        )
         yield
 
 
