@@ -156,7 +156,8 @@ def log(
 def _offer(kind: str, form: files.Format) -> None:
     """Add the download of one kind."""
     content_type = form.content_type.partition(";")[0]
-    kind_of_body = "array" if content_type == "application/json" else "string"
+    as_list = content_type == "application/json"
+    body = {"type": "array", "items": {"type": "object"}} if as_list else {"type": "string"}
 
     @router.get(
         f"/{{experiment_id}}/{form.suffix}",
@@ -169,7 +170,7 @@ def _offer(kind: str, form: files.Format) -> None:
             "responses": {
                 200: {
                     "description": "The file, streamed",
-                    "content": {content_type: {"schema": {"type": kind_of_body}}},
+                    "content": {content_type: {"schema": body}},
                 }
             }
         },
