@@ -7,6 +7,7 @@ to repeat.
 
 from __future__ import annotations
 
+import itertools
 import logging
 import sqlite3
 import sys
@@ -17,7 +18,7 @@ from http import HTTPStatus
 from typing import Any
 
 from django.core.exceptions import RequestDataTooBig, TooManyFieldsSent, TooManyFilesSent
-from django.db import Error, InterfaceError, OperationalError
+from django.db import Error, InterfaceError, OperationalError, connections
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.template.loader import render_to_string
 from django.views import defaults
@@ -42,6 +43,7 @@ _SQLITE_CODES = {
 # PostgreSQL: connection lost, rolled back (serialization, deadlock), out of resources, shut down, lock not
 # available.
 _SQL_STATES = ("08", "40", "53", "57P", "55P03")
+_LOST_STATES = ("08", "57P")
 _DETAILS = {
     400: "The request cannot be read. See /api/docs for its format.",
     403: "This is not allowed. See /api/docs.",
@@ -62,6 +64,7 @@ class Failures:
         declared = request.META.get("CONTENT_LENGTH") or "0"
         if message := limits.UPLOAD_BYTES.refusal(int(declared) if declared.isdigit() else 0):
             return _too_large(request, message)
+        _CONNECTIONS.renew()
         response = self._get_response(request)
         if _is_api(request) and response.status_code >= 400 and not _is_json(response):
             return _as_json(response)
@@ -104,6 +107,7 @@ def _refusal(request: HttpRequest, error: BaseException) -> HttpResponse | None:
         )
     if isinstance(error, Error) and is_temporary(error):
         _COMPLAINTS.add(error)
+        _CONNECTIONS.doubt(error)
         return _busy(request)
     return None
 
@@ -129,6 +133,38 @@ class _Complaints:
 
 
 _COMPLAINTS = _Complaints()
+
+
+class _Connections:
+    """Has every thread of this process connect anew once one of them has lost its connection.
+
+    Each thread keeps a connection of its own. After a restart of the database each would find that out by
+    refusing a request, long after the database is back.
+    """
+
+    def __init__(self) -> None:
+        self._lost = itertools.count(1)
+        self._last = 0
+        self._seen = threading.local()
+
+    def doubt(self, error: Error) -> None:
+        """Doubt every connection of this process if the error says that one was lost."""
+        state = getattr(error.__cause__, "sqlstate", "")
+        if state is None or state.startswith(_LOST_STATES):
+            self._last = next(self._lost)
+
+    def renew(self) -> None:
+        """Close this thread's connections if they are older than the last one that was lost."""
+        last = self._last
+        if getattr(self._seen, "last", 0) == last:
+            return
+        self._seen.last = last
+        for connection in connections.all(initialized_only=True):
+            if not connection.in_atomic_block:
+                connection.close()
+
+
+_CONNECTIONS = _Connections()
 
 
 def _too_large(request: HttpRequest, message: str) -> HttpResponse:

@@ -7,6 +7,7 @@ request would have got anyway or 503 with Retry-After, and the same request agai
 from __future__ import annotations
 
 import select
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from io import StringIO
@@ -29,11 +30,18 @@ pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.postgres]
 _MOST_STATEMENTS = 60
 
 
-def end_connection(server: psycopg.Connection) -> None:
+def end_connection(server: psycopg.Connection, ours: psycopg.Connection | None = None) -> None:
     """Have the server end this thread's connection, with the words of a restart, and wait for these."""
-    ours = connection.connection
+    ours = ours or connection.connection
     server.execute("SELECT pg_terminate_backend(%s)", [ours.info.backend_pid])
     select.select([ours.fileno()], [], [])
+
+
+def administrator() -> psycopg.Connection:
+    """Another connection to the same database."""
+    own = connection.get_connection_params()
+    login = {name: own[name] for name in ("dbname", "user", "password", "host", "port") if name in own}
+    return psycopg.connect(**login, autocommit=True)
 
 
 @contextmanager
@@ -57,9 +65,7 @@ def lose_at_each_statement(ask: Callable[[], Any], made_good: Callable[[], None]
     Returns in how many of the rounds the request was refused.
     """
     refused = 0
-    own = connection.get_connection_params()
-    login = {name: own[name] for name in ("dbname", "user", "password", "host", "port") if name in own}
-    with psycopg.connect(**login, autocommit=True) as server:
+    with administrator() as server:
         for statement in range(1, _MOST_STATEMENTS):
             with lost_at(statement, server) as seen:
                 reply = ask()
@@ -117,3 +123,35 @@ def test_a_page_is_refused_or_shown(name, client, annotator):
     else:
         client.force_login(annotator if name == "pair" else make_user(is_superuser=True))
     assert lose_at_each_statement(lambda: client.get(url, headers=headers), lambda: None) > 1
+
+
+def test_one_refused_request_has_every_thread_connect_anew(client, annotator):
+    """Else each thread of a web process would refuse one more request, however long after the restart."""
+    experiment = make_experiment(annotators=(annotator,), ready=True)
+    client.force_login(annotator)
+    url = reverse("pair", args=[experiment.pk])
+    asked, lost = threading.Event(), threading.Event()
+    theirs, statuses = [], []
+
+    def thread() -> None:
+        other = Client(raise_request_exception=False)
+        other.cookies = client.cookies
+        statuses.append(other.get(url).status_code)
+        theirs.append(connection.connection)
+        asked.set()
+        assert lost.wait(60)
+        statuses.append(other.get(url).status_code)
+        connection.close()
+
+    other = threading.Thread(target=thread)
+    other.start()
+    assert asked.wait(60)
+    with administrator() as server:
+        client.get(url)
+        end_connection(server)
+        end_connection(server, theirs[0])
+    statuses.append(client.get(url).status_code)
+    close_old_connections()
+    lost.set()
+    other.join()
+    assert statuses == [200, 503, 200]

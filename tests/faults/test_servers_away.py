@@ -163,7 +163,7 @@ def test_the_site_heals_after_each_fault(
                     sent.result(timeout=1)
                 except TimeoutError:
                     return sent
-                # Another thread of the server may still have a connection that was cut before.
+                # The first request since a cut is refused.
                 assert ann.statuses[-1] == 503
 
         def database_hung() -> None:
