@@ -374,7 +374,9 @@ def _store(experiment: Experiment, ready: _Ready, by: User | None) -> Experiment
     """Store the rows of an experiment that nobody else changes, in the caller's transaction."""
     policies, tasks = _rows_of(experiment)
     people = _people(experiment, ready.names)
-    responses = [*ready.known, *insert(ready.responses, {"policy_id": policies, "task_id": tasks})]
+    responses = insert(ready.responses, {"policy_id": policies, "task_id": tasks})
+    if ready.known:
+        responses = [*ready.known, *responses]
     comparisons = insert_comparisons(experiment, ready.comparisons, policies, tasks, responses)
     insert(
         ready.judgments,

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from django.db import connection
 
 from benchmarks.arena import arena
 from engine.core import Design, Place, Unstructured
@@ -67,6 +68,25 @@ def test_the_file_makes_the_experiment_and_each_vote_counts_once():
         assert (judgment.via, judgment.judge, judgment.comparison.state) == ("import", "human", "judged")
     entry = AuditEntry.objects.get(action="import_votes")
     assert (entry.by, entry.details["votes"]) == (user, 4)
+
+
+@pytest.mark.skipif("connection.vendor != 'sqlite'")
+def test_no_key_of_a_new_response_is_looked_up_while_sqlite_is_locked():
+    """New keys follow one another, so numbers become keys by an addition."""
+    looked_up = []
+
+    def watch(execute: Any, sql: str, params: Any, many: bool, context: Any) -> Any:
+        if many and "INTO staged_keys" in sql:
+            params = list(params)
+            looked_up.extend(params)
+        return execute(sql, params, many, context)
+
+    votes = with_texts(*(vote(task=f"T{n}", annotator="ann") for n in range(50)))
+    with connection.execute_wrapper(watch):
+        experiment = made(votes)
+    assert Response.objects.filter(policy__experiment=experiment).count() == 100
+    # Of responses and of comparisons the tasks; and the few policies and people.
+    assert 100 <= len(looked_up) < 150
 
 
 def test_a_conversation_stays_one():
