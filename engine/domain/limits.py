@@ -153,6 +153,18 @@ TEXT_CHARACTERS = Limit(
     "Tasks, prompts and responses are sent to models and annotators whole; this is about 50,000 tokens.",
     "Shorten the text.",
 )
+LINES = Limit(
+    "lines in one file",
+    10_000_000,
+    "A few bytes of an archive may be empty lines for minutes.",
+    "Remove the empty lines, or split the file.",
+)
+CELL_CHARACTERS = Limit(
+    "characters in one cell of a CSV",
+    2_000_000,
+    "A conversation with all its turns fits. A quotation mark that nobody closed makes one of the rest.",
+    "Look for such a mark, or shorten the text.",
+)
 COLUMNS = Limit(
     "columns of one table",
     400,

@@ -8,7 +8,6 @@ import gzip
 import io
 import json
 import re
-import sys
 import zlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,6 +20,9 @@ from engine.importing.strict_json import JSONLimitError, loads
 MOST_FAULTS = 20
 _DELIMITERS = ",;\t"
 _GZIP = b"\x1f\x8b"
+# With its end.
+_LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
+_HEADING = re.compile(r"[^\ufeff \t\r\n][^\r\n]{0,1000000}")
 _SEPARATOR = re.compile(r'[\ufeff\s]*"?sep=([,;\t])"?(?=[\r\n]|$)', re.IGNORECASE)
 # A few words without a space around them, as programs and people name columns: "Frage (de)", "Answer?".
 _NAME = re.compile(r'"?[^\W\d]\w*(?:[ .-]\w+){0,4}(?: ?\([^()]*\))?[?:*]?"?')
@@ -147,14 +149,20 @@ def text_in(data: bytes) -> str:
         They are neither.
     """
     encoding = "utf-16" if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "utf-8-sig"
+    # Both before rows are made of it: a small archive may hold gigabytes of them.
+    if message := limits.LINES.refusal(max(data.count(b"\n"), data.count(b"\r"))):
+        raise ImportingError.at("", message)
+    nul = data.find(b"\x00") if encoding == "utf-8-sig" else -1
     try:
-        return data.decode(encoding)
+        if nul < 0:
+            return data.decode(encoding)
+        place, fault = nul, "This is not UTF-8 text: it holds a NUL character."
     except UnicodeDecodeError as error:
-        line = data[: error.start].count(b"\n") + 1
-        raise ImportingError.at(
-            f"line {line}",
-            "This is not UTF-8 text. Save the file as UTF-8 and try again; in Excel, as “CSV UTF-8”.",
-        ) from error
+        place, fault = error.start, "This is not UTF-8 text."
+    line = data.count(b"\n", 0, place) + 1
+    raise ImportingError.at(
+        f"line {line}", f"{fault} Save the file as UTF-8 and try again; in Excel, as “CSV UTF-8”."
+    )
 
 
 def rows_of(
@@ -221,11 +229,14 @@ def _lines(text: str) -> Iterator[str]:
     """The lines with their ends. A line ends as files have it: \\n, \\r\\n or \\r, and nothing else that
     Unicode knows.
     """
-    return io.StringIO(text.lstrip("\ufeff"), newline="")
+    # One by one: `io.StringIO` takes four bytes for each character.
+    return (found[0] for found in _LINE.finditer(text.lstrip("\ufeff")))
 
 
 def _heading(text: str) -> str:
-    return re.split("[\r\n]", text.lstrip("\ufeff \t\r\n"), maxsplit=1)[0].strip()
+    """The first line that is not empty, or as much of it as a heading may have."""
+    found = _HEADING.search(text)
+    return found[0].strip() if found else ""
 
 
 def _without_separator(text: str) -> tuple[str, str]:
@@ -262,8 +273,7 @@ def _unknown_header(text: str, *, table: bool = False) -> list[str]:
     names = heading.split(delimiter)
     if len(names) < 2 or not all(map(_NAME.fullmatch, names)):
         return []
-    # No limit here: the caller that received the text has checked its size.
-    csv.field_size_limit(sys.maxsize)
+    csv.field_size_limit(limits.CELL_CHARACTERS.most)
     try:
         lines = [
             cells for cells in csv.reader(_lines(text), delimiter=delimiter) if any(map(str.strip, cells))
@@ -284,8 +294,7 @@ def _plain_rows(text: str, plain: str) -> Iterator[Row | Fault]:
 def _table_rows(text: str) -> Iterator[Row | Fault]:
     declared, text = _without_separator(text)
     delimiter = declared or max(_DELIMITERS, key=_heading(text).count)
-    # No limit here: the caller that received the text has checked its size.
-    csv.field_size_limit(sys.maxsize)
+    csv.field_size_limit(limits.CELL_CHARACTERS.most)
     reader = csv.reader(_lines(text), delimiter=delimiter, strict=True)
     heading: list[str] = []
     names: list[str] = []
@@ -310,12 +319,19 @@ def _table_rows(text: str) -> Iterator[Row | Fault]:
             else:
                 yield Row(place, dict(zip(names, cells, strict=True)), heading)
     except csv.Error as error:
-        yield Fault(f"line {reader.line_num}", f"This is not valid CSV: {error}.")
+        yield Fault(f"line {reader.line_num}", _csv_fault(error))
+
+
+def _csv_fault(error: csv.Error) -> str:
+    if "field limit" in str(error):
+        limit = limits.CELL_CHARACTERS
+        return f"More than {limit.most:,} {limit.thing}, which is the limit. {limit.advice}"
+    return f"This is not valid CSV: {error}."
 
 
 def _json_lines(text: str, plain: Sequence[str], whole: json.JSONDecodeError) -> Iterator[Row | Fault]:
     try:
-        loads(_heading(text))
+        loads(next(filter(str.strip, _lines(text))))
     except JSONLimitError:
         pass  # the loop below says so, with its line
     except json.JSONDecodeError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import json
 import re
@@ -282,6 +283,31 @@ def test_no_archive_or_workbook_unpacks_to_more_than_the_limit(monkeypatch):
         list(source(bombs[2]).rows())
     with pytest.raises(ImportingError, match="1,001 files in one archive; the limit is 1,000"):
         source(archive({f"{n}": b"" for n in range(1001)}))
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (b"task\nOne?\nTwo\x00?\n", "line 3: This is not UTF-8 text: it holds a NUL character"),
+        ("task\nOne?\n".encode("utf-16-le"), "line 1: This is not UTF-8 text.*Save the file as UTF-8"),
+        (
+            b"task,x\nOne?," + b"y" * 60_001 + b"\n",
+            "line 2: More than 60,000 characters in one cell of a CSV",
+        ),
+        (b'task\n"One?\n' + b"Two?\n" * 20_000, "line 12002: .*Look for such a mark"),
+        (b"task\n" + b"\n" * 1000, "1,001 lines in one file; the limit is 1,000"),
+        (b"\r" * 1001, "1,001 lines in one file"),
+    ],
+)
+def test_a_bomb_of_text_is_refused_before_rows_are_made_of_it(text, words, monkeypatch):
+    """NULs of 200 kB in an archive took 2.4 GB of memory, and empty lines two minutes."""
+    monkeypatch.setattr(
+        limits, "CELL_CHARACTERS", dataclasses.replace(limits.CELL_CHARACTERS, default=60_000)
+    )
+    lines = 1000 if text.count(b"\n") <= 1001 else 100_000
+    monkeypatch.setattr(limits, "LINES", dataclasses.replace(limits.LINES, default=lines))
+    with pytest.raises(ImportingError, match=words):
+        read_tasks(source(archive({"tasks.csv": text})))
 
 
 def test_no_parquet_is_unpacked_beyond_the_limit(monkeypatch):

@@ -74,7 +74,7 @@ def export(client: Any) -> Callable[..., bytes]:
 
 
 def said(row: dict[str, Any]) -> tuple[Any, ...]:
-    """What a row of an export says of its vote."""
+    """The vote that a row of an export holds."""
     names = {row[f"policy_{n}"]: (row[f"policy_{n}_name"], row[f"response_{n}"]) for n in "ij"}
     chosen = row["chosen_policy"] or ""
     return (
