@@ -10,7 +10,14 @@ from typing import Any, TypeVar
 from engine.domain.conversations import Message, read_messages, text_and_messages
 from engine.domain.specs import SETTINGS, ExperimentSpec, FactorSpec, GoldSpec, ReadyMade, TaskSpec
 from engine.importing.document import Entry, dump, parse
-from engine.importing.items import Answers, factor_of, fields_of, read_responses, read_tasks
+from engine.importing.items import (
+    Answers,
+    factor_of,
+    fields_of,
+    read_responses,
+    read_tasks,
+    warnings_of_tasks,
+)
 from engine.importing.mapping import Columns, check_columns
 from engine.importing.rows import ImportingError
 from engine.importing.sources import Source
@@ -62,7 +69,8 @@ def read_experiment(
         raise root.fault("Give the experiment a name.")
     columns = _columns(parts) | dict(columns or {})
     answers = _answers(parts, read_file, columns)
-    tasks = _tasks(parts, read_file, columns) or (answers.tasks if answers else [])
+    warnings = list(answers.warnings) if answers else []
+    tasks = _tasks(parts, read_file, columns, warnings) or (answers.tasks if answers else [])
     return ExperimentFile(
         ExperimentSpec(
             name=parts["name"].text(),
@@ -73,7 +81,7 @@ def read_experiment(
             ready_made=_placed(answers, tasks, parts) if answers else (),
         ),
         root,
-        answers.warnings if answers else (),
+        warnings,
     )
 
 
@@ -126,10 +134,18 @@ def _factors(parts: dict[str, Entry], answers: Answers | None) -> list[FactorSpe
     return factors
 
 
-def _tasks(parts: dict[str, Entry], read_file: ReadFile | None, columns: Columns) -> list[TaskSpec]:
+def _tasks(
+    parts: dict[str, Entry], read_file: ReadFile | None, columns: Columns, warnings: list[str]
+) -> list[TaskSpec]:
     tasks = [_task(entry) for entry in parts["tasks"].items()] if "tasks" in parts else []
+
+    def read(given: str | Source) -> list[TaskSpec]:
+        found = read_tasks(given, columns)
+        warnings.extend(warnings_of_tasks(found, "" if columns else given))
+        return found
+
     if "tasks_file" in parts:
-        tasks += _from_file(parts["tasks_file"], read_file, partial(read_tasks, columns=columns))
+        tasks += _from_file(parts["tasks_file"], read_file, read)
     return tasks
 
 

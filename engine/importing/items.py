@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, TypeVar
@@ -227,8 +228,11 @@ def read_responses(given: str | Source, columns: Columns | None = None) -> Answe
     policies: dict[str, None] = {}
     positions: dict[str, int] = {}
     tasks: list[TaskSpec] = []
+    rivals: Counter[slips.Rivals] = Counter()
 
     def make(row: Row) -> ReadyMade:
+        if not columns and (pair := slips.rivals(row.fields, TASK_NAMES)):
+            rivals[pair] += 1
         prompt, messages = _asked(row)
         policy = text_of(row, ["policy"]).strip()
         reference = text_of(row, REFERENCE_NAMES, required=False)
@@ -273,7 +277,10 @@ def read_responses(given: str | Source, columns: Columns | None = None) -> Answe
         policies=list(policies),
         tasks=tasks,
         responses=responses,
-        warnings=list(_warnings(policies, [task.prompt for task in tasks], responses)),
+        warnings=[
+            *_warnings(policies, [task.prompt for task in tasks], responses),
+            *slips.left_out(rivals),
+        ],
     )
 
 
@@ -285,23 +292,36 @@ def _warnings(
         yield f"{_responses(n)} came more than once, with the same task, policy and text."
     if n := sum(not each.response.strip() for each in responses):
         yield f"{_responses(n)} had no text."
-    if n := slips.nothing_in(each.response for each in responses):
-        yield f"{_responses(n)} said only null, None, NaN or N/A, as programs write for no text."
+    yield from slips.no_texts((each.response for each in responses), "response")
+    yield from slips.no_texts(tasks, "task")
     yield from slips.nearly_equal(policies, "policy", "policies")
     yield from slips.nearly_equal(tasks, "task", "tasks")
 
 
-def warnings_of_tasks(tasks: Sequence[TaskSpec]) -> list[str]:
-    """Possible slips in a list of tasks, each with its count."""
+def warnings_of_tasks(tasks: Sequence[TaskSpec], given: str | Source = "") -> list[str]:
+    """Possible slips in a list of tasks, each with its count.
+
+    ``given``: the text or the files that the tasks were read from, if their columns have their own names.
+    """
     texts = [task.prompt for task in tasks]
     warnings = []
     if n := slips.twice([(task.prompt, *sorted(task.variables.items())) for task in tasks]):
         warnings.append(f"{slips.number(n, 'task')} came more than once. Each counts.")
-    if n := slips.nothing_in(texts):
-        warnings.append(
-            f"{slips.number(n, 'task')} said only null, None, NaN or N/A, as programs write for no text."
-        )
-    return [*warnings, *slips.nearly_equal(texts, "task", "tasks")]
+    beside = (text for task in tasks for text in (task.reference, *task.variables.values()))
+    rows = rows_in(given, plain=TASK_NAMES, beside=REFERENCE_NAMES) if given else ()
+    return [
+        *warnings,
+        *slips.no_texts(texts, "task"),
+        *slips.no_texts(beside, "answer or variable", "answers or variables"),
+        *slips.left_out(
+            Counter(
+                pair
+                for row in rows
+                if isinstance(row, Row) and (pair := slips.rivals(row.fields, TASK_NAMES))
+            )
+        ),
+        *slips.nearly_equal(texts, "task", "tasks"),
+    ]
 
 
 def _responses(n: int) -> str:

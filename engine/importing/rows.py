@@ -149,7 +149,7 @@ def text_in(data: bytes) -> str:
         They are neither.
     """
     encoding = "utf-16" if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "utf-8-sig"
-    # Both before rows are made of it: a small archive may hold gigabytes of them.
+    # Counted before rows are made of it: a small archive may hold gigabytes.
     if message := limits.LINES.refusal(max(data.count(b"\n"), data.count(b"\r"))):
         raise ImportingError.at("", message)
     nul = data.find(b"\x00") if encoding == "utf-8-sig" else -1

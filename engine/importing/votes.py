@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -109,6 +109,7 @@ def read_votes(source: Source, columns: Columns | None = None) -> Votes:
     votes: list[Vote] = []
     faults: list[Fault] = []
     unanswered = 0
+    rivals: Counter[slips.Rivals] = Counter()
     for number, row in enumerate(rows, 1):
         if isinstance(row, Fault):
             faults.append(row)
@@ -117,6 +118,8 @@ def read_votes(source: Source, columns: Columns | None = None) -> Votes:
                 found = _votes_of(row)
                 votes += found
                 unanswered += not found
+                if not columns and (pair := slips.rivals(row.fields, _TASK)):
+                    rivals[pair] += 1
             except ImportingError as error:
                 faults += error.faults
         # A record may hold several votes, and a file of nothing but faults ends here too.
@@ -132,7 +135,7 @@ def read_votes(source: Source, columns: Columns | None = None) -> Votes:
         )
     if all(vote.judged_at is not None for vote in votes):
         votes.sort(key=lambda vote: vote.judged_at or datetime.min)
-    return Votes(votes, list(_warnings(votes, unanswered)))
+    return Votes(votes, [*_warnings(votes, unanswered), *slips.left_out(rivals)])
 
 
 # ---------------------------------------------------------------- which format a row has
@@ -725,7 +728,24 @@ def _warnings(votes: Sequence[Vote], unanswered: int) -> Iterator[str]:
         yield f"{slips.number(twice, 'vote')} equal to an earlier one in every column. Each counts."
     if empty := sum((v.response_a, v.response_b).count("") for v in votes):
         yield f"{slips.number(empty, 'response')} empty."
+    if opposite := _opposite(votes):
+        yield (
+            f"{slips.number(opposite, 'pair')} of texts on which one person gave opposite votes. Each counts."
+        )
+    responses = [text for v in votes for text in (v.response_a, v.response_b) if text]
+    yield from slips.no_texts(responses, "response")
+    yield from slips.no_texts(dict.fromkeys(v.task for v in votes), "task")
     yield from slips.nearly_equal(
         (name for v in votes for name in (v.policy_a, v.policy_b)), "policy", "policies"
     )
     yield from slips.nearly_equal((v.task for v in votes), "task", "tasks")
+
+
+def _opposite(votes: Sequence[Vote]) -> int:
+    """The number of times that one person preferred each of the same two texts to the other."""
+    better: defaultdict[Hashable, set[tuple[str, str]]] = defaultdict(set)
+    for v in votes:
+        if v.annotator and v.response_a and v.response_b and v.winner in {Winner.A, Winner.B}:
+            a, b = (v.policy_a, v.response_a), (v.policy_b, v.response_b)
+            better[v.annotator, v.task, frozenset((a, b))].add(a if v.winner == Winner.A else b)
+    return sum(len(each) > 1 for each in better.values())

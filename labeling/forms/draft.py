@@ -65,7 +65,8 @@ class Items(Generic[Item]):
     @property
     def warnings(self) -> Sequence[str]:
         """Possible slips, each with its count."""
-        return warnings_of_tasks([item for item in self.items if isinstance(item, TaskSpec)])
+        tasks = [item for item in self.items if isinstance(item, TaskSpec)]
+        return warnings_of_tasks(tasks, self.text if tasks else "")
 
     @property
     def meanings(self) -> list[tuple[str, str]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,9 @@ from engine.importing import (
     read_responses,
     read_tasks,
     read_votes,
+    slips,
     source_of,
+    warnings_of_tasks,
 )
 from engine.importing.items import Answers
 from engine.models import Experiment
@@ -104,6 +107,47 @@ def test_slips_are_counted_and_nothing_is_left_out():
     assert read_responses("task,policy,response\nT1,A,x\nT1,B,x\n").warnings == []
 
 
+RIVALS = (
+    "{} with both task and prompt: task is read, and prompt is left out. Where that is wrong, say what each "
+    "column is, or rename one."
+)
+FAILED = (
+    "{} said only {} or the like, as spreadsheets write for a formula that failed. Mend the formulas, and "
+    "save the file again."
+)
+
+
+def test_two_columns_of_tasks_and_formulas_that_failed_are_counted():
+    tasks = "task,prompt,answer\nOne,Two,#REF!\nThree,Three,\nFour,,#N/A\n#VALUE!,Five,1\n"
+    assert warnings_of_tasks(read_tasks(tasks), tasks) == [
+        FAILED.format("1 task", "#VALUE!"),
+        FAILED.format("2 answers or variables", "#REF!"),
+        RIVALS.format("2 rows"),
+    ]
+    responses = "task,prompt,policy,response\nOne,Two,A,#DIV/0!\nOne,,B,Err:508\n"
+    assert read_responses(responses).warnings == [
+        FAILED.format("2 responses", "#DIV/0!"),
+        RIVALS.format("1 row"),
+    ]
+    assert read_responses(responses, {"task": "task"}).warnings == [FAILED.format("2 responses", "#DIV/0!")]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "Warm\u200b", "\ufeffWarm", "Wa\u00adrm", "Warm\u2069", "Ｗarm", "Warm\u00a0", "W\u2060arm\ufe0f",
+    ],
+)  # fmt: skip
+def test_names_that_look_the_same_are_nearly_equal(name):
+    [warning] = slips.nearly_equal(["Warm", name, "Wärm"], "policy", "policies")
+    assert warning.startswith(f"1 policy came with nearly equal names, such as 'Warm' and {name!r}.")
+
+
+def test_a_letter_with_its_accent_is_the_same_in_one_character_or_two():
+    assert list(slips.nearly_equal(["Caf\u00e9", "Cafe\u0301", "Cafe"], "policy", "policies"))
+    assert not list(slips.nearly_equal(["Caf\u00e9", "Cafe", "👍🏽", "👍"], "policy", "policies"))
+
+
 DESCRIPTION = "name: Wide\nresponses_file: answers.csv\n"
 
 
@@ -114,6 +158,15 @@ def test_a_description_says_what_the_columns_of_its_file_are():
     assert [(spec.tasks[r.task].prompt, r.policy, r.response) for r in spec.ready_made] == WIDE
     with pytest.raises(ImportingError, match="line 3, columns: Column 'q': 'x' means nothing"):
         read_experiment(f"{DESCRIPTION}columns: {{q: x}}\n", read_file=files.__getitem__)
+
+
+def test_a_description_warns_of_its_file_of_tasks():
+    files = {"tasks.csv": "task,prompt\nOne,Two\n"}
+    described = "name: Tasks\ntasks_file: tasks.csv\n"
+    assert read_experiment(described, read_file=files.__getitem__).warnings == [RIVALS.format("1 row")]
+    assert not read_experiment(
+        f"{described}columns: {{prompt: task}}\n", read_file=files.__getitem__
+    ).warnings
 
 
 @pytest.mark.django_db

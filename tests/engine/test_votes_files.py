@@ -462,3 +462,21 @@ def test_what_may_be_a_mistake_is_counted_and_left_as_it_is():
         "1 response empty.",
         "1 policy came with nearly equal names, such as 'P' and 'p'. They count as different ones.",
     ]
+
+
+def test_opposite_votes_of_one_person_and_what_programs_write_for_no_text_are_counted():
+    turned = WHOLE | {"policy_a": WHOLE["policy_b"], "policy_b": WHOLE["policy_a"]}
+    turned |= {"response_a": WHOLE["response_b"], "response_b": WHOLE["response_a"], "winner": "a"}
+    first = WHOLE | {"winner": "a"}
+    opposite = "1 pair of texts on which one person gave opposite votes. Each counts."
+    assert read(as_jsonl([first, turned])).warnings == [opposite]
+    # Somebody else, a tie, another text, or the same answer from the other side.
+    others = [{"annotator": "bob"}, {"winner": "tie"}, {"response_a": "Another"}, {"winner": "b"}]
+    for other in others:
+        assert read(as_jsonl([first, turned | other])).warnings == []
+    odd = read(as_jsonl([first | {"prompt": "Else", "response_a": "#N/A", "response_b": "None"}])).warnings
+    assert [warning.partition(":")[0][:40] for warning in odd] == [
+        "1 response said only null, None, NaN or ",
+        "1 response said only #N/A or the like, a",
+        "1 row with both task and prompt",
+    ]
