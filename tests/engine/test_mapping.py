@@ -163,10 +163,9 @@ def test_a_description_says_what_the_columns_of_its_file_are():
 def test_a_description_warns_of_its_file_of_tasks():
     files = {"tasks.csv": "task,prompt\nOne,Two\n"}
     described = "name: Tasks\ntasks_file: tasks.csv\n"
-    assert read_experiment(described, read_file=files.__getitem__).warnings == [RIVALS.format("1 row")]
-    assert not read_experiment(
-        f"{described}columns: {{prompt: task}}\n", read_file=files.__getitem__
-    ).warnings
+    read = partial(read_experiment, read_file=files.__getitem__)
+    assert read(described).warnings == [RIVALS.format("1 row")]
+    assert read(f"{described}columns: {{prompt: task}}\n").warnings == []
 
 
 @pytest.mark.django_db
