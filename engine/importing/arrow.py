@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import struct
 from collections.abc import Iterator
+from datetime import date, time
+from decimal import Decimal
 from typing import Any
 
 from engine.importing.rows import Allowance, Fault, ImportingError, Row
@@ -15,7 +18,7 @@ _BATCH = 1000
 
 
 def arrow_rows(data: bytes, allowance: Allowance) -> Iterator[Row | Fault]:
-    """The rows of an Arrow stream or file, numbered from 1. Values come as texts, numbers, times, lists.
+    """The rows of an Arrow stream or file, numbered from 1. Values come as texts, numbers, lists.
 
     Nobody may make the reader take more memory than the file has bytes: compressed columns are refused, and
     types whose cells share their bytes.
@@ -55,11 +58,22 @@ def arrow_rows(data: bytes, allowance: Allowance) -> Iterator[Row | Fault]:
             for start in range(0, batch.num_rows, _BATCH):
                 for fields in batch.slice(start, _BATCH).to_pylist():
                     number += 1
-                    yield Row(f"row {number}", {name.lower(): value for name, value in fields.items()}, names)
+                    yield Row(
+                        f"row {number}", {name.lower(): cell(value) for name, value in fields.items()}, names
+                    )
     except (pa.ArrowException, OSError, struct.error, EOFError, StopIteration) as error:
         raise ImportingError.at(
             "", f"The Arrow file cannot be read: {error}. Write it again, or save it as JSON Lines."
         ) from error
+
+
+def cell(value: Any) -> Any:
+    """The value as JSON and CSV have it: a time and an exact number are texts, and NaN is nothing."""
+    if isinstance(value, (date, time)):
+        return value.isoformat()
+    if isinstance(value, Decimal):
+        return str(value)
+    return None if isinstance(value, float) and math.isnan(value) else value
 
 
 def _check_type(name: str, kind: Any, *, inside: bool = False) -> None:

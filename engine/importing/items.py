@@ -270,7 +270,7 @@ def read_responses(given: str | Source, columns: Columns | None = None) -> Answe
             "",
             (
                 "There are no responses here. The first line names task, policy and response; the others "
-                "hold them."
+                f"hold them.{given.about_sheets if isinstance(given, Source) else ''}"
             ),
         )
     return Answers(

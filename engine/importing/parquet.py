@@ -6,6 +6,7 @@ import io
 from collections.abc import Iterator
 from typing import Any
 
+from engine.importing.arrow import cell
 from engine.importing.rows import Allowance, Fault, ImportingError, Row
 
 MAGIC = b"PAR1"
@@ -14,7 +15,7 @@ _BATCH = 1000
 
 
 def parquet_rows(data: bytes, allowance: Allowance) -> Iterator[Row | Fault]:
-    """The rows of a Parquet file, numbered from 1. Values come as texts, numbers, times, lists.
+    """The rows of a Parquet file, numbered from 1. Values come as texts, numbers, lists.
 
     Parameters
     ----------
@@ -64,4 +65,4 @@ def parquet_rows(data: bytes, allowance: Allowance) -> Iterator[Row | Fault]:
 
 
 def _lower(fields: dict[str, Any]) -> dict[str, Any]:
-    return {name.lower(): value for name, value in fields.items()}
+    return {name.lower(): cell(value) for name, value in fields.items()}

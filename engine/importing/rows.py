@@ -18,12 +18,25 @@ from engine.importing.strict_json import JSONLimitError, loads
 
 # Enough to see a pattern in; a page of thousands of them would help nobody.
 MOST_FAULTS = 20
-_DELIMITERS = ",;\t"
+_DELIMITERS = ",;\t|"
 _GZIP = b"\x1f\x8b"
+# How files begin that people take for a table.
+_PACKED = {
+    b"\xd0\xcf\x11\xe0": "an old workbook (.xls), or one with a password",
+    b"%PDF-": "a PDF",
+    b"BZh9": "a bzip2 archive",
+    b"\x28\xb5\x2f\xfd": "a zstd archive",
+    b"\xfd7zXZ": "an xz archive",
+    b"7z\xbc\xaf": "a 7z archive",
+    b"Rar!\x1a": "a RAR archive",
+}
+# Names under which an object has the rows of a table, and those that say that it is a row.
+_ROWS = ("data", "rows", "records", "votes", "items", "results")
+_OF_A_ROW = ("task", "prompt", "input", "question", "instruction", "model_a", "policy_a")
 # With its end.
 _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
 _HEADING = re.compile(r"[^\ufeff \t\r\n][^\r\n]{0,1000000}")
-_SEPARATOR = re.compile(r'[\ufeff\s]*"?sep=([,;\t])"?(?=[\r\n]|$)', re.IGNORECASE)
+_SEPARATOR = re.compile(r'[\ufeff\s]*"?sep=([,;\t|])"?(?=[\r\n]|$)', re.IGNORECASE)
 # A few words without a space around them, as programs and people name columns: "Frage (de)", "Answer?".
 _NAME = re.compile(r'"?[^\W\d]\w*(?:[ .-]\w+){0,4}(?: ?\([^()]*\))?[?:*]?"?')
 
@@ -152,6 +165,10 @@ def text_in(data: bytes) -> str:
     # Counted before rows are made of it: a small archive may hold gigabytes.
     if message := limits.LINES.refusal(max(data.count(b"\n"), data.count(b"\r"))):
         raise ImportingError.at("", message)
+    if kind := next((kind for start, kind in _PACKED.items() if data.startswith(start)), ""):
+        raise ImportingError.at(
+            "", f"This is {kind}, and no text. Save it as CSV or XLSX, or unpack it first."
+        )
     nul = data.find(b"\x00") if encoding == "utf-8-sig" else -1
     try:
         if nul < 0:
@@ -319,13 +336,15 @@ def _table_rows(text: str) -> Iterator[Row | Fault]:
             else:
                 yield Row(place, dict(zip(names, cells, strict=True)), heading)
     except csv.Error as error:
-        yield Fault(f"line {reader.line_num}", _csv_fault(error))
+        yield Fault(f"line {before + 1}", _csv_fault(error))
 
 
 def _csv_fault(error: csv.Error) -> str:
     if "field limit" in str(error):
         limit = limits.CELL_CHARACTERS
         return f"More than {limit.most:,} {limit.thing}, which is the limit. {limit.advice}"
+    if "unexpected end" in str(error):
+        return "A quotation mark in this row is not closed. Close it, or write it twice."
     return f"This is not valid CSV: {error}."
 
 
@@ -375,8 +394,10 @@ def _document_rows(document: Any, plain: Sequence[str]) -> Iterator[Row | Fault]
         yield from _squad_rows(document["data"])
         return
     elif isinstance(document, dict):
-        yield _json_row("line 1", document, plain)
-        return
+        entries = _table_in(document)
+        if entries is None:
+            yield _json_row("line 1", document, plain)
+            return
     numbered = (
         entries.items()
         if isinstance(entries, dict)
@@ -390,6 +411,33 @@ def _document_rows(document: Any, plain: Sequence[str]) -> Iterator[Row | Fault]
     for number, entry in numbered:
         row = _json_row(f"entry {number}", entry, plain)
         yield _example(row, prefix, choices=choices) if isinstance(row, Row) else row
+
+
+def _table_in(document: dict[str, Any]) -> list[dict[str, Any]] | None:
+    """The rows of an object that is a table: under a usual name, or as pandas writes it; else ``None``."""
+    if any(isinstance(document.get(name), str) for name in _OF_A_ROW):
+        return None
+    rows = next((document[name] for name in _ROWS if isinstance(document.get(name), list)), None)
+    if rows is None:
+        return _columns_of_pandas(document)
+    if all(isinstance(row, dict) for row in rows):
+        return list(rows)
+    columns = document.get("columns")
+    if isinstance(columns, list) and all(isinstance(row, list) and len(row) == len(columns) for row in rows):
+        # pandas' orient="split".
+        return [dict(zip(map(str, columns), row, strict=True)) for row in rows]
+    return None
+
+
+def _columns_of_pandas(document: dict[str, Any]) -> list[dict[str, Any]] | None:
+    """The rows of an object that has columns, each with its cells by the numbers of their rows."""
+    columns = list(document.values())
+    first = columns[0] if columns else None
+    if not isinstance(first, dict) or not first or not all(map(str.isdecimal, first)):
+        return None
+    if any(not isinstance(cells, dict) or cells.keys() != first.keys() for cells in columns):
+        return None
+    return [{name: cells[row] for name, cells in document.items()} for row in first]
 
 
 def _is_squad(articles: Any) -> bool:

@@ -82,6 +82,16 @@ class Source:
         [(_, data), *others] = self.parts
         return sheets_of(data) if data.startswith(_ZIP) and not others else []
 
+    @property
+    def about_sheets(self) -> str:
+        """A sentence for a message, if there are other sheets than the one that was read."""
+        sheets = self.sheets
+        if len(sheets) < 2:
+            return ""
+        return (
+            f" This is the sheet {self.sheet or sheets[0]} of {', '.join(sheets)}: choose another (--sheet)."
+        )
+
     def rows(self, *, plain: Sequence[str] = (), beside: Sequence[str] = ()) -> Iterator[Row | Fault]:
         """The rows of all parts; where there are several, places begin with the part's name.
 
@@ -131,6 +141,8 @@ def source_of(files: Iterable[tuple[str, BinaryFile]], most: limits.Limit, sheet
     for name, file in files:
         data = contents(file, most)
         archive = _archive(data) if data.startswith(_ZIP) else None
+        if archive is not None and "content.xml" in archive.namelist():
+            raise ImportingError.at(name, "This is an OpenDocument file. Save it as XLSX or CSV.")
         if archive is not None and _WORKBOOK not in archive.namelist():
             names = tables_in(each.filename for each in archive.infolist() if not each.is_dir())
             # Before anything is unpacked: no more comes out of an entry than the size that it states.

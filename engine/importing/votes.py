@@ -131,7 +131,7 @@ def read_votes(source: Source, columns: Columns | None = None) -> Votes:
         raise ImportingError.at(
             "",
             "There are no votes here. The first line of a table names task, policy_a, policy_b and winner; "
-            "the others hold them.",
+            f"the others hold them.{source.about_sheets}",
         )
     if all(vote.judged_at is not None for vote in votes):
         votes.sort(key=lambda vote: vote.judged_at or datetime.min)
@@ -360,7 +360,7 @@ def _chosen(results: Any) -> Any:
 # ---------------------------------------------------------------- one vote
 
 _TASK = ("task", "prompt", "question", "instruction", "input", "query")
-_POLICY = ("policy", "model", "system")
+_POLICY = ("policy", "model", "system", "generator")
 _RESPONSE = ("response", "answer", "completion", "output", "generation", "text")
 # The words for a and b, and whether they say which was on the left.
 _SIDES = (("a", "b"), ("1", "2"), ("left", "right"))
@@ -652,6 +652,9 @@ def _winner(
             return marked[0]
         raise _missing(place, "winner", fields)
     text = _text(place, "winner", said) or ""
+    if text in {"1.0", "2.0"} and text not in policies:
+        # Programs take numbers beside an empty cell for fractions.
+        text = text[0]
     found = {
         place_of
         for name, place_of in zip(policies, (Winner.A, Winner.B), strict=True)

@@ -133,7 +133,11 @@ def _rows(sheet: Any, without_result: Mapping[int, str]) -> Iterator[Row | Fault
                 yield Fault(place, "Two columns have the same name. Rename one of them.")
                 return
         elif any(cell.strip() for cell in cells[len(names) :]):
-            yield Fault(place, "A cell stands right of the last column that the first row names. Name it.")
+            yield Fault(
+                place,
+                "A cell stands right of the last column that the first row names. Name it, or remove the "
+                "rows above the names of the columns.",
+            )
         else:
             cells += [""] * (len(names) - len(cells))
             fields = {name: cell for name, cell in zip(names, cells, strict=False) if name}

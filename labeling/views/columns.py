@@ -70,7 +70,8 @@ def receive(
         found = kind.read(source, None)
     except ImportingError:
         first = look(source, material)
-        if not (first.columns and (first.missing or first.is_wide)):
+        elsewhere = len(source.sheets) > 1
+        if not (elsewhere or (first.columns and (first.missing or first.is_wide))):
             raise
     else:
         # Formats without such columns, as LMArena's, are read as they are.

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import bz2
 import dataclasses
 import io
 import json
+import math
 import re
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
-from datetime import datetime
+from datetime import UTC, date, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -173,7 +176,91 @@ def test_arrow_gives_each_row_its_number_and_all_plain_values():
     given = source(saved(pa.RecordBatch.from_pylist(rows[:3]), pa.RecordBatch.from_pylist(rows[3:])))
     *_, last = given.rows()
     assert (last.place, last.heading) == ("row 1001", ["q", "n", "at", "none", "Tags"])
-    assert last.fields == {name.lower(): value for name, value in rows[-1].items()}
+    assert last.fields == {"q": "A", "n": 1000, "at": "2026-01-02T00:00:00", "none": None, "tags": ["x"]}
+
+
+def test_parquet_gives_times_and_exact_numbers_as_texts_and_nan_as_nothing():
+    columns = {"task": ["One?", "Two?"], "price": [Decimal("1.50"), None], "share": [math.nan, 0.5]}
+    columns |= {"day": [date(2026, 1, 2), None], "at": [datetime(2026, 1, 2, 3, 4, tzinfo=UTC), None]}
+    table = pa.table({name: pa.array(values, from_pandas=False) for name, values in columns.items()})
+    file = io.BytesIO()
+    pa.parquet.write_table(table, file)
+    first, second = read_tasks(source(file.getvalue()))
+    assert first.variables == {"price": "1.50", "day": "2026-01-02", "at": "2026-01-02T03:04:00+00:00"}
+    assert second.variables == {"share": "0.5"}
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (
+            b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(99),
+            r"an old workbook \(\.xls\).*Save it as CSV or XLSX",
+        ),
+        (b"%PDF-1.4\n\x80", "a PDF"),
+        (bz2.compress(b"task\nOne?\n"), "a bzip2 archive"),
+        (
+            archive({"mimetype": b"", "content.xml": b"<x/>"}),
+            "given: This is an OpenDocument file. Save",
+        ),
+    ],
+)
+def test_a_file_of_another_kind_is_called_by_its_name(data, words):
+    with pytest.raises(ImportingError, match=words):
+        read_tasks(source(data))
+
+
+VOTE = {"task": "T", "policy_a": "P", "policy_b": "Q", "winner": "a"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        json.dumps({"votes": [VOTE, VOTE], "version": "1.0"}),
+        json.dumps({"columns": list(VOTE), "index": [0, 1], "data": [list(VOTE.values())] * 2}),
+        json.dumps({name: {"0": value, "1": value} for name, value in VOTE.items()}),
+        "task|policy_a|policy_b|winner\n" + "T|P|Q|a\n" * 2,
+        "sep=|\ntask|policy_a|policy_b|winner\n" + "T|P|Q|a\n" * 2,
+        json.dumps(
+            {"task": "T", "generator_1": "P", "generator_2": "Q", "preference": 1.0} | {"votes": [{}]}
+        ),
+    ],
+)
+def test_tables_are_read_however_programs_write_them(text):
+    votes = read_votes(source(text.encode())).votes
+    assert {(v.task, v.policy_a, v.policy_b, v.winner) for v in votes} == {("T", "P", "Q", "a")}
+    assert len(votes) == 2 - ("generator_1" in text)
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"columns": list(VOTE), "data": [[*VOTE.values(), "one more"]]},
+        {name: {"0": value, "x": value} for name, value in VOTE.items()},
+        {name: {"0": value} for name, value in VOTE.items()} | {"response_a": {}},
+    ],
+)
+def test_no_cell_of_an_odd_table_is_dropped(document):
+    with pytest.raises(ImportingError):
+        read_votes(source(json.dumps(document).encode()))
+
+
+def test_an_open_quotation_mark_is_told_where_its_row_begins():
+    with pytest.raises(ImportingError, match="line 3: A quotation mark in this row is not closed"):
+        read_tasks(source(b'task,answer\nOne?,1\n"Two?,2\nThree?,3\n'))
+
+
+def test_a_name_that_ends_like_a_fraction_is_a_name():
+    rows = [VOTE | {"policy_a": "gpt-4.0", "policy_b": "gpt-4", "winner": "gpt-4.0"}]
+    rows += [VOTE | {"policy_a": "2.0", "policy_b": "x", "winner": "2.0"}, VOTE | {"winner": 2.0}]
+    found = read_votes(source("\n".join(map(json.dumps, rows)).encode())).votes
+    assert [vote.winner for vote in found] == ["a", "a", "b"]
+
+
+def test_a_workbook_without_rows_names_its_sheets():
+    book = workbook([["About this file"]], [list(VOTE), list(VOTE.values())])
+    with pytest.raises(ImportingError, match="the sheet Sheet 1 of Sheet 1, Sheet 2: choose another"):
+        read_votes(source(book))
 
 
 @pytest.mark.parametrize(
@@ -294,7 +381,7 @@ def test_no_archive_or_workbook_unpacks_to_more_than_the_limit(monkeypatch):
             b"task,x\nOne?," + b"y" * 60_001 + b"\n",
             "line 2: More than 60,000 characters in one cell of a CSV",
         ),
-        (b'task\n"One?\n' + b"Two?\n" * 20_000, "line 12002: .*Look for such a mark"),
+        (b'task\n"One?\n' + b"Two?\n" * 20_000, "line 2: .*Look for such a mark"),
         (b"task\n" + b"\n" * 1000, "1,001 lines in one file; the limit is 1,000"),
         (b"\r" * 1001, "1,001 lines in one file"),
     ],

@@ -10,6 +10,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import openpyxl
 import pytest
 from django.core.files.uploadedfile import SimpleUploadedFile
 from django.core.management import CommandError, call_command
@@ -166,6 +167,23 @@ def test_the_page_keeps_the_name_and_says_what_is_wrong(client, settings):
         assert words in response.content.decode()
     assert client.post(reverse("import_votes"), {"name": "Mine"}).status_code == 400
     assert not Experiment.objects.exists()
+
+
+@pytest.mark.usefixtures("owner")
+def test_a_workbook_whose_first_sheet_is_about_the_file_leads_to_its_sheets(client):
+    book = openpyxl.Workbook()
+    book.active.append(["About this file"])
+    page = book.create_sheet("Votes")
+    for row in (["task", "policy_a", "policy_b", "winner"], ["T", "P", "Q", "a"]):
+        page.append(row)
+    file = io.BytesIO()
+    book.save(file)
+    reply = upload(client, file.getvalue(), filename="votes.xlsx")
+    assert reply.status_code == 302
+    shown = client.get(reply["Location"])
+    assert "<option>Votes</option>" in shown.content.decode()
+    columns = client.post(reply["Location"], {"sheet": "Votes", "action": "check"})
+    assert "1 vote" in columns.content.decode()
 
 
 @pytest.mark.usefixtures("owner")
