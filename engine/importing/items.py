@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, TypeVar
 
+from engine.domain import limits
 from engine.domain.conversations import Message, read_messages, text_and_messages
 from engine.domain.limits import GOLD_ITEMS, RESPONSES, TASKS, Limit
 from engine.domain.specs import ExperimentSpec, FactorSpec, GoldSpec, ReadyMade, TaskSpec
@@ -37,6 +38,7 @@ TAG_NAMES = ("tags", "category")
 _KNOWN = {*TASK_NAMES, *REFERENCE_NAMES, *TAG_NAMES, "messages", "variables"}
 # What a column of a list of tasks may be.
 TASK_MEANINGS = ("task", "reference", "tags", VARIABLE, IGNORE)
+_SHOWN = 5
 _Item = TypeVar("_Item")
 
 
@@ -309,19 +311,31 @@ def warnings_of_tasks(tasks: Sequence[TaskSpec], given: str | Source = "") -> li
         warnings.append(f"{slips.number(n, 'task')} came more than once. Each counts.")
     beside = (text for task in tasks for text in (task.reference, *task.variables.values()))
     rows = rows_in(given, plain=TASK_NAMES, beside=REFERENCE_NAMES) if given else ()
+    fields = [row.fields for row in rows if isinstance(row, Row)]
     return [
         *warnings,
         *slips.no_texts(texts, "task"),
         *slips.no_texts(beside, "answer or variable", "answers or variables"),
-        *slips.left_out(
-            Counter(
-                pair
-                for row in rows
-                if isinstance(row, Row) and (pair := slips.rivals(row.fields, TASK_NAMES))
-            )
-        ),
+        *slips.left_out(Counter(pair for each in fields if (pair := slips.rivals(each, TASK_NAMES)))),
+        *_no_variables(fields),
         *slips.nearly_equal(texts, "task", "tasks"),
     ]
+
+
+def _no_variables(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    """A warning of the columns that are left out, as no variable has such a name or such a value."""
+    found: dict[str, None] = {}
+    for fields in rows:
+        for name, value in fields.items():
+            is_variable = NAME.fullmatch(name) and isinstance(value, (str, int, float))
+            if name and name not in _KNOWN and value not in (None, "", [], {}) and not is_variable:
+                found[name] = None
+    if found:
+        shown = ", ".join(map(limits.shown, list(found)[:_SHOWN]))
+        yield (
+            f"{slips.number(len(found), 'column')} left out: {shown}. "
+            "A variable has a name such as customer_name, and is a text or a number."
+        )
 
 
 def _responses(n: int) -> str:

@@ -132,6 +132,16 @@ def test_two_columns_of_tasks_and_formulas_that_failed_are_counted():
     assert read_responses(responses, {"task": "task"}).warnings == [FAILED.format("2 responses", "#DIV/0!")]
 
 
+def test_columns_that_can_be_no_variable_are_named():
+    tasks = '{"prompt": "One?", "Choices": ["a"], "full name": "Ann", "none": null, "n": 1, "tags": ["x"]}'
+    [task] = read_tasks(tasks)
+    assert task.variables == {"n": "1"}
+    assert warnings_of_tasks([task], tasks) == [
+        "2 columns left out: 'choices', 'full name'. A variable has a name such as customer_name, and is a "
+        "text or a number.",
+    ]
+
+
 @pytest.mark.parametrize(
     "name",
     [
