@@ -1,9 +1,10 @@
 """What a stop may claim, and when: proofs head to head that assume nothing about μ.
 
 For policies k and b let E_kb be an e-process against "μ(k, b) ≥ ½ + ε", that is "k beats b by ε or more".
-Policy b is named once E_kb has reached K/δ for every other k. If the claim about b is false, the null of some
-j(b) is true. The mean of E_{j(b) b} over these b is then an e-process, and naming any of them makes it 1/δ or
-more, which has probability at most δ [Ville 1939].
+Policy b is named once E_kb / K has reached 1/δ for every other k. If the claim about b is false, the null of
+some j(b) is true. The mean of E_{j(b) b} over these b is then an e-process, and naming any of them makes it
+1/δ or more, which has probability at most δ [Ville 1939]. A reserve (`reserve.Reserve`) moves shares of that
+mean from all policies alike to the leaders of later moments.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import numpy as np
 
 from .evidence import PairwiseEvidence
 from .mixture import BradleyTerryEvidence
+from .reserve import NOT_YET, START_SHARE, Reserve
 from .types import BoolArray, Claim, FloatArray, IntArray, Tally, located
 
 NOBODY = -1
@@ -38,25 +40,76 @@ class HeadToHead:
         Risk level δ.
     named
         Shape (R,): policies named earlier, `NOBODY` where none was.
+    reserve
+        Capital held back for later moments; updated by its owner. None shares all of it out at first.
+
+    Attributes
+    ----------
+    threshold
+        log(1/δ), in nats.
     """
 
     def __init__(
-        self, evidence: PairwiseEvidence, tally: Tally, delta: float, named: IntArray | None = None
+        self,
+        evidence: PairwiseEvidence,
+        tally: Tally,
+        delta: float,
+        named: IntArray | None = None,
+        reserve: Reserve | None = None,
     ) -> None:
         self.evidence = evidence
-        self.threshold = float(np.log(tally.n_policies / delta))
+        self.threshold = float(-np.log(delta))
+        self._tally = tally
+        self._reserve = reserve
         self._n_policies = tally.n_policies
-        self._passed: BoolArray = evidence.log_e >= self.threshold
+        self._log_share = math.log((1.0 if reserve is None else START_SHARE) / tally.n_policies)
+        self._passed: BoolArray = evidence.log_e + self._log_share >= self.threshold
         self._n_passed: IntArray = self._passed.sum(axis=1)
+        # Shape (M, R, K): what the shares of the reserve have grown to (nats), against each rival.
+        self._log_placed: FloatArray = np.empty((0, tally.n_runs, tally.n_policies))
+        if reserve is not None:
+            self._log_placed = np.full(reserve.wins.shape, -np.inf)
+            for share in range(reserve.shares.size):
+                self._begin(share, np.flatnonzero(reserve.policy[share] != NOT_YET))
         self.named: IntArray = np.full(tally.n_runs, NOBODY) if named is None else named.copy()
 
     def update(self, i: IntArray, j: IntArray) -> None:
         """Take in what has changed in the counts of the pair (i[r], j[r]) of every run r."""
         runs, i, j = located(i, j)
         for k, b in ((i, j), (j, i)):
-            passed = self.evidence.log_e[runs, k, b] >= self.threshold
+            if self._reserve is not None and (placed := self._reserve.policy[:, runs] == b).any():
+                share, *alive = np.nonzero(placed)
+                self._grow(share, *((runs[alive[0]], k[alive[0]]) if alive else (runs, k)))
+            passed = self.log_capital(runs, k, b) >= self.threshold
             self._n_passed[runs, b] += passed.astype(np.int64) - self._passed[runs, k, b]
             self._passed[runs, k, b] = passed
+
+    def place(self, runs: IntArray) -> None:
+        """Take in that the reserve of these runs, shape (m,), has placed one more share."""
+        if self._reserve is not None:
+            placed = (self._reserve.policy[:, runs] != NOT_YET).sum(axis=0) - 1
+            for share in np.unique(placed):
+                self._begin(int(share), runs[placed == share])
+
+    def log_capital(self, runs: IntArray, k: IntArray, b: IntArray) -> FloatArray:
+        """What the proofs of policies b have against rivals k, in nats: to be held against the threshold.
+
+        Parameters
+        ----------
+        runs, k, b
+            Indices of runs, rivals and policies; they broadcast.
+
+        Returns
+        -------
+        Their shape; -inf where k is b.
+        """
+        capital: FloatArray = self.evidence.log_e[runs, k, b] + self._log_share
+        for share in range(self._log_placed.shape[0]):
+            placed = self._reserved_for(share, runs) == b
+            if placed.any():
+                more = np.logaddexp(capital, self._log_placed[share, runs, k])
+                capital = np.where(placed, more, capital)
+        return capital
 
     def observe(self) -> None:
         """Name the policies that are proved by now, where none was before."""
@@ -99,20 +152,50 @@ class HeadToHead:
 
     def risk(self, run: int, b: int) -> float:
         """The δ, in [0, 1], at which the present evidence of one run would just name b."""
-        against = self.evidence.log_e[run, :, b].copy()
-        against[b] = np.inf
-        return math.exp(min(0.0, math.log(self._n_policies) - float(against.min())))
+        return math.exp(min(0.0, -float(self._against(run, np.array([b])).min())))
 
     def keep(self, runs: BoolArray) -> None:
-        """Drop the other runs, after the tally and the evidence have."""
+        """Drop the other runs, after the tally, the evidence and the reserve have."""
+        self._log_placed = self._log_placed[:, runs]
         self._passed = self._passed[runs]
         self._n_passed = self._n_passed[runs]
         self.named = self.named[runs]
 
     def _strongest(self, run: int, policies: IntArray) -> int:
-        columns = self.evidence.log_e[run][:, policies].copy()
-        columns[policies, np.arange(policies.size)] = np.inf
-        return int(policies[np.argmax(columns.min(axis=0))])
+        return int(policies[np.argmax(self._against(run, policies).min(axis=0))])
+
+    def _against(self, run: int, policies: IntArray) -> FloatArray:
+        """Shape (K, m): what the proofs of m policies have (nats); infinite against themselves."""
+        capital = self.log_capital(np.array(run), np.arange(self._n_policies)[:, None], policies)
+        capital[policies, np.arange(policies.size)] = np.inf
+        return capital
+
+    def _reserved_for(self, share: int, runs: IntArray) -> IntArray:
+        return np.empty(0, dtype=np.int64) if self._reserve is None else self._reserve.policy[share, runs]
+
+    def _begin(self, share: int, runs: IntArray) -> None:
+        """Have a share of the reserve count for the policy that it was placed on, in these runs."""
+        if self._reserve is None or not runs.size:
+            return
+        n = self._n_policies
+        rival = np.tile(np.arange(n), runs.size)
+        self._grow(np.full(rival.size, share), np.repeat(runs, n), rival)
+        b = self._reserve.policy[share, runs]
+        self._log_placed[share, runs, b] = -np.inf
+        passed = self.log_capital(runs[:, None], np.arange(n), b[:, None]) >= self.threshold
+        self._passed[runs, :, b] = passed
+        self._n_passed[runs, b] = passed.sum(axis=1)
+
+    def _grow(self, share: IntArray, runs: IntArray, k: IntArray) -> None:
+        """Bring up to date what shares of the reserve, shape (m,), have against rivals k."""
+        reserve, wins = self._reserve, self._tally.wins
+        if reserve is None:
+            return
+        b = reserve.policy[share, runs]
+        log_e = self.evidence.of_counts(
+            wins[runs, k, b] - reserve.wins[share, runs, k], wins[runs, b, k] - reserve.losses[share, runs, k]
+        )
+        self._log_placed[share, runs, k] = np.log(reserve.shares[share]) + log_e
 
 
 class InModel:
@@ -152,6 +235,9 @@ class InModel:
 
     def update(self, i: IntArray, j: IntArray) -> None:
         """Nothing to take in: the evidence is read when it is asked for."""
+
+    def place(self, runs: IntArray) -> None:
+        """Nothing to take in: a proof through the model needs no factor K, and has no reserve."""
 
     def observe(self) -> None:
         """Name the policies that are proved by now, where none was before."""

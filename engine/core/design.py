@@ -67,6 +67,10 @@ class Design:
         a Bradley-Terry space also restart the averaged likelihood once much is known, which saves
         comparisons. They depend on the order of the outcomes, so that `progress` must be stored beside the
         counts. Without them the evidence is a function of the counts.
+    reserve
+        With the streams and nothing assumed, have the proofs of "best" and "good_enough" hold capital back
+        for the leaders of later moments, which saves comparisons. Leave it out where outcomes are drawn
+        without replacement, as from a pool of responses.
     prior_strengths
         Shape (K,): strengths expected beforehand, in log-odds, from an earlier experiment or a model's
         opinions. With the streams they steer sampling, bets and guesses. No claim rests on them.
@@ -103,6 +107,7 @@ class Design:
         sampler: str = "balanced",
         stopping: str = "certified",
         streams: bool = True,
+        reserve: bool = True,
         prior_strengths: ArrayLike | None = None,
         labels: Sequence[str] | None = None,
         seed: Seed = 0,
@@ -116,6 +121,7 @@ class Design:
             sampler=sampler,
             stopping=stopping,
             streams=streams,
+            reserve=reserve,
             prior_strengths=prior_strengths,
             labels=labels,
             seed=seed,
@@ -133,6 +139,7 @@ class Design:
         sampler: str,
         stopping: str,
         streams: bool,
+        reserve: bool,
         prior_strengths: ArrayLike | None,
         labels: Sequence[str] | None,
         seed: Seed,
@@ -145,6 +152,7 @@ class Design:
         self.sampler = sampler
         self.stopping = stopping
         self.streams = streams
+        self.reserve = reserve
         self.labels = checked_labels(labels, space)
         self._prior = checked_prior(prior_strengths, space.n_policies)
         self._sampler = build_sampler(sampler)
@@ -165,6 +173,7 @@ class Design:
         sampler: str = "balanced",
         stopping: str = "certified",
         streams: bool = True,
+        reserve: bool = True,
         prior_strengths: ArrayLike | None = None,
         labels: Sequence[str] | None = None,
         seed: Seed = 0,
@@ -205,6 +214,7 @@ class Design:
             sampler=sampler,
             stopping=stopping,
             streams=streams,
+            reserve=reserve,
             prior_strengths=prior_strengths,
             labels=labels,
             seed=seed,
@@ -230,6 +240,7 @@ class Design:
             peak_evidence=peak,
             named=checked_names(progress.get("named") or {}, self.n_policies),
             streams=self.streams,
+            reserve=self.reserve,
             prior=self._prior,
             memory=None if progress.get("streams") is None else [progress["streams"]],
         )
@@ -273,6 +284,7 @@ class Design:
             "sampler": self.sampler,
             "stopping": self.stopping,
             "streams": self.streams,
+            "reserve": self.reserve,
             "prior_strengths": None if self._prior is None else self._prior.tolist(),
             "labels": list(self.labels),
             "budget": self.budget,

@@ -139,15 +139,13 @@ class PairwiseEvidence:
         combined: FloatArray = top[..., 0] + np.log(np.exp(log_e - top).sum(axis=-1) / n_opponents)
         return combined
 
+    def of_counts(self, wins: FloatArray, losses: FloatArray) -> FloatArray:
+        """Log e-values (nats) against "the mean is at least ½ + ε", from wins and losses of equal shape."""
+        return log_e_value(wins, losses, self.null_mean, self._concentration, narrow=self._narrow)
+
     def _pairs(self, runs: IntArray | int, rows: IntArray, columns: IntArray) -> FloatArray:
         wins = self._tally.wins
-        return log_e_value(
-            wins[runs, rows, columns],
-            wins[runs, columns, rows],
-            self.null_mean,
-            self._concentration,
-            narrow=self._narrow,
-        )
+        return self.of_counts(wins[runs, rows, columns], wins[runs, columns, rows])
 
 
 class EliminationCost:

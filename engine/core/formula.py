@@ -14,6 +14,7 @@ from .evidence import CONCENTRATION, MIN_HEAD_TO_HEAD
 from .likelihood import bernoulli_kl
 from .planner import Forecast, Plan
 from .problem import BradleyTerry
+from .reserve import PLACED_IN_TIME, START_SHARE, holds_back
 from .streams import SHARES
 from .thresholds import heuristic_threshold, pairwise_log_constant, pairwise_threshold
 from .types import Claim, FloatArray
@@ -95,8 +96,9 @@ def _pairwise(plan: Plan, rate: FloatArray) -> FloatArray:
 def _averaged(plan: Plan) -> float:
     """The factor by which the evidence that does the work must exceed 1/δ."""
     K = plan.space.n_policies
-    if Claim(plan.claim) is not Claim.BEST_IF_ANY:
-        return K
+    if (claim := Claim(plan.claim)) is not Claim.BEST_IF_ANY:
+        held_back = plan.streams and plan.reserve and holds_back(claim, K)
+        return 1.0 / (START_SHARE / K + PLACED_IN_TIME) if held_back else K
     if not plan.streams:
         return K - 1
     # The opponent that does the work is the favourite: its comparisons count in both parts.

@@ -13,6 +13,7 @@ from .claims import NOBODY, HeadToHead, InModel, Proof
 from .evidence import EliminationCost, EvidenceModel, PairwiseEvidence
 from .mixture import TYPICAL_LOG_ODDS, BradleyTerryEvidence, Mixture
 from .problem import BradleyTerry, Space
+from .reserve import START_SHARE, Reserve, holds_back
 from .sampling import Situation
 from .stopping import Certified, StoppingRule, Thresholded, raised
 from .streams import StreamedEvidence, recalled
@@ -52,10 +53,12 @@ class Ledger:
         The policies that claims named earlier, shape (R,) each, `claims.NOBODY` where none was.
     streams
         Average the evidence against being the best with the streams, under the stopping rule "certified".
+    reserve
+        With the streams, have proofs head to head hold capital back for the leaders of later moments.
     prior
         Shape (K,): strengths expected beforehand, in log-odds; they steer and prove nothing.
     memory
-        State of the streams to go on from, one for each run.
+        State of the streams and of the reserve to go on from, one for each run.
     exact_from
         Evidence (nats) below which certified evidence in a Bradley-Terry space may be approximate.
 
@@ -94,6 +97,7 @@ class Ledger:
         peak_evidence: ArrayLike | None = None,
         named: Mapping[Claim, IntArray] | None = None,
         streams: bool = False,
+        reserve: bool = True,
         prior: FloatArray | None = None,
         memory: Sequence[Mapping[str, Any]] | None = None,
         exact_from: float = 0.0,
@@ -137,6 +141,9 @@ class Ledger:
             plain_peak = None if memory is None else recalled(memory, "plain_peak", shape)
         self.plain_peak = raised(self._plain(), plain_peak)
         self._in_model: dict[float, BradleyTerryEvidence] = {}
+        self._reserve: Reserve | None = None
+        if self.streams is not None and self.model is None and reserve:
+            self._reserve = Reserve(tally, None if memory is None else [m.get("reserve", ()) for m in memory])
         self.proofs = self._build_proofs(space, delta, exact_from, named or {})
 
     def record(self, i: IntArray, j: IntArray, outcome: FloatArray, *, observe: bool = True) -> None:
@@ -179,6 +186,8 @@ class Ledger:
             proof.observe()
         if self._mixture is not None:
             self._mixture.consider(self.separation())
+        if self._reserve is not None:
+            self._place(self._reserve)
 
     def keep(self, runs: BoolArray) -> None:
         """Drop the other runs."""
@@ -196,6 +205,8 @@ class Ledger:
         if self._watched not in (self._for_none, self.streams):
             self._watched.keep(runs)
         self.plain_peak = self.plain_peak[runs]
+        if self._reserve is not None:
+            self._reserve.keep(runs)
         for evidence in self._in_model.values():
             if evidence is not self._watched:
                 evidence.keep(runs)
@@ -222,7 +233,11 @@ class Ledger:
         if self.streams is None:
             return None
         memory = self.streams.memory(run) | {"plain_peak": self.plain_peak[run].tolist()}
-        return memory if self._mixture is None else memory | {"starts": self._mixture.memory(run)}
+        if self._mixture is not None:
+            memory["starts"] = self._mixture.memory(run)
+        if self._reserve is not None:
+            memory["reserve"] = self._reserve.memory(run)
+        return memory
 
     def head_to_head(self) -> HeadToHead | None:
         """The proof that stops the run, where it assumes nothing about μ."""
@@ -266,9 +281,8 @@ class Ledger:
             established = proof.named != NOBODY
             if self.claim is Claim.GOOD_ENOUGH:
                 return established, np.zeros_like(established)
-            # The streams have no part in it: see `_for_none`.
             refuted = (
-                self.rule.refuted if self.streams is None else self.plain_peak >= self._log_inverse_delta
+                self.rule.refuted if self.streams is None else self.none_peak() >= self._log_inverse_delta
             )
             return established, ~established & refuted.all(axis=1)
         return self.last_standing()
@@ -300,9 +314,12 @@ class Ledger:
     def none_peak(self) -> FloatArray:
         """Shape (R, K): the largest evidence that counts for there being no single best policy.
 
-        Under the claim "best" it owes nothing to the streams.
+        Under the claim "best" it owes nothing to the streams, and counts as little as it does in the proofs:
+        a wrong "none" and a wrong name have one e-process together.
         """
-        return self.rule.peak_evidence if self._stopping_proof() is None else self.plain_peak
+        if self._stopping_proof() is None:
+            return self.rule.peak_evidence
+        return self.plain_peak if self._reserve is None else self.plain_peak + np.log(START_SHARE)
 
     def last_standing(self) -> tuple[BoolArray, BoolArray]:
         """Shapes (R,): whether all policies are refuted but one that leads them, and whether all are."""
@@ -336,6 +353,15 @@ class Ledger:
         if isinstance(self._watched, BradleyTerryEvidence):
             return self._watched.plain
         return self._watched.per_policy if self.streams is None else self._for_none.per_policy
+
+    def _place(self, reserve: Reserve) -> None:
+        """Put what is due of the reserve on the leader."""
+        runs = reserve.due()
+        if runs.size:
+            reserve.place(runs, self.guess()[runs])
+            for proof in self.proofs.values():
+                proof.place(runs)
+                proof.observe()
 
     def _stopping_proof(self) -> Proof | None:
         return None if self.claim is None else self.proofs.get(self.claim)
@@ -372,7 +398,8 @@ class Ledger:
         for claim, margin in self._proof_margins.items():
             pairs = self._pairs[margin]
             if self.model is None or self._mixture is None or not isinstance(space, BradleyTerry):
-                proofs[claim] = HeadToHead(pairs, self.tally, delta, named.get(claim))
+                reserve = self._reserve if holds_back(claim, self.tally.n_policies) else None
+                proofs[claim] = HeadToHead(pairs, self.tally, delta, named.get(claim), reserve)
             else:
                 if margin == self.margin and isinstance(self._watched, BradleyTerryEvidence):
                     self._in_model[margin] = self._watched

@@ -13,6 +13,7 @@ from scipy import special
 
 from .estimation import PairData, fit
 from .problem import BradleyTerry, Space
+from .reserve import holds_back
 from .sampling import MANY
 from .simulate import SimulatedRuns, simulate
 from .structured import prior_precision
@@ -92,6 +93,7 @@ class Plan:
     claim: Claim | str = Claim.BEST
     epsilon: float = 0.0
     streams: bool = True
+    reserve: bool = True
     sampler: str = "balanced"
     stopping: str = "certified"
     budget: int = 20_000
@@ -285,6 +287,7 @@ def _simulate_part(
         claim=plan.claim,
         epsilon=plan.epsilon,
         streams=plan.streams and _streams_count(plan),
+        reserve=plan.reserve,
         budget=plan.budget,
         pending=plan.pending,
         observe_every=20,
@@ -298,8 +301,10 @@ def _simulate_part(
 def _streams_count(plan: Plan) -> bool:
     """Whether the streams have a part in when a run stops.
 
-    Where one policy is proved head to head from the beginning, all pairs are the same without them, and a
-    simulation takes half the time.
+    Where one policy is proved head to head from the beginning and nothing is held back, all pairs are the
+    same without them, and a simulation takes half the time.
     """
-    from_the_beginning = Claim(plan.claim) is Claim.GOOD_ENOUGH and plan.space.n_policies <= MANY
-    return isinstance(plan.space, BradleyTerry) or not from_the_beginning
+    claim, n_policies = Claim(plan.claim), plan.space.n_policies
+    if claim is not Claim.GOOD_ENOUGH or n_policies > MANY or isinstance(plan.space, BradleyTerry):
+        return True
+    return plan.reserve and holds_back(claim, n_policies)

@@ -37,7 +37,7 @@ def expected_remaining(ledger: Ledger, best: int | None) -> float | None:
     if (proof := ledger.head_to_head()) is not None:
         b = proof.candidate(0, int(ledger.guess()[0]))
         k = proof.rivals(0, b)
-        missing = proof.threshold - proof.evidence.log_e[0, k, b]
+        missing = proof.threshold - proof.log_capital(np.array(0), k, np.array(b))
         return _summed(missing, _speeds(tally.wins[0, k, b], tally.counts[0, k, b], proof.evidence.null_mean))
     needed = ~rule.refuted[0]
     needed[best] = False

@@ -202,6 +202,7 @@ def replay(
     stopping: str = "certified",
     claim: Claim | str = Claim.BEST_IF_ANY,
     streams: bool = True,
+    reserve: bool = True,
     start: Replays | None = None,
     go_on: Callable[[int], bool] = lambda step: True,
 ) -> Replays:
@@ -211,7 +212,7 @@ def replay(
     ----------
     sequences
         R lists of (i, j, outcome) in their order.
-    delta, epsilon, stopping, claim, streams
+    delta, epsilon, stopping, claim, streams, reserve
         As for `Design`.
     start
         Where an earlier call with the same lists ended.
@@ -238,6 +239,7 @@ def replay(
         peak_evidence=None if start is None else start.peak_evidence,
         named=None if start is None or start.named is None else {Claim(claim): start.named},
         streams=streams,
+        reserve=reserve,
         memory=None if start is None else start.streams,
     )
     peak = ledger.rule.peak_evidence.copy()

@@ -280,7 +280,8 @@ class Balanced(Stateless):
         mean = (counts - against(tally.wins) + 0.5 * pending + _PROOF_PRIOR * expected) / weight
         width = np.sqrt(_PROOF_OPTIMISM * np.log(situation.n_asked + 2.0)[:, None, None] / weight)
         speed = bernoulli_kl(_within(mean - width, 0.0, null - _LEAST_LEAD), null)
-        missing = proof.threshold - against(proof.evidence.log_e.swapaxes(1, 2))
+        rivals = np.arange(tally.n_policies)[:, None]
+        missing = proof.threshold - proof.log_capital(runs[:, None, None], rivals, candidates[:, None])
         waiting = pending > 0.0
         if waiting.any():
             missing[waiting] -= pending[waiting] * bernoulli_kl(np.minimum(mean[waiting], null), null)
@@ -289,9 +290,9 @@ class Balanced(Stateless):
         waited = np.where(missing > 0.0, counts, 0.0).max(axis=1)
         choice = argmax_random(-(need.sum(axis=1) + _PROOF_WAIT * waited), rng)
         b = candidates[runs, choice]
-        rivals = need[runs, :, choice]
-        rivals[runs, b] = -1.0
-        return b, argmax_random(rivals, rng)
+        needed = need[runs, :, choice]
+        needed[runs, b] = -1.0
+        return b, argmax_random(needed, rng)
 
 
 def _is_to_prove(situation: Situation, proof: HeadToHead) -> BoolArray:

@@ -53,6 +53,7 @@ def simulate(
     claim: Claim | str = Claim.BEST,
     epsilon: float = 0.0,
     streams: bool = True,
+    reserve: bool = True,
     prior_strengths: FloatArray | None = None,
     budget: int = 30_000,
     pending: int = 0,
@@ -77,6 +78,8 @@ def simulate(
         The claim to stop on.
     streams
         Whether the evidence pools opponents, and beliefs steer.
+    reserve
+        Whether proofs hold capital back, as for `Design`.
     prior_strengths
         Shape (K,): strengths expected beforehand, in log-odds.
     budget
@@ -111,6 +114,7 @@ def simulate(
         claim=Claim(claim),
         watch_all=False,
         streams=streams,
+        reserve=reserve,
         prior=prior_strengths,
         peak_evidence=None if peak is None else np.tile(np.asarray(peak, dtype=np.float64), (n_runs, 1)),
         memory=None if memory is None else [memory] * n_runs,

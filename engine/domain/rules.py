@@ -42,6 +42,11 @@ class HasRules(Protocol):
         ...
 
     @property
+    def reserve(self) -> bool:
+        """True if proofs may hold capital back for later moments."""
+        ...
+
+    @property
     def sampler(self) -> str:
         """The name of the sampler."""
         ...
@@ -60,6 +65,7 @@ class Rules:
     delta: float
     epsilon: float
     streams: bool
+    reserve: bool
     sampler: str
     stopping: str
 
@@ -71,6 +77,7 @@ class Rules:
             delta=experiment.delta,
             epsilon=experiment.epsilon,
             streams=experiment.streams,
+            reserve=experiment.reserve,
             sampler=experiment.sampler,
             stopping=experiment.stopping,
         )

@@ -343,6 +343,13 @@ class Experiment(models.Model):
         return self.name
 
     @property
+    def reserve(self) -> bool:
+        """True if proofs may hold capital back for later moments: not with texts that are drawn without
+        replacement, for which that is not proved.
+        """
+        return self.responses == self.Responses.FRESH
+
+    @property
     def tag_list(self) -> list[str]:
         """Its tags, by name."""
         return self.tags.split(", ") if self.tags else []

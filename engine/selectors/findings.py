@@ -106,6 +106,7 @@ def _left(claim: Claim, design: Design) -> float | None:
         delta=design.delta,
         sampler=design.sampler,
         streams=design.streams,
+        reserve=design.reserve,
     )
     return None if other.decision.stopped else other.decision.expected_left
 

@@ -254,6 +254,7 @@ def _replays(
             stopping=rules.stopping,
             claim=rules.claim,
             streams=rules.streams,
+            reserve=rules.reserve,
         )
         if reached.step >= total:
             break

@@ -41,6 +41,7 @@ class Question:
     delta: float
     epsilon: float
     streams: bool
+    reserve: bool
     sampler: str
     stopping: str
     budget: int

@@ -26,7 +26,7 @@ from engine.services.snapshots import write_snapshot
 # Comparisons between two points to go on from.
 POINT_EVERY = 50
 # Raised whenever the same outcomes under the same rules would give other evidence.
-_VERSION = 3
+_VERSION = 4
 
 
 @dataclass(frozen=True)
@@ -127,6 +127,7 @@ def _digests(experiment: Experiment, completions: list[Completion]) -> dict[int,
         experiment.epsilon,
         experiment.delta,
         experiment.streams,
+        experiment.reserve,
     )
     running = hashlib.sha256(repr(rules).encode())
     digests = {}

@@ -207,6 +207,7 @@ def spends_budget(experiment: Experiment) -> bool:
         delta=experiment.delta,
         epsilon=experiment.epsilon,
         streams=experiment.streams,
+        reserve=experiment.reserve,
         sampler=experiment.sampler,
         stopping=experiment.stopping,
         budget=experiment.budget,

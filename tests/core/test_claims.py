@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 from scipy import special
 
-from engine.core import BradleyTerry, Claim, Design, StopReason, Unstructured
+from engine.core import BradleyTerry, Claim, Design, StopReason, Unstructured, claims, reserve
 from engine.core.claims import HeadToHead
 from engine.core.contradictions import Misfit
 from engine.core.evidence import PairwiseEvidence
+from engine.core.reserve import Reserve
 from engine.core.simulate import simulate
 from engine.core.stopping import Certified
 from engine.core.types import Tally
@@ -134,6 +135,88 @@ class TestHeadToHead:
             coin = 0.5 * value[won + 1, lost, tied] + 0.5 * value[won, lost + 1, tied]
             value[state] = max(coin, value[won, lost, tied + 1])
         assert 0.05 < value[0, 0, 0] <= DELTA
+
+
+class TestReserve:
+    """A share that is held back goes to any policy at any moment."""
+
+    HORIZON = 7
+    # So large that a few comparisons can establish a claim.
+    DELTA = 0.9
+
+    @pytest.fixture(autouse=True)
+    def one_share(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """One half held back, so that a single share can do all the harm there is."""
+        monkeypatch.setattr(reserve, "_SHARES", (0.5,))
+        monkeypatch.setattr(reserve, "_MOMENTS", (10**6,))
+        monkeypatch.setattr(claims, "START_SHARE", 0.5)
+
+    def worst_chance(self, mu: np.ndarray, margin: float, factor: float = 1.0) -> float:
+        """The largest chance of ever naming a policy falsely, over all samplers, stopping times, moments of
+        placing the share, and policies to place it on. Exact, as `worst_chance` above.
+        """
+        false = np.array([any(mu[k, b] >= 0.5 + margin for k in range(3) if k != b) for b in range(3)])
+        counts = all_counts(6, self.HORIZON)
+        placed = [
+            (now, then, policy)
+            for then in counts
+            for more in all_counts(6, self.HORIZON - sum(then))
+            for now in [tuple(np.add(then, more).tolist())]
+            for policy in range(3)
+        ]
+        states = [(now, None, None) for now in counts] + placed
+        bad = self.named(states, margin, factor) @ false
+        value: dict[tuple, float] = {}
+        # The later first, and at equal counts those that have placed the share.
+        for index in sorted(range(len(states)), key=lambda n: (-sum(states[n][0]), states[n][1] is None)):
+            now, then, policy = state = states[index]
+            if bad[index] or sum(now) == self.HORIZON:
+                value[state] = float(bad[index])
+                continue
+            options = [] if then else [value[now, now, each] for each in range(3)]
+            for cell, (i, j) in enumerate(PAIRS):
+                won, lost = list(now), list(now)
+                won[2 * cell] += 1
+                lost[2 * cell + 1] += 1
+                options.append(
+                    mu[i, j] * value[tuple(won), then, policy] + mu[j, i] * value[tuple(lost), then, policy]
+                )
+            value[state] = max(options)
+        return value[(0,) * 6, None, None]
+
+    def named(self, states: list[tuple], margin: float, factor: float) -> np.ndarray:
+        """Shape (n, 3): the policies whose proof has `factor` / δ or more in each state."""
+
+        def wins(counts: list[tuple[int, ...]]) -> np.ndarray:
+            table, wins = np.array(counts), np.zeros((len(counts), 3, 3))
+            for cell, (i, j) in enumerate(PAIRS):
+                wins[:, i, j], wins[:, j, i] = table[:, 2 * cell], table[:, 2 * cell + 1]
+            return wins
+
+        tally = Tally(wins([now for now, _, _ in states]))
+        then = wins([then or now for now, then, _ in states])
+        memory = [
+            [] if policy is None else [{"policy": policy, "wins": each[:, policy], "losses": each[policy]}]
+            for each, (_, _, policy) in zip(then, states, strict=True)
+        ]
+        evidence = PairwiseEvidence(tally, margin, FLAT)
+        proof = HeadToHead(evidence, tally, self.DELTA / factor, reserve=Reserve(tally, memory))
+        return proof.proved()
+
+    @pytest.mark.parametrize(
+        ("rates", "margin"),
+        [((0.5, 0.5, 0.5), 0.0), ((0.55, 0.55, 0.55), 0.0), ((0.8, 0.5, 0.8), 0.0), ((0.6, 0.6, 0.6), 0.1)],
+    )
+    def test_a_false_name_is_as_rare_as_promised(
+        self, rates: tuple[float, float, float], margin: float
+    ) -> None:
+        chance = self.worst_chance(preferences(*rates), margin)
+        assert 0.0 < chance <= self.DELTA
+
+    def test_the_search_finds_what_can_go_wrong(self) -> None:
+        """Were nothing divided, the error would be above δ where all tie: the search is no empty test."""
+        chance = self.worst_chance(preferences(0.5, 0.5, 0.5), 0.0, factor=1 / 3)
+        assert chance > self.DELTA
 
 
 class TestBestIfAny:

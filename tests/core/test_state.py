@@ -66,6 +66,60 @@ def test_a_stored_design_goes_on_as_if_never_stored(space: object, told: list, s
     assert snapshot(stored) == snapshot(live)
 
 
+SEVEN = Unstructured(7)
+RULES = {"claim": "good_enough", "epsilon": 0.05, "seed": 3}
+
+
+def told_until_the_reserve_is_placed(n: int = 300, **settings: object) -> Design:
+    rng, live = np.random.default_rng(4), Design(SEVEN, **RULES, **settings)
+    for _ in range(n):
+        i, j = live.ask()
+        live.tell(i, j, float(rng.random() < 0.5 + 0.08 * (j - i)))
+    return live
+
+
+def test_a_stored_design_knows_where_its_reserve_went() -> None:
+    live = told_until_the_reserve_is_placed()
+    placed = live.progress["streams"]["reserve"]
+    # After 10, 20 and 40 comparisons a policy.
+    assert [sum(one["wins"]) + sum(one["losses"]) > 0 for one in placed] == [True] * 3
+    progress = json.loads(json.dumps(live.progress))
+    stored = Design.from_counts(SEVEN, live.wins, progress=progress, **RULES)
+    assert stored.progress == live.progress
+    assert stored.decision == live.decision
+    for i, j in ((0, 1), (5, 6), (placed[0]["policy"], (placed[0]["policy"] + 1) % 7)):
+        stored.tell(i, j, 1.0)
+        live.tell(i, j, 1.0)
+        assert snapshot(stored) == snapshot(live)
+
+
+def test_without_the_reserve_a_proof_is_a_function_of_the_counts() -> None:
+    live = told_until_the_reserve_is_placed(900, reserve=False)
+    assert "reserve" not in live.progress["streams"]
+    stored = Design.from_counts(SEVEN, live.wins, reserve=False, **RULES)
+    assert stored.decision.claims[0].risk == live.decision.claims[0].risk < 1.0
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"policy": 7},
+        {"policy": "first"},
+        {"policy": None},
+        {"wins": [0.0] * 6},
+        {"wins": [1e9] * 7},
+        {"losses": [-1.0] * 7},
+        {"losses": None},
+    ],
+)
+def test_a_reserve_that_does_not_fit_is_refused(change: dict[str, object]) -> None:
+    live = told_until_the_reserve_is_placed()
+    progress = live.progress
+    progress["streams"]["reserve"][0] |= change
+    with pytest.raises(ValueError, match="'reserve', at most 3 entries"):
+        Design.from_counts(SEVEN, live.wins, progress=progress, **RULES)
+
+
 def test_tracking_goes_on_with_the_allocation_it_had_solved() -> None:
     space = BradleyTerry(np.random.default_rng(1).standard_normal((8, 3)))
     rng, live = np.random.default_rng(2), Design(space, sampler="tracking", seed=1)

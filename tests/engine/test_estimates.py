@@ -24,6 +24,7 @@ QUESTION = Question(
     epsilon=0.0,
     # A simulation takes twice as long with them.
     streams=False,
+    reserve=False,
     sampler="balanced",
     stopping="certified",
     budget=300,
