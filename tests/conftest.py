@@ -113,18 +113,29 @@ def shared_rows(django_db_setup: None, django_db_blocker: Any) -> Iterator[None]
 
 @pytest.fixture(autouse=True, scope="session")
 def flushing_between_tests() -> Iterator[None]:
-    """Django empties tables by TRUNCATE after a test that committed, which the triggers of history refuse."""
+    """Empty PostgreSQL's tables by DELETE after a test that committed.
+
+    Django's TRUNCATE makes new files for every table and index, which costs the server 20 times as much.
+    The lock waits for transactions that are still under way, as TRUNCATE does. Triggers, which refuse changes
+    of history, are off.
+    """
     if connection.vendor != "postgresql":
         yield
         return
-    # Of the class, as the connection is another object beside a browser.
-    operations = type(connection.ops)
-    flush = operations.execute_sql_flush
-    without_triggers = "SET LOCAL session_replication_role = replica"
+
+    def sql_flush(self: Any, style: Any, tables: list[str], **options: Any) -> list[str]:
+        names = [self.quote_name(table) for table in tables]
+        if not names:
+            return []
+        return [
+            "SET LOCAL session_replication_role = replica",
+            f"LOCK TABLE {', '.join(names)} IN EXCLUSIVE MODE",
+            "; ".join(f"DELETE FROM {name}" for name in names),  # noqa: S608 - our own names
+        ]
+
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(
-            operations, "execute_sql_flush", lambda self, sql: flush(self, [without_triggers, *sql])
-        )
+        # Of the class, as the connection is another object beside a browser.
+        patch.setattr(type(connection.ops), "sql_flush", sql_flush)
         yield
 
 
