@@ -9,7 +9,7 @@ import pytest
 from django.conf import settings
 
 import engine
-from tools import release, rooms, schema
+from tools import mutation, release, rooms, schema
 
 ROOT = Path(settings.BASE_DIR)
 CHANGELOG = "# Changelog\n\n## 1.2.0 (2026-01-31)\n\n* New.\n\n## 1.1.0 (2025-12-01)\n"
@@ -51,6 +51,11 @@ def test_the_diagram_of_the_rooms_is_that_of_the_imports():
 def test_rooms_in_a_circle_are_found():
     assert rooms.in_circles({("a", "b"), ("b", "c"), ("c", "a"), ("c", "d")}) == {"a", "b", "c"}
     assert rooms.in_circles({("a", "b"), ("b", "c"), ("a", "c")}) == set()
+
+
+def test_a_mutant_that_no_test_reaches_survives():
+    [mutant, *_] = mutation.mutants("def least(x):\n    return x < 1\n")
+    assert mutation.survives(mutation, mutant, [])
 
 
 def test_the_container_of_developers_installs_what_ci_installs():

@@ -24,6 +24,7 @@ import time
 import types
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -65,7 +66,7 @@ _CONDITIONS = {"filter", "exclude", "get", "update"}
 class Mutant:
     """One change: where it is, what it reads like, and the module's code with it."""
 
-    line: int
+    lines: range
     change: str
     tree: ast.Module
 
@@ -96,7 +97,8 @@ def mutants(source: str) -> Iterator[Mutant]:
             for change in _changes(node):
                 before = ast.unparse(node)
                 undo = change()
-                yield Mutant(node.lineno, f"{before} -> {ast.unparse(node)}", copy.deepcopy(tree))
+                lines = range(node.lineno, node.end_lineno + 1)
+                yield Mutant(lines, f"{before} -> {ast.unparse(node)}", copy.deepcopy(tree))
                 undo()
 
 
@@ -193,9 +195,9 @@ class Trial:
         # Most mutants die in the first tests, so the fast ones come first.
         items = sorted(session.items, key=lambda item: seconds[item.nodeid])
         for mutant in mutants(path.read_text(encoding="utf-8")):
-            tests = set(reached.get(mutant.line, ()))
-            name = f"{self.target}:{mutant.line}: {mutant.change}"
-            if _survives(module, mutant, [item for item in items if item.nodeid in tests]):
+            tests = {test for line in mutant.lines for test in reached.get(line, ())}
+            name = f"{self.target}:{mutant.lines[0]}: {mutant.change}"
+            if survives(module, mutant, [item for item in items if item.nodeid in tests]):
                 self.score.survived.append(name)
                 print(f"survived  {name}", flush=True)
             else:
@@ -208,16 +210,18 @@ def _passes(item: pytest.Item, following: pytest.Item | None) -> bool:
     return not any(report.failed for report in reports)
 
 
-def _survives(module: types.ModuleType, mutant: Mutant, items: list[pytest.Item]) -> bool:
-    """True if all of these tests pass with the mutant, in a process of its own."""
+def survives(module: types.ModuleType, mutant: Mutant, items: list[pytest.Item]) -> bool:
+    """True if all of these tests pass with the mutant, in a process of its own; also if there are none."""
     child = os.fork()
     if not child:
-        signal.setitimer(signal.ITIMER_PROF, SECONDS)
-        replace_code(module, mutant.tree)
-        for item, following in zip(items, [*items[1:], None], strict=True):
-            if not _passes(item, following):
-                os._exit(1)
-        os._exit(0)
+        failed = True
+        try:
+            signal.setitimer(signal.ITIMER_PROF, SECONDS)
+            replace_code(module, mutant.tree)
+            failed = any(not _passes(item, following) for item, following in pairwise([*items, None]))
+        finally:
+            # Even after an exception: a child that returned would try all further mutants once more.
+            os._exit(failed)
     return os.waitpid(child, 0)[1] == 0
 
 
