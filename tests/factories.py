@@ -126,11 +126,18 @@ def click_for(experiment: Experiment, user: User, beats: Callable[[int, int], bo
 
 
 def click_on(experiment: Experiment, user: User, n_clicks: int, choice: str = "left") -> None:
-    """Judge pair after pair, planning and writing new ones as they are used up."""
+    """Judge pair after pair, planning and writing new ones as they are used up, and once more at the end."""
     for _ in range(n_clicks):
+        if not experiment.comparisons.filter(state=Comparison.State.READY).exists():
+            plan_and_write(experiment)
         click(experiment, user, choice)
-        advance(experiment_id=experiment.pk)
-        write_responses()
+    plan_and_write(experiment)
+
+
+def plan_and_write(experiment: Experiment) -> None:
+    """Do what the workers do after judgments."""
+    advance(experiment_id=experiment.pk)
+    write_responses()
 
 
 def invited(experiment: Experiment, role: str = "annotator", most_uses: int = 1, **fields: Any) -> Invitation:
