@@ -32,6 +32,8 @@ import coverage
 import pytest
 from _pytest.runner import runtestprotocol
 
+from engine.selectors.compiled import Compiled
+
 ROOT = Path(__file__).resolve().parent.parent
 
 # The tests that are about each target.
@@ -44,6 +46,8 @@ TARGETS = {
         "tests/engine/test_append_only.py",
         "tests/engine/test_allowances.py",
         "tests/engine/test_rule_judge.py",
+        "tests/engine/test_turns.py",
+        "tests/engine/test_checks.py",
     ],
     "labeling/access.py": ["tests/labeling/test_access.py"],
 }
@@ -158,6 +162,9 @@ def replace_code(module: types.ModuleType, tree: ast.Module) -> None:
     for function in _functions(module):
         if function.__qualname__ in codes:
             function.__code__ = codes[function.__qualname__]
+    for each in vars(module).values():
+        if isinstance(each, Compiled):
+            each._statements.clear()  # They were compiled by the code before.
 
 
 def _functions(module: types.ModuleType) -> Iterator[types.FunctionType]:

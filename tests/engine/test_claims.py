@@ -135,13 +135,16 @@ class TestRules:
         row = Estimate.objects.filter(pk=pk)
         claim = claims.take(row, seconds=1)
         first = row.get().claim_expires_at
-        clock = iter([0.0, 0.5, 1.5, 1.5])
-        with mock.patch("engine.services.claims.time", SimpleNamespace(monotonic=lambda: next(clock))):
-            keep = claims.keeper(row, claim, seconds=60)
+        clock, ticks = SimpleNamespace(now=100.0), []
+        with mock.patch("engine.services.claims.time", SimpleNamespace(monotonic=lambda: clock.now)):
+            keep = claims.keeper(row, claim, seconds=60, tick=lambda: ticks.append(clock.now))
+            clock.now += 0.5
             keep()
             assert row.get().claim_expires_at == first
+            clock.now += 0.5
             keep()
-        assert row.get().claim_expires_at > first
+            assert row.get().claim_expires_at > first
+        assert ticks == [100.5, 101.0]
 
     @pytest.mark.parametrize("why", ["lost", "unwanted"])
     def test_it_ends_what_is_lost_or_not_wanted_any_more(self, why, monkeypatch):

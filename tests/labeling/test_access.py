@@ -115,6 +115,57 @@ def test_who_annotates_too_is_kept_from_unfinished_pairs(experiment, people):
     assert not access.withholds_unfinished(request_of(people["viewer"]), experiment)
 
 
+def test_an_owner_becomes_an_annotator_by_sending_not_by_reading(experiment, people):
+    owner = people["owner"]
+    assert not access.may_begin_to_judge(request_of(owner), make_experiment())
+    for method, begun in (("get", False), ("post", True)):
+        assert access.may_begin_to_judge(request_of(owner), experiment)
+        access.to_label(request_of(owner, method), experiment.pk)
+        assert experiment.memberships.filter(user=owner, role="annotator").exists() is begun, method
+    assert not access.may_begin_to_judge(request_of(owner), experiment)
+    assert not access.may_begin_to_judge(request_of(people["editor"]), experiment)
+
+
+def test_judgments_are_taken_back_by_who_may_run_it_until_it_ends(experiment, people):
+    def who() -> list[str]:
+        return [role for role in ROLES if access.may_void(request_of(people[role]), experiment)]
+
+    assert who() == RUN
+    experiment.state = Experiment.State.CONCLUDED
+    assert who() == []
+
+
+def test_ready_made_responses_are_kept_from_who_judges_them_until_the_end(experiment, people):
+    both = people["annotator"]
+    add_member(experiment, both, "editor")
+
+    def withheld(role: str) -> bool:
+        return access.withholds_responses(request_of(people[role]), experiment)
+
+    assert (withheld("annotator"), withheld("viewer"), withheld("editor")) == (True, False, False)
+    experiment.state = Experiment.State.CONCLUDED
+    assert not withheld("annotator")
+    # Who edits a draft brings them; who only watches it does not.
+    experiment.state = Experiment.State.DRAFT
+    assert not withheld("annotator")
+    experiment.memberships.filter(user=both, role="editor").update(role="viewer")
+    assert withheld("annotator")
+
+
+def test_who_judges_and_does_not_watch_judges_blind_until_the_end(experiment, people):
+    def blind() -> list[str]:
+        return [role for role in ROLES if access.judges_blind(request_of(people[role]), experiment)]
+
+    assert blind() == ["annotator"]
+    assert not access.judges_blind(request_of(AnonymousUser()), experiment)
+    other = make_experiment()
+    assert not access.judges_blind(request_of(people["annotator"]), other)
+    add_member(other, people["annotator"], "viewer")
+    assert blind() == ["annotator"], "another experiment is none of this one's"
+    experiment.state = Experiment.State.CONCLUDED
+    assert blind() == []
+
+
 def test_nobody_gives_a_role_above_their_own(experiment, people):
     given = {
         role: [name for name, _ in access.roles_to_give(request_of(people[role]), experiment)]
