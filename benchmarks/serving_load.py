@@ -182,7 +182,9 @@ class Visitor:
         if cookie := re.search(
             r"^set-cookie: (csrftoken=\w+)", "\n".join(head), re.IGNORECASE | re.MULTILINE
         ):
-            self._cookie += f"; {cookie[1]}"
+            # In the place of the last one: a header that grew with each reply would be refused (431).
+            others = [each for each in self._cookie.split("; ") if not each.startswith("csrftoken=")]
+            self._cookie = "; ".join([*others, cookie[1]])
         body = (
             await reader.readexactly(int(headers["content-length"])) if "content-length" in headers else b""
         )
