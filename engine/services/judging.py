@@ -296,7 +296,8 @@ def skip(*, experiment_id: int, token: uuid.UUID, annotator: User) -> None:
     ------
     UnknownTokenError
     """
-    lease, comparison = _locked_lease(experiment_id, token, annotator)
+    lease = _locked_lease(experiment_id, token, annotator)
+    comparison = lease.comparison
     if lease.state != Lease.State.ACTIVE:
         return
     lease.state = Lease.State.SKIPPED
@@ -392,30 +393,30 @@ class _Watching(TypedDict):
 
 
 def _shown_under_token() -> QuerySet[Any]:
-    """The comparison of a token that an annotator was given, locked."""
+    """The lease of a token that an annotator was given, with its comparison, both locked."""
     return (
-        Comparison.objects.filter(experiment=_EXPERIMENT, leases__token=_TOKEN, leases__annotator=_ANNOTATOR)
-        .select_related("experiment")
-        .annotate(annotator_watches=has_or_had(OuterRef("experiment"), _ANNOTATOR, Membership.WATCHING))
-        .select_for_update(no_key=True, of=("self",))
+        Lease.objects.filter(token=_TOKEN, annotator=_ANNOTATOR, comparison__experiment=_EXPERIMENT)
+        .select_related("comparison__experiment")
+        .annotate(
+            annotator_watches=has_or_had(OuterRef("comparison__experiment"), _ANNOTATOR, Membership.WATCHING)
+        )
+        # The comparison first, as the sweep does. The lease too: only a row that is locked is read
+        # as it is after the wait, and while the comparison was waited for, the lease may have ended.
+        .select_for_update(no_key=True, of=("comparison", "self"))
     )
 
 
 _SHOWN_UNDER_TOKEN = Compiled(_shown_under_token)
-_LEASE = Compiled(lambda: Lease.objects.filter(token=_TOKEN))
 
 
-def _locked_lease(
-    experiment_id: int, token: uuid.UUID, annotator: User
-) -> tuple[Lease, WithAnnotations[Comparison, _Watching]]:
+def _locked_lease(experiment_id: int, token: uuid.UUID, annotator: User) -> WithAnnotations[Lease, _Watching]:
     found = _SHOWN_UNDER_TOKEN(experiment=experiment_id, token=token, annotator=annotator.pk)
     if not found:
         raise UnknownTokenError(
             _("This pair was not shown to you. Go back to your experiments and open it again.")
         )
-    # Read under the comparison's lock: while it was waited for, the lease may have ended.
-    [lease] = _LEASE(token=token)
-    return lease, found[0]
+    lease: WithAnnotations[Lease, _Watching] = found[0]
+    return lease
 
 
 # ---------------------------------------------------------------- judgments
@@ -453,7 +454,8 @@ def judge_leased(
     WrongStateError
         The experiment does not offer this choice.
     """
-    lease, comparison = _locked_lease(experiment_id, token, annotator)
+    lease = _locked_lease(experiment_id, token, annotator)
+    comparison = lease.comparison
     about.note(comparison=comparison.pk)
     # An active lease has led to no judgment yet, and there is no second one of the same pair.
     active = lease.state == Lease.State.ACTIVE
@@ -482,7 +484,7 @@ def judge_leased(
         token=token,
         shown_at=lease.granted_at,
         comment=comment,
-        could_see_policies=annotator.is_superuser or comparison.annotator_watches,
+        could_see_policies=annotator.is_superuser or lease.annotator_watches,
     )
     return Recorded(judgment=judgment, created=True, late=not active)
 
