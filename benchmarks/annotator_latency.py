@@ -24,12 +24,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from benchmarks.installation import percentiles, scratch_database, set_environment
-
-_FOLDER = set_environment(
-    # Playwright's loop runs in the thread that also asks the database.
-    DJANGO_ALLOW_ASYNC_UNSAFE="1",
-)
+from benchmarks.installation import percentiles, scratch_database
 
 RESPONSE = """The answer is **{n}**.
 
@@ -55,7 +50,8 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--clicks", type=int, default=300, help="timed on the server")
     parser.add_argument("--presses", type=int, default=100, help="timed in the browser; 0 for none")
     options = parser.parse_args(arguments)
-    with scratch_database(_FOLDER):
+    # Playwright's loop runs in the thread that also asks the database.
+    with scratch_database(DJANGO_ALLOW_ASYNC_UNSAFE="1"):
         from django.db import connection
 
         vendor = connection.vendor
@@ -197,7 +193,7 @@ WATCH = """() => {
         if (!changes.some((change) => [...change.addedNodes].some((node) => node.id === "stage"))) return;
         requestAnimationFrame(() => requestAnimationFrame(
             () => window.painted.push(performance.now() - pressed)));
-    }).observe(document.getElementById("main"), { childList: true });
+    }).observe(document.getElementById("main"), { childList: true, subtree: true });
 }"""
 
 

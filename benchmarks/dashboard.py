@@ -29,16 +29,15 @@ from urllib.parse import urlencode
 import numpy as np
 
 from benchmarks.installation import (
+    ONE_THREAD,
     celery_workers,
     cpu_seconds,
     percentiles,
     scratch_database,
     session_of,
-    set_environment,
     web_server,
 )
 
-_FOLDER = set_environment(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1")
 _READY = 3000
 
 
@@ -54,7 +53,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--web-processes", type=int, default=2)
     options = parser.parse_args(arguments)
-    with scratch_database(_FOLDER) as url:
+    with scratch_database(**ONE_THREAD) as url:
         if url.startswith("sqlite"):
             sys.exit("This benchmark needs PostgreSQL: set DATABASE_URL.")
         started = time.monotonic()

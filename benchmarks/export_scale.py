@@ -28,21 +28,19 @@ from typing import Any
 
 from benchmarks.installation import set_environment
 
-_FOLDER = set_environment()
-
 # Rows as the services leave them. Responses of 40 to 340 characters; each comparison judged by one of twenty
 # people.
 SEED = """
 INSERT INTO engine_response (id, policy_id, task_id, seed, state, claimed_by, attempts, crashes, failure_reason,
-    text, model, prompt_tokens, completion_tokens, finish_reason, guardrail, latency_seconds, leak, created_at, done_at)
+    text, digest, model, prompt_tokens, completion_tokens, finish_reason, guardrail, latency_seconds, leak, created_at, done_at)
 SELECT 2 * n + side, CASE side WHEN 0 THEN p.i ELSE p.j END, t.id, (n::bigint * 7919 + side) %% 2147483647, 'done', 'w', 1, 0, '',
-    'Answer ' || n || ': ' || repeat('so it is, and so on; ', 2 + (n * 31 + side * 17) %% 15), 'bench-1', 60,
+    'Answer ' || n || ': ' || repeat('so it is, and so on; ', 2 + (n * 31 + side * 17) %% 15), md5(n::text)::char(16), 'bench-1', 60,
     20 + n %% 90, 'stop', '', 0.5, '', now(), now()
 FROM generate_series(1, %(rows)s) n CROSS JOIN generate_series(0, 1) side
 JOIN bench_pairs p ON p.number = n %% %(pairs)s JOIN bench_tasks t ON t.number = n %% %(tasks)s;
 INSERT INTO engine_comparison (id, experiment_id, number, policy_i_id, policy_j_id, task_id, response_i_id, response_j_id,
-    i_on_left, plan, state, skips, outcome, discard_reason, created_at, ready_at, judged_at)
-SELECT n, %(experiment)s, n, p.i, p.j, t.id, 2 * n, 2 * n + 1, n %% 2 = 0, jsonb_build_object('rules', 1, 'number', n - 1,
+    texts, i_on_left, plan, state, skips, outcome, discard_reason, created_at, ready_at, judged_at)
+SELECT n, %(experiment)s, n, p.i, p.j, t.id, 2 * n, 2 * n + 1, '', n %% 2 = 0, jsonb_build_object('rules', 1, 'number', n - 1,
     'sampler', 'balanced', 'stopping', 'certified', 'delta', 0.05, 'epsilon', 0.0, 'seed', jsonb_build_array(0, n - 1),
     'draw', 0, 'comparisons', n - 1, 'in_flight', 4, 'evidence', jsonb_build_array(n * 0.00123, n * 0.00077),
     'propensity', null), 'judged', 0, (n %% 3 = 0)::int, '', now(), now(), now()
@@ -100,6 +98,7 @@ def main(arguments: list[str] | None = None) -> None:
 @contextmanager
 def database() -> Iterator[None]:
     """A test database, and the environment of the server set to it."""
+    folder = set_environment()
     import django
 
     django.setup()
@@ -119,7 +118,7 @@ def database() -> Iterator[None]:
     finally:
         connections.close_all()
         connection.creation.destroy_test_db(name, verbosity=0)
-        shutil.rmtree(_FOLDER, ignore_errors=True)
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def world(rows: int) -> tuple[int, str]:

@@ -20,6 +20,8 @@ from urllib.parse import quote
 import numpy as np
 
 ROOT = Path(__file__).resolve().parents[1]
+# For processes that together fill the machine.
+ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 
 
 def set_environment(**more: str) -> str:
@@ -58,11 +60,9 @@ def installation(**environment: str) -> Iterator[Path]:
 
 
 @contextmanager
-def scratch_database(folder: str) -> Iterator[str]:
-    """A test database of the server in DATABASE_URL, and static files, for as long as they are needed.
-
-    Yields its URL, and removes ``folder`` too in the end.
-    """
+def scratch_database(**environment: str) -> Iterator[str]:
+    """Set Django up on a test database of the server in DATABASE_URL, with static files; yields its URL."""
+    folder = set_environment(**environment)
     import django  # noqa: PLC0415 - reads the settings
 
     django.setup()

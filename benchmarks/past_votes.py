@@ -24,9 +24,15 @@ from typing import Any
 
 import httpx2
 
-from benchmarks.installation import celery_workers, percentiles, scratch_database, session_of, web_server
+from benchmarks.installation import (
+    ONE_THREAD,
+    celery_workers,
+    percentiles,
+    scratch_database,
+    session_of,
+    web_server,
+)
 from benchmarks.serving_load import (
-    FOLDER,
     Load,
     Visitor,
     annotate,
@@ -50,7 +56,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--think", type=float, default=1.0, help="seconds between two answers of a person")
     parser.add_argument("--before", type=float, default=20, help="seconds of clicks before the upload")
     options = parser.parse_args(arguments)
-    with scratch_database(FOLDER) as url:
+    with scratch_database(**ONE_THREAD) as url:
         row = measure(url, options)
     print(
         f"{row['votes']:,} votes: imported {row['import_seconds']} s, ranking {row['ranking_seconds']} s, "
@@ -66,6 +72,8 @@ def main(arguments: list[str] | None = None) -> None:
 
 def measure(url: str, options: argparse.Namespace) -> dict[str, Any]:
     """Clicks, then clicks and an import, then the export."""
+    from django.conf import settings
+
     from benchmarks.arena import arena, as_record
     from engine.models import Experiment, User
 
@@ -74,7 +82,7 @@ def measure(url: str, options: argparse.Namespace) -> dict[str, Any]:
     owner = User.objects.create_superuser("owner", "owner@example.org", "only for this benchmark")
     clicked = experiment_on_ready_responses([person.user for person in people])
     cookie = session_of(owner)
-    file = Path(FOLDER) / "arena.jsonl"
+    file = settings.VAR_DIR / "arena.jsonl"
     file.write_text("".join(f"{json.dumps(vote)}\n" for vote in votes))
     with web_server(url, processes=2) as (port, _), celery_workers(url, "control", "analysis"):
         settle(clicked)
@@ -172,9 +180,10 @@ def is_behind() -> bool:
 
 def differences(experiment: Any, votes: list[dict[str, Any]]) -> int:
     """Votes of the file that the export lacks, and the other way round."""
+    from django.conf import settings
     from django.core.management import call_command
 
-    file = Path(FOLDER) / "out.jsonl"
+    file = settings.VAR_DIR / "out.jsonl"
     call_command("export", str(experiment.pk), format="jsonl", out=file, verbosity=0)
     outcomes = {1.0: "i", 0.0: "j", 0.5: "tie"}
     found: Counter[tuple[str, ...]] = Counter()

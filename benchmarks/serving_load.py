@@ -27,16 +27,15 @@ from typing import Any
 from urllib.parse import urlencode
 
 from benchmarks.installation import (
+    ONE_THREAD,
     celery_workers,
     cpu_seconds,
     percentiles,
     scratch_database,
     session_of,
-    set_environment,
     web_server,
 )
 
-FOLDER = set_environment(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1")
 _POLICIES, _TASKS = 16, 400
 _BEAT_SECONDS = 60.0
 # Of all answers, one in so many is taken back, and as many pairs are skipped.
@@ -56,7 +55,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--web-processes", type=int, default=2)
     options = parser.parse_args(arguments)
     rows = []
-    with scratch_database(FOLDER) as url:
+    with scratch_database(**ONE_THREAD) as url:
         people = annotators(max(options.annotators))
         for n in options.annotators:
             rows.append(measure(url, people[:n], options))

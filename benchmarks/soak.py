@@ -35,16 +35,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from benchmarks.installation import ROOT, scratch_database, session_of, set_environment, web_server
+from benchmarks.installation import ONE_THREAD, ROOT, scratch_database, session_of, web_server
 from benchmarks.serving_load import Load, Visitor, experiment_on_ready_responses, run, settle, token_of
 
-FOLDER = set_environment(
-    OMP_NUM_THREADS="1",
-    OPENBLAS_NUM_THREADS="1",
-    LEASE_SECONDS="10",
-    CLAIM_SECONDS="10",
-    LOG_LEVEL="CRITICAL",
-)
+_SETTINGS = ONE_THREAD | {"LEASE_SECONDS": "10", "CLAIM_SECONDS": "10", "LOG_LEVEL": "CRITICAL"}
 _WORKERS = {"control": 2, "generation": 3, "analysis": 1}
 _UNDO_ONE_IN, _SKIP_ONE_IN, _VANISH_ONE_IN = 50, 50, 400
 _VANISHED_SECONDS = 15.0
@@ -63,7 +57,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--fault-every", type=float, default=20, help="seconds between two kills")
     parser.add_argument("--pgbouncer", action="store_true", help="put PgBouncer before PostgreSQL")
     options = parser.parse_args(arguments)
-    with scratch_database(FOLDER) as url, pool(url, wanted=options.pgbouncer) as pooled:
+    with scratch_database(**_SETTINGS) as url, pool(url, wanted=options.pgbouncer) as pooled:
         found = soak(pooled, options)
     json.dump(found, sys.stdout)
     print()

@@ -19,9 +19,8 @@ from collections.abc import Callable, Iterator
 from itertools import accumulate
 from typing import Any
 
-from benchmarks.installation import scratch_database, set_environment
+from benchmarks.installation import scratch_database
 
-_FOLDER = set_environment()
 _N_WORDS = 20_000
 _STORED = 10_000
 _AT_ONCE = 20_000
@@ -35,7 +34,7 @@ def main(arguments: list[str] | None = None) -> None:
     )
     parser.add_argument("--comparisons", type=int, default=100_000)
     options = parser.parse_args(arguments)
-    with scratch_database(_FOLDER):
+    with scratch_database():
         row = measure(options.comparisons)
     for name, value in row.items():
         print(f"{name:32}{value}")

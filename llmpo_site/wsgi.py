@@ -4,7 +4,7 @@ import logging
 import os
 
 from django.core.wsgi import get_wsgi_application
-from django.urls import reverse
+from django.urls import get_resolver
 
 from llmpo_site import observing
 from llmpo_site.logs import WithoutSecretLinks
@@ -15,7 +15,7 @@ observing.start("web")
 
 application = get_wsgi_application()
 # Import all views now: else somebody waits a second for them at the first request of each process.
-reverse("home")
+_ = get_resolver().reverse_dict
 
 # gunicorn sets up this logger itself, where an access log is asked for.
 logging.getLogger("gunicorn.access").addFilter(WithoutSecretLinks())
