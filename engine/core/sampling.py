@@ -30,6 +30,9 @@ _PROOF_OPTIMISM = 0.2
 # A proof with a rival that is still open after n comparisons is taken to need so many times n more. Where the
 # win rate is close to the margin, the estimate alone says "nearly done" for thousands of comparisons.
 _PROOF_WAIT = 0.5
+# Each open rival of the policy to prove is met at least so often, as a share of the rival met most. Else two
+# losers that are level are compared for thousands of comparisons before they meet those that beat them.
+_LEAST_MET = 0.05
 # Rivals are taken to trail by so much at least, so that the comparisons needed stay finite.
 _LEAST_LEAD = 1e-3
 MANY = 64
@@ -196,14 +199,19 @@ class Balanced(Stateless):
         return i, j
 
     def _refute(self, situation: Situation, rng: np.random.Generator) -> Picks:
-        """The policy least refuted so far and its opponent, by head-to-head evidence at first."""
-        early = situation.n_asked < _PLAIN_FIRST * situation.tally.n_policies
-        if situation.streams is None or not early.any():
+        """The policy least refuted so far and its opponent.
+
+        By head-to-head evidence at first, and where only that counts: for a proof that none is the best.
+        """
+        plain = situation.n_asked < _PLAIN_FIRST * situation.tally.n_policies
+        if situation.proof is not None:
+            plain |= situation.refuted.all(axis=1)
+        if situation.streams is None or not plain.any():
             return self._refute_soonest(situation, rng)
         i, j = self._refute_soonest(replace(situation, streams=None), rng)
-        if not early.all():
-            later_i, later_j = self._refute_soonest(situation, rng)
-            i, j = np.where(early, i, later_i), np.where(early, j, later_j)
+        if not plain.all():
+            other_i, other_j = self._refute_soonest(situation, rng)
+            i, j = np.where(plain, i, other_i), np.where(plain, j, other_j)
         return i, j
 
     def _refute_soonest(self, situation: Situation, rng: np.random.Generator) -> Picks:
@@ -265,7 +273,7 @@ class Balanced(Stateless):
         """The policy whose proof promises to take fewest comparisons, and the rival that needs most."""
         tally, null = situation.tally, proof.evidence.null_mean
         runs = np.arange(tally.n_runs)
-        candidates = _candidates(situation, rng)
+        candidates = _candidates(situation, proof, rng)
 
         def against(by_candidate: FloatArray | IntArray) -> FloatArray:
             # [r, k, c]: of policy k against candidate c, from rows of candidates. Picking out columns would
@@ -288,32 +296,45 @@ class Balanced(Stateless):
         need = np.maximum(missing, 0.0) / speed
         need[runs[:, None], candidates, np.arange(candidates.shape[1])] = 0.0
         waited = np.where(missing > 0.0, counts, 0.0).max(axis=1)
-        choice = argmax_random(-(need.sum(axis=1) + _PROOF_WAIT * waited), rng)
+        cost = need.sum(axis=1) + _PROOF_WAIT * waited
+        cost[_out(situation, proof)[runs[:, None], candidates]] = np.inf
+        choice = argmax_random(-cost, rng)
         b = candidates[runs, choice]
         needed = need[runs, :, choice]
+        met = (counts + pending)[runs, :, choice]
+        unmet = (needed > 0.0) & (met < _LEAST_MET * met.max(axis=1, keepdims=True))
+        first_unmet = np.where(unmet, 1.0 / (1.0 + met), 0.0)
+        needed = np.where(unmet.any(axis=1, keepdims=True), first_unmet, needed)
         needed[runs, b] = -1.0
         return b, argmax_random(needed, rng)
 
 
 def _is_to_prove(situation: Situation, proof: HeadToHead) -> BoolArray:
     """Shape (R,): whether to prove one policy now, and not to rule out others first."""
-    at_once = situation.tally.n_policies < _TWO_PHASES_FROM or proof.evidence.null_mean > 0.5
-    if at_once:
+    if proof.evidence.null_mean > 0.5:
         return np.ones(situation.tally.n_runs, dtype=np.bool_)
-    one_left: BoolArray = situation.refuted.sum(axis=1) >= situation.tally.n_policies - 1
-    return one_left
+    n_open = np.sum(~situation.refuted, axis=1)
+    # Once all are ruled out, what is left to prove is that none is the best.
+    to_prove: BoolArray = (n_open > 0) & ((situation.tally.n_policies < _TWO_PHASES_FROM) | (n_open == 1))
+    return to_prove
 
 
-def _candidates(situation: Situation, rng: np.random.Generator) -> IntArray:
+def _candidates(situation: Situation, proof: HeadToHead, rng: np.random.Generator) -> IntArray:
     """Shape (R, C): policies that a proof may be worth while for; of many, those of the best standing."""
     tally, streams = situation.tally, situation.streams
     if streams is None or tally.n_policies <= MANY:
         return np.tile(np.arange(tally.n_policies), (tally.n_runs, 1))
-    standing = streams.standing()
+    standing = np.where(_out(situation, proof), -np.inf, streams.standing())
     # Among equals, as in the beginning, those to look at are drawn.
     order = np.lexsort((rng.random(standing.shape), -standing), axis=-1)
     candidates: IntArray = order[:, :_MOST_CANDIDATES]
     return candidates
+
+
+def _out(situation: Situation, proof: HeadToHead) -> BoolArray:
+    """Shape (R, K): policies that are no longer to be proved. What cannot be the best may be good enough."""
+    out: BoolArray = situation.refuted & (proof.evidence.null_mean == 0.5)
+    return out
 
 
 def _expected_beforehand(situation: Situation, candidates: IntArray) -> FloatArray | float:
@@ -401,7 +422,7 @@ def _within(values: FloatArray, low: float, high: float) -> FloatArray:
 def policy_under_test(evidence: FloatArray, refuted: BoolArray, rng: np.random.Generator) -> IntArray:
     """The policy least refuted so far, leaving out the best guess: the one with the least evidence of all.
 
-    The best guess is tested itself once it is the only one left.
+    The best guess is tested itself once it is the only one left, or once none is.
 
     Parameters
     ----------
@@ -417,7 +438,7 @@ def policy_under_test(evidence: FloatArray, refuted: BoolArray, rng: np.random.G
     n_open = refuted.shape[1] - refuted.sum(axis=1)
     masked = np.where(refuted & (n_open > 0)[:, None], np.inf, evidence)
     order = np.lexsort((rng.random(masked.shape), masked), axis=-1)
-    return np.where(n_open == 1, order[:, 0], order[:, 1])
+    return np.where(n_open <= 1, order[:, 0], order[:, 1])
 
 
 def _tested_with_leader(
@@ -429,7 +450,7 @@ def _tested_with_leader(
     out = refuted & (n_open > 0)[:, None]
     leader = np.where(out, -np.inf, standing).argmax(axis=1)
     masked = np.where(out, np.inf, evidence)
-    rivals = np.flatnonzero(n_open != 1)
+    rivals = np.flatnonzero(n_open > 1)
     masked[runs[rivals], leader[rivals]] = np.inf
     tested: IntArray = np.lexsort((rng.random(masked.shape), masked), axis=-1)[:, 0]
     return tested

@@ -140,6 +140,18 @@ def test_strengths_expected_beforehand_choose_the_first_proof() -> None:
     assert any(1 not in Design(Unstructured(4), seed=seed, **settings).ask() for seed in range(8))
 
 
+def test_that_none_is_the_best_is_found_under_a_claim_that_names_one() -> None:
+    """The three best beat each other in a ring by 80%; the others are level."""
+    mu = np.full((6, 6), 0.5)
+    mu[:3, 3:], mu[3:, :3] = 0.75, 0.25
+    for k in range(3):
+        mu[k, (k + 1) % 3], mu[(k + 1) % 3, k] = 0.8, 0.2
+    order = [3, 0, 4, 1, 5, 2]
+    runs = simulate(np.repeat(mu[np.ix_(order, order)][None], 60, axis=0), claim="best", budget=1500, seed=3)
+    assert runs.stopped.all()
+    assert (runs.best == -1).all()
+
+
 def test_unknown_sampler_is_refused() -> None:
     with pytest.raises(ValueError, match="sampler must be one of"):
         Design(Unstructured(2), sampler="best")
