@@ -21,6 +21,9 @@ from engine.selectors.remaining import extrapolated_left
 
 _PRESENCE = timedelta(seconds=60)
 _SAFETY = 2.0
+# Until more is planned where many click on a busy machine. Fifty who never pause, on ready-made responses,
+# asked for a pair in vain four times as often as they got one.
+_PLANNING_SECONDS = 1.0
 _SAFETY_NEAR_DECISION = 1.7
 
 
@@ -78,12 +81,12 @@ def mean_seconds(spans: Sequence[timedelta]) -> float | None:
 def buffer_target(experiment: Experiment) -> int:
     """The number of planned and ready comparisons to keep ahead.
 
-    People: Little's law, what is asked for while one comparison is being written, with a safety factor; and
-    at least one for every annotator who is here. The time in the queue does not count: it grows with what is
-    planned, so that a slow backend would have ever more planned, and never be faster for it. Near the
-    decision no more than is expected to be needed, and a smaller factor. The rule judge never waits, so there
-    generation sets the pace: one batch being written and one waiting. A small buffer is worth having, since
-    pairs chosen ahead are chosen knowing less.
+    People: Little's law, what is asked for while one comparison is being written or at least planned, with a
+    safety factor; and at least one for every annotator who is here. The time in the queue does not count: it
+    grows with what is planned, so that a slow backend would have ever more planned, and never be faster for
+    it. Near the decision no more than is expected to be needed, and a smaller factor. The rule judge never
+    waits, so there generation sets the pace: one batch being written and one waiting. A small buffer is worth
+    having, since pairs chosen ahead are chosen knowing less.
 
     While generation cannot keep up, a longer queue would help nobody: then the least is enough.
     """
@@ -91,7 +94,7 @@ def buffer_target(experiment: Experiment) -> int:
         return settings.BUFFER_MIN
     if experiment.judge == Experiment.Judge.RULE:
         return min(settings.BUFFER_MAX, max(settings.BUFFER_MIN, settings.GENERATION_BATCH))
-    demand = click_rate(experiment) * (writing_seconds(experiment) or 0.0)
+    demand = click_rate(experiment) * max(writing_seconds(experiment) or 0.0, _PLANNING_SECONDS)
     ample = max(annotators_present(experiment), math.ceil(_SAFETY * demand))
     if votes_now(experiment):
         # The language model that judges takes a batch at a time, as fast as it comes.

@@ -157,11 +157,12 @@ class TestBufferTarget:
         assert buffer.generation_seconds(experiment) == pytest.approx(65.0)
         assert buffer.buffer_target(experiment) == 4 + 5
 
-    def test_responses_that_were_there_before_took_no_time(self, experiment):
-        self.clicked(experiment, n_annotators=2, seconds=4.0)
+    @pytest.mark.parametrize(("seconds", "ahead"), [(4.0, 2), (0.5, 8)])
+    def test_responses_that_were_there_before_take_a_second_to_plan(self, experiment, seconds, ahead):
+        self.clicked(experiment, n_annotators=2, seconds=seconds)
         self.generation_took(experiment, 60.0)
         experiment.comparisons.update(created_at=F("ready_at"))
-        assert buffer.buffer_target(experiment) == 4 + 2
+        assert buffer.buffer_target(experiment) == 4 + ahead
 
     def test_it_never_exceeds_the_most(self, experiment):
         self.clicked(experiment, n_annotators=10, seconds=1.0)
