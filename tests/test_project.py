@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import gc
 import re
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -203,3 +205,16 @@ def test_a_setting_that_makes_no_sense_stops_the_start_and_is_named(variable, va
     )
     assert done.returncode != 0
     assert f'Environment variable "{variable}" invalid' in done.stderr.splitlines()[-1]
+
+
+def test_a_web_process_spares_the_collector_what_was_loaded(monkeypatch):
+    """Each full collection stops every click of the process for as long as it looks."""
+    interval = sys.getswitchinterval()
+    monkeypatch.setattr(gc, "collect", lambda: None)
+    loaded = [[] for _ in range(1000)]
+    before = gc.get_freeze_count()
+    try:
+        runpy.run_path(str(ROOT / "gunicorn.conf.py"))["post_worker_init"](None)
+    finally:
+        sys.setswitchinterval(interval)
+    assert gc.get_freeze_count() >= before + len(loaded)
