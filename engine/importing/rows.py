@@ -6,6 +6,7 @@ import codecs
 import csv
 import gzip
 import io
+import itertools
 import json
 import re
 import zlib
@@ -221,7 +222,12 @@ def rows_of(
         yield from _json_lines(text, plain, error)
         return
     except JSONLimitError as error:
-        yield Fault("", str(error))
+        first, *more = itertools.islice(filter(str.strip, _lines(text)), 2)
+        if more and _is_refused(first):
+            # The first of JSON Lines.
+            yield from _rows_of_lines(text, plain)
+        else:
+            yield Fault("", str(error))
         return
     yield from _document_rows(document, plain)
 
@@ -348,11 +354,22 @@ def _csv_fault(error: csv.Error) -> str:
     return f"This is not valid CSV: {error}."
 
 
+def _is_refused(line: str) -> bool:
+    """True if the line is JSON of its own, but for a value that cannot be stored."""
+    try:
+        loads(line)
+    except JSONLimitError:
+        return True
+    except json.JSONDecodeError:
+        pass
+    return False
+
+
 def _json_lines(text: str, plain: Sequence[str], whole: json.JSONDecodeError) -> Iterator[Row | Fault]:
     try:
         loads(next(filter(str.strip, _lines(text))))
     except JSONLimitError:
-        pass  # the loop below says so, with its line
+        pass  # the line says so in its place
     except json.JSONDecodeError:
         # Not one document and not one on each line: then the fault is where the document breaks.
         fault = _json_fault(whole)
@@ -363,6 +380,10 @@ def _json_lines(text: str, plain: Sequence[str], whole: json.JSONDecodeError) ->
         )
         yield Fault(fault.place, fault.message + hint)
         return
+    yield from _rows_of_lines(text, plain)
+
+
+def _rows_of_lines(text: str, plain: Sequence[str]) -> Iterator[Row | Fault]:
     for number, line in enumerate(_lines(text), 1):
         if not line.strip():
             continue

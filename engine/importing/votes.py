@@ -122,6 +122,8 @@ def read_votes(source: Source, columns: Columns | None = None) -> Votes:
                     rivals[pair] += 1
             except ImportingError as error:
                 faults += error.faults
+            except _MissingError as error:
+                faults.append(error.fault(row))
         # A record may hold several votes, and a file of nothing but faults ends here too.
         if message := limits.JUDGMENTS.refusal(max(number, len(votes))):
             faults.append(Fault("", message))
@@ -436,7 +438,7 @@ def _vote(
     (policy_a, policy_b), named_by_side = _two(fields, _POLICY)
     a, b = ((_text(place, "policy", name) or "").strip() for name in (policy_a, policy_b))
     if not a or not b:
-        raise _missing(place, "policy_a and policy_b (or model_a and model_b)", fields)
+        raise _MissingError(place, "policy_a and policy_b (or model_a and model_b)")
     for name, value in (("policy_a", a), ("policy_b", b)):
         if len(value) > _LONGEST_POLICY:
             raise ImportingError.at(
@@ -449,7 +451,7 @@ def _vote(
         )
     task, messages, responses, arena = _texts(place, fields, may_be_turns=not in_order)
     if task is None:
-        raise _missing(place, "task (or prompt, question, instruction, conversation_a)", fields)
+        raise _MissingError(place, "task (or prompt, question, instruction, conversation_a)")
     if not task.strip():
         raise ImportingError.at(place, "The task is empty. Write it, or remove the row.")
     if not any(responses):
@@ -491,11 +493,26 @@ def _two(fields: Mapping[str, Any], stems: Iterable[str]) -> tuple[tuple[Any, An
     return (None, None), False
 
 
-def _missing(place: str, what: str, fields: Mapping[str, Any]) -> ImportingError:
-    found = ", ".join(name for name, value in fields.items() if value not in (None, "", []))
-    return ImportingError.at(
-        place, f"There is no {what}. Found: {found or 'nothing'}. Add the column, or rename one."
-    )
+class _MissingError(Exception):
+    """A row has no such column, or nothing in it."""
+
+    def __init__(self, place: str, what: str) -> None:
+        super().__init__(place, what)
+        self.place, self.what = place, what
+
+    def fault(self, row: Row) -> Fault:
+        """The fault of this row, with the columns that have something in it, as they are written."""
+        written = {name.lower(): name for name in row.heading}
+        found: list[str] = []
+        for name, value in row.fields.items():
+            if isinstance(value, Mapping):
+                found += [f"{name}.{inner}" for inner in value]
+            elif value not in (None, "", []):
+                found.append(written.get(name, name))
+        advice = "Add the column, or rename one."
+        if len(row.fields) == 1:
+            advice = "This is one column: separate columns by a comma, a semicolon, a tab or |."
+        return Fault(self.place, f"There is no {self.what}. Found: {', '.join(found) or 'nothing'}. {advice}")
 
 
 def _text(place: str, name: str, value: Any) -> str | None:
@@ -650,7 +667,7 @@ def _winner(
         marked = [winner for name, winner in _KAGGLE.items() if str(fields.get(name)) in {"1", "1.0", "True"}]
         if len(marked) == 1:
             return marked[0]
-        raise _missing(place, "winner", fields)
+        raise _MissingError(place, "winner")
     text = _text(place, "winner", said) or ""
     if text in {"1.0", "2.0"} and text not in policies:
         # Programs take numbers beside an empty cell for fractions.

@@ -389,7 +389,7 @@ def test_label_studios_minimal_export():
         ),
         ({"policy_b": "Q" * 101}, "line 2: policy_b has 101 characters; the limit is 100. Shorten the name."),
         ({"winner": "the first"}, "line 2: winner is 'the first'. Write a, b, tie or both_bad, or the name"),
-        ({"winner": None}, "line 2: There is no winner. Found: task, policya, policyb"),
+        ({"winner": None}, "line 2: There is no winner. Found: task, policy_a, policy_b"),
         (
             {"policy_a": "b", "policy_b": "Q", "winner": "b"},
             "which is a policy's name and also says the other one",
@@ -410,6 +410,35 @@ def test_label_studios_minimal_export():
 )
 def test_a_row_that_cannot_be_read_is_named(changes, words):
     assert words in fault_of(PLAIN, PLAIN | changes)
+
+
+@pytest.mark.parametrize(
+    ("file", "words"),
+    [
+        (b"Task,Policy A,Policy B\nT,P,Q\n", "There is no winner. Found: Task, Policy A, Policy B. Add the"),
+        (
+            b"task policy_a policy_b winner\nT P Q a\n",
+            "Found: task policy_a policy_b winner. This is one column: separate columns by a comma",
+        ),
+        (
+            b'{"fields": {"prompt": "T", "Text 1": "Red"}, "responses": {"better": [{"value": "text1"}]}}',
+            "Found: fields.prompt, fields.Text 1, responses.better. Add the column",
+        ),
+    ],
+)
+def test_columns_are_named_as_the_file_writes_them(file, words):
+    with pytest.raises(ImportingError) as refused:
+        read(file)
+    assert words in str(refused.value)
+
+
+@pytest.mark.parametrize("value", ["NaN", "Infinity", "-Infinity", "1e999"])
+@pytest.mark.parametrize("line", [1, 2])
+def test_a_number_that_is_none_is_refused_with_its_line(value, line):
+    lines = [json.dumps(PLAIN)] * 3
+    lines[line - 1] = lines[line - 1].replace("{", f'{{"score": {value}, ')
+    with pytest.raises(ImportingError, match=rf"^line {line}: {value} is [^\n]*$"):
+        read("\n".join(lines).encode())
 
 
 def test_conversations_that_begin_differently_are_no_vote():
