@@ -1,6 +1,11 @@
-"""Requests as the middleware leaves them, for the type checker: nothing is ever made of these classes."""
+"""Requests as the middleware leaves them, for the type checker, and what downloads refuse in them.
+
+Nothing is ever made of the classes.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Collection
 
 from django.http import HttpRequest
 from django_htmx.middleware import HtmxDetails
@@ -24,3 +29,15 @@ class TokenRequest(AuthenticatedRequest):
     """A request of the API, once its token has been found good."""
 
     auth: Token
+
+
+def unknown_parameters(request: HttpRequest, known: Collection[str]) -> str:
+    """Words about parameters in the address that a download does not know; empty if it knows them all.
+
+    A file shows nobody that a filter was dropped, so they are refused.
+    """
+    unknown = sorted(set(request.GET) - set(known))
+    if not unknown:
+        return ""
+    there = f"There are: {', '.join(known)}." if known else "There are none for this file."
+    return f"Unknown parameter{'s' if len(unknown) > 1 else ''}: {', '.join(unknown)}. {there}"

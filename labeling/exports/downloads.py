@@ -16,7 +16,7 @@ from labeling.exports import files
 from labeling.exports.files import Export, Tally
 from labeling.exports.formats import parquet_is_there
 from labeling.exports.selecting import SelectionForm
-from labeling.requests import AuthenticatedRequest
+from labeling.requests import AuthenticatedRequest, unknown_parameters
 
 
 class OptionsForm(forms.Form):
@@ -41,6 +41,9 @@ def download(request: AuthenticatedRequest, experiment_id: int, kind: str) -> Ht
     if not (form.is_valid() and options.is_valid()):
         faults = "; ".join(f"{name}: {' '.join(map(str, errors))}" for name, errors in form.errors.items())
         return HttpResponseBadRequest(f"The filter cannot be used. {faults}", content_type="text/plain")
+    known = [*form.fields, *OptionsForm.base_fields]
+    if fault := unknown_parameters(request, known):
+        return HttpResponseBadRequest(fault, content_type="text/plain")
     if request.GET.get("usernames") and "usernames" not in options.fields:
         return HttpResponse(
             "Only owners of the experiment may export usernames. Leave out usernames=.",

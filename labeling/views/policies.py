@@ -8,6 +8,7 @@ from django import forms
 from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpResponse, HttpResponseBadRequest
 from django.shortcuts import render
+from django.urls import reverse
 from django.views.decorators.http import require_safe
 
 from engine.models import Experiment, Policy
@@ -20,11 +21,11 @@ from labeling import access
 from labeling.dashboard import figures
 from labeling.dashboard.charts import rivals
 from labeling.dashboard.policies import asked, messages_for, policy_at
-from labeling.exports.breakdowns import breakdown_csv
+from labeling.exports.breakdowns import COLUMNS, breakdown_csv
 from labeling.exports.files import stem
 from labeling.exports.rankings import WORDS, ranking_csv
 from labeling.forms.tags import TagForm
-from labeling.requests import AuthenticatedRequest
+from labeling.requests import AuthenticatedRequest, unknown_parameters
 
 _DUELS_PER_PAGE = 20
 
@@ -95,6 +96,15 @@ def request_file(request: AuthenticatedRequest, experiment_id: int, number: int)
 def ranking_file(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
     """The ranking as CSV."""
     experiment = access.to_watch(request, experiment_id)
+    if fault := unknown_parameters(request, ()):
+        if "tag" in request.GET:
+            results = reverse("results_file", args=[experiment.pk])
+            fault = (
+                "There is no ranking of one tag: its intervals hold over all tasks. Leave out tag=. Counts "
+                f"without intervals are at {results}?by=tag. This experiment has "
+                f"{', '.join(browsing.tags_of(experiment)) or 'no tags'}."
+            )
+        return HttpResponseBadRequest(fault, content_type="text/plain")
     return HttpResponse(
         ranking_csv(ranking(experiment)),
         content_type="text/csv; charset=utf-8",
@@ -107,7 +117,11 @@ def ranking_file(request: AuthenticatedRequest, experiment_id: int) -> HttpRespo
 def results_file(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
     """The results by task, or with ``by=tag`` by tag, as CSV; with ``tag=`` of the tasks that have it."""
     experiment = access.to_watch(request, experiment_id)
-    by = "tag" if request.GET.get("by") == "tag" else "task"
+    if fault := unknown_parameters(request, ("by", "tag")):
+        return HttpResponseBadRequest(fault, content_type="text/plain")
+    by = request.GET.get("by", "task")
+    if by not in COLUMNS:
+        return HttpResponseBadRequest(f"by= takes {' or '.join(COLUMNS)}.", content_type="text/plain")
     tags = TagForm(request.GET, experiment=experiment)
     if not tags.is_valid():
         return HttpResponseBadRequest(" ".join(map(str, tags.errors["tag"])), content_type="text/plain")

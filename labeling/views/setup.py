@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from urllib.parse import urlencode
 
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
@@ -25,7 +26,7 @@ from engine.importing import (
     write_experiment,
 )
 from engine.models import Experiment
-from engine.selectors import designs, specs
+from engine.selectors import browsing, designs, specs
 from engine.services import drafts, experiments
 from engine.tasks import wake_planner
 from labeling import access
@@ -35,6 +36,7 @@ from labeling.exports.files import stem
 from labeling.forms.draft import DraftEditor, data_of, data_sent
 from labeling.forms.factors import apply_change
 from labeling.forms.settings import STEPS
+from labeling.forms.tags import TagForm
 from labeling.requests import AuthenticatedRequest
 from labeling.setup import sizes
 from labeling.setup.templates import STARTS, start_named
@@ -105,6 +107,8 @@ def setup(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
 
 def _to_read(request: AuthenticatedRequest, experiment: Experiment) -> HttpResponse:
     """The setup as it is, for everybody who may watch."""
+    tags = TagForm(request.GET, experiment=experiment)
+    tasks = browsing.tasks_tagged(experiment, tags.chosen) if tags.chosen else experiment.tasks.all()
     context = {
         "experiment": experiment,
         "badge": figures.badge_of(experiment),
@@ -114,7 +118,9 @@ def _to_read(request: AuthenticatedRequest, experiment: Experiment) -> HttpRespo
             for factor in experiment.factors.prefetch_related("levels")
         ],
         "names": designs.policy_names(experiment),
-        "tasks": Paginator(experiment.tasks.all(), _TASKS_PER_PAGE).get_page(request.GET.get("page")),
+        "tag_form": tags,
+        "query": urlencode({"tag": tags.chosen}) if tags.chosen else "",
+        "tasks": Paginator(tasks, _TASKS_PER_PAGE).get_page(request.GET.get("page")),
     }
     return render(request, "dashboard/setup.html", context)
 

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 from dataclasses import replace
+from functools import partial
 
 import pytest
 from django.core.management import call_command
@@ -23,6 +24,7 @@ from engine.services.experiments import start as start_experiment
 from engine.services.planning import advance
 from engine.services.tokens import make_token
 from tests.factories import SECRET, add_member, click_on, make_spec, write_responses
+from tests.markup import Markup
 
 pytestmark = pytest.mark.django_db
 
@@ -125,6 +127,27 @@ def test_a_tag_filters_comparisons(annotator, viewer, client_for):
     url = reverse("comparisons", args=[experiment.pk])
     assert client_for(viewer).get(url, {"tag": "tea"}).context["filtered"]
     assert client_for(viewer).get(url, {"tag": "te"}).status_code == 400
+
+
+@pytest.mark.parametrize("state", ["draft", "running"])
+def test_a_tag_filters_the_tasks_of_a_setup(state, annotator, viewer, client_for):
+    many = [replace(PLAIN, prompt=f"Add {n}.", tags=("sums",)) for n in range(21)]
+    experiment = talking(annotator, TALK, *many)
+    Experiment.objects.filter(pk=experiment.pk).update(state=state)
+    add_member(experiment, viewer, "viewer")
+    read = partial(client_for(viewer).get, reverse("setup", args=[experiment.pk]))
+
+    def numbers(page):
+        listed = [e for e in Markup(page.content.decode()).elements if e.tag == "li"]
+        return [int(e.attributes["value"]) for e in listed if "value" in e.attributes]
+
+    assert numbers(read()) == list(range(1, 21))
+    assert numbers(read({"tag": "tea"})) == [1]
+    first = read({"tag": "sums"})
+    assert numbers(first) == list(range(2, 22))
+    assert 'href="?tag=sums&amp;page=2"' in first.content.decode()
+    assert numbers(read({"tag": "sums", "page": 2})) == [22]
+    assert "hard is not one" in read({"tag": "hard"}).content.decode()
 
 
 def test_the_setup_page_says_what_the_columns_became(admin, client_for):

@@ -113,3 +113,22 @@ def test_results_by_task_and_by_tag_are_counts_of_what_was_judged(client):
     table = page[page.index('id="tags-details"') :]
     assert '64% <small class="muted">of 7</small>' in table
     assert "=P 75%" in table
+
+
+def test_a_file_says_so_where_it_cannot_be_filtered(client):
+    user = make_user(is_superuser=True)
+    client.force_login(user)
+    experiment = start_from_votes(name="Tagged", votes=VOTES, by=user)
+    Task.objects.filter(experiment=experiment).update(tags=["sums", "easy"])
+    for name, query, words in (
+        ("ranking_file", {"tag": "sums"}, "There is no ranking of one tag"),
+        ("ranking_file", {"tag": "sums"}, "This experiment has easy, sums."),
+        ("ranking_file", {"tag": "sums"}, "/results.csv?by=tag"),
+        ("ranking_file", {"policy": "P1"}, "Unknown parameter: policy. There are none for this file."),
+        ("results_file", {"policy": "P1"}, "Unknown parameter: policy. There are: by, tag."),
+        ("results_file", {"by": "policy"}, "by= takes task or tag."),
+        ("judgments_csv", {"tags": "sums", "by": "tag"}, "Unknown parameters: by, tags. There are: policy,"),
+    ):
+        refused = client.get(reverse(name, args=[experiment.pk]), query)
+        assert (refused.status_code, refused["Content-Type"]) == (400, "text/plain")
+        assert words in refused.content.decode()
