@@ -36,7 +36,7 @@ class Sides:
     def p_text(self) -> str:
         if self.p < 0.0001:
             return "p < 0.0001"
-        return f"p = {self.p:.4f}" if self.biased else f"p = {self.p:.2f}"
+        return f"p = {self.p:.4f}" if self.p < 0.01 else f"p = {self.p:.2f}"
 
     @property
     def biased(self) -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from engine.models import Experiment
 from engine.selectors.past_votes import PastVotes, past_votes
 from labeling.dashboard.annotators import Sides
-from labeling.formatting import share
 
 
 def facts(experiment: Experiment) -> list[str]:
@@ -13,27 +12,18 @@ def facts(experiment: Experiment) -> list[str]:
     if not experiment.past_votes:
         return []
     found = past_votes(experiment)
-    said = [_agreement(found), _sides(found), _repeated(found), _next(experiment)]
+    said = [_sides(found), _repeated(found), _next(experiment)]
     return [sentence for sentence in said if sentence]
-
-
-def _agreement(found: PastVotes) -> str:
-    if found.agreement is None:
-        return "Agreement: unknown. No two people of the file judged the same two responses."
-    kappa = "" if found.agreement.kappa is None else f" Cohen's κ is {found.agreement.kappa:.2f}."
-    return (
-        "Agreement: two people gave the same answer to "
-        f"{share(found.agreement.exact)} of the responses that two judged.{kappa}"
-    )
 
 
 def _sides(found: PastVotes) -> str:
     if not found.sided:
         return "Position bias: unknown. The file does not say on which side each response was shown."
     sides = Sides(found.left, found.sided)
-    verdict = "more often than chance explains" if sides.biased else "as chance would have it"
-    if sides.biased and 2 * found.left < found.sided:
-        verdict = "less often than chance explains"
+    verdict = "which chance may explain"
+    if sides.biased:
+        direction = "less" if 2 * found.left < found.sided else "more"
+        verdict = f"{direction} often than chance explains"
     return (
         f"Position bias: the left side was chosen in {found.left:,} of "
         f"{found.sided:,} votes with a side, {verdict} ({sides.p_text})."

@@ -200,18 +200,11 @@ def test_an_import_is_not_a_conclusion_and_the_claim_names_its_origin():
     assert consequences.caveats(make_experiment()) == []
 
 
-def test_agreement_is_of_two_people_on_the_same_two_texts():
-    said = [("ann", "a"), ("bob", "a"), ("bob", "b"), ("cyd", "b")]
-    once = with_texts(*(replace(vote(winner), annotator=by) for by, winner in said))
-    twice = with_texts(
-        *(replace(vote(winner, task="T2"), annotator=by) for by, winner in [("ann", "a"), ("bob", "tie")])
-    )
-    alone = with_texts(*(replace(vote("a", task="T3"), annotator="ann") for _ in range(2)))
-    found = past_votes(made([*once, *twice, *alone]))
-    assert found.agreement is not None
-    assert (found.votes, found.repeated) == (8, 5)
-    assert (found.agreement.exact.hits, found.agreement.exact.n) == (1, 2)
-    assert past_votes(made(THREE, name="Nobody twice")).agreement is None
+def test_votes_about_texts_that_an_earlier_one_was_about_are_counted():
+    once = with_texts(*(vote(winner) for winner in "aabb"))
+    other_task = with_texts(vote("a", task="T2"), vote("tie", task="T2"))
+    found = past_votes(made([*once, *other_task, *with_texts(vote("a", task="T3"))]))
+    assert (found.votes, found.repeated) == (7, 4)
 
 
 def test_position_bias_is_of_the_sides_that_the_file_gives():

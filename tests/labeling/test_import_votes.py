@@ -109,6 +109,35 @@ def upload(client: Client, data: bytes, name: str = "Past", filename: str = "vot
     return client.post(reverse("import_votes"), {"name": name, "votes": SimpleUploadedFile(filename, data)})
 
 
+def test_agreement_is_the_same_in_whichever_order_a_format_has_the_people(tmp_path):
+    """Three people judged the same two texts, and Argilla's records have them in another order."""
+    rows = [
+        {"task": f"T{n}", "policy_a": "P", "policy_b": "Q", "response_a": f"p{n}", "response_b": f"q{n}",
+         "winner": winner, "annotator": by, "side_a": side}
+        for n in range(20)
+        for by, winner, side in (("ann", "a", "left"), ("bob", "tie", "right"), ("cyd", "both_bad", "right"))
+    ]  # fmt: skip
+    file, other = tmp_path / "votes.jsonl", tmp_path / "argilla.json"
+    file.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+
+    def agreement(path, name):
+        said = run("import_votes", path, "--experiment", name).splitlines()
+        return next(line for line in said if line.startswith("Agreement: "))
+
+    first = agreement(file, "First")
+    assert "from 60 judgments of 20 pairs of responses" in first
+    run("export", "First", "--format", "argilla", "--out", other)
+    assert agreement(other, "Second") == first
+
+
+def test_a_share_that_is_rare_but_no_proof_of_a_habit_is_not_called_usual(tmp_path):
+    rows = [f"T{n},P,Q,{'a' if n % 2 else 'b'},{'left' if n % 2 else 'right'}\n" for n in range(9)]
+    file = tmp_path / "votes.csv"
+    file.write_text("task,policy_a,policy_b,winner,side_a\n" + "".join(rows))
+    said = run("import_votes", file, "--experiment", "Past")
+    assert "chosen in 9 of 9 votes with a side, which chance may explain (p = 0.0039)." in said
+
+
 @pytest.mark.usefixtures("owner")
 def test_the_page_imports_and_leads_to_the_result(client):
     assert reverse("import_votes") in client.get(reverse("new_experiment")).content.decode()

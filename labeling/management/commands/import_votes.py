@@ -14,11 +14,13 @@ from engine.importing import ImportingError, Votes, parse_columns, read_votes, s
 from engine.management.finding import named, theirs
 from engine.management.mapping import add_map
 from engine.models import User
+from engine.selectors.agreement import agreement_of_people
 from engine.selectors.rankings import ranking
 from engine.services.past_votes import add_votes, start_from_votes
 from engine.services.planning import advance
 from labeling.dashboard.past_votes import facts
 from labeling.exports.rankings import ranking_table
+from labeling.formatting import agreement
 
 _SHOWN = 20
 
@@ -71,7 +73,8 @@ class Command(BaseCommand):
         self.stdout.write(ranking_table(ranked[:_SHOWN]))
         if len(ranked) > _SHOWN:
             self.stdout.write(f"The other {len(ranked) - _SHOWN}: manage.py ranking {made.pk}")
-        self.stdout.write("\n" + "\n".join(facts(made)))
+        said = [agreement(agreement_of_people(made)), *facts(made)]
+        self.stdout.write("\n" + "\n".join(said))
 
 
 def _read(file: Path, mapping: list[str], sheet: str) -> Votes:
