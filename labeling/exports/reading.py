@@ -17,12 +17,12 @@ from engine.domain.blinding import Period, is_secret
 from engine.domain.conversations import Message, read_messages
 from engine.domain.errors import SpecError
 from engine.domain.specs import ExperimentSpec, FactorSpec, GoldSpec, ReadyMade, TaskSpec
-from engine.importing import decoded
+from engine.importing import Fault, ImportingError, decoded, source_at
 from engine.importing.defusing import as_it_was
 from engine.importing.strict_json import finite, integer, loads
 from engine.models import Experiment
 from labeling.exports.columns import COLUMNS, Kind
-from labeling.exports.files import CSV, JSONL, SCHEMA_VERSION
+from labeling.exports.files import CSV, HUGGING_FACE, JSONL, PARQUET, SCHEMA_VERSION
 
 _Part = TypeVar("_Part", FactorSpec, TaskSpec, GoldSpec, ReadyMade)
 _KINDS = {"str": (str, "a text"), "int": (int, "a whole number")}
@@ -48,8 +48,11 @@ def read_manifest(manifest: Path, file: Path) -> dict[str, Any]:
             raise SpecError(
                 f"The file has columns of version {said['versions']['schema']}, not {SCHEMA_VERSION}."
             )
-        if said["format"] not in {CSV, JSONL}:
-            raise SpecError("Only CSV and JSON lines can be imported. Export as JSON lines.")
+        if said["format"] not in {CSV, JSONL, PARQUET, HUGGING_FACE}:
+            raise SpecError(
+                "Only exports of judgments can be imported: JSON lines, CSV, Parquet and Hugging Face. "
+                "Export as JSON lines."
+            )
         if said["sha256"] != digest:
             raise SpecError(f"{file.name} is not the file that {manifest.name} describes, or it was changed.")
         _check_counts(said)
@@ -185,6 +188,9 @@ def read_file(file: Path, kind: str, *, raw: bool) -> Iterator[dict[str, Any]]:
         Names the row that cannot be read.
     """
     limits.FILE_BYTES.check(file.stat().st_size, file.name)
+    if kind in {PARQUET, HUGGING_FACE}:
+        yield from _parquet_rows(file)
+        return
     number = 0
     with file.open(newline="", encoding="utf-8") as lines:
         read = _json_rows(lines) if kind == JSONL else _csv_rows(lines, raw=raw)
@@ -194,6 +200,17 @@ def read_file(file: Path, kind: str, *, raw: bool) -> Iterator[dict[str, Any]]:
                 yield row
         except (ValueError, csv.Error) as error:
             raise SpecError(f"Row {number + 1} of {file.name} cannot be read: {error}") from error
+
+
+def _parquet_rows(file: Path) -> Iterator[dict[str, Any]]:
+    """Of a Parquet file, or of the ZIP file of a data set, which holds one."""
+    try:
+        for row in source_at(file, limits.FILE_BYTES).rows():
+            if isinstance(row, Fault):
+                raise SpecError(f"{file.name}: {row}")
+            yield dict(row.fields)
+    except ImportingError as error:
+        raise SpecError(f"{file.name}: {error}") from error
 
 
 def _json_rows(lines: Iterable[str]) -> Iterator[dict[str, Any]]:

@@ -103,7 +103,10 @@ def judged(judged_once: int) -> Experiment:
 
 
 class TestWhole:
-    @pytest.mark.parametrize(("kind", "options"), [("jsonl", ()), ("csv", ("--raw",)), ("csv", ())])
+    @pytest.mark.parametrize(
+        ("kind", "options"),
+        [("jsonl", ()), ("csv", ("--raw",)), ("csv", ()), ("parquet", ()), ("huggingface", ())],
+    )
     def test_counts_and_evidence_are_the_same_to_the_bit(self, kind, options, judged, tmp_path):
         again = import_again(export(judged, tmp_path, "--all", *options, kind=kind))
         assert_same(judged, again)
@@ -112,8 +115,9 @@ class TestWhole:
         judged.refresh_from_db()
         assert again.planned_count == judged.planned_count
 
-    def test_every_row_comes_back_as_it_went(self, judged, tmp_path):
-        again = import_again(export(judged, tmp_path, "--all"))
+    @pytest.mark.parametrize("kind", ["jsonl", "parquet", "huggingface"])
+    def test_every_row_comes_back_as_it_went(self, kind, judged, tmp_path):
+        again = import_again(export(judged, tmp_path, "--all", kind=kind))
         new = {
             "judgment_id",
             "comparison_id",
@@ -252,7 +256,7 @@ def voted(annotator: User, *, texts: bool) -> Experiment:
     return experiment
 
 
-@pytest.mark.parametrize("kind", ["jsonl", "csv"])
+@pytest.mark.parametrize("kind", ["jsonl", "csv", "parquet", "huggingface"])
 @pytest.mark.parametrize(
     "make", [reused, from_a_pool, partial(voted, texts=True), partial(voted, texts=False)]
 )
@@ -470,6 +474,15 @@ class TestRefused:
         file = export(judged, tmp_path)
         with pytest.raises(CommandError, match="of this name already"):
             import_again(file, name="First")
+
+    def test_a_parquet_file_that_only_its_manifest_calls_so(self, judged, tmp_path):
+        file = export(judged, tmp_path, kind="parquet")
+        manifest = file.with_name(f"{file.name}.manifest.json")
+        file.write_bytes(file.read_bytes()[:-20] + b"PAR1")
+        said = json.loads(manifest.read_text())
+        said["sha256"] = hashlib.sha256(file.read_bytes()).hexdigest()
+        manifest.write_text(json.dumps(said))
+        self.refused(file, "export.parquet: The Parquet file cannot be read")
 
     def test_dpo_pairs(self, judged, tmp_path):
         self.refused(export(judged, tmp_path, kind="dpo"), "Export as JSON lines")

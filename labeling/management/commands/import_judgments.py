@@ -20,8 +20,9 @@ from labeling.exports.reading import read_file, read_manifest, secrets_of, spec_
 
 class Command(BaseCommand):
     help = (
-        "Make a new experiment from an exported file (JSON lines or CSV) and its manifest: the same "
-        "judgments give the same decision. It is paused, or concluded where the judgments decide it."
+        "Make a new experiment from an exported file (JSON lines, CSV, Parquet or Hugging Face) and its "
+        "manifest: the same judgments give the same decision. It is paused, or concluded where the judgments "
+        "decide it."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
