@@ -66,7 +66,6 @@ def _live_figures(experiment: Experiment) -> dict[str, Any]:
             n_annotators=n_annotators,
         ),
         "lacks_annotators": by_people and not n_annotators and experiment.state != Experiment.State.CONCLUDED,
-        "over_budget": left is not None and left.over_budget,
         "ladder": _ladder(experiment, comparisons, left),
         "may_stop": experiment.state in {Experiment.State.RUNNING, Experiment.State.PAUSED},
     }

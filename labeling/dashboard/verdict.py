@@ -41,6 +41,10 @@ class Verdict:
         ranking beside it has them; ``None`` without a winner.
     risk
         The risk, in [0, 1], that the winner is wrong; ``None`` where nothing bounds it.
+    stalled
+        The workers do not do what the experiment needs, so nothing else helps before they do.
+    over_budget
+        The budget may end before the decision, and that is what to mend next.
     """
 
     headline: str
@@ -53,6 +57,8 @@ class Verdict:
     percent_done: int | None = None
     preferred: tuple[int, int] | None = None
     risk: float | None = None
+    stalled: bool = False
+    over_budget: bool = False
 
 
 def verdict_of(
@@ -76,7 +82,7 @@ def verdict_of(
     names = designs.policy_names(experiment)
     if experiment.state == Experiment.State.CONCLUDED:
         return _concluded(experiment, snapshot, names, comparisons)
-    unhealthy = experiment.state == Experiment.State.RUNNING and not health.healthy
+    stalled = experiment.state == Experiment.State.RUNNING and not health.healthy
     used_up = experiment.state == Experiment.State.RUNNING and health.healthy and experiment.used_up
     if used_up:
         left = None  # nobody can tell before there is more to judge
@@ -84,7 +90,7 @@ def verdict_of(
     leader = _leader(experiment, snapshot, names)
     return Verdict(
         headline="The work has stopped"
-        if unhealthy
+        if stalled
         else "Too early to say"
         if comparisons
         else "No judgments yet",
@@ -93,14 +99,16 @@ def verdict_of(
         n_ruled_out=len(names) - 1 - snapshot.open_rivals if snapshot and leader else 0,
         effort="" if left is None or over_budget else _effort(experiment, left, hours, n_annotators),
         sentences=[
-            *([status.ailment(health)] if unhealthy else []),
-            *([status.over_budget(experiment)] if over_budget else []),
+            *([status.ailment(health)] if stalled else []),
+            *([status.over_budget(experiment)] if over_budget and not stalled else []),
             *([status.USED_UP] if used_up else []),
             *notes,
         ],
         percent_done=None
         if left is None or over_budget
         else round(100 * comparisons / (comparisons + left.expected)),
+        stalled=stalled,
+        over_budget=over_budget and not stalled,
     )
 
 

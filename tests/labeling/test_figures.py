@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 from typing import Any
 
 import numpy as np
 import pytest
+from django.core.cache import caches
 from django.template.loader import render_to_string
 from django.urls import reverse
 from django.utils import timezone
@@ -32,7 +34,7 @@ from labeling.dashboard.status import status_of
 from labeling.dashboard.warnings import concerns
 from labeling.formatting import spread, working_time
 from tests.factories import add_member, click, click_on, lease, make_experiment, make_user, write_responses
-from tests.markup import words
+from tests.markup import text_of, words
 
 pytestmark = pytest.mark.django_db
 
@@ -346,6 +348,25 @@ class TestWhatIsLeft:
         experiment.snapshots.update(comparisons=1)
         assert doubt in status_of(experiment).sentence
         assert spread(remaining(experiment).between) == "more than 180"
+
+    def test_the_next_step_is_to_mend_the_cause(self, experiment, client_for):
+        """More budget brings no worker back and makes no texts."""
+        Examination.objects.update(forecast=Examination.objects.get().forecast | {"decided": 0.3})
+        experiment.snapshots.update(comparisons=1)
+        page = client_for(make_user(is_superuser=True))
+
+        def next_step() -> str:
+            caches["default"].clear()
+            html = page.get(reverse("dashboard_live", args=[experiment.pk])).content.decode()
+            [actions] = re.findall(r'<div class="actions next">(.*?)</div>', html, re.DOTALL)
+            return text_of(actions)
+
+        assert "Raise the budget" in next_step()
+        Experiment.objects.update(used_up=True)
+        assert "Invite another person" in next_step()
+        WorkerPulse.objects.filter(queue="generation").update(seen_at=timezone.now() - timedelta(hours=1))
+        assert "See the workers" in next_step()
+        assert "Raise the budget" not in next_step()
 
 
 class TestCards:
