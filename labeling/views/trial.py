@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import secrets
 import uuid
-from itertools import groupby, permutations
 
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
@@ -14,10 +12,10 @@ from django.urls import reverse
 from django.views.decorators.http import require_http_methods
 
 from engine.domain.errors import SpecError, WrongStateError
-from engine.models import Experiment, Flag, Response
+from engine.models import Experiment, Flag
 from engine.selectors import counts
 from engine.selectors.spending import is_priced
-from engine.selectors.trials import tried_responses
+from engine.selectors.trials import rehearsal_pair
 from engine.services import trials
 from engine.services.allowances import MOST_HELD
 from engine.services.serving import ShownPair
@@ -59,14 +57,17 @@ def try_it(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
 @login_required
 @read_or_write
 def rehearse(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
-    """The annotators' page with tried responses. An answer is followed by another pair, and nothing is
-    stored.
+    """The annotators' page with tried or ready-made responses. An answer is followed by another pair, and
+    nothing is stored.
     """
     experiment = access.to_run(request, experiment_id)
-    pairs = [pair for pair in _tried_pairs(experiment) if pair[0].text != pair[1].text]
-    if experiment.state != Experiment.State.DRAFT or not pairs:
+    pair = rehearsal_pair(experiment) if experiment.state == Experiment.State.DRAFT else None
+    if pair is None:
         messages.error(
-            request, "There is nothing to rehearse. Try the draft first, so that two responses differ."
+            request,
+            "There is nothing to rehearse. No two responses to one task differ."
+            if experiment.responses == Experiment.Responses.IMPORTED
+            else "There is nothing to rehearse. Try the draft first, so that two responses differ.",
         )
         return redirect("try", experiment_id=experiment.pk)
     here = reverse("rehearse", args=[experiment.pk])
@@ -74,7 +75,7 @@ def rehearse(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
         return redirect(here)
     if "held" in request.GET:
         return HttpResponse(status=204)
-    left, right = secrets.choice(pairs)
+    left, right = pair
     shown = ShownPair(
         token=uuid.uuid4(),
         prompt=left.task.prompt,
@@ -97,16 +98,6 @@ def rehearse(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
         **habits(request.user),
     }
     return render(request, "labeling/_stages.html" if request.htmx else "labeling/pair.html", context)
-
-
-def _tried_pairs(experiment: Experiment) -> list[tuple[Response, Response]]:
-    """Each two written responses to the same task, either of them on the left."""
-    done = [each for each in tried_responses(experiment) if each.state == Response.State.DONE]
-    return [
-        pair
-        for _, of_task in groupby(done, key=lambda each: each.task_id)
-        for pair in permutations(of_task, 2)
-    ]
 
 
 def _start(request: AuthenticatedRequest, experiment: Experiment) -> HttpResponse:

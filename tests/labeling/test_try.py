@@ -12,6 +12,7 @@ from django.utils import timezone
 
 from engine import tasks
 from engine.domain.specs import TaskSpec
+from engine.domain.texts import digest
 from engine.generation.tinylm import MODEL_NAME
 from engine.models import Experiment, Response, WorkerPulse
 from engine.services.experiments import create_experiment
@@ -162,7 +163,9 @@ def test_other_tasks_are_refused_with_the_reason(tasks, message, draft, page):
 def test_ready_made_responses_are_not_tried(client_for):
     draft = create_experiment(spec=imported_spec())
     page = client_for(make_user(is_superuser=True))
-    assert "ready-made, so there is nothing to try" in page.get(url(draft)).content.decode()
+    html = page.get(url(draft)).content.decode()
+    assert "The responses of this experiment are ready-made." in text_of(html)
+    assert f'href="{reverse("rehearse", args=[draft.pk])}"' in html
     assert page.post(url(draft), {"tasks": "1"})["Location"] == reverse("setup", args=[draft.pk])
 
 
@@ -195,3 +198,21 @@ class TestRehearsal:
         assert page.get(self.url(draft))["Location"] == url(draft)
         tried(page, draft, by_quality("A.", "A.", "A."))
         assert page.get(self.url(draft))["Location"] == url(draft)
+
+    def test_ready_made_responses_need_no_trial(self, client_for):
+        draft = create_experiment(spec=imported_spec())
+        page = client_for(make_user(is_superuser=True))
+        for _ in range(8):
+            html = page.get(self.url(draft)).content.decode()
+            shown = re.findall(r'aria-labelledby="label-[ab]" dir="auto"><p>(\w+)</p>', html)
+            assert {*shown} in ({"1", "one"}, {"I", "one"}, {"2", "two"}), "of two policies, to one task"
+        assert (
+            "Rehearsal: nothing was saved." in page.post(self.url(draft), {}, headers=HTMX).content.decode()
+        )
+
+    def test_ready_made_responses_that_are_all_equal_lead_back_with_the_reason(self, client_for):
+        draft = create_experiment(spec=imported_spec())
+        Response.objects.update(text="Same.", digest=digest("Same."))
+        page = client_for(make_user(is_superuser=True))
+        html = page.get(self.url(draft), follow=True).content.decode()
+        assert "No two responses to one task differ." in html
