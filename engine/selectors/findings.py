@@ -59,6 +59,11 @@ class Ladder:
     rungs: list[Rung]
     joint_risk: float
 
+    @property
+    def shown(self) -> list[Rung]:
+        """Those to read at a glance: the claim that the experiment is to stop on, and all that hold."""
+        return [rung for rung in self.rungs if rung.holds or rung.stops]
+
 
 def ladder(experiment: Experiment, forecast: Remaining | None) -> Ladder:
     """The claims of an experiment as they stand now.

@@ -169,7 +169,7 @@ def _running(experiment: Experiment, standing: str, left: Remaining | None) -> t
 
 def over_budget(experiment: Experiment) -> str:
     """The sentence where the budget may end before the decision."""
-    return f"The budget of {experiment.budget:,} may not be enough to decide."
+    return f"The budget of {experiment.budget:,} may not be enough."
 
 
 def late_clicks(experiment: Experiment, snapshot: Snapshot | None, comparisons: int) -> int:

@@ -100,7 +100,7 @@ def test_the_result_follows_an_experiment_until_there_is_a_winner_to_copy(page: 
 
 
 def fifteen_long_names(annotator: User) -> Experiment:
-    """A concluded experiment with everything that its result may show, most of it long."""
+    """A running experiment with everything that its result may show, most of it long."""
     openings = (
         "Answer in one short sentence, no greeting",
         "Warm with the next step named at the end",
@@ -131,6 +131,20 @@ def fifteen_long_names(annotator: User) -> Experiment:
         write_responses(backend)
         click_for(experiment, annotator, lambda i, j, n=n: (i > j) == (n % 5 > 0))
     experiment.refresh_from_db()
+    return experiment
+
+
+def test_a_long_result_fits_and_hides_no_policy(page: Page):
+    admin, annotator = make_user("admin", is_superuser=True), make_user("ann")
+    experiment = fifteen_long_names(annotator)
+    for queue in ("control", "generation"):
+        WorkerPulse.objects.create(queue=queue, worker="test")
+    log_in(page, admin)
+    for size in ({"width": 1440, "height": 900}, {"width": 390, "height": 844}):
+        page.set_viewport_size(size)
+        page.goto(f"/experiments/{experiment.pk}/")
+        first_words = page.evaluate(WORDS)
+        assert len(first_words) <= 60, (size, " ".join(first_words))
     conclude(
         experiment=experiment,
         conclusion=StopReason.CERTIFIED,
@@ -138,13 +152,6 @@ def fifteen_long_names(annotator: User) -> Experiment:
         claim="good_enough",
         finding="It is good enough.",
     )
-    return experiment
-
-
-def test_a_long_result_fits_and_hides_no_policy(page: Page):
-    admin, annotator = make_user("admin", is_superuser=True), make_user("ann")
-    experiment = fifteen_long_names(annotator)
-    log_in(page, admin)
     for width, height, most in ((1440, 900, 2000), (390, 844, 3500)):
         page.set_viewport_size({"width": width, "height": height})
         page.goto(f"/experiments/{experiment.pk}/")

@@ -81,7 +81,7 @@ class TestRunning:
         known(experiment, expected_left=961.0)
         status = status_of(experiment)
         assert status.badge == "Running"
-        assert status.sentence.endswith("The budget of 1,000 may not be enough to decide.")
+        assert status.sentence.endswith("The budget of 1,000 may not be enough.")
         assert status.left == "over budget"
 
     def test_when_nobody_can_tell_nothing_is_promised(self, alive):
