@@ -31,15 +31,11 @@ def shared(name: str, version: Hashable, make: Callable[[], T], *, ages: tuple[f
         Recomputed when older than the first age with a new version, or older than the second age with any
         version; in units of ``DASHBOARD_SECONDS``. Expensive results are recomputed later.
     """
-    unit = settings.DASHBOARD_SECONDS
-    if unit == 0:
+    if settings.DASHBOARD_SECONDS == 0:
         return make()
     found: tuple[float, float, object, T] | None = cache.get(name)
-    if found is not None:
-        made_at, took, made_from, value = found
-        age = time.time() - made_at
-        if age < max(ages[0] * unit, _REST * took) or (made_from == version and age < ages[1] * unit):
-            return value
+    if found is not None and _is_recent(found, version, ages):
+        return found[-1]
     lock = f"{name}:making"
     if not cache.add(lock, True, _LOCK_SECONDS):
         # Another viewer is computing it: return the previous result, or wait if there is none.
@@ -51,6 +47,20 @@ def shared(name: str, version: Hashable, make: Callable[[], T], *, ages: tuple[f
     finally:
         cache.delete(lock)
     return value
+
+
+def is_shared(name: str, version: Hashable, *, ages: tuple[float, float]) -> bool:
+    """True if `shared` has a result that it would return without computing it."""
+    found = cache.get(name)
+    return settings.DASHBOARD_SECONDS > 0 and found is not None and _is_recent(found, version, ages)
+
+
+def _is_recent(
+    found: tuple[float, float, object, object], version: Hashable, ages: tuple[float, float]
+) -> bool:
+    made_at, took, made_from, _ = found
+    age, unit = time.time() - made_at, settings.DASHBOARD_SECONDS
+    return age < max(ages[0] * unit, _REST * took) or (made_from == version and age < ages[1] * unit)
 
 
 def remembered(name: str, version: Hashable, make: Callable[[], T]) -> T:

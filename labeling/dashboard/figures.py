@@ -20,7 +20,7 @@ from engine.selectors.rankings import ranking
 from engine.selectors.remaining import Remaining, forecast_progress, remaining
 from engine.selectors.spending import PolicySpending, is_priced, policy_spending
 from labeling import replica
-from labeling.caching import shared
+from labeling.caching import is_shared, shared
 from labeling.dashboard import charts
 from labeling.dashboard.annotators import annotator_rows, judge_rows
 from labeling.dashboard.past_votes import facts
@@ -37,6 +37,8 @@ _HEALTH = (0.5, 0.5)
 _CHARTS = (1.0, 12.0)
 _PEOPLE = (2.0, 12.0)
 _CONCERNS = (6.0, 720.0)
+# Comparisons from which on the charts of a tab may take longer than somebody waits for a page.
+LARGE = 20_000
 
 
 def live_figures(experiment: Experiment) -> dict[str, Any]:
@@ -147,7 +149,10 @@ def _hours(experiment: Experiment, left: Remaining | None) -> tuple[float, float
 
 @dataclass(frozen=True)
 class Rendered:
-    """A part of a tab, a name for just this content of it, and the address that has the next one."""
+    """A part of a tab, a name for just this content of it, and the address that has the next one.
+
+    ``html`` is empty where nobody has made it yet and the page is to ask for it.
+    """
 
     html: str
     version: str
@@ -155,18 +160,19 @@ class Rendered:
 
 
 @replica.reading()
-def rendered_charts(experiment: Experiment, tab: str) -> Rendered:
+def rendered_charts(experiment: Experiment, tab: str, *, at_once: bool = False) -> Rendered:
     """The charts and tables of a tab: the same for everybody, so made once and shared.
 
-    ``tab``: a name in ``TABS``.
+    ``tab``: a name in ``TABS``. ``at_once``: of a large experiment, only what is there already.
     """
     snapshot = designs.latest_snapshot(experiment)
+    comparisons = counts.comparison_count(experiment.pk)
     version = (
         experiment.state,
         experiment.conclusion,
         experiment.planned_count,
         None if snapshot is None else snapshot.pk,
-        counts.comparison_count(experiment.pk),
+        comparisons,
     )
 
     def make() -> Rendered:
@@ -176,6 +182,8 @@ def rendered_charts(experiment: Experiment, tab: str) -> Rendered:
 
     # The state is in the name: the last look at a running experiment must not outlive its conclusion.
     name = f"{tab}:{experiment.pk}:{experiment.state}:{experiment.conclusion}"
+    if at_once and comparisons > LARGE and not is_shared(name, version, ages=_CHARTS):
+        return Rendered("", "", f"{tab}_charts")
     return shared(name, version, make, ages=_CHARTS)
 
 

@@ -63,7 +63,7 @@ def quality(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
         "may_start": may_run
         and experiment.state == Experiment.State.PAUSED
         and experiment.archived_at is None,
-        "charts": figures.rendered_charts(experiment, "quality"),
+        "charts": figures.rendered_charts(experiment, "quality", at_once=True),
         "without": without_each_annotator(experiment),
         "llm_judge": llm_judge.panel(experiment),
     }
@@ -77,7 +77,7 @@ def method(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
     experiment = access.to_watch(request, experiment_id)
     context = figures.moving_figures(experiment) | {
         "may_run": access.may_run(request, experiment),
-        "charts": figures.rendered_charts(experiment, "method"),
+        "charts": figures.rendered_charts(experiment, "method", at_once=True),
         "log": log.audit_entries(experiment)[:5],
     }
     return render(request, "dashboard/method.html", context)
@@ -112,9 +112,12 @@ def live_method(request: AuthenticatedRequest, experiment_id: int) -> HttpRespon
 @login_required
 @require_safe
 def live_charts(request: AuthenticatedRequest, experiment_id: int, tab: str) -> HttpResponse:
-    """The charts and tables of a tab, or 204 where they are still those that the page has seen."""
+    """The charts and tables of a tab, or 204 where they are still those that the page has seen.
+
+    A page that has seen none, as they were not made yet, names none.
+    """
     experiment = access.to_watch(request, experiment_id)
-    if experiment.state != Experiment.State.RUNNING:
+    if experiment.state != Experiment.State.RUNNING and "seen" in request.GET:
         return _reload()
     charts = figures.rendered_charts(experiment, tab)
     if request.GET.get("seen") == charts.version:

@@ -9,8 +9,11 @@ import pytest
 from django.core.cache import cache
 from django.urls import reverse
 
+from engine.models import WorkerPulse
+from engine.services.experiments import stop
 from labeling import caching
-from labeling.caching import shared
+from labeling.caching import is_shared, shared
+from labeling.dashboard import figures
 from tests.factories import click_on
 
 AGES = (1.0, 10.0)
@@ -34,8 +37,11 @@ def make() -> Callable[[], int]:
 
 
 def test_the_same_is_made_once(clock, make):
+    assert not is_shared("x", 1, ages=AGES)
     assert [shared("x", 1, make, ages=AGES) for _ in range(3)] == [1, 1, 1]
     clock[0] += 49
+    assert is_shared("x", 1, ages=AGES)
+    assert not is_shared("x", 2, ages=AGES)
     assert shared("x", 1, make, ages=AGES) == 1
 
 
@@ -134,6 +140,8 @@ class TestPolls:
             client.get(reverse("result_charts", args=[experiment.pk]))
 
     def test_what_one_may_do_is_not_shared(self, clock, experiment, viewer, editor, client_for):
+        for queue in ("control", "generation"):
+            WorkerPulse.objects.create(queue=queue, worker="w")
         for view in ("dashboard", "dashboard_live"):
             url = reverse(view, args=[experiment.pk])
             assert "Invite" in client_for(editor).get(url).content.decode()
@@ -150,3 +158,27 @@ class TestPolls:
         page = client.get(reverse("dashboard", args=[experiment.pk])).content.decode()
         assert "Stopped by hand" in page
         assert "hx-trigger" not in page
+
+    @pytest.mark.parametrize("state", ["running", "concluded"])
+    @pytest.mark.parametrize("tab", ["quality", "method"])
+    def test_the_charts_of_a_large_experiment_follow_their_page(
+        self, tab, state, clock, experiment, admin, annotator, client_for, monkeypatch
+    ):
+        monkeypatch.setattr(figures, "LARGE", 2)
+        click_on(experiment, annotator, 3)
+        if state == "concluded":
+            stop(experiment_id=experiment.pk)
+        client = client_for(admin)
+        page, charts = (reverse(name, args=[experiment.pk]) for name in (tab, f"{tab}_charts"))
+        first = client.get(page).content.decode()
+        assert "Reading all judgments." in first
+        assert f'hx-get="{charts}" hx-trigger="load"' in first
+        made = client.get(charts).content.decode()
+        assert "Reading all judgments." not in made
+        assert made.strip() in client.get(page).content.decode(), "from now on they come with the page"
+
+    def test_the_charts_of_a_small_experiment_come_with_their_page(
+        self, clock, experiment, viewer, client_for
+    ):
+        html = client_for(viewer).get(reverse("quality", args=[experiment.pk])).content.decode()
+        assert "Reading all judgments." not in html

@@ -297,9 +297,9 @@ class TestParts:
     @pytest.mark.parametrize("view", POLLED)
     def test_a_page_that_still_polls_after_the_end_is_loaded_anew(self, view, experiment, viewer, client_for):
         client = client_for(viewer)
-        assert "HX-Refresh" not in client.get(reverse(view, args=[experiment.pk]))
+        assert "HX-Refresh" not in client.get(reverse(view, args=[experiment.pk]), {"seen": "it"})
         stop(experiment_id=experiment.pk)
-        answer = client.get(reverse(view, args=[experiment.pk]))
+        answer = client.get(reverse(view, args=[experiment.pk]), {"seen": "it"})
         assert (answer["HX-Refresh"], answer.content) == ("true", b"")
 
     @pytest.mark.parametrize("view", [*TABS, *POLLED])
