@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from django.core.cache import cache
@@ -12,7 +12,8 @@ from django.urls import reverse
 from django.utils import timezone
 
 from engine.core import StopReason
-from engine.models import AuditEntry, Experiment, ReportLink, User
+from engine.models import AuditEntry, Experiment, Judgment, ReportLink, User
+from engine.models.append_only import lifted
 from engine.services.experiments import conclude
 from engine.services.people import change_role, remove_member, settle_account
 from engine.services.reports import end_report_link, reported_experiment, share_report
@@ -61,6 +62,17 @@ def test_it_tells_the_result_and_names_nobody(experiment, annotator, owner, clie
         reverse("export", args=[experiment.pk])
         in client_for(owner).get(reverse("report", args=[experiment.pk])).content.decode()
     )
+
+
+@pytest.mark.parametrize(("days", "when"), [(0, "on 2026-03-05."), (3, "from 2026-03-02 to 2026-03-05.")])
+def test_it_tells_the_days_of_the_judgments(days, when, experiment, annotator, owner, client_for):
+    last = datetime(2026, 3, 5, 12, tzinfo=UTC)
+    click_on(experiment, annotator, 2)
+    with lifted():
+        for n, judgment in enumerate(Judgment.objects.all()):
+            Judgment.objects.filter(pk=judgment.pk).update(created_at=last - timedelta(days=n * days))
+    html = words(client_for(owner).get(reverse("report", args=[experiment.pk])))
+    assert f"2 judgments of 2 comparisons, {when}" in html
 
 
 def test_a_link_is_shown_once_stored_as_a_hash_and_ended(experiment, editor, client_for):
