@@ -128,6 +128,13 @@ class Pulse:
         return troubles[0] if self.waiting and troubles and all(troubles) else ""
 
     @property
+    def slow(self) -> bool:
+        """True if responses wait although workers are alive and nothing else keeps them from writing."""
+        kept = self.loading or self.unserved or self.trouble
+        alive = self.control_alive and self.generation_alive
+        return alive and not kept and not self.healthy
+
+    @property
     def healthy(self) -> bool:
         """True if the workers that the experiment needs are alive and no response waits for a minute."""
         writing = (

@@ -89,7 +89,9 @@ def verdict_of(
     over_budget = left is not None and left.over_budget
     leader = _leader(experiment, snapshot, names)
     return Verdict(
-        headline="The work has stopped"
+        headline="Responses come too slowly"
+        if stalled and health.slow
+        else "The work has stopped"
         if stalled
         else "Too early to say"
         if comparisons

@@ -368,6 +368,16 @@ class TestWhatIsLeft:
         assert "See the workers" in next_step()
         assert "Raise the budget" not in next_step()
 
+    def test_work_that_is_slow_has_not_stopped(self, experiment, client_for):
+        page = client_for(make_user(is_superuser=True))
+        url = reverse("dashboard_live", args=[experiment.pk])
+        Response.objects.update(state="waiting", created_at=timezone.now() - timedelta(minutes=2))
+        caches["default"].clear()
+        assert "Responses come too slowly" in text_of(page.get(url).content.decode())
+        WorkerPulse.objects.filter(queue="generation").delete()
+        caches["default"].clear()
+        assert "The work has stopped" in text_of(page.get(url).content.decode())
+
 
 class TestCards:
     def test_a_line_is_drawn_from_two_points_on(self):
