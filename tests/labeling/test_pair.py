@@ -237,6 +237,24 @@ def test_its_cost_does_not_grow_with_the_number_of_judgments(annotator, client_f
     assert queries() == few <= 18
 
 
+def test_a_click_takes_a_bounded_number_of_statements(annotator, client_for, settings):
+    # Everybody's progress is shared by all clicks of a quarter of an hour, which tests turn off.
+    settings.DASHBOARD_SECONDS = 2
+    experiment = make_experiment(ready=True, annotators=(annotator,))
+    client, url = client_for(annotator), reverse("judge", args=[experiment.pk])
+    htmx = {"HX-Request": "true"}
+    shown = client.get(reverse("pair", args=[experiment.pk]), headers=htmx)
+    taken = []
+    for _ in range(3):
+        answer = {"token": stage(shown)["token"], "choice": "left"}
+        with CaptureQueriesContext(connection) as captured:
+            shown = client.post(url, answer, headers=htmx)
+        taken.append(len(captured))
+    assert "token" in stage(shown)
+    # Two of the statements begin and end the transaction.
+    assert max(taken) <= 16, [each["sql"] for each in captured]
+
+
 def test_practice_is_counted_and_its_lesson_comes_before_the_next_pair(annotator, client_for):
     """Issue 15, item 9: the lesson stood in a corner, above a pair that was not practice."""
     experiment = make_experiment(ready=True, annotators=(annotator,), practice=2, n_gold=2)
