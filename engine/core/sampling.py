@@ -31,7 +31,7 @@ _PROOF_OPTIMISM = 0.2
 # win rate is close to the margin, the estimate alone says "nearly done" for thousands of comparisons.
 _PROOF_WAIT = 0.5
 # Strengths expected beforehand say whom to prove first, for about so many comparisons a policy. For longer,
-# ones that were the opposite of right cost up to three times as many comparisons, and right ones saved no more.
+# ones that were the opposite of right took up to three times as many, and right ones saved no more.
 _PRIOR_LASTS = 2.0
 # Each open rival of the policy to prove is met at least so often, as a share of the rival met most. Else two
 # losers that are level are compared for thousands of comparisons before they meet those that beat them.
