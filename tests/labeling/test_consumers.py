@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -50,15 +50,14 @@ CHOSEN = [(v.response_a, v.response_b)[v.winner == Winner.B] for v in VOTES if v
 
 
 @pytest.fixture(scope="module")
-def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ModuleType]:
+def hub(tmp_path_factory: pytest.TempPathFactory) -> ModuleType:
     """`datasets`, which keeps what it reads in a folder of these tests and asks no server."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HF_HUB_OFFLINE", "1")
         patch.setenv("HF_HOME", str(tmp_path_factory.mktemp("hub")))
         import datasets  # noqa: PLC0415 - it reads both when it is imported
-
-        datasets.disable_progress_bars()
-        yield datasets
+    datasets.disable_progress_bars()
+    return datasets
 
 
 @pytest.fixture
