@@ -9,6 +9,7 @@ import json
 import re
 from collections.abc import Iterator
 
+from django.core.exceptions import EmptyResultSet
 from django.db import transaction
 
 from engine.importing.defusing import FIRST, NUMBER_PATTERN, STARTS_CLASS
@@ -43,7 +44,11 @@ def copied_rows(
     """Pieces of the CSV, each with the number of rows in it; the heading first."""
     yield heading(), 0
     query = browsing.selected_judgments(experiment, selection).order_by().values_list(*FIELDS.values())
-    sql, parameters = query.query.sql_with_params()
+    try:
+        sql, parameters = query.query.sql_with_params()
+    except EmptyResultSet:
+        # Such as a text that nothing holds: Django does not even ask.
+        return
     # Pseudonyms are ours too, and need no look at each.
     pseudonyms = () if usernames else ("annotator", "voided_by")
     columns = ", ".join(
