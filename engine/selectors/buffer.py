@@ -24,6 +24,8 @@ _SAFETY = 2.0
 # Until more is planned where many click on a busy machine. Fifty who never pause, on ready-made responses,
 # asked for a pair in vain four times as often as they got one.
 _PLANNING_SECONDS = 1.0
+# Nobody reads two responses in less.
+_LEAST_CLICK_SECONDS = 0.5
 _SAFETY_NEAR_DECISION = 1.7
 
 
@@ -50,10 +52,11 @@ def click_seconds(experiment: Experiment) -> float | None:
 def click_rate(experiment: Experiment) -> float:
     """Judgments per second that the annotators who are here would make if they never had to wait.
 
-    Recent judgments would mislead: few are made just when pairs are lacking.
+    Recent judgments would mislead: few are made just when pairs are lacking. Programs answer in milliseconds;
+    as much ahead of them as they ask for would be planned knowing next to nothing.
     """
     seconds = click_seconds(experiment)
-    return annotators_present(experiment) / seconds if seconds else 0.0
+    return annotators_present(experiment) / max(seconds, _LEAST_CLICK_SECONDS) if seconds else 0.0
 
 
 def generation_seconds(experiment: Experiment) -> float | None:

@@ -370,9 +370,8 @@ class TestVotes:
         assert latest.comparisons == 20
         assert list(designs.replayed_design(calibrated).evidence) == pytest.approx(latest.evidence)
 
-    def test_a_buffer_of_at_least_a_batch_waits_for_it(self, calibrated, settings, monkeypatch):
+    def test_a_buffer_of_at_least_a_batch_waits_for_it(self, calibrated, settings):
         settings.BUFFER_MIN, settings.BUFFER_MAX, settings.JUDGE_BATCH = 4, 64, 32
-        monkeypatch.setattr(buffer, "click_rate", lambda experiment: 1.0)
         # Written in no time, so that a slow machine asks for no larger buffer.
         calibrated.comparisons.update(ready_at=F("created_at"))
         before = buffer.buffer_target(calibrated)

@@ -157,7 +157,7 @@ class TestBufferTarget:
         assert buffer.generation_seconds(experiment) == pytest.approx(65.0)
         assert buffer.buffer_target(experiment) == 4 + 5
 
-    @pytest.mark.parametrize(("seconds", "ahead"), [(4.0, 2), (0.5, 8)])
+    @pytest.mark.parametrize(("seconds", "ahead"), [(4.0, 2), (0.5, 8), (0.01, 8)])
     def test_responses_that_were_there_before_take_a_second_to_plan(self, experiment, seconds, ahead):
         self.clicked(experiment, n_annotators=2, seconds=seconds)
         self.generation_took(experiment, 60.0)
