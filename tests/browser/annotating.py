@@ -38,7 +38,7 @@ def shown_token(page: Page) -> str:
 def press(page: Page, key: str) -> None:
     """Press a key as soon as the page listens to it."""
     expect(page.locator("#choose-left")).to_be_enabled()
-    page.wait_for_timeout(SETTLE_MS)
+    page.wait_for_function(f"() => performance.now() - (window.shownAt ?? 0) > {SETTLE_MS}")
     page.keyboard.press(key)
 
 

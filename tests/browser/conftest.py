@@ -88,7 +88,12 @@ def context(browser: Browser, live_server, problems: list[str]) -> Iterator[Brow
 
 @pytest.fixture
 def page(context: BrowserContext) -> Page:
-    return context.new_page()
+    page = context.new_page()
+    # When an annotator's page showed its pair last, by its own clock.
+    page.add_init_script(
+        "document.addEventListener('llmpo:shown', () => { window.shownAt = performance.now(); });"
+    )
+    return page
 
 
 def log_in(page: Page, user: User) -> None:

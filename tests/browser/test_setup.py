@@ -25,9 +25,8 @@ def maker(transactional_db: None) -> User:
 
 
 def press(page: Page, name: str) -> None:
-    """Reach a button as a keyboard does, and press it."""
-    page.get_by_role("button", name=name, exact=True).focus()
-    page.keyboard.press("Enter")
+    """Reach a button as a keyboard does, and press it, before anything else can take the focus."""
+    page.get_by_role("button", name=name, exact=True).press("Enter")
 
 
 def type_level(page: Page, field: str, name: str, text: str) -> None:
