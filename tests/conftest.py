@@ -57,7 +57,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.skip(reason="needs PostgreSQL: set DATABASE_URL"))
 
 
-# Set by pytest for each test, and by libraries of compiled code for each other.
+# Set by pytest itself, and by libraries of compiled code for each other.
 _NOT_OURS = ("PYTEST_", "KMP_")
 
 
@@ -68,30 +68,15 @@ def _environment() -> dict[str, str]:
 _AT_FIRST = _environment()
 
 
-def _changed_variables() -> str:
-    return ", ".join(sorted(dict(_environment().items() ^ _AT_FIRST.items())))
-
-
 def pytest_collection_finish() -> None:
     """Spare each garbage collection what stays for the whole run: thousands of tests, and every module.
 
     None of these modules may change the environment of the processes that tests start.
     """
-    if changed := _changed_variables():
-        raise pytest.UsageError(f"An import changed the environment: {changed}.")
+    if changed := dict(_environment().items() ^ _AT_FIRST.items()):
+        raise pytest.UsageError(f"An import changed the environment: {', '.join(sorted(changed))}.")
     gc.freeze()
     gc.set_threshold(20_000)
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_teardown() -> Iterator[None]:
-    """No test may leave a variable to the processes that the next one starts."""
-    yield
-    if changed := _changed_variables():
-        for name in _environment().keys() - _AT_FIRST.keys():
-            del os.environ[name]
-        os.environ.update(_AT_FIRST)
-        pytest.fail(f"The test changed the environment: {changed}.")
 
 
 @pytest.fixture(scope="session")
