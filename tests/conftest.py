@@ -57,24 +57,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.skip(reason="needs PostgreSQL: set DATABASE_URL"))
 
 
-# Set by pytest itself, and by libraries of compiled code for each other.
-_NOT_OURS = ("PYTEST_", "KMP_")
-
-
-def _environment() -> dict[str, str]:
-    return {name: value for name, value in os.environ.items() if not name.startswith(_NOT_OURS)}
-
-
-_AT_FIRST = _environment()
+_SETTINGS = ("CELERY_BROKER_URL", "DATABASE_URL", "DEBUG", "LOG_LEVEL", "SECRET_KEY", "VAR_DIR")
+_AT_FIRST = [os.environ.get(name) for name in _SETTINGS]
 
 
 def pytest_collection_finish() -> None:
     """Spare each garbage collection what stays for the whole run: thousands of tests, and every module.
 
-    None of these modules may change the environment of the processes that tests start.
+    None of these modules may change the settings of the processes that tests start.
     """
-    if changed := dict(_environment().items() ^ _AT_FIRST.items()):
-        raise pytest.UsageError(f"An import changed the environment: {', '.join(sorted(changed))}.")
+    if [os.environ.get(name) for name in _SETTINGS] != _AT_FIRST:
+        raise pytest.UsageError(f"An import changed one of these variables: {', '.join(_SETTINGS)}.")
     gc.freeze()
     gc.set_threshold(20_000)
 
