@@ -4,7 +4,11 @@
   document.addEventListener("htmx:afterSettle", () => {
     const next = document.getElementById("focus-next");
     if (!next) return;
+    const part = next.parentElement;
     next.remove();
+    // Whoever went on to another part of the page while the server was slow stays there.
+    const focused = document.activeElement;
+    if (focused !== document.body && !part.contains(focused)) return;
     const wanted = document.getElementById(next.dataset.focus);
     if (!wanted) return;
     // The first row cannot move up, and the last one cannot move down.
