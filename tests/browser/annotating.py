@@ -37,6 +37,7 @@ def shown_token(page: Page) -> str:
 
 def press(page: Page, key: str) -> None:
     """Press a key as soon as the page listens to it."""
+    page.wait_for_load_state()  # The button is there before the script that hears the key.
     expect(page.locator("#choose-left")).to_be_enabled()
     page.wait_for_function(f"() => performance.now() - (window.shownAt ?? 0) > {SETTLE_MS}")
     page.keyboard.press(key)
