@@ -58,6 +58,17 @@ def test_a_mutant_that_no_test_reaches_survives():
     assert mutation.survives(mutation, mutant, [])
 
 
+def test_row_locks_are_no_mutants():
+    """SQLite has none, so no test could notice."""
+    locked = "def first(rows):\n    return rows.{}(no_key=True).get(pk=1)\n"
+    changed = {
+        call: [mutant.change for mutant in mutation.mutants(locked.format(call))]
+        for call in ("select_for_update", "get_or_create")
+    }
+    assert "True -> False" not in changed["select_for_update"]
+    assert "True -> False" in changed["get_or_create"]
+
+
 def test_the_container_of_developers_installs_what_ci_installs():
     def packages(text: str) -> set[str]:
         [listed] = re.findall(r"--no-install-recommends \\\n((?:.*\\\n)*.*)", text)
