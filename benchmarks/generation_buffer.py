@@ -53,6 +53,7 @@ class Crowd:
     advance_seconds: float
     warm_up_seconds: float
     spread: float
+    budget: int
     seed: int
     seconds: float = 0.0
     requests: int = 0
@@ -126,7 +127,7 @@ class Crowd:
             name=f"Crowd {self.seed}",
             factors=[FactorSpec("Prompt", "prompt", {f"{k}": {"text": f"{k}"} for k in range(N_POLICIES)})],
             tasks=[TaskSpec(f"Task {n}") for n in range(N_TASKS)],
-            settings={"budget": 20_000, "seed": self.seed},
+            settings={"budget": self.budget, "seed": self.seed},
         )
         experiment = create_experiment(spec=spec)
         self.users = User.objects.bulk_create(
@@ -194,7 +195,8 @@ class Crowd:
         from engine.services.generation import Written, store_outcomes  # noqa: PLC0415
 
         outcomes = [
-            Written(response.pk, "text", "simulated", 10, 20, "stop", self.batch_seconds)
+            # Two responses of one text would be judged a tie without anybody.
+            Written(response.pk, f"text {response.pk}", "simulated", 10, 20, "stop", self.batch_seconds)
             for response in claim.responses
         ]
         store_outcomes(claim=claim.token, outcomes=outcomes)
@@ -212,6 +214,7 @@ def main() -> None:
     parser.add_argument(
         "--spread", type=float, default=0.5, help="the best policy's score; the worst one's is minus that"
     )
+    parser.add_argument("--budget", type=int, default=20_000, help="comparisons at most")
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--seed", type=int, default=1)
     arguments = vars(parser.parse_args())

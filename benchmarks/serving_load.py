@@ -286,7 +286,7 @@ def measure(url: str, people: list[Person], options: argparse.Namespace) -> dict
         url, processes=options.web_processes, DJANGO_SETTINGS_MODULE="benchmarks.floor_settings"
     ) as (port, web):
         before_floor = cpu_seconds(web)
-        floor_seconds = max(5.0, options.seconds / 4)
+        floor_seconds = min(options.seconds, max(5.0, options.seconds / 4))
         ends = time.monotonic() + floor_seconds
         run([click(Visitor(port, p.floor_cookie, bare), ends, options.think) for p in people])
         floor_cpu = cpu_seconds(web) - before_floor

@@ -22,7 +22,6 @@ from typing import Any
 from benchmarks.installation import scratch_database
 
 _N_WORDS = 20_000
-_STORED = 10_000
 _AT_ONCE = 20_000
 _PLANTED = 20
 
@@ -33,9 +32,10 @@ def main(arguments: list[str] | None = None) -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--comparisons", type=int, default=100_000)
+    parser.add_argument("--stored", type=int, default=10_000, help="responses that are stored to measure that")
     options = parser.parse_args(arguments)
     with scratch_database():
-        row = measure(options.comparisons)
+        row = measure(options.comparisons, options.stored)
     for name, value in row.items():
         print(f"{name:32}{value}")
     print(json.dumps(row))
@@ -51,7 +51,7 @@ def texts(seed: int) -> Iterator[str]:
         yield " ".join(rng.choices(words, cum_weights=weights, k=60))
 
 
-def measure(n: int) -> dict[str, Any]:
+def measure(n: int, stored: int) -> dict[str, Any]:
     """Fill the database, and look for texts in it."""
     from django.db import connection
 
@@ -100,12 +100,12 @@ def measure(n: int) -> dict[str, Any]:
     def store() -> None:
         Response.objects.bulk_create(
             Response(policy=policies[0], task=task, seed=k, state="done", text=next(made))
-            for k in range(_STORED)
+            for k in range(stored)
         )
 
-    row["10,000 stored, indexed (seconds)"] = _seconds(store)
+    row[f"{stored:,} stored, indexed (seconds)"] = _seconds(store)
     _without_index()
-    row["10,000 stored, bare (seconds)"] = _seconds(store)
+    row[f"{stored:,} stored, bare (seconds)"] = _seconds(store)
     install_after_migrate()
     return row
 
