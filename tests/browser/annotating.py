@@ -37,9 +37,9 @@ def shown_token(page: Page) -> str:
 
 def press(page: Page, key: str) -> None:
     """Press a key as soon as the page listens to it."""
-    page.wait_for_load_state()  # The button is there before the script that hears the key.
     expect(page.locator("#choose-left")).to_be_enabled()
-    page.wait_for_function(f"() => performance.now() - (window.shownAt ?? 0) > {SETTLE_MS}")
+    # Never before the script that hears the key: it says first when it showed something.
+    page.wait_for_function(f"() => performance.now() - window.shownAt > {SETTLE_MS}")
     page.keyboard.press(key)
 
 

@@ -73,6 +73,11 @@ def watch(context: BrowserContext, live_server, problems: list[str]) -> Iterator
         lambda r: problems.append(f"request to {r.url}") if urlsplit(r.url).netloc != host else None,
     )
     context.on("page", lambda page: page.on("dialog", lambda d: (problems.append(d.message), d.dismiss())))
+    context.set_default_timeout(120_000)
+    # When an annotator's page showed its pair last, by its own clock.
+    context.add_init_script(
+        "document.addEventListener('llmpo:shown', () => { window.shownAt = performance.now(); });"
+    )
     try:
         yield context
     finally:
@@ -88,12 +93,7 @@ def context(browser: Browser, live_server, problems: list[str]) -> Iterator[Brow
 
 @pytest.fixture
 def page(context: BrowserContext) -> Page:
-    page = context.new_page()
-    # When an annotator's page showed its pair last, by its own clock.
-    page.add_init_script(
-        "document.addEventListener('llmpo:shown', () => { window.shownAt = performance.now(); });"
-    )
-    return page
+    return context.new_page()
 
 
 def log_in(page: Page, user: User) -> None:
