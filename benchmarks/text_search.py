@@ -32,7 +32,7 @@ def main(arguments: list[str] | None = None) -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--comparisons", type=int, default=100_000)
-    parser.add_argument("--stored", type=int, default=10_000, help="responses that are stored to measure that")
+    parser.add_argument("--stored", type=int, default=10_000, help="responses stored to measure that")
     options = parser.parse_args(arguments)
     with scratch_database():
         row = measure(options.comparisons, options.stored)
