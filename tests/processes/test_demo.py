@@ -16,7 +16,7 @@ import pytest
 
 from tests.workers import ROOT, wait_until
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.waits]
 
 
 def free_port() -> int:
