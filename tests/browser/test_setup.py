@@ -125,7 +125,11 @@ def test_a_late_reply_leaves_the_focus_where_it_went_meanwhile(page: Page, maker
     log_in(page, maker)
     page.goto("/experiments/new/prompts/")
     held: list[Route] = []
-    page.route("**/experiments/new/**", held.append)
+
+    def hold(route: Route) -> None:
+        held.append(route)
+
+    page.route("**/experiments/new/**", hold)
     with page.expect_request(lambda request: "add-factor" in (request.post_data or "")):
         press(page, "Add a factor")
     page.get_by_label("Name", exact=True).focus()
