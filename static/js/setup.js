@@ -6,7 +6,7 @@
     if (!next) return;
     const part = next.parentElement;
     next.remove();
-    // Whoever went on to another part of the page while the server was slow stays there.
+    // A person who went on to another part of the page while the server was slow stays there.
     const focused = document.activeElement;
     if (focused !== document.body && !part.contains(focused)) return;
     const wanted = document.getElementById(next.dataset.focus);
