@@ -212,6 +212,43 @@ def test_a_reply_that_is_lost_leaves_one_judgment(page: Page, problems, experime
     problems.clear()
 
 
+def test_on_a_slow_network_that_loses_every_third_request_nothing_is_lost(
+    page: Page, problems, experiment, people
+):
+    open_pair(page, experiment, people[0])
+    page.context.new_cdp_session(page).send(
+        "Network.emulateNetworkConditions",
+        {"offline": False, "latency": 800, "downloadThroughput": -1, "uploadThroughput": -1},
+    )
+    sent: list[str] = []
+
+    def lose_every_third(route: Route) -> None:
+        sent.append(route.request.url)
+        if len(sent) % 3:
+            route.continue_()
+            return
+        if len(sent) % 2:
+            route.fetch()  # it reaches the server, and the reply never comes back
+        route.abort()
+
+    page.route("**/label/**", lose_every_third)
+    wanted = {}
+    for number in range(8):
+        token = shown_token(page)
+        wanted[token] = "left" if number % 2 else "right"
+        press(page, "1" if number % 2 else "2")
+        expect(page.locator("#stage:has(#choose-left)")).not_to_have_attribute("data-token", token)
+    saved(page, 8)
+    assert given_by(people[0]) == wanted
+    assert_counted_once(experiment, 8)
+    page.unroute_all(behavior="wait")
+    page.goto("/")
+    assert len(sent) >= 9
+    assert problems
+    assert all("ERR_FAILED" in problem for problem in problems)
+    problems.clear()
+
+
 def test_the_server_is_down_for_a_moment(page: Page, problems, experiment, people):
     open_pair(page, experiment, people[0])
     page.route("**/judge/", lambda route: route.fulfill(status=502, body="Bad gateway"))
