@@ -21,7 +21,7 @@ PYTEST_WORKERS ?= $(shell getconf _NPROCESSORS_ONLN)
 PIP_COMPILE := $(BIN)/pip-compile --quiet --no-emit-index-url --no-emit-find-links --no-emit-trusted-host \
 	--strip-extras --no-annotate --allow-unsafe --generate-hashes
 
-.PHONY: dev quick coverage fuzz mutation schema release demo test reproduce lint format requirements licences sbom supply-chain clean
+.PHONY: dev quick coverage fuzz mutation schema release demo up-local test reproduce lint format requirements licences sbom supply-chain clean
 
 demo: $(VENV)/.installed $(VENV)/.smollm2 .env
 	@$(BIN)/python manage.py demo --host $(HOST) --port $(PORT)
@@ -31,6 +31,10 @@ dev: $(VENV)/.installed-dev $(VENV)/.smollm2 .env
 
 quick: lint
 	$(BIN)/python -m pytest -q -n $(PYTEST_WORKERS) --dist worksteal --unit
+
+# Needs Debian's packages postgresql and redis-server.
+up-local: $(VENV)/.installed-dev .env
+	@$(BIN)/python -m tools.up_local --port $(PORT)
 
 test: $(VENV)/.installed-dev $(VENV)/.smollm2
 	@.ci/install-chromium

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import os
 import signal
 import socket
 import subprocess
@@ -12,8 +11,6 @@ import time
 import urllib.error
 import urllib.request
 from argparse import ArgumentParser
-from configparser import RawConfigParser
-from pathlib import Path
 from typing import Any
 
 from django.conf import settings
@@ -24,6 +21,7 @@ from engine.generation import smollm2
 from engine.models import Comparison, Experiment
 from labeling.demo import HUMAN_EXPERIMENT
 from labeling.management.commands.seed_demo import passwords
+from labeling.supervision import supervise
 
 # The workers are single processes: killed with -9, none leaves a child behind.
 _WORKER = (
@@ -31,10 +29,10 @@ _WORKER = (
 )
 _PROGRAMS = {
     "web": "{python} -m gunicorn llmpo_site.wsgi --bind {host}:{port} --threads 8 --access-logfile -",
-    "control": _WORKER + " -Q control -n control@%%h",
-    "generation": _WORKER + " -Q generation -n generation@%%h",
-    "analysis": _WORKER + " -Q analysis -n analysis@%%h",
-    "judging": _WORKER + " -Q judging -n judging@%%h",
+    "control": _WORKER + " -Q control -n control@%h",
+    "generation": _WORKER + " -Q generation -n generation@%h",
+    "analysis": _WORKER + " -Q analysis -n analysis@%h",
+    "judging": _WORKER + " -Q judging -n judging@%h",
     "beat": "{python} -m celery -A llmpo_site beat --pidfile=",
 }
 
@@ -70,15 +68,7 @@ class Command(BaseCommand):
                 f"letters in another order. For responses worth reading: {smollm2.INSTALL}"
             )
         call_command("seed_demo", stdout=self.stdout)
-        config = self._write_config(host, port, reload=reload)
-        # One interpreter's threads for linear algebra are plenty for each process.
-        environment = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-        supervisor = subprocess.Popen(  # noqa: S603 - our own configuration
-            [sys.executable, "-m", "supervisor.supervisord", "-c", str(config)],
-            cwd=settings.BASE_DIR,
-            env=environment,
-            start_new_session=True,
-        )
+        supervisor = self._supervise(host, port, reload=reload)
         for name in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(name, lambda *_: supervisor.terminate())
         try:
@@ -102,20 +92,10 @@ class Command(BaseCommand):
                     "Stop it, or choose another port: make demo PORT=8001"
                 ) from error
 
-    def _write_config(self, host: str, port: int, *, reload: bool) -> Path:
-        logs = settings.VAR_DIR / "log"
-        logs.mkdir(parents=True, exist_ok=True)
-        config = RawConfigParser()
-        config["supervisord"] = {
-            "nodaemon": "true",
-            "silent": "true",
-            "logfile": str(logs / "supervisord.log"),
-            "pidfile": str(settings.VAR_DIR / "supervisord.pid"),
-            "childlogdir": str(logs),
-        }
+    def _supervise(self, host: str, port: int, *, reload: bool) -> subprocess.Popen[bytes]:
         programs, environments = dict(_PROGRAMS), dict[str, str]()
         if self._human_experiment().backend == Experiment.Backend.SMOLLM2:
-            programs["smollm2"] = _WORKER + " -Q generation -n smollm2@%%h"
+            programs["smollm2"] = _WORKER + " -Q generation -n smollm2@%h"
             # New experiments of the demo's visitors get the better of the two models.
             environments = {
                 "generation": "GENERATION_NAMED_ONLY=true",
@@ -123,23 +103,16 @@ class Command(BaseCommand):
             }
         if reload:
             programs = {name: _reloading(name, command) for name, command in programs.items()}
-        for name, command in programs.items():
-            config[f"program:{name}"] = {
-                "environment": environments.get(name, ""),
-                "command": command.format(python=sys.executable, host=host, port=port),
-                "directory": str(settings.BASE_DIR),
-                "autorestart": "true",
-                "startretries": "10",
-                "stopasgroup": "true",
-                "killasgroup": "true",
-                "stopwaitsecs": "15",
-                "redirect_stderr": "true",
-                "stdout_logfile": str(logs / f"{name}.log"),
-            }
-        path = settings.VAR_DIR / "supervisord.conf"
-        with path.open("w") as file:
-            config.write(file)
-        return path
+        commands = {
+            name: command.format(python=sys.executable, host=host, port=port)
+            for name, command in programs.items()
+        }
+        return supervise(
+            commands,
+            folder=settings.VAR_DIR,
+            working_directory=settings.BASE_DIR,
+            environments=environments,
+        )
 
     def _wait_until_ready(self, supervisor: subprocess.Popen[bytes], url: str) -> bool:
         """Until the web server answers and the first generated pair waits for a click."""
