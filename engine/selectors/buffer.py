@@ -14,6 +14,7 @@ from engine.models import (
     Experiment,
     Lease,
     Response,
+    Snapshot,
     clock,
 )
 from engine.selectors.opinions import votes_now
@@ -49,14 +50,14 @@ def click_seconds(experiment: Experiment) -> float | None:
     return mean_seconds(spans)
 
 
-def click_rate(experiment: Experiment) -> float:
+def click_rate(experiment: Experiment, *, present: int) -> float:
     """Judgments per second that the annotators who are here would make if they never had to wait.
 
     Recent judgments would mislead: few are made just when pairs are lacking. Programs answer in milliseconds;
     as much ahead of them as they ask for would be planned knowing next to nothing.
     """
     seconds = click_seconds(experiment)
-    return annotators_present(experiment) / max(seconds, _LEAST_CLICK_SECONDS) if seconds else 0.0
+    return present / max(seconds, _LEAST_CLICK_SECONDS) if seconds else 0.0
 
 
 def generation_seconds(experiment: Experiment) -> float | None:
@@ -81,7 +82,7 @@ def mean_seconds(spans: Sequence[timedelta]) -> float | None:
     return sum(spans, timedelta()).total_seconds() / len(spans) if spans else None
 
 
-def buffer_target(experiment: Experiment) -> int:
+def buffer_target(experiment: Experiment, latest: Snapshot | None = None) -> int:
     """The number of planned and ready comparisons to keep ahead.
 
     People: Little's law, what is asked for while one comparison is being written or at least planned, with a
@@ -92,17 +93,22 @@ def buffer_target(experiment: Experiment) -> int:
     having, since pairs chosen ahead are chosen knowing less.
 
     While generation cannot keep up, a longer queue would help nobody: then the least is enough.
+
+    ``latest``: the latest snapshot, where the caller has it already.
     """
-    if waiting_responses() >= _LONG_QUEUE_BATCHES * settings.GENERATION_BATCH_MAX:
+    is_written_here = experiment.responses != Experiment.Responses.IMPORTED
+    if is_written_here and waiting_responses() >= _LONG_QUEUE_BATCHES * settings.GENERATION_BATCH_MAX:
         return settings.BUFFER_MIN
     if experiment.judge == Experiment.Judge.RULE:
         return min(settings.BUFFER_MAX, max(settings.BUFFER_MIN, settings.GENERATION_BATCH))
-    demand = click_rate(experiment) * max(writing_seconds(experiment) or 0.0, _PLANNING_SECONDS)
-    ample = max(annotators_present(experiment), math.ceil(_SAFETY * demand))
+    present = annotators_present(experiment)
+    seconds = (writing_seconds(experiment) if is_written_here else None) or 0.0
+    demand = click_rate(experiment, present=present) * max(seconds, _PLANNING_SECONDS)
+    ample = max(present, math.ceil(_SAFETY * demand))
     if votes_now(experiment):
         # The language model that judges takes a batch at a time, as fast as it comes.
         ample = max(ample, settings.JUDGE_BATCH)
-    left = extrapolated_left(experiment)
+    left = extrapolated_left(experiment, latest)
     if left is not None and left < ample:
         ample = max(math.ceil(left), math.ceil(_SAFETY_NEAR_DECISION * demand))
     return min(settings.BUFFER_MAX, settings.BUFFER_MIN + ample)
@@ -122,6 +128,8 @@ _PROBE_INTERVAL = timedelta(seconds=30)
 
 def generation_is_failing(experiment: Experiment) -> bool:
     """True if the latest responses all failed: planning more would only make more failures."""
+    if experiment.responses == Experiment.Responses.IMPORTED:
+        return False
     settled = Response.objects.filter(
         policy__experiment=experiment, state__in=[Response.State.DONE, Response.State.FAILED]
     ).order_by("-pk")

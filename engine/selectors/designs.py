@@ -160,13 +160,15 @@ def observed(experiment: Experiment) -> Observed:
     return continued(experiment) or replayed(experiment)
 
 
-def continued(experiment: Experiment) -> Observed | None:
+def continued(experiment: Experiment, latest: Snapshot | None = None) -> Observed | None:
     """The evidence of the latest snapshot, told what was judged since.
 
     ``None`` where a replay is needed: there is no snapshot, it is stale, or a judgment with a smaller number
     than its last one was committed after it. What is judged after the conclusion has no part in the finding.
+
+    ``latest``: the latest snapshot, where the caller has it already.
     """
-    latest = latest_snapshot(experiment)
+    latest = latest or latest_snapshot(experiment)
     if latest is None or experiment.evidence_stale:
         return None
     for _ in range(_LOOKS):

@@ -126,6 +126,22 @@ def annotators_left(
     )
 
 
+def seen_by_as_many_as_annotate(experiment_id: int, names: Collection[str]) -> set[str]:
+    """Those of these names of two texts that perhaps every annotator has seen: as many people have as
+    annotate the experiment, some of whom may have left.
+    """
+    if not names:
+        return set()
+    leases = Lease.objects.filter(comparison__texts__in=names, state__in=SEEN)
+    judgments = Judgment.objects.filter(comparison__texts__in=names, standing=True, annotator__isnull=False)
+    seen: Counter[str] = Counter()
+    for answers in (leases, judgments):
+        people = answers.values("comparison__texts").annotate(n=Count("annotator", distinct=True))
+        seen.update(dict(people.values_list("comparison__texts", "n")))
+    n_annotators = annotators(experiment_id).count()
+    return {name for name in names if seen[name] >= max(n_annotators, 1)}
+
+
 def has_seen(annotator: User | OuterRef | Given, texts: str | OuterRef) -> Q:
     """True if somebody has judged or skipped these two texts, or has them on the screen; by their name."""
     of_these = {"annotator": annotator, "comparison__texts": texts, "comparison__texts__gt": ""}

@@ -62,35 +62,36 @@ def waits_for_others(experiment: Experiment, annotator: User) -> bool:
     return ready.filter(has_seen(annotator, OuterRef("texts"))).exists()
 
 
-def first_unused(
-    experiment: Experiment, annotator: int | None, halves: Sequence[Halves], taken: set[str]
-) -> Halves | None:
-    """The first of these pairs of responses that waits for nobody yet, and that the annotator has not seen.
-
-    ``taken``: names of pairs of texts that are spoken for besides those in the database.
+def unused(experiment: Experiment, annotator: int | None, halves: Sequence[Halves]) -> set[str]:
+    """The names of those of these pairs of responses that wait for nobody, and that the annotator has not
+    seen.
     """
-    names = [name_of(*pair) for pair in halves]
-    identical = set(filter(_is_identical, names))
+    names = {name_of(*pair) for pair in halves}
+    identical = set(filter(is_identical, names))
     out_of_reach = _OUT_OF_ANYBODYS_REACH if annotator is None else _OUT_OF_REACH
-    asked = list({*names} - identical)
-    found = out_of_reach(experiment=experiment.pk, annotator=annotator, names=asked) if asked else []
-    used = taken | {comparison.texts for comparison in found}
+    used: set[str] = set()
+    if asked := sorted(names - identical):
+        # The read is compiled for each length of the list, so it has few.
+        asked += asked[-1:] * (2 ** (len(asked) - 1).bit_length() - len(asked))
+        found = out_of_reach(experiment=experiment.pk, annotator=annotator, names=asked)
+        used |= {comparison.texts for comparison in found}
     if identical:
         # One that nobody looks at is settled as often as each other one can be judged.
         n_people = max(annotators(experiment.pk).count(), 1)
         settled = Comparison.objects.filter(texts__in=identical, state=Comparison.State.JUDGED)
         counted = Counter(settled.values_list("texts", flat=True))
         used |= {name for name, n in counted.items() if n >= n_people}
-    unwritten = [first.pk for first, second in halves if first.pk and not _are_written(first, second)]
-    planned = unwritten and set(
-        Comparison.objects.filter(
-            experiment=experiment, state=Comparison.State.PLANNED, response_i__in=unwritten
-        ).values_list("response_i_id", "response_j_id")
-    )
-    for (first, second), name in zip(halves, names, strict=True):
-        if name not in used and (first.pk, second.pk) not in planned:
-            return first, second
-    return None
+    unwritten = [(pair, name_of(*pair)) for pair in halves if pair[0].pk and not _are_written(*pair)]
+    if unwritten:
+        planned = set(
+            Comparison.objects.filter(
+                experiment=experiment,
+                state=Comparison.State.PLANNED,
+                response_i__in=[first.pk for (first, _), _ in unwritten],
+            ).values_list("response_i_id", "response_j_id")
+        )
+        used |= {name for (first, second), name in unwritten if (first.pk, second.pk) in planned}
+    return names - used
 
 
 def pairs_left(
@@ -149,6 +150,7 @@ def _are_written(first: Response, second: Response) -> bool:
     return first.state == second.state == Response.State.DONE
 
 
-def _is_identical(name: str) -> bool:
+def is_identical(name: str) -> bool:
+    """True if this is the name of one text twice."""
     _task, first, second = name.split(":")
     return first == second

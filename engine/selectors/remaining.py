@@ -89,15 +89,16 @@ def remaining_by(
     )
 
 
-def extrapolated_left(experiment: Experiment) -> float | None:
+def extrapolated_left(experiment: Experiment, latest: Snapshot | None = None) -> float | None:
     """Comparisons that a running experiment still needs if win rates stay as they are, where the budget
     allows them.
 
     It follows each comparison, unlike the simulations, so that the queue ahead shrinks in time.
+    ``latest``: the latest snapshot, where the caller has it already.
     """
     if experiment.state != Experiment.State.RUNNING:
         return None
-    latest = latest_snapshot(experiment)
+    latest = latest or latest_snapshot(experiment)
     if latest is None or latest.expected_left is None:
         return None
     within_budget = latest.comparisons + latest.expected_left <= experiment.budget

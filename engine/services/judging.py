@@ -46,7 +46,7 @@ from engine.models import (
 from engine.selectors import counts
 from engine.selectors.blinding import has_or_had
 from engine.selectors.compiled import Compiled, Given
-from engine.selectors.people import SEEN, annotators_left, has_seen
+from engine.selectors.people import annotators_left, has_seen, seen_by_as_many_as_annotate
 from engine.services import allowances
 from engine.services.replaying import mark_stale
 
@@ -322,20 +322,8 @@ def discard_unwanted(*, experiment_id: int) -> int:
     Those who were left when it was skipped may have judged it since, or may annotate no longer. A comparison
     that waits for nobody would be in flight for ever, and the budget would never be reached.
     """
-    ready = Comparison.objects.filter(experiment_id=experiment_id, state=Comparison.State.READY)
-    # Mostly there are none. To build the query below takes eight times as long as to ask that.
-    # An answer that was taken back hands its lease back too, unless its annotator is kept from the pair.
-    stands = Judgment.objects.filter(token=OuterRef("token"), standing=True)
-    taken_back = Exists(
-        Lease.objects.filter(~Exists(stands), comparison=OuterRef("pk"), state=Lease.State.JUDGED)
-    )
-    if not ready.filter(Q(skips__gt=0) | Q(texts__gt="") | taken_back).exists():
-        return 0
-    same_texts = Lease.objects.filter(
-        comparison__texts=OuterRef("texts"), comparison__texts__gt="", state__in=SEEN
-    ).exclude(comparison=OuterRef("pk"))
     unwanted = (
-        ready.filter(Q(skips__gt=0) | Exists(same_texts) | taken_back)
+        Comparison.objects.filter(pk__in=_doubtful(experiment_id), state=Comparison.State.READY)
         .exclude(Exists(annotators_left(experiment_id, OuterRef("pk"), OuterRef("texts"))))
         .select_for_update(no_key=True, skip_locked=True, of=("self",))
     )
@@ -351,6 +339,24 @@ def discard_unwanted(*, experiment_id: int) -> int:
         comparison.discard_reason = reason
         comparison.save(update_fields=["state", "discard_reason"])
     return len(discarded)
+
+
+def _doubtful(experiment_id: int) -> list[int]:
+    """The comparisons that wait and that perhaps nobody is left to see. Mostly there are none.
+
+    Each round of planning asks this, so it looks at what waits alone, however long the history is.
+    """
+    ready = Comparison.objects.filter(experiment_id=experiment_id, state=Comparison.State.READY)
+    waiting = {pk: (skips, texts) for pk, skips, texts in ready.values_list("pk", "skips", "texts")}
+    judged = Lease.objects.filter(comparison__in=waiting, state=Lease.State.JUDGED)
+    judged_under = dict(judged.values_list("token", "comparison_id"))
+    stands = Judgment.objects.filter(token__in=judged_under, standing=True).values_list("token", flat=True)
+    # An answer that was taken back hands its lease back too, unless its annotator is kept from the pair.
+    taken_back = {judged_under[token] for token in judged_under.keys() - set(stands)}
+    seen_by_all = seen_by_as_many_as_annotate(
+        experiment_id, {texts for _, texts in waiting.values() if texts}
+    )
+    return [pk for pk, (skips, texts) in waiting.items() if skips or pk in taken_back or texts in seen_by_all]
 
 
 @transaction.atomic
@@ -576,8 +582,18 @@ def settle_texts(*, comparison_ids: Collection[int]) -> set[int]:
     """
     ours = Comparison.objects.filter(pk__in=comparison_ids, experiment__judge=Experiment.Judge.HUMAN)
     name_texts(ours)
+    identical = ours.filter(response_i__digest=F("response_j__digest"))
+    return settle_identical(comparison_ids=identical.values_list("pk", flat=True))
+
+
+@transaction.atomic
+def settle_identical(*, comparison_ids: Collection[int] | QuerySet[Comparison, int]) -> set[int]:
+    """Judge comparisons of one text twice, which nobody needs to look at, a tie as soon as they are ready.
+
+    The caller has locked or made them, and knows that people judge them. Returns those that are judged now.
+    """
     identical = list(
-        ours.filter(response_i__digest=F("response_j__digest"), state=Comparison.State.READY).select_related(
+        Comparison.objects.filter(pk__in=comparison_ids, state=Comparison.State.READY).select_related(
             "experiment"
         )
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,12 +19,12 @@ from engine.selectors.pools import Halves
 from engine.services import replaying
 from engine.services.experiments import conclude_as
 from engine.services.generation import settle_shared
-from engine.services.judging import discard_unwanted, settle_texts
+from engine.services.judging import discard_unwanted, settle_identical
 from engine.services.snapshots import write_snapshot
 from engine.services.task_draws import Draw, PoolDrawer, drawer, pool_of
 
 # Raise it whenever the same counts and seed would give other pairs: a replay needs the version.
-RULES_VERSION = 3
+RULES_VERSION = 4
 
 
 @dataclass(frozen=True)
@@ -87,16 +88,16 @@ def _advance_once(experiment_id: int) -> Advance | None:
         settle_shared(experiment_id=experiment.pk)
     discard_unwanted(experiment_id=experiment.pk)
     stale = experiment.evidence_stale
-    observed = replaying.up_to_date(experiment=experiment)
+    latest = designs.latest_snapshot(experiment)
+    observed = replaying.up_to_date(experiment=experiment, latest=latest)
     decision = observed.design.decision
     policies = list(experiment.policies.all())
-    latest = designs.latest_snapshot(experiment)
     if stale or latest is None or latest.comparisons != decision.n_comparisons or decision.stopped:
-        write_snapshot(experiment=experiment, observed=observed)
+        latest = write_snapshot(experiment=experiment, observed=observed)
     if decision.reason is not None:
         conclude_as(experiment=experiment, observed=observed)
         return Advance(comparisons=decision.n_comparisons, planned=0, concluded=True)
-    target = buffer.buffer_target(experiment)
+    target = buffer.buffer_target(experiment, latest)
     added = _top_up(experiment, policies, observed.design, target)
     return Advance(
         comparisons=decision.n_comparisons,
@@ -144,6 +145,17 @@ def _top_up(
     return added
 
 
+@dataclass(frozen=True)
+class _Choice:
+    """Two responses, of the policy of the smaller index first.
+
+    ``propensities``: K×K, the chance that each pair of policies had to be chosen, where it is known.
+    """
+
+    halves: Halves
+    propensities: FloatArray | None
+
+
 class _Chooser:
     """Chooses policies by the design, and a task and responses by the rule of the experiment's responses."""
 
@@ -152,42 +164,66 @@ class _Chooser:
         self.policies = policies
         self._draw = draw
 
-    def propensities(self) -> FloatArray | None:
-        """K×K: the chance of each pair to be chosen next, where it is known."""
-        return self.design.propensities()
+    def choices(self, rngs: Sequence[np.random.Generator]) -> Iterator[_Choice]:
+        """One choice for each of these generators, in their order; fewer where nothing is left."""
+        for rng in rngs:
+            # Read before the choice, which changes it.
+            propensities = self.design.propensities()
+            i, j = sorted(self.design.ask())
+            if (halves := self._draw(rng, self.policies[i], self.policies[j])) is None:
+                return
+            yield _Choice(halves, propensities)
 
-    def choose(self, rng: np.random.Generator) -> Halves | None:
-        """Two responses, of the policy of the smaller index first; ``None`` where nothing is left."""
-        i, j = sorted(self.design.ask())
-        return self._draw(rng, self.policies[i], self.policies[j])
 
-
-class _PoolChooser(_Chooser):
+class _PoolChooser:
     """The same from a finite pool, for one annotator: of pairs that are used up for them, another one."""
 
     def __init__(self, design: Design, policies: list[Policy], pool: PoolDrawer) -> None:
-        super().__init__(design, policies, pool.draw)
+        self.design = design
+        self.policies = policies
         self._pool = pool
         self._left: BoolArray | None = None
 
-    def propensities(self) -> None:
-        """Not known: it would take the pairs that are used up."""
+    def choices(self, rngs: Sequence[np.random.Generator]) -> Iterator[_Choice]:
+        """One choice for each of these generators, in their order; fewer where nothing is left.
 
-    def choose(self, rng: np.random.Generator) -> Halves | None:
-        while self._left is None or self._left.any():
-            i, j = sorted(self.design.ask(among=self._left))
-            halves = self._draw(rng, self.policies[i], self.policies[j])
-            if halves is not None:
-                return halves
+        The chance of each pair is not known: it would take the pairs that are used up.
+        """
+        asked = [self._asked() for _ in rngs]
+        begun = self._pool.begin([self._wanted(rng, *pair) for rng, pair in zip(rngs, asked, strict=True)])
+        for place, (rng, pair) in enumerate(zip(rngs, asked, strict=True)):
+            halves = self._pool.finish(begun[place]) or self._instead_of(pair, rng)
+            if halves is None:
+                for i, j in asked[place + 1 :]:
+                    self.design.cancel(i, j)
+                return
+            yield _Choice(halves, None)
+
+    def _asked(self) -> tuple[int, int]:
+        i, j = sorted(self.design.ask(among=self._left))
+        return i, j
+
+    def _wanted(self, rng: np.random.Generator, i: int, j: int) -> tuple[np.random.Generator, Policy, Policy]:
+        return rng, self.policies[i], self.policies[j]
+
+    def _instead_of(self, pair: tuple[int, int], rng: np.random.Generator) -> Halves | None:
+        """Two responses of other policies, as the annotator has seen all texts of these two."""
+        while True:
+            i, j = pair
             self.design.cancel(i, j)
-            # Asked for only now: most of the time every pair has something left.
+            # Looked up only now: most of the time every pair has something left.
             left = self._pool.pairs_left() if self._left is None else self._left
             left[i, j] = left[j, i] = False
             self._left = left
-        return None
+            if not left.any():
+                return None
+            pair = self._asked()
+            [begun] = self._pool.begin([self._wanted(rng, *pair)])
+            if (halves := self._pool.finish(begun)) is not None:
+                return halves
 
 
-def _planned(experiment: Experiment, chooser: _Chooser, room: int) -> list[Comparison]:
+def _planned(experiment: Experiment, chooser: _Chooser | _PoolChooser, room: int) -> list[Comparison]:
     """Plan up to ``room`` comparisons; fewer where the pool has no more."""
     design = chooser.design
     n_comparisons, in_flight = int(design.counts.sum()) // 2, int(design.in_flight.sum()) // 2
@@ -195,15 +231,15 @@ def _planned(experiment: Experiment, chooser: _Chooser, room: int) -> list[Compa
     evidence = design.evidence
     policies = {policy.pk: policy for policy in chooser.policies}
     comparisons: list[Comparison] = []
-    for number in range(first, first + room):
-        # Read before the choice, which changes it.
-        propensities = chooser.propensities()
-        # All else that is random about a comparison follows from the experiment's secret and its own number:
-        # anybody who could draw it too would know a response by its seed.
-        rng = np.random.default_rng(blinding.draw_seed(experiment.secret, number))
-        if (halves := chooser.choose(rng)) is None:
-            break
-        response_i, response_j = halves
+    # All else that is random about a comparison follows from the experiment's secret and its own number:
+    # anybody who could draw it too would know a response by its seed.
+    rngs = [
+        np.random.default_rng(blinding.draw_seed(experiment.secret, number))
+        for number in range(first, first + room)
+    ]
+    is_finite = pools.is_finite(experiment)
+    for number, choice in enumerate(chooser.choices(rngs), first):
+        (response_i, response_j), propensities = choice.halves, choice.propensities
         policy_i, policy_j = policies[response_i.policy_id], policies[response_j.policy_id]
         i, j = policy_i.index, policy_j.index
         ready = response_i.state == response_j.state == Response.State.DONE
@@ -219,6 +255,7 @@ def _planned(experiment: Experiment, chooser: _Chooser, room: int) -> list[Compa
                 state=Comparison.State.READY if ready else Comparison.State.PLANNED,
                 ready_at=clock.now() if ready else None,
                 i_on_left=blinding.i_on_left(experiment.secret, number),
+                texts=pools.name_of(response_i, response_j) if ready and is_finite else "",
                 plan={
                     "rules": RULES_VERSION,
                     "number": number,
@@ -247,8 +284,8 @@ def _planned(experiment: Experiment, chooser: _Chooser, room: int) -> list[Compa
     Comparison.objects.bulk_create(comparisons)
     experiment.planned_count = first + len(comparisons)
     experiment.save(update_fields=["planned_count"])
-    ready_ids = [c.pk for c in comparisons if c.state == Comparison.State.READY]
-    settled = settle_texts(comparison_ids=ready_ids) if ready_ids else set()
+    identical = {c.pk for c in comparisons if c.texts and pools.is_identical(c.texts)}
+    settled = settle_identical(comparison_ids=identical) if identical else set()
     for comparison in comparisons:
         if comparison.pk in settled:
             comparison.state = Comparison.State.JUDGED

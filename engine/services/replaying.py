@@ -17,7 +17,7 @@ from django.db import transaction
 
 from engine.core import Design
 from engine.core.robustness import summed_wins
-from engine.models import Experiment, ReplayPoint
+from engine.models import Experiment, ReplayPoint, Snapshot
 from engine.selectors import counts, designs
 from engine.selectors.counts import Completion
 from engine.selectors.designs import Observed
@@ -67,16 +67,16 @@ def replayed(*, experiment: Experiment) -> Observed:
 @transaction.atomic
 def settle(*, experiment: Experiment) -> None:
     """Bring the evidence of a locked experiment up to date with its judgments."""
-    observed = up_to_date(experiment=experiment)
     latest = designs.latest_snapshot(experiment)
+    observed = up_to_date(experiment=experiment, latest=latest)
     n = 0 if latest is None else latest.comparisons
     if experiment.evidence_stale or observed.design.n_comparisons != n:
         write_snapshot(experiment=experiment, observed=observed)
 
 
-def up_to_date(*, experiment: Experiment) -> Observed:
-    """The evidence of a locked experiment now, going on from where there is something to go on from."""
-    return designs.continued(experiment) or replayed(experiment=experiment)
+def up_to_date(*, experiment: Experiment, latest: Snapshot | None) -> Observed:
+    """The evidence of a locked experiment now, going on from its latest snapshot where that can be."""
+    return designs.continued(experiment, latest) or replayed(experiment=experiment)
 
 
 def _replay(experiment: Experiment, completions: list[Completion], deadline: float = math.inf) -> _Replay:

@@ -14,9 +14,10 @@ the draw for them: docs/algorithm.md says what that means for the risk.
 
 from __future__ import annotations
 
+import copy
 import itertools
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -33,6 +34,9 @@ Draw = Callable[[np.random.Generator, Policy, Policy], Halves | None]
 
 class Pool(Protocol):
     """Responses that come again."""
+
+    def read(self, policy_ids: Collection[int]) -> None:
+        """Read what these policies wrote, all of them at once, before it is asked for."""
 
     def draw(self, rng: np.random.Generator, policy_i: Policy, policy_j: Policy) -> Halves:
         """Two responses to one task; one that is not written yet is not stored yet."""
@@ -68,6 +72,26 @@ def pool_of(experiment: Experiment) -> Pool:
     )
 
 
+@dataclass(frozen=True)
+class Begun:
+    """A draw of which the first few pairs of texts have been looked up.
+
+    Attributes
+    ----------
+    first
+        These, in the order in which they are to be tried.
+    unused
+        The names of those that the database says are free.
+    again
+        The generator as it was, and the two policies: the order of a large pool takes megabytes, and is made
+        again where all of ``first`` are used.
+    """
+
+    first: list[Halves]
+    unused: set[str]
+    again: tuple[np.random.Generator, Policy, Policy]
+
+
 class PoolDrawer:
     """Draws from a finite pool what an annotator has not seen, as if each draw that they have were repeated.
 
@@ -83,17 +107,33 @@ class PoolDrawer:
         self._annotator = annotator
         self._taken: set[str] = set()
 
-    def draw(self, rng: np.random.Generator, policy_i: Policy, policy_j: Policy) -> Halves | None:
+    def begin(self, wanted: Sequence[tuple[np.random.Generator, Policy, Policy]]) -> list[Begun]:
+        """Begin draws, each of its generator for these two policies: what comes first in all of them is
+        looked up at once.
+        """
+        self._pool.read({policy.pk for _, *policies in wanted for policy in policies})
+        again = [(copy.deepcopy(rng), policy_i, policy_j) for rng, policy_i, policy_j in wanted]
+        first = [list(itertools.islice(self._pool.in_random_order(*each), _FIRST)) for each in wanted]
+        unused = self._unused([halves for some in first for halves in some])
+        return [Begun(some, unused, each) for some, each in zip(first, again, strict=True)]
+
+    def finish(self, begun: Begun) -> Halves | None:
         """Two responses to one task; ``None`` where the annotator has seen all that there are."""
-        halves = self._pool.in_random_order(rng, policy_i, policy_j)
-        n = _FIRST
-        while some := list(itertools.islice(halves, n)):
-            found = pools.first_unused(self._experiment, self._annotator, some, self._taken)
-            if found is not None:
-                self._taken.add(pools.name_of(*found))
-                return found
-            n = _AT_ONCE
+        some, unused = begun.first, begun.unused
+        rest: Iterator[Halves] | None = None
+        while some:
+            for halves in some:
+                name = pools.name_of(*halves)
+                if name in unused and name not in self._taken:
+                    self._taken.add(name)
+                    return halves
+            rest = rest or itertools.islice(self._pool.in_random_order(*begun.again), _FIRST, None)
+            some = list(itertools.islice(rest, _AT_ONCE))
+            unused = self._unused(some)
         return None
+
+    def _unused(self, some: Sequence[Halves]) -> set[str]:
+        return pools.unused(self._experiment, self._annotator, some)
 
     def pairs_left(self) -> npt.NDArray[np.bool_]:
         """K×K, symmetric: the pairs of policies that may have something left for the annotator."""
@@ -115,7 +155,7 @@ def _fresh(experiment: Experiment) -> Draw:
 
 
 class _Pool:
-    """The responses that exist, read for one policy at a time: most rounds of planning ask for few policies.
+    """The responses that exist, read for policies that are asked for: most rounds of planning ask for few.
 
     A response is a model only once it is drawn: a pool may have a hundred thousand.
     """
@@ -125,12 +165,17 @@ class _Pool:
         self._responses = responses.order_by("pk")
         self._written: dict[int, _ByTask] = {}
 
+    def read(self, policy_ids: Collection[int]) -> None:
+        if not (unread := set(policy_ids) - self._written.keys()):
+            return
+        self._written |= {policy_id: defaultdict(list) for policy_id in unread}
+        rows = self._responses.filter(policy_id__in=unread)
+        columns = rows.values_list("policy_id", "task_id", "pk", "state", "digest")
+        for policy_id, task_id, pk, state, digest in columns:
+            self._written[policy_id][task_id].append(_Row(pk, state, digest))
+
     def _written_by(self, policy_id: int) -> _ByTask:
-        if policy_id not in self._written:
-            by_task = self._written[policy_id] = defaultdict(list)
-            rows = self._responses.filter(policy_id=policy_id).values_list("task_id", "pk", "state", "digest")
-            for task_id, pk, state, digest in rows:
-                by_task[task_id].append(_Row(pk, state, digest))
+        self.read([policy_id])
         return self._written[policy_id]
 
 
@@ -214,6 +259,7 @@ class _Imported(_Pool):
             )
 
     def sizes(self) -> npt.NDArray[np.int64]:
+        self.read(self._index)
         written = {index: self._written_by(pk) for pk, index in self._index.items()}
         places = {task: place for place, task in enumerate({task for by in written.values() for task in by})}
         texts = np.zeros((len(self._index), len(places)), dtype=np.int64)

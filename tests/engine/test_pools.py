@@ -157,6 +157,29 @@ class TestNobodyTwice:
             numbers.append(len(queries))
         assert numbers[0] == numbers[1]
 
+    def test_many_pairs_are_planned_by_as_many_statements_as_few(self, settings):
+        statements = []
+        for ahead in (2, 12):
+            settings.BUFFER_MIN = ahead
+            experiment = pool_of({name: texts(name) for name in "ABCDEFGH"})
+            add_member(experiment, make_user())
+            with CaptureQueriesContext(connection) as run:
+                done = advance(experiment_id=experiment.pk)
+            assert done is not None
+            assert (done.planned, done.ready) == (ahead, ahead)
+            statements.append(len(run))
+            Experiment.objects.filter(pk=experiment.pk).update(name=f"A pool of which {ahead} are planned")
+            assert all(":" in name for name in experiment.comparisons.values_list("texts", flat=True))
+        assert statements[1] == statements[0]
+
+    def test_nothing_that_waits_is_discarded_while_nobody_annotates(self):
+        experiment = pool_of({name: texts(name) for name in "AB"})
+        first = advance(experiment_id=experiment.pk)
+        assert first is not None
+        assert first.planned
+        advance(experiment_id=experiment.pk)
+        assert set(experiment.comparisons.values_list("state", flat=True)) == {"ready"}
+
 
 class TestIdentical:
     def test_identical_ready_made_texts_are_a_tie_that_nobody_sees(self):

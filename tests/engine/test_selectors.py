@@ -9,7 +9,7 @@ import pytest
 from django.db.models import F
 from django.utils import timezone
 
-from engine.models import Comparison, Judgment, Lease, Membership, Response, Snapshot, WorkerPulse
+from engine.models import Comparison, Experiment, Judgment, Lease, Membership, Response, Snapshot, WorkerPulse
 from engine.models.append_only import lifted
 from engine.selectors import buffer, counts, designs, people, spending
 from engine.selectors.health import queue_health
@@ -147,7 +147,7 @@ class TestBufferTarget:
     def test_it_follows_the_click_rate_and_the_generation_time(self, experiment):
         self.clicked(experiment, n_annotators=2, seconds=4.0)
         self.generation_took(experiment, 5.0)
-        assert buffer.click_rate(experiment) == pytest.approx(0.5)
+        assert buffer.click_rate(experiment, present=2) == pytest.approx(0.5)
         assert buffer.generation_seconds(experiment) == pytest.approx(5.0)
         assert buffer.buffer_target(experiment) == 4 + 5  # 0.5 per second · 5 s · safety factor 2
 
@@ -164,6 +164,15 @@ class TestBufferTarget:
         experiment.comparisons.update(created_at=F("ready_at"))
         assert buffer.buffer_target(experiment) == 4 + ahead
 
+    def test_a_long_queue_asks_for_less_where_responses_are_still_to_be_written(self, experiment, settings):
+        settings.GENERATION_BATCH_MAX = 1
+        self.clicked(experiment, n_annotators=2, seconds=4.0)
+        Response.objects.update(state=Response.State.WAITING)
+        assert buffer.waiting_responses() >= 2
+        assert buffer.buffer_target(experiment) == 4
+        experiment.responses = Experiment.Responses.IMPORTED
+        assert buffer.buffer_target(experiment) == 4 + 2
+
     def test_it_never_exceeds_the_most(self, experiment):
         self.clicked(experiment, n_annotators=10, seconds=1.0)
         self.generation_took(experiment, 3600.0)
@@ -173,7 +182,6 @@ class TestBufferTarget:
         self.clicked(experiment, n_annotators=5, seconds=1.0, ago=61.0)
         self.generation_took(experiment, 5.0)
         assert buffer.annotators_present(experiment) == 0
-        assert buffer.click_rate(experiment) == 0.0
         assert buffer.buffer_target(experiment) == 4
 
     def test_near_the_decision_it_is_what_is_still_needed(self, experiment, monkeypatch):
@@ -181,7 +189,7 @@ class TestBufferTarget:
         self.generation_took(experiment, 5.0)
         targets = []
         for left in (None, 1000.0, 8.2, 2.0):
-            monkeypatch.setattr(buffer, "extrapolated_left", lambda experiment, left=left: left)
+            monkeypatch.setattr(buffer, "extrapolated_left", lambda experiment, latest, left=left: left)
             targets.append(buffer.buffer_target(experiment))
         # 1 per second · 5 s · safety factor 2; then what is left; then the same with a factor of 1.7.
         assert targets == [4 + 10, 4 + 10, 4 + 9, 4 + 9]
