@@ -23,6 +23,11 @@ def digest(text: str) -> str:
     return hashlib.sha256(text.strip().encode()).hexdigest()[:16]
 
 
+def two_texts(first: str, second: str) -> str:
+    """A name for two texts to a task that is given elsewhere, by their digests in either order."""
+    return f"{min(first, second)}:{max(first, second)}"
+
+
 def pair_of_texts(task_id: int, first: str, second: str) -> str:
     """A name for two texts to one task, given by their digests in either order."""
-    return f"{task_id}:{min(first, second)}:{max(first, second)}"
+    return f"{task_id}:{two_texts(first, second)}"

@@ -90,7 +90,9 @@ def _drop(rows: Prepared) -> None:
         cursor.execute(f"DROP TABLE temp.{rows.table.pop()}")
 
 
-def insert(rows: Prepared, keys: Mapping[str, Keys], *, own: str = "") -> Keys:
+def insert(
+    rows: Prepared, keys: Mapping[str, Keys], *, own: str = "", prefixes: Mapping[str, str] | None = None
+) -> Keys:
     """Store the rows; returns their keys in their order. Call it in a transaction.
 
     Parameters
@@ -100,7 +102,11 @@ def insert(rows: Prepared, keys: Mapping[str, Keys], *, own: str = "") -> Keys:
         consecutive keys. Empty cells stay empty.
     own
         A column whose numbers stand for other rows of ``rows``.
+    prefixes
+        By the name of a text column: the column of ``keys`` whose key and a colon go before each text in it.
+        An empty text stays empty.
     """
+    prefixes = prefixes or {}
     with connection.cursor() as cursor:
         new = _new_keys(cursor, rows)
         keys = dict(keys) | ({own: new} if own else {})
@@ -108,13 +114,15 @@ def insert(rows: Prepared, keys: Mapping[str, Keys], *, own: str = "") -> Keys:
             with ExitStack() as stack:
                 if not rows.table:
                     stack.enter_context(staged(rows))
-                _insert_staged(cursor, rows, keys, first=new[0] if new else 0)
+                _insert_staged(cursor, rows, keys, prefixes, first=new[0] if new else 0)
         else:
-            _insert_one_by_one(cursor, rows, keys, new)
+            _insert_one_by_one(cursor, rows, keys, prefixes, new)
     return new
 
 
-def _insert_staged(cursor: Any, rows: Prepared, keys: Mapping[str, Keys], *, first: int) -> None:
+def _insert_staged(
+    cursor: Any, rows: Prepared, keys: Mapping[str, Keys], prefixes: Mapping[str, str], *, first: int
+) -> None:
     """Insert rows of a temporary table by one statement.
 
     One statement also writes out the index of texts once, which takes three times as long as storing the
@@ -124,29 +132,36 @@ def _insert_staged(cursor: Any, rows: Prepared, keys: Mapping[str, Keys], *, fir
         "CREATE TEMPORARY TABLE staged_keys (place, number, key, PRIMARY KEY (place, number)) WITHOUT ROWID"
     )
     try:
-        values = [f"{first} - 1 + rowid"]
+        values: dict[str, str] = {}
         for place, column in enumerate(rows.columns):
             name = _quoted(column)
             known = keys.get(column)
             if known is None:
-                values.append(name)
+                values[column] = name
             elif isinstance(known, range):
-                values.append(f"{name} + {known.start}")
+                values[column] = f"{name} + {known.start}"
             else:
                 cursor.executemany(
                     "INSERT INTO staged_keys VALUES (%s, %s, %s)",
                     ((place, number, key) for number, key in enumerate(known)),
                 )
-                values.append(f"(SELECT key FROM staged_keys WHERE place = {place} AND number = {name})")  # noqa: S608 - our own names
+                values[column] = f"(SELECT key FROM staged_keys WHERE place = {place} AND number = {name})"  # noqa: S608 - our own names
+        for column, of in prefixes.items():
+            text = values[column]
+            values[column] = f"CASE {text} WHEN '' THEN '' ELSE {values[of]} || ':' || {text} END"
         [table] = rows.table
-        cursor.execute(f"{_into(rows)} SELECT {', '.join(values)} FROM {table} ORDER BY rowid")  # noqa: S608 - our own names
+        cells = ", ".join([f"{first} - 1 + rowid", *values.values()])
+        cursor.execute(f"{_into(rows)} SELECT {cells} FROM {table} ORDER BY rowid")  # noqa: S608 - our own names
     finally:
         cursor.execute("DROP TABLE temp.staged_keys")
 
 
-def _insert_one_by_one(cursor: Any, rows: Prepared, keys: Mapping[str, Keys], new: Keys) -> None:
+def _insert_one_by_one(
+    cursor: Any, rows: Prepared, keys: Mapping[str, Keys], prefixes: Mapping[str, str], new: Keys
+) -> None:
     """Insert rows by a statement each; psycopg sends many of them at once."""
     places = [(rows.columns.index(column), known) for column, known in keys.items()]
+    named = [(rows.columns.index(column), rows.columns.index(of)) for column, of in prefixes.items()]
 
     def placed() -> Iterator[list[Any]]:
         for key, row in zip(new, rows.rows, strict=True):
@@ -154,6 +169,9 @@ def _insert_one_by_one(cursor: Any, rows: Prepared, keys: Mapping[str, Keys], ne
             for place, known in places:
                 if cells[place] is not None:
                     cells[place] = known[cells[place]]
+            for place, of in named:
+                if cells[place]:
+                    cells[place] = f"{cells[of]}:{cells[place]}"
             yield [key, *cells]
 
     # The driver takes an iterator, which keeps no second copy of the rows; the types of Django say less.

@@ -581,7 +581,7 @@ def settle_texts(*, comparison_ids: Collection[int]) -> set[int]:
         The comparisons that are judged now.
     """
     ours = Comparison.objects.filter(pk__in=comparison_ids, experiment__judge=Experiment.Judge.HUMAN)
-    name_texts(ours)
+    _name_texts(ours)
     identical = ours.filter(response_i__digest=F("response_j__digest"))
     return settle_identical(comparison_ids=identical.values_list("pk", flat=True))
 
@@ -611,7 +611,7 @@ def settle_identical(*, comparison_ids: Collection[int] | QuerySet[Comparison, i
     return {comparison.pk for comparison in identical}
 
 
-def name_texts(comparisons: QuerySet[Comparison]) -> None:
+def _name_texts(comparisons: QuerySet[Comparison]) -> None:
     """Store the name of both texts of comparisons whose responses come again, in one statement."""
     first, second = (
         Subquery(Response.objects.filter(pk=OuterRef(half)).values("digest"), output_field=CharField())

@@ -11,8 +11,9 @@ import itertools
 import random
 import uuid
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any
 
 from django.db import transaction
@@ -21,6 +22,7 @@ from engine.domain import limits
 from engine.domain.errors import ImportedBeforeError, SpecError, WrongStateError
 from engine.domain.outcomes import outcome_of
 from engine.domain.specs import ExperimentSpec, FactorSpec, ReadyMade, TaskSpec
+from engine.domain.texts import digest, two_texts
 from engine.importing import Vote, Winner
 from engine.models import AuditEntry, Comparison, Experiment, Judgment, Response, User, clock
 from engine.selectors import designs
@@ -63,8 +65,9 @@ def start_from_votes(*, name: str, votes: Sequence[Vote], by: User | None = None
     # Before the pairs of policies are looked at one by one.
     limits.POLICIES.check(len(policies))
     limits.TASKS.check(len(tasks))
-    ready = _prepared(votes, policies, tasks)
-    imported = _can_be_drawn(ready.texts, len(policies))
+    numbers = _numbered(votes, policies, tasks)
+    imported = _can_be_drawn(list(numbers), len(policies))
+    ready = _prepared(votes, policies, tasks, numbers, come_again=imported)
     names = list(policies)
     description = check_description(
         ExperimentSpec(
@@ -80,7 +83,7 @@ def start_from_votes(*, name: str, votes: Sequence[Vote], by: User | None = None
                 "allow_tie": any(vote.winner == Winner.TIE for vote in votes),
                 "allow_both_bad": any(vote.winner == Winner.BOTH_BAD for vote in votes),
             },
-            ready_made=[ReadyMade(task, names[policy], text or "") for policy, task, text in ready.texts]
+            ready_made=[ReadyMade(task, names[policy], text or "") for policy, task, text in numbers]
             if imported
             else (),
         )
@@ -126,7 +129,9 @@ def add_votes(
         _check_vote(experiment, vote, policies, tasks, known)
     offered = {vote.winner for vote in votes}
     rows = _rows_of(experiment)
-    ready = _prepared(votes, policies, tasks, known)
+    numbers = _numbered(votes, policies, tasks, known or ())
+    come_again = experiment.responses != Experiment.Responses.FRESH
+    ready = _prepared(votes, policies, tasks, numbers, come_again=come_again, known=known or {})
     with staged(*ready.tables), transaction.atomic():
         experiment = locked(experiment_id)
         _check_state(experiment)
@@ -256,7 +261,6 @@ class _Ready:
     """
 
     names: Sequence[str]
-    texts: Sequence[_Text]
     known: Sequence[int]
     responses: Prepared
     comparisons: Prepared
@@ -276,25 +280,37 @@ def _digest(votes: Sequence[Vote]) -> str:
     return hashlib.sha256(b"".join(each)).hexdigest()
 
 
+def _numbered(
+    votes: Sequence[Vote], policies: Mapping[str, int], tasks: Mapping[str, int], known: Iterable[_Text] = ()
+) -> dict[_Text, int]:
+    """A number for each response, those that are there already first."""
+    numbers = {text: number for number, text in enumerate(known)}
+    for vote in votes:
+        for policy, text in ((vote.policy_a, vote.response_a), (vote.policy_b, vote.response_b)):
+            numbers.setdefault((policies[policy], tasks[vote.task], text), len(numbers))
+    return numbers
+
+
 def _prepared(
     votes: Sequence[Vote],
     policies: Mapping[str, int],
     tasks: Mapping[str, int],
-    known: Mapping[_Text, int] | None = None,
+    numbers: Mapping[_Text, int],
+    *,
+    come_again: bool,
+    known: Mapping[_Text, int] = MappingProxyType({}),
 ) -> _Ready:
     now = clock.now()
-    there = list(known or ())
-    numbers: dict[_Text, int] = {text: number for number, text in enumerate(there)}
+    texts = list(numbers)
+    limits.RESPONSES.check(len(texts))
+    digests = [digest(text or "") for _, _, text in texts]
     names = sorted({vote.annotator for vote in votes} - {""})
     people = {name: number for number, name in enumerate(names)}
     comparisons, judgments, outcomes = [], [], []
     for number, vote in enumerate(votes):
         task = tasks[vote.task]
         a, b = policies[vote.policy_a], policies[vote.policy_b]
-        text_a, text_b = (
-            numbers.setdefault((policy, task, text), len(numbers))
-            for policy, text in ((a, vote.response_a), (b, vote.response_b))
-        )
+        text_a, text_b = numbers[a, task, vote.response_a], numbers[b, task, vote.response_b]
         first, second = sorted(((a, text_a), (b, text_b)))
         # A side that nobody knows is drawn, so that it says nothing about anybody's habit.
         a_on_left = random.random() < 0.5 if vote.a_on_left is None else vote.a_on_left  # noqa: S311
@@ -316,6 +332,7 @@ def _prepared(
                 response_i_id=first[1],
                 response_j_id=second[1],
                 i_on_left=i_on_left,
+                texts=two_texts(digests[text_a], digests[text_b]) if come_again else "",
                 plan=PAST_PLAN
                 | {
                     "side_known": vote.a_on_left is not None,
@@ -340,14 +357,11 @@ def _prepared(
                 created_at=at,
             )
         )
-    texts = list(numbers)
-    limits.RESPONSES.check(len(texts))
     return _Ready(
         names=names,
-        texts=texts,
-        known=[(known or {})[text] for text in there],
+        known=list(known.values()),
         responses=prepared(
-            Response, (_response(text, number) for number, text in enumerate(texts) if number >= len(there))
+            Response, (_response(text, number) for number, text in enumerate(texts) if number >= len(known))
         ),
         comparisons=prepared(Comparison, comparisons),
         judgments=prepared(Judgment, judgments),

@@ -13,6 +13,7 @@ from django.db import transaction
 from engine.domain.blinding import Period
 from engine.domain.policy_space import names_of, policy_space
 from engine.domain.specs import ExperimentSpec
+from engine.domain.texts import digest, two_texts
 from engine.models import (
     Comparison,
     Experiment,
@@ -87,7 +88,12 @@ def import_experiment(
     space = policy_space(unsaved.space, levels, description.policies)
     labels = [each.name for each in names_of(levels, description.policies)]
     observed = told_design(unsaved, space, completions, labels=labels)
-    ready = _prepared(checked, completions, made_elsewhere=bool(spec.ready_made))
+    ready = _prepared(
+        checked,
+        completions,
+        made_elsewhere=bool(spec.ready_made),
+        come_again=unsaved.responses != Experiment.Responses.FRESH,
+    )
     del checked  # What is stored is in the prepared rows, and a large file fits into memory once.
     tables = (description.pairs, ready.responses, ready.comparisons, ready.judgments, ready.voids)
     with staged(*tables), transaction.atomic():
@@ -112,7 +118,9 @@ class _Ready:
     places: Mapping[int, int]
 
 
-def _prepared(rows: Sequence[Row], completions: Sequence[Completion], *, made_elsewhere: bool) -> _Ready:
+def _prepared(
+    rows: Sequence[Row], completions: Sequence[Completion], *, made_elsewhere: bool, come_again: bool
+) -> _Ready:
     judged_at = {row["comparison_id"]: _time(row["judged_at"]) for row in rows if not row["voided"]}
     outcomes = {each.comparison: (each.outcome, judged_at[each.comparison]) for each in completions}
     names = {row["annotator"] for row in rows} | {row["voided_by"] for row in rows if row["voided"]}
@@ -130,6 +138,7 @@ def _prepared(rows: Sequence[Row], completions: Sequence[Completion], *, made_el
         number: row[f"seed_{side}"] if made_elsewhere else place
         for place, (number, (row, side)) in enumerate(of_responses.items())
     }
+    digests = {number: digest(row[f"response_{side}"]) for number, (row, side) in of_responses.items()}
     past = [number for number, row in of_comparisons.items() if row["plan_number"] is None]
     numbers = {number: place for place, number in enumerate(past)} | {
         number: len(past) + row["plan_number"]
@@ -144,7 +153,15 @@ def _prepared(rows: Sequence[Row], completions: Sequence[Completion], *, made_el
         comparisons=prepared(
             Comparison,
             (
-                _comparison(row, numbers[number], responses, outcomes.get(number))
+                _comparison(
+                    row,
+                    numbers[number],
+                    responses,
+                    outcomes.get(number),
+                    texts=two_texts(digests[row["response_i_id"]], digests[row["response_j_id"]])
+                    if come_again
+                    else "",
+                )
                 for number, row in of_comparisons.items()
             ),
         ),
@@ -191,7 +208,12 @@ def _response(row: Row, side: str) -> Response:
 
 
 def _comparison(
-    row: Row, number: int, responses: Mapping[int, int], settled: tuple[float, datetime | None] | None
+    row: Row,
+    number: int,
+    responses: Mapping[int, int],
+    settled: tuple[float, datetime | None] | None,
+    *,
+    texts: str,
 ) -> Comparison:
     outcome, judged_at = settled or (None, None)
     return Comparison(
@@ -204,6 +226,7 @@ def _comparison(
         response_j_id=responses[row["response_j_id"]],
         i_on_left=row["left_policy"] == row["policy_i"],
         plan=_plan(row),
+        texts=texts,
         state=Comparison.State.READY if settled is None else Comparison.State.JUDGED,
         outcome=outcome,
         judged_at=judged_at,

@@ -86,3 +86,16 @@ def test_many_texts_take_few_statements_and_are_found():
     assert [each.pk for each in Response.objects.filter(responses_with("answer <204>"))] == [keys[-1]]
     if connection.vendor == "sqlite":
         assert sum('INSERT INTO "engine_response"' in query["sql"] for query in queries) == 1
+
+
+def test_a_text_may_begin_with_the_key_of_its_row():
+    experiment = make_experiment()
+    task, other = (experiment.tasks.create(position=1000 + n, prompt=f"{n}") for n in range(2))
+    rows = prepared(
+        Response, [Response(policy_id=0, task_id=n, seed=n, model=model) for n, model in enumerate(("m", ""))]
+    )
+    places = {"policy_id": [experiment.policies.all()[0].pk], "task_id": [task.pk, other.pk]}
+    with transaction.atomic():
+        keys = insert(rows, places, prefixes={"model": "task_id"})
+    stored = Response.objects.filter(pk__in=keys).order_by("seed").values_list("task", "model")
+    assert list(stored) == [(task.pk, f"{task.pk}:m"), (other.pk, "")]

@@ -21,6 +21,7 @@ from engine.importing import Vote, Winner
 from engine.models import AuditEntry, Comparison, Experiment, Judgment, Membership, Response, User
 from engine.selectors import consequences, counts, designs
 from engine.selectors.past_votes import past_votes
+from engine.selectors.pools import name_of
 from engine.selectors.rankings import ranking
 from engine.services.experiments import create_experiment, start
 from engine.services.judging import lease_next, rebuild_counts, void_judgment
@@ -87,6 +88,14 @@ def test_no_key_of_a_new_response_is_looked_up_while_sqlite_is_locked():
     assert Response.objects.filter(policy__experiment=experiment).count() == 100
     # Of responses and of comparisons the tasks; and the few policies and people.
     assert 100 <= len(looked_up) < 150
+
+
+def test_the_texts_of_a_vote_have_the_name_that_new_pairs_of_them_get():
+    for comparison in made(with_texts(*THREE)).comparisons.all():
+        assert comparison.texts == name_of(comparison.response_i, comparison.response_j)
+    # Where each comparison gets new texts, none is to be found again.
+    fresh = made(THREE, name="Fresh")
+    assert set(fresh.comparisons.values_list("texts", flat=True)) == {""}
 
 
 def test_a_conversation_stays_one():
