@@ -61,6 +61,7 @@ class Items(Generic[Item]):
     faults: Sequence[str]
     kept: bool = False
     columns: Sequence[tuple[Column, str]] = ()
+    asked_tag: str = ""
 
     @property
     def warnings(self) -> Sequence[str]:
@@ -74,8 +75,20 @@ class Items(Generic[Item]):
         return [(meaning, MEANING_LABELS[meaning]) for meaning in MEANINGS[Material.TASKS]]
 
     @property
+    def tag(self) -> str:
+        """The tag of the tasks to show, or nothing; the tasks may have lost it since it was chosen."""
+        return self.asked_tag if self.asked_tag in self.tags else ""
+
+    @cached_property
+    def tagged(self) -> Sequence[Item]:
+        """The items that the filter by tag leaves."""
+        if not self.tag:
+            return self.items
+        return [item for item in self.items if isinstance(item, TaskSpec) and self.tag in item.tags]
+
+    @property
     def first(self) -> Sequence[Item]:
-        return self.items[:_PREVIEWED]
+        return self.tagged[:_PREVIEWED]
 
     @property
     def with_reference(self) -> int:
@@ -86,7 +99,7 @@ class Items(Generic[Item]):
         """The names of the tasks' variables."""
         return sorted({name for item in self.items if isinstance(item, TaskSpec) for name in item.variables})
 
-    @property
+    @cached_property
     def tags(self) -> list[str]:
         """The tasks' tags."""
         return sorted({tag for item in self.items if isinstance(item, TaskSpec) for tag in item.tags})
@@ -136,11 +149,12 @@ class DraftEditor:
         kept: Callable[[ExperimentSpec], Sequence[Item]],
     ) -> Items[Item]:
         text = self.data.get(kind, "")
+        tag = self.data.get(f"{kind}_tag", "")
         if not text.strip() and self.data.get(f"{kind}_kept") and self.stored:
-            return Items(kind, "", kept(self.stored), [], kept=True)
+            return Items(kind, "", kept(self.stored), [], kept=True, asked_tag=tag)
         columns = self._columns(text) if kind == "tasks" else []
         try:
-            return Items(kind, text, read(text), [], columns=columns)
+            return Items(kind, text, read(text), [], columns=columns, asked_tag=tag)
         except ImportingError as error:
             return Items(kind, text, [], [str(fault) for fault in error.faults], columns=columns)
 

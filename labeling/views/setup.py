@@ -174,9 +174,11 @@ _FRAGMENTS: dict[str, Callable[[HttpRequest, DraftEditor, str], HttpResponse]] =
         request, "setup/_size.html", {"size": sizes.size_of(editor), "editor": editor, "url": url}
     ),
     "tasks": lambda request, editor, url: _tasks_changed(
-        render(request, "setup/_preview.html", {"items": editor.tasks})
+        render(request, "setup/_preview.html", {"items": editor.tasks, "url": url})
     ),
-    "gold": lambda request, editor, url: render(request, "setup/_preview.html", {"items": editor.gold}),
+    "gold": lambda request, editor, url: render(
+        request, "setup/_preview.html", {"items": editor.gold, "url": url}
+    ),
     "tasks-file": lambda request, editor, url: _tasks_changed(
         render(request, "setup/_items.html", {"items": editor.tasks, "url": url})
     ),

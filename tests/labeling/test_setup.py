@@ -374,6 +374,19 @@ class TestItems:
         assert "Task 5" in html
         assert "Task 6" not in html
 
+    def test_the_preview_shows_the_tasks_of_a_tag(self, page):
+        tasks = "prompt,tags\n" + "".join(f"Task {n},{'odd' if n % 2 else 'even'}\n" for n in range(1, 15))
+        data = {"part": "tasks", "tasks": tasks, "tasks_tag": "even"}
+        html = page.post(NEW, data, headers=HTMX).content.decode()
+        assert "14 tasks. 7 with the tag even. The first five:" in html
+        assert "<option selected>even</option>" in html
+        assert re.findall(r'class="sample">Task (\d+)<', html) == ["2", "4", "6", "8", "10"]
+        # After the tasks have changed, nobody looks at none of them without a word.
+        gone = page.post(NEW, data | {"tasks": "A task\n"}, headers=HTMX).content.decode()
+        assert "1 task." in gone
+        assert "A task" in gone
+        assert "with the tag" not in gone
+
     def test_faults_are_told_by_line(self, page):
         data = {"part": "tasks", "tasks": "prompt,reference\nA,1\nB\n"}
         html = page.post(NEW, data, headers=HTMX).content.decode()
