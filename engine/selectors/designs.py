@@ -169,7 +169,22 @@ def continued(experiment: Experiment, latest: Snapshot | None = None) -> Observe
     ``latest``: the latest snapshot, where the caller has it already.
     """
     latest = latest or latest_snapshot(experiment)
-    if latest is None or experiment.evidence_stale:
+    found = None if latest is None else _noted(experiment, latest)
+    if found is None:
+        return None
+    noted, newer = found
+    return observe(noted, [] if experiment.state == Experiment.State.CONCLUDED else newer)
+
+
+def noted(experiment: Experiment, latest: Snapshot) -> Observed | None:
+    """The evidence as the latest snapshot has it, or ``None`` as from `continued`."""
+    found = _noted(experiment, latest)
+    return None if found is None else found[0]
+
+
+def _noted(experiment: Experiment, latest: Snapshot) -> tuple[Observed, list[Completion]] | None:
+    """The evidence as the latest snapshot has it, and what was judged since."""
+    if experiment.evidence_stale:
         return None
     for _ in range(_LOOKS):
         newer = list(completed(experiment, after=latest.last_judgment))
@@ -182,12 +197,10 @@ def continued(experiment: Experiment, latest: Snapshot | None = None) -> Observe
     else:
         return None
     of, labels = labelled_space(experiment)
-    start = Design.from_counts(
+    design = Design.from_counts(
         of, wins, progress=latest.progress, labels=labels, **design_settings(experiment)
     )
-    if experiment.state == Experiment.State.CONCLUDED:
-        newer = []
-    return observe(Observed(start, latest.last_judgment), newer)
+    return Observed(design, latest.last_judgment), newer
 
 
 def known_design(experiment: Experiment) -> Design:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from engine.core import Claim, ClaimState, Decision, Design, StopReason
 from engine.domain.rules import LADDER
-from engine.models import Experiment, Judgment, Response
+from engine.models import Experiment, Judgment, Response, Snapshot
 from engine.selectors import counts, designs
 from engine.selectors.designs import Observed
 from engine.selectors.remaining import Remaining
@@ -70,7 +70,15 @@ def ladder(experiment: Experiment, forecast: Remaining | None) -> Ladder:
 
     ``forecast``: what `remaining` says of the claim that stops the experiment.
     """
-    observed = designs.continued(experiment)
+    return _ladder(experiment, designs.continued(experiment), forecast)
+
+
+def ladder_at(experiment: Experiment, latest: Snapshot | None, forecast: Remaining | None) -> Ladder:
+    """The claims as they stood at the latest snapshot, for words beside others about it."""
+    return _ladder(experiment, None if latest is None else designs.noted(experiment, latest), forecast)
+
+
+def _ladder(experiment: Experiment, observed: Observed | None, forecast: Remaining | None) -> Ladder:
     if observed is None:
         return Ladder([], 1.0)
     design = observed.design

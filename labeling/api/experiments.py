@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Any
 
 from django.db import transaction
@@ -199,7 +199,9 @@ def summary(experiment: Experiment) -> dict[str, Any]:
     return told
 
 
-def _summaries(experiments: Iterable[Experiment]) -> list[dict[str, Any]]:
+def _summaries(
+    experiments: Iterable[Experiment], snapshots: Mapping[int, Snapshot] | None = None
+) -> list[dict[str, Any]]:
     listed = list(experiments)
     names = (
         "id", "name", "question", "judge", "state", "conclusion", "certified_claim", "finding", "claim",
@@ -213,32 +215,33 @@ def _summaries(experiments: Iterable[Experiment]) -> list[dict[str, Any]]:
             "badge": status.badge,
             "sentence": status.sentence,
         }
-        for experiment, status in zip(listed, statuses_of(listed), strict=True)
+        for experiment, status in zip(listed, statuses_of(listed, snapshots=snapshots), strict=True)
     ]
 
 
-def _ladder(
-    experiment: Experiment, snapshot: Snapshot | None, comparisons: int, left: Remaining | None
-) -> Ladder:
+def _ladder(experiment: Experiment, snapshot: Snapshot | None, left: Remaining | None) -> Ladder:
     """The claims, computed once for each state of the evidence: the test of the model takes tenths of a
     second.
     """
     rules = (experiment.claim, experiment.delta, experiment.epsilon, experiment.evidence_stale)
-    version = (*rules, None if snapshot is None else snapshot.pk, comparisons, left)
-    return remembered(f"claims:{experiment.pk}", version, lambda: findings.ladder(experiment, left))
+    version = (*rules, None if snapshot is None else snapshot.pk, left)
+    return remembered(
+        f"claims:{experiment.pk}", version, lambda: findings.ladder_at(experiment, snapshot, left)
+    )
 
 
 def _status(experiment: Experiment) -> dict[str, Any]:
+    # One look for all of it: the planner may write the next snapshot meanwhile.
     snapshot = designs.latest_snapshot(experiment)
+    [told] = _summaries([experiment], {} if snapshot is None else {experiment.pk: snapshot})
     left = remaining(experiment, snapshot)
     names = policy_names(experiment)
-    comparisons = counts.comparison_count(experiment.pk)
-    ladder = _ladder(experiment, snapshot, comparisons, left)
+    ladder = _ladder(experiment, snapshot, left)
     evidence = snapshot.evidence if snapshot else [None] * len(names)
     peaks = snapshot.peak_evidence if snapshot else [float("-inf")] * len(names)
     threshold = snapshot.threshold if snapshot else float("inf")
-    return summary(experiment) | {
-        "comparisons": comparisons,
+    return told | {
+        "comparisons": counts.comparison_count(experiment.pk),
         "recomputing": experiment.evidence_stale,
         "claims": [
             {

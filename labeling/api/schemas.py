@@ -203,7 +203,8 @@ class StatusOut(ExperimentOut):
     )
     claims: list[ClaimOut] = Field(
         description="The claims from the weakest to the strongest; none where the stopping rule makes "
-        "no claims, and while `recomputing`."
+        "no claims, and while `recomputing`. They rest on the same evidence as `sentence` and `policies`: a "
+        "click is in it once a worker has planned after it."
     )
     joint_risk: float | None = Field(
         description="The risk of picking one of the claims after looking at all. Each alone has the risk δ."

@@ -177,8 +177,31 @@ class TestWatch:
             write_responses()
         assert (holds()[0], len(made)) == (True, 1)
         click_for(experiment, annotator, lambda i, j: i < j)
+        advance(experiment_id=experiment.pk)
         holds()
         assert len(made) == 2
+
+    def test_the_sentence_and_the_claims_are_of_one_look(self, annotator, admin_call):
+        """Right after a click that changed the lead, they named different leaders."""
+        experiment = make_experiment(n_policies=2, ready=True, annotators=(annotator,))
+        click_for(experiment, annotator, lambda i, j: i < j)
+        advance(experiment_id=experiment.pk)
+        write_responses()
+
+        def leaders() -> set[str]:
+            told = admin_call("get", f"/experiments/{experiment.pk}").json()
+            [claim] = [each for each in told["claims"] if each["stops"]]
+            names = {each["label"]: " · ".join(each["levels"]) for each in told["policies"]}
+            [said] = [label for label, name in names.items() if f"{name} leads;" in told["sentence"]]
+            return {told["best"], said, claim["policy"]}
+
+        [before] = leaders()
+        for _ in range(2):
+            click_for(experiment, annotator, lambda i, j: i > j)
+        assert leaders() == {before}
+        advance(experiment_id=experiment.pk)
+        [after] = leaders()
+        assert after != before
 
     def test_pages_and_archive(self, admin_call):
         drafts = [make_experiment(running=False) for _ in range(3)]
