@@ -24,15 +24,15 @@ from kombu.utils import symbol_by_name
 
 from engine import tasks
 from engine.generation.base import BackendError
-from engine.models import Comparison, Experiment, Lease, Response, WorkerPulse
+from engine.models import Comparison, Experiment, Lease, Response, User, WorkerPulse
 from engine.selectors import counts
 from engine.services.experiments import pause, stop
 from engine.services.generation import claim_responses
-from engine.services.judging import lease_next
+from engine.services.judging import judge_leased, lease_next
 from engine.services.planning import Advance
 from llmpo_site.celery import app
 from tests.backends import BreakingBackend, SkilledBackend
-from tests.factories import click, lease, make_experiment, write_responses
+from tests.factories import add_member, click, lease, make_experiment, make_user, write_responses
 
 pytestmark = pytest.mark.django_db
 
@@ -463,6 +463,28 @@ class TestWholeRuns:
             if experiment.state == Experiment.State.CONCLUDED:
                 break
         assert experiment.state == Experiment.State.CONCLUDED
+
+    def test_a_sweep_plans_for_whoever_joins_after_the_texts_were_used_up(
+        self, django_capture_on_commit_callbacks, annotator
+    ):
+        experiment = make_experiment(responses="reuse", n_tasks=1, delta=0.01, annotators=(annotator,))
+
+        def next_pairs(user: User) -> list[frozenset[str]]:
+            """The texts that somebody is shown while nothing but sweeps goes on."""
+            shown = []
+            for _ in range(6):
+                with django_capture_on_commit_callbacks(execute=True):
+                    tasks.sweep()
+                if held := lease_next(experiment_id=experiment.pk, annotator=user):
+                    shown.append(frozenset({held.comparison.left.text, held.comparison.right.text}))
+                    judge_leased(experiment_id=experiment.pk, token=held.token, annotator=user, choice="left")
+            return shown
+
+        seen = next_pairs(annotator)
+        experiment.refresh_from_db()
+        assert (len(seen), experiment.used_up) == (3, True)
+        add_member(experiment, newcomer := make_user("newcomer"))
+        assert set(next_pairs(newcomer)) == set(seen)
 
     def test_messages_sent_twice_change_nothing(
         self, django_capture_on_commit_callbacks, annotator, settings
