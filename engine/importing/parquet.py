@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterator
 from typing import Any
 
@@ -35,7 +34,8 @@ def parquet_rows(data: bytes, allowance: Allowance) -> Iterator[Row | Fault]:
             "", "Parquet needs pyarrow on the server: pip install pyarrow. Or save the file as JSON Lines."
         ) from error
     try:
-        file = ParquetFile(io.BytesIO(data))
+        # A reader of Python's would hold the whole file once more.
+        file = ParquetFile(pa.BufferReader(data))
         names = [str(name) for name in file.schema_arrow.names]
         if len({name.lower() for name in names}) < len(names):
             raise ImportingError.at("", "Two columns have the same name. Rename one of them.")

@@ -45,8 +45,12 @@ _NAME = re.compile(r'"?[^\W\d]\w*(?:[ .-]\w+){0,4}(?: ?\([^()]*\))?[?:*]?"?')
 class BinaryFile(Protocol):
     """An open file, or one that was uploaded."""
 
-    def read(self, size: int, /) -> bytes:
+    def read(self, size: int = -1, /) -> bytes:
         """At most ``size`` bytes; none at the end."""
+        ...
+
+    def seek(self, offset: int, whence: int = 0, /) -> int:
+        """Go to a place; returns it."""
         ...
 
 

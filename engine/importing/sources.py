@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import io
+import os
 import re
 import zipfile
 import zlib
@@ -116,7 +117,7 @@ class Source:
         if data.startswith(arrow.MAGIC):
             return arrow_rows(data, allowance)
         if data.startswith(_ZIP):
-            allowance.take(sum(each.file_size for each in _archive(data).infolist()))
+            allowance.take(sum(each.file_size for each in _archive(io.BytesIO(data)).infolist()))
             return workbook_rows(data, self.sheet)
         return rows_of(text_in(data), plain=plain, beside=beside, table=_is_table(name))
 
@@ -139,8 +140,11 @@ def source_of(files: Iterable[tuple[str, BinaryFile]], most: limits.Limit, sheet
     allowance = Allowance(most)
     parts: list[tuple[str, bytes]] = []
     for name, file in files:
-        data = contents(file, most)
-        archive = _archive(data) if data.startswith(_ZIP) else None
+        data = b""
+        if (archive := _archive_in(file, most)) is None:
+            data = contents(file, most)
+            # What was packed by gzip may be an archive.
+            archive = _archive_in(io.BytesIO(data), most)
         if archive is not None and "content.xml" in archive.namelist():
             raise ImportingError.at(name, "This is an OpenDocument file. Save it as XLSX or CSV.")
         if archive is not None and _WORKBOOK not in archive.namelist():
@@ -151,11 +155,13 @@ def source_of(files: Iterable[tuple[str, BinaryFile]], most: limits.Limit, sheet
                 parts.append((each, _unpacked(archive, each, most)))
                 # A gzip in the archive is larger than what the archive states.
                 allowance.take(max(len(parts[-1][1]) - archive.getinfo(each).file_size, 0))
-        else:
-            allowance.take(len(data))
-            if archive is not None:
-                _check_workbook(archive, most)
-            parts.append((name, data))
+            continue
+        if archive is not None:
+            _check_workbook(archive, most)
+            file.seek(0)
+            data = data or contents(file, most)
+        allowance.take(len(data))
+        parts.append((name, data))
     return Source(parts, most, sheet)
 
 
@@ -245,9 +251,24 @@ def tables_in(names: Iterable[str]) -> list[str]:
 _DAMAGED = (zipfile.BadZipFile, zlib.error, OSError, EOFError, RuntimeError, NotImplementedError)
 
 
-def _archive(data: bytes) -> zipfile.ZipFile:
+def _archive_in(file: BinaryFile, most: limits.Limit) -> zipfile.ZipFile | None:
+    """The archive that a file is; ``None`` if it is none.
+
+    It is not read here: in memory it would take as much again as its parts.
+    """
+    is_archive = file.read(len(_ZIP)) == _ZIP
+    size = file.seek(0, os.SEEK_END)
+    file.seek(0)
+    if not is_archive:
+        return None
+    if size > most.most:
+        raise too_large("The file", most)
+    return _archive(file)
+
+
+def _archive(file: BinaryFile) -> zipfile.ZipFile:
     try:
-        archive = zipfile.ZipFile(io.BytesIO(data))
+        archive = zipfile.ZipFile(file)
     except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError) as error:
         raise ImportingError.at("", "The ZIP file is damaged. Copy it again, or unpack it first.") from error
     if message := limits.ARCHIVE_FILES.refusal(len(archive.infolist())):

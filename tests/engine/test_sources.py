@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import base64
 import bz2
 import dataclasses
 import io
 import json
 import math
+import random
 import re
+import tracemalloc
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
@@ -452,6 +455,26 @@ def test_the_commands_read_folders_and_sheets(tmp_path: Path):
     assert Experiment.objects.get(name="Ready").policies.count() == 2
     with pytest.raises(CommandError, match="There is no sheet 'Nine'"):
         call_command("import_votes", tmp_path / "votes.xlsx", experiment="Votes", sheet="Nine")
+
+
+def test_a_data_set_in_an_archive_is_in_memory_once(tmp_path: Path):
+    """A ZIP of 190 MB took 400 MB: itself, its part, and what the reader of the part copied."""
+    texts = [base64.b64encode(random.Random(n).randbytes(100_000)).decode() for n in range(40)]
+    table = pa.table({"task": [f"T{n}" for n in range(40)], "reference": texts})
+    pa.parquet.write_table(table, tmp_path / "train.parquet", row_group_size=1)
+    packed = tmp_path / "set.zip"
+    with zipfile.ZipFile(packed, "w") as archive:
+        archive.write(tmp_path / "train.parquet", "data/train.parquet")
+    (tmp_path / "train.parquet").unlink()
+    most = limits.Limit("bytes", 10_000_000, "A test.", "Give less.")
+    tracemalloc.start()
+    try:
+        n_rows = sum(1 for _ in source_at(packed, most).rows())
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert n_rows == 40
+    assert peak < 1.5 * packed.stat().st_size
 
 
 def test_an_archive_that_states_a_wrong_size_is_unpacked_no_further_than_the_limit(monkeypatch):
