@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from engine.domain import limits
-from engine.importing.strict_json import JSONLimitError, loads
+from engine.importing.strict_json import JSONLimitError, loads, refused_entry
 
 # Enough to see a pattern in; a page of thousands of them would help nobody.
 MOST_FAULTS = 20
@@ -231,7 +231,9 @@ def rows_of(
             # The first of JSON Lines.
             yield from _rows_of_lines(text, plain)
         else:
-            yield Fault("", str(error))
+            # Such a document may be a single line, so its line would say nothing.
+            number = refused_entry(text.lstrip("\ufeff"))
+            yield Fault(f"entry {number}" if number else "", str(error))
         return
     yield from _document_rows(document, plain)
 

@@ -6,10 +6,14 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections import Counter
 from typing import Any, NoReturn
 
 from engine.domain import limits
+
+_BEFORE_ENTRY = re.compile(r"\s*\[\s*")
+_BETWEEN_ENTRIES = re.compile(r"\s*,\s*")
 
 
 class JSONLimitError(ValueError):
@@ -39,6 +43,26 @@ def loads(text: str | bytes) -> Any:
         raise JSONLimitError(_too_deep()) from None
     _check_depth(value)
     return value
+
+
+def refused_entry(text: str) -> int:
+    """The number of the first entry of a list that `loads` refuses with a limit, from 1.
+
+    0 if the text is no list, or the fault lies elsewhere.
+    """
+    at = _BEFORE_ENTRY.match(text)
+    number = 0
+    while at:
+        number += 1
+        try:
+            entry, end = _DECODER.raw_decode(text, at.end())
+            _check_depth([entry])
+        except (JSONLimitError, RecursionError):
+            return number
+        except json.JSONDecodeError:
+            return 0
+        at = _BETWEEN_ENTRIES.match(text, end)
+    return 0
 
 
 def integer(written: str) -> int:

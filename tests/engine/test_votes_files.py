@@ -441,6 +441,17 @@ def test_a_number_that_is_none_is_refused_with_its_line(value, line):
         read("\n".join(lines).encode())
 
 
+@pytest.mark.parametrize("indent", [None, 2])
+@pytest.mark.parametrize("value", ["NaN", "1e999", "[" * 60 + "]" * 60])
+@pytest.mark.parametrize("entry", [1, 3])
+def test_a_list_that_holds_one_is_refused_with_the_number_of_its_entry(value, indent, entry):
+    """All of it may be one line."""
+    votes = [PLAIN | {"note": ["}, {", f"number {n + 1}"]} for n in range(4)]
+    text = json.dumps(votes, indent=indent).replace(f'"number {entry}"', value)
+    with pytest.raises(ImportingError, match=rf"^entry {entry}: [^\n]*$"):
+        read(text.encode())
+
+
 def test_conversations_that_begin_differently_are_no_vote():
     assert "begin with different messages" in fault_of(
         LMARENA | {"conversation_b": said("Name an animal.", "Cow")}
