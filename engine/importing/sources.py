@@ -17,6 +17,7 @@ from pathlib import Path, PurePosixPath
 from engine.domain import limits
 from engine.importing import arrow, parquet
 from engine.importing.arrow import arrow_rows
+from engine.importing.pacing import paced
 from engine.importing.parquet import parquet_rows
 from engine.importing.rows import (
     Allowance,
@@ -102,7 +103,7 @@ class Source:
         for name, data in self.parts:
             prefix = f"{name}, " if len(self.parts) > 1 else ""
             try:
-                for row in self._rows_of_part(name, data, allowance, plain, beside):
+                for row in paced(self._rows_of_part(name, data, allowance, plain, beside)):
                     yield replace(row, place=f"{prefix}{row.place}") if prefix else row
             except ImportingError as error:
                 raise ImportingError(

@@ -11,11 +11,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from dataclasses import field as field_of
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from django.db import DEFAULT_DB_ALIAS, connection, connections
 from django.db.models import Field, Model
 
+from engine.importing.pacing import paced
+
+T = TypeVar("T")
 # The keys of rows, by the numbers that stand for the rows until they are stored.
 Keys = Sequence[int]
 # Characters of a text that may come again, such as a state.
@@ -49,7 +52,7 @@ def _columns(fields: Sequence[Field[Any, Any]], instances: Sequence[Model]) -> I
     for field in fields:
         known: dict[Any, Any] = {}
         column = []
-        for row in instances:
+        for row in _paced(instances):
             value = field.pre_save(row, add=True)
             short = value is None or (type(value) is str and len(value) <= _SHORT)
             if not short:
@@ -59,6 +62,11 @@ def _columns(fields: Sequence[Field[Any, Any]], instances: Sequence[Model]) -> I
                 known[value] = field.get_db_prep_save(value, backend)
             column.append(known[value])
         yield column
+
+
+def _paced(rows: Sequence[T]) -> Iterable[T]:
+    """The rows, without rests while this connection has a transaction, for which other writers wait."""
+    return rows if connection.in_atomic_block else paced(rows)
 
 
 @contextmanager
@@ -81,7 +89,7 @@ def staged(*tables: Prepared) -> Iterator[None]:
             rows.table.append(name)
             stack.callback(_drop, rows)
             places = ", ".join(["%s"] * len(columns))
-            cursor.executemany(f"INSERT INTO {name} VALUES ({places})", rows.rows)  # noqa: S608 - our own name
+            cursor.executemany(f"INSERT INTO {name} VALUES ({places})", cast(Any, _paced(rows.rows)))  # noqa: S608 - our own name
         yield
 
 

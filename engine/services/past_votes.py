@@ -24,6 +24,7 @@ from engine.domain.outcomes import outcome_of
 from engine.domain.specs import ExperimentSpec, FactorSpec, ReadyMade, TaskSpec
 from engine.domain.texts import digest, two_texts
 from engine.importing import Vote, Winner
+from engine.importing.pacing import paced
 from engine.models import AuditEntry, Comparison, Experiment, Judgment, Response, User, clock
 from engine.selectors import designs
 from engine.services.audit import record
@@ -276,7 +277,7 @@ class _Ready:
 
 
 def _digest(votes: Sequence[Vote]) -> str:
-    each = sorted(hashlib.sha256(repr(replace(vote, place="")).encode()).digest() for vote in votes)
+    each = sorted(hashlib.sha256(repr(replace(vote, place="")).encode()).digest() for vote in paced(votes))
     return hashlib.sha256(b"".join(each)).hexdigest()
 
 
@@ -285,7 +286,7 @@ def _numbered(
 ) -> dict[_Text, int]:
     """A number for each response, those that are there already first."""
     numbers = {text: number for number, text in enumerate(known)}
-    for vote in votes:
+    for vote in paced(votes):
         for policy, text in ((vote.policy_a, vote.response_a), (vote.policy_b, vote.response_b)):
             numbers.setdefault((policies[policy], tasks[vote.task], text), len(numbers))
     return numbers
@@ -307,7 +308,7 @@ def _prepared(
     names = sorted({vote.annotator for vote in votes} - {""})
     people = {name: number for number, name in enumerate(names)}
     comparisons, judgments, outcomes = [], [], []
-    for number, vote in enumerate(votes):
+    for number, vote in enumerate(paced(votes)):
         task = tasks[vote.task]
         a, b = policies[vote.policy_a], policies[vote.policy_b]
         text_a, text_b = numbers[a, task, vote.response_a], numbers[b, task, vote.response_b]

@@ -9,6 +9,7 @@ from ninja import File, Form, Query, Router, Status, UploadedFile
 
 from engine.domain.limits import RESPONSES_BYTES, VOTES_BYTES, Limit
 from engine.importing import Source, parse_columns, read_responses, read_votes, source_of
+from engine.importing.pacing import unhurried
 from engine.models import Comparison, Experiment, Response
 from engine.selectors.browsing import tasks_tagged
 from engine.services.experiments import create_experiment
@@ -43,8 +44,9 @@ def create_from_responses(
 ) -> Status[dict[str, Any]]:
     """Create a draft on ready-made responses, which you own. `rows` counts the responses."""
     check_may_create(request)
-    answers = read_responses(_source(file, RESPONSES_BYTES), parse_columns(columns))
-    made = create_experiment(spec=answers.spec(name.strip()), by=request.user)
+    with unhurried():
+        answers = read_responses(_source(file, RESPONSES_BYTES), parse_columns(columns))
+        made = create_experiment(spec=answers.spec(name.strip()), by=request.user)
     return Status(201, _imported(made, len(answers.responses), answers.warnings))
 
 
@@ -54,8 +56,9 @@ def create_from_votes(
 ) -> Status[dict[str, Any]]:
     """Create a paused experiment of past votes, which you own. `rows` counts the votes."""
     check_may_create(request)
-    votes = read_votes(_source(file, VOTES_BYTES), parse_columns(columns))
-    made = start_from_votes(name=name.strip(), votes=votes.votes, by=request.user)
+    with unhurried():
+        votes = read_votes(_source(file, VOTES_BYTES), parse_columns(columns))
+        made = start_from_votes(name=name.strip(), votes=votes.votes, by=request.user)
     wake_planner(made.pk)
     return Status(201, _imported(made, len(votes.votes), votes.warnings))
 
@@ -69,8 +72,9 @@ def add_past_votes(
     The same votes are refused the second time (409), so a request that is repeated changes nothing.
     """
     experiment = access.to_run(request, experiment_id)
-    votes = read_votes(_source(file, VOTES_BYTES), parse_columns(columns))
-    changed = add_votes(experiment_id=experiment.pk, votes=votes.votes, by=request.user, again=again)
+    with unhurried():
+        votes = read_votes(_source(file, VOTES_BYTES), parse_columns(columns))
+        changed = add_votes(experiment_id=experiment.pk, votes=votes.votes, by=request.user, again=again)
     wake_planner(changed.pk)
     return _imported(changed, len(votes.votes), votes.warnings)
 

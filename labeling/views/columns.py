@@ -31,6 +31,7 @@ from engine.importing import (
     source_of,
 )
 from engine.importing.looking import MEANINGS, Look
+from engine.importing.pacing import unhurried
 from engine.importing.slips import number
 from engine.selectors.uploads import kept_upload
 from engine.services.experiments import create_experiment
@@ -53,6 +54,7 @@ class _Kind:
     back: str
 
 
+@unhurried()
 def receive(
     request: AuthenticatedRequest, material: Material, files: Sequence[UploadedFile[Any]]
 ) -> HttpResponse:
@@ -83,6 +85,7 @@ def receive(
 
 @login_required
 @require_http_methods(["GET", "HEAD", "POST"])
+@unhurried()
 def map_columns(request: AuthenticatedRequest, upload_id: UUID) -> HttpResponse:
     """Show the columns of a kept file, and what each becomes; import it when its user says so."""
     access.to_create(request)
