@@ -62,6 +62,15 @@ def waits_for_others(experiment: Experiment, annotator: User) -> bool:
     return ready.filter(has_seen(annotator, OuterRef("texts"))).exists()
 
 
+def awaits_planning(experiment: Experiment, annotator: User) -> bool:
+    """True if everything was used up before this annotator came: the next planning finds all of it for
+    them.
+    """
+    if not experiment.used_up:
+        return False
+    return not Lease.objects.filter(comparison__experiment=experiment, annotator=annotator).exists()
+
+
 def unused(experiment: Experiment, annotator: int | None, halves: Sequence[Halves]) -> set[str]:
     """The names of those of these pairs of responses that wait for nobody, and that the annotator has not
     seen.

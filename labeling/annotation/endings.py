@@ -63,7 +63,7 @@ def _ending(experiment: Experiment, names: Sequence[PolicyName] | None) -> Endin
 
 def nothing_ready(experiment: Experiment, annotator: User) -> Ending:
     """The reason why this annotator has no pair now, although the experiment runs."""
-    if experiment.used_up:
+    if experiment.used_up and not pools.awaits_planning(experiment, annotator):
         return Ending(
             _("You have judged everything there is. Thank you!"),
             _("Everybody here has judged each two texts that can be compared. New ones would appear here."),

@@ -8,7 +8,7 @@ from ninja import Router, Status
 from ninja.errors import HttpError
 
 from engine.models import Experiment, Judgment
-from engine.selectors import counts, people
+from engine.selectors import counts, people, pools
 from engine.services import serving
 from engine.services.serving import ShownPair
 from engine.tasks import wake_planner
@@ -26,6 +26,8 @@ def next_pair(request: AuthenticatedRequest, experiment_id: Id, payload: NextIn)
     """Reserve the next pair for a while. You may hold at most six. The policies stay hidden."""
     experiment = access.to_label(request, experiment_id)
     shown = serving.show_next(experiment=experiment, annotator=request.user, besides=payload.besides)
+    if shown is None and pools.awaits_planning(experiment, request.user):
+        wake_planner(experiment.pk)
     return _shown(experiment, shown)
 
 

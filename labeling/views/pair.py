@@ -19,7 +19,7 @@ from django.views.decorators.http import require_safe
 
 from engine.domain.errors import LeaseLostError, UnknownTokenError, WrongStateError
 from engine.models import Check, Experiment, Flag, Judgment
-from engine.selectors import counts, people
+from engine.selectors import counts, people, pools
 from engine.services import serving
 from engine.services.allowances import MOST_HELD
 from engine.services.serving import Answered, ShownPair
@@ -288,6 +288,8 @@ def _show_next(
         pairs.append(shown)
     if not pairs and not screen["besides"] and experiment.state == Experiment.State.RUNNING:
         BUFFER_MISSES.labels(experiment.pk).inc()
+        if pools.awaits_planning(experiment, request.user):
+            wake_planner(experiment.pk)
     # Without a pair, the page says why there is none.
     return _render(request, experiment, pairs or [None], answered=answered, notice=notice, waited=waited)
 
