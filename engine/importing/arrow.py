@@ -15,6 +15,8 @@ from engine.importing.rows import Allowance, Fault, ImportingError, Row
 _FILE = b"ARROW1\x00\x00"
 MAGIC = (b"\xff\xff\xff\xff", _FILE)
 _BATCH = 1000
+# What reading a cell raises that Python has no value for: a year 10,000, a text that is no UTF-8.
+UNREADABLE = (ValueError, OverflowError)
 
 
 def arrow_rows(data: bytes, allowance: Allowance) -> Iterator[Row | Fault]:
@@ -39,7 +41,7 @@ def arrow_rows(data: bytes, allowance: Allowance) -> Iterator[Row | Fault]:
     number = 0
     try:
         messages = ipc.MessageReader.open_stream(pa.py_buffer(stream))
-        schema = ipc.read_schema(messages.read_next_message())
+        schema = ipc.read_schema(_of_type("schema", messages.read_next_message()))
         names = [str(name) for name in schema.names]
         if len({name.lower() for name in names}) < len(names):
             raise ImportingError.at("", "Two columns have the same name. Rename one of them.")
@@ -50,21 +52,49 @@ def arrow_rows(data: bytes, allowance: Allowance) -> Iterator[Row | Fault]:
                 message = messages.read_next_message()
             except StopIteration:
                 return
-            if _is_compressed(message.metadata.to_pybytes()):
+            if _is_compressed(_of_type("record batch", message).metadata.to_pybytes()):
                 raise ImportingError.at("", "The Arrow file is compressed. Write it again as Parquet.")
             batch = ipc.read_record_batch(message, schema)
             batch.validate(full=True)
             allowance.take(batch.nbytes)
+            batch = in_microseconds(batch)
             for start in range(0, batch.num_rows, _BATCH):
                 for fields in batch.slice(start, _BATCH).to_pylist():
                     number += 1
                     yield Row(
                         f"row {number}", {name.lower(): cell(value) for name, value in fields.items()}, names
                     )
-    except (pa.ArrowException, OSError, struct.error, EOFError, StopIteration) as error:
+    except ImportingError:
+        raise
+    except (pa.ArrowException, OSError, *UNREADABLE, struct.error, EOFError, StopIteration) as error:
         raise ImportingError.at(
             "", f"The Arrow file cannot be read: {error}. Write it again, or save it as JSON Lines."
         ) from error
+
+
+def in_microseconds(batch: Any) -> Any:
+    """The same rows with times that Python has; of nanoseconds, pyarrow would ask for pandas."""
+    import pyarrow as pa
+
+    schema = pa.schema([field.with_type(_in_microseconds(field.type)) for field in batch.schema])
+    return batch if schema.equals(batch.schema) else batch.cast(schema, safe=False)
+
+
+def _in_microseconds(kind: Any) -> Any:
+    import pyarrow as pa
+    from pyarrow import types
+
+    if types.is_list(kind):
+        return pa.list_(kind.value_field.with_type(_in_microseconds(kind.value_type)))
+    if types.is_large_list(kind):
+        return pa.large_list(kind.value_field.with_type(_in_microseconds(kind.value_type)))
+    if types.is_struct(kind):
+        return pa.struct([field.with_type(_in_microseconds(field.type)) for field in kind])
+    if getattr(kind, "unit", "") != "ns":
+        return kind
+    if types.is_timestamp(kind):
+        return pa.timestamp("us", kind.tz)
+    return pa.time64("us") if types.is_time(kind) else pa.duration("us")
 
 
 def cell(value: Any) -> Any:
@@ -74,6 +104,17 @@ def cell(value: Any) -> Any:
     if isinstance(value, Decimal):
         return str(value)
     return None if isinstance(value, float) and math.isnan(value) else value
+
+
+def _of_type(wanted: str, message: Any) -> Any:
+    """The message. pyarrow reads one of another type as if it were of this one, past its end."""
+    if message.type != wanted:
+        raise ImportingError.at(
+            "",
+            f"The Arrow file has a part of the type {message.type} where one of the type {wanted} belongs. "
+            "Write it again, or save it as JSON Lines.",
+        )
+    return message
 
 
 def _check_type(name: str, kind: Any, *, inside: bool = False) -> None:

@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from typing import Any
 
-from engine.importing.arrow import cell
+from engine.importing.arrow import UNREADABLE, cell, in_microseconds
 from engine.importing.rows import Allowance, Fault, ImportingError, Row
 
 MAGIC = b"PAR1"
 # Rows.
 _BATCH = 1000
+# pyarrow ends the process, without an exception, where what is said of a column contradicts itself.
+_LOOK_AT_COLUMNS = """
+import sys
+import pyarrow
+from pyarrow.parquet import read_metadata
+
+metadata = read_metadata(pyarrow.BufferReader(sys.stdin.buffer.read()))
+for group in range(metadata.num_row_groups):
+    for column in range(metadata.num_columns):
+        metadata.row_group(group).column(column)
+"""
+_MOST_SECONDS = 60
 
 
 def parquet_rows(data: bytes, allowance: Allowance) -> Iterator[Row | Fault]:
@@ -33,6 +47,7 @@ def parquet_rows(data: bytes, allowance: Allowance) -> Iterator[Row | Fault]:
         raise ImportingError.at(
             "", "Parquet needs pyarrow on the server: pip install pyarrow. Or save the file as JSON Lines."
         ) from error
+    _check_metadata(data)
     try:
         # A reader of Python's would hold the whole file once more.
         file = ParquetFile(pa.BufferReader(data))
@@ -55,12 +70,39 @@ def parquet_rows(data: bytes, allowance: Allowance) -> Iterator[Row | Fault]:
         number = 0
         for batch in file.iter_batches(batch_size=at_once):
             allowance.take(batch.nbytes)
-            for fields in batch.to_pylist():
+            for fields in in_microseconds(batch).to_pylist():
                 number += 1
                 yield Row(f"row {number}", _lower(fields), names)
-    except (pa.ArrowException, OSError) as error:
+    except ImportingError:
+        raise
+    except (pa.ArrowException, OSError, *UNREADABLE) as error:
         raise ImportingError.at(
             "", f"The Parquet file cannot be read: {error}. Write it again, or save it as JSON Lines."
+        ) from error
+
+
+def _check_metadata(data: bytes) -> None:
+    """Look at the file's metadata in a process of its own, so that no file ends this one."""
+    # At the end, before their length in four bytes and the file's mark.
+    metadata = data[-8 - int.from_bytes(data[-8:-4], "little") :]
+    try:
+        subprocess.run(  # noqa: S603 - our own program
+            [sys.executable, "-I", "-c", _LOOK_AT_COLUMNS],
+            input=metadata,
+            capture_output=True,
+            timeout=_MOST_SECONDS,
+            check=True,
+        )
+    except subprocess.CalledProcessError as error:
+        # What ends with an exception there does so here, and says why.
+        if error.returncode > 0:
+            return
+        raise ImportingError.at(
+            "", "The Parquet file is damaged. Write it again, or save it as JSON Lines."
+        ) from error
+    except subprocess.TimeoutExpired as error:
+        raise ImportingError.at(
+            "", "The Parquet file has too many columns. Save it as JSON Lines, or in parts."
         ) from error
 
 

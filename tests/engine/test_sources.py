@@ -294,6 +294,58 @@ def test_damaged_arrow_is_refused():
             read_tasks(source(data))
 
 
+def test_arrow_that_begins_with_rows_is_refused():
+    """pyarrow would take their head for that of a schema, and end the process."""
+    whole = saved(pa.RecordBatch.from_pydict({"task": ["One?"]}))
+    messages = pa.ipc.MessageReader.open_stream(pa.py_buffer(whole))
+    messages.read_next_message()
+    rows = messages.read_next_message().serialize().to_pybytes()
+    with pytest.raises(ImportingError, match="a part of the type record batch where one of the type schema"):
+        read_tasks(source(rows))
+
+
+def as_parquet(batch: pa.RecordBatch) -> bytes:
+    file = io.BytesIO()
+    pa.parquet.write_table(pa.Table.from_batches([batch]), file)
+    return file.getvalue()
+
+
+@pytest.mark.parametrize("written", [saved, as_parquet])
+def test_times_of_nanoseconds_are_read_to_the_microsecond(written):
+    times = [1_000_000_001_001, None]
+    nested = pa.list_(pa.struct([("at", pa.timestamp("ns"))]))
+    columns = {
+        "task": ["One?", "Two?"],
+        "at": pa.array(times, pa.timestamp("ns")),
+        "clock": pa.array(times, pa.time64("ns")),
+        "more": pa.array([[{"at": each}] for each in times], nested),
+    }
+    first, second = source(written(pa.RecordBatch.from_pydict(columns))).rows()
+    assert (first.fields["at"], first.fields["clock"]) == ("1970-01-01T00:16:40.000001", "00:16:40.000001")
+    assert first.fields["more"] == [{"at": datetime(1970, 1, 1, 0, 16, 40, 1)}]
+    assert second.fields["at"] is None
+
+
+@pytest.mark.parametrize("written", [saved, as_parquet])
+def test_a_time_that_nobody_can_write_is_refused(written):
+    columns = {"task": ["One?"], "at": pa.array([2**60], pa.timestamp("us"))}
+    with pytest.raises(ImportingError, match=r"file cannot be read: .*Write it again"):
+        read_tasks(source(written(pa.RecordBatch.from_pydict(columns))))
+
+
+def test_parquet_that_would_end_the_process_ends_another(monkeypatch):
+    monkeypatch.setattr("engine.importing.parquet._LOOK_AT_COLUMNS", "import os; os.abort()")
+    with pytest.raises(ImportingError, match="The Parquet file is damaged"):
+        read_tasks(source(shard({"task": "One?"})))
+
+
+def test_parquet_of_endless_columns_is_refused(monkeypatch):
+    monkeypatch.setattr("engine.importing.parquet._LOOK_AT_COLUMNS", "import time; time.sleep(60)")
+    monkeypatch.setattr("engine.importing.parquet._MOST_SECONDS", 0.1)
+    with pytest.raises(ImportingError, match="too many columns"):
+        read_tasks(source(shard({"task": "One?"})))
+
+
 def test_squad_as_it_is_published_is_its_questions():
     paragraph = {
         "context": "Two cats.",
