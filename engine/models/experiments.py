@@ -126,7 +126,7 @@ class Experiment(models.Model):
     )
     delta = models.FloatField(
         default=0.05,
-        validators=[MinValueValidator(1e-9), MaxValueValidator(0.5)],
+        validators=[MinValueValidator(1e-9), MaxValueValidator(0.49)],
         help_text="Accepted risk of naming a wrong winner, for example 0.05.",
     )
     epsilon = models.FloatField(

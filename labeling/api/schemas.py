@@ -234,7 +234,7 @@ class ChangesIn(Exact):
 
     claim: Literal["good_enough", "best", "best_if_any"] | None = None
     budget: Annotated[int, Field(ge=1, le=2_000_000_000)] | None = None
-    delta: Annotated[float, Field(ge=1e-9, le=0.5)] | None = None
+    delta: Annotated[float, Field(ge=1e-9, le=0.49)] | None = None
     epsilon: Annotated[float, Field(ge=0, le=0.4)] | None = None
 
 

@@ -84,6 +84,11 @@ class TestChange:
         assert designs.latest_snapshot(judged).threshold == pytest.approx(np.log(1000))
         assert "1,000 to 1" in last_entry(judged).sentence
 
+    @pytest.mark.parametrize("delta", [0.5, 0.6])
+    def test_a_risk_that_the_engine_does_not_know_is_refused(self, judged, admin, delta):
+        with pytest.raises(SpecError, match="delta"):
+            change_settings(experiment_id=judged.pk, by=admin, delta=delta)
+
     def test_a_larger_delta_after_looking_is_marked_until_it_is_taken_back(self, judged, admin):
         change_settings(experiment_id=judged.pk, by=admin, delta=0.1)
         judged.refresh_from_db()
