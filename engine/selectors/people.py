@@ -224,7 +224,9 @@ def experiments_to_watch(user: User) -> QuerySet[Experiment]:
 
 
 def tagged(experiments: QuerySet[Experiment], tag: str) -> QuerySet[Experiment]:
-    """Those of the experiments that have this tag."""
+    """Those of the experiments that have this tag; none where it is empty."""
+    if not tag:
+        return experiments.none()
     listed = Concat(Value(", "), "tags", Value(", "))
     return experiments.alias(listed=listed).filter(listed__contains=f", {tag}, ")
 

@@ -52,7 +52,9 @@ def report_of(experiment: Experiment) -> Report:
     """The report as it stands, a moment ago."""
     comparisons = counts.comparison_count(experiment.pk)
     version = (experiment.state, experiment.conclusion, comparisons)
-    name = f"report:{experiment.pk}:{experiment.state}:{experiment.conclusion}"
+    # Readers may not see a claim or a risk that was changed beside what was said of the one before.
+    promised = f"{experiment.claim}:{experiment.delta}:{experiment.epsilon}"
+    name = f"report:{experiment.pk}:{experiment.state}:{experiment.conclusion}:{promised}"
     return shared(name, version, lambda: _report(experiment, comparisons), ages=_AGES)
 
 

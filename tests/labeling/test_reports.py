@@ -14,6 +14,7 @@ from django.utils import timezone
 from engine.core import StopReason
 from engine.models import AuditEntry, Experiment, Judgment, ReportLink, User
 from engine.models.append_only import lifted
+from engine.services.controls import change_settings
 from engine.services.experiments import conclude
 from engine.services.people import change_role, remove_member, settle_account
 from engine.services.reports import end_report_link, reported_experiment, share_report
@@ -160,3 +161,13 @@ def test_guessing_links_is_throttled(settings, experiment):
 def test_a_draft_has_none(admin, client_for):
     draft = make_experiment(running=False)
     assert client_for(admin).get(reverse("report", args=[draft.pk])).status_code == 404
+
+
+def test_a_promise_that_is_changed_after_outcomes_is_told_at_once(experiment, annotator, owner, settings):
+    settings.DASHBOARD_SECONDS = 60
+    click_on(experiment, annotator, 6)
+    address = shared(experiment, owner)
+    said = "had been seen"
+    assert said not in words(Client().get(address))
+    change_settings(experiment_id=experiment.pk, by=owner, delta=0.2)
+    assert said in words(Client().get(address))

@@ -151,7 +151,12 @@ def test_it_warns_of_a_budget_that_will_not_do(budget, warns, client_for):
 
 @pytest.mark.parametrize(
     ("tasks", "message"),
-    [("", "required"), ("one", "Write the numbers of tasks"), ("10", "There is no task 10.")],
+    [
+        ("", "required"),
+        ("one", "Write the numbers of tasks"),
+        ("10", "There is no task 10."),
+        ("9" * 27, "Write the"),
+    ],
 )
 def test_other_tasks_are_refused_with_the_reason(tasks, message, draft, page):
     response = page.post(url(draft), {"tasks": tasks})
