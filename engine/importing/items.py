@@ -310,10 +310,13 @@ def warnings_of_tasks(tasks: Sequence[TaskSpec], given: str | Source = "") -> li
     if n := slips.twice([(task.prompt, *sorted(task.variables.items())) for task in tasks]):
         warnings.append(f"{slips.number(n, 'task')} came more than once. Each counts.")
     beside = (text for task in tasks for text in (task.reference, *task.variables.values()))
-    rows = rows_in(given, plain=TASK_NAMES, beside=REFERENCE_NAMES) if given else ()
-    fields = [row.fields for row in rows if isinstance(row, Row)]
+    found = rows_in(given, plain=TASK_NAMES, beside=REFERENCE_NAMES) if given else ()
+    rows = [row for row in found if isinstance(row, Row)]
+    fields = [row.fields for row in rows]
+    are_lines = len(tasks) > 1 and not any(row.heading for row in rows)
     return [
         *warnings,
+        *(slips.heading([(task.prompt, task.reference) for task in tasks]) if are_lines else ()),
         *slips.no_texts(texts, "task"),
         *slips.no_texts(beside, "answer or variable", "answers or variables"),
         *slips.left_out(Counter(pair for each in fields if (pair := slips.rivals(each, TASK_NAMES)))),

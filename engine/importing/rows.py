@@ -298,7 +298,7 @@ def _unknown_header(text: str, *, table: bool = False) -> list[str]:
     if table or _without_separator(text)[0]:
         return [cell for cell in _cells(text) if cell]
     heading = _heading(text)
-    delimiter = max(",;", key=heading.count)
+    delimiter = max(",;|", key=heading.count)
     names = heading.split(delimiter)
     if len(names) < 2 or not all(map(_NAME.fullmatch, names)):
         return []

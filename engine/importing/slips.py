@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -16,6 +17,8 @@ _ERRORS = {
 _SELECTORS = {chr(code) for code in range(0xFE00, 0xFE10)}
 _UNSEEN = {"Cf", "Cc"}
 _LONGEST_WORD = 40
+_LIKE_A_NAME = re.compile(r"[^\W\d]\w*(?:[ -]\w+){0,2}")
+_OF_SENTENCES = re.compile(r"[\d?.!:]")
 
 
 def number(n: int, one: str, many: str = "") -> str:
@@ -50,6 +53,19 @@ def rivals(fields: Mapping[str, object], names: Sequence[str]) -> Rivals | None:
     given = [name for name in names if fields.get(name) not in (None, "", [])]
     other = next((name for name in given[1:] if fields[name] != fields[given[0]]), None)
     return None if other is None else (given[0], other)
+
+
+def heading(lines: Sequence[tuple[str, str]]) -> Iterator[str]:
+    """A warning where the first of these tasks and answers may be the names of their columns, as of cells
+    that were copied from a spreadsheet.
+    """
+    first, *others = lines
+    questions = sum(bool(_OF_SENTENCES.search(task)) for task, _ in others)
+    if all(map(_LIKE_A_NAME.fullmatch, first)) and 2 * questions > len(others):
+        yield (
+            f"The first line, {first[0]} and {first[1]}, may name columns, and is a task now. If it names "
+            "them, write task instead of the name of the column of the tasks."
+        )
 
 
 def left_out(found: Mapping[Rivals, int]) -> Iterator[str]:

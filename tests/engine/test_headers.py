@@ -19,6 +19,7 @@ from engine.importing import (
     read_responses,
     read_tasks,
     source_of,
+    warnings_of_tasks,
 )  # fmt: skip
 
 BOTH = [TaskSpec("What is 1 + 1?", "2"), TaskSpec("What is 2 + 2?", "4")]
@@ -63,6 +64,7 @@ def test_the_line_that_names_the_delimiter_counts_in_places():
         "Frage (de),Antwort\nx,y\n",
         "Frage?,Antwort\nx,y\n",
         "The question of the day,Antwort\nx,y\n",
+        "Frage|Antwort\nx|y\n",
     ],
 )
 def test_an_unknown_heading_is_refused_and_named(text):
@@ -72,6 +74,24 @@ def test_an_unknown_heading_is_refused_and_named(text):
     assert fault.place == "line 1"
     assert "none is known" in fault.message
     assert "Rename the column of the tasks to task" in fault.message
+
+
+@pytest.mark.parametrize(
+    ("text", "warns"),
+    [
+        ("Frage\tAntwort\nWas ist 1 + 1?\t2\nWer?\tAnn\n", True),
+        ("Customer question\tExpected reply\nI have two cars.\t2\n", True),
+        # Words and their translations, and tasks that begin with a short one.
+        ("Berlin\tGermany\nParis\tFrance\n", False),
+        ("What is 1 + 1?\t2\nWhat is 2 + 2?\t4\n", False),
+        ("Hello\nHow are you?\n", False),
+        ('{"task": "Frage", "answer": "Antwort"}\n{"task": "Was ist 1?", "answer": "2"}\n', False),
+    ],
+)
+def test_cells_that_were_copied_with_their_heading_are_asked_about(text, warns):
+    """A tab may stand between a task and its answer, so nothing else tells a heading there."""
+    warnings = warnings_of_tasks(read_tasks(text), text)
+    assert ["may name columns, and is a task now" in each for each in warnings] == [True] * warns
 
 
 @pytest.mark.parametrize("name", ["t.csv", "T.CSV", "t.tsv", "t.csv.gz"])
