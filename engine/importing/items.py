@@ -236,6 +236,8 @@ def read_responses(given: str | Source, columns: Columns | None = None) -> Answe
         if not columns and (pair := slips.rivals(row.fields, TASK_NAMES)):
             rivals[pair] += 1
         prompt, messages = _asked(row)
+        if "policy" not in row.fields and len(row.fields) > 1:
+            raise ImportingError.at(row.place, _no_policy(row))
         policy = text_of(row, ["policy"]).strip()
         reference = text_of(row, REFERENCE_NAMES, required=False)
         response = text_of(row, ["response"], required=False)
@@ -284,6 +286,17 @@ def read_responses(given: str | Source, columns: Columns | None = None) -> Answe
             *slips.left_out(rivals),
         ],
     )
+
+
+def _no_policy(row: Row) -> str:
+    names = [*(row.heading or row.fields)]
+    others = [name for name in names if name.lower() not in {*_KNOWN, "response"}]
+    hint = (
+        f" If each policy has a column of its own, say so of each, as {others[0]}=response (--map, columns)."
+        if len(others) > 1
+        else ""
+    )
+    return f"policy is missing. Found: {', '.join(names)}. Add it, or rename a column.{hint}"
 
 
 def _warnings(

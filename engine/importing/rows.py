@@ -543,7 +543,10 @@ def text_of(row: Row, names: Collection[str], *, required: bool = True) -> str:
     found = next((name for name in names if row.fields.get(name) not in (None, "", [])), None)
     if found is None:
         if required:
-            fields = ", ".join(name for name, value in row.fields.items() if value not in (None, "", []))
+            written = {name.lower(): name for name in row.heading}
+            fields = ", ".join(
+                written.get(name, name) for name, value in row.fields.items() if value not in (None, "", [])
+            )
             raise ImportingError.at(
                 row.place,
                 f"{' or '.join(names)} is missing. Found: {fields or 'nothing'}. Add it, or rename a column.",

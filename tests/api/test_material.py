@@ -31,7 +31,7 @@ def send(admin: User) -> Send:
     """Sends a form with a file, as an administrator."""
     _, secret = make_token(user=admin, name="t", valid_days=1, scopes=Token.Scope.values)
 
-    def post(path: str, content: bytes, **fields: str) -> HttpResponse:
+    def post(path: str, content: bytes, **fields: str | list[str]) -> HttpResponse:
         form = fields | {"file": SimpleUploadedFile("table.csv", content)}
         return Client().post(f"/api{path}", form, headers={"Authorization": f"Bearer {secret}"})
 
@@ -59,6 +59,24 @@ class TestMaterial:
         assert texts == [("P1", 1, "Hello"), ("P2", 1, "Good day"), ("P2", 1, "Good day")]
         page = admin_call("get", f"{path}?limit=1&offset=1").json()
         assert (page["count"], [each["text"] for each in page["items"]]) == (3, ["Good day"])
+
+    def test_a_wide_table_says_of_each_policys_column_that_it_is_one(self, send, admin_call):
+        wide = b"task,GPT 4,Claude\nHi,Hello,\nBye,Bye,Ah\n"
+        refused = upload(send, "/experiments/from-responses", wide)
+        assert refused.status_code == 422
+        said = refused.json()["detail"].splitlines()[0]
+        assert said.startswith("line 2: policy is missing. Found: task, GPT 4, Claude.")
+        assert "say so of each, as GPT 4=response" in said
+        columns = ["GPT 4=response", "Claude=response"]
+        made = upload(send, "/experiments/from-responses", wide, columns=columns)
+        assert made.status_code == 201, made.content
+        path = f"/experiments/{made.json()['experiment']['id']}"
+        named = [each["levels"] for each in admin_call("get", path).json()["policies"]]
+        assert named == [["GPT 4"], ["Claude"]]
+        listed = admin_call("get", f"{path}/responses").json()["items"]
+        assert [(each["policy"], each["task"], each["text"]) for each in listed] == [
+            ("P1", 1, "Hello"), ("P2", 1, ""), ("P1", 2, "Bye"), ("P2", 2, "Ah"),
+        ]  # fmt: skip
 
     def test_responses_are_listed_by_the_tag_of_their_task(self, send, admin_call):
         tagged = (
@@ -120,7 +138,7 @@ class TestMaterial:
         assert not Experiment.objects.exists()
 
 
-def upload(send: Send, path: str, content: bytes, **fields: str) -> HttpResponse:
+def upload(send: Send, path: str, content: bytes, **fields: str | list[str]) -> HttpResponse:
     return send(path, content, **fields, **({} if path.endswith("/votes") else {"name": "By program"}))
 
 
