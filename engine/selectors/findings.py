@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from django.db.models import Exists, OuterRef
+
 from engine.core import Claim, ClaimState, Decision, Design, StopReason
 from engine.domain.rules import LADDER
-from engine.models import Experiment, Judgment, Response, Snapshot
+from engine.models import Comparison, Experiment, Judgment, Response, Snapshot
 from engine.selectors import counts, designs
 from engine.selectors.designs import Observed
 from engine.selectors.remaining import Remaining
@@ -152,7 +154,15 @@ def _of_pool(experiment: Experiment) -> list[str]:
     """A sentence where the same texts came again: the claim is about them."""
     if experiment.responses == Experiment.Responses.FRESH:
         return []
-    responses = Response.objects.filter(policy__experiment=experiment, state=Response.State.DONE).count()
+    written = Response.objects.filter(policy__experiment=experiment, state=Response.State.DONE)
+    if experiment.responses == Experiment.Responses.REUSE:
+        # They are written as they are needed, and nobody has judged some of the last ones.
+        judged = Comparison.objects.filter(experiment=experiment, state=Comparison.State.JUDGED)
+        written = written.filter(
+            Exists(judged.filter(response_i=OuterRef("pk")))
+            | Exists(judged.filter(response_j=OuterRef("pk")))
+        )
+    responses = written.count()
     tasks = experiment.tasks.count()
     to = "1 task" if tasks == 1 else f"{tasks:,} tasks"
     return [f"It holds on these {responses:,} responses to {to}."]

@@ -326,20 +326,31 @@ def test_texts_survive_a_csv_exactly(options, annotator, tmp_path):
     assert [(judgment.comment, judgment.reason) for judgment in judgments][1:] == [(t, t) for t in texts]
 
 
-def test_a_certified_winner_is_certified_again(annotator, tmp_path):
-    experiment = make_experiment(name="First", ready=True, annotators=(annotator,), delta=0.3, budget=500)
+@pytest.mark.parametrize("responses", ["fresh", "reuse"])
+def test_a_certified_winner_is_certified_again_in_the_same_words(responses, annotator, tmp_path):
+    experiment = make_experiment(
+        name="First",
+        ready=True,
+        annotators=(annotator,),
+        delta=0.3,
+        budget=500,
+        responses=responses,
+        n_tasks=40,
+    )
     while experiment.state == "running":
         click_for(experiment, annotator, lambda i, j: i < j)
         advance(experiment_id=experiment.pk)
         write_responses()
         experiment.refresh_from_db()
     assert experiment.conclusion == "certified"
+    assert ("It holds on these" in experiment.finding) == (responses == "reuse")
     again = import_again(export(experiment, tmp_path))
     assert_same(experiment, again)
-    assert (again.state, again.conclusion, again.winner.label) == (
+    assert (again.state, again.conclusion, again.winner.label, again.finding) == (
         "concluded",
         "certified",
         experiment.winner.label,
+        experiment.finding,
     )
 
 
