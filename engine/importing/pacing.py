@@ -11,7 +11,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 _SLICE_SECONDS = 0.005
-# A slice that the machine or another thread held up is no reason to rest longer.
+# Another thread may have held a slice up, which asks for no longer rest.
 _LONGEST_REST_SECONDS = 0.02
 _is_unhurried: ContextVar[bool] = ContextVar("is_unhurried", default=False)
 
