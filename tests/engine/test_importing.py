@@ -100,7 +100,7 @@ def test_a_csv_field_may_hold_lines_and_the_next_fault_is_at_its_own_line():
         ('["\\ud800"]', ["entry 1: task holds a character that cannot be stored"]),
         ("{", ["line 1: This is not JSON"]),
         ('{"a":' * 100_000, ["This is nested too deeply"]),
-        ("[" * 100_000, ["This is nested too deeply"]),
+        ("[" * 100_000, ["entry 1: This is nested too deeply"]),
         ('prompt,x\n"y"y,1', ["line 2: This is not valid CSV: ',' expected after"]),
     ],
 )  # fmt: skip
