@@ -100,8 +100,8 @@ _EXPERIMENT, _ANNOTATOR = Given("experiment", BigAutoField()), Given("annotator"
 _NOW, _TOKEN = Given("now", DateTimeField()), Given("token", UUIDField())
 
 
-def _ready(*order: Any, besides: int) -> QuerySet[Any]:
-    """The ready pair that is due for an annotator, other than so many on their screen, locked."""
+def _open(besides: int) -> QuerySet[Comparison]:
+    """The ready pairs that an annotator may be shown now, other than so many on their screen."""
     mine = Lease.objects.filter(annotator=_ANNOTATOR, comparison=OuterRef("pk"))
     # Others have their turn, for as long as this annotator had theirs.
     turn_over = Q(
@@ -111,17 +111,23 @@ def _ready(*order: Any, besides: int) -> QuerySet[Any]:
     on_screen = Q(token__in=Given("besides", UUIDField()).each(besides))
     # An imported judgment stands without a lease.
     judged = Judgment.objects.filter(comparison=OuterRef("pk"), annotator=_ANNOTATOR, standing=True)
+    return Comparison.objects.filter(
+        ~Exists(mine.filter(turn_over | over | on_screen)),
+        ~Exists(judged),
+        # Ready-made texts come again: nobody judges the same two of them twice.
+        ~has_seen(_ANNOTATOR, OuterRef("texts")),
+        experiment=_EXPERIMENT,
+        experiment__state=Experiment.State.RUNNING,
+        experiment__judge=Experiment.Judge.HUMAN,
+        state=Comparison.State.READY,
+    )
+
+
+def _ready(*order: Any, besides: int) -> QuerySet[Any]:
+    """The one among them that is due, locked."""
+    mine = Lease.objects.filter(annotator=_ANNOTATOR, comparison=OuterRef("pk"))
     return (
-        Comparison.objects.filter(
-            ~Exists(mine.filter(turn_over | over | on_screen)),
-            ~Exists(judged),
-            # Ready-made texts come again: nobody judges the same two of them twice.
-            ~has_seen(_ANNOTATOR, OuterRef("texts")),
-            experiment=_EXPERIMENT,
-            experiment__state=Experiment.State.RUNNING,
-            experiment__judge=Experiment.Judge.HUMAN,
-            state=Comparison.State.READY,
-        )
+        _open(besides)
         .annotate(
             # Annotators take turns on a pair of policies, so that no one's session weighs on it alone. A pair
             # that is ready is shown all the same where there is no other.
@@ -144,8 +150,27 @@ def _ready(*order: Any, besides: int) -> QuerySet[Any]:
     )
 
 
+_OPEN = Compiled(lambda besides: _open(besides).only("pk")[:1])
 _IN_ORDER = Compiled(_ready)
 _HANDED_BACK_FIRST = Compiled(partial(_ready, F("had_since").asc(nulls_last=True)))
+
+
+def has_next(*, experiment_id: int, annotator: User) -> bool:
+    """True if `lease_next` may find a pair for somebody whose screen is empty. Locks nothing, so that those
+    who wait are in nobody's way.
+    """
+    if held_leases(experiment_id=experiment_id, annotator=annotator):
+        return True
+    now = clock.now()
+    return bool(
+        _OPEN(
+            experiment=experiment_id,
+            annotator=annotator.pk,
+            besides=[],
+            now=now,
+            turn_began=now - allowances.hold(),
+        )
+    )
 
 
 @transaction.atomic(savepoint=False)

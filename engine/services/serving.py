@@ -77,6 +77,12 @@ def show_next(
         return None if due is None else _shown(due)
 
 
+def may_have_next(*, experiment: Experiment, annotator: User) -> bool:
+    """``False`` if nothing is there for an annotator whose page waits for a pair: `show_next` is spared."""
+    # A check may be due where no comparison is.
+    return checks.are_used(experiment) or judging.has_next(experiment_id=experiment.pk, annotator=annotator)
+
+
 def _held(experiment: Experiment, annotator: User, unanswered: list[Check]) -> list[Lease | Check]:
     """The pairs that an annotator holds, whatever they are, in the order in which they were shown first."""
     leases = judging.held_leases(experiment_id=experiment.pk, annotator=annotator)

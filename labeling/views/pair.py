@@ -65,10 +65,13 @@ _EMPTY_SCREEN: Mapping[str, Any] = {"besides": [], "ahead": None}
 
 
 class LookForm(ScreenForm):
-    """``waited``: the seconds for which a page that waits for an experiment to go on has waited since its
-    last look.
+    """``waits``: the page waits for a pair, and says so already.
+
+    ``waited``: the seconds for which a page that waits for an experiment to go on has waited since its last
+    look.
     """
 
+    waits = forms.BooleanField(required=False)
     waited = forms.IntegerField(required=False, min_value=0)
 
 
@@ -106,7 +109,19 @@ def pair(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
     if not form.is_valid():
         return _bad_request(request, experiment, _("This page is out of date; open the experiment again."))
     data = form.cleaned_data
+    if data["waits"] and _is_to_wait_on(request, experiment):
+        BUFFER_MISSES.labels(experiment.pk).inc()
+        return HttpResponse(status=204)
     return _show_next(request, experiment, data, waited=data["waited"] or 0)
+
+
+def _is_to_wait_on(request: AuthenticatedRequest, experiment: Experiment) -> bool:
+    """True if a page that waits for a pair would only be told the same again."""
+    return (
+        experiment.state == Experiment.State.RUNNING
+        and not experiment.used_up
+        and not serving.may_have_next(experiment=experiment, annotator=request.user)
+    )
 
 
 @access.annotator_action

@@ -7,7 +7,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
-from engine.models import Experiment, Lease
+from engine.models import Comparison, Experiment, Lease
 from engine.selectors.designs import policy_names
 from engine.services.controls import archive
 from engine.services.experiments import pause, start, stop
@@ -74,8 +74,43 @@ def test_when_nothing_is_ready_it_says_so_and_looks_again_by_itself(annotator, c
     url = reverse("pair", args=[experiment.pk])
     html = client_for(annotator).get(url).content.decode()
     assert "All caught up" in html
-    assert f'hx-get="{url}"' in html
-    assert "every 2s" in html
+    assert f'hx-get="{url}?waits=1"' in html
+    assert 'hx-trigger="every 1.5s"' in html
+
+
+def test_a_page_that_waits_is_shown_the_pair_once_there_is_one(annotator, client_for):
+    experiment = make_experiment(annotators=(annotator,))
+    client, url = client_for(annotator), reverse("pair", args=[experiment.pk])
+    htmx = {"HX-Request": "true"}
+    client.get(url)
+    with CaptureQueriesContext(connection) as captured:
+        told = client.get(url, {"waits": 1}, headers=htmx)
+    assert (told.status_code, told.content) == (204, b"")
+    assert len(captured) <= 6, [each["sql"] for each in captured]
+    assert not any("FOR " in each["sql"] or "UPDATE" in each["sql"] for each in captured)
+    write_responses()
+    assert "token" in stage(client.get(url, {"waits": 1}, headers=htmx))
+
+
+def test_a_page_that_waits_is_told_when_the_experiment_is_paused(annotator, client_for):
+    experiment = make_experiment(annotators=(annotator,))
+    client, url = client_for(annotator), reverse("pair", args=[experiment.pk])
+    pause(experiment_id=experiment.pk)
+    assert "Paused" in words(client.get(url, {"waits": 1}, headers={"HX-Request": "true"}))
+
+
+def test_a_page_that_waits_finds_the_pair_that_another_tab_holds(annotator, client_for, experiment, url):
+    client, htmx = client_for(annotator), {"HX-Request": "true"}
+    held = stage(client.get(url))["token"]
+    Comparison.objects.filter(state="ready").update(state="discarded")
+    assert stage(client.get(url, {"waits": 1}, headers=htmx))["token"] == held
+
+
+def test_a_check_comes_to_a_page_that_waits(annotator, client_for):
+    experiment = make_experiment(annotators=(annotator,), practice=1, n_gold=1)
+    url = reverse("pair", args=[experiment.pk])
+    told = client_for(annotator).get(url, {"waits": 1}, headers={"HX-Request": "true"})
+    assert "Practice 1 of 1" in words(told)
 
 
 def test_while_a_pair_is_shown_nothing_replaces_it_behind_its_back(annotator, client_for, url):
