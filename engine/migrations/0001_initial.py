@@ -624,6 +624,7 @@ class Migration(migrations.Migration):
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
                 ('undo_credit', models.PositiveSmallIntegerField(help_text='Balance after the latest undo, in answers: an undo costs several, each answer earns one.')),
                 ('answers', models.PositiveIntegerField(default=0, help_text='Number of answers at the time of the latest undo.')),
+                ('waited_at', models.DateTimeField(blank=True, help_text='When the annotator asked for a pair in vain; at most every half minute.', null=True)),
                 ('annotator', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='allowances', to=settings.AUTH_USER_MODEL)),
                 ('experiment', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='allowances', to='engine.experiment')),
             ],

@@ -173,6 +173,11 @@ class Allowance(models.Model):
     answers = models.PositiveIntegerField(
         default=0, help_text="Number of answers at the time of the latest undo."
     )
+    waited_at = models.DateTimeField(
+        null=True,
+        blank=True,
+        help_text="When the annotator asked for a pair in vain; at most every half minute.",
+    )
 
     class Meta:
         constraints = (models.UniqueConstraint(fields=["experiment", "annotator"], name="allowance_once"),)

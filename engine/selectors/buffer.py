@@ -10,6 +10,7 @@ from django.conf import settings
 from django.db.models import Q
 
 from engine.models import (
+    Allowance,
     Comparison,
     Experiment,
     Lease,
@@ -20,7 +21,7 @@ from engine.models import (
 from engine.selectors.opinions import votes_now
 from engine.selectors.remaining import extrapolated_left
 
-_PRESENCE = timedelta(seconds=60)
+PRESENCE = timedelta(seconds=60)
 _SAFETY = 2.0
 # Until more is planned where many click on a busy machine. Fifty who never pause, on ready-made responses,
 # asked for a pair in vain four times as often as they got one.
@@ -31,11 +32,14 @@ _SAFETY_NEAR_DECISION = 1.7
 
 
 def annotators_present(experiment: Experiment) -> int:
-    """Annotators who look at a pair now, or judged one within the last minute and may wait for another."""
-    since = clock.now() - _PRESENCE
+    """Annotators who look at a pair now, or judged one or asked for one within the last minute and may wait
+    for another.
+    """
+    since = clock.now() - PRESENCE
     leases = Lease.objects.filter(comparison__experiment=experiment)
     here = leases.filter(Q(state=Lease.State.ACTIVE) | Q(comparison__judged_at__gte=since))
-    return here.values("annotator").distinct().count()
+    waiting = Allowance.objects.filter(experiment=experiment, waited_at__gte=since)
+    return here.values("annotator").union(waiting.values("annotator")).count()
 
 
 def click_seconds(experiment: Experiment) -> float | None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from datetime import timedelta
 
 from django.conf import settings
-from django.db.models import BigAutoField
+from django.db.models import BigAutoField, Q
 from django.utils.translation import ngettext
 
 from engine.domain.errors import WrongStateError
-from engine.models import Allowance, User
+from engine.models import Allowance, User, clock
 from engine.selectors import people
+from engine.selectors.buffer import PRESENCE
 from engine.selectors.compiled import Compiled, Given
 
 # The pair on show, one that came back by an undo, and four that are fetched ahead or whose answers are on
@@ -26,6 +27,9 @@ ANSWERS_PER_UNDO = 5
 # A lease may be renewed for twelve times its own length (an hour by default): long enough for a lunch with
 # the page open. Then the pair is somebody else's for as long again.
 _LEASES_IN_A_HOLD = 12
+
+# Half of the time for which somebody counts as being here.
+_WAITING_NOTED = PRESENCE / 2
 
 
 def hold() -> timedelta:
@@ -50,6 +54,15 @@ def locked(*, experiment_id: int, annotator: User) -> Allowance:
         defaults={"undo_credit": UNDOS_IN_A_ROW * ANSWERS_PER_UNDO},
     )
     return allowance
+
+
+def note_waiting(*, experiment_id: int, annotator: User) -> bool:
+    """Note that an annotator asked for a pair in vain, at most every half minute; ``True`` if it is news to
+    the planner, who counts them among those who are here.
+    """
+    now = clock.now()
+    rows = Allowance.objects.filter(experiment=experiment_id, annotator=annotator)
+    return bool(rows.filter(Q(waited_at=None) | Q(waited_at__lt=now - _WAITING_NOTED)).update(waited_at=now))
 
 
 def spend_undo(*, experiment_id: int, annotator: User) -> None:

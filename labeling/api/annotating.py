@@ -10,6 +10,7 @@ from ninja.errors import HttpError
 from engine.models import Experiment, Judgment
 from engine.selectors import counts, people, pools
 from engine.services import serving
+from engine.services.allowances import note_waiting
 from engine.services.serving import ShownPair
 from engine.tasks import wake_planner
 from labeling import access
@@ -26,7 +27,9 @@ def next_pair(request: AuthenticatedRequest, experiment_id: Id, payload: NextIn)
     """Reserve the next pair for a while. You may hold at most six. The policies stay hidden."""
     experiment = access.to_label(request, experiment_id)
     shown = serving.show_next(experiment=experiment, annotator=request.user, besides=payload.besides)
-    if shown is None and pools.awaits_planning(experiment, request.user):
+    waits = shown is None and not payload.besides
+    news = waits and note_waiting(experiment_id=experiment.pk, annotator=request.user)
+    if news or (shown is None and pools.awaits_planning(experiment, request.user)):
         wake_planner(experiment.pk)
     return _shown(experiment, shown)
 

@@ -21,7 +21,7 @@ from engine.domain.errors import LeaseLostError, UnknownTokenError, WrongStateEr
 from engine.models import Check, Experiment, Flag, Judgment
 from engine.selectors import counts, people, pools
 from engine.services import serving
-from engine.services.allowances import MOST_HELD
+from engine.services.allowances import MOST_HELD, note_waiting
 from engine.services.serving import Answered, ShownPair
 from engine.tasks import wake_planner
 from labeling import access
@@ -110,7 +110,7 @@ def pair(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
         return _bad_request(request, experiment, _("This page is out of date; open the experiment again."))
     data = form.cleaned_data
     if data["waits"] and _is_to_wait_on(request, experiment):
-        BUFFER_MISSES.labels(experiment.pk).inc()
+        _miss(request, experiment)
         return HttpResponse(status=204)
     return _show_next(request, experiment, data, waited=data["waited"] or 0)
 
@@ -302,11 +302,17 @@ def _show_next(
             break
         pairs.append(shown)
     if not pairs and not screen["besides"] and experiment.state == Experiment.State.RUNNING:
-        BUFFER_MISSES.labels(experiment.pk).inc()
-        if pools.awaits_planning(experiment, request.user):
-            wake_planner(experiment.pk)
+        _miss(request, experiment)
     # Without a pair, the page says why there is none.
     return _render(request, experiment, pairs or [None], answered=answered, notice=notice, waited=waited)
+
+
+def _miss(request: AuthenticatedRequest, experiment: Experiment) -> None:
+    """Have pairs planned for somebody who found none."""
+    BUFFER_MISSES.labels(experiment.pk).inc()
+    news = note_waiting(experiment_id=experiment.pk, annotator=request.user)
+    if news or pools.awaits_planning(experiment, request.user):
+        wake_planner(experiment.pk)
 
 
 def _render(

@@ -9,10 +9,21 @@ import pytest
 from django.db.models import F
 from django.utils import timezone
 
-from engine.models import Comparison, Experiment, Judgment, Lease, Membership, Response, Snapshot, WorkerPulse
+from engine.models import (
+    Allowance,
+    Comparison,
+    Experiment,
+    Judgment,
+    Lease,
+    Membership,
+    Response,
+    Snapshot,
+    WorkerPulse,
+)
 from engine.models.append_only import lifted
 from engine.selectors import buffer, counts, designs, people, spending
 from engine.selectors.health import queue_health
+from engine.services import allowances
 from engine.services.experiments import pause, stop
 from engine.services.generation import claim_responses
 from engine.services.judging import judge_leased, void_judgment
@@ -143,6 +154,20 @@ class TestBufferTarget:
         add_member(experiment, other)
         lease(experiment, other)
         assert buffer.buffer_target(experiment) == 6
+
+    def test_there_is_one_more_for_everybody_who_asked_in_vain(self, experiment, annotator):
+        lease(experiment, annotator)
+        others = [make_user() for _ in range(3)]
+        for person in [annotator, *others]:
+            allowances.locked(experiment_id=experiment.pk, annotator=person)
+            assert allowances.note_waiting(experiment_id=experiment.pk, annotator=person)
+        # Noted just now, so that it is no news.
+        assert not allowances.note_waiting(experiment_id=experiment.pk, annotator=annotator)
+        assert buffer.annotators_present(experiment) == 4
+        assert buffer.buffer_target(experiment) == 4 + 4
+        Allowance.objects.update(waited_at=timezone.now() - timedelta(seconds=61))
+        assert buffer.annotators_present(experiment) == 1
+        assert allowances.note_waiting(experiment_id=experiment.pk, annotator=annotator)
 
     def test_it_follows_the_click_rate_and_the_generation_time(self, experiment):
         self.clicked(experiment, n_annotators=2, seconds=4.0)

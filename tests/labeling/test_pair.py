@@ -11,6 +11,7 @@ from engine.models import Comparison, Experiment, Lease
 from engine.selectors.designs import policy_names
 from engine.services.controls import archive
 from engine.services.experiments import pause, start, stop
+from engine.services.planning import advance
 from tests.backends import ScriptedBackend
 from tests.factories import click, click_on, lease, make_experiment, make_user, write_responses
 from tests.markup import Markup, stage, words
@@ -87,9 +88,35 @@ def test_a_page_that_waits_is_shown_the_pair_once_there_is_one(annotator, client
         told = client.get(url, {"waits": 1}, headers=htmx)
     assert (told.status_code, told.content) == (204, b"")
     assert len(captured) <= 6, [each["sql"] for each in captured]
-    assert not any("FOR " in each["sql"] or "UPDATE" in each["sql"] for each in captured)
+    # Nothing that planning or a click may wait for.
+    assert not any("FOR NO KEY" in each["sql"] for each in captured)
+    changed = [each["sql"].split()[1] for each in captured if each["sql"].startswith("UPDATE")]
+    assert changed == ['"engine_allowance"']
     write_responses()
     assert "token" in stage(client.get(url, {"waits": 1}, headers=htmx))
+
+
+def test_whoever_finds_no_pair_wakes_the_planner_once(annotator, client_for, monkeypatch):
+    experiment = make_experiment(annotators=(annotator,))
+    client, url = client_for(annotator), reverse("pair", args=[experiment.pk])
+    woken: list[int] = []
+    monkeypatch.setattr("labeling.views.pair.wake_planner", woken.append)
+    client.get(url)
+    assert woken == [experiment.pk]
+    client.get(url, {"waits": 1}, headers={"HX-Request": "true"})
+    assert woken == [experiment.pk]
+
+
+def test_a_crowd_that_comes_at_once_has_a_pair_each_after_one_round(client_for, settings):
+    settings.BUFFER_MIN, settings.BUFFER_MAX = 2, 100
+    crowd = [make_user() for _ in range(12)]
+    experiment = make_experiment(ready=True, annotators=crowd)
+    url = reverse("pair", args=[experiment.pk])
+    found = [bool(stage(client_for(person).get(url)).get("token")) for person in crowd]
+    assert not all(found)
+    advance(experiment_id=experiment.pk)
+    write_responses()
+    assert all(stage(client_for(person).get(url)).get("token") for person in crowd)
 
 
 def test_a_page_that_waits_is_told_when_the_experiment_is_paused(annotator, client_for):
