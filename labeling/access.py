@@ -75,7 +75,7 @@ def _joinable(request: AuthenticatedRequest) -> QuerySet[Experiment]:
 
 
 def judged(request: AuthenticatedRequest, experiment_id: int) -> Experiment | None:
-    """The experiment, if the user is its annotator already."""
+    """The experiment, if the user is its annotator already, with ``mine_today``."""
     if bound_to(request) not in {None, experiment_id}:
         return None
     return people.experiment_to_label(request.user, experiment_id)
@@ -100,6 +100,7 @@ def to_label(request: AuthenticatedRequest, experiment_id: int) -> Experiment:
     )
     if request.method == "POST":
         begin_to_judge(experiment_id=joined.pk, by=request.user)
+        return judged(request, experiment_id) or joined
     return joined
 
 

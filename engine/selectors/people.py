@@ -168,12 +168,28 @@ def experiments_to_label(user: User) -> QuerySet[Experiment]:
 
 
 _USER, _EXPERIMENT = Given("user", BigAutoField()), Given("experiment", BigAutoField())
-_TO_LABEL = Compiled(lambda: _judged_by(_USER, Membership.Role.ANNOTATOR).filter(pk=_EXPERIMENT))
+
+
+def _with_answers_since(experiments: QuerySet[Experiment]) -> QuerySet[Experiment]:
+    """The same, each with ``mine_today``: how many answers of the user since a moment stand there."""
+    since = Given("since", DateTimeField())
+    judged = standing(Judgment.objects.filter(comparison__experiment=OuterRef("pk"), annotator=_USER)).filter(
+        created_at__gte=since
+    )
+    checked = _answered_checks(_USER).filter(experiment=OuterRef("pk"), judged_at__gte=since)
+    return experiments.annotate(mine_today=_count_of(judged) + _count_of(checked))
+
+
+_TO_LABEL = Compiled(
+    lambda: _with_answers_since(_judged_by(_USER, Membership.Role.ANNOTATOR).filter(pk=_EXPERIMENT))
+)
 
 
 def experiment_to_label(user: User, experiment_id: int) -> Experiment | None:
-    """The experiment, if it is among :func:`experiments_to_label`."""
-    found = _TO_LABEL(user=user.pk, experiment=experiment_id)
+    """The experiment, if it is among :func:`experiments_to_label`, with ``mine_today``, as each
+    click asks for :func:`judged_today`.
+    """
+    found = _TO_LABEL(user=user.pk, experiment=experiment_id, since=_midnight())
     return found[0] if found else None
 
 
@@ -445,24 +461,18 @@ def practice_shown(experiment_id: int, user: User) -> int:
     return Check.objects.filter(experiment_id=experiment_id, annotator=user, kind=Check.Kind.PRACTICE).count()
 
 
-def _with_answers_since() -> QuerySet[Experiment]:
-    """An experiment with ``mine``: how many answers of a user since a moment stand there."""
-    since = Given("since", DateTimeField())
-    judged = standing(Judgment.objects.filter(comparison__experiment=OuterRef("pk"), annotator=_USER)).filter(
-        created_at__gte=since
-    )
-    checked = _answered_checks(_USER).filter(experiment=OuterRef("pk"), judged_at__gte=since)
-    only = Experiment.objects.filter(pk=_EXPERIMENT).only("pk")
-    return only.annotate(mine=_count_of(judged) + _count_of(checked))
+_WITH_ANSWERS_SINCE = Compiled(
+    lambda: _with_answers_since(Experiment.objects.filter(pk=_EXPERIMENT).only("pk"))
+)
 
 
-_WITH_ANSWERS_SINCE = Compiled(_with_answers_since)
+def _midnight() -> datetime:
+    return timezone.localtime().replace(hour=0, minute=0, second=0, microsecond=0)
 
 
 def judged_today(experiment_id: int, user: User) -> int:
     """This user's answers of today: judgments that stand, and checks, which must not stand out by not
     counting.
     """
-    midnight = timezone.localtime().replace(hour=0, minute=0, second=0, microsecond=0)
-    [experiment] = _WITH_ANSWERS_SINCE(user=user.pk, experiment=experiment_id, since=midnight)
-    return cast(int, cast(Any, experiment).mine)
+    [experiment] = _WITH_ANSWERS_SINCE(user=user.pk, experiment=experiment_id, since=_midnight())
+    return cast(int, cast(Any, experiment).mine_today)

@@ -43,9 +43,10 @@ class ShownPair:
 
 @dataclass(frozen=True)
 class Answered:
-    """The result of an answer."""
+    """The result of an answer. ``counts``: this very call added one to the answers of the annotator."""
 
     created: bool
+    counts: bool
     feedback: str = ""
 
 
@@ -169,7 +170,9 @@ def answer(
                 cost.statements = _ANSWERING
             if not checked.created:
                 _refuse_another(checked.check.choice, checked.check.voided_at is None, choice)
-            return Answered(created=checked.created, feedback=_feedback(checked.check))
+            check = checked.check
+            counts = checked.created and check.passed is not None and check.kind != Check.Kind.PRACTICE
+            return Answered(checked.created, counts, feedback=_feedback(checked.check))
         asked_of = recorded.judgment.comparison.experiment
         if recorded.created and not recorded.late and asked_of.overlap == 1:
             cost.statements = _ANSWERING
@@ -177,7 +180,7 @@ def answer(
             cost.statements = 0
         if not recorded.created:
             _refuse_another(recorded.judgment.choice, recorded.judgment.standing, choice)
-        return Answered(created=recorded.created)
+        return Answered(recorded.created, counts=recorded.created)
 
 
 def _refuse_another(given: str, stands: bool, choice: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 from django import forms
 from django.conf import settings
@@ -112,7 +112,8 @@ def pair(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
     if data["waits"] and _is_to_wait_on(request, experiment):
         _miss(request, experiment)
         return HttpResponse(status=204)
-    return _show_next(request, experiment, data, waited=data["waited"] or 0)
+    today = cast(Any, experiment).mine_today
+    return _show_next(request, experiment, data, waited=data["waited"] or 0, today=today)
 
 
 def _is_to_wait_on(request: AuthenticatedRequest, experiment: Experiment) -> bool:
@@ -153,7 +154,9 @@ def judge(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
         return _bad_request(request, experiment, str(refused))
     if answered.created:
         wake_planner(experiment.pk)
-    return _show_next(request, experiment, data, answered=answered)
+    # Read with the right to judge, before this answer.
+    today = cast(int, cast(Any, experiment).mine_today) + answered.counts
+    return _show_next(request, experiment, data, answered=answered, today=today)
 
 
 @access.annotator_action
@@ -289,7 +292,9 @@ def _show_next(
     answered: Answered | None = None,
     notice: str = "",
     waited: int = 0,
+    today: int | None = None,
 ) -> HttpResponse:
+    """``today``: the user's answers of today, where they are known."""
     if request.method == "POST" and not request.htmx:
         if told := notice or (answered.feedback if answered else ""):
             messages.info(request, told)
@@ -304,7 +309,9 @@ def _show_next(
     if not pairs and not screen["besides"] and experiment.state == Experiment.State.RUNNING:
         _miss(request, experiment)
     # Without a pair, the page says why there is none.
-    return _render(request, experiment, pairs or [None], answered=answered, notice=notice, waited=waited)
+    return _render(
+        request, experiment, pairs or [None], answered=answered, notice=notice, waited=waited, today=today
+    )
 
 
 def _miss(request: AuthenticatedRequest, experiment: Experiment) -> None:
@@ -323,6 +330,7 @@ def _render(
     answered: Answered | None = None,
     notice: str = "",
     waited: int = 0,
+    today: int | None = None,
 ) -> HttpResponse:
     context = {
         "experiment": experiment,
@@ -332,7 +340,7 @@ def _render(
         "look_again_seconds": min(max(_FIRST_LOOK_SECONDS, 2 * waited), _LONGEST_LOOK_SECONDS),
         "choices": counts.choices(experiment),
         "flag_reasons": Flag.Reason.choices,
-        "today": people.judged_today(experiment.pk, request.user),
+        "today": people.judged_today(experiment.pk, request.user) if today is None else today,
         "everybody": answers_together(experiment),
         "most_held": MOST_HELD,
         "store": _store(request, experiment),
