@@ -83,7 +83,7 @@ def _report(experiment: Experiment, comparisons: int) -> Report:
 def _caveats(experiment: Experiment, comparisons: int, n_people: int) -> list[str]:
     said = []
     if experiment.state != Experiment.State.CONCLUDED:
-        said.append("The experiment has not concluded. The order of the candidates may still change.")
+        said.append("The experiment has not concluded. The order of the policies may still change.")
     elif experiment.conclusion != StopReason.CERTIFIED:
         snapshot, names = designs.latest_snapshot(experiment), designs.policy_names(experiment)
         said.append(status.concluded(experiment, snapshot, names, comparisons))
