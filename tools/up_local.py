@@ -91,7 +91,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 class _CannotStartError(Exception):
-    """Something that people have to put right before this can run."""
+    """Something is missing that this needs, with the words that say what to do."""
 
 
 def _stop(*_: object) -> None:
@@ -111,7 +111,7 @@ def _run(command: Sequence[str], environment: Mapping[str, str]) -> None:
 
 
 def _as_postgres() -> tuple[list[str], int | None]:
-    """What begins a command of PostgreSQL's, which refuses to run as root, and the owner of its folder."""
+    """Prefix of a command of PostgreSQL's, which refuses to run as root, and the owner of its folder."""
     if os.getuid() != 0:
         return [], None
     return ["runuser", "-u", "postgres", "--"], pwd.getpwnam("postgres").pw_uid

@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.waits]
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    """Where PostgreSQL's own user may go, too: PostgreSQL does not run as root."""
+    """A folder that PostgreSQL's own user may enter, too: PostgreSQL does not run as root."""
     path = Path(tempfile.mkdtemp())
     path.chmod(0o755)
     yield path
