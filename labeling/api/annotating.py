@@ -8,7 +8,7 @@ from ninja import Router, Status
 from ninja.errors import HttpError
 
 from engine.models import Experiment, Judgment
-from engine.selectors import counts, people, pools
+from engine.selectors import counts, people
 from engine.services import serving
 from engine.services.allowances import note_waiting
 from engine.services.serving import ShownPair
@@ -28,8 +28,7 @@ def next_pair(request: AuthenticatedRequest, experiment_id: Id, payload: NextIn)
     experiment = access.to_label(request, experiment_id)
     shown = serving.show_next(experiment=experiment, annotator=request.user, besides=payload.besides)
     waits = shown is None and not payload.besides
-    news = waits and note_waiting(experiment_id=experiment.pk, annotator=request.user)
-    if news or (shown is None and pools.awaits_planning(experiment, request.user)):
+    if waits and note_waiting(experiment_id=experiment.pk, annotator=request.user):
         wake_planner(experiment.pk)
     return _shown(experiment, shown)
 

@@ -19,7 +19,7 @@ from django.views.decorators.http import require_safe
 
 from engine.domain.errors import LeaseLostError, UnknownTokenError, WrongStateError
 from engine.models import Check, Experiment, Flag, Judgment
-from engine.selectors import counts, people, pools
+from engine.selectors import counts, people
 from engine.services import serving
 from engine.services.allowances import MOST_HELD, note_waiting
 from engine.services.serving import Answered, ShownPair
@@ -317,8 +317,7 @@ def _show_next(
 def _miss(request: AuthenticatedRequest, experiment: Experiment) -> None:
     """Have pairs planned for somebody who found none."""
     BUFFER_MISSES.labels(experiment.pk).inc()
-    news = note_waiting(experiment_id=experiment.pk, annotator=request.user)
-    if news or pools.awaits_planning(experiment, request.user):
+    if note_waiting(experiment_id=experiment.pk, annotator=request.user):
         wake_planner(experiment.pk)
 
 

@@ -85,7 +85,9 @@ def test_nobody_is_shown_two_texts_twice_and_the_end_is_said(pool, client, clien
     assert woken == [], "nothing can be planned for Ann"
     add_member(pool, bob)
     assert "New pairs are being written." in words(client_for(bob).get(url))
-    _, secret = make_token(user=bob, name="t", valid_days=1, scopes=["annotate"])
+    cora = make_user("cora")
+    add_member(pool, cora)
+    _, secret = make_token(user=cora, name="t", valid_days=1, scopes=["annotate"])
     asked = Client().post(
         f"/api/label/{pool.pk}/next",
         {},
