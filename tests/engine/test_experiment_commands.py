@@ -71,7 +71,7 @@ def test_responses_may_stand_in_a_file_beside(file):
         (("name: N", "name:"), "line 1, name: This must be a text."),
         (
             ("delta: 0.1", "delta: 0.7"),
-            "line 2, delta: delta: Ensure this value is less than or equal to 0.5.",
+            "line 2, delta: delta: Ensure this value is less than or equal to 0.49.",
         ),
         (
             ("text: a", "txt: a"),

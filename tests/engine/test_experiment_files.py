@@ -65,7 +65,7 @@ settings_ = st.fixed_dictionaries(
     optional={
         "question": texts,
         "guidelines": texts,
-        "delta": st.floats(1e-9, 0.5),
+        "delta": st.floats(1e-9, 0.49),
         "budget": st.integers(1, 10**6),
         "seed": st.integers(0, 2**63),
         "allow_tie": st.booleans(),

@@ -299,7 +299,7 @@ class TestDoors:
         response = client.generic(
             "PATCH",
             f"/api/experiments/{experiment.pk}",
-            f'{{"budget": {budget}, "delta": 0.5}}',
+            f'{{"budget": {budget}, "delta": 0.45}}',
             content_type="application/json",
             headers=headers,
         )

@@ -170,7 +170,7 @@ REFUSED = [
     ({"tasks": ""}, "Tasks: give at least one."),
     ({"tasks": '{"prompt": "A"}\n{"prompt": 1, }'}, "line 2: This is not JSON"),
     ({"gold": "prompt,better\na,b"}, "line 2: worse is missing. Found: prompt, better."),
-    ({"delta": "0.7"}, "less than or equal to 0.5"),
+    ({"delta": "0.7"}, "less than or equal to 0.49"),
     ({"delta": "many"}, "Enter a number."),
     ({"judge": "dice"}, "Select a valid choice."),
     ({"overlap": "3", "overlap_rule": "mean"}, "With shares, each comparison needs 1, 2, 4 or 8 judgments"),
