@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Barrier
 
 import pytest
 from kombu import Connection
@@ -70,3 +71,24 @@ def test_queues_do_not_mix_and_messages_keep_their_order(tmp_path: Path):
             second.put({"number": number + 100})
         assert [first.get(timeout=60).payload["number"] for _ in range(5)] == [0, 1, 2, 3, 4]
         assert [second.get(timeout=60).payload["number"] for _ in range(5)] == [100, 101, 102, 103, 104]
+
+
+def test_workers_that_start_at_once_each_find_and_leave_a_whole_table_of_queues(tmp_path: Path):
+    workers, exchanges = range(8), [f"exchange-{number}" for number in range(100)]
+    together = Barrier(len(workers), timeout=60)
+
+    def start(worker: int) -> None:
+        with connect(tmp_path) as connection:
+            channel = connection.default_channel
+            for exchange in exchanges:
+                together.wait()
+                channel._queue_bind(exchange, "key", "", f"queue-of-{worker}")
+                assert channel.get_table(exchange)
+
+    with ThreadPoolExecutor(len(workers)) as pool:
+        for started in [pool.submit(start, worker) for worker in workers]:
+            started.result(timeout=60)
+    with connect(tmp_path) as connection:
+        for exchange in exchanges:
+            bound = connection.default_channel.get_table(exchange)
+            assert {each.queue for each in bound} == {f"queue-of-{worker}" for worker in workers}
