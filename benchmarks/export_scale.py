@@ -14,19 +14,13 @@ import argparse
 import http.client
 import json
 import os
-import shutil
-import signal
-import socket
-import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from benchmarks.installation import set_environment
+from benchmarks.installation import cpu_seconds, scratch_database, session_of, web_server
 
 # Rows as the services leave them. Responses of 40 to 340 characters; each comparison judged by one of twenty
 # people.
@@ -62,10 +56,13 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--repeats", type=int, default=1, help="downloads; the best of them counts")
     options = parser.parse_args(arguments)
-    with database():
+    if not os.environ.get("DATABASE_URL", "").startswith("postgres"):
+        sys.exit("Set DATABASE_URL to a PostgreSQL database; one of the benchmark's own is made beside it.")
+    with scratch_database() as url:
         experiment_id, session = world(options.rows)
         summary: dict[str, Any] = {"rows": options.rows, "load_before": round(os.getloadavg()[0], 2)}
-        with server() as (address, pid):
+        with web_server(url, processes=1) as (port, gunicorn):
+            address, pid = f"127.0.0.1:{port}", worker_of(gunicorn)
             path = f"/experiments/{experiment_id}/judgments.csv"
             download(address, f"{path}?policy=P1&against=P2&text=nowhere", session)  # imports, connections
             for name, target, gzip in (
@@ -95,37 +92,9 @@ def main(arguments: list[str] | None = None) -> None:
     print()
 
 
-@contextmanager
-def database() -> Iterator[None]:
-    """A test database, and the environment of the server set to it."""
-    folder = set_environment()
-    import django
-
-    django.setup()
-    from django.conf import settings
-    from django.core.management import call_command
-    from django.db import connection, connections
-
-    if connection.vendor != "postgresql":
-        sys.exit("Set DATABASE_URL to a PostgreSQL database; one of the benchmark's own is made beside it.")
-    name = settings.DATABASES["default"]["NAME"]
-    connection.creation.create_test_db(verbosity=0, autoclobber=True, serialize=False)
-    own = connection.settings_dict["NAME"]
-    os.environ["DATABASE_URL"] = os.environ["DATABASE_URL"].rsplit("/", 1)[0] + f"/{own}"
-    try:
-        call_command("collectstatic", interactive=False, verbosity=0)
-        yield
-    finally:
-        connections.close_all()
-        connection.creation.destroy_test_db(name, verbosity=0)
-        shutil.rmtree(folder, ignore_errors=True)
-
-
 def world(rows: int) -> tuple[int, str]:
     """An experiment of eight policies with that many judged comparisons, and the cookie of its admin."""
-    from django.conf import settings
     from django.db import connection
-    from django.test import Client
 
     from engine.domain.specs import ExperimentSpec, FactorSpec, TaskSpec
     from engine.models import User
@@ -167,33 +136,13 @@ def world(rows: int) -> tuple[int, str]:
     with connection.cursor() as cursor:
         cursor.execute("VACUUM ANALYZE")
     print(f"{rows:,} comparisons seeded in {time.perf_counter() - start:.0f} s", flush=True)
-    client = Client(headers={"host": "localhost"})
-    client.force_login(admin)
-    return experiment.pk, client.cookies[settings.SESSION_COOKIE_NAME].value
+    return experiment.pk, session_of(admin)
 
 
-@contextmanager
-def server() -> Iterator[tuple[str, int]]:
-    """gunicorn on a free port; its address and the process that serves."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{free.getsockname()[1]}"
-    command = [sys.executable, "-m", "gunicorn", "llmpo_site.wsgi", "--threads", "8", "--bind", address]
-    with subprocess.Popen([*command, "--log-level", "error"], start_new_session=True) as gunicorn:
-        try:
-            yield address, worker_of(gunicorn.pid)
-        finally:
-            os.killpg(gunicorn.pid, signal.SIGTERM)
-
-
-def worker_of(master: int) -> int:
-    """The child that serves, once there is one."""
-    children = Path(f"/proc/{master}/task/{master}/children")
-    for _ in range(300):
-        if pids := children.read_text().split():
-            return int(pids[0])
-        time.sleep(0.1)
-    sys.exit("gunicorn did not start.")
+def worker_of(gunicorn: int) -> int:
+    """The child that serves, whose memory is watched."""
+    [worker] = Path(f"/proc/{gunicorn}/task/{gunicorn}/children").read_text().split()
+    return int(worker)
 
 
 def timed(address: str, path: str, session: str, pid: int, *, gzip: bool) -> dict[str, Any]:
@@ -219,22 +168,10 @@ def timed(address: str, path: str, session: str, pid: int, *, gzip: bool) -> dic
     }
 
 
-def cpu_seconds(pid: int) -> float:
-    """Processor time of a process, independent of other load on the machine."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
 def download(address: str, path: str, session: str, *, gzip: bool = False) -> dict[str, Any]:
     """Fetch and count."""
-    for _ in range(100):
-        try:
-            connection = http.client.HTTPConnection(address, timeout=300)
-            connection.connect()
-            break
-        except ConnectionRefusedError:
-            time.sleep(0.1)
-    headers = {"Cookie": f"sessionid={session}"} | ({"Accept-Encoding": "gzip"} if gzip else {})
+    connection = http.client.HTTPConnection(address, timeout=300)
+    headers = {"Cookie": session} | ({"Accept-Encoding": "gzip"} if gzip else {})
     start = time.perf_counter()
     connection.request("GET", path, headers=headers)
     response = connection.getresponse()
