@@ -120,8 +120,9 @@ DATABASES = {
     "default": env.dj_db_url("DATABASE_URL", f"sqlite:///{VAR_DIR / 'llmpo.sqlite3'}", conn_max_age=60)
 }
 if DATABASES["default"].get("ENGINE") == "django.db.backends.sqlite3":
-    # Writers queue up for the lock at BEGIN; a deferred transaction that reads and then writes would
+    # Writers wait for the lock at BEGIN; a deferred transaction that reads and then writes would
     # fail at once with "database is locked" instead.
+    DATABASES["default"]["ENGINE"] = "llmpo_site.sqlite"
     DATABASES["default"]["OPTIONS"] = {
         "transaction_mode": "IMMEDIATE",
         "timeout": 30,

@@ -143,11 +143,11 @@ def _insert_staged(
         values: dict[str, str] = {}
         for place, column in enumerate(rows.columns):
             name = _quoted(column)
-            known = keys.get(column)
+            known = _as_range(keys[column]) if column in keys else None
             if known is None:
                 values[column] = name
             elif isinstance(known, range):
-                values[column] = f"{name} + {known.start}"
+                values[column] = f"({name} + {known.start})"
             else:
                 cursor.executemany(
                     "INSERT INTO staged_keys VALUES (%s, %s, %s)",
@@ -162,6 +162,14 @@ def _insert_staged(
         cursor.execute(f"{_into(rows)} SELECT {cells} FROM {table} ORDER BY rowid")  # noqa: S608 - our own names
     finally:
         cursor.execute("DROP TABLE temp.staged_keys")
+
+
+def _as_range(keys: Keys) -> Keys:
+    """The same keys, as a range if they are one: then a sum stands for each in the place of a search."""
+    if isinstance(keys, range) or not keys:
+        return keys
+    consecutive = range(keys[0], keys[0] + len(keys))
+    return consecutive if list(keys) == list(consecutive) else keys
 
 
 def _insert_one_by_one(
