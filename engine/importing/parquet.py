@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from engine.importing.arrow import UNREADABLE, cell, in_microseconds
@@ -13,22 +13,31 @@ from engine.importing.rows import Allowance, Fault, ImportingError, Row
 MAGIC = b"PAR1"
 # Rows.
 _BATCH = 1000
-# pyarrow ends the process, without an exception, where what is said of a column contradicts itself.
+# pyarrow ends the process, without an exception, where what is said of a column contradicts itself. Files
+# come one after the other, each after its length in four bytes, and a line says that one was looked at.
 _LOOK_AT_COLUMNS = """
 import sys
 import pyarrow
 from pyarrow.parquet import read_metadata
 
-metadata = read_metadata(pyarrow.BufferReader(sys.stdin.buffer.read()))
-for group in range(metadata.num_row_groups):
-    for column in range(metadata.num_columns):
-        metadata.row_group(group).column(column)
+while length := sys.stdin.buffer.read(4):
+    data = sys.stdin.buffer.read(int.from_bytes(length, "little"))
+    try:
+        metadata = read_metadata(pyarrow.BufferReader(data))
+        for group in range(metadata.num_row_groups):
+            for column in range(metadata.num_columns):
+                metadata.row_group(group).column(column)
+    except Exception:
+        pass  # reading the file says why
+    print(flush=True)
 """
 _MOST_SECONDS = 60
 
 
 def parquet_rows(data: bytes, allowance: Allowance) -> Iterator[Row | Fault]:
     """The rows of a Parquet file, numbered from 1. Values come as texts, numbers, lists.
+
+    The caller has checked the file with `damaged`.
 
     Parameters
     ----------
@@ -47,7 +56,6 @@ def parquet_rows(data: bytes, allowance: Allowance) -> Iterator[Row | Fault]:
         raise ImportingError.at(
             "", "Parquet needs pyarrow on the server: pip install pyarrow. Or save the file as JSON Lines."
         ) from error
-    _check_metadata(data)
     try:
         # A reader of Python's would hold the whole file once more.
         file = ParquetFile(pa.BufferReader(data))
@@ -81,29 +89,32 @@ def parquet_rows(data: bytes, allowance: Allowance) -> Iterator[Row | Fault]:
         ) from error
 
 
-def _check_metadata(data: bytes) -> None:
-    """Look at the file's metadata in a process of its own, so that no file ends this one."""
+def damaged(files: Sequence[bytes]) -> int | None:
+    """The place of the first Parquet file whose metadata would end the process that reads it.
+
+    All are looked at in one process, which takes most of its time to load its libraries.
+
+    Raises
+    ------
+    ImportingError
+        The metadata of all of them take too long to read.
+    """
     # At the end, before their length in four bytes and the file's mark.
-    metadata = data[-8 - int.from_bytes(data[-8:-4], "little") :]
+    metadata = [data[-8 - int.from_bytes(data[-8:-4], "little") :] for data in files]
     try:
-        subprocess.run(  # noqa: S603 - our own program
+        looked = subprocess.run(  # noqa: S603 - our own program
             [sys.executable, "-I", "-c", _LOOK_AT_COLUMNS],
-            input=metadata,
+            input=b"".join(len(each).to_bytes(4, "little") + each for each in metadata),
             capture_output=True,
             timeout=_MOST_SECONDS,
-            check=True,
+            check=False,
         )
-    except subprocess.CalledProcessError as error:
-        # What ends with an exception there does so here, and says why.
-        if error.returncode > 0:
-            return
-        raise ImportingError.at(
-            "", "The Parquet file is damaged. Write it again, or save it as JSON Lines."
-        ) from error
     except subprocess.TimeoutExpired as error:
         raise ImportingError.at(
             "", "The Parquet file has too many columns. Save it as JSON Lines, or in parts."
         ) from error
+    n_looked = len(looked.stdout.splitlines())
+    return n_looked if looked.returncode < 0 else None
 
 
 def _lower(fields: dict[str, Any]) -> dict[str, Any]:

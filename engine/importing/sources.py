@@ -12,6 +12,7 @@ import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path, PurePosixPath
 
 from engine.domain import limits
@@ -99,6 +100,11 @@ class Source:
 
         ``plain`` and ``beside`` are those of `rows_of`.
         """
+        if (damaged := self._damaged) is not None:
+            raise ImportingError.at(
+                damaged if len(self.parts) > 1 else "",
+                "The Parquet file is damaged. Write it again, or save it as JSON Lines.",
+            )
         allowance = Allowance(self.most)
         for name, data in self.parts:
             prefix = f"{name}, " if len(self.parts) > 1 else ""
@@ -109,6 +115,13 @@ class Source:
                 raise ImportingError(
                     [Fault(f"{prefix}{fault.place}".rstrip(", "), fault.message) for fault in error.faults]
                 ) from error
+
+    @cached_property
+    def _damaged(self) -> str | None:
+        """The name of a Parquet file that would end the process that reads it."""
+        files = [(name, data) for name, data in self.parts if data.startswith(parquet.MAGIC)]
+        place = parquet.damaged([data for _, data in files]) if files else None
+        return None if place is None else files[place][0]
 
     def _rows_of_part(
         self, name: str, data: bytes, allowance: Allowance, plain: Sequence[str], beside: Sequence[str]
