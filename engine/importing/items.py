@@ -34,10 +34,16 @@ TASK_NAMES = ("task", "prompt", "input", "question")
 # `ideal` is OpenAI evals', `answers` SQuAD's.
 REFERENCE_NAMES = ("reference", "target", "output", "answer", "answers", "ideal")
 TAG_NAMES = ("tags", "category")
+# In Alpaca's data it is the task, or the first half of it if there is an input; else a variable.
+_INSTRUCTION = "instruction"
+# The names that make a first line a heading.
+HEADINGS = (*TASK_NAMES, _INSTRUCTION)
 # All other columns of a task are variables.
 _KNOWN = {*TASK_NAMES, *REFERENCE_NAMES, *TAG_NAMES, "messages", "variables"}
 # What a column of a list of tasks may be.
 TASK_MEANINGS = ("task", "reference", "tags", VARIABLE, IGNORE)
+# Columns of a response that are read, or told where they are not.
+_OF_RESPONSES = {*TASK_NAMES, *REFERENCE_NAMES, *TAG_NAMES, "messages", "policy", "response"}
 _SHOWN = 5
 _Item = TypeVar("_Item")
 
@@ -99,7 +105,7 @@ def read_tasks(given: str | Source, columns: Columns | None = None) -> list[Task
         Names every place that cannot be read.
     """
     own = {column: meaning for column, meaning in (columns or {}).items() if meaning in TASK_MEANINGS}
-    rows = renamed(rows_in(given), own) if own else rows_in(given, plain=TASK_NAMES, beside=REFERENCE_NAMES)
+    rows = renamed(rows_in(given), own) if own else rows_in(given, plain=HEADINGS, beside=REFERENCE_NAMES)
     return _read(rows, _task, TASKS)
 
 
@@ -112,11 +118,24 @@ def rows_in(
     return rows_of(given, plain=plain, beside=beside)
 
 
+def _whole(row: Row) -> Row:
+    """The row with Alpaca's instruction and its input as one task; any other row as it is."""
+    given = row.fields.get(_INSTRUCTION)
+    others = row.fields.keys() & {*TASK_NAMES, "messages"}
+    if not isinstance(given, str) or not given or others - {"input"}:
+        return row
+    fields = {name: value for name, value in row.fields.items() if name not in {_INSTRUCTION, "input"}}
+    more = row.fields.get("input")
+    task = f"{given}\n\n{text_of(row, ['input'])}" if more not in (None, "", []) else given
+    return replace(row, fields={"task": task} | fields)
+
+
 def _task(row: Row) -> TaskSpec:
+    row = _whole(row)
     prompt, messages = _asked(row)
     if not prompt.strip():
         raise ImportingError.at(row.place, "The task is empty. Write it, or remove the row.")
-    reference = text_of(row, REFERENCE_NAMES, required=False)
+    reference = text_of(row, REFERENCE_NAMES, required=False, several=True)
     return TaskSpec(prompt, reference, messages, variables=_variables(row), tags=_tags(row))
 
 
@@ -199,6 +218,7 @@ def read_gold(given: str | Source) -> list[GoldSpec]:
 
 
 def _gold(row: Row) -> GoldSpec:
+    row = _whole(row)
     prompt, messages = _asked(row)
     return GoldSpec(
         prompt=prompt,
@@ -231,15 +251,18 @@ def read_responses(given: str | Source, columns: Columns | None = None) -> Answe
     positions: dict[str, int] = {}
     tasks: list[TaskSpec] = []
     rivals: Counter[slips.Rivals] = Counter()
+    left_out: dict[str, None] = {}
 
     def make(row: Row) -> ReadyMade:
-        if not columns and (pair := slips.rivals(row.fields, TASK_NAMES)):
-            rivals[pair] += 1
+        row = _whole(row)
+        if not columns:
+            rivals.update(_rivals(row.fields))
+            left_out.update(dict.fromkeys(name for name in row.fields if name not in _OF_RESPONSES))
         prompt, messages = _asked(row)
         if "policy" not in row.fields and len(row.fields) > 1:
             raise ImportingError.at(row.place, _no_policy(row))
         policy = text_of(row, ["policy"]).strip()
-        reference = text_of(row, REFERENCE_NAMES, required=False)
+        reference = text_of(row, REFERENCE_NAMES, required=False, several=True)
         response = text_of(row, ["response"], required=False)
         if len(policy) > 100:
             raise ImportingError.at(
@@ -284,6 +307,8 @@ def read_responses(given: str | Source, columns: Columns | None = None) -> Answe
         warnings=[
             *_warnings(policies, [task.prompt for task in tasks], responses),
             *slips.left_out(rivals),
+            *_left_out(left_out),
+            *(given.warnings if isinstance(given, Source) else ()),
         ],
     )
 
@@ -307,8 +332,10 @@ def _warnings(
         yield f"{_responses(n)} came more than once, with the same task, policy and text."
     if n := sum(not each.response.strip() for each in responses):
         yield f"{_responses(n)} had no text."
-    yield from slips.no_texts((each.response for each in responses), "response")
-    yield from slips.no_texts(tasks, "task")
+    yield from slips.in_texts((each.response for each in responses), "response")
+    yield from slips.in_texts(tasks, "task")
+    yield from slips.of_programs(tasks, "task")
+    yield from slips.no_names(policies, "policy", "policies")
     yield from slips.nearly_equal(policies, "policy", "policies")
     yield from slips.nearly_equal(tasks, "task", "tasks")
 
@@ -322,20 +349,29 @@ def warnings_of_tasks(tasks: Sequence[TaskSpec], given: str | Source = "") -> li
     warnings = []
     if n := slips.twice([(task.prompt, *sorted(task.variables.items())) for task in tasks]):
         warnings.append(f"{slips.number(n, 'task')} came more than once. Each counts.")
-    beside = (text for task in tasks for text in (task.reference, *task.variables.values()))
-    found = rows_in(given, plain=TASK_NAMES, beside=REFERENCE_NAMES) if given else ()
+    beside = [text for task in tasks for text in (task.reference, *task.variables.values())]
+    found = rows_in(given, plain=HEADINGS, beside=REFERENCE_NAMES) if given else ()
     rows = [row for row in found if isinstance(row, Row)]
-    fields = [row.fields for row in rows]
-    are_lines = len(tasks) > 1 and not any(row.heading for row in rows)
+    fields = [_whole(row).fields for row in rows]
+    are_lines = bool(rows) and all(row.place.startswith("line") and not row.heading for row in rows)
     return [
         *warnings,
         *(slips.heading([(task.prompt, task.reference) for task in tasks]) if are_lines else ()),
-        *slips.no_texts(texts, "task"),
-        *slips.no_texts(beside, "answer or variable", "answers or variables"),
-        *slips.left_out(Counter(pair for each in fields if (pair := slips.rivals(each, TASK_NAMES)))),
+        *slips.in_texts(texts, "task"),
+        *slips.of_programs(texts, "task"),
+        *slips.in_texts(beside, "answer or variable", "answers or variables"),
+        *slips.of_programs((task.reference for task in tasks), "answer"),
+        *slips.left_out(Counter(pair for each in fields for pair in _rivals(each))),
         *_no_variables(fields),
         *slips.nearly_equal(texts, "task", "tasks"),
+        *(given.warnings if isinstance(given, Source) else ()),
     ]
+
+
+def _rivals(fields: Mapping[str, Any]) -> list[slips.Rivals]:
+    """The pairs of columns of a row that may be the same thing, of which one is taken."""
+    found = (slips.rivals(fields, names) for names in (TASK_NAMES, REFERENCE_NAMES))
+    return [pair for pair in found if pair]
 
 
 def _no_variables(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
@@ -346,12 +382,14 @@ def _no_variables(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
             is_variable = NAME.fullmatch(name) and isinstance(value, (str, int, float))
             if name and name not in _KNOWN and value not in (None, "", [], {}) and not is_variable:
                 found[name] = None
-    if found:
-        shown = ", ".join(map(limits.shown, list(found)[:_SHOWN]))
-        yield (
-            f"{slips.number(len(found), 'column')} left out: {shown}. "
-            "A variable has a name such as customer_name, and is a text or a number."
-        )
+    for said in _left_out(found):
+        yield f"{said} A variable has a name such as customer_name, and is a text or a number."
+
+
+def _left_out(columns: Collection[str]) -> Iterator[str]:
+    if columns:
+        shown = ", ".join(map(limits.shown, list(columns)[:_SHOWN]))
+        yield f"{slips.number(len(columns), 'column')} left out: {shown}{' …' * (len(columns) > _SHOWN)}."
 
 
 def _responses(n: int) -> str:
@@ -374,7 +412,7 @@ def as_typed(source: Source) -> str:
     if not source.is_text:
         return as_lines(source)
     text = source.text
-    known = not text.strip() or is_table(text, TASK_NAMES, REFERENCE_NAMES)
+    known = not text.strip() or is_table(text, HEADINGS, REFERENCE_NAMES)
     return as_table(text) if source.is_table and not known else text
 
 
@@ -392,4 +430,4 @@ def as_lines(source: Source) -> str:
         fields = {name: row.fields[name.lower()] for name in row.heading or row.fields}
         return json.dumps(fields, ensure_ascii=False, default=str)
 
-    return "\n".join(_read(source.rows(plain=TASK_NAMES, beside=REFERENCE_NAMES), line, TASKS))
+    return "\n".join(_read(source.rows(plain=HEADINGS, beside=REFERENCE_NAMES), line, TASKS))

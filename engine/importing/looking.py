@@ -10,7 +10,7 @@ from typing import Any
 
 from engine.domain.material import Material
 from engine.importing import votes
-from engine.importing.items import REFERENCE_NAMES, TAG_NAMES, TASK_MEANINGS, TASK_NAMES, rows_in
+from engine.importing.items import HEADINGS, REFERENCE_NAMES, TAG_NAMES, TASK_MEANINGS, rows_in
 from engine.importing.mapping import IGNORE, RESPONSE, VARIABLE
 from engine.importing.rows import Row, is_table
 from engine.importing.sources import Source
@@ -36,7 +36,7 @@ _REQUIRED: Mapping[Material, Sequence[str]] = {
 }
 # Names of columns with their meanings, and the meaning of all other columns.
 _BY_NAME = (
-    dict.fromkeys((*TASK_NAMES, "messages"), "task")
+    dict.fromkeys((*HEADINGS, "messages"), "task")
     | dict.fromkeys(REFERENCE_NAMES, "reference")
     | dict.fromkeys(TAG_NAMES, "tags")
 )
@@ -113,7 +113,7 @@ def look(given: str | Source, material: Material) -> Look:
 
 def has_columns(text: str) -> bool:
     """True if a list of tasks is a table, and no plain lines."""
-    return is_table(text, TASK_NAMES, REFERENCE_NAMES)
+    return is_table(text, HEADINGS, REFERENCE_NAMES)
 
 
 def _cell(value: Any) -> str:

@@ -31,6 +31,8 @@ _PACKED = {
     b"7z\xbc\xaf": "a 7z archive",
     b"Rar!\x1a": "a RAR archive",
 }
+# Some programs save these under the name of a workbook (.xls).
+_MARKUP = re.compile(rb"\s*<(?:!doctype\s+html|html|\?xml)\b", re.IGNORECASE)
 # Names under which an object has the rows of a table, and those that say that it is a row.
 _ROWS = ("data", "rows", "records", "votes", "items", "results")
 _OF_A_ROW = ("task", "prompt", "input", "question", "instruction", "model_a", "policy_a")
@@ -88,6 +90,44 @@ class Row:
     place: str
     fields: Mapping[str, Any]
     heading: Sequence[str] = ()
+
+
+class Heading:
+    """The names of a table's columns, which its first row holds.
+
+    Columns without a name are left out: programs number the rows in them.
+    """
+
+    def __init__(self, cells: Sequence[str]) -> None:
+        written = [cell.strip() for cell in cells]
+        self._names = [name.lower() for name in written]
+        self._shown = [name for name in written if name]
+        self._end = max((number for number, name in enumerate(self._names, 1) if name), default=0)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    @property
+    def fault(self) -> str:
+        """The reason why these can be no names of columns; empty if they can."""
+        named = [name for name in self._names if name]
+        if len(set(named)) < len(named):
+            return "Two columns have the same name. Rename one of them."
+        return limits.COLUMNS.refusal(len(self))
+
+    def row(self, place: str, cells: Sequence[str]) -> Row | Fault:
+        """The row that these cells are, or its fault."""
+        if any(map(str.strip, cells[self._end :])):
+            return Fault(
+                place,
+                "A cell stands right of the last column that the first row names. Name it, or remove the "
+                "rows above the names of the columns.",
+            )
+        if all(cell.strip().lower() == name for cell, name in zip(cells, self._names, strict=False)):
+            return Fault(place, "This row has the names of the columns again. Remove it.")
+        padded = itertools.chain(cells, itertools.repeat(""))
+        fields = {name: cell for name, cell in zip(self._names, padded, strict=False) if name}
+        return Row(place, fields, self._shown)
 
 
 class Allowance:
@@ -166,7 +206,10 @@ def text_in(data: bytes) -> str:
     ImportingError
         They are neither.
     """
-    encoding = "utf-16" if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "utf-8-sig"
+    marks = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+    # The mark of UTF-32 begins with that of UTF-16.
+    is_utf16 = data.startswith(marks) and not data.startswith(codecs.BOM_UTF32_LE)
+    encoding = "utf-16" if is_utf16 else "utf-8-sig"
     # Counted before rows are made of it: a small archive may hold gigabytes.
     if message := limits.LINES.refusal(max(data.count(b"\n"), data.count(b"\r"))):
         raise ImportingError.at("", message)
@@ -174,6 +217,8 @@ def text_in(data: bytes) -> str:
         raise ImportingError.at(
             "", f"This is {kind}, and no text. Save it as CSV or XLSX, or unpack it first."
         )
+    if _MARKUP.match(data.removeprefix(codecs.BOM_UTF8)):
+        raise ImportingError.at("", "This is HTML or XML, and no table. Save it as CSV or XLSX.")
     nul = data.find(b"\x00") if encoding == "utf-8-sig" else -1
     try:
         if nul < 0:
@@ -325,8 +370,7 @@ def _table_rows(text: str) -> Iterator[Row | Fault]:
     delimiter = declared or max(_DELIMITERS, key=_heading(text).count)
     csv.field_size_limit(limits.CELL_CHARACTERS.most)
     reader = csv.reader(_lines(text), delimiter=delimiter, strict=True)
-    heading: list[str] = []
-    names: list[str] = []
+    heading: Heading | None = None
     before = 0
     try:
         for cells in reader:
@@ -334,19 +378,20 @@ def _table_rows(text: str) -> Iterator[Row | Fault]:
             if not any(map(str.strip, cells)):
                 continue
             place = f"line {first}"
-            if not names:
-                heading = [cell.strip() for cell in cells]
-                names = [name.lower() for name in heading]
-                if message := limits.COLUMNS.refusal(len(names)):
-                    yield Fault(place, message)
+            if heading is None:
+                heading = Heading(cells)
+                if delimiter == "|" and not cells[0].strip() and not cells[-1].strip():
+                    yield Fault(place, "This is a table of Markdown. Save it as CSV.")
                     return
-                if len(set(names)) < len(names):
-                    yield Fault(place, "Two columns have the same name. Rename one of them.")
+                if heading.fault:
+                    yield Fault(place, heading.fault)
                     return
-            elif len(cells) != len(names):
-                yield Fault(place, f"This row has {len(cells)} columns, but the first line has {len(names)}.")
+            elif len(cells) != len(heading):
+                yield Fault(
+                    place, f"This row has {len(cells)} columns, but the first line has {len(heading)}."
+                )
             else:
-                yield Row(place, dict(zip(names, cells, strict=True)), heading)
+                yield heading.row(place, cells)
     except csv.Error as error:
         yield Fault(f"line {before + 1}", _csv_fault(error))
 
@@ -460,11 +505,21 @@ def _columns_of_pandas(document: dict[str, Any]) -> list[dict[str, Any]] | None:
     """The rows of an object that has columns, each with its cells by the numbers of their rows."""
     columns = list(document.values())
     first = columns[0] if columns else None
+    if any(_is_column(document.get(name)) for name in _OF_A_ROW):
+        # pandas' to_dict("list"), and that of `datasets`.
+        if not all(isinstance(cells, list) and len(cells) == len(columns[0]) for cells in columns):
+            return None
+        return [dict(zip(document, row, strict=True)) for row in zip(*columns, strict=True)]
     if not isinstance(first, dict) or not first or not all(map(str.isdecimal, first)):
         return None
     if any(not isinstance(cells, dict) or cells.keys() != first.keys() for cells in columns):
         return None
     return [{name: cells[row] for name, cells in document.items()} for row in first]
+
+
+def _is_column(value: Any) -> bool:
+    """True if the value is a list of texts, or of conversations; messages are one conversation."""
+    return isinstance(value, list) and len(value) > 1 and not any(isinstance(each, dict) for each in value)
 
 
 def _is_squad(articles: Any) -> bool:
@@ -532,8 +587,10 @@ def _example(row: Row, prefix: str, *, choices: bool) -> Row | Fault:
     return Row(row.place, fields)
 
 
-def text_of(row: Row, names: Collection[str], *, required: bool = True) -> str:
+def text_of(row: Row, names: Collection[str], *, required: bool = True, several: bool = False) -> str:
     """The text of the first of these fields that the row has.
+
+    ``several``: of a list, the first one is meant, as of several right answers.
 
     Raises
     ------
@@ -556,9 +613,12 @@ def text_of(row: Row, names: Collection[str], *, required: bool = True) -> str:
     if isinstance(value, Mapping) and isinstance(value.get("text"), list):
         # SQuAD's answers: their texts, and where each begins.
         value = value["text"] or ""
-    if isinstance(value, list):
-        # Several right answers: the first is the reference.
+    if isinstance(value, list) and (several or len(value) == 1):
         value = value[0]
+    if isinstance(value, list):
+        raise ImportingError.at(
+            row.place, f"{found} is a list of {len(value)}. Give each of them a row of its own."
+        )
     if isinstance(value, bool) or not isinstance(value, (str, int, float)):
         raise ImportingError.at(row.place, f"{found} must be a text.")
     return storable(str(value), row.place, found)

@@ -8,6 +8,8 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 _NOTHING = {"null", "none", "nan", "n/a"}
+# Of R, pandas and SQL. In other letters "Na" may be an answer.
+_NOTHING_AS_WRITTEN = {"NA", "<NA>", r"\N"}
 # Of Excel and of LibreOffice.
 _ERRORS = {
     "#ref!", "#n/a", "#value!", "#div/0!", "#name?", "#null!", "#num!", "#spill!", "#calc!", "#field!",
@@ -17,8 +19,18 @@ _ERRORS = {
 _SELECTORS = {chr(code) for code in range(0xFE00, 0xFE10)}
 _UNSEEN = {"Cf", "Cc"}
 _LONGEST_WORD = 40
+# Of one cell in Excel, which cuts off the rest.
+_CELL_OF_EXCEL = 32_767
+# UTF-8 that was read as Windows-1252, and the mark in the place of a character that was lost.
+_GARBLED = re.compile(
+    "[\u00c2\u00c3][\u00a0-\u00bf]|(?:[\u00d0\u00d1][\u0080-\u00bf\u0152-\u0178\u2013-\u203a\u20ac]){2}"
+    "|\u00e2\u20ac|\u00f0\u0178|\ufffd"
+)
+# A list or an object, as JSON and Python write it.
+_OF_A_PROGRAM = re.compile(r"""\[\s*(?:["'{\[].*)?\]|\{\s*["'].*\}""", re.DOTALL)
 _LIKE_A_NAME = re.compile(r"[^\W\d]\w*(?:[ -]\w+){0,2}")
 _OF_SENTENCES = re.compile(r"[\d?.!:]")
+_SPACE = re.compile(r"\s")
 
 
 def number(n: int, one: str, many: str = "") -> str:
@@ -31,17 +43,52 @@ def twice(items: Collection[object]) -> int:
     return Counter(items).total() - len(set(items))
 
 
-def no_texts(texts: Iterable[str], one: str, many: str = "") -> Iterator[str]:
-    """Warnings where texts say only what programs write for no text, or for a formula that failed."""
-    said = Counter(text.strip().lower() for text in texts if len(text) < _LONGEST_WORD)
-    if n := sum(said[word] for word in _NOTHING):
+def in_texts(texts: Iterable[str], one: str, many: str = "") -> Iterator[str]:
+    """Warnings where texts say nothing, a formula failed, or a program before this one has spoiled them."""
+    said: Counter[str] = Counter()
+    garbled = cut = 0
+    for text in texts:
+        if len(text) < _LONGEST_WORD:
+            said[text.strip()] += 1
+        garbled += not text.isascii() and _GARBLED.search(text) is not None
+        cut += len(text) == _CELL_OF_EXCEL
+    if n := sum(many_times for word, many_times in said.items() if _is_nothing(word)):
         yield f"{number(n, one, many)} said only null, None, NaN or N/A, as programs write for no text."
-    if n := sum(said[word] for word in _ERRORS):
-        shown = next(word for word in said if word in _ERRORS).upper()
+    if failed := [word for word in said if word.lower() in _ERRORS]:
+        n = sum(said[word] for word in failed)
         yield (
-            f"{number(n, one, many)} said only {shown} or the like, as spreadsheets write for a formula that "
-            "failed. Mend the formulas, and save the file again."
+            f"{number(n, one, many)} said only {failed[0].upper()} or the like, as spreadsheets write for a "
+            "formula that failed. Mend the formulas, and save the file again."
         )
+    if garbled:
+        yield (
+            f"{number(garbled, one, many)} with characters such as “Ã©” or “�”, as of a file that was saved "
+            "in the wrong encoding. Save it as UTF-8 where it comes from."
+        )
+    if cut:
+        yield (
+            f"{number(cut, one, many)} of exactly {_CELL_OF_EXCEL:,} characters, after which Excel cuts a "
+            "cell off. Bring the whole texts as CSV or JSON Lines."
+        )
+
+
+def _is_nothing(word: str) -> bool:
+    return word in _NOTHING_AS_WRITTEN or word.lower() in _NOTHING
+
+
+def of_programs(texts: Iterable[str], one: str, many: str = "") -> Iterator[str]:
+    """A warning where texts are lists or objects, as a program writes them that has no texts there."""
+    if found := [text for text in texts if text[:1] in {"[", "{"} and _OF_A_PROGRAM.fullmatch(text.rstrip())]:
+        yield (
+            f"{number(len(found), one, many)} written as a list or an object, such as {found[0][:40]!r}. It "
+            "is shown as it is. Bring lists and conversations as JSON Lines or Parquet."
+        )
+
+
+def no_names(names: Iterable[str], one: str, many: str = "") -> Iterator[str]:
+    """A warning where a name is only what programs write for no name."""
+    if n := sum(map(_is_nothing, set(names))):
+        yield f"{number(n, one, many)} called null, None, NaN or N/A, as programs write for no name."
 
 
 # The column that is taken, and another one that may be the same thing.
@@ -59,12 +106,20 @@ def heading(lines: Sequence[tuple[str, str]]) -> Iterator[str]:
     """A warning where the first of these tasks and answers may be the names of their columns, as of cells
     that were copied from a spreadsheet.
     """
-    first, *others = lines
-    questions = sum(bool(_OF_SENTENCES.search(task)) for task, _ in others)
-    if all(map(_LIKE_A_NAME.fullmatch, first)) and 2 * questions > len(others):
+    (task, answer), *others = lines
+    names = [task, answer] if answer else [task]
+    # Without an answer beside it only a single word looks like a name, and not like the first of the tasks.
+    if not all(map(_LIKE_A_NAME.fullmatch, names)) or (not answer and _SPACE.search(task)):
+        return
+    if not others:
         yield (
-            f"The first line, {first[0]} and {first[1]}, may name columns, and is a task now. If it names "
-            "them, write task instead of the name of the column of the tasks."
+            f"The only line, {' and '.join(names)}, may name columns, and is a task now. Check that this is "
+            "the right file."
+        )
+    elif 2 * sum(bool(_OF_SENTENCES.search(other)) for other, _ in others) > len(others):
+        yield (
+            f"The first line, {' and '.join(names)}, may name columns, and is a task now. If it names them, "
+            "write task instead of the name of the column of the tasks."
         )
 
 

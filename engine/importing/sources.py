@@ -31,6 +31,7 @@ from engine.importing.rows import (
     text_in,
     too_large,
 )
+from engine.importing.slips import number
 from engine.importing.workbook import sheets_of, workbook_rows
 
 _ZIP = b"PK\x03\x04"
@@ -42,6 +43,7 @@ _ABOUT = {"dataset_infos.json", "dataset_info.json", "dataset_dict.json", "state
 _MANIFEST = ".manifest.json"
 # What `datasets` keeps beside the rows of a data set that it worked on.
 _CACHE = "cache-"
+_SHOWN = 6
 _SHARD = re.compile(r"-\d+-of-\d+(-[0-9a-f]+)?$")
 
 
@@ -72,7 +74,7 @@ class Source:
     @property
     def text(self) -> str:
         """The text that :attr:`is_text` speaks of."""
-        return text_in(self.parts[0][1])
+        return _text_of(*self.parts[0])
 
     @property
     def is_table(self) -> bool:
@@ -94,6 +96,17 @@ class Source:
         return (
             f" This is the sheet {self.sheet or sheets[0]} of {', '.join(sheets)}: choose another (--sheet)."
         )
+
+    @property
+    def warnings(self) -> list[str]:
+        """A warning of the sheets that are not read, unless somebody chose the one that is."""
+        first, *others = self.sheets or [""]
+        if self.sheet or not others:
+            return []
+        return [
+            f"{number(len(others), 'sheet')} left out: {', '.join(map(limits.shown, others[:_SHOWN]))}. Only "
+            f"{limits.shown(first)} was read."
+        ]
 
     def rows(self, *, plain: Sequence[str] = (), beside: Sequence[str] = ()) -> Iterator[Row | Fault]:
         """The rows of all parts; where there are several, places begin with the part's name.
@@ -133,12 +146,25 @@ class Source:
         if data.startswith(_ZIP):
             allowance.take(sum(each.file_size for each in _archive(io.BytesIO(data)).infolist()))
             return workbook_rows(data, self.sheet)
-        return rows_of(text_in(data), plain=plain, beside=beside, table=_is_table(name))
+        return rows_of(_text_of(name, data), plain=plain, beside=beside, table=_is_table(name))
 
 
 def _is_table(name: str) -> bool:
     """True if a file of this name holds columns, whatever its first line looks like."""
-    return PurePosixPath(name.lower().removesuffix(".gz")).suffix in {".csv", ".tsv"}
+    return _suffix(name) in {".csv", ".tsv"}
+
+
+def _suffix(name: str) -> str:
+    return PurePosixPath(name.lower().removesuffix(".gz")).suffix
+
+
+def _text_of(name: str, data: bytes) -> str:
+    if _suffix(name) in {".yaml", ".yml"}:
+        # Its lines would be tasks.
+        raise ImportingError.at(
+            "", "YAML holds whole descriptions of experiments. Give tasks, responses and votes as JSON Lines."
+        )
+    return text_in(data)
 
 
 def source_of(files: Iterable[tuple[str, BinaryFile]], most: limits.Limit, sheet: str = "") -> Source:

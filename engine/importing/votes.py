@@ -137,7 +137,7 @@ def read_votes(source: Source, columns: Columns | None = None) -> Votes:
         )
     if all(vote.judged_at is not None for vote in votes):
         votes.sort(key=lambda vote: vote.judged_at or datetime.min)
-    return Votes(votes, [*_warnings(votes, unanswered), *slips.left_out(rivals)])
+    return Votes(votes, [*_warnings(votes, unanswered), *slips.left_out(rivals), *source.warnings])
 
 
 # ---------------------------------------------------------------- which format a row has
@@ -662,9 +662,14 @@ def _winner(
     by_side: bool,
 ) -> Winner:
     """The answer. ``by_side``: the format names sides, so a word for one is no policy of that name."""
-    said = given if given is not None else _first(fields, _WINNER)
+    # A vote without a winner is none, whatever another column says.
+    said = given if given is not None else _first(fields, ["winner"] if "winner" in fields else _WINNER)
     if said is None:
-        marked = [winner for name, winner in _KAGGLE.items() if str(fields.get(name)) in {"1", "1.0", "True"}]
+        marked = [
+            winner
+            for name, winner in _KAGGLE.items()
+            if str(fields.get(name)).lower() in {"1", "1.0", "true"}
+        ]
         if len(marked) == 1:
             return marked[0]
         raise _MissingError(place, "winner")
@@ -753,11 +758,14 @@ def _warnings(votes: Sequence[Vote], unanswered: int) -> Iterator[str]:
             f"{slips.number(opposite, 'pair')} of texts on which one person gave opposite votes. Each counts."
         )
     responses = [text for v in votes for text in (v.response_a, v.response_b) if text]
-    yield from slips.no_texts(responses, "response")
-    yield from slips.no_texts(dict.fromkeys(v.task for v in votes), "task")
-    yield from slips.nearly_equal(
-        (name for v in votes for name in (v.policy_a, v.policy_b)), "policy", "policies"
-    )
+    tasks = list(dict.fromkeys(v.task for v in votes))
+    yield from slips.in_texts(responses, "response")
+    yield from slips.in_texts(tasks, "task")
+    yield from slips.of_programs(tasks, "task")
+    policies = list(dict.fromkeys(name for v in votes for name in (v.policy_a, v.policy_b)))
+    yield from slips.no_names(policies, "policy", "policies")
+    yield from slips.no_names((v.annotator for v in votes), "annotator")
+    yield from slips.nearly_equal(policies, "policy", "policies")
     yield from slips.nearly_equal((v.task for v in votes), "task", "tasks")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 import re
 import zipfile
 from collections.abc import Iterator, Mapping
@@ -13,10 +14,12 @@ from xml.etree.ElementTree import ParseError
 from defusedxml.common import DefusedXmlException
 
 from engine.domain import limits
-from engine.importing.rows import Fault, ImportingError, Row
+from engine.importing.rows import Fault, Heading, ImportingError, Row
 
 # The format has no more.
 _MOST_ROWS = 1_048_576
+# Rows, to see whether a sheet is empty.
+_LOOKED_AT = 1000
 # A cell of a formula without a value: its attributes. Then the attributes of interest.
 _FORMULA = re.compile(
     rb"<(?:\w+:)?c\b([^>]*)>\s*<(?:\w+:)?f\b(?:[^>]*/>|[^>]*>[^<]*</(?:\w+:)?f>)\s*"
@@ -24,6 +27,8 @@ _FORMULA = re.compile(
 )
 _PLACE = re.compile(rb"\br=[\"']([A-Z]+)([0-9]+)[\"']")
 _OF_TEXT = re.compile(rb"\bt=[\"']str[\"']")
+# A character that XML cannot hold or would change, such as the carriage return of a line of Windows.
+_ESCAPED = re.compile("_x(00(?:0[1-9A-Fa-f]|1[0-9A-Fa-f]))_")
 # What reading a damaged or hostile workbook raises: openpyxl checks little.
 _DAMAGED = (
     zipfile.BadZipFile, ParseError, DefusedXmlException, KeyError, IndexError, ValueError, TypeError,
@@ -37,7 +42,7 @@ def workbook_rows(data: bytes, sheet: str = "") -> Iterator[Row | Fault]:
     Values are the texts that CSV would hold: of a formula its last result, of a time ISO 8601. Empty rows
     are left out. The caller has checked the unpacked size.
 
-    ``sheet``: its name; the first one unless given.
+    ``sheet``: its name; the first of `sheets_of` unless given.
 
     Raises
     ------
@@ -46,7 +51,7 @@ def workbook_rows(data: bytes, sheet: str = "") -> Iterator[Row | Fault]:
     """
     try:
         book = _opened(data)
-        names = [page.title for page in book.worksheets]
+        names = _names(book)
         if not names or (sheet and sheet not in names):
             raise ImportingError.at(
                 "",
@@ -65,11 +70,23 @@ def workbook_rows(data: bytes, sheet: str = "") -> Iterator[Row | Fault]:
 
 
 def sheets_of(data: bytes) -> list[str]:
-    """The names of the sheets of a workbook; none where it cannot be read."""
+    """The names of a workbook's sheets, that of the one that is read first; none where it cannot be read."""
     try:
-        return [page.title for page in _opened(data).worksheets]
+        return _names(_opened(data))
     except _DAMAGED:
         return []
+
+
+def _names(book: Any) -> list[str]:
+    """The names of the sheets, those that people see first. Empty ones are left out if another has cells."""
+    pages = sorted(book.worksheets, key=lambda page: page.sheet_state != "visible")
+    return [page.title for page in pages if _has_cells(page)] or [page.title for page in pages]
+
+
+def _has_cells(page: Any) -> bool:
+    page.reset_dimensions()
+    first = itertools.islice(page.iter_rows(values_only=True, max_col=limits.COLUMNS.most + 1), _LOOKED_AT)
+    return any(values.count(None) < len(values) for values in first)
 
 
 def _opened(data: bytes) -> Any:
@@ -102,8 +119,7 @@ def _without_result(data: bytes, sheet: str) -> dict[int, str]:
 def _rows(sheet: Any, without_result: Mapping[int, str]) -> Iterator[Row | Fault]:
     # The size that a sheet states of itself is often wrong.
     sheet.reset_dimensions()
-    heading: list[str] = []
-    names: list[str] = []
+    heading: Heading | None = None
     for number, values in enumerate(sheet.iter_rows(values_only=True, max_col=limits.COLUMNS.most + 1), 1):
         if number > _MOST_ROWS:
             yield Fault(f"row {number}", "A sheet has no row of this number. Save the workbook again.")
@@ -121,27 +137,15 @@ def _rows(sheet: Any, without_result: Mapping[int, str]) -> Iterator[Row | Fault
         if not any(map(str.strip, cells)):
             continue
         place = f"row {number}"
-        if not names:
+        if heading is None:
             while not cells[-1].strip():
                 cells.pop()
-            if message := limits.COLUMNS.refusal(len(cells)):
-                yield Fault(place, message)
+            heading = Heading(cells)
+            if heading.fault:
+                yield Fault(place, heading.fault)
                 return
-            heading = [cell.strip() for cell in cells]
-            names = [name.lower() for name in heading]
-            if len(set(names)) < len(names):
-                yield Fault(place, "Two columns have the same name. Rename one of them.")
-                return
-        elif any(cell.strip() for cell in cells[len(names) :]):
-            yield Fault(
-                place,
-                "A cell stands right of the last column that the first row names. Name it, or remove the "
-                "rows above the names of the columns.",
-            )
         else:
-            cells += [""] * (len(names) - len(cells))
-            fields = {name: cell for name, cell in zip(names, cells, strict=False) if name}
-            yield Row(place, fields, [name for name in heading if name])
+            yield heading.row(place, cells)
 
 
 def _text(value: Any) -> str:
@@ -149,4 +153,11 @@ def _text(value: Any) -> str:
         return ""
     if isinstance(value, bool):
         return "true" if value else "false"
-    return value.isoformat() if isinstance(value, (datetime, date, time)) else str(value)
+    if isinstance(value, datetime) and value.time() == time():
+        # A date, for which openpyxl has no other type.
+        value = value.date()
+    if isinstance(value, (datetime, date, time)):
+        return value.isoformat()
+    # Spreadsheets compute with two digits more than they show: 0.1 + 0.2 is 0.30000000000000004.
+    text = f"{value:.15g}" if isinstance(value, float) else str(value)
+    return _ESCAPED.sub(lambda found: chr(int(found[1], 16)), text)

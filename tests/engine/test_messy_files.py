@@ -1,0 +1,250 @@
+"""Files as people and their programs leave them: read as they are meant, warned of, or refused."""
+
+from __future__ import annotations
+
+import io
+import json
+from datetime import datetime
+from typing import Any
+
+import openpyxl
+import pytest
+
+from engine.importing import ImportingError, Source, read_responses, read_tasks, read_votes, warnings_of_tasks
+from engine.importing.sources import source_of
+from tests.engine.test_sources import MOST, source, workbook
+
+
+def named(name: str, data: bytes | str) -> Source:
+    return source_of([(name, io.BytesIO(data.encode() if isinstance(data, str) else data))], MOST)
+
+
+def responses(given: Source | str) -> list[tuple[str, str, str]]:
+    answers = read_responses(given)
+    return [(answers.tasks[r.task].prompt, r.policy, r.response) for r in answers.responses]
+
+
+def tasks(given: Source | str) -> list[tuple[str, str]]:
+    return [(task.prompt, task.reference) for task in read_tasks(given)]
+
+
+# ---------------------------------------------------------------- read as they are meant
+
+TWO = [("One?", "A", "1"), ("One?", "B", "one")]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        # Google Sheets, of a sheet with empty columns; then numbers of rows, as pandas and R write them.
+        "task,policy,response,,,\r\nOne?,A,1,,,\r\nOne?,B,one,,,\r\n",
+        ",task,policy,,response\n0,One?,A,x,1\n1,One?,B,y,one\n",
+        # pandas' and datasets' to_dict().
+        json.dumps({"task": ["One?", "One?"], "policy": ["A", "B"], "response": ["1", "one"]}),
+    ],
+)
+def test_tables_of_other_programs_are_read_row_by_row(text):
+    assert responses(text) == TWO
+
+
+ALPACA = [
+    {"instruction": "Translate.", "input": "cat", "output": "Katze"},
+    {"instruction": "Name a colour.", "input": "", "output": "Red"},
+]
+
+
+@pytest.mark.parametrize(
+    "text", [json.dumps(ALPACA), "instruction,input,output\nTranslate.,cat,Katze\nName a colour.,,Red\n"]
+)
+def test_alpacas_instruction_and_input_are_one_task(text):
+    assert tasks(text) == [("Translate.\n\ncat", "Katze"), ("Name a colour.", "Red")]
+    assert not any(task.variables for task in read_tasks(text))
+    assert warnings_of_tasks(read_tasks(text), text) == []
+
+
+def test_beside_a_task_an_instruction_is_a_variable():
+    [task] = read_tasks("task,instruction\nOne?,Be brief.\n")
+    assert (task.prompt, task.variables) == ("One?", {"instruction": "Be brief."})
+
+
+def test_a_workbooks_cells_are_what_people_see():
+    rows = [
+        ["task", "answer", "due", "amount"],
+        ["Who_x000D_\nis_x0009_it?", 1, datetime(2026, 3, 1), 0.1 + 0.2],
+    ]
+    [task] = read_tasks(source(workbook(rows)))
+    assert task.prompt == "Who\r\nis\tit?"
+    assert task.variables == {"due": "2026-03-01", "amount": "0.3"}
+
+
+def hidden(*rows: list[list[str]]) -> bytes:
+    """A workbook whose first sheet nobody sees, and whose second one is empty."""
+    book = openpyxl.load_workbook(io.BytesIO(workbook(rows[0], [], *rows[1:])))
+    book.worksheets[0].sheet_state = "hidden"
+    file = io.BytesIO()
+    book.save(file)
+    return file.getvalue()
+
+
+def test_the_first_sheet_that_people_see_is_read_and_the_others_are_named():
+    given = source(hidden([["task"], ["Old?"]], [["task"], ["New?"]]))
+    assert tasks(given) == [("New?", "")]
+    left_out = "1 sheet left out: 'Sheet 1'. Only 'Sheet 3' was read."
+    assert warnings_of_tasks(read_tasks(given), given) == [left_out]
+    table = [["task", "policy", "response"], ["One?", "A", "1"]]
+    votes = [["task", "policy_a", "policy_b", "winner"], ["T", "P", "Q", "a"]]
+    assert read_responses(source(workbook(table, table))).warnings[-1].startswith("1 sheet left out")
+    assert read_votes(source(workbook(votes, table))).warnings[-1].startswith("1 sheet left out")
+    # Who chose a sheet knows that there are others, and an empty one holds nothing.
+    assert not read_votes(source(workbook(votes, table), "Sheet 1")).warnings
+    assert not read_votes(source(workbook(votes, []))).warnings
+
+
+def test_spreadsheets_write_truths_in_capital_letters():
+    text = "task,model_a,model_b,winner_model_a,winner_model_b,winner_tie\nT,P,Q,FALSE,TRUE,FALSE\n"
+    assert [vote.winner for vote in read_votes(source(text.encode())).votes] == ["b"]
+
+
+# ---------------------------------------------------------------- refused
+
+
+@pytest.mark.parametrize(
+    ("read", "given", "words"),
+    [
+        (
+            read_responses,
+            "task,policy,response\nOne?,A,1\nTask,policy, response\nTwo?,A,2\n",
+            "line 3: This row has the names of the columns again",
+        ),
+        (
+            read_responses,
+            source(workbook([["task", "policy", "response"]] * 2)),
+            "row 2: This row has the names of the columns again",
+        ),
+        (read_responses, "Our votes,,\ntask,policy,response\nOne?,A,1\n", "line 2: A cell stands right"),
+        (
+            read_responses,
+            "| task | policy | response |\n|---|---|---|\n| One? | A | 1 |\n",
+            "line 1: This is a table of Markdown",
+        ),
+        (
+            read_responses,
+            '{"task": "One?", "policy": "A", "response": ["1", "uno"]}',
+            "line 1: response is a list of 2. Give each of them a row of its own",
+        ),
+        (read_tasks, '{"prompt": ["One?", "Two?"], "reference": "1"}', "line 1: prompt is a list of 2"),
+        (read_tasks, named("tasks.xls", "<html>\n<table>\n<tr><td>One?</td></tr>"), "This is HTML or XML"),
+        (read_tasks, named("tasks.xml", b'\xef\xbb\xbf<?xml version="1.0"?>\n<a/>'), "This is HTML or XML"),
+        (read_tasks, named("tasks.txt", "  <!DOCTYPE html>\n<p>One?"), "This is HTML or XML"),
+        (
+            read_tasks,
+            named("tasks.yaml", "- prompt: One?\n- prompt: Two?\n"),
+            "YAML holds whole descriptions",
+        ),
+        (
+            read_responses,
+            named("answers.csv", "task,policy\n".encode("utf-32")),
+            "line 1: This is not UTF-8 text",
+        ),
+        (
+            read_votes,
+            source(b"task,policy_a,policy_b,winner,label\nT,P,Q,a,x\nU,P,Q,,b\n"),
+            "line 3: There is no winner",
+        ),
+    ],
+)
+def test_what_would_be_silently_wrong_is_refused(read: Any, given: Source | str, words: str):
+    with pytest.raises(ImportingError) as refused:
+        read(given)
+    assert str(refused.value).startswith(words)
+
+
+def test_yaml_is_no_list_of_tasks_on_the_page_either():
+    with pytest.raises(ImportingError, match="YAML holds whole descriptions"):
+        _ = named("tasks.yml", "- prompt: One?\n").text
+
+
+# ---------------------------------------------------------------- warned of
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("hello", ["The only line, hello, may name columns"]),
+        ("Frage\tAntwort\n", ["The only line, Frage and Antwort, may name columns"]),
+        ("Frage\nWas ist 1 + 1?\nWer bist du?\n", ["The first line, Frage, may name columns"]),
+        ("Say hello.", []),
+        ("Tell jokes\nWhat is 1 + 1?\nWho are you?\n", []),
+        ('["Hello", "What is 1 + 1?"]', []),
+        ('{"prompt": "Hello"}', []),
+        ("task\nHello\n", []),
+    ],
+)
+def test_a_line_that_may_name_columns_is_told(text, words):
+    found = read_tasks(text)
+    said = warnings_of_tasks(found, text)
+    assert [each[: len(start)] for each, start in zip(said, words, strict=True)] == words
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("It\u00e2\u20ac\u2122s", "with characters such as “\u00c3\u00a9” or “\ufffd”"),
+        ("Gr\u00c3\u00bcn", "with characters such as"),
+        ("Привет".encode().decode("cp1252", "replace").replace("\ufffd", ""), "with characters such as"),
+        ("Gr\ufffdn", "with characters such as"),
+        ("x" * 32_767, "of exactly 32,767 characters, after which Excel cuts a cell off"),
+        ("NA", "said only null, None, NaN or N/A"),
+        ("<NA>", "said only null"),
+        (r"\N", "said only null"),
+    ],
+)
+def test_a_text_that_a_program_has_spoiled_is_counted(text, words):
+    [warning] = read_responses(f"task,policy,response\nOne?,A,{text}\nOne?,B,one\n").warnings
+    assert warning.startswith(f"1 response {words}")
+
+
+@pytest.mark.parametrize(
+    "text", ["Na", "“Ä“, „Ü“ and «É»", "Ñ”", "SÃO", "Привет", "It’s – so…", "[1, 2]", "{}", "x" * 32_766]
+)
+def test_a_text_that_only_looks_odd_is_not(text):
+    assert read_responses(f"task\tpolicy\tresponse\nOne?\tA\t{text}\nOne?\tB\tone\n").warnings == []
+
+
+MESSAGES = [{"role": "user", "content": "Hi"}]
+
+
+@pytest.mark.parametrize("written", [repr(MESSAGES), json.dumps(MESSAGES), "['One?', 'Two?']"])
+def test_a_list_in_the_place_of_a_text_is_told(written):
+    quoted = written.replace('"', '""')
+    text = f'prompt,answer\n"{quoted}",x\n'
+    [warning] = warnings_of_tasks(read_tasks(text), text)
+    assert warning.startswith(f"1 task written as a list or an object, such as {written[:40]!r}.")
+    text = f'prompt,answer\nOne?,"{quoted}"\n'
+    [warning] = warnings_of_tasks(read_tasks(text), text)
+    assert warning.startswith("1 answer written as a list or an object")
+    answers = read_responses(f'task,policy,response\n"{quoted}",A,x\n')
+    assert [each.startswith("1 task written as a list") for each in answers.warnings] == [True]
+
+
+def test_of_two_columns_of_answers_the_one_that_is_left_out_is_told():
+    text = "question,answer,output\nOne?,1,eins\nTwo?,2,2\n"
+    [warning] = warnings_of_tasks(read_tasks(text), text)
+    assert warning.startswith("1 row with both output and answer: output is read, and answer is left out.")
+
+
+def test_columns_that_no_response_has_are_told():
+    text = "task,policy,response,context,id\nOne?,A,1,In 1999.,7\n"
+    assert read_responses(text).warnings == ["2 columns left out: 'context', 'id'."]
+    # Who says what the columns are knows of them.
+    assert read_responses(text, {"context": "ignore", "id": "ignore"}).warnings == []
+
+
+def test_a_name_that_is_none_is_told():
+    rows = ["task,policy_a,policy_b,winner,annotator", "T,P,nan,a,NA", "T,P,Q,a,NA", "T,P,Q,a,ann"]
+    assert read_votes(source("\n".join(rows).encode())).warnings == [
+        "1 policy called null, None, NaN or N/A, as programs write for no name.",
+        "1 annotator called null, None, NaN or N/A, as programs write for no name.",
+    ]
+    [warning] = read_responses("task,policy,response\nOne?,None,1\nOne?,B,one\n").warnings
+    assert warning.startswith("1 policy called null")
