@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from django.core.exceptions import NON_FIELD_ERRORS, ValidationError
-from django.db import models, transaction
+from django.db import IntegrityError, models, transaction
 
 from engine.core import Design, StopReason
 from engine.domain import limits, tags, variables
@@ -152,6 +152,13 @@ def check_description(spec: ExperimentSpec) -> Description:
     return Description(spec, policies, pairs)
 
 
+def _check_name(experiment: Experiment) -> None:
+    try:
+        experiment.validate_constraints()
+    except ValidationError as error:
+        raise SpecError(f"name: {' '.join(error.messages)}", ("name",)) from error
+
+
 def write_description(*, experiment: Experiment, description: Description) -> Experiment:
     """Fill an experiment that has no rows yet with what its checked description says.
 
@@ -164,11 +171,14 @@ def write_description(*, experiment: Experiment, description: Description) -> Ex
     described = Experiment(name=spec.name, **spec.settings)
     for name in ("name", *SETTINGS):
         setattr(experiment, name, getattr(described, name))
+    _check_name(experiment)
     try:
-        experiment.validate_constraints()
-    except ValidationError as error:
-        raise SpecError(f"name: {' '.join(error.messages)}", ("name",)) from error
-    experiment.save()
+        with transaction.atomic():
+            experiment.save()
+    except IntegrityError:
+        # Somebody may have taken the name since it was looked up.
+        _check_name(experiment)
+        raise
 
     level_rows: list[dict[str, Level]] = []
     for position, factor_spec in enumerate(spec.factors):

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from django.db import transaction
+from django.db import connection, transaction
 
-from engine.domain.errors import LeaseLostError, WrongStateError
+from engine.domain.errors import LeaseLostError, SpecError, WrongStateError
 from engine.models import Judgment, JudgmentVoid, Lease
 from engine.selectors import counts, designs, people
 from engine.services.allowances import MOST_HELD, UNDOS_IN_A_ROW
+from engine.services.experiments import create_experiment
 from engine.services.judging import (
     judge_leased,
     lease_next,
@@ -21,7 +22,7 @@ from engine.services.planning import advance
 from engine.services.review import restore_judgment
 from engine.services.serving import take_back
 from tests.engine.test_races import at_once, blocked
-from tests.factories import click, lease, make_experiment, make_user
+from tests.factories import click, lease, make_experiment, make_spec, make_user
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -146,3 +147,13 @@ def test_a_second_tab_waits_for_the_first_and_finds_no_room(annotator, settings)
             lambda: lease_next(experiment_id=experiment.pk, annotator=annotator, besides=[*mine, last.token])
         )
     assert waiting.result(timeout=60) is None
+
+
+@pytest.mark.skipif(connection.vendor != "postgresql", reason="SQLite has one writer at a time")
+def test_a_name_that_somebody_takes_at_the_same_moment_is_refused(annotator):
+    spec = make_spec(name="Mine")
+    with transaction.atomic():
+        create_experiment(spec=spec, by=annotator)
+        late = blocked(lambda: create_experiment(spec=spec, by=annotator))
+    with pytest.raises(SpecError, match="You have an experiment of this name already"):
+        late.result(timeout=60)
