@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from django.db import transaction
 
 from engine.domain import limits
-from engine.domain.errors import SpecError
+from engine.domain.errors import SpecError, WrongStateError
 from engine.domain.material import Material
 from engine.models import Upload, User, clock
 
@@ -31,6 +34,22 @@ def keep_upload(*, user: User, material: Material, name: str, file_name: str, da
     return upload
 
 
-def drop_upload(upload: Upload) -> None:
-    """Delete the file: it was imported."""
-    upload.delete()
+@contextmanager
+def taken(upload: Upload) -> Iterator[None]:
+    """Delete the file while it is imported, so that it is imported once; keep it again where that fails.
+
+    Raises
+    ------
+    WrongStateError
+        Another request has taken it.
+    """
+    n_deleted, _ = Upload.objects.filter(pk=upload.pk).delete()
+    if not n_deleted:
+        raise WrongStateError(
+            "This file was imported by another request. Look for it among your experiments."
+        )
+    try:
+        yield
+    except BaseException:
+        upload.save(force_insert=True)
+        raise

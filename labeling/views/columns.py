@@ -36,7 +36,7 @@ from engine.importing.slips import number
 from engine.selectors.uploads import kept_upload
 from engine.services.experiments import create_experiment
 from engine.services.past_votes import add_votes, start_from_votes
-from engine.services.uploads import drop_upload, keep_upload
+from engine.services.uploads import keep_upload, taken
 from engine.tasks import wake_planner
 from labeling import access
 from labeling.forms.columns import MEANING_LABELS, said_columns
@@ -108,9 +108,8 @@ def map_columns(request: AuthenticatedRequest, upload_id: UUID) -> HttpResponse:
             columns = {column.name: column.meaning for column in first.columns}
         found = kind.read(source, check_columns(columns))
         if wanted:
-            answer = kind.store(request, request.POST.get("name", "").strip(), found)
-            drop_upload(upload)
-            return answer
+            with taken(upload):
+                return kind.store(request, request.POST.get("name", "").strip(), found)
     except (ImportingError, EngineError) as error:
         faults = str(error).splitlines()
         imported_before = isinstance(error, ImportedBeforeError)

@@ -11,10 +11,12 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
+from engine.importing import look
 from engine.models import Experiment, Upload, User
+from engine.services.experiments import create_experiment
 from engine.services.retention import forget_old
 from tests.engine.test_sources import workbook
-from tests.factories import make_user
+from tests.factories import make_spec, make_user
 
 pytestmark = pytest.mark.django_db
 
@@ -198,3 +200,34 @@ def test_tasks_are_mapped_on_the_page_of_the_draft(client):
     page = client.post(url, sent, headers={"HX-Request": "true"}).content.decode()
     assert "One?" in page
     assert 'name="tasks_column" value="Frage"' in page
+
+
+COLUMNS = {"Frage": "task", "GPT 4": "response", "Claude": "response", "id": "ignore"}
+
+
+@pytest.mark.usefixtures("owner")
+def test_a_file_that_two_requests_import_at_once_is_imported_once(client, monkeypatch):
+    url = upload(client, WIDE).url
+    others = []
+
+    def looked(*given: Any) -> Any:
+        if not others:
+            others.append(None)
+            others[0] = client.post(url, said(COLUMNS, action="import", name="Theirs"))
+        return look(*given)
+
+    monkeypatch.setattr("labeling.views.columns.look", looked)
+    late = client.post(url, said(COLUMNS, action="import"))
+    assert (others[0].status_code, late.status_code) == (302, 400)
+    assert "This file was imported by another request." in late.content.decode()
+    assert [each.name for each in Experiment.objects.all()] == ["Theirs"]
+    assert not Upload.objects.exists()
+
+
+def test_a_file_whose_import_is_refused_is_kept(client, owner):
+    create_experiment(spec=make_spec(name="Mine"), by=owner)
+    url = upload(client, WIDE).url
+    refused = client.post(url, said(COLUMNS, action="import"))
+    assert (refused.status_code, b"You have an experiment of this name" in refused.content) == (400, True)
+    assert client.post(url, said(COLUMNS, action="import", name="Other")).status_code == 302
+    assert not Upload.objects.exists()
