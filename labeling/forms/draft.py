@@ -62,12 +62,14 @@ class Items(Generic[Item]):
     kept: bool = False
     columns: Sequence[tuple[Column, str]] = ()
     asked_tag: str = ""
+    # Of the file that the text was made of.
+    of_file: Sequence[str] = ()
 
     @property
     def warnings(self) -> Sequence[str]:
         """Possible slips, each with its count."""
-        tasks = [item for item in self.items if isinstance(item, TaskSpec)]
-        return warnings_of_tasks(tasks, self.text if tasks else "")
+        tasks: list[TaskSpec] = [item for item in self.items if isinstance(item, TaskSpec)]
+        return [*warnings_of_tasks(tasks, self.text if tasks else ""), *self.of_file]
 
     @property
     def meanings(self) -> list[tuple[str, str]]:
@@ -112,6 +114,7 @@ class DraftEditor:
         self.data = data
         self._step = step or data.get("step", "")
         self._refused: set[str] = set()
+        self._of_files: dict[str, Sequence[str]] = {}
         self.experiment = experiment
         self.imported = experiment is not None and experiment.responses == Experiment.Responses.IMPORTED
         self.attempted = False
@@ -154,7 +157,15 @@ class DraftEditor:
             return Items(kind, "", kept(self.stored), [], kept=True, asked_tag=tag)
         columns = self._columns(text) if kind == "tasks" else []
         try:
-            return Items(kind, text, read(text), [], columns=columns, asked_tag=tag)
+            return Items(
+                kind,
+                text,
+                read(text),
+                [],
+                columns=columns,
+                asked_tag=tag,
+                of_file=self._of_files.get(kind, ()),
+            )
         except ImportingError as error:
             return Items(kind, text, [], [str(fault) for fault in error.faults], columns=columns)
 
@@ -246,6 +257,7 @@ class DraftEditor:
                 else:
                     text = source.text if source.is_text else as_lines(source)
                 self.data[kind] = text.replace("\r\n", "\n")
+                self._of_files[kind] = source.warnings
             except ImportingError as error:
                 shown: Items[Any] = Items(kind, self.data.get(kind, ""), [], [f"{given[0].name}: {error}"])
                 self.__dict__[kind] = shown

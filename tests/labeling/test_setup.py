@@ -25,6 +25,7 @@ from labeling.demo import everyday_spec, human_spec, rule_spec
 from labeling.forms.draft import data_of
 from labeling.setup.templates import STARTS, start_named
 from tests.engine.test_drawing import ANSWERS, imported_spec
+from tests.engine.test_sources import workbook
 from tests.factories import add_member, make_experiment, make_spec, make_user
 
 pytestmark = pytest.mark.django_db
@@ -397,6 +398,14 @@ class TestItems:
         html = page.post(NEW, {"part": "tasks-file", "tasks_file": file}, headers=HTMX).content.decode()
         assert "&quot;input&quot;: &quot;A?&quot;" in html
         assert "1 task, 1 with a reference answer." in html
+
+    def test_slips_in_a_file_are_told_where_it_fills_the_field(self, page):
+        book = SimpleUploadedFile("t.xlsx", workbook([["task"], ["A?"]], [["task"], ["B?"]]))
+        html = page.post(NEW, {"part": "tasks-file", "tasks_file": book}, headers=HTMX).content.decode()
+        assert "1 sheet left out: &#x27;Sheet 2&#x27;. Only &#x27;Sheet 1&#x27; was read." in html
+        word = SimpleUploadedFile("t.txt", b"hello")
+        html = page.post(NEW, {"part": "tasks-file", "tasks_file": word}, headers=HTMX).content.decode()
+        assert "The only line, hello, may name columns" in html
 
     def test_a_file_works_without_javascript_too(self, page):
         page.post(NEW, sent(filled(tasks=""), tasks_file=SimpleUploadedFile("t.txt", b"One?\r\nTwo?\r\n")))
