@@ -132,7 +132,7 @@ def finding_of(experiment: Experiment, observed: Observed) -> str:
     decision = design.decision_given(designs.model_test(experiment, observed))
     if decision.reason not in {StopReason.CERTIFIED, StopReason.NO_SINGLE_BEST}:
         return ""
-    said = [decision.claim_text, *_of_pool(experiment), *_whose(experiment)]
+    said = [decision.claim_text, *of_pool(experiment), *_whose(experiment)]
     if decision.claim is None:
         # Another stop than the certified one makes no claim, and names its winner all the same.
         said.insert(
@@ -147,10 +147,10 @@ def finding_on(experiment: Experiment, state: ClaimState, decision: Decision) ->
         f"Somebody stopped on it after looking at {len(decision.claims)} claims; the risk "
         f"that any of them is ever made wrongly is at most {100 * decision.joint_risk:.4g}%."
     )
-    return " ".join([state.text, picked, *_of_pool(experiment), *_whose(experiment)])
+    return " ".join([state.text, picked, *of_pool(experiment), *_whose(experiment)])
 
 
-def _of_pool(experiment: Experiment) -> list[str]:
+def of_pool(experiment: Experiment) -> list[str]:
     """A sentence where the same texts came again: the claim is about them."""
     if experiment.responses == Experiment.Responses.FRESH:
         return []
@@ -166,6 +166,18 @@ def _of_pool(experiment: Experiment) -> list[str]:
     tasks = experiment.tasks.count()
     to = "1 task" if tasks == 1 else f"{tasks:,} tasks"
     return [f"It holds on these {responses:,} responses to {to}."]
+
+
+def tasks_left_out(experiment: Experiment) -> list[str]:
+    """A sentence where some tasks were never compared because no model could respond to them."""
+    responses = Response.objects.filter(task=OuterRef("pk"), state=Response.State.FAILED, attempts__gt=0)
+    judged = Comparison.objects.filter(task=OuterRef("pk"), state=Comparison.State.JUDGED)
+    failed = experiment.tasks.filter(Exists(responses), ~Exists(judged)).count()
+    if not failed:
+        return []
+    tasks = experiment.tasks.count()
+    them = "it" if failed == 1 else "them"
+    return [f"The result says nothing about {failed:,} of {tasks:,} tasks: the model failed on {them}."]
 
 
 def _whose(experiment: Experiment) -> list[str]:

@@ -9,7 +9,7 @@ from django.db.models import Count, Max, Min, Q
 
 from engine.core import StopReason
 from engine.models import Experiment, Judgment
-from engine.selectors import counts, designs
+from engine.selectors import counts, designs, findings
 from engine.selectors.rankings import ranking
 from labeling.caching import shared
 from labeling.dashboard import charts, status
@@ -92,5 +92,8 @@ def _caveats(experiment: Experiment, comparisons: int, n_people: int) -> list[st
         said.append("One person judged everything: this is what that person prefers.")
     if experiment.past_votes:
         said.append("Some judgments are past votes, given before this experiment and not under its control.")
-    said.append("It holds for tasks like those that were compared, and for judges like those who judged.")
+    said += findings.tasks_left_out(experiment)
+    # Where the same texts come again, nothing was learnt about others.
+    said += findings.of_pool(experiment) or ["It holds for tasks like those that were compared."]
+    said.append("It holds for judges like those who judged.")
     return said

@@ -9,6 +9,7 @@ from engine.core import StopReason
 from engine.domain.policy_space import PolicyName
 from engine.models import Experiment, Snapshot
 from engine.selectors import consequences, designs
+from engine.selectors.findings import tasks_left_out
 from engine.selectors.health import QueueHealth
 from engine.selectors.rankings import Ranked, ranking
 from engine.selectors.remaining import Remaining
@@ -131,7 +132,8 @@ def _concluded(
     experiment: Experiment, snapshot: Snapshot | None, names: list[PolicyName], comparisons: int
 ) -> Verdict:
     leader = _leader(experiment, snapshot, names)
-    finding, notes = status.concluded(experiment, snapshot, names, comparisons), status.notes(experiment)
+    finding = status.concluded(experiment, snapshot, names, comparisons)
+    notes = [*status.notes(experiment), *tasks_left_out(experiment)]
     if experiment.winner is None or leader is None:
         none_best = experiment.conclusion == StopReason.NO_SINGLE_BEST
         headline = "No single best" if none_best else "Not decided"

@@ -12,12 +12,13 @@ from django.urls import reverse
 from django.utils import timezone
 
 from engine.core import StopReason
-from engine.models import AuditEntry, Experiment, Judgment, ReportLink, User
+from engine.models import AuditEntry, Experiment, Judgment, ReportLink, Response, User
 from engine.models.append_only import lifted
 from engine.services.controls import change_settings
 from engine.services.experiments import conclude
 from engine.services.people import change_role, remove_member, settle_account
 from engine.services.reports import end_report_link, reported_experiment, share_report
+from tests.engine.test_pools import judged_by, pool_of, texts
 from tests.factories import add_member, click_on, make_experiment
 from tests.markup import words
 
@@ -148,6 +149,44 @@ def test_before_the_end_its_makers_are_warned_and_its_annotators_get_nothing(
     assert "Do not give the link" not in words(
         client_for(editor).get(reverse("report", args=[experiment.pk]))
     )
+
+
+def test_it_claims_no_more_tasks_than_were_compared(annotator, owner, client_for):
+    experiment = make_experiment(n_tasks=20, ready=True, annotators=(annotator,))
+    add_member(experiment, owner, "owner")
+    click_on(experiment, annotator, 3)
+    certify(experiment)
+    page = reverse("report", args=[experiment.pk])
+    told = words(client_for(owner).get(page))
+    assert "It holds for tasks like those that were compared." in told
+    assert "says nothing about" not in told
+    judged = experiment.comparisons.filter(state="judged").values("task")
+    for task in (
+        experiment.tasks.filter(pk__in=judged).first(),
+        experiment.tasks.exclude(pk__in=judged).first(),
+    ):
+        Response.objects.create(
+            policy=experiment.policies.first(),
+            task=task,
+            seed=1,
+            state="failed",
+            attempts=3,
+            failure_reason="Long.",
+        )
+    cache.clear()
+    for address in (page, reverse("dashboard", args=[experiment.pk])):
+        assert "The result says nothing about 1 of 20 tasks" in words(client_for(owner).get(address))
+
+
+def test_of_ready_made_responses_it_holds_on_these(annotator, owner, client_for):
+    experiment = pool_of({name: texts(name) for name in "ABC"})
+    add_member(experiment, annotator)
+    add_member(experiment, owner, "owner")
+    judged_by(experiment, annotator)
+    certify(experiment)
+    told = words(client_for(owner).get(reverse("report", args=[experiment.pk])))
+    assert "It holds on these 12 responses to 4 tasks." in told
+    assert "tasks like those" not in told
 
 
 def test_guessing_links_is_throttled(settings, experiment):
