@@ -139,9 +139,8 @@ def _ready(*order: Any, besides: int) -> QuerySet[Any]:
                     last_annotator=_ANNOTATOR,
                 )
             ),
-            had_since=Subquery(
-                mine.filter(state__in=Lease.HANDED_BACK).order_by("-pk").values("created_at")[:1]
-            ),
+            # `_open` leaves out what they judged or skipped, so they handed back what is theirs.
+            had_since=Subquery(mine.order_by("-pk").values("created_at")[:1]),
         )
         .order_by(*order, "judged_last", "pk")
         .select_related(*_TEXTS)
@@ -232,7 +231,7 @@ def _granted(comparison: Comparison, annotator: User) -> Lease:
 def _resumed(comparison: Comparison, annotator: User) -> Lease | None:
     """The annotator's earlier lease of the pair: an answer that is still on its way finds it."""
     earlier = (
-        comparison.leases.filter(annotator=annotator, state__in=Lease.HANDED_BACK)
+        comparison.leases.filter(annotator=annotator)
         .exclude(token__in=comparison.judgments.values("token"))
         .order_by("-pk")
         .first()
@@ -288,7 +287,7 @@ def return_leases(*, annotator: User, tokens: Collection[uuid.UUID] | None = Non
 @transaction.atomic
 def renew_leases(*, annotator: User, tokens: Collection[uuid.UUID]) -> int:
     """Keep pairs reserved while their page is open; returns how many still are this annotator's."""
-    theirs = Lease.objects.filter(annotator=annotator, token__in=tokens, state=Lease.State.ACTIVE)
+    theirs = Lease.objects.filter(annotator=annotator, token__in=tokens)
     # In the order in which the sweep ends leases: otherwise each could hold what the other waits for.
     in_order = theirs.order_by("comparison_id").select_for_update(no_key=True).values("pk")
     return _renewed(Lease.objects.filter(pk__in=in_order))
