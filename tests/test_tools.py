@@ -65,8 +65,8 @@ def test_row_locks_are_no_mutants():
         call: [mutant.change for mutant in mutation.mutants(locked.format(call))]
         for call in ("select_for_update", "get_or_create")
     }
-    assert "True -> False" not in changed["select_for_update"]
-    assert "True -> False" in changed["get_or_create"]
+    assert "first: True -> False" not in changed["select_for_update"]
+    assert "first: True -> False" in changed["get_or_create"]
 
 
 def test_the_container_of_developers_installs_what_ci_installs():
