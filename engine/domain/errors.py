@@ -15,6 +15,10 @@ class SpecError(EngineError):
         self.path = path
 
 
+class ChangedMeanwhileError(SpecError):
+    """A draft was saved by somebody else, or in another tab, since it was read."""
+
+
 class WrongStateError(EngineError):
     """The experiment is not in a state that allows this."""
 

@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+from django.db.models import Max
+
 from engine.domain.conversations import Message
 from engine.domain.specs import SETTINGS, ExperimentSpec, FactorSpec, GoldSpec, ReadyMade, TaskSpec
-from engine.models import Experiment, Response
+from engine.models import AuditEntry, Experiment, Response
+
+
+def version_of(experiment: Experiment) -> int:
+    """A number that grows with each change of a draft."""
+    edits = AuditEntry.objects.filter(experiment=experiment, action=AuditEntry.Action.EDIT)
+    last: int = edits.aggregate(last=Max("pk", default=0))["last"]
+    return last
 
 
 def experiment_spec(experiment: Experiment) -> ExperimentSpec:

@@ -6,7 +6,7 @@ from dataclasses import fields
 
 from django.db import transaction
 
-from engine.domain.errors import WrongStateError
+from engine.domain.errors import ChangedMeanwhileError, WrongStateError
 from engine.domain.specs import ExperimentSpec
 from engine.models import AuditEntry, Experiment, PairCount, Response, User
 from engine.selectors import specs
@@ -15,22 +15,38 @@ from engine.services.experiments import Description, check_description, write_de
 from engine.services.tokens import end_tokens_without_rights
 
 
-def replace_draft(*, experiment_id: int, spec: ExperimentSpec, by: User | None = None) -> Experiment:
+def replace_draft(
+    *, experiment_id: int, spec: ExperimentSpec, by: User | None = None, version: int | None = None
+) -> Experiment:
     """Make a draft what ``spec`` describes; its people and invitations stay.
+
+    ``version``: that of the draft from which the description was made (`specs.version_of`); ``None`` replaces
+    any.
 
     Raises
     ------
+    ChangedMeanwhileError
+        The draft has another version by now.
     SpecError
         The description is unusable; the draft stays as it was.
     WrongStateError
         It has been started.
     """
-    return _replace_draft(experiment_id=experiment_id, description=check_description(spec), by=by)
+    return _replace_draft(
+        experiment_id=experiment_id, description=check_description(spec), by=by, version=version
+    )
 
 
 @transaction.atomic
-def _replace_draft(*, experiment_id: int, description: Description, by: User | None) -> Experiment:
+def _replace_draft(
+    *, experiment_id: int, description: Description, by: User | None, version: int | None
+) -> Experiment:
     experiment = _locked_draft(experiment_id)
+    if version is not None and version != specs.version_of(experiment):
+        raise ChangedMeanwhileError(
+            "The draft was saved in another tab, or by somebody else, since this page was opened. Your input "
+            "is kept. Open the draft in another tab to see what is stored. To replace that, save again."
+        )
     before = specs.experiment_spec(experiment)
     _empty(experiment)
     experiment = write_description(experiment=experiment, description=description)

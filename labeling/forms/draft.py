@@ -48,6 +48,8 @@ from labeling.forms.settings import GROUPS, STEPS, SettingsForm
 
 _PREVIEWED = 5
 _KINDS = ("tasks", "gold")
+# Digits.
+_LONGEST_VERSION = 19
 Item = TypeVar("Item", TaskSpec, GoldSpec)
 
 
@@ -120,6 +122,12 @@ class DraftEditor:
         self.attempted = False
         self.faults: list[str] = []
         self.focus = ""
+
+    @property
+    def version(self) -> int | None:
+        """The draft's version from which the page was made; ``None`` where none was sent."""
+        sent = self.data.get("version", "")
+        return int(sent) if sent.isdecimal() and len(sent) < _LONGEST_VERSION else None
 
     @cached_property
     def stored(self) -> ExperimentSpec | None:

@@ -15,7 +15,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_safe
 from django_htmx.http import trigger_client_event
 
-from engine.domain.errors import SpecError, WrongStateError
+from engine.domain.errors import ChangedMeanwhileError, SpecError, WrongStateError
 from engine.domain.limits import DESCRIPTION_BYTES
 from engine.domain.material import Material
 from engine.domain.specs import ExperimentSpec
@@ -132,7 +132,10 @@ def _page(
     url: str,
 ) -> HttpResponse:
     if request.method != "POST":
-        editor = DraftEditor(data_of(stored()), experiment, step=request.GET.get("step", ""))
+        data = data_of(stored())
+        if experiment is not None:
+            data["version"] = str(specs.version_of(experiment))
+        editor = DraftEditor(data, experiment, step=request.GET.get("step", ""))
         return _rendered(request, editor, url, "setup/edit.html")
     editor = DraftEditor(data_sent(request.POST), experiment)
     part = request.POST.get("part", "") if request.htmx else ""
@@ -198,13 +201,18 @@ def _saved(request: AuthenticatedRequest, editor: DraftEditor, url: str) -> Http
         if experiment is None:
             experiment = experiments.create_experiment(spec=spec, by=request.user)
         else:
-            experiment = drafts.replace_draft(experiment_id=experiment.pk, spec=spec, by=request.user)
+            experiment = drafts.replace_draft(
+                experiment_id=experiment.pk, spec=spec, by=request.user, version=editor.version
+            )
         if request.POST.get("action") == "start":
             experiments.start(experiment_id=experiment.pk, by=request.user)
             wake_planner(experiment.pk)
             return redirect("dashboard", experiment_id=experiment.pk)
     except SpecError as error:
         editor.refuse(error)
+        if experiment is not None and isinstance(error, ChangedMeanwhileError):
+            # Whoever saves once more has read that they replace it.
+            editor.data["version"] = str(specs.version_of(experiment))
         return _rendered(request, editor, url, "setup/edit.html", status=400)
     except WrongStateError as error:
         messages.error(request, str(error))

@@ -43,6 +43,21 @@
     if (step) showStep(step.dataset.step);
     for (let fold = target.closest("details"); fold; fold = fold.parentElement.closest("details")) fold.open = true;
   });
+  // What was typed, and would be lost with the page. A page that was refused shows it again.
+  const form = document.getElementById("setup-form");
+  let unsaved = document.getElementById("errors") !== null;
+  form.addEventListener("input", () => { unsaved = true; });
+  document.addEventListener("factors-changed", () => { unsaved = true; });
+  form.addEventListener("submit", () => { unsaved = false; });
+  addEventListener("beforeunload", (event) => { if (unsaved) event.preventDefault(); });
+  // A prompt is the work of an hour, and its ✕ stands beside the arrows that move it.
+  document.addEventListener("htmx:confirm", (event) => {
+    const button = event.detail.elt;
+    if (!button.value?.startsWith("remove:")) return;
+    const texts = [...button.closest("li").querySelectorAll("textarea")].filter((each) => each.value.trim());
+    const question = texts.length > 1 ? `Remove ${texts.length} texts? They are not kept.` : "Remove the text? It is not kept.";
+    if (texts.length && !confirm(question)) event.preventDefault();
+  });
   // The margin follows the claim until somebody types one that is no claim's usual margin.
   document.addEventListener("change", ({ target }) => {
     if (target.dataset.usualMargin === undefined) return;

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 import pytest
 from django.db import connection
-from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Dialog, Page, expect, sync_playwright
 
 from engine.models import User
 
@@ -62,6 +62,14 @@ def problems() -> list[str]:
     return []
 
 
+def _unexpected(dialog: Dialog, problems: list[str]) -> None:
+    if dialog.type == "beforeunload":  # a test that leaves what it typed means to
+        dialog.accept()
+        return
+    problems.append(dialog.message)
+    dialog.dismiss()
+
+
 @contextmanager
 def watch(context: BrowserContext, live_server, problems: list[str]) -> Iterator[BrowserContext]:
     """Record the browser's complaints and every request to another host; close it in the end."""
@@ -72,7 +80,7 @@ def watch(context: BrowserContext, live_server, problems: list[str]) -> Iterator
         "request",
         lambda r: problems.append(f"request to {r.url}") if urlsplit(r.url).netloc != host else None,
     )
-    context.on("page", lambda page: page.on("dialog", lambda d: (problems.append(d.message), d.dismiss())))
+    context.on("page", lambda page: page.on("dialog", lambda dialog: _unexpected(dialog, problems)))
     context.set_default_timeout(120_000)
     # When an annotator's page showed its pair last, by its own clock.
     context.add_init_script(

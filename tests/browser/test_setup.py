@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from django.contrib.auth.models import Permission
-from playwright.sync_api import Page, Route, expect
+from playwright.sync_api import Dialog, Page, Route, expect
 
 from engine.domain.specs import FactorSpec, TaskSpec
 from engine.models import Experiment, User
@@ -167,6 +167,47 @@ def test_what_is_wrong_is_said_on_top_and_nothing_typed_is_lost(page, maker, pro
     assert violations(page) == []
     # The browser logs the answer as the 400 that it is.
     problems[:] = [problem for problem in problems if "400" not in problem]
+
+
+def test_typed_texts_are_neither_left_nor_removed_without_a_question(browser, live_server, maker):
+    page = browser.new_page(base_url=live_server.url)
+    asked: list[str] = []
+    answers = {"confirm": False, "beforeunload": False}
+
+    def answer(dialog: Dialog) -> None:
+        asked.append(dialog.type)
+        (dialog.accept if answers[dialog.type] else dialog.dismiss)()
+
+    page.on("dialog", answer)
+    log_in(page, maker)
+    page.goto("/experiments/new/prompts-strategies/")
+    text = page.locator("#id_f1-l1-text")
+    text.fill("The work of an hour.")
+    press(page, "Remove level 1 of factor 1")
+    expect(text).to_have_value("The work of an hour.")
+    with page.expect_event("dialog"):
+        page.evaluate("void (location.href = '/')")
+    assert asked == ["confirm", "beforeunload"]
+    expect(text).to_have_value("The work of an hour.")
+
+    answers["confirm"] = True
+    press(page, "Remove level 1 of factor 1")
+    expect(text).to_have_count(0)
+    press(page, "Add a level to factor 1")
+    expect(page.get_by_role("button", name="Remove level 2 of factor 1")).to_be_visible()
+    asked.clear()
+    press(page, "Remove level 2 of factor 1")
+    expect(page.get_by_role("button", name="Remove level 2 of factor 1")).to_have_count(0)
+    assert asked == [], "there is no text to lose"
+
+    page.get_by_label("Name", exact=True).fill("Kept")
+    press(page, "2. Tasks")
+    page.locator("#tasks").fill("How many?")
+    press(page, "Save as a draft")
+    page.wait_for_url("**/setup/**")
+    page.goto("/")
+    assert asked == [], "what is saved is not lost"
+    page.close()
 
 
 def test_the_size_is_asked_for_again_after_a_request_that_failed(page, maker, problems):
