@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -12,6 +14,7 @@ from engine.domain import limits
 from engine.domain.errors import SpecError
 from engine.domain.policy_space import combinations, policy_space
 from engine.domain.rules import CERTIFIED, LADDER, USUAL_MARGIN
+from engine.domain.specs import ExperimentSpec
 from engine.models import Estimate, Experiment
 from engine.selectors import workers
 from engine.services import estimates
@@ -45,7 +48,8 @@ class Size:
     """The figures of the page before Start. ``estimate`` is None if there is nothing to ask the planner.
 
     ``formula`` is the planner's first figure, which needs no simulation. ``worker_alive`` says whether
-    anybody is there to simulate.
+    anybody is there to simulate. ``most_answers``: so many can one person give at most, where the texts are
+    there already; ``None`` where new ones are written.
     """
 
     policies: int = 0
@@ -61,6 +65,15 @@ class Size:
     seconds: float = 20.0
     budget: int = 0
     claims: tuple[Expected, ...] = ()
+    most_answers: int | None = None
+
+    @property
+    def people(self) -> int | None:
+        """The number of people that it takes at least, where one cannot give all of the expected answers."""
+        if self.most_answers is None or self.figures is None:
+            return None
+        people = math.ceil(self.figures["expected"] * self.overlap / max(1, self.most_answers))
+        return people if people > 1 else None
 
     @property
     def pending(self) -> bool:
@@ -150,11 +163,24 @@ def size_of(editor: DraftEditor) -> Size:
         seconds=seconds,
         budget=question.budget,
         claims=_expected(asked, question) if others else (),
+        most_answers=_most_answers(editor.stored) if people and editor.imported and editor.stored else None,
     )
     if size.figures is None or not people:
         return size
     low, mean, high = (size.figures[name] * overlap * seconds / 3600 for name in ("low", "expected", "high"))
     return replace(size, hours=(low, mean, high))
+
+
+def _most_answers(spec: ExperimentSpec) -> int:
+    """The pairs of texts of two policies to one task: nobody judges the same two texts twice."""
+    texts: dict[int, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
+    for each in spec.ready_made:
+        texts[each.task][each.policy].add(each.response)
+    pairs = 0
+    for by_policy in texts.values():
+        numbers = [len(responses) for responses in by_policy.values()]
+        pairs += (sum(numbers) ** 2 - sum(n**2 for n in numbers)) // 2
+    return pairs
 
 
 def _ask(question: Question, claim: Claim) -> Estimate:

@@ -564,6 +564,19 @@ class TestFiles:
         assert experiment.state == "running"
         assert specs.experiment_spec(experiment) == before
 
+    def test_one_person_s_share_of_the_answers_is_told(self, page, maker):
+        """Two people are asked for what one alone could never finish."""
+        experiment = create_experiment(spec=imported_spec(judge="human"), by=maker)
+        data = sent(data_of(specs.experiment_spec(experiment)), part="size")
+        html = page.post(setup_url(experiment), data, headers=HTMX).content.decode()
+        # "One?" has two texts of one policy beside one of the other, and "Two?" one of each.
+        assert "one person can give at most 3 answers here" in html
+        people = int(re.search(r"This takes (?:about|more than) ([\d,]+) people", html)[1].replace(",", ""))
+        [comparisons] = re.findall(r'id="size-comparisons">(?:over |about )?([\d,]+)', html)
+        assert people == -(-int(comparisons.replace(",", "")) // 3)
+        by_rule = page.post(setup_url(experiment), data | {"judge": "rule"}, headers=HTMX).content.decode()
+        assert "one person can give" not in by_rule
+
     def test_their_size_is_told_too(self, page, maker):
         experiment = create_experiment(spec=imported_spec(), by=maker)
         data = sent(data_of(specs.experiment_spec(experiment)), part="size")
@@ -622,3 +635,46 @@ def test_a_model_that_cannot_judge_is_not_offered_and_not_accepted(page, setting
 
 def test_where_one_can_judge_it_is_offered(page):
     assert 'value="shadow"' in page.get(NEW).content.decode()
+
+
+class TestTwoTabs:
+    """The same draft is open twice, or two editors have it open."""
+
+    def typed(self, page: Client, experiment: Experiment, **changes: str) -> dict[str, Any]:
+        """The form as the page sends it, after something was typed."""
+        html = page.get(setup_url(experiment)).content.decode()
+        version = re.search(r'name="version" value="(\d+)"', html)[1]
+        return sent(data_of(specs.experiment_spec(experiment)), version=version) | changes
+
+    def test_what_was_saved_in_the_other_one_is_replaced_by_a_second_press_alone(self, page):
+        page.post(NEW, sent(filled()))
+        experiment = Experiment.objects.get()
+        first = self.typed(page, experiment, question="Of the first tab?")
+        second = self.typed(page, experiment, question="Of the second tab?")
+        assert page.post(setup_url(experiment), first).status_code == 302
+        refused = page.post(setup_url(experiment), second)
+        html = refused.content.decode()
+        assert refused.status_code == 400
+        assert "saved in another tab" in html
+        assert "Of the second tab?" in html, "the input is kept"
+        experiment.refresh_from_db()
+        assert experiment.question == "Of the first tab?"
+        again = second | {"version": re.search(r'name="version" value="(\d+)"', html)[1]}
+        assert page.post(setup_url(experiment), again).status_code == 302
+        experiment.refresh_from_db()
+        assert experiment.question == "Of the second tab?"
+
+    def test_one_tab_alone_saves_again_and_again(self, page):
+        page.post(NEW, sent(filled()))
+        experiment = Experiment.objects.get()
+        for question in ("Which?", "Which one?"):
+            changed = self.typed(page, experiment, question=question)
+            assert page.post(setup_url(experiment), changed).status_code == 302
+            experiment.refresh_from_db()
+
+    @pytest.mark.parametrize("version", ["", "x", "9" * 5000, "-1"])
+    def test_a_version_that_is_none_is_not_looked_at(self, version, page):
+        page.post(NEW, sent(filled()))
+        experiment = Experiment.objects.get()
+        changed = self.typed(page, experiment) | {"version": version}
+        assert page.post(setup_url(experiment), changed).status_code == 302
