@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -16,6 +17,7 @@ from engine.importing.rows import Row, is_table
 from engine.importing.sources import Source
 
 _LOOKED_AT = 20
+_MANY = 8
 _SHOWN = 5
 _LONGEST = 200
 
@@ -40,12 +42,14 @@ _BY_NAME = (
     | dict.fromkeys(REFERENCE_NAMES, "reference")
     | dict.fromkeys(TAG_NAMES, "tags")
 )
+# Guesses, which somebody is asked to confirm.
+_LIKE_POLICY = ("policy", "model", "model_name", "model_id", "system", "variant", "candidate")
+_LIKE_RESPONSE = (RESPONSE, "response_text", "answer_text", "completion", "generation", "model_output")
+_OF_RESPONSES = dict.fromkeys(_LIKE_POLICY, "policy") | dict.fromkeys(_LIKE_RESPONSE, RESPONSE) | _BY_NAME
+_NUMBERS_A_ROW = re.compile(r"(?:.*[_ -])?(?:id|idx|index|nr|no|number|row)|#", re.IGNORECASE)
 _MEANING_OF: Mapping[Material, tuple[Callable[[str], str], str]] = {
     Material.TASKS: (lambda name: _BY_NAME.get(name, ""), VARIABLE),
-    Material.RESPONSES: (
-        lambda name: name if name in {"policy", RESPONSE} else _BY_NAME.get(name, ""),
-        IGNORE,
-    ),
+    Material.RESPONSES: (lambda name: _OF_RESPONSES.get(name, ""), IGNORE),
     Material.VOTES: (votes.meaning_of, IGNORE),
 }
 
@@ -77,6 +81,12 @@ class Look:
         """True if the table has a column of responses for each policy, which somebody has to say."""
         return [column.meaning for column in self.columns].count(RESPONSE) > 1
 
+    @property
+    def is_guessed(self) -> bool:
+        """True if a column of another name seems to name the policy or to hold the responses."""
+        guessed = {"policy", RESPONSE}
+        return any(each.meaning in guessed and each.name.lower() != each.meaning for each in self.columns)
+
 
 def look(given: str | Source, material: Material) -> Look:
     """The columns of a table, each with a guess at what it is. Only the first rows are read.
@@ -97,8 +107,11 @@ def look(given: str | Source, material: Material) -> Look:
         meaning = meaning_of(name)
         meanings[name] = meaning if meaning and meaning not in meanings.values() else otherwise
     if material == Material.RESPONSES and not {"policy", RESPONSE} & set(meanings.values()):
-        # A wide table: a column for each policy.
-        meanings = {name: RESPONSE if each == IGNORE else each for name, each in meanings.items()}
+        # Perhaps a wide table: a column for each policy.
+        policies = [
+            name for name, each in meanings.items() if each == IGNORE and _may_hold_responses(name, rows)
+        ]
+        meanings |= dict.fromkeys(policies, RESPONSE) if len(policies) > 1 else {}
     found = set(meanings.values())
     if list(meanings.values()).count(RESPONSE) > 1:
         found.add("policy")
@@ -114,6 +127,13 @@ def look(given: str | Source, material: Material) -> Look:
 def has_columns(text: str) -> bool:
     """True if a list of tasks is a table, and no plain lines."""
     return is_table(text, HEADINGS, REFERENCE_NAMES)
+
+
+def _may_hold_responses(name: str, rows: Sequence[Row]) -> bool:
+    """False for a column that numbers the rows, and for one whose many rows share a few words, as models."""
+    texts = [str(row.fields[name]) for row in rows if row.fields.get(name) not in (None, "")]
+    shared = len(texts) >= _MANY and 2 * len(set(texts)) <= len(texts)
+    return not shared and not _NUMBERS_A_ROW.fullmatch(name)
 
 
 def _cell(value: Any) -> str:

@@ -73,7 +73,7 @@ def receive(
     except ImportingError:
         first = look(source, material)
         elsewhere = len(source.sheets) > 1
-        if not (elsewhere or (first.columns and (first.missing or first.is_wide))):
+        if not (elsewhere or (first.columns and (first.missing or first.is_wide or first.is_guessed))):
             raise
     else:
         # Formats without such columns, as LMArena's, are read as they are.

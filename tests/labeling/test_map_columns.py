@@ -11,6 +11,7 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
+from engine.domain.material import Material
 from engine.importing import look
 from engine.models import Experiment, Upload, User
 from engine.services.experiments import create_experiment
@@ -50,8 +51,9 @@ def test_responses_with_other_columns_are_looked_at_then_imported(client):
     page = client.get(response.url).content.decode()
     for words in ('value="Frage"', "GPT 4", "One?", 'value="Mine"', "empty"):
         assert words in page
-    # All unknown columns of a table without policies may be policies; nothing says which is the task.
-    assert page.count('<option value="response" selected>') == 4
+    # All unknown columns of a table without policies may be policies, but for the number of the row; nothing
+    # says which is the task.
+    assert page.count('<option value="response" selected>') == 3
     columns = {"Frage": "task", "GPT 4": "response", "Claude": "response", "id": "ignore"}
     checked = client.post(response.url, said(columns, action="check"))
     assert checked.status_code == 200
@@ -231,3 +233,27 @@ def test_a_file_whose_import_is_refused_is_kept(client, owner):
     assert (refused.status_code, b"You have an experiment of this name" in refused.content) == (400, True)
     assert client.post(url, said(COLUMNS, action="import", name="Other")).status_code == 302
     assert not Upload.objects.exists()
+
+
+LONG = "id,prompt,model_name,answer_text\n" + "".join(
+    f"{2 * task + n},Task {task}?,{model},{model} says {task}.\n"
+    for task in range(20)
+    for n, model in enumerate(("alpha-7b", "beta-13b"))
+)
+
+
+@pytest.mark.usefixtures("owner")
+def test_a_long_table_by_other_names_is_seen_as_one_and_its_numbers_are_left_out(client):
+    response = upload(client, LONG.encode())
+    page = client.get(response.url).content.decode()
+    assert "40 responses of 2 policies to 20 tasks." in page
+    assert [(column.name, column.meaning) for column in look(LONG, Material.RESPONSES).columns] == [
+        ("id", "ignore"), ("prompt", "task"), ("model_name", "policy"), ("answer_text", "response"),
+    ]  # fmt: skip
+
+
+def test_what_is_no_policy_for_sure_is_left_to_whoever_knows():
+    told = LONG.replace("model_name", "who").replace("answer_text", "said")
+    found = look(told, Material.RESPONSES)
+    assert [column.meaning for column in found.columns] == ["ignore", "task", "ignore", "ignore"]
+    assert set(found.missing) == {"policy", "response"}
