@@ -601,6 +601,10 @@ def text_of(row: Row, names: Collection[str], *, required: bool = True, several:
     if found is None:
         if required:
             written = {name.lower(): name for name in row.heading}
+            if empty := next((name for name in names if name in row.fields or name in written), None):
+                raise ImportingError.at(
+                    row.place, f"{written.get(empty, empty)} is empty. Fill it in, or remove the row."
+                )
             fields = ", ".join(
                 written.get(name, name) for name, value in row.fields.items() if value not in (None, "", [])
             )

@@ -89,7 +89,7 @@ def test_a_csv_field_may_hold_lines_and_the_next_fault_is_at_its_own_line():
          ["line 2: This is not JSON", "line 3: This must be an object", "line 4: task or prompt"]),
         ("prompt,prompt\na,b", ["line 1: Two columns have the same name."]),
         ('prompt,reference\n"a,b\n', ["line "]),
-        ("reference,task\n2,\n", ["line 2: task or prompt"]),
+        ("reference,task\n2,\n", ["line 2: task is empty. Fill it in"]),
         ('[{"prompt": {"a": 1}}]', ["entry 1: prompt must be a text."]),
         ('[{"prompt": " "}]', ["entry 1: The task is empty."]),
         ('[1, true]', ["entry 1: This must be an object", "entry 2: This must be an object"]),
@@ -148,7 +148,7 @@ def test_gold_items_written_are_read_back(gold):
 def test_gold_items_come_as_csv_too_and_miss_nothing():
     assert read_gold("prompt,better,worse\nA,b,w\n") == [GoldSpec("A", "b", "w")]
     assert faults_of(read_gold, "prompt,better,worse\nA,b,\n") == [
-        "line 2: worse is missing. Found: prompt, better. Add it, or rename a column."
+        "line 2: worse is empty. Fill it in, or remove the row."
     ]
 
 

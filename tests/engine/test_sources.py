@@ -389,7 +389,7 @@ def test_the_shards_of_one_table_are_known_by_their_names(shards, others):
 
 def test_a_row_that_cannot_be_read_is_named_with_its_shard():
     broken = archive({"a-0-of-2.csv": b"task\nOne?\n", "a-1-of-2.csv": b"task,x\n,1\n"})
-    with pytest.raises(ImportingError, match=r"a-1-of-2.csv, line 2: task or prompt"):
+    with pytest.raises(ImportingError, match=r"a-1-of-2.csv, line 2: task is empty"):
         read_tasks(source(broken))
 
 
