@@ -108,8 +108,11 @@ def heading(lines: Sequence[tuple[str, str]]) -> Iterator[str]:
     """
     (task, answer), *others = lines
     names = [task, answer] if answer else [task]
-    # Without an answer beside it only a single word looks like a name, and not like the first of the tasks.
-    if not all(map(_LIKE_A_NAME.fullmatch, names)) or (not answer and _SPACE.search(task)):
+    # Without an answer beside it only a single word looks like a name, and not like the first of the tasks;
+    # and two lines may be a greeting and a question.
+    if not all(map(_LIKE_A_NAME.fullmatch, names)) or (
+        not answer and (_SPACE.search(task) or len(others) == 1)
+    ):
         return
     if not others:
         yield (

@@ -211,7 +211,7 @@ def _saved(request: AuthenticatedRequest, editor: DraftEditor, url: str) -> Http
     except SpecError as error:
         editor.refuse(error)
         if experiment is not None and isinstance(error, ChangedMeanwhileError):
-            # Whoever saves once more has read that they replace it.
+            # Who saves once more has read that they replace it.
             editor.data["version"] = str(specs.version_of(experiment))
         return _rendered(request, editor, url, "setup/edit.html", status=400)
     except WrongStateError as error:

@@ -58,7 +58,7 @@ def test_the_line_that_names_the_delimiter_counts_in_places():
 @pytest.mark.parametrize(
     "text",
     [
-        "instruction,completion\nWhat is 1 + 1?,2\nWhat is 2 + 2?,4\n",
+        "directive,completion\nWhat is 1 + 1?,2\nWhat is 2 + 2?,4\n",
         "Customer question;Expected reply\nWhat is 1 + 1?;2\n",
         'frage,antwort\n"One, two",2\n',
         "Frage (de),Antwort\nx,y\n",

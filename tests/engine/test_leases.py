@@ -307,7 +307,7 @@ def test_a_late_answer_is_kept_where_somebody_else_s_stands(annotator, bob):
 
 
 def test_a_turn_is_as_long_as_the_longest_lease(experiment, annotator, bob):
-    """What ran out goes to others for as long as it was held, and may then come back."""
+    """A pair that ran out goes to others for as long as it was held, and may then come back."""
     held = lease(experiment, annotator)
     Lease.objects.filter(pk=held.pk).update(held_until=clock.now() - RUN_OUT)
     run_out(held)
