@@ -74,7 +74,7 @@ def show_next(
         seen = checks.seen_by(experiment=experiment, annotator=annotator)
         if seen.handed_back:
             cost.statements = _SHOWING_AFTER_ONE_WAS_HANDED_BACK
-        due = _due(experiment, annotator, seen=seen, unanswered=unanswered, besides=besides, held=held)
+        due = _due(experiment, annotator, seen=seen, unanswered=unanswered, besides=besides)
         return None if due is None else _shown(due)
 
 
@@ -103,15 +103,12 @@ def _due(
     seen: Seen,
     unanswered: list[Check],
     besides: Collection[uuid.UUID],
-    held: list[Lease | Check],
 ) -> Lease | Check | None:
     """A pair that the annotator does not hold: one that they handed back, the first one first, before a new
     one.
     """
     handed_back = checks.resumable(check for check in unanswered if check.token not in besides)
-    # One check at a time, so that two of them do not meet on the screen.
-    alone = not any(isinstance(pair, Check) for pair in held)
-    if handed_back is None and alone:
+    if handed_back is None:
         practice = checks.practice_due(experiment=experiment, annotator=annotator, seen=seen)
         if practice is not None:
             return practice
@@ -121,8 +118,10 @@ def _due(
         if handed_back is not None:
             first = comparison.had_since is None or handed_back.created_at < comparison.had_since
             return checks.resume(handed_back) if first else None
-        if comparison.had_since is not None or not alone:
+        if comparison.had_since is not None:
             return None
+        # Also where a check is held already: if one never followed another, whoever knew one for a check would
+        # know the next pair for a comparison.
         return checks.check_due(experiment=experiment, annotator=annotator, seen=seen, instead_of=comparison)
 
     due = judging.new_lease(

@@ -96,6 +96,24 @@ class TestGold:
         assert set(expected) == {"gold", "comparison"}
         assert work(experiment, annotator, 25) == expected
 
+    def test_pairs_fetched_ahead_follow_the_same_coin(self, annotator):
+        """Else no check would follow another, and whoever knew one would know the next pair for none."""
+        experiment = make_experiment(
+            ready=True, annotators=(annotator,), gold_rate=0.5, n_gold=40, n_tasks=50
+        )
+        kinds, screen = [], []
+        for n in range(40):
+            shown = show(experiment, annotator, besides=screen)
+            is_gold = Check.objects.filter(token=shown.token, kind=Check.Kind.GOLD).exists()
+            assert is_gold is (draw(experiment, annotator, n) < 0.5)
+            kinds.append(is_gold)
+            screen.append(shown.token)
+            if len(screen) == 3:
+                answer(experiment, annotator, screen.pop(0))
+            advance(experiment_id=experiment.pk)
+            write_responses()
+        assert (True, True) in zip(kinds, kinds[1:], strict=False)
+
     def test_no_item_is_shown_twice_to_one_annotator_nor_one_of_the_practice_again(self, annotator):
         experiment = make_experiment(
             ready=True, annotators=(annotator,), gold_rate=0.5, practice=2, n_gold=4, n_tasks=50
