@@ -26,7 +26,9 @@ TERMS = {
         "How often people would prefer this policy to the leader, in percent: an estimate, drawn toward 50% "
         "where comparisons are few, with an interval. Left of the middle: the leader is preferred. All "
         "intervals are correct together, however often you look. "
-        "“Ruled out” comes from the evidence: it excludes that this policy beats every other one."
+        "“Ruled out” comes from the evidence: it excludes that this policy beats every other one. "
+        "An interval may reach beyond what the claim says of the winner: the claim is proved on its own, and "
+        "sooner than all intervals together are that narrow."
     ),
     "levels": (
         "How often a level would be preferred to another level of its factor if everything else were equal. "

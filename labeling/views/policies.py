@@ -23,7 +23,7 @@ from labeling.dashboard.charts import rivals
 from labeling.dashboard.policies import asked, messages_for, policy_at
 from labeling.exports.breakdowns import COLUMNS, breakdown_csv
 from labeling.exports.files import stem
-from labeling.exports.rankings import WORDS, ranking_csv
+from labeling.exports.rankings import ranking_csv
 from labeling.forms.tags import TagForm
 from labeling.requests import AuthenticatedRequest, unknown_parameters
 
@@ -65,8 +65,10 @@ def policy(request: AuthenticatedRequest, experiment_id: int, number: int) -> Ht
         "asked": how,
         "first_message": how and task and messages_for(shown, task)[-1][1],
         "standing": standing,
-        "place": WORDS[standing.standing.place] if standing.comparisons else "",
-        "wins": experiment.winner_id == shown.pk,
+        "row": {
+            "place": standing.standing.place if standing.comparisons else "",
+            "wins": experiment.winner_id == shown.pk,
+        },
         "rivals": rivals(wins_matrix(experiment), names, shown.index),
         "tag_form": tags,
         "query": urlencode({"tag": tags.chosen}) if tags.chosen else "",

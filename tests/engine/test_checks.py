@@ -97,7 +97,7 @@ class TestGold:
         assert work(experiment, annotator, 25) == expected
 
     def test_pairs_fetched_ahead_follow_the_same_coin(self, annotator):
-        """Else no check would follow another, and whoever knew one would know the next pair for none."""
+        """Else no check follows another, and somebody who knows one knows the next pair for none."""
         experiment = make_experiment(
             ready=True, annotators=(annotator,), gold_rate=0.5, n_gold=40, n_tasks=50
         )

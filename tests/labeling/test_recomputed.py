@@ -126,7 +126,7 @@ def test_the_numbers_are_those_of_the_core_on_the_exported_file(space, overlap, 
     assert design.n_comparisons == len(comparisons) > 0
     words = re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", html))
     assert f"Comparisons {len(comparisons)} " in words
-    assert f"Rivals open {len(decision.open)} " in words
+    assert f"Rivals to exclude {len(decision.open)} " in words
     assert decision.stopped or until is not None
     if decision.stopped:
         assert f"comparisons: {decision.claim_text}" in unescape(words)
