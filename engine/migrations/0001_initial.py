@@ -264,7 +264,7 @@ class Migration(migrations.Migration):
             name='Judgment',
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('judge', models.CharField(choices=[('human', 'People'), ('rule', 'Rule (reference answers)'), ('llm', 'Language model')], max_length=10)),
+                ('judge', models.CharField(choices=[('human', 'People'), ('rule', 'Rule (no person)'), ('llm', 'Language model')], max_length=10)),
                 ('via', models.CharField(choices=[('page', 'Page'), ('api', 'API'), ('import', 'Import'), ('rule', 'Rule'), ('model', 'Language model'), ('identical', 'Identical texts')], default='page', max_length=10)),
                 ('token', models.UUIDField(default=uuid.uuid4, unique=True)),
                 ('choice', models.CharField(choices=[('left', 'Left'), ('right', 'Right'), ('tie', 'Equally good'), ('both_bad', 'Both bad')], max_length=10)),

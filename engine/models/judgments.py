@@ -23,7 +23,7 @@ class Judgment(models.Model):
 
     class Judge(models.TextChoices):
         HUMAN = "human", "People"
-        RULE = "rule", "Rule (reference answers)"
+        RULE = "rule", "Rule (no person)"
         LLM = "llm", "Language model"
 
     class Via(models.TextChoices):

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from scipy import special
 
-from engine.models import Check, Experiment, User
+from engine.models import Check, Experiment, Judgment, User
 from engine.selectors import judges
 from engine.selectors.agreement import Answer
 from engine.selectors.habits import Alike, Drift, habits
@@ -142,10 +142,9 @@ def annotator_rows(
 
 def judge_rows(experiment: Experiment) -> list[JudgeRow]:
     """Each kind of judge, and all together where there are several."""
-    labels = dict(Experiment.Judge.choices)
     rows = [
         JudgeRow(
-            name=str(labels.get(kind, kind)),
+            name=str(Judgment.Judge(kind).label),
             judged=judged.judged,
             median_seconds=judged.median_seconds,
             sides=Sides(judged.left, judged.left + judged.right),

@@ -235,19 +235,22 @@ class TestJudges:
         page = client_for(other).get(reverse("quality", args=[experiment.pk]))
         assert "11 more than judged" in words(page)
 
-    def test_several_kinds_are_added_up(self):
+    @pytest.mark.parametrize(
+        ("judge", "via", "name"),
+        [("rule", "identical", "Rule (no person)"), ("llm", "model", "Language model")],
+        ids=["rule", "llm"],
+    )
+    def test_several_kinds_are_added_up(self, judge, via, name):
         person = make_user()
         experiment = make_experiment(ready=True, annotators=(person,))
         first = click(experiment, person)
         click(experiment, person, "right")
         with lifted():
-            Judgment.objects.filter(pk=first.pk).update(
-                judge="rule", via="rule", annotator=None, shown_at=None
-            )
+            Judgment.objects.filter(pk=first.pk).update(judge=judge, via=via, annotator=None, shown_at=None)
         rows = judge_rows(experiment)
         assert [(r.name, r.judged, r.sides) for r in rows] == [
             ("People", 1, Sides(0, 1)),
-            ("Rule (reference answers)", 1, Sides(1, 1)),
+            (name, 1, Sides(1, 1)),
             ("All", 2, Sides(1, 2)),
         ]
 
