@@ -275,7 +275,7 @@ class Migration(migrations.Migration):
                 ('standing', models.BooleanField(default=True, help_text='True unless voided. Duplicates JudgmentVoid for the constraint below.')),
                 ('shown_at', models.DateTimeField(blank=True, null=True)),
                 ('created_at', models.DateTimeField(default=engine.models.clock.now)),
-                ('annotator', models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.PROTECT, related_name='judgments', to=settings.AUTH_USER_MODEL)),
+                ('annotator', models.ForeignKey(blank=True, db_index=False, null=True, on_delete=django.db.models.deletion.PROTECT, related_name='judgments', to=settings.AUTH_USER_MODEL)),
                 ('comparison', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='judgments', to='engine.comparison')),
                 ('restores', models.OneToOneField(blank=True, help_text='The voided judgment that this one restores.', null=True, on_delete=django.db.models.deletion.PROTECT, related_name='restored_by', to='engine.judgment')),
             ],
@@ -327,7 +327,7 @@ class Migration(migrations.Migration):
                 ('expires_at', models.DateTimeField()),
                 ('held_until', models.DateTimeField(help_text='End of the longest possible lease; then other annotators get the pair.')),
                 ('annotator', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='leases', to=settings.AUTH_USER_MODEL)),
-                ('comparison', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='leases', to='engine.comparison')),
+                ('comparison', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='leases', to='engine.comparison')),
             ],
         ),
         migrations.CreateModel(
@@ -675,6 +675,10 @@ class Migration(migrations.Migration):
         ),
         migrations.AddIndex(
             model_name='judgment',
+            index=models.Index(fields=['annotator', 'created_at'], name='judgment_of_annotator'),
+        ),
+        migrations.AddIndex(
+            model_name='judgment',
             index=models.Index(condition=models.Q(('comment__gt', '')), fields=['comparison'], name='judgment_commented'),
         ),
         migrations.AddConstraint(
@@ -696,6 +700,14 @@ class Migration(migrations.Migration):
         migrations.AddIndex(
             model_name='lease',
             index=models.Index(condition=models.Q(('state', 'active')), fields=['expires_at'], name='lease_active_expiry'),
+        ),
+        migrations.AddIndex(
+            model_name='lease',
+            index=models.Index(condition=models.Q(('state', 'active')), fields=['annotator'], name='lease_held'),
+        ),
+        migrations.AddIndex(
+            model_name='lease',
+            index=models.Index(fields=['comparison', 'annotator'], name='lease_of_comparison'),
         ),
         migrations.AddConstraint(
             model_name='lease',

@@ -118,7 +118,12 @@ class Lease(models.Model):
     # Ended without an answer: its annotator may be shown the pair again.
     HANDED_BACK = (State.RETURNED, State.EXPIRED)
 
-    comparison = models.ForeignKey(Comparison, models.CASCADE, related_name="leases")
+    comparison = models.ForeignKey(
+        Comparison,
+        models.CASCADE,
+        related_name="leases",
+        db_index=False,  # it begins the index below
+    )
     annotator = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="leases")
     token = models.UUIDField(default=uuid.uuid4, unique=True)
     state = models.CharField(max_length=10, choices=State, default=State.ACTIVE)
@@ -139,6 +144,9 @@ class Lease(models.Model):
         )
         indexes = (
             models.Index(fields=["expires_at"], name="lease_active_expiry", condition=Q(state="active")),
+            # Each click asks for the few that somebody holds, and whether they had a comparison before.
+            models.Index(fields=["annotator"], name="lease_held", condition=Q(state="active")),
+            models.Index(fields=["comparison", "annotator"], name="lease_of_comparison"),
         )
 
     def __str__(self) -> str:

@@ -45,7 +45,12 @@ class Judgment(models.Model):
     comparison = models.ForeignKey(Comparison, models.PROTECT, related_name="judgments")
     judge = models.CharField(max_length=10, choices=Judge)
     annotator = models.ForeignKey(
-        settings.AUTH_USER_MODEL, models.PROTECT, null=True, blank=True, related_name="judgments"
+        settings.AUTH_USER_MODEL,
+        models.PROTECT,
+        null=True,
+        blank=True,
+        related_name="judgments",
+        db_index=False,  # it begins the index below
     )
     via = models.CharField(max_length=10, choices=Via, default=Via.PAGE)
     token = models.UUIDField(default=uuid.uuid4, unique=True)
@@ -76,6 +81,8 @@ class Judgment(models.Model):
     class Meta:
         indexes = (
             models.Index(fields=["created_at"], name="judgment_created"),
+            # Each click asks for somebody's answers of today.
+            models.Index(fields=["annotator", "created_at"], name="judgment_of_annotator"),
             # The inbox of comments reads few of all judgments.
             models.Index(fields=["comparison"], name="judgment_commented", condition=Q(comment__gt="")),
         )

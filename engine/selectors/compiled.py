@@ -2,11 +2,12 @@
 
 Building and compiling a read of several subqueries takes the ORM longer than the database takes to answer it.
 Here the ORM does so once in a process, with a :class:`Given` for each value; a call puts the values in.
+What is the same in every call is written into the statement.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, Generic, TypeVar, cast
 
@@ -87,7 +88,7 @@ class _Statement:
     def __init__(self, queryset: QuerySet[Any]) -> None:
         self._alias = queryset.db
         compiler = queryset.query.get_compiler(using=self._alias)
-        self._sql, self._parameters = compiler.as_sql()
+        self._sql, self._parameters = _with_constants(*compiler.as_sql())
         columns: list[Any] = [column for column, *_ in compiler.select]
         self._converters = compiler.get_converters(columns)
         info = compiler.klass_info
@@ -123,6 +124,26 @@ class _Statement:
         for name, place in self._annotations.items():
             setattr(found, name, columns[place])
         return found
+
+
+def _with_constants(sql: str, parameters: Iterable[Any]) -> tuple[str, list[Any]]:
+    """A statement into which its texts and numbers are written, and the parameters that remain.
+
+    An index of some rows alone, as of comparisons that are ready, serves a plan that is kept only where the
+    statement itself says that it asks for no others.
+    """
+    first, *others = sql.split("%s")
+    written, remaining = [first], []
+    for parameter, following in zip(parameters, others, strict=True):
+        if isinstance(parameter, str):
+            constant = "'" + parameter.replace("'", "''").replace("%", "%%") + "'"
+        elif isinstance(parameter, int) and not isinstance(parameter, bool):
+            constant = str(parameter)
+        else:
+            constant = "%s"
+            remaining.append(parameter)
+        written += constant, following
+    return "".join(written), remaining
 
 
 @contextmanager

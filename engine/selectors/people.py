@@ -28,6 +28,7 @@ from django.utils import timezone
 
 from engine.models import (
     Check,
+    Comparison,
     Experiment,
     Invitation,
     Judgment,
@@ -173,8 +174,13 @@ _USER, _EXPERIMENT = Given("user", BigAutoField()), Given("experiment", BigAutoF
 def _with_answers_since(experiments: QuerySet[Experiment]) -> QuerySet[Experiment]:
     """The same, each with ``mine_today``: how many answers of the user since a moment stand there."""
     since = Given("since", DateTimeField())
-    judged = standing(Judgment.objects.filter(comparison__experiment=OuterRef("pk"), annotator=_USER)).filter(
-        created_at__gte=since
+    # A subquery and no join: a plan that was made while the tables were empty would go through all
+    # comparisons for each of these judgments.
+    judged_in = Subquery(Comparison.objects.filter(pk=OuterRef("comparison")).values("experiment"))
+    judged = (
+        standing(Judgment.objects.filter(annotator=_USER, created_at__gte=since))
+        .alias(judged_in=judged_in)
+        .filter(judged_in=OuterRef("pk"))
     )
     checked = _answered_checks(_USER).filter(experiment=OuterRef("pk"), judged_at__gte=since)
     return experiments.annotate(mine_today=_count_of(judged) + _count_of(checked))

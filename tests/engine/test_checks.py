@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from itertools import pairwise
 
 import pytest
 
@@ -112,7 +113,7 @@ class TestGold:
                 answer(experiment, annotator, screen.pop(0))
             advance(experiment_id=experiment.pk)
             write_responses()
-        assert (True, True) in zip(kinds, kinds[1:], strict=False)
+        assert (True, True) in pairwise(kinds)
 
     def test_no_item_is_shown_twice_to_one_annotator_nor_one_of_the_practice_again(self, annotator):
         experiment = make_experiment(

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from django.db import connection
 from django.db.models import BigAutoField, CharField, Exists, OuterRef, QuerySet
 
-from engine.models import Comparison, Lease
+from engine.models import Comparison, Lease, Task
 from engine.selectors.compiled import Compiled, Given
 from tests.factories import click, lease, make_experiment
 
@@ -71,6 +72,26 @@ def test_a_compiled_read_is_the_same_read(annotator, django_assert_num_queries):
     assert built == [2, 3, 1]
     on_screen = read(experiment=experiment.pk, annotator=annotator.pk, states=["leased"])
     assert [row.on_screen for row in on_screen] == [True]
+
+
+def test_what_never_differs_is_written_into_the_statement():
+    """So that a plan that is kept can use an index of these rows alone."""
+    experiment = make_experiment(planned=False)
+    prompt = "100% of 'it', \\n and %s"
+    Task.objects.filter(pk=experiment.tasks.first().pk).update(prompt=prompt)
+    read = Compiled(
+        lambda: Task.objects.filter(prompt=prompt, experiment=Given("experiment", BigAutoField()))[:1]
+    )
+    asked = []
+
+    def note(execute: Any, sql: str, parameters: Any, many: bool, context: Any) -> Any:
+        asked.append(parameters)
+        return execute(sql, parameters, many, context)
+
+    with connection.execute_wrapper(note):
+        [task] = read(experiment=experiment.pk)
+    assert task.prompt == prompt
+    assert asked == [[experiment.pk]]
 
 
 @pytest.mark.parametrize("pk", [2**63, -(2**63) - 1, 10**30])

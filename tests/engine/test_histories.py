@@ -1,0 +1,79 @@
+"""What a click reads of an annotator's history."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.utils import timezone
+
+from engine.models import Comparison, Experiment, Judgment, Lease, User
+from engine.selectors.people import experiment_to_label
+from tests.factories import click_on, make_experiment
+
+pytestmark = [
+    pytest.mark.django_db,
+    # SQLite counts no rows that it reads.
+    pytest.mark.skipif("connection.vendor != 'postgresql'"),
+]
+
+
+@contextmanager
+def rows_read() -> Iterator[list[int]]:
+    """The rows that this transaction reads from all tables within the block."""
+
+    def in_all() -> int:
+        with connection.cursor() as cursor:
+            cursor.execute(
+                "SELECT sum(seq_tup_read + coalesce(idx_tup_fetch, 0)) FROM pg_stat_xact_user_tables"
+            )
+            return int(cursor.fetchone()[0])
+
+    read: list[int] = []
+    before = in_all()
+    yield read
+    read.append(in_all() - before)
+
+
+def judge_before(experiment: Experiment, annotator: User, n: int) -> None:
+    """Store ``n`` comparisons that the annotator judged the day before yesterday."""
+    then = timezone.now() - timedelta(days=2)
+    pattern = Comparison.objects.filter(experiment=experiment, state="judged").first()
+    rows = Comparison.objects.bulk_create(
+        like(pattern, number=10_000 + k, texts=f"{k:060d}", judged_at=then) for k in range(n)
+    )
+    theirs = {"annotator_id": annotator.pk, "created_at": then}
+    moments = dict.fromkeys(("granted_at", "expires_at", "held_until"), then)
+    Lease.objects.bulk_create(
+        like(pattern.leases.get(), comparison_id=row.pk, token=uuid.uuid4(), **theirs, **moments)
+        for row in rows
+    )
+    judgment = pattern.judgments.get()
+    Judgment.objects.bulk_create(
+        like(judgment, comparison_id=row.pk, token=uuid.uuid4(), **theirs) for row in rows
+    )
+
+
+def like(row: Any, **changes: Any) -> Any:
+    """A new row of the same values but for ``changes``."""
+    values = {field.attname: getattr(row, field.attname) for field in row._meta.concrete_fields}
+    return type(row)(**values | {"id": None} | changes)
+
+
+def test_the_count_of_todays_answers_reads_those_of_today_alone(annotator):
+    """Also by a plan that PostgreSQL has kept since the tables were empty."""
+    experiment = make_experiment(ready=True, annotators=(annotator,), n_tasks=50)
+    click_on(experiment, annotator, 8)
+    for _ in range(8):
+        experiment_to_label(annotator, experiment.pk)
+    judge_before(experiment, annotator, 300)
+    with rows_read() as read:
+        found = experiment_to_label(annotator, experiment.pk)
+    assert found.mine_today == 8
+    # Each judgment with its comparison, the experiment, the membership and the checks.
+    assert read[0] < 50
