@@ -14,7 +14,8 @@ import re2
 
 from engine.domain.conversations import SYSTEM, USER, Message
 from engine.domain.limits import shown
-from engine.domain.variables import fill
+from engine.domain.specs import FactorSpec
+from engine.domain.variables import Space, VariableError, fill
 
 _HOTTEST = 100
 _MOST_TOP_K = 2**31 - 1
@@ -203,6 +204,23 @@ def parse_level(kind: str, value: Mapping[str, Any]) -> LevelValue:
 def templates_of(level: LevelValue) -> Iterator[tuple[str, str]]:
     """The texts of a level that variables may fill, each after the name of its setting."""
     return ((name, getattr(level, name)) for name in _TEMPLATES.get(type(level), ()))
+
+
+def unfillable(factors: Iterable[FactorSpec], space: Space) -> Iterator[tuple[int, str, str]]:
+    """The texts of levels that not every task of the space can fill.
+
+    Yields
+    ------
+    tuple of (int, str, str)
+        The position of the factor, the name of the level, and what is wrong.
+    """
+    for position, factor in enumerate(factors):
+        for name, value in factor.levels.items():
+            for setting, text in templates_of(parse_level(factor.kind, value)):
+                try:
+                    space.check(text)
+                except VariableError as error:
+                    yield position, name, f"Factor {factor.name!r}, level {name!r}, {setting}: {error}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from engine.domain import limits, tags, variables
 from engine.domain.blinding import new_secret
 from engine.domain.conversations import as_json, fault_of, text_and_messages
 from engine.domain.errors import SpecError, WrongStateError
-from engine.domain.levels import parse_level, templates_of
+from engine.domain.levels import parse_level, unfillable
 from engine.domain.policy_space import Combination, combinations, policy_space
 from engine.domain.rules import Rules, check_claim, completed
 from engine.domain.specs import SETTINGS, ExperimentSpec, FactorSpec, GoldSpec, TaskSpec
@@ -285,16 +285,8 @@ def _check_variables(spec: ExperimentSpec) -> None:
                 ("tasks", n),
             )
     space = variables.Space.of(task.variables for task in spec.tasks)
-    for f, factor in enumerate(spec.factors):
-        for name, value in factor.levels.items():
-            for setting, text in templates_of(parse_level(factor.kind, value)):
-                try:
-                    space.check(text)
-                except variables.VariableError as error:
-                    raise SpecError(
-                        f"Factor {factor.name!r}, level {name!r}, {setting}: {error}",
-                        ("factors", f, "levels", name),
-                    ) from error
+    for factor, level, fault in unfillable(spec.factors, space):
+        raise SpecError(fault, ("factors", factor, "levels", level))
 
 
 def _check_llm_judge(judge: str, stage: str) -> None:

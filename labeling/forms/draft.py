@@ -14,9 +14,11 @@ from django.http import QueryDict
 from django.utils.datastructures import MultiValueDict
 
 from engine.domain.errors import SpecError
+from engine.domain.levels import unfillable
 from engine.domain.limits import DESCRIPTION_BYTES
 from engine.domain.material import Material
 from engine.domain.specs import SETTINGS, ExperimentSpec, GoldSpec, TaskSpec
+from engine.domain.variables import Space
 from engine.importing import (
     ImportingError,
     as_lines,
@@ -39,6 +41,7 @@ from labeling.forms.columns import MEANING_LABELS, said_columns
 from labeling.forms.factors import (
     ExclusionRow,
     FactorRow,
+    Fault,
     exclusion_rows,
     factor_rows,
     factor_specs,
@@ -120,7 +123,7 @@ class DraftEditor:
         self.experiment = experiment
         self.imported = experiment is not None and experiment.responses == Experiment.Responses.IMPORTED
         self.attempted = False
-        self.faults: list[str] = []
+        self.faults: list[Fault] = []
         self.focus = ""
 
     @property
@@ -231,6 +234,12 @@ class DraftEditor:
         return int(said) if said.isascii() and said.isdecimal() and len(said) < 9 else len(self.tasks.items)
 
     @property
+    def variables(self) -> Sequence[str]:
+        """The names of the tasks' variables. A request without the tasks themselves says them."""
+        said = self.data.get("task_variables")
+        return self.tasks.variables if said is None else said.split(",") if said else []
+
+    @property
     def missing(self) -> list[tuple[str, str]]:
         """Everything that settings and tasks still need before the start, each with its step."""
         said = []
@@ -238,6 +247,9 @@ class DraftEditor:
             said.append(("policies", "Give the experiment a name."))
         if not self.n_tasks:
             said.append(("tasks", "Add tasks."))
+        elif not self.imported:
+            space = Space({}, dict.fromkeys(self.variables, 0))
+            said += [("policies", text) for *_, text in unfillable(factor_specs(self.factors)[0], space)]
         for step, (_, groups) in STEPS.items():
             for field in (field for group in groups for field in self.groups[group]):
                 if field.name != "name":
@@ -283,10 +295,11 @@ class DraftEditor:
             self._refused.add("policies")
         if self.tasks.faults or (not self.tasks.items and not self.imported):
             self._refused.add("tasks")
-            faults.append("Tasks: " + (self.tasks.faults[0] if self.tasks.faults else "give at least one."))
+            text = self.tasks.faults[0] if self.tasks.faults else "give at least one."
+            faults.append(Fault(f"Tasks: {text}", at="tasks"))
         if self.gold.faults:
             self._refused.add("judges")
-            faults.append(f"Gold items: {self.gold.faults[0]}")
+            faults.append(Fault(f"Gold items: {self.gold.faults[0]}", at="gold"))
         self.faults = faults
         # Validate all of them: the page marks every fault at once.
         if not self.settings.is_valid() or not all(valid_rows) or faults:
@@ -323,7 +336,7 @@ class DraftEditor:
         if name in self.settings.fields:
             self.settings.add_error(name, str(error).removeprefix(f"{name}: "))
             return
-        self.faults.append(str(error))
+        self.faults.append(Fault(str(error), at=name if name in _KINDS else ""))
         if name in {"factors", "excluded"}:
             self._refused.add("policies")
         elif name == "tasks":

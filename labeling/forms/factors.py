@@ -189,10 +189,18 @@ def _move(data: QueryDict, name: str, id_: str, by: int) -> None:
         data.setlist(name, ids)
 
 
-def factor_specs(factors: Sequence[FactorRow]) -> tuple[list[FactorSpec], list[str]]:
+@dataclass(frozen=True)
+class Fault:
+    """A thing to correct that no field of the settings shows; ``at``: the id of its field, if any."""
+
+    text: str
+    at: str = ""
+
+
+def factor_specs(factors: Sequence[FactorRow]) -> tuple[list[FactorSpec], list[Fault]]:
     """The factors' descriptions, and what is wrong with them beyond their fields."""
     specs: list[FactorSpec] = []
-    faults: list[str] = []
+    faults: list[Fault] = []
     for row in factors:
         levels: dict[str, Any] = {}
         if not all([row.form.is_valid(), *(level.form.is_valid() for level in row.levels)]):
@@ -200,7 +208,8 @@ def factor_specs(factors: Sequence[FactorRow]) -> tuple[list[FactorSpec], list[s
         for level in row.levels:
             name = level.form.cleaned_data["name"]
             if name in levels:
-                faults.append(f"Two levels of {row.name} are named {name}; give each a name of its own.")
+                text = f"Two levels of {row.name} are named {name}; give each a name of its own."
+                faults.append(Fault(text, at=level.form["name"].auto_id))
             levels[name] = level.form.value()
         specs.append(FactorSpec(row.form.cleaned_data["name"], row.form.cleaned_data["kind"], levels))
     return specs, faults

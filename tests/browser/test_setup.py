@@ -163,6 +163,8 @@ def test_what_is_wrong_is_said_on_top_and_nothing_typed_is_lost(page, maker, pro
     expect(page.locator("#errors")).to_be_focused()
     expect(page.get_by_role("button", name="2. Tasks to correct")).to_be_visible()
     expect(page.locator("#id_f1-l2-text")).to_have_value("Kept.")
+    page.get_by_role("link", name="Tasks: give at least one.").press("Enter")
+    expect(page.get_by_label("Tasks", exact=True)).to_be_focused()
     assert not Experiment.objects.exists()
     assert violations(page) == []
     # The browser logs the answer as the 400 that it is.

@@ -286,6 +286,28 @@ class TestSteps:
         html = page.post(NEW, sent(data, part="size", n_tasks="1234"), headers=HTMX).content.decode()
         assert '<dd id="size-tasks">1,234</dd>' in html
 
+    @pytest.mark.parametrize("with_tasks", [True, False], ids=["with the tasks", "without them"])
+    def test_a_variable_that_no_task_has_is_missing(self, with_tasks, page):
+        """The start refuses it, so the summary must not call it ready."""
+        data = filled(**{"f1-l2-text": "You answer for {{ shop }}.", "tasks": "prompt,shop\nA?,Ours"})
+
+        def summary() -> str:
+            return page.post(NEW, sent(data, part="size"), headers=HTMX).content.decode()
+
+        assert "Ready to start." in summary()
+        if with_tasks:
+            data["tasks"] = "prompt,city\nA?,Ours"
+        else:
+            del data["tasks"]
+            data["n_tasks"], data["task_variables"] = "1", "city"
+        html = summary()
+        assert "No task has a variable &#x27;shop&#x27;. There are: city." in html
+        assert "Ready to start." not in html
+        # The page itself hands the names on.
+        data["tasks"] = "prompt,city,name\nA?,Ours,Ann"
+        preview = page.post(NEW, sent(data, part="tasks"), headers=HTMX).content.decode()
+        assert 'name="task_variables" value="city,name"' in preview
+
 
 class TestInPlace:
     """Adding, removing and moving rows: the same with htmx and without JavaScript."""
