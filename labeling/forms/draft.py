@@ -41,7 +41,7 @@ from labeling.forms.columns import MEANING_LABELS, said_columns
 from labeling.forms.factors import (
     ExclusionRow,
     FactorRow,
-    Fault,
+    FormFault,
     exclusion_rows,
     factor_rows,
     factor_specs,
@@ -123,7 +123,7 @@ class DraftEditor:
         self.experiment = experiment
         self.imported = experiment is not None and experiment.responses == Experiment.Responses.IMPORTED
         self.attempted = False
-        self.faults: list[Fault] = []
+        self.faults: list[FormFault] = []
         self.focus = ""
 
     @property
@@ -276,6 +276,8 @@ class DraftEditor:
                     text = as_typed(source)
                 else:
                     text = source.text if source.is_text else as_lines(source)
+                if not text.strip():
+                    raise ImportingError.at("", "There is nothing in it. What was here is kept.")
                 self.data[kind] = text.replace("\r\n", "\n")
                 self._of_files[kind] = source.warnings
             except ImportingError as error:
@@ -296,10 +298,10 @@ class DraftEditor:
         if self.tasks.faults or (not self.tasks.items and not self.imported):
             self._refused.add("tasks")
             text = self.tasks.faults[0] if self.tasks.faults else "give at least one."
-            faults.append(Fault(f"Tasks: {text}", at="tasks"))
+            faults.append(FormFault(f"Tasks: {text}", at="tasks"))
         if self.gold.faults:
             self._refused.add("judges")
-            faults.append(Fault(f"Gold items: {self.gold.faults[0]}", at="gold"))
+            faults.append(FormFault(f"Gold items: {self.gold.faults[0]}", at="gold"))
         self.faults = faults
         # Validate all of them: the page marks every fault at once.
         if not self.settings.is_valid() or not all(valid_rows) or faults:
@@ -336,7 +338,7 @@ class DraftEditor:
         if name in self.settings.fields:
             self.settings.add_error(name, str(error).removeprefix(f"{name}: "))
             return
-        self.faults.append(Fault(str(error), at=name if name in _KINDS else ""))
+        self.faults.append(FormFault(str(error), at=name if name in _KINDS else ""))
         if name in {"factors", "excluded"}:
             self._refused.add("policies")
         elif name == "tasks":

@@ -190,17 +190,17 @@ def _move(data: QueryDict, name: str, id_: str, by: int) -> None:
 
 
 @dataclass(frozen=True)
-class Fault:
+class FormFault:
     """A thing to correct that no field of the settings shows; ``at``: the id of its field, if any."""
 
     text: str
     at: str = ""
 
 
-def factor_specs(factors: Sequence[FactorRow]) -> tuple[list[FactorSpec], list[Fault]]:
+def factor_specs(factors: Sequence[FactorRow]) -> tuple[list[FactorSpec], list[FormFault]]:
     """The factors' descriptions, and what is wrong with them beyond their fields."""
     specs: list[FactorSpec] = []
-    faults: list[Fault] = []
+    faults: list[FormFault] = []
     for row in factors:
         levels: dict[str, Any] = {}
         if not all([row.form.is_valid(), *(level.form.is_valid() for level in row.levels)]):
@@ -209,7 +209,7 @@ def factor_specs(factors: Sequence[FactorRow]) -> tuple[list[FactorSpec], list[F
             name = level.form.cleaned_data["name"]
             if name in levels:
                 text = f"Two levels of {row.name} are named {name}; give each a name of its own."
-                faults.append(Fault(text, at=level.form["name"].auto_id))
+                faults.append(FormFault(text, at=level.form["name"].auto_id))
             levels[name] = level.form.value()
         specs.append(FactorSpec(row.form.cleaned_data["name"], row.form.cleaned_data["kind"], levels))
     return specs, faults

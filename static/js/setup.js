@@ -58,6 +58,14 @@
     const question = texts.length > 1 ? `Remove ${texts.length} texts? They are not kept.` : "Remove the text? It is not kept.";
     if (texts.length && !confirm(question)) event.preventDefault();
   });
+  // A file takes the place of what is in the field.
+  document.addEventListener("htmx:confirm", (event) => {
+    const file = event.detail.elt;
+    const field = file.type === "file" && document.getElementById(file.id.replace("-file", ""));
+    if (!field || !field.value.trim() || confirm("Replace what is in the field by the file?")) return;
+    event.preventDefault();
+    file.value = "";
+  });
   // The margin follows the claim until somebody types one that is no claim's usual margin.
   document.addEventListener("change", ({ target }) => {
     if (target.dataset.usualMargin === undefined) return;

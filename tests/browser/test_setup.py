@@ -204,7 +204,18 @@ def test_typed_texts_are_neither_left_nor_removed_without_a_question(browser, li
 
     page.get_by_label("Name", exact=True).fill("Kept")
     press(page, "2. Tasks")
-    page.locator("#tasks").fill("How many?")
+    tasks = page.locator("#tasks")
+    file = {"name": "t.txt", "mimeType": "text/plain", "buffer": b"Of the file?"}
+    page.locator("#tasks-file").set_input_files(file)
+    expect(tasks).to_have_value("Of the file?")
+    assert asked == [], "there are no tasks to lose"
+    tasks.fill("How many?")
+    answers["confirm"] = False
+    page.locator("#tasks-file").set_input_files(file)
+    expect(page.locator("#tasks-file")).to_have_value("")
+    expect(tasks).to_have_value("How many?")
+    assert asked == ["confirm"]
+    asked.clear()
     press(page, "Save as a draft")
     page.wait_for_url("**/setup/**")
     page.goto("/")

@@ -429,6 +429,13 @@ class TestItems:
         html = page.post(NEW, {"part": "tasks-file", "tasks_file": word}, headers=HTMX).content.decode()
         assert "The only line, hello, may name columns" in html
 
+    @pytest.mark.parametrize("content", [b"", b" \n\n"])
+    def test_an_empty_file_replaces_nothing(self, content, page):
+        data = {"part": "tasks-file", "tasks": "A?", "tasks_file": SimpleUploadedFile("t.txt", content)}
+        html = page.post(NEW, data, headers=HTMX).content.decode()
+        assert "<li>t.txt: " in html
+        assert re.search(r"<textarea[^>]*>\s*A\?</textarea>", html)
+
     def test_a_file_works_without_javascript_too(self, page):
         page.post(NEW, sent(filled(tasks=""), tasks_file=SimpleUploadedFile("t.txt", b"One?\r\nTwo?\r\n")))
         assert [task.prompt for task in Experiment.objects.get().tasks.all()] == ["One?", "Two?"]
