@@ -24,13 +24,19 @@
       else button.removeAttribute("aria-current");
     }
     document.getElementById("step").value = name;
-    history.replaceState(history.state, "", `?step=${name}`);
   }
+  // Each step is an entry of the browser's history: Back leads to the one before, not out of the page.
+  function goToStep(name) {
+    if (name !== document.getElementById("step").value) history.pushState(null, "", `?step=${name}`);
+    showStep(name);
+  }
+  const firstStep = document.getElementById("step").value;
+  addEventListener("popstate", () => showStep(new URLSearchParams(location.search).get("step") ?? firstStep));
   document.addEventListener("click", (event) => {
     const button = event.target.closest("button[name=go]");
     if (button) {
       event.preventDefault();
-      showStep(button.value);
+      goToStep(button.value);
       scrollTo(0, 0);
       document.querySelector(`.steps [value=${button.value}]`).focus();
       return;
@@ -40,7 +46,7 @@
     const target = link && document.getElementById(link.hash.slice(1));
     if (!target) return;
     const step = target.closest("[data-step]");
-    if (step) showStep(step.dataset.step);
+    if (step) goToStep(step.dataset.step);
     for (let fold = target.closest("details"); fold; fold = fold.parentElement.closest("details")) fold.open = true;
   });
   // What was typed, and would be lost with the page. A page that was refused shows it again.
@@ -65,6 +71,17 @@
     if (!field || !field.value.trim() || confirm("Replace what is in the field by the file?")) return;
     event.preventDefault();
     file.value = "";
+  });
+  // A press that does not reach the server is said. What the page asks for by itself, it asks for again.
+  document.addEventListener("htmx:sendError", (event) => {
+    const { elt } = event.detail;
+    if (!elt.matches("button, input[type=file]")) return;
+    const said = document.createElement("p");
+    said.className = "warn";
+    said.setAttribute("role", "alert");
+    said.textContent = "No connection to the server. Nothing is lost; try again in a moment.";
+    elt.closest("p, li, div").append(said);
+    elt.addEventListener("htmx:beforeRequest", () => said.remove(), { once: true });
   });
   // The margin follows the claim until somebody types one that is no claim's usual margin.
   document.addEventListener("change", ({ target }) => {

@@ -153,6 +153,38 @@ def test_a_late_reply_leaves_the_focus_where_it_went_meanwhile(page: Page, maker
     expect(page.get_by_label("Name", exact=True)).to_have_value("Kept")
 
 
+def test_back_leads_to_the_step_before_with_all_that_was_typed(page, maker):
+    log_in(page, maker)
+    page.goto("/experiments/new/prompts/")
+    page.get_by_label("Name", exact=True).fill("Typed")
+    press(page, "2. Tasks")
+    press(page, "3. Judges")
+    for step, back in (
+        ("2. Tasks", page.go_back),
+        ("1. Policies", page.go_back),
+        ("2. Tasks", page.go_forward),
+    ):
+        back()
+        expect(page.get_by_role("button", name=step, exact=True)).to_have_attribute("aria-current", "step")
+    press(page, "1. Policies")
+    expect(page.get_by_label("Name", exact=True)).to_have_value("Typed")
+
+
+def test_a_press_without_a_connection_is_said(page, maker, problems):
+    log_in(page, maker)
+    page.goto("/experiments/new/prompts/")
+    lost = page.get_by_role("alert").filter(has_text="No connection to the server.")
+    page.route("**/experiments/new/**", lambda route: route.abort())
+    press(page, "Add a factor")
+    expect(lost).to_be_visible()
+    page.unroute_all()
+    press(page, "Add a factor")
+    expect(page.locator("#id_f2-name")).to_be_visible()
+    expect(lost).to_have_count(0)
+    # The browser and htmx log what does not arrive.
+    problems[:] = [each for each in problems if "ERR_FAILED" not in each and "htmx:" not in each]
+
+
 def test_what_is_wrong_is_said_on_top_and_nothing_typed_is_lost(page, maker, problems):
     log_in(page, maker)
     page.goto("/experiments/new/prompts-strategies/")
