@@ -9,7 +9,7 @@ from datetime import date, time
 from decimal import Decimal
 from typing import Any
 
-from engine.importing.rows import Allowance, Fault, ImportingError, Row
+from engine.importing.rows import Allowance, Fault, ImportingError, Row, same_name
 
 # A file is a stream of messages with this before it.
 _FILE = b"ARROW1\x00\x00"
@@ -43,8 +43,8 @@ def arrow_rows(data: bytes, allowance: Allowance) -> Iterator[Row | Fault]:
         messages = ipc.MessageReader.open_stream(pa.py_buffer(stream))
         schema = ipc.read_schema(_of_type("schema", messages.read_next_message()))
         names = [str(name) for name in schema.names]
-        if len({name.lower() for name in names}) < len(names):
-            raise ImportingError.at("", "Two columns have the same name. Rename one of them.")
+        if fault := same_name(names):
+            raise ImportingError.at("", fault)
         for field in schema:
             _check_type(str(field.name), field.type)
         while True:

@@ -330,8 +330,10 @@ def _warnings(
     """Possible slips in a file of responses."""
     if n := slips.twice(responses):
         yield f"{_responses(n)} came more than once, with the same task, policy and text."
-    if n := sum(not each.response.strip() for each in responses):
-        yield f"{_responses(n)} had no text."
+    if empty := [each for each in responses if not each.response.strip()]:
+        some = [f"{limits.shown(each.policy)} at task {each.task + 1}" for each in empty[:_SHOWN]]
+        more = ["…"] * (len(empty) > _SHOWN)
+        yield f"{_responses(len(empty))} had no text: {', '.join(some + more)}."
     yield from slips.in_texts((each.response for each in responses), "response")
     yield from slips.in_texts(tasks, "task")
     yield from slips.of_programs(tasks, "task")

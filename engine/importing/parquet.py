@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from engine.importing.arrow import UNREADABLE, cell, in_microseconds
-from engine.importing.rows import Allowance, Fault, ImportingError, Row
+from engine.importing.rows import Allowance, Fault, ImportingError, Row, same_name
 
 MAGIC = b"PAR1"
 # Rows.
@@ -60,8 +60,8 @@ def parquet_rows(data: bytes, allowance: Allowance) -> Iterator[Row | Fault]:
         # A reader of Python's would hold the whole file once more.
         file = ParquetFile(pa.BufferReader(data))
         names = [str(name) for name in file.schema_arrow.names]
-        if len({name.lower() for name in names}) < len(names):
-            raise ImportingError.at("", "Two columns have the same name. Rename one of them.")
+        if fault := same_name(names):
+            raise ImportingError.at("", fault)
         chunks = [
             file.metadata.row_group(group).column(column)
             for group in range(file.metadata.num_row_groups)

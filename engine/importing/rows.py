@@ -10,7 +10,8 @@ import itertools
 import json
 import re
 import zlib
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -92,6 +93,14 @@ class Row:
     heading: Sequence[str] = ()
 
 
+def same_name(columns: Iterable[str]) -> str:
+    """The fault that two columns differ in capitals at most; empty if none do."""
+    names = Counter(name.lower() for name in columns)
+    if twice := [name for name, n in names.items() if n > 1]:
+        return f"{names[twice[0]]:,} columns are named {limits.shown(twice[0])}. Rename all but one of them."
+    return ""
+
+
 class Heading:
     """The names of a table's columns, which its first row holds.
 
@@ -110,10 +119,7 @@ class Heading:
     @property
     def fault(self) -> str:
         """The reason why these can be no names of columns; empty if they can."""
-        named = [name for name in self._names if name]
-        if len(set(named)) < len(named):
-            return "Two columns have the same name. Rename one of them."
-        return limits.COLUMNS.refusal(len(self))
+        return same_name(self._shown) or limits.COLUMNS.refusal(len(self))
 
     def row(self, place: str, cells: Sequence[str]) -> Row | Fault:
         """The row that these cells are, or its fault."""

@@ -94,7 +94,8 @@ class Source:
         if len(sheets) < 2:
             return ""
         return (
-            f" This is the sheet {self.sheet or sheets[0]} of {', '.join(sheets)}: choose another (--sheet)."
+            f" This is the sheet {self.sheet or sheets[0]} of {', '.join(sheets)}. Choose another: on the "
+            "command line by --sheet NAME; for a page, move that sheet to the front and save the file."
         )
 
     @property
@@ -281,7 +282,8 @@ def tables_in(names: Iterable[str]) -> list[str]:
         shown = ", ".join(files[0] for files in list(tables.values())[:6])
         raise ImportingError.at(
             "",
-            f"There are {len(tables)} tables or splits here: {shown}. Give the files of one of them.",
+            f"There are {len(tables)} tables or splits here: {shown}. Give the files of one of them. If each "
+            "has the responses of one policy, make one table of them with a column policy.",
         )
     [files] = tables.values()
     return files

@@ -1,4 +1,4 @@
-"""What a click reads of an annotator's history."""
+"""The rows that a click reads of an annotator's history."""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ def test_a_csv_field_may_hold_lines_and_the_next_fault_is_at_its_own_line():
     [
         ('{"prompt": "A"}\n{"prompt": }\n[]\n{"x": 1}',
          ["line 2: This is not JSON", "line 3: This must be an object", "line 4: task or prompt"]),
-        ("prompt,prompt\na,b", ["line 1: Two columns have the same name."]),
+        ("prompt,prompt\na,b", ["line 1: 2 columns are named 'prompt'."]),
         ('prompt,reference\n"a,b\n', ["line "]),
         ("reference,task\n2,\n", ["line 2: task is empty. Fill it in"]),
         ('[{"prompt": {"a": 1}}]', ["entry 1: prompt must be a text."]),

@@ -99,7 +99,7 @@ def test_slips_are_counted_and_nothing_is_left_out():
     assert len(answers.responses) == len(rows)
     assert list(answers.warnings) == [
         "2 responses came more than once, with the same task, policy and text.",
-        "2 responses had no text.",
+        "2 responses had no text: 'A' at task 2, 'B' at task 2.",
         "1 response said only null, None, NaN or N/A, as programs write for no text.",
         "1 policy came with nearly equal names, such as 'A' and 'a'. They count as different ones.",
         "1 task came with nearly equal names, such as 'T1' and 'T1 '. They count as different ones.",
@@ -189,4 +189,4 @@ def test_the_command_line_says_it_too_and_shows_the_warnings(tmp_path: Path):
     said = ["--map=q=task", "--map=GPT 4=response", "--map=Claude=response"]
     call_command("load_experiment", file, *said, stdout=io.StringIO(), stderr=err)
     assert Experiment.objects.get().policies.count() == 2
-    assert "Warning: 1 response had no text." in err.getvalue()
+    assert "Warning: 1 response had no text: 'Claude' at task 2." in err.getvalue()
