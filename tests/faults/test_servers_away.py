@@ -18,7 +18,7 @@ from urllib.parse import urlencode, urlsplit
 
 import pytest
 from django.core.management import call_command
-from django.db import connection
+from django.db import connection, transaction
 
 from benchmarks.installation import session_of, web_server
 from engine.domain.specs import ExperimentSpec, FactorSpec, ReadyMade, TaskSpec
@@ -184,6 +184,15 @@ def test_the_site_heals_after_each_fault(
             assert ann.statuses[-1] == 503
             database.open()
 
+        def table_changed() -> None:
+            wait_until(ann.look, 60, "a pair before the table is changed")
+            with ThreadPoolExecutor(1) as browser, connection.cursor() as cursor:
+                with transaction.atomic():
+                    cursor.execute("ALTER TABLE engine_judgment ADD COLUMN newer integer")
+                    sent = hanging(browser)
+                assert sent.result(timeout=60), "it only had to wait"
+                cursor.execute("ALTER TABLE engine_judgment DROP COLUMN newer")
+
         def broker_away() -> None:
             redis.kill()
             assert ann.send(), "a click needs no broker"
@@ -199,6 +208,7 @@ def test_the_site_heals_after_each_fault(
             "the database was away": database_away,
             "the database hung": database_hung,
             "the database hung and was gone": database_hung_and_gone,
+            "a migration changed a table": table_changed,
             "the broker was away": broker_away,
             "the broker lost its messages": lambda: redis.command("FLUSHALL"),
             "the web process was killed": web_killed,
