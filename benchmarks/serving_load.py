@@ -117,13 +117,14 @@ def experiment_on_ready_responses(users: list[Any]) -> Any:
 
 @dataclass
 class Load:
-    """Answers of annotators and the times that they waited."""
+    """Answers of annotators and the times that they waited: for each reply, and for the first pair."""
 
     confirmed: int = 0
     taken_back: int = 0
     empty: int = 0
     statuses: Counter[int] = field(default_factory=Counter)
     milliseconds: list[float] = field(default_factory=list)
+    first_pair: list[float] = field(default_factory=list)
 
 
 class Visitor:
@@ -205,7 +206,13 @@ def token_of(html: str) -> str:
 async def annotate(visitor: Visitor, base: str, ends: float, think: float) -> None:
     """Judge as the page does, until it is time; then leave."""
     rng = random.Random(base + str(id(visitor)))
+    arrived = time.perf_counter()
     held = [token for token in [token_of(await visitor.sign(f"{base}/"))] if token]
+    while not held and time.monotonic() < ends:
+        visitor.load.empty += 1
+        await asyncio.sleep(_LOOK_AGAIN_SECONDS)
+        held = [token for token in [token_of(await visitor.get(f"{base}/?waits=1"))] if token]
+    visitor.load.first_pair.append((time.perf_counter() - arrived) * 1000)
     last_beat = time.monotonic()
     while time.monotonic() < ends:
         if not held:
@@ -298,6 +305,7 @@ def measure(url: str, people: list[Person], options: argparse.Namespace) -> dict
         "judgments": load.confirmed,
         "per_second": round(rate, 1),
         "ms": percentiles(load.milliseconds),
+        "first_pair_ms": percentiles(load.first_pair),
         "cpu_ms": {name: round(1000 * value / max(1, load.confirmed), 1) for name, value in spent.items()},
         "cpu_ms_in_all": round(1000 * sum(spent.values()) / max(1, load.confirmed), 1),
         "client_cores": round(client / seconds, 2),
@@ -376,9 +384,12 @@ def differences(experiment: Any, load: Load) -> dict[str, int]:
 def print_row(row: dict[str, Any]) -> None:
     """One line of the table."""
     cpu = " + ".join(f"{name} {ms}" for name, ms in row["cpu_ms"].items())
-    waits = "  ".join(f"{q} {ms} ms" for q, ms in row["ms"].items())
+    waits, firsts = (
+        "  ".join(f"{q} {ms} ms" for q, ms in row[name].items()) for name in ("ms", "first_pair_ms")
+    )
     print(
         f"{row['annotators']:4d} people  {row['per_second']:6.1f} judgments/s  {waits}\n"
+        f"      first pair  {firsts}\n"
         f"      processor ms a judgment: {row['cpu_ms_in_all']} ({cpu}); the load itself "
         f"{row['client_cores']} cores\n"
         f"      floor {row['floor_per_second']}/s at {row['floor_web_cpu_ms']} ms; ratio "
