@@ -286,6 +286,14 @@ class TestSteps:
         html = page.post(NEW, sent(data, part="size", n_tasks="1234"), headers=HTMX).content.decode()
         assert '<dd id="size-tasks">1,234</dd>' in html
 
+    @pytest.mark.parametrize(
+        ("changes", "message"), REFUSED, ids=[str(list(c.items())[:1]) for c, _ in REFUSED]
+    )
+    def test_the_summary_comes_whatever_is_wrong(self, changes, message, page):
+        response = page.post(NEW, sent(filled(**changes), part="size"), headers=HTMX)
+        assert response.status_code == 200
+        assert 'id="size"' in response.content.decode()
+
     @pytest.mark.parametrize("with_tasks", [True, False], ids=["with the tasks", "without them"])
     def test_a_variable_that_no_task_has_is_missing(self, with_tasks, page):
         """The start refuses it, so the summary must not call it ready."""
