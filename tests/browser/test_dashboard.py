@@ -54,6 +54,12 @@ HIDDEN = """() => [...document.querySelectorAll(".standings tbody tr")].filter((
   const at = row.getBoundingClientRect();
   return at.height === 0 || at.bottom > box.bottom + 1 || at.right > box.right + 1;
 }).map((row) => row.innerText)"""
+# Tabs that a reader has to scroll to, and figures of levels that stand under their bars.
+CUT_TABS = """() => [...document.querySelectorAll(".tabs a")]
+  .filter((tab) => tab.getBoundingClientRect().right > innerWidth).map((tab) => tab.innerText)"""
+FIGURES_BELOW = """() => [...document.querySelectorAll(".effects .bar-cell")].filter((cell) =>
+  cell.querySelector(".numbers").getBoundingClientRect().top
+    >= cell.querySelector("svg").getBoundingClientRect().bottom).length"""
 HEIGHT = "document.documentElement.scrollHeight"
 
 
@@ -158,6 +164,7 @@ def test_a_long_result_fits_and_hides_no_policy(page: Page):
         page.goto(f"/experiments/{experiment.pk}/")
         assert page.evaluate(HEIGHT) <= most
         assert page.evaluate("document.documentElement.scrollWidth") == width
+        assert page.evaluate(CUT_TABS) == []
         rows = page.locator(".standings tbody tr")
         expect(rows).to_have_count(15)
         hidden = page.evaluate(HIDDEN)
@@ -165,7 +172,11 @@ def test_a_long_result_fits_and_hides_no_policy(page: Page):
         # The texts to read, without the marks of Markdown.
         expect(page.locator(".example").first).to_contain_text("Answer 1. Try ")
         effects = page.locator("#effects-table")
-        expect(effects).to_be_visible() if width > 1000 else expect(effects).to_be_hidden()
+        if width > 1000:
+            expect(effects).to_be_visible()
+            assert page.evaluate(FIGURES_BELOW) == 0
+        else:
+            expect(effects).to_be_hidden()
 
 
 def test_what_takes_long_is_computed_on_demand_and_shown_when_it_is_there(page: Page, monkeypatch):
