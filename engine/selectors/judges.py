@@ -42,6 +42,13 @@ def _of(only: User | None, rows: QuerySet[Any]) -> QuerySet[Any]:
     return rows if only is None else rows.filter(annotator=only)
 
 
+def several_people_judged(experiment: Experiment) -> bool:
+    """True if judgments of at least two people stand. It reads no further than the second person."""
+    by_people = standing_judgments(experiment.pk).filter(judge=Judgment.Judge.HUMAN, annotator__isnull=False)
+    somebody = by_people.order_by().values_list("annotator_id", flat=True)[:1]
+    return any(by_people.exclude(annotator_id=each).exists() for each in somebody)
+
+
 def judged_by_kind(experiment: Experiment) -> dict[str, Judged]:
     """By kind of judge: people, the rule, a model."""
     return _judged(standing_judgments(experiment.pk), "judge")

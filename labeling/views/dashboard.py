@@ -16,6 +16,7 @@ from engine.domain.errors import WrongStateError
 from engine.models import Experiment
 from engine.selectors import counts, log
 from engine.selectors.findings import ladder
+from engine.selectors.judges import several_people_judged
 from engine.selectors.remaining import remaining
 from engine.services import analysis, controls
 from engine.services.experiments import stop_on
@@ -64,7 +65,7 @@ def quality(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
         and experiment.state == Experiment.State.PAUSED
         and experiment.archived_at is None,
         "charts": figures.rendered_charts(experiment, "quality", at_once=True),
-        "without": without_each_annotator(experiment),
+        "without": without_each_annotator(experiment) if several_people_judged(experiment) else None,
         "llm_judge": llm_judge.panel(experiment),
     }
     return render(request, "dashboard/quality.html", context)

@@ -418,6 +418,21 @@ class TestWithout:
         assert "hx-get" in html
         assert "<button" not in html
 
+    def test_it_is_offered_once_two_people_have_judged(self, experiment, annotator, viewer, client_for):
+        client = client_for(viewer)
+
+        def offered() -> bool:
+            html = client.get(reverse("quality", args=[experiment.pk])).content.decode()
+            return "Without each annotator" in html
+
+        assert not offered()
+        click_on(experiment, annotator, 2)
+        assert not offered()
+        other = make_user()
+        add_member(experiment, other)
+        click_on(experiment, other, 1)
+        assert offered()
+
     def test_a_finding_that_differs_is_marked(self, experiment):
         policies = list(experiment.policies.all())
         Snapshot.objects.create(
