@@ -9,11 +9,13 @@ import runpy
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from django.conf import settings
 from django.core.management import call_command
 
+from engine.domain import limits
 from labeling import urls
 
 ROOT = Path(settings.BASE_DIR)
@@ -172,6 +174,36 @@ def test_the_example_environment_lists_exactly_the_variables_that_are_read():
     shown = _environment_variables_shown()
     assert sorted(shown) == sorted(_environment_variables_read())
     assert len(shown) == len(set(shown))
+
+
+def _as_text(default: Any) -> str:
+    """A default as it stands in a file of variables."""
+    match default:
+        case bool():
+            return str(default).lower()
+        case list():
+            return ",".join(default)
+        case float():
+            return f"{default:g}"
+        case _:
+            return str(default)
+
+
+def test_the_example_environment_shows_the_defaults():
+    text = (ROOT / ".env.example").read_text()
+    shown = dict(re.findall(r"^([A-Z][A-Z0-9_]*)=(.*)$", text, flags=re.MULTILINE))
+    defaults = {}
+    for node in ast.walk(ast.parse((ROOT / "llmpo_site" / "settings.py").read_text())):
+        match node:
+            case ast.Call(
+                func=ast.Attribute(value=ast.Name(id="env")),
+                args=[ast.Constant(value=name), ast.Constant() | ast.List() as default],
+            ) if name in shown:
+                defaults[name] = _as_text(ast.literal_eval(default))
+    assert len(defaults) > 40
+    assert {name: shown[name] for name in defaults} == defaults
+    usual = {each.setting: str(each.default) for each in limits.LIMITS.values() if each.setting}
+    assert dict(re.findall(r"^# (MOST_[A-Z_]+)=(.*)$", text, flags=re.MULTILINE)) == usual
 
 
 def test_only_the_secret_key_must_be_given():
