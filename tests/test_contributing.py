@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import html
 import re
 from pathlib import Path
 
@@ -64,3 +66,40 @@ def test_the_words_of_contributing_are_those_of_the_glossary():
 
     assert words("CONTRIBUTING.md") <= words("docs/glossary.md")
     assert len(words("CONTRIBUTING.md")) > 10
+
+
+def _first_cells(document: str, heading: str) -> list[str]:
+    """The first cells of the rows of the first table below a heading, without the table's own."""
+    section = document.partition(f"# {heading}\n")[2].partition("\n#")[0]
+    return re.findall(r"^\| ([^|]+) \|", section, flags=re.MULTILINE)[1:]
+
+
+@pytest.mark.parametrize(
+    ("heading", "template"),
+    [
+        ("Method", "_progress.html"),
+        ("Queue and workers", "_queue.html"),
+        ("Language model as a judge", "_llm_judge.html"),
+    ],
+)
+def test_the_figures_that_a_document_explains_are_on_the_dashboard(heading: str, template: str):
+    document = (ROOT / "docs" / "dashboard.md").read_text(encoding="utf-8")
+    markup = (ROOT / "templates" / "dashboard" / template).read_text(encoding="utf-8")
+    shown = {html.unescape(name).replace("’", "'") for name in re.findall(r"<dt>([^<]+)</dt>", markup)}
+    explained = _first_cells(document.replace("’", "'"), heading)
+    assert explained
+    names = [name for cell in explained for name in ([cell] if cell in shown else cell.split(", "))]
+    assert [name for name in names if name not in shown] == []
+
+
+def test_a_document_explains_each_headline_of_the_dashboard():
+    document = (ROOT / "docs" / "dashboard.md").read_text(encoding="utf-8")
+    source = (ROOT / "labeling" / "dashboard" / "verdict.py").read_text(encoding="utf-8")
+    texts = {
+        node.value
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    }
+    headlines = {text for text in texts if re.fullmatch(r"[A-Z][a-z]+( [a-z]+)+", text)}
+    explained = [cell for cell in _first_cells(document, "Result") if not cell.startswith("Use ")]
+    assert set(explained) == headlines
