@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from io import StringIO
 from pathlib import Path
@@ -137,3 +138,21 @@ def test_a_file_that_asks_for_a_model_that_cannot_judge_is_refused(file, setting
     with pytest.raises(CommandError, match="No language model that can judge is configured"):
         run("load_experiment", str(file))
     assert not Experiment.objects.exists()
+
+
+def test_the_documents_experiments_load(tmp_path):
+    document = (Path(__file__).parents[2] / "docs" / "experiment-files.md").read_text(encoding="utf-8")
+    beside = {"more.csv": "prompt,reference\nTwo and two?,4\n"}
+    answers = {
+        "Frage": "Frage,GPT 4,Claude\nTea?,Yes,No\n",
+        "task": "task,policy,response\nTea?,A,Yes\nTea?,B,No\n",
+    }
+    examples = re.findall(r"```yaml\n(.*?)```", document, flags=re.DOTALL)
+    assert len(examples) == 3
+    for number, example in enumerate(examples):
+        columns = answers["Frage" if "columns:" in example else "task"]
+        for name, text in (beside | {"answers.csv": columns, "experiment.yaml": example}).items():
+            (tmp_path / name).write_text(text, encoding="utf-8")
+        assert "is a draft" in run("load_experiment", str(tmp_path / "experiment.yaml"))
+        # Two examples have the same name, which one maker may give once.
+        Experiment.objects.filter(pk=Experiment.objects.latest("pk").pk).update(name=f"Example {number}")
