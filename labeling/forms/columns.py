@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 from django.http import QueryDict
+
+from engine.importing.looking import Column
+
+# Columns that one page may show without a scroll of many screens.
+_MANY = 12
 
 MEANING_LABELS = {
     "task": "Task",
@@ -31,3 +39,30 @@ def said_columns(data: QueryDict, prefix: str = "") -> dict[str, str]:
     # A name may have a line break (Alt+Enter in Excel), which forms send as two characters.
     names = [name.replace("\r\n", "\n") for name in data.getlist(f"{prefix}column")]
     return dict(zip(names, data.getlist(f"{prefix}meaning"), strict=False))
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The columns to ask about, each with its meaning so far.
+
+    Attributes
+    ----------
+    folded
+        Those of many columns that became what a column becomes where nothing says more of it.
+    rest
+        The label of that meaning.
+    """
+
+    shown: Sequence[tuple[Column, str]]
+    folded: Sequence[tuple[Column, str]]
+    rest: str
+
+
+def fold(columns: Sequence[tuple[Column, str]], otherwise: str) -> Columns:
+    """Fold those of many columns that have the meaning ``otherwise``."""
+    many = len(columns) > _MANY
+    return Columns(
+        [each for each in columns if not many or each[1] != otherwise],
+        [each for each in columns if many and each[1] == otherwise],
+        MEANING_LABELS[otherwise],
+    )

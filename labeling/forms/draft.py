@@ -34,10 +34,11 @@ from engine.importing import (
     write_tasks,
 )
 from engine.importing.looking import MEANINGS, Column, has_columns
+from engine.importing.mapping import VARIABLE
 from engine.models import Experiment
 from engine.selectors import specs
 from engine.services.estimates import Question
-from labeling.forms.columns import MEANING_LABELS, said_columns
+from labeling.forms.columns import MEANING_LABELS, Columns, fold, said_columns
 from labeling.forms.factors import (
     ExclusionRow,
     FactorRow,
@@ -75,6 +76,11 @@ class Items(Generic[Item]):
         """Possible slips, each with its count."""
         tasks: list[TaskSpec] = [item for item in self.items if isinstance(item, TaskSpec)]
         return [*warnings_of_tasks(tasks, self.text if tasks else ""), *self.of_file]
+
+    @property
+    def asked_columns(self) -> Columns:
+        """The columns as the page asks about them."""
+        return fold(self.columns, VARIABLE)
 
     @property
     def meanings(self) -> list[tuple[str, str]]:

@@ -31,6 +31,7 @@ from engine.importing import (
     source_of,
 )
 from engine.importing.looking import MEANINGS, Look
+from engine.importing.mapping import IGNORE
 from engine.importing.pacing import unhurried
 from engine.importing.slips import number
 from engine.selectors.uploads import kept_upload
@@ -39,7 +40,7 @@ from engine.services.past_votes import add_votes, start_from_votes
 from engine.services.uploads import keep_upload, taken
 from engine.tasks import wake_planner
 from labeling import access
-from labeling.forms.columns import MEANING_LABELS, said_columns
+from labeling.forms.columns import MEANING_LABELS, fold, said_columns
 from labeling.requests import AuthenticatedRequest
 
 
@@ -117,7 +118,9 @@ def map_columns(request: AuthenticatedRequest, upload_id: UUID) -> HttpResponse:
     context = {
         "upload": upload,
         "name": request.POST.get("name", upload.name),
-        "columns": [(column, columns.get(column.name, column.meaning)) for column in first.columns],
+        "columns": fold(
+            [(column, columns.get(column.name, column.meaning)) for column in first.columns], IGNORE
+        ),
         "meanings": labels,
         "sheets": sheets,
         "sheet": sheet,

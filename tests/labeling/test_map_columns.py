@@ -257,3 +257,27 @@ def test_what_is_no_policy_for_sure_is_left_to_whoever_knows():
     found = look(told, Material.RESPONSES)
     assert [column.meaning for column in found.columns] == ["ignore", "task", "ignore", "ignore"]
     assert set(found.missing) == {"policy", "response"}
+
+
+@pytest.mark.usefixtures("owner")
+@pytest.mark.parametrize(("n_others", "folded"), [(9, 0), (297, 297)])
+def test_of_many_columns_those_left_out_are_folded_and_still_sent(n_others, folded, client):
+    others = [f"note {n}" for n in range(n_others)]
+    heading = ["prompt", "model_name", "answer_text", *others]
+    lines = [["One?", "a", "yes", *others], ["One?", "b", "no", *others]]
+    data = "\n".join(",".join(line) for line in [heading, *lines]).encode()
+    page = client.get(upload(client, data).url).content.decode()
+    shown, _, rest = page.partition("more columns: Leave out</summary>")
+    assert shown.count('name="column"') == len(heading) - folded
+    assert rest.count('name="column"') == folded
+
+
+@pytest.mark.usefixtures("owner")
+def test_a_folded_column_that_got_a_meaning_is_shown(client):
+    names = ["prompt", "model_name", *(f"note {n}" for n in range(30))]
+    data = "\n".join(",".join(line) for line in [names, ["One?", "a", *names[2:]], ["One?", "b", *names[2:]]])
+    url = upload(client, data.encode()).url
+    chosen = dict.fromkeys(names, "ignore") | {"prompt": "task", "model_name": "policy", "note 7": "response"}
+    page = client.post(url, said(chosen, action="check")).content.decode()
+    assert 'value="note 7"' in page.partition("29 more columns: Leave out")[0]
+    assert client.post(url, said(chosen, action="import")).status_code == 302
