@@ -290,7 +290,8 @@ _TABLE = (
     Column(
         "flags",
         Kind.TEXT,
-        "Annotators' flags on the pair, oldest first, separated by spaces: `broken`, `harmful`, `task`, `leak`, `other`.",
+        "Annotators' flags on the pair, oldest first, separated by spaces: `broken`, `harmful`, `task`, "
+        "`leak`, `other`.",
         python=lambda flags, comparison_id: flags.get(comparison_id, ""),
         of=("flags", "comparison_id"),
         sql="(SELECT string_agg(f.reason, ' ' ORDER BY f.id) FROM engine_flag f "
@@ -380,7 +381,8 @@ _TABLE = (
         "guardrail_*",
         Kind.TEXT,
         "guardrail",
-        i="What acted on response i: a pattern on the `input` or the `output`, or a guard model (`guard_input`, `guard_output`).",
+        i="What acted on response i: a pattern on the `input` or the `output`, or a guard model "
+        "(`guard_input`, `guard_output`).",
         j="What acted on response j.",
         ours=True,
     ),
