@@ -279,5 +279,7 @@ def test_a_folded_column_that_got_a_meaning_is_shown(client):
     url = upload(client, data.encode()).url
     chosen = dict.fromkeys(names, "ignore") | {"prompt": "task", "model_name": "policy", "note 7": "response"}
     page = client.post(url, said(chosen, action="check")).content.decode()
-    assert 'value="note 7"' in page.partition("29 more columns: Leave out")[0]
+    shown, folded, _ = page.partition("29 more columns: Leave out")
+    assert folded
+    assert 'value="note 7"' in shown
     assert client.post(url, said(chosen, action="import")).status_code == 302
