@@ -139,7 +139,10 @@ def _of_these_texts(annotator: Given | None) -> Compiled[Comparison]:
     of_experiment, named = Given("experiment", BigAutoField()), Given("names", CharField())
     return Compiled(
         lambda names: (
-            _out_of_reach(of_experiment, annotator).filter(texts__in=named.each(names)).only("texts")
+            # The index of texts has those that are named alone.
+            _out_of_reach(of_experiment, annotator)
+            .filter(texts__in=named.each(names), texts__gt="")
+            .only("texts")
         )
     )
 

@@ -1,4 +1,4 @@
-"""The rows that a click reads of an annotator's history."""
+"""The rows that clicks and planning read of a long history."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from django.utils import timezone
 
 from engine.models import Comparison, Experiment, Judgment, Lease, User
 from engine.selectors.people import experiment_to_label
+from engine.selectors.pools import unused
 from tests.factories import click_on, make_experiment
 
 pytestmark = [
@@ -76,4 +77,19 @@ def test_the_count_of_todays_answers_reads_those_of_today_alone(annotator):
         found = experiment_to_label(annotator, experiment.pk)
     assert found.mine_today == 8
     # Each judgment with its comparison, the experiment, the membership and the checks.
+    assert read[0] < 50
+
+
+def test_planning_for_a_pool_reads_the_comparisons_of_the_asked_texts_alone(annotator):
+    """It asks in each round, of an experiment with any number of comparisons."""
+    experiment = make_experiment(ready=True, annotators=(annotator,), n_tasks=50)
+    click_on(experiment, annotator, 8)
+    shown = experiment.comparisons.select_related("response_i", "response_j")[:4]
+    halves = [(comparison.response_i, comparison.response_j) for comparison in shown]
+    # By a plan for any texts, as PostgreSQL keeps it in a large experiment.
+    with connection.cursor() as cursor:
+        cursor.execute("SET LOCAL plan_cache_mode = force_generic_plan")
+    judge_before(experiment, annotator, 300)
+    with rows_read() as read:
+        assert len(unused(experiment, annotator.pk, halves)) == 4
     assert read[0] < 50
