@@ -149,6 +149,17 @@ def test_every_page_has_a_file_of_tests_of_its_own():
     assert names - set().union(*shared.values()) <= tested
 
 
+def test_tests_in_the_browser_wait_by_functions_alone():
+    """An expression is evaluated anew at each look, which the pages' policy forbids from the second on."""
+    waits = [
+        wait
+        for file in sorted((ROOT / "tests" / "browser").glob("*.py"))
+        for wait in re.findall(r"wait_for_function\(\s*f?[\"'](.*)", file.read_text(encoding="utf-8"))
+    ]
+    assert waits
+    assert [wait for wait in waits if not wait.startswith("() =>")] == []
+
+
 def _environment_variables_read() -> dict[str, bool]:
     """The variables that the settings read, and whether they have a default."""
     variables = {}

@@ -100,7 +100,7 @@ def test_the_result_follows_an_experiment_until_there_is_a_winner_to_copy(page: 
     assert page.evaluate("document.documentElement.scrollWidth") == 390
 
     page.get_by_role("link", name="Method").click()
-    page.wait_for_function("window.Chart?.getChart('allocation')")
+    page.wait_for_function("() => window.Chart?.getChart('allocation')")
     drawn = "(name) => Chart.getChart(name).data.datasets.map((line) => line.data.length)"
     assert page.evaluate(drawn, "allocation") == [3, 3]
     assert page.evaluate(drawn, "race") == [rows.count()] * 3 + [2]

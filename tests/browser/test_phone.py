@@ -128,7 +128,7 @@ def test_answers_faster_than_the_connection_are_sent_in_order(page: Page, experi
     saved(page, len(wanted))
 
     # Undo takes back the last answer, though the server has not heard of it.
-    page.wait_for_function("document.querySelector('.choices:enabled')")
+    page.wait_for_function("() => document.querySelector('.choices:enabled')")
     (first, _), (second, answered), (taken_back, _) = page.evaluate(HASTE, ["1", "2", "u"])
     wanted.append((first, "1"))
     assert answered

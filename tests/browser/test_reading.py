@@ -81,7 +81,7 @@ def test_long_responses_are_read_side_by_side(page: Page, context, settings):
     assert page.evaluate(MARKED) == []
     press(page, "d")
     expect(page.get_by_label("Differences")).to_be_checked()
-    page.wait_for_function("CSS.highlights.has('llmpo-differences')")
+    page.wait_for_function("() => CSS.highlights.has('llmpo-differences')")
     marked = page.evaluate(MARKED)
     assert {"Friday", "Monday"} <= set(marked)
     assert not any("paragraph" in text or "print" in text for text in marked)
@@ -100,7 +100,7 @@ def test_long_responses_are_read_side_by_side(page: Page, context, settings):
     # The next pair is read as this one was; beyond the limit one button opens both sides.
     fill(experiment, ("x" * 13_000, "short"))
     page.reload()
-    page.wait_for_function("document.getElementById('differences').indeterminate")
+    page.wait_for_function("() => document.getElementById('differences').indeterminate")
     assert page.evaluate(MARKED) == []
     assert page.locator("#differences").evaluate("(box) => box.checked")
     assert page.evaluate("document.body.className").split() == ["pairing", "unwrapped"]
