@@ -172,7 +172,8 @@ def _running(
         for process in running:
             process.terminate()
         for process in running:
-            process.wait(timeout=30)
+            # gunicorn itself gives its requests 30 seconds.
+            process.wait(timeout=90)
 
 
 def cpu_seconds(parent: int) -> float:
