@@ -73,7 +73,9 @@ class Design:
         without replacement, as from a pool of responses.
     prior_strengths
         Shape (K,): strengths expected beforehand, in log-odds, from an earlier experiment or a model's
-        opinions. With the streams they steer sampling, bets and guesses. No claim rests on them.
+        opinions. With the streams they steer sampling, bets and guesses; without a reserve, a policy that is
+        expected to be strong needs less evidence to be named, and the others a little more. No claim rests on
+        their being right.
     labels
         Names of the K policies, for messages and tables; by default "policy 0" and so on, and the levels in a
         `Factorial` space.

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import special
 
-from .claims import NOBODY, HeadToHead, InModel, Proof
+from .claims import BY_EXPECTATION, NOBODY, HeadToHead, InModel, Proof
 from .evidence import EliminationCost, EvidenceModel, PairwiseEvidence
 from .mixture import TYPICAL_LOG_ODDS, BradleyTerryEvidence, Mixture
 from .problem import BradleyTerry, Space
@@ -56,7 +56,8 @@ class Ledger:
     reserve
         With the streams, have proofs head to head hold capital back for the leaders of later moments.
     prior
-        Shape (K,): strengths expected beforehand, in log-odds; they steer and prove nothing.
+        Shape (K,): strengths expected beforehand, in log-odds. With the streams they steer, and weigh what
+        proofs head to head without a reserve begin with.
     memory
         State of the streams and of the reserve to go on from, one for each run.
     exact_from
@@ -141,6 +142,7 @@ class Ledger:
             plain_peak = None if memory is None else recalled(memory, "plain_peak", shape)
         self.plain_peak = raised(self._plain(), plain_peak)
         self._in_model: dict[float, BradleyTerryEvidence] = {}
+        self._weighed_by = prior if self.streams is not None and self.model is None else None
         self._reserve: Reserve | None = None
         if self.streams is not None and self.model is None and reserve:
             self._reserve = Reserve(tally, None if memory is None else [m.get("reserve", ()) for m in memory])
@@ -319,7 +321,10 @@ class Ledger:
         """
         if self._stopping_proof() is None:
             return self.rule.peak_evidence
-        return self.plain_peak if self._reserve is None else self.plain_peak + np.log(START_SHARE)
+        counted = START_SHARE
+        if self._reserve is None:
+            counted = 1.0 if self._weighed_by is None else 1.0 - BY_EXPECTATION
+        return np.asarray(self.plain_peak + np.log(counted), dtype=np.float64)
 
     def last_standing(self) -> tuple[BoolArray, BoolArray]:
         """Shapes (R,): whether all policies are refuted but one that leads them, and whether all are."""
@@ -399,7 +404,9 @@ class Ledger:
             pairs = self._pairs[margin]
             if self.model is None or self._mixture is None or not isinstance(space, BradleyTerry):
                 reserve = self._reserve if holds_back(claim, self.tally.n_policies) else None
-                proofs[claim] = HeadToHead(pairs, self.tally, delta, named.get(claim), reserve)
+                proofs[claim] = HeadToHead(
+                    pairs, self.tally, delta, named.get(claim), reserve=reserve, prior=self._weighed_by
+                )
             else:
                 if margin == self.margin and isinstance(self._watched, BradleyTerryEvidence):
                     self._in_model[margin] = self._watched

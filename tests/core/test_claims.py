@@ -71,12 +71,12 @@ def preferences(first: float, second: float, third: float) -> np.ndarray:
     return mu
 
 
-def falsely_named(mu: np.ndarray, margin: float) -> Bad:
+def falsely_named(mu: np.ndarray, margin: float, prior: np.ndarray | None = None) -> Bad:
     """True if any policy is proved that some other beats by the margin or more."""
     false = np.array([any(mu[k, b] >= 0.5 + margin for k in range(3) if k != b) for b in range(3)])
 
     def bad(tally: Tally) -> np.ndarray:
-        proof = HeadToHead(PairwiseEvidence(tally, margin, FLAT), tally, DELTA)
+        proof = HeadToHead(PairwiseEvidence(tally, margin, FLAT), tally, DELTA, prior=prior)
         return np.any(proof.proved() & false, axis=1)
 
     return bad
@@ -135,6 +135,73 @@ class TestHeadToHead:
             coin = 0.5 * value[won + 1, lost, tied] + 0.5 * value[won, lost + 1, tied]
             value[state] = max(coin, value[won, lost, tied + 1])
         assert 0.05 < value[0, 0, 0] <= DELTA
+
+
+class TestExpectedBeforehand:
+    """Strengths expected beforehand weigh what the proofs begin with, whether they are right or not."""
+
+    @pytest.mark.parametrize("order", [(0, 1, 2), (1, 2, 0), (2, 0, 1), (2, 1, 0)])
+    @pytest.mark.parametrize("rates", [(0.5, 0.5, 0.5), (0.55, 0.55, 0.55), (0.5, 0.7, 0.3)])
+    def test_a_false_name_is_as_rare_as_promised(
+        self, rates: tuple[float, float, float], order: tuple[int, int, int]
+    ) -> None:
+        mu = preferences(*rates)
+        bad = falsely_named(mu, 0.0, np.array([0.8, 0.0, -0.8])[list(order)])
+        assert 0.0 < worst_chance(mu, bad, horizon=11) <= DELTA
+
+    @pytest.mark.parametrize("prior", [None, np.array([-0.8, 0.8, 0.0])])
+    def test_so_is_any_wrong_ending_under_best(self, prior: np.ndarray | None) -> None:
+        """Policy 0 is the best by nothing to spare: a name of another, or that it is ruled out in "none"."""
+        mu = preferences(0.5, 0.5, 0.5)
+        counted = 1.0 if prior is None else 1.0 - claims.BY_EXPECTATION
+
+        def bad(tally: Tally) -> np.ndarray:
+            evidence = PairwiseEvidence(tally, 0.0, FLAT)
+            named = HeadToHead(evidence, tally, DELTA, prior=prior).proved()[:, 1:].any(axis=1)
+            return named | (evidence.per_policy[:, 0] + np.log(counted) >= -np.log(DELTA))
+
+        assert 0.1 < worst_chance(mu, bad, horizon=11) <= DELTA
+
+    def test_the_weights_are_shares_of_one_and_a_low_one_costs_half_a_nat_at_most(self) -> None:
+        prior = np.array([3.0, 0.2, 0.0, -0.2, -3.0])
+        log_weights = claims.log_weights(prior, 5)
+        assert np.exp(log_weights).mean() == pytest.approx(1.0)
+        assert np.all(np.diff(log_weights) < 0.0)
+        assert log_weights.min() > np.log(2 / 3)
+        assert claims.log_weights(np.zeros(5), 5) == pytest.approx(np.zeros(5))
+
+    def test_one_expected_to_be_strong_is_named_sooner_and_none_later(self) -> None:
+        """The same outcomes throughout, told in the same order."""
+
+        def told(winner: int, prior: list[float] | None, n_told: int) -> Design:
+            judgments = [(winner, j, 1.0) for j in range(4) if j != winner] * (n_told // 3)
+            return Design.replay(
+                Unstructured(4), judgments, claim="best", reserve=False, prior_strengths=prior
+            )
+
+        def n_needed(winner: int, prior: list[float] | None) -> int:
+            return next(
+                n
+                for n in range(3, 90, 3)
+                if told(winner, prior, n).decision.best == winner and told(winner, prior, n).decision.stopped
+            )
+
+        prior = [1.0, 0.0, 0.0, 0.0]
+        assert n_needed(0, prior) < n_needed(0, None) <= n_needed(3, prior)
+
+    def test_a_cycle_is_found_later_where_strengths_were_expected(self) -> None:
+        ring = [(0, 1, 1.0), (1, 2, 1.0), (2, 0, 1.0)]
+
+        def n_needed(prior: list[float] | None) -> int:
+            design = Design(Unstructured(3), claim="best", reserve=False, prior_strengths=prior)
+            for n in range(1, 60):
+                for judgment in ring:
+                    design.tell(*judgment)
+                if design.decision.reason is StopReason.NO_SINGLE_BEST:
+                    return n
+            raise AssertionError("no end")
+
+        assert n_needed([1e-3, 0.0, -1e-3]) > n_needed(None)
 
 
 class TestReserve:
