@@ -108,7 +108,8 @@ def read_votes(source: Source, columns: Columns | None = None) -> Votes:
         rows = renamed(rows, columns)
     votes: list[Vote] = []
     faults: list[Fault] = []
-    unanswered = 0
+    missing: list[_MissingError] = []
+    number = unanswered = 0
     rivals: Counter[slips.Rivals] = Counter()
     for number, row in enumerate(rows, 1):
         if isinstance(row, Fault):
@@ -123,11 +124,14 @@ def read_votes(source: Source, columns: Columns | None = None) -> Votes:
             except ImportingError as error:
                 faults += error.faults
             except _MissingError as error:
+                missing.append(error)
                 faults.append(error.fault(row))
         # A record may hold several votes, and a file of nothing but faults ends here too.
         if message := limits.JUDGMENTS.refusal(max(number, len(votes))):
             faults.append(Fault("", message))
             break
+    if 1 < number == len(faults) == len(missing) and len({error.what for error in missing}) == 1:
+        raise ImportingError([missing[0].in_all(faults[0], number)])
     raise_any(faults)
     if not votes:
         raise ImportingError.at(
@@ -513,6 +517,15 @@ class _MissingError(Exception):
         if len(row.fields) == 1:
             advice = "This is one column: separate columns by a comma, a semicolon, a tab or |."
         return Fault(self.place, f"There is no {self.what}. Found: {', '.join(found) or 'nothing'}. {advice}")
+
+    def in_all(self, first: Fault, n_rows: int) -> Fault:
+        """The fault of a file in which this is missing in every row, from that of the first."""
+        column = self.what.split()[0]
+        return Fault(
+            "",
+            f"{first.message} It is so in all {n_rows:,} rows. Or say which column it is: on the page "
+            f'Columns, or by --map "NAME={column}".',
+        )
 
 
 def _text(place: str, name: str, value: Any) -> str | None:

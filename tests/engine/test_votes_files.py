@@ -432,6 +432,19 @@ def test_columns_are_named_as_the_file_writes_them(file, words):
     assert words in str(refused.value)
 
 
+def test_a_column_that_no_row_has_is_missed_once():
+    with pytest.raises(ImportingError) as refused:
+        read(b"Which,policy_a,policy_b,winner\n" + b"T,P,Q,a\n" * 1_200)
+    assert str(refused.value) == (
+        "There is no task (or prompt, question, instruction, conversation_a). Found: Which, policy_a, "
+        "policy_b, winner. Add the column, or rename one. It is so in all 1,200 rows. Or say which column it "
+        'is: on the page Columns, or by --map "NAME=task".'
+    )
+    with pytest.raises(ImportingError, match="line 2: There is no task") as refused:
+        read(b"task,policy_a,policy_b,winner\n,P,Q,a\nT,P,Q,a\n,P,Q,b\n")
+    assert len(refused.value.faults) == 2
+
+
 @pytest.mark.parametrize("value", ["NaN", "Infinity", "-Infinity", "1e999"])
 @pytest.mark.parametrize("line", [1, 2])
 def test_a_number_that_is_none_is_refused_with_its_line(value, line):

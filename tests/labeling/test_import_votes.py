@@ -21,6 +21,7 @@ from benchmarks.arena import arena, as_record
 from engine.importing import Vote, Winner
 from engine.models import Experiment, Judgment, User
 from engine.selectors import counts, designs
+from engine.selectors.findings import ladder
 from engine.services.planning import advance
 from labeling.dashboard.explanations import explain
 from labeling.dashboard.status import status_of
@@ -68,6 +69,10 @@ def test_the_command_makes_the_experiment_and_shows_what_follows(tmp_path):
         "To go on, start the experiment: new votes",
     ):
         assert words in said
+    rungs = ladder(experiment, None).rungs
+    assert len(rungs) == 3
+    for rung in rungs:
+        assert f"{'holds' if rung.holds else 'open '}  {rung.text}" in said
     assert not experiment.evidence_stale
     again = run("import_votes", file_of(tmp_path), "--experiment", "Past", "--again")
     assert "120 votes imported." in again

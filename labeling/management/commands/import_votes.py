@@ -15,6 +15,7 @@ from engine.management.finding import named, theirs
 from engine.management.mapping import add_map
 from engine.models import User
 from engine.selectors.agreement import agreement_of_people
+from engine.selectors.findings import ladder
 from engine.selectors.rankings import ranking
 from engine.services.past_votes import add_votes, start_from_votes
 from engine.services.planning import advance
@@ -73,6 +74,9 @@ class Command(BaseCommand):
         self.stdout.write(ranking_table(ranked[:_SHOWN]))
         if len(ranked) > _SHOWN:
             self.stdout.write(f"The other {len(ranked) - _SHOWN}: manage.py ranking {made.pk}")
+        self.stdout.write("\nClaims, if the past votes meet the conditions of docs/votes.md:")
+        for rung in ladder(made, None).rungs:
+            self.stdout.write(f"{'holds' if rung.holds else 'open '}  {rung.text}")
         said = [agreement(agreement_of_people(made)), *facts(made)]
         self.stdout.write("\n" + "\n".join(said))
 
