@@ -27,7 +27,7 @@ from engine.selectors import counts
 from engine.selectors.counts import Completion
 from engine.selectors.designs import Observed, told_design
 from engine.services.bulk_rows import Prepared, insert, prepared, staged
-from engine.services.experiments import Description, check_description, conclude_as, store_experiment
+from engine.services.experiments import check_description, conclude_as, store_experiment
 from engine.services.imported_rows import Row, check_rows, index_of, standing
 from engine.services.imported_rows import time_of as _time
 from engine.services.imported_votes import (
@@ -59,15 +59,17 @@ def import_experiment(
     *,
     spec: ExperimentSpec,
     rows: Iterable[Row],
+    by: User | None = None,
     planned_count: int = 0,
     people: Mapping[str, User] | None = None,
     secrets: Sequence[Period] = (),
 ) -> Experiment:
     """Make the experiment of ``spec`` and give it the judgments of an export, in their order.
 
-    It concludes if they decide it, and is paused otherwise, to go on from there. ``people``: accounts by
-    their names in the export, which are pseudonyms or user names; everybody else is made anew as a user who
-    cannot log in.
+    It concludes if they decide it, and is paused otherwise, to go on from there.
+
+    ``by``: who is to own it. ``people``: accounts by their names in the export, which are pseudonyms or user
+    names; everybody else is made anew as a user who cannot log in.
 
     ``secrets``: those that were published of the exported experiment. They stay with the record, so that its
     sides can still be verified; what is planned from here on has a secret of its own.
@@ -97,7 +99,8 @@ def import_experiment(
     del checked  # What is stored is in the prepared rows, and a large file fits into memory once.
     tables = (description.pairs, ready.responses, ready.comparisons, ready.judgments, ready.voids)
     with staged(*tables), transaction.atomic():
-        return _store(description, ready, completions, observed, planned_count, people or {}, secrets)
+        experiment = store_experiment(description=description, by=by)
+        return _store(experiment, ready, completions, observed, planned_count, people or {}, secrets)
 
 
 @dataclass(frozen=True)
@@ -260,7 +263,7 @@ def _judgment(
 
 
 def _store(  # noqa: PLR0917 - what was checked, in the order in which it is stored
-    description: Description,
+    experiment: Experiment,
     ready: _Ready,
     completions: Sequence[Completion],
     observed: Observed,
@@ -268,7 +271,6 @@ def _store(  # noqa: PLR0917 - what was checked, in the order in which it is sto
     people: Mapping[str, User],
     secrets: Sequence[Period],
 ) -> Experiment:
-    experiment = store_experiment(description=description)
     policies = list(experiment.policies.order_by("index").values_list("pk", flat=True))
     tasks = list(experiment.tasks.order_by("position").values_list("pk", flat=True))
     made = made_people(experiment, [name for name in ready.names if name not in people])

@@ -103,6 +103,16 @@ def judged(judged_once: int) -> Experiment:
 
 
 class TestWhole:
+    def test_it_has_an_owner_who_is_named(self, judged, tmp_path):
+        file, dora = str(export(judged, tmp_path)), make_user("dora")
+        call_command("import_judgments", file, "--experiment=Ours", "--owner=dora", verbosity=0)
+        assert Experiment.objects.get(name="Ours").memberships.get(role="owner").user == dora
+        with pytest.raises(CommandError, match="You have an experiment of this name"):
+            call_command("import_judgments", file, "--experiment=Ours", "--owner=dora", verbosity=0)
+        with pytest.raises(CommandError, match="There is no user 'nobody'"):
+            call_command("import_judgments", file, "--experiment=Theirs", "--owner=nobody", verbosity=0)
+        assert not Experiment.objects.filter(name="Theirs").exists()
+
     @pytest.mark.parametrize(
         ("kind", "options"),
         [("jsonl", ()), ("csv", ("--raw",)), ("csv", ()), ("parquet", ()), ("huggingface", ())],

@@ -18,6 +18,7 @@ from engine.importing import (
     source_at,
 )
 from engine.management.mapping import add_map
+from engine.management.owners import add_owner, owner_of
 from engine.models import Experiment, User
 from engine.services.experiments import Description, check_description, start, store_experiment
 
@@ -28,13 +29,11 @@ class Command(BaseCommand):
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("file", type=Path)
         parser.add_argument("--start", action="store_true", help="start it at once")
-        parser.add_argument("--owner", metavar="NAME", help="the user who is to own it")
+        add_owner(parser)
         add_map(parser)
 
     def handle(self, *args: Any, file: Path, owner: str | None, **options: Any) -> None:
-        user = None
-        if owner is not None and (user := User.objects.filter(username=owner).first()) is None:
-            raise CommandError(f"There is no user {owner!r}; manage.py createsuperuser makes one.")
+        user = owner_of(owner)
         described = self._read(file, options["map"], options["sheet"])
         try:
             # Reading and checking take the time; the database is locked only while it stores.

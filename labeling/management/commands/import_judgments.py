@@ -10,6 +10,7 @@ from django.core.management.base import BaseCommand, CommandError
 from tqdm import tqdm
 
 from engine.domain.errors import EngineError
+from engine.management.owners import add_owner, owner_of
 from engine.models import Snapshot, User
 from engine.selectors import counts, designs
 from engine.services.reimporting import import_experiment
@@ -29,6 +30,7 @@ class Command(BaseCommand):
         parser.add_argument("file", type=Path)
         parser.add_argument("--experiment", required=True, help="the new experiment's name")
         parser.add_argument("--manifest", type=Path, help="default: FILE.manifest.json")
+        add_owner(parser)
         parser.add_argument(
             "--person",
             action="append",
@@ -39,6 +41,7 @@ class Command(BaseCommand):
         )
 
     def handle(self, *args: Any, file: Path, experiment: str, manifest: Path | None, **options: Any) -> None:
+        owner = owner_of(options["owner"])
         try:
             said = read_manifest(manifest or file.with_name(manifest_name(file.name)), file)
             rows = tqdm(
@@ -48,6 +51,7 @@ class Command(BaseCommand):
             made = import_experiment(
                 spec=spec_of(said, name=experiment),
                 rows=rows,
+                by=owner,
                 planned_count=said["experiment"]["planned_count"],
                 people=_accounts(options["person"]),
                 secrets=secrets_of(said),

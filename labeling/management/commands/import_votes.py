@@ -13,7 +13,7 @@ from engine.domain.limits import FILE_BYTES
 from engine.importing import ImportingError, Votes, parse_columns, read_votes, source_at
 from engine.management.finding import named, theirs
 from engine.management.mapping import add_map
-from engine.models import User
+from engine.management.owners import add_owner, owner_of
 from engine.selectors.agreement import agreement_of_people
 from engine.selectors.findings import ladder
 from engine.selectors.rankings import ranking
@@ -43,7 +43,7 @@ class Command(BaseCommand):
             metavar="NAME",
             help="made of the file where there is none of this name; else the votes are added to it",
         )
-        parser.add_argument("--owner", metavar="USER", help="the user who is to own a new experiment")
+        add_owner(parser)
         parser.add_argument(
             "--again",
             action="store_true",
@@ -52,9 +52,7 @@ class Command(BaseCommand):
         add_map(parser)
 
     def handle(self, *args: Any, file: Path, experiment: str, owner: str | None, **options: Any) -> None:
-        user = None
-        if owner is not None and (user := User.objects.filter(username=owner).first()) is None:
-            raise CommandError(f"There is no user {owner!r}; manage.py createsuperuser makes one.")
+        user = owner_of(owner)
         found = _read(file, options["map"], options["sheet"])
         # With an owner, only theirs is meant: another user may have an experiment of the same name.
         there = named(experiment) if user is None else theirs(user, experiment)
