@@ -132,6 +132,7 @@ if DATABASES["default"].get("ENGINE") == "django.db.backends.sqlite3":
     # from the models save each process the five seconds of the migrations, which PostgreSQL's tests run.
     DATABASES["default"]["TEST"] = {"NAME": VAR_DIR / "test.sqlite3", "MIGRATE": False}
 else:
+    DATABASES["default"]["ENGINE"] = "llmpo_site.postgresql"
     DATABASES["default"]["OPTIONS"] = {
         # A server that does not answer must not hold a thread for the minutes that TCP would wait.
         "connect_timeout": 5,
@@ -149,14 +150,19 @@ else:
 # A copy that follows the database, from which dashboards and downloads are read.
 _replica = env.str("DATABASE_REPLICA_URL", "")
 if _replica:
-    if not (DATABASES["default"]["ENGINE"] == "django.db.backends.postgresql" and "://" in _replica):
+    if not (DATABASES["default"]["ENGINE"] == "llmpo_site.postgresql" and "://" in _replica):
         raise ImproperlyConfigured(
             "DATABASE_REPLICA_URL has to be like postgres://user:password@host:5432/llmpo, and DATABASE_URL "
             "the PostgreSQL that it follows."
         )
     DATABASES["replica"] = DATABASES["default"] | dj_database_url.parse(_replica, conn_max_age=60)
+    DATABASES["replica"]["ENGINE"] = DATABASES["default"]["ENGINE"]
     DATABASES["replica"]["OPTIONS"] = DATABASES["default"]["OPTIONS"]
     DATABASES["replica"]["TEST"] = {"MIRROR": "default"}
+# A web request whose statement PostgreSQL leaves without an answer for so long is answered with 503.
+REQUEST_DATABASE_SECONDS = env.float(
+    "REQUEST_DATABASE_SECONDS", 30.0, validate=validate.Range(min=0, min_inclusive=False)
+)
 DATABASE_ROUTERS = ["labeling.replica.Router"]
 # Cache for dashboards and for counts of API requests. Each web process has its own unless a server is set.
 CACHES = {"default": env.dj_cache_url("CACHE_URL", "locmem://")}

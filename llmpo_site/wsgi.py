@@ -3,11 +3,13 @@
 import logging
 import os
 
+from django.conf import settings
 from django.core.wsgi import get_wsgi_application
 from django.urls import get_resolver
 
 from llmpo_site import observing
 from llmpo_site.logs import WithoutSecretLinks
+from llmpo_site.postgresql.driver import Connection
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "llmpo_site.settings")
 # Before the application, whose middleware it extends.
@@ -16,6 +18,8 @@ observing.start("web")
 application = get_wsgi_application()
 # Import all views now: else somebody waits a second for them at the first request of each process.
 _ = get_resolver().reverse_dict
+# A worker may wait for the database, and is nobody's page.
+Connection.patience = settings.REQUEST_DATABASE_SECONDS
 
 # gunicorn sets up this logger itself, where an access log is asked for.
 logging.getLogger("gunicorn.access").addFilter(WithoutSecretLinks())

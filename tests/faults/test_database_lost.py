@@ -22,6 +22,7 @@ from django.urls import reverse
 
 from engine.models import Judgment, Lease, Token
 from engine.services.tokens import make_token
+from llmpo_site.postgresql.driver import Connection
 from tests.factories import lease, make_experiment, make_user
 from tests.markup import stage
 
@@ -155,3 +156,29 @@ def test_one_refused_request_has_every_thread_connect_anew(client, annotator):
     lost.set()
     other.join()
     assert statuses == [200, 503, 200]
+
+
+def test_a_server_that_says_nothing_is_given_up(client, annotator, monkeypatch):
+    experiment = make_experiment(annotators=(annotator,), ready=True)
+    client.force_login(annotator)
+    token = lease(experiment, annotator).token
+
+    def click() -> Any:
+        url = reverse("judge", args=[experiment.pk])
+        return client.post(url, {"token": token, "choice": "left"}, headers={"HX-Request": "true"})
+
+    monkeypatch.setattr(Connection, "patience", 1.0)
+    with administrator() as server, server.transaction():
+        server.execute(f"LOCK TABLE {Judgment._meta.db_table} IN EXCLUSIVE MODE")
+        reply = click()
+    assert reply.status_code == 503
+    assert reply["Retry-After"] == "2"
+    close_old_connections()
+    assert click().status_code == 200
+    assert Judgment.objects.count() == 1
+
+
+def test_a_worker_waits_for_the_server(transactional_db):
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_sleep(1.5), 7")
+        assert cursor.fetchone()[1] == 7

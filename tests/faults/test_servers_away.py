@@ -10,6 +10,7 @@ import http.client
 import os
 import re
 import signal
+import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from io import StringIO
@@ -32,6 +33,10 @@ from tests.workers import Workers, wait_until
 pytestmark = [pytest.mark.slow, pytest.mark.postgres]
 
 _CLICKS = 3
+# Long enough that an answer which only has to wait is not refused, and as long as a test has time for.
+_PATIENCE_SECONDS = 10
+# So long may servers be away altogether: every timeout on the way to them ends before.
+_AWAY_SECONDS = 30
 _SECRET = "c" * 32
 
 
@@ -135,10 +140,12 @@ def test_the_site_heals_after_each_fault(
     }
     for name in ("control", "beat"):
         workers.start(name)
-    with web_server(workers.environment["DATABASE_URL"], processes=1, CELERY_BROKER_URL=redis.url) as (
-        port,
-        web,
-    ):
+    with web_server(
+        workers.environment["DATABASE_URL"],
+        processes=1,
+        CELERY_BROKER_URL=redis.url,
+        REQUEST_DATABASE_SECONDS=str(_PATIENCE_SECONDS),
+    ) as (port, web):
         ann = Annotator(port, session_of(annotator), experiment)
 
         def beat_killed() -> None:
@@ -184,6 +191,25 @@ def test_the_site_heals_after_each_fault(
             assert ann.statuses[-1] == 503
             database.open()
 
+        def database_hung_for_long() -> None:
+            wait_until(ann.look, 60, "a pair before the database hangs for long")
+            database.hang()
+            with ThreadPoolExecutor(1) as browser:
+                assert not hanging(browser).result(timeout=60), "the request gives up by itself"
+            assert ann.statuses[-1] == 503
+            database.go_on()
+
+        def both_away() -> None:
+            database.cut()
+            redis.kill()
+            began = time.monotonic()
+            while time.monotonic() - began < _AWAY_SECONDS:
+                assert not ann.send()
+                assert ann.statuses[-1] == 503
+                time.sleep(1)
+            redis.start()
+            database.open()
+
         def table_changed() -> None:
             wait_until(ann.look, 60, "a pair before the table is changed")
             with ThreadPoolExecutor(1) as browser, connection.cursor() as cursor:
@@ -208,6 +234,8 @@ def test_the_site_heals_after_each_fault(
             "the database was away": database_away,
             "the database hung": database_hung,
             "the database hung and was gone": database_hung_and_gone,
+            "the database hung for long": database_hung_for_long,
+            "database and broker were away for long": both_away,
             "a migration changed a table": table_changed,
             "the broker was away": broker_away,
             "the broker lost its messages": lambda: redis.command("FLUSHALL"),

@@ -1,0 +1,65 @@
+"""psycopg as Django's backend uses it, whose connections may give up a server that says nothing.
+
+A server that is stopped or swaps acknowledges at the level of TCP all the same, so that no timeout of the
+network ends the wait for its answer.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import psycopg
+from psycopg import (
+    DatabaseError,
+    DataError,
+    Error,
+    IntegrityError,
+    InterfaceError,
+    InternalError,
+    NotSupportedError,
+    OperationalError,
+    ProgrammingError,
+)
+from psycopg.errors import _WaitTimeout
+
+__all__ = [
+    "DataError",
+    "DatabaseError",
+    "Error",
+    "IntegrityError",
+    "InterfaceError",
+    "InternalError",
+    "NotSupportedError",
+    "OperationalError",
+    "ProgrammingError",
+    "connect",
+]
+
+
+class Connection(psycopg.Connection[Any]):
+    """A connection that is given up if the server leaves a statement without an answer for too long.
+
+    Attributes
+    ----------
+    patience
+        Seconds, for all connections of this process; ``None``: they wait without an end.
+    """
+
+    patience: ClassVar[float | None] = None
+
+    def wait(self, gen: Any, interval: float = 0.1, timeout: float | None = None) -> Any:
+        """As psycopg does, and for no longer than ``patience``.
+
+        Raises
+        ------
+        OperationalError
+        """
+        try:
+            return super().wait(gen, interval, self.patience if timeout is None else timeout)
+        except _WaitTimeout as silence:
+            # The statement may go on over there: nothing more can be said on this connection.
+            self.pgconn.finish()
+            raise OperationalError("The database said nothing for too long and was given up.") from silence
+
+
+connect = Connection.connect
