@@ -99,8 +99,8 @@ def _create_tables(file: Path) -> str:
     return connection.creation.create_test_db(verbosity=0, autoclobber=True, serialize=False)
 
 
-def session_of(user: Any, backend: str = "allauth.account.auth_backends.AuthenticationBackend") -> str:
-    """The cookie of somebody who is logged in, by this way of logging in."""
+def session_of(user: Any, backend: str | None = None) -> str:
+    """The cookie of somebody who is logged in, by this way of logging in; ``None``: the product's own."""
     from django.conf import settings  # noqa: PLC0415 - Django is set up first
     from django.test import Client  # noqa: PLC0415
 

@@ -1,0 +1,45 @@
+"""Sessions end when they are over, and with the account."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from django.contrib.sessions.models import Session
+from django.test import Client
+from django.urls import reverse
+from django.utils import timezone
+
+from engine.models import User
+
+pytestmark = pytest.mark.django_db
+
+
+def is_signed_in(client: Client) -> bool:
+    return client.get(reverse("home")).status_code == 200
+
+
+def test_a_session_lasts_until_it_is_over(client, annotator):
+    client.force_login(annotator)
+    assert is_signed_in(client)
+    Session.objects.update(expire_date=timezone.now() - timedelta(seconds=1))
+    assert not is_signed_in(client)
+
+
+@pytest.mark.parametrize("change", [{"is_active": False}, {"password": "!another"}])
+def test_a_session_ends_with_the_account_or_its_password(change, client, annotator):
+    client.force_login(annotator)
+    assert is_signed_in(client)
+    User.objects.filter(pk=annotator.pk).update(**change)
+    assert not is_signed_in(client)
+
+
+def test_a_session_of_an_account_that_was_removed_is_nobodys(client, annotator):
+    client.force_login(annotator)
+    annotator.delete()
+    assert not is_signed_in(client)
+
+
+def test_a_made_up_session_is_nobodys(client):
+    client.cookies["sessionid"] = "x" * 32
+    assert not is_signed_in(client)
