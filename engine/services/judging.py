@@ -111,22 +111,27 @@ def _open(besides: int) -> QuerySet[Comparison]:
     on_screen = Q(token__in=Given("besides", UUIDField()).each(besides))
     # An imported judgment stands without a lease.
     judged = Judgment.objects.filter(comparison=OuterRef("pk"), annotator=_ANNOTATOR, standing=True)
-    return Comparison.objects.filter(
-        ~Exists(mine.filter(turn_over | over | on_screen)),
-        ~Exists(judged),
+    asks_people = Experiment.objects.filter(
+        pk=_EXPERIMENT, state=Experiment.State.RUNNING, judge=Experiment.Judge.HUMAN
+    )
+    # One condition: of several, PostgreSQL would weigh every order in which to join their tables.
+    not_for_them = (
+        Q(Exists(mine.filter(turn_over | over | on_screen)))
+        | Q(Exists(judged))
         # Ready-made texts come again: nobody judges the same two of them twice.
-        ~has_seen(_ANNOTATOR, OuterRef("texts")),
-        experiment=_EXPERIMENT,
-        experiment__state=Experiment.State.RUNNING,
-        experiment__judge=Experiment.Judge.HUMAN,
-        state=Comparison.State.READY,
+        | has_seen(_ANNOTATOR, OuterRef("texts"))
+    )
+    return Comparison.objects.filter(
+        ~not_for_them, Exists(asks_people), experiment=_EXPERIMENT, state=Comparison.State.READY
     )
 
 
 def _ready(*order: Any, besides: int) -> QuerySet[Any]:
     """The one among them that is due, locked."""
     mine = Lease.objects.filter(annotator=_ANNOTATOR, comparison=OuterRef("pk"))
-    return (
+    # `_open` leaves out what they judged or skipped, so they handed back what is theirs.
+    had_since = Subquery(mine.order_by("-pk").values("created_at")[:1])
+    due = (
         _open(besides)
         .annotate(
             # Annotators take turns on a pair of policies, so that no one's session weighs on it alone. A pair
@@ -139,13 +144,18 @@ def _ready(*order: Any, besides: int) -> QuerySet[Any]:
                     last_annotator=_ANNOTATOR,
                 )
             ),
-            # `_open` leaves out what they judged or skipped, so they handed back what is theirs.
-            had_since=Subquery(mine.order_by("-pk").values("created_at")[:1]),
+            had_since=had_since,
         )
         .order_by(*order, "judged_last", "pk")
+        .select_for_update(skip_locked=True, no_key=True)
+        .values("pk")[:1]
+    )
+    # Texts are looked up of that one alone.
+    return (
+        Comparison.objects.filter(pk=Subquery(due))
+        .annotate(had_since=had_since)
         .select_related(*_TEXTS)
         .only("state", "i_on_left", "task__prompt", "task__messages", "response_i__text", "response_j__text")
-        .select_for_update(skip_locked=True, no_key=True, of=("self",))[:1]
     )
 
 

@@ -13,9 +13,10 @@ from django.db import connection
 from django.utils import timezone
 
 from engine.models import Comparison, Experiment, Judgment, Lease, User
+from engine.selectors.buffer import buffer_target
 from engine.selectors.people import experiment_to_label
 from engine.selectors.pools import unused
-from tests.factories import click_on, make_experiment
+from tests.factories import click_on, lease, make_experiment
 
 pytestmark = [
     pytest.mark.django_db,
@@ -96,3 +97,30 @@ def test_planning_for_a_pool_reads_the_comparisons_of_the_asked_texts_alone(anno
     with rows_read() as read:
         assert len(unused(experiment, annotator.pk, halves)) == 4
     assert read[0] < 50
+
+
+def test_the_length_of_the_buffer_follows_from_the_latest_answers_alone(annotator):
+    """Each round of planning asks for it."""
+    experiment = make_experiment(ready=True, annotators=(annotator,), n_tasks=50)
+    click_on(experiment, annotator, 8)
+    judge_before(experiment, annotator, 4_000)
+    # As for disks without a head: a table as short as this is gone through otherwise.
+    with connection.cursor() as cursor:
+        cursor.execute("SET LOCAL random_page_cost = 1.1")
+    with rows_read() as read:
+        assert buffer_target(experiment) > 0
+    # Of the fifty latest comparisons: each with its lease.
+    assert read[0] < 400
+
+
+def test_the_next_pair_is_looked_for_among_those_that_are_ready(annotator):
+    """By a plan for anybody, as PostgreSQL keeps it."""
+    experiment = make_experiment(ready=True, annotators=(annotator,), n_tasks=50)
+    click_on(experiment, annotator, 8)
+    with connection.cursor() as cursor:
+        cursor.execute("SET LOCAL plan_cache_mode = force_generic_plan")
+    judge_before(experiment, annotator, 1_000)
+    n_ready = experiment.comparisons.filter(state="ready").count()
+    with rows_read() as read:
+        assert lease(experiment, annotator).comparison.experiment_id == experiment.pk
+    assert read[0] < 100 + 10 * n_ready

@@ -130,13 +130,23 @@ class TestBufferTarget:
         comparison = experiment.comparisons.first()
         Comparison.objects.filter(pk=comparison.pk).update(judged_at=then)
         for _ in range(n_annotators):
-            Lease.objects.create(
+            judged = Lease.objects.create(
                 comparison=comparison,
                 annotator=make_user(),
                 state=Lease.State.JUDGED,
                 granted_at=then - timedelta(seconds=seconds),
                 expires_at=then,
                 held_until=then,
+            )
+            Judgment.objects.create(
+                comparison=comparison,
+                judge=Judgment.Judge.HUMAN,
+                via=Judgment.Via.PAGE,
+                annotator=judged.annotator,
+                token=judged.token,
+                choice=Judgment.Choice.LEFT,
+                outcome=1.0,
+                created_at=then,
             )
 
     def generation_took(self, experiment, seconds: float, queued: float = 0.0) -> None:
