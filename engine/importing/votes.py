@@ -171,8 +171,9 @@ def _votes_of(row: Row) -> list[Vote]:
     if questions := {name: value for name, value in row.fields.items() if _is_answers(value)}:
         # Older releases write the record flat, and its metadata as JSON.
         return _argilla(row.place, fields | _keyed(_object(fields.get("metadata"))), questions)
-    # Label Studio's short export is flat, and has this column.
-    return [_vote(row.place, fields, in_order="annotationid" in fields)]
+    if "annotationid" in fields:
+        return _label_studio_short(row.place, fields)
+    return [_vote(row.place, fields)]
 
 
 def _key(name: str) -> str:
@@ -347,6 +348,19 @@ def _label_studio(place: str, fields: Mapping[str, Any]) -> list[Vote]:
             )
         )
     return votes
+
+
+def _label_studio_short(place: str, fields: Mapping[str, Any]) -> list[Vote]:
+    """A row of Label Studio's short export: an annotation's results, each under its own name, in the data."""
+    values = [value for column in fields.values() for value in _list_in(column) or [column]]
+    chosen = _chosen([{"value": value} for value in values])
+    # One choice is a plain text here, under the name that its project gave it.
+    beside = (
+        value
+        for name, value in fields.items()
+        if isinstance(value, str) and meaning_of(name) in {"", "winner"} and _key(value) in _NEITHER
+    )
+    return [_vote(place, fields, winner=next(beside, chosen), in_order=True)]
 
 
 def _chosen(results: Any) -> Any:

@@ -365,15 +365,26 @@ def test_label_studios_people_have_addresses_and_ties_are_choices():
     assert (one(record).winner, one(record).annotator) == (Winner.BOTH_BAD, "ann@example.org")
 
 
-def test_label_studios_minimal_export():
+@pytest.mark.parametrize(
+    ("results", "winner"),
+    [
+        ({"pw": "right"}, Winner.B),
+        ({"side": [{"selected": "right"}]}, Winner.B),
+        ({"side": [{"selected": "left"}], "remark": "No idea"}, Winner.A),
+        ({"side": [{"selected": "left"}], "level": "Tie"}, Winner.TIE),
+        ({"side": [{"selected": "left"}], "level": [{"choices": ["Both bad", "Rude"]}]}, Winner.BOTH_BAD),
+    ],
+)
+def test_label_studios_minimal_export(results, winner):
     flat = {
-        "prompt": TASK, "text1": "Red", "text2": "Green", "model1": "P", "model2": "Q", "id": 1,
-        "pw": "right", "annotator": 7, "annotation_id": 1000, "lead_time": 4.2,
-        "created_at": "2026-03-09T22:16:08Z",
+        "prompt": TASK, "text1": "Red", "text2": "Same", "model1": "P", "model2": "Q", "id": 1,
+        "annotator": 7, "annotation_id": 1000, "lead_time": 4.2, "created_at": "2026-03-09T22:16:08Z",
     }  # fmt: skip
-    for written in (as_json, as_csv):
-        [vote] = read(written([flat])).votes
-        assert (vote.winner, vote.a_on_left, vote.annotator) == (Winner.B, True, "7")
+    as_text = {name: json.dumps(each) if isinstance(each, list) else each for name, each in results.items()}
+    for written in (as_json([flat | results]), as_csv([flat | as_text])):
+        [vote] = read(written).votes
+        assert (vote.winner, vote.a_on_left, vote.annotator) == (winner, True, "7")
+        assert (vote.response_a, vote.response_b) == ("Red", "Same")
 
 
 # ---------------------------------------------------------------- what is wrong
