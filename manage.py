@@ -14,7 +14,12 @@ def main() -> None:
             "Django is not installed in this Python. Run `make demo` once, or `pip install -r "
             "requirements.txt`."
         ) from error
-    execute_from_command_line(sys.argv)
+    try:
+        execute_from_command_line(sys.argv)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Someone who reads the first lines alone, as `head` does, has seen enough.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 if __name__ == "__main__":

@@ -270,3 +270,16 @@ def test_a_web_process_spares_the_collector_what_was_loaded(monkeypatch):
     finally:
         sys.setswitchinterval(interval)
     assert gc.get_freeze_count() >= before + len(loaded)
+
+
+def test_a_command_ends_quietly_where_its_reader_has_seen_enough(tmp_path):
+    """As with `manage.py … | head`."""
+    environment = {"SECRET_KEY": "only-for-tests-only-for-tests-only-for-tests", "VAR_DIR": str(tmp_path)}
+    command = [sys.executable, "manage.py", "diffsettings", "--all"]
+    with subprocess.Popen(
+        command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as run:
+        assert run.stdout is not None and run.stderr is not None
+        run.stdout.close()
+        assert run.stderr.read() == b""
+    assert run.returncode == 0
