@@ -279,7 +279,8 @@ def test_a_command_ends_quietly_where_its_reader_has_seen_enough(tmp_path):
     with subprocess.Popen(
         command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as run:
-        assert run.stdout is not None and run.stderr is not None
+        assert run.stdout is not None
+        assert run.stderr is not None
         run.stdout.close()
         assert run.stderr.read() == b""
     assert run.returncode == 0

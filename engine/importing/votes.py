@@ -171,9 +171,8 @@ def _votes_of(row: Row) -> list[Vote]:
     if questions := {name: value for name, value in row.fields.items() if _is_answers(value)}:
         # Older releases write the record flat, and its metadata as JSON.
         return _argilla(row.place, fields | _keyed(_object(fields.get("metadata"))), questions)
-    if "annotationid" in fields:
-        return _label_studio_short(row.place, fields)
-    return [_vote(row.place, fields)]
+    of_row = _label_studio_short if "annotationid" in fields else _vote
+    return [of_row(row.place, fields)]
 
 
 def _key(name: str) -> str:
@@ -350,7 +349,7 @@ def _label_studio(place: str, fields: Mapping[str, Any]) -> list[Vote]:
     return votes
 
 
-def _label_studio_short(place: str, fields: Mapping[str, Any]) -> list[Vote]:
+def _label_studio_short(place: str, fields: Mapping[str, Any]) -> Vote:
     """A row of Label Studio's short export: an annotation's results, each under its own name, in the data."""
     values = [value for column in fields.values() for value in _list_in(column) or [column]]
     chosen = _chosen([{"value": value} for value in values])
@@ -360,7 +359,7 @@ def _label_studio_short(place: str, fields: Mapping[str, Any]) -> list[Vote]:
         for name, value in fields.items()
         if isinstance(value, str) and meaning_of(name) in {"", "winner"} and _key(value) in _NEITHER
     )
-    return [_vote(place, fields, winner=next(beside, chosen), in_order=True)]
+    return _vote(place, fields, winner=next(beside, chosen), in_order=True)
 
 
 def _chosen(results: Any) -> Any:
