@@ -169,6 +169,20 @@ class Client:
         path = f"/experiments/{experiment_id}/clone"
         return cast(types.Experiment, self._json("POST", path, {"name": name}))
 
+    def ranking(self, experiment_id: int) -> list[types.Ranked]:
+        """The policies, the best first."""
+        return cast(list[types.Ranked], self._json("GET", f"/experiments/{experiment_id}/ranking"))
+
+    def results_by_task(self, experiment_id: int, *, tag: str = "") -> list[types.TaskResult]:
+        """Wins of each policy at each task; with ``tag`` at those that have it."""
+        path = f"/experiments/{experiment_id}/results/task"
+        return cast(list[types.TaskResult], self._json("GET", path, tag=tag))
+
+    def results_by_tag(self, experiment_id: int) -> list[types.TagResult]:
+        """Wins of each policy at the tasks of each tag."""
+        path = f"/experiments/{experiment_id}/results/tag"
+        return cast(list[types.TagResult], self._json("GET", path))
+
     def log(self, experiment_id: int, *, limit: int = 100) -> list[types.Entry]:
         """The newest entries of the log."""
         path = f"/experiments/{experiment_id}/log"

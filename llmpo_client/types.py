@@ -127,6 +127,45 @@ class Status(Experiment):
     queue: dict[str, int]
 
 
+class Rate(TypedDict):
+    estimate: float
+    low: float
+    high: float
+
+
+class Ranked(TypedDict):
+    """A policy in the ranking; intervals of ``field`` and ``leader`` hold at once, at any time."""
+
+    label: str
+    name: str
+    strength: float
+    field: Rate
+    leader: Rate
+    comparisons: int
+    standing: Literal["leads", "open", "ruled out"]
+
+
+class Won(TypedDict):
+    policy: str
+    wins: float
+    comparisons: int
+    share: float
+
+
+class TaskResult(TypedDict):
+    task: str
+    tags: list[str]
+    comparisons: int
+    policies: list[Won]
+
+
+class TagResult(TypedDict):
+    tag: str
+    tasks: int
+    comparisons: int
+    policies: list[Won]
+
+
 class Imported(TypedDict):
     experiment: Experiment
     rows: int

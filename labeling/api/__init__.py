@@ -18,7 +18,7 @@ from engine.domain import limits
 from engine.domain.errors import EngineError, SpecError, UnknownTokenError
 from engine.importing.rows import MOST_FAULTS, ImportingError
 from engine.importing.strict_json import JSONLimitError, loads
-from labeling.api import annotating, experiments, material, people
+from labeling.api import annotating, experiments, material, people, results
 from labeling.api.auth import TokenAuth, TokenThrottle
 from labeling.api.reference import sections
 from labeling.middleware.failures import TOO_LARGE, UNAVAILABLE
@@ -71,6 +71,7 @@ api = NinjaAPI(
 # Before the addresses that begin with an experiment's number.
 api.add_router("/experiments", material.router, tags=["Material"])
 api.add_router("/experiments", experiments.router, tags=["Experiments"])
+api.add_router("/experiments", results.router, tags=["Results"])
 api.add_router("/experiments", people.router, tags=["People"])
 api.add_router("/label", annotating.router, tags=["Annotating"])
 

@@ -229,6 +229,47 @@ class StatusOut(ExperimentOut):
     queue: dict[str, int] = Field(description="Comparisons by state.")
 
 
+class RateOut(Schema):
+    """A win rate with an interval that holds at any time, at once with all others of the ranking."""
+
+    estimate: float
+    low: float
+    high: float
+
+
+class RankedOut(Schema):
+    label: str
+    name: str = Field(description="The names of its levels of the factors that vary.")
+    strength: float = Field(description="In log-odds; those of a ranking add up to 0.")
+    field: RateOut = Field(description="Its mean win rate against the other policies.")
+    leader: RateOut = Field(
+        description="Its win rate against the policy that leads; of that policy against the second."
+    )
+    comparisons: int
+    standing: Literal["leads", "open", "ruled out"]
+
+
+class WonOut(Schema):
+    policy: str
+    wins: float = Field(description="A tie is half a win.")
+    comparisons: int
+    share: float
+
+
+class TaskResultOut(Schema):
+    task: str
+    tags: list[str]
+    comparisons: int
+    policies: list[WonOut]
+
+
+class TagResultOut(Schema):
+    tag: str
+    tasks: int
+    comparisons: int
+    policies: list[WonOut]
+
+
 class ChangesIn(Exact):
     """Settings to change. Absent ones stay as they are."""
 

@@ -35,7 +35,7 @@ SPEC: dict[str, Any] = {
         {"name": "Prompt", "kind": "prompt",
          "levels": {"short": {"text": "Be short."}, "kind": {"text": "Be kind."}}},
     ],
-    "tasks": [{"prompt": f"What is {n} + 1?"} for n in range(5)],
+    "tasks": [{"prompt": f"What is {n} + 1?", "tags": ["sums"]} for n in range(5)],
     "settings": {"claim": "good_enough", "epsilon": 0.3, "delta": 0.2},
 }  # fmt: skip
 
@@ -69,6 +69,19 @@ def test_from_creation_to_the_decision_and_out(client, admin, tmp_path):
         assert client.judge(made["id"], pair["token"], best)["created"]
         clicks += 1
     assert (status["conclusion"], status["comparisons"], status["winner"]) == ("certified", clicks, "P2")
+    first, second = client.ranking(made["id"])
+    assert (first["label"], first["name"], first["standing"]) == ("P2", "kind", "leads")
+    assert (second["standing"], second["comparisons"]) == ("open", clicks)
+    assert first["strength"] == pytest.approx(-second["strength"])
+    assert 0 <= first["leader"]["low"] < first["leader"]["estimate"] < first["leader"]["high"] <= 1
+    by_task = client.results_by_task(made["id"])
+    assert sum(each["comparisons"] for each in by_task) == clicks
+    assert {each["policies"][1]["share"] for each in by_task} == {1.0}
+    [of_tag] = client.results_by_tag(made["id"])
+    assert (of_tag["tag"], of_tag["tasks"], of_tag["comparisons"]) == ("sums", len(by_task), clicks)
+    assert of_tag["policies"][0] == {"policy": "P1", "wins": 0.0, "comparisons": clicks, "share": 0.0}
+    assert client.results_by_task(made["id"], tag="sums") == by_task
+    assert client.results_by_task(made["id"], tag="else") == []
     path = client.download(made["id"], "judgments.jsonl", tmp_path / "out.jsonl")
     rows = [json.loads(line) for line in path.read_text().splitlines()]
     assert len(rows) == clicks
@@ -213,7 +226,8 @@ def test_its_types_are_those_of_the_description():
         types.Shown: "NextOut", types.Judged: "JudgedOut", types.Member: "MemberOut",
         types.Invitation: "InvitationOut", types.NewInvitation: "NewInvitationOut", types.Task: "TaskIn",
         types.Factor: "FactorIn", types.Gold: "GoldIn", types.Changes: "ChangesIn",
-        types.Message: "MessageIn",
+        types.Message: "MessageIn", types.Rate: "RateOut", types.Ranked: "RankedOut",
+        types.Won: "WonOut", types.TaskResult: "TaskResultOut", types.TagResult: "TagResultOut",
     }  # fmt: skip
     for kind, name in pairs.items():
         assert set(get_type_hints(kind)) == set(described[name]["properties"]), name

@@ -97,7 +97,7 @@ def test_a_judgment_says_that_it_came_through_the_api(people, experiment, caller
     assert Judgment.objects.get().via == "api"
 
 
-@pytest.mark.parametrize("path", ["", "/{}", "/{}/log"])
+@pytest.mark.parametrize("path", ["", "/{}", "/{}/log", "/{}/ranking"])
 def test_reading_writes_nothing_and_its_use_is_noted_by_a_worker_once_an_hour(
     path, experiment, caller_for, monkeypatch, django_capture_on_commit_callbacks
 ):

@@ -324,6 +324,9 @@ TABLE: dict[str, Row] = {
         post={"editor": 403, "owner": 403, "superuser": 201}, body={"name": "A copy"}, makes=True
     ),
     f"{_API}/log": operation(get=watchers(200)),
+    f"{_API}/ranking": operation(get=watchers(200)),
+    f"{_API}/results/task": operation(get=watchers(200)),
+    f"{_API}/results/tag": operation(get=watchers(200)),
     **{
         f"{_API}/{file}": operation(get=watchers(200))
         for file in (

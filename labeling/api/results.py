@@ -1,0 +1,72 @@
+"""Results: the ranking of the policies, and who won where."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from ninja import Query, Router
+
+from engine.selectors.breakdown import Part, by_tag, by_task
+from engine.selectors.designs import policy_names
+from engine.selectors.rankings import ranking
+from labeling import access
+from labeling.api.auth import READ
+from labeling.api.experiments import PROBLEMS, Id
+from labeling.api.schemas import RankedOut, TagResultOut, TaskResultOut
+from labeling.exports.rankings import WORDS
+from labeling.requests import AuthenticatedRequest
+
+router = Router()
+
+
+@router.get("/{experiment_id}/ranking", auth=READ, response={200: list[RankedOut]} | PROBLEMS)
+def show_ranking(request: AuthenticatedRequest, experiment_id: Id) -> list[dict[str, Any]]:
+    """Rank the policies, the best first."""
+    return [
+        {
+            "label": each.name.short,
+            "name": each.name.name,
+            "strength": each.standing.strength,
+            "field": each.standing.field,
+            "leader": each.standing.leader,
+            "comparisons": each.comparisons,
+            "standing": WORDS[each.standing.place],
+        }
+        for each in ranking(access.to_watch(request, experiment_id))
+    ]
+
+
+@router.get("/{experiment_id}/results/task", auth=READ, response={200: list[TaskResultOut]} | PROBLEMS)
+def results_by_task(
+    request: AuthenticatedRequest, experiment_id: Id, tag: Annotated[str, Query(max_length=200)] = ""
+) -> list[dict[str, Any]]:
+    """Count what each policy won at each task, or at those with a tag."""
+    experiment = access.to_watch(request, experiment_id)
+    labels = [name.short for name in policy_names(experiment)]
+    parts = ((part, part.tasks[0]) for part in by_task(experiment))
+    return [
+        {"task": task.prompt, "tags": list(task.tags)} | _won(part, labels)
+        for part, task in parts
+        if tag in {"", *task.tags}
+    ]
+
+
+@router.get("/{experiment_id}/results/tag", auth=READ, response={200: list[TagResultOut]} | PROBLEMS)
+def results_by_tag(request: AuthenticatedRequest, experiment_id: Id) -> list[dict[str, Any]]:
+    """Count what each policy won at the tasks of each tag. Of many tags one looks good by chance."""
+    experiment = access.to_watch(request, experiment_id)
+    labels = [name.short for name in policy_names(experiment)]
+    return [
+        {"tag": part.tag, "tasks": len(part.tasks)} | _won(part, labels)
+        for part in by_tag(by_task(experiment))
+    ]
+
+
+def _won(part: Part, labels: list[str]) -> dict[str, Any]:
+    return {
+        "comparisons": part.comparisons,
+        "policies": [
+            {"policy": labels[policy], "wins": won.wins, "comparisons": won.comparisons, "share": won.share}
+            for policy, won in sorted(part.policies.items())
+        ],
+    }
