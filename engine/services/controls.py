@@ -20,7 +20,15 @@ from engine.selectors import consequences, counts, specs
 from engine.selectors.rubrics import why_no_judge
 from engine.services.analysis import outdate
 from engine.services.audit import record
-from engine.services.experiments import create_experiment, locked, pause, renew_secret, start, stop
+from engine.services.experiments import (
+    create_experiment,
+    locked,
+    pause,
+    refuse_archived,
+    renew_secret,
+    start,
+    stop,
+)
 from engine.services.replaying import mark_stale, replayed
 from engine.services.snapshots import write_snapshot
 
@@ -51,11 +59,12 @@ def change_settings(
     SpecError
         A value is out of range.
     WrongStateError
-        The experiment has concluded: reopen it with the new settings instead.
+        The experiment has concluded: reopen it with the new settings instead. Or it is in the archive.
     """
     experiment = locked(experiment_id)
     if experiment.state == Experiment.State.CONCLUDED:
         raise WrongStateError("The experiment has concluded. Reopen it with the new settings instead.")
+    refuse_archived(experiment)
     _change(experiment, by, claim=claim, budget=budget, delta=delta, epsilon=epsilon)
     return experiment
 
@@ -82,8 +91,7 @@ def reopen(
     experiment = locked(experiment_id)
     if experiment.state != Experiment.State.CONCLUDED:
         raise WrongStateError(f"Only a concluded experiment can be reopened; this one is {experiment.state}.")
-    if experiment.archived_at is not None:
-        raise WrongStateError("The experiment is archived. Take it out of the archive first.")
+    refuse_archived(experiment)
     record(
         experiment=experiment,
         by=by,

@@ -390,8 +390,7 @@ def start(*, experiment_id: int, by: User | None = None) -> Experiment:
         raise WrongStateError(
             f"Only a draft or paused experiment can be started; this one is {experiment.state}."
         )
-    if experiment.archived_at is not None:
-        raise WrongStateError("The experiment is archived. Take it out of the archive first.")
+    refuse_archived(experiment)
     resumed = experiment.state == Experiment.State.PAUSED
     # Tried responses have no part in the experiment.
     Response.objects.filter(trial__experiment=experiment).delete()
@@ -427,7 +426,7 @@ def stop(*, experiment_id: int, by: User | None = None) -> Experiment:
     Raises
     ------
     WrongStateError
-        It neither runs nor is paused.
+        It neither runs nor is paused, or is in the archive.
     """
     # Before the lock: clicks wait for it.
     catch_up(experiment_id=experiment_id)
@@ -437,10 +436,7 @@ def stop(*, experiment_id: int, by: User | None = None) -> Experiment:
 @transaction.atomic
 def _stop(experiment_id: int, by: User | None) -> Experiment:
     experiment = locked(experiment_id)
-    if experiment.state not in {Experiment.State.RUNNING, Experiment.State.PAUSED}:
-        raise WrongStateError(
-            f"Only a running or paused experiment can be stopped; this one is {experiment.state}."
-        )
+    check_may_stop(experiment)
     # Nothing is replayed after the conclusion.
     settle(experiment=experiment)
     conclude(experiment=experiment, conclusion=StopReason.STOPPED, winner=None, by=by)
@@ -453,7 +449,7 @@ def stop_on(*, experiment_id: int, claim: str, by: User | None) -> Experiment:
     Raises
     ------
     WrongStateError
-        It neither runs nor is paused, or the claim does not hold.
+        It neither runs nor is paused, is in the archive, or the claim does not hold.
     """
     catch_up(experiment_id=experiment_id)
     return _stop_on(experiment_id, claim, by)
@@ -462,10 +458,7 @@ def stop_on(*, experiment_id: int, claim: str, by: User | None) -> Experiment:
 @transaction.atomic
 def _stop_on(experiment_id: int, claim: str, by: User | None) -> Experiment:
     experiment = locked(experiment_id)
-    if experiment.state not in {Experiment.State.RUNNING, Experiment.State.PAUSED}:
-        raise WrongStateError(
-            f"Only a running or paused experiment can be stopped; this one is {experiment.state}."
-        )
+    check_may_stop(experiment)
     settle(experiment=experiment)
     observed = designs.observed(experiment)
     decision = observed.design.decision_given(designs.model_test(experiment, observed))
@@ -484,6 +477,39 @@ def _stop_on(experiment_id: int, claim: str, by: User | None) -> Experiment:
         by=by,
     )
     return experiment
+
+
+def may_stop(experiment: Experiment) -> bool:
+    """True if the experiment can be ended by hand."""
+    return experiment.archived_at is None and experiment.state in _STOPPABLE
+
+
+def check_may_stop(experiment: Experiment) -> None:
+    """Refuse to end an experiment that cannot be ended by hand.
+
+    Raises
+    ------
+    WrongStateError
+    """
+    if experiment.state not in _STOPPABLE:
+        raise WrongStateError(
+            f"Only a running or paused experiment can be stopped; this one is {experiment.state}."
+        )
+    refuse_archived(experiment)
+
+
+_STOPPABLE = {Experiment.State.RUNNING, Experiment.State.PAUSED}
+
+
+def refuse_archived(experiment: Experiment) -> None:
+    """Refuse to change an experiment that is in the archive.
+
+    Raises
+    ------
+    WrongStateError
+    """
+    if experiment.archived_at is not None:
+        raise WrongStateError("The experiment is archived. Take it out of the archive first.")
 
 
 def conclude_as(*, experiment: Experiment, observed: Observed) -> None:

@@ -29,7 +29,7 @@ from engine.models import AuditEntry, Comparison, Experiment, Judgment, Response
 from engine.selectors import designs
 from engine.services.audit import record
 from engine.services.bulk_rows import Prepared, insert, prepared, staged
-from engine.services.experiments import check_description, locked, store_experiment
+from engine.services.experiments import check_description, locked, refuse_archived, store_experiment
 from engine.services.imported_votes import (
     NO_TEXT,
     PAST_PLAN,
@@ -170,8 +170,7 @@ def _check_state(experiment: Experiment) -> None:
             f"Past votes can be added to a draft or a paused experiment; this one is {experiment.state}. "
             f"{remedy}"
         )
-    if experiment.archived_at is not None:
-        raise WrongStateError("The experiment is archived. Take it out of the archive first.")
+    refuse_archived(experiment)
 
 
 def _check_new(experiment: Experiment, digest: str) -> None:

@@ -19,6 +19,7 @@ from engine.selectors.judges import longer_preferred
 from engine.selectors.rankings import ranking
 from engine.selectors.remaining import Remaining, forecast_progress, remaining
 from engine.selectors.spending import PolicySpending, is_priced, policy_spending
+from engine.services.experiments import may_stop
 from labeling import replica
 from labeling.caching import is_shared, shared
 from labeling.dashboard import charts
@@ -69,7 +70,7 @@ def _live_figures(experiment: Experiment) -> dict[str, Any]:
         ),
         "lacks_annotators": by_people and not n_annotators and experiment.state != Experiment.State.CONCLUDED,
         "ladder": _ladder(experiment, comparisons, left),
-        "may_stop": experiment.state in {Experiment.State.RUNNING, Experiment.State.PAUSED},
+        "may_stop": may_stop(experiment),
     }
 
 

@@ -19,7 +19,7 @@ from engine.selectors.findings import ladder
 from engine.selectors.judges import several_people_judged
 from engine.selectors.remaining import remaining
 from engine.services import analysis, controls
-from engine.services.experiments import stop_on
+from engine.services.experiments import check_may_stop, may_stop, stop_on
 from engine.tasks import analyse, wake, wake_planner
 from labeling import access, replica
 from labeling.dashboard import figures
@@ -150,8 +150,7 @@ def change_state(request: AuthenticatedRequest, experiment_id: int) -> HttpRespo
     if not form.is_valid():
         return HttpResponseBadRequest(f"The action must be one of {', '.join(controls.ACTIONS)}.")
     action = form.cleaned_data["action"]
-    may_stop = experiment.state in {Experiment.State.RUNNING, Experiment.State.PAUSED}
-    if action == "stop" and may_stop and not form.cleaned_data["confirmed"]:
+    if action == "stop" and may_stop(experiment) and not form.cleaned_data["confirmed"]:
         return _ask_to_stop(request, experiment)
     try:
         controls.ACTIONS[action](experiment_id=experiment.pk, by=request.user)
@@ -179,9 +178,9 @@ def stop_here(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse
     if not form.is_valid():
         return HttpResponseBadRequest(f"The claim must be one of {', '.join(dict(Experiment.CLAIMS))}.")
     claim = form.cleaned_data["claim"]
-    if not form.cleaned_data["confirmed"]:
-        return _ask_to_stop_on(request, experiment, claim)
     try:
+        if not form.cleaned_data["confirmed"]:
+            return _ask_to_stop_on(request, experiment, claim)
         stop_on(experiment_id=experiment.pk, claim=claim, by=request.user)
     except WrongStateError as wrong:
         messages.error(request, str(wrong))
@@ -190,18 +189,18 @@ def stop_here(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse
 
 
 def _ask_to_stop_on(request: AuthenticatedRequest, experiment: Experiment, claim: str) -> HttpResponse:
-    """The question, or the dashboard where there is nothing to ask."""
+    """The question.
+
+    Raises
+    ------
+    WrongStateError
+        There is nothing to ask.
+    """
+    check_may_stop(experiment)
     claims = ladder(experiment, remaining(experiment))
     rung = next((rung for rung in claims.rungs if rung.claim == claim and rung.holds), None)
-    may_stop = experiment.state in {Experiment.State.RUNNING, Experiment.State.PAUSED}
-    if rung is None or not may_stop:
-        messages.error(
-            request,
-            "The experiment cannot stop on this claim, because it does not hold."
-            if may_stop
-            else f"Only a running or paused experiment can be stopped; this one is {experiment.state}.",
-        )
-        return redirect("dashboard", experiment_id=experiment.pk)
+    if rung is None:
+        raise WrongStateError("The experiment cannot stop on this claim, because it does not hold.")
     return render(
         request, "dashboard/stop_here.html", {"experiment": experiment, "rung": rung, "ladder": claims}
     )

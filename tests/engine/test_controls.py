@@ -11,7 +11,7 @@ from engine.domain.errors import SpecError, WrongStateError
 from engine.models import AuditEntry, Experiment, User
 from engine.selectors import consequences, counts, designs, specs
 from engine.services.controls import archive, change_settings, clone, reopen, unarchive
-from engine.services.experiments import pause, start, stop
+from engine.services.experiments import pause, start, stop, stop_on
 from engine.services.judging import void_judgment
 from engine.services.planning import advance
 from tests.factories import click_for, make_experiment, make_user, write_responses
@@ -236,6 +236,21 @@ class TestReopen:
 
 @pytest.mark.usefixtures("judged_once")
 class TestArchive:
+    def test_nothing_changes_there(self, judged, admin):
+        pause(experiment_id=judged.pk)
+        archive(experiment_id=judged.pk, by=admin)
+        key = {"experiment_id": judged.pk, "by": admin}
+        for change, values in (
+            (change_settings, {"budget": 77}), (stop, {}), (stop_on, {"claim": "best"}), (start, {}),
+        ):  # fmt: skip
+            with pytest.raises(WrongStateError, match="Take it out of the archive first"):
+                change(**key, **values)
+        judged.refresh_from_db()
+        assert judged.state == "paused"
+        assert judged.budget != 77
+        unarchive(**key)
+        assert stop(**key).state == "concluded"
+
     def test_in_and_out_each_logged_once(self, admin):
         experiment = make_experiment(running=False)
         for _ in range(2):
