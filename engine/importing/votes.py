@@ -557,7 +557,7 @@ def _texts(
     place: str, fields: Mapping[str, Any], *, may_be_turns: bool
 ) -> tuple[str | None, tuple[Message, ...], tuple[str | None, str | None], bool]:
     """The task, its messages, the two responses, and whether they came as an arena's conversations."""
-    (first, second), _ = _two(fields, ("conversation",))
+    (first, second), _ = _two(fields, ("conversation", "messages"))
     if first is not None and second is not None:
         task_a, response_a = _split(place, "conversation_a", first)
         task_b, response_b = _split(place, "conversation_b", second)
@@ -698,6 +698,10 @@ def _winner(
         ]
         if len(marked) == 1:
             return marked[0]
+        if "winner" in fields:
+            raise ImportingError.at(
+                place, "The winner is empty. Write a, b, tie or both_bad, or remove the row."
+            )
         raise _MissingError(place, "winner")
     text = _text(place, "winner", said) or ""
     if text in {"1.0", "2.0"} and text not in policies:

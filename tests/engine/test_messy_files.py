@@ -149,7 +149,7 @@ def test_spreadsheets_write_truths_in_capital_letters():
         (
             read_votes,
             source(b"task,policy_a,policy_b,winner,label\nT,P,Q,a,x\nU,P,Q,,b\n"),
-            "line 3: There is no winner",
+            "line 3: The winner is empty",
         ),
     ],
 )

@@ -214,6 +214,13 @@ def test_lmarenas_newer_release_has_parts_and_other_words():
     )
 
 
+def test_search_arenas_messages_are_conversations():
+    record = {name: value for name, value in LMARENA.items() if not name.startswith("conversation")}
+    messages = {f"messages_{side}": LMARENA[f"conversation_{side}"] for side in "ab"}
+    beside = {"turn": 1, "languages": ["English"], "conv_metadata": {}, "primary_intent": "Other"}
+    assert one(record | messages | beside) == one(LMARENA)
+
+
 def test_nothing_of_a_long_conversation_is_lost():
     vote = one(LMARENA, conversation_a=said(TASK, "Red", "Another?", "Blue"))
     assert (vote.task, vote.response_a, vote.response_b) == (
@@ -400,7 +407,7 @@ def test_label_studios_minimal_export(results, winner):
         ),
         ({"policy_b": "Q" * 101}, "line 2: policy_b has 101 characters; the limit is 100. Shorten the name."),
         ({"winner": "the first"}, "line 2: winner is 'the first'. Write a, b, tie or both_bad, or the name"),
-        ({"winner": None}, "line 2: There is no winner. Found: task, policy_a, policy_b"),
+        ({"winner": None}, "line 2: The winner is empty. Write a, b, tie or both_bad, or remove the row."),
         (
             {"policy_a": "b", "policy_b": "Q", "winner": "b"},
             "which is a policy's name and also says the other one",
