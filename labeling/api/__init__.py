@@ -7,7 +7,7 @@ from math import ceil
 from typing import Any, NoReturn
 
 from django.core.exceptions import PermissionDenied
-from django.http import HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
 from ninja import NinjaAPI
 from ninja.errors import HttpError, Throttled, ValidationError
@@ -90,6 +90,12 @@ def _unreadable(request: HttpRequest, unreadable: ImportingError) -> HttpRespons
 @api.exception_handler(PermissionDenied)
 def _not_permitted(request: HttpRequest, denied: PermissionDenied) -> HttpResponse:
     return api.create_response(request, {"detail": str(denied)}, status=403)
+
+
+@api.exception_handler(Http404)
+def _missing(request: HttpRequest, missing: Http404) -> HttpResponse:
+    detail = str(missing) or "It does not exist, or you may not see it. GET /api/experiments lists yours."
+    return api.create_response(request, {"detail": detail}, status=404)
 
 
 @api.exception_handler(ValidationError)

@@ -136,7 +136,7 @@ def test_material_people_and_pairs(client, tmp_path):
 def test_a_refusal_is_an_error_with_the_servers_words(client):
     experiment = make_experiment(ready=True)
     refusals: list[tuple[type[ApiError], Callable[[], object], str]] = [
-        (NotFoundError, lambda: client.status(10**6), "Not Found"),
+        (NotFoundError, lambda: client.status(10**6), "GET /api/experiments lists yours."),
         (ConflictError, lambda: client.act(experiment.pk, "start"), "Only a draft or paused experiment"),
         (InvalidError, lambda: client.change_settings(experiment.pk, {"delta": 7.0}), "delta"),
         (NotPermittedError, lambda: client.next_pair(experiment.pk), "You may not judge here."),
