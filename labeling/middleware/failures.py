@@ -40,9 +40,9 @@ _SQLITE_CODES = {
     sqlite3.SQLITE_FULL,
     sqlite3.SQLITE_IOERR,
 }
-# PostgreSQL: connection lost, rolled back (serialization, deadlock), out of resources, shut down or stopped a
-# statement, lock not available.
-_SQL_STATES = ("08", "40", "53", "57", "55P03")
+# PostgreSQL: connection lost, rolled back (serialization, deadlock), out of resources, shut down, lock not
+# available.
+_SQL_STATES = ("08", "40", "53", "57P", "55P03")
 _LOST_STATES = ("08", "57P")
 _DETAILS = {
     400: "The request cannot be read. See /api/docs for its format.",
