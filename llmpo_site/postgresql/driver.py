@@ -9,31 +9,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 import psycopg
-from psycopg import (
-    DatabaseError,
-    DataError,
-    Error,
-    IntegrityError,
-    InterfaceError,
-    InternalError,
-    NotSupportedError,
-    OperationalError,
-    ProgrammingError,
-)
 from psycopg.errors import _WaitTimeout
-
-__all__ = [
-    "DataError",
-    "DatabaseError",
-    "Error",
-    "IntegrityError",
-    "InterfaceError",
-    "InternalError",
-    "NotSupportedError",
-    "OperationalError",
-    "ProgrammingError",
-    "connect",
-]
 
 
 class Connection(psycopg.Connection[Any]):
@@ -59,7 +35,14 @@ class Connection(psycopg.Connection[Any]):
         except _WaitTimeout as silence:
             # The statement may go on over there: nothing more can be said on this connection.
             self.pgconn.finish()
-            raise OperationalError("The database said nothing for too long and was given up.") from silence
+            raise psycopg.OperationalError(
+                "The database said nothing for too long and was given up."
+            ) from silence
 
 
 connect = Connection.connect
+
+
+def __getattr__(name: str) -> Any:
+    """All else is psycopg's own, which Django looks up here."""
+    return getattr(psycopg, name)
