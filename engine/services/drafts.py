@@ -11,7 +11,7 @@ from engine.domain.specs import ExperimentSpec
 from engine.models import AuditEntry, Experiment, PairCount, Response, User
 from engine.selectors import specs
 from engine.services.audit import record
-from engine.services.experiments import Description, check_description, write_description
+from engine.services.experiments import Description, check_description, refuse_archived, write_description
 from engine.services.tokens import end_tokens_without_rights
 
 
@@ -30,7 +30,7 @@ def replace_draft(
     SpecError
         The description is unusable; the draft stays as it was.
     WrongStateError
-        It has been started.
+        It has been started, or is in the archive.
     """
     return _replace_draft(
         experiment_id=experiment_id, description=check_description(spec), by=by, version=version
@@ -42,6 +42,7 @@ def _replace_draft(
     *, experiment_id: int, description: Description, by: User | None, version: int | None
 ) -> Experiment:
     experiment = _locked_draft(experiment_id)
+    refuse_archived(experiment)
     if version is not None and version != specs.version_of(experiment):
         raise ChangedMeanwhileError(
             "The draft was saved in another tab, or by somebody else, since this page was opened. Your input "

@@ -89,7 +89,8 @@ def setup(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
     """Change a draft; read what was set up where it cannot be changed, or not by this reader."""
     if request.method != "POST":
         experiment = access.to_watch(request, experiment_id)
-        if experiment.state != Experiment.State.DRAFT or not access.may_run(request, experiment):
+        draft = experiment.state == Experiment.State.DRAFT and experiment.archived_at is None
+        if not draft or not access.may_run(request, experiment):
             return _to_read(request, experiment)
     experiment = access.to_run(request, experiment_id)
     if experiment.state != Experiment.State.DRAFT:

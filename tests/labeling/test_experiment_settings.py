@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from django.contrib.auth.models import Permission
 from django.urls import reverse
 
+from engine.domain.errors import WrongStateError
 from engine.importing.files import read_experiment
 from engine.models import Experiment
 from engine.selectors.specs import experiment_spec
+from engine.services.drafts import replace_draft
 from engine.services.experiments import create_experiment, stop
 from tests.factories import add_member, click, make_experiment, make_spec, make_user
 from tests.markup import Markup, words
@@ -180,6 +184,22 @@ class TestArchive:
         assert "pause or stop it first" in words(client.get(reverse("dashboard", args=[experiment.pk])))
         experiment.refresh_from_db()
         assert experiment.archived_at is None
+
+    def test_a_draft_in_it_is_read_and_not_changed(self, owner, client_for):
+        draft = make_experiment(running=False)
+        add_member(draft, owner, "owner")
+        client, setup = client_for(owner), reverse("setup", args=[draft.pk])
+        assert 'name="action" value="save"' in client.get(setup).content.decode()
+        self.act(client, draft, "archive")
+        page = client.get(setup)
+        assert (page.status_code, b'value="save"' in page.content) == (200, False)
+        spec = experiment_spec(draft)
+        with pytest.raises(WrongStateError, match="Take it out of the archive first"):
+            replace_draft(experiment_id=draft.pk, spec=replace(spec, name="Changed"), by=owner)
+        self.act(client, draft, "unarchive")
+        replace_draft(experiment_id=draft.pk, spec=replace(spec, name="Changed"), by=owner)
+        draft.refresh_from_db()
+        assert draft.name == "Changed"
 
     def test_who_only_watches_an_archive_finds_it(self, owner, client_for):
         user = make_user()
