@@ -72,7 +72,7 @@ def test_responses_may_stand_in_a_file_beside(file):
         (("name: N", "name:"), "line 1, name: This must be a text."),
         (
             ("delta: 0.1", "delta: 0.7"),
-            "line 2, delta: delta: Ensure this value is less than or equal to 0.49.",
+            "line 2, delta: Ensure this value is less than or equal to 0.49.",
         ),
         (
             ("text: a", "txt: a"),
@@ -80,7 +80,7 @@ def test_responses_may_stand_in_a_file_beside(file):
         ),
         (("kind: prompt", "kind: mood"), "line 4, factors → 1 → kind: Factor 'P': 'mood' is not a kind"),
         (("tasks: [One?]", "practice: 2\ntasks: [One?]"), "line 8, practice: Practice pairs are gold items"),
-        (("delta: 0.1", "budget: many"), "line 2, budget: budget: this must be a whole number, not 'many'."),
+        (("delta: 0.1", "budget: many"), "line 2, budget: this must be a whole number, not 'many'."),
     ],
 )
 def test_a_fault_is_told_with_its_place_and_nothing_is_made(change, message, file):
@@ -104,6 +104,11 @@ def test_what_is_not_there_is_said_to_be(file):
         run("load_experiment", str(file), "--owner", "nobody")
     with pytest.raises(CommandError, match=r"no experiment x\. There are: none"):
         run("dump_experiment", "x")
+
+
+def test_a_refused_part_is_named_once(file):
+    file.write_text(write_experiment(make_spec(name="")), encoding="utf-8")
+    assert refused("load_experiment", str(file)) == f"{file}, line 1, name: This field cannot be blank."
 
 
 def test_a_name_is_unique_among_one_makers_and_a_command_asks_which_is_meant():

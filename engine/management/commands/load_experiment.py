@@ -39,8 +39,11 @@ class Command(BaseCommand):
             # Reading and checking take the time; the database is locked only while it stores.
             experiment = self._store(check_description(described.spec), user, begin=options["start"])
         except SpecError as error:
-            place = described.place(error.path)
-            raise CommandError(f"{file}{f', {place}' if place else ''}: {error}") from error
+            if not (place := described.place(error.path)):
+                raise CommandError(f"{file}: {error}") from error
+            # The place ends with the name of the part, with which many messages begin.
+            message = str(error).removeprefix(f"{error.path[-1]}: ") if error.path else str(error)
+            raise CommandError(f"{file}, {place}: {message}") from error
         for warning in described.warnings:
             self.stderr.write(f"Warning: {warning}")
         state = "started" if options["start"] else "a draft"
