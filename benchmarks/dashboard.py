@@ -3,8 +3,9 @@
     DATABASE_URL=postgres://… python -m benchmarks.dashboard
 
 100,000 judgments among 50 policies are made in a test database of its own; then gunicorn and a control worker
-run as they do in production, 50 viewers poll as the page does (what moves every 2 s, the charts every 4 s),
-and annotators click. Times are those of a client on the same machine, a new connection each. The login page,
+run as they do in production. One viewer opens each tab, of which nothing is kept yet, and fetches the parts
+that it asks for. Then 50 viewers poll as the page does (what moves every 2 s, the charts every 4 s), and
+annotators click. Times are those of a client on the same machine, a new connection each. The login page,
 which asks the database nothing of the experiment, is polled in the same run as the floor. The last line is
 JSON.
 """
@@ -328,9 +329,12 @@ class Load:
         self.cpu_seconds = 0.0
 
     def run(self, viewers: list[str], annotators: list[str], seconds: float) -> None:
-        warm = self.request("GET", f"{self.base}/", viewers[0], "first page")
-        if warm[0] != 200:
-            raise RuntimeError(f"The dashboard answered {warm[0]}")
+        for tab, path, parts in _TABS:
+            status, _ = self.request("GET", f"{self.base}/{path}", viewers[0], f"first {tab}")
+            if status != 200:
+                raise RuntimeError(f"{tab} answered {status}")
+            for part in parts:
+                self.request("GET", f"{self.base}/{path}{part}/", viewers[0], f"first {tab}, {part}")
         self.ends = time.monotonic() + seconds
         threads = [threading.Thread(target=self.watch, args=(cookie,)) for cookie in viewers]
         threads += [threading.Thread(target=self.click, args=(cookie,)) for cookie in annotators]
@@ -396,6 +400,12 @@ class Load:
 
 
 _TOKEN = "a" * 32
+# Each tab, its path, and the parts that it fetches once it is there.
+_TABS = (
+    ("Result", "", ("charts",)),
+    ("Quality", "quality/", ("charts",)),
+    ("Method", "method/", ("charts", "live")),
+)
 
 
 def report(load: Load, options: argparse.Namespace) -> None:

@@ -111,11 +111,15 @@ class AnnotatorRow:
 
 
 def annotator_rows(
-    experiment: Experiment, shared: list[dict[str, Answer]], only: User | None = None
+    experiment: Experiment,
+    tallies: judges.Tallies,
+    shared: list[dict[str, Answer]],
+    only: User | None = None,
 ) -> list[AnnotatorRow]:
     """Everybody who judged, or ``only`` one of them: counts, median time, checks, and reasons for doubt.
 
-    ``shared``: what `engine.selectors.agreement.shared_answers` says of the experiment.
+    ``tallies``: of the same people. ``shared``: what `engine.selectors.agreement.shared_answers` says of the
+    experiment.
     """
     checks = judges.check_results(experiment, only)
     flags = judges.flags_by_annotator(experiment, only)
@@ -136,11 +140,11 @@ def annotator_rows(
             alike=marks.alike.get(name, []),
             drift=marks.drift.get(name),
         )
-        for name, judged in judges.judged_by_annotator(experiment, only).items()
+        for name, judged in tallies.by_annotator.items()
     ]
 
 
-def judge_rows(experiment: Experiment) -> list[JudgeRow]:
+def judge_rows(tallies: judges.Tallies) -> list[JudgeRow]:
     """Each kind of judge, and all together where there are several."""
     rows = [
         JudgeRow(
@@ -149,7 +153,7 @@ def judge_rows(experiment: Experiment) -> list[JudgeRow]:
             median_seconds=judged.median_seconds,
             sides=Sides(judged.left, judged.left + judged.right),
         )
-        for kind, judged in judges.judged_by_kind(experiment).items()
+        for kind, judged in tallies.by_kind.items()
     ]
     if len(rows) > 1:
         left, sided = sum(row.sides.left for row in rows), sum(row.sides.sided for row in rows)

@@ -15,7 +15,7 @@ from engine.selectors.agreement import agreement_in, shared_answers
 from engine.selectors.duels import examples, weakest_tasks
 from engine.selectors.findings import Ladder, ladder
 from engine.selectors.health import QueueHealth, queue_health
-from engine.selectors.judges import longer_preferred
+from engine.selectors.judges import longer_preferred, tallies
 from engine.selectors.rankings import ranking
 from engine.selectors.remaining import Remaining, forecast_progress, remaining
 from engine.selectors.spending import PolicySpending, is_priced, policy_spending
@@ -226,11 +226,12 @@ def _quality(experiment: Experiment, snapshot: Snapshot | None, version: _Versio
 
 def _people(experiment: Experiment) -> dict[str, Any]:
     shared_ones = shared_answers(experiment)
-    annotators = annotator_rows(experiment, shared_ones)
+    judged = tallies(experiment)
+    annotators = annotator_rows(experiment, judged, shared_ones)
     return {
         "annotators": annotators,
         "doubtful": [row for row in annotators if row.doubts],
-        "judges": judge_rows(experiment),
+        "judges": judge_rows(judged),
         "longer": longer_preferred(experiment),
         "facts": facts(experiment),
         "agreement": agreement(agreement_in(shared_ones))

@@ -32,7 +32,9 @@ def annotator(request: AuthenticatedRequest, experiment_id: int, user_id: int) -
     """The figures of one annotator: number, pace, agreement, checks, habits, last answer."""
     experiment = access.to_run(request, experiment_id)
     person = get_object_or_404(User, pk=user_id)
-    rows = annotator_rows(experiment, shared_answers(experiment), only=person)
+    rows = annotator_rows(
+        experiment, judges.tallies(experiment, only=person), shared_answers(experiment), only=person
+    )
     if not rows and not experiment.memberships.filter(user=person).exists():
         raise Http404
     shared, same = judges.agreement_with_others(experiment, person)

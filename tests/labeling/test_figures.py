@@ -21,6 +21,7 @@ from engine.selectors import buffer, designs, spending
 from engine.selectors.agreement import shared_answers
 from engine.selectors.designs import RacePoint
 from engine.selectors.health import queue_health
+from engine.selectors.judges import tallies
 from engine.selectors.remaining import remaining
 from engine.services.experiments import stop
 from engine.services.judging import skip
@@ -211,12 +212,12 @@ class TestJudges:
                     Judgment.objects.filter(pk=made.pk).update(
                         shown_at=made.created_at - timedelta(seconds=taken)
                     )
-        rows = annotator_rows(experiment, shared_answers(experiment))
+        rows = annotator_rows(experiment, tallies(experiment), shared_answers(experiment))
         assert [(r.name, r.judged, r.sides, r.median_seconds) for r in rows] == [
             ("anna", 3, Sides(2, 2), 3.0),
             ("bert", 3, Sides(1, 2), 3.0),
         ]
-        (kind,) = judge_rows(experiment)
+        (kind,) = judge_rows(tallies(experiment))
         assert (kind.name, kind.judged, kind.sides, kind.median_seconds) == ("People", 6, Sides(3, 4), 3.0)
 
     def test_who_skips_more_than_they_judge_is_marked(self, annotator, client_for):
@@ -230,7 +231,7 @@ class TestJudges:
             write_responses()
             held = lease(experiment, annotator)
             skip(experiment_id=experiment.pk, token=held.token, annotator=annotator)
-        [row] = annotator_rows(experiment, shared_answers(experiment))
+        [row] = annotator_rows(experiment, tallies(experiment), shared_answers(experiment))
         assert (row.skips, row.judged, row.skips_much) == (11, 1, True)
         page = client_for(other).get(reverse("quality", args=[experiment.pk]))
         assert "11 more than judged" in words(page)
@@ -247,7 +248,7 @@ class TestJudges:
         click(experiment, person, "right")
         with lifted():
             Judgment.objects.filter(pk=first.pk).update(judge=judge, via=via, annotator=None, shown_at=None)
-        rows = judge_rows(experiment)
+        rows = judge_rows(tallies(experiment))
         assert [(r.name, r.judged, r.sides) for r in rows] == [
             ("People", 1, Sides(0, 1)),
             (name, 1, Sides(1, 1)),

@@ -9,7 +9,7 @@ from django.urls import reverse
 
 from engine.models import Experiment, Judgment, Response
 from engine.models.append_only import lifted
-from engine.selectors.judges import FASTEST_READING, Reading, reading_by_annotator
+from engine.selectors.judges import FASTEST_READING, Reading, reading_by_annotator, tallies
 from engine.services.planning import advance
 from labeling.dashboard.annotators import annotator_rows
 from tests.factories import click_on, make_experiment, make_user, write_responses
@@ -57,7 +57,7 @@ def test_most_of_at_least_twenty_answers_have_to_say_so(admin, client_for):
     ):
         rewrite(experiment, hasty=hasty, longer=longer)
         assert reading_by_annotator(experiment) == {"ann": Reading(20, hasty, 20, longer)}
-        [row] = annotator_rows(experiment, [])
+        [row] = annotator_rows(experiment, tallies(experiment), [])
         assert (row.hasty, row.always_longer) == marks
     said = text_of(client_for(admin).get(reverse("quality_charts", args=[experiment.pk])).content.decode())
     assert "11 of 20 faster than reading" in said
@@ -65,5 +65,5 @@ def test_most_of_at_least_twenty_answers_have_to_say_so(admin, client_for):
     newest = Judgment.objects.latest("pk")
     with lifted():
         Judgment.objects.filter(pk=newest.pk).update(via="import")
-    [row] = annotator_rows(experiment, [])
+    [row] = annotator_rows(experiment, tallies(experiment), [])
     assert (row.reading.timed, row.hasty, row.always_longer) == (19, "", "")
