@@ -106,6 +106,8 @@ class TestLeaseNext:
     def test_a_paused_experiment_hands_out_nothing_new_but_leaves_what_is_shown(
         self, experiment, annotator, bob
     ):
+        # Goes on meanwhile.
+        make_experiment(ready=True, annotators=(bob,))
         held = lease(experiment, annotator)
         pause(experiment_id=experiment.pk)
         assert lease_next(experiment_id=experiment.pk, annotator=bob) is None
