@@ -7,7 +7,6 @@ table; a test compares the two.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,9 +15,7 @@ from django.conf import settings
 
 from engine.domain.errors import SpecError
 from engine.domain.specs import ExperimentSpec
-
-# NUL is refused by PostgreSQL, half of a surrogate pair by UTF-8.
-UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
+from engine.domain.texts import UNSTORABLE
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,12 +10,13 @@ NUMBER_WORDS = (
     "zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve",
     "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen", "twenty",
 )  # fmt: skip
-_UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
+# NUL is refused by PostgreSQL, half of a surrogate pair by UTF-8.
+UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 
 
 def storable(text: str) -> str:
-    """PostgreSQL has no NUL in a text and UTF-8 no half of a surrogate pair; a model may write both."""
-    return _UNSTORABLE.sub("\ufffd", text)
+    """The text with a mark in place of each character that cannot be stored; a model may write such ones."""
+    return UNSTORABLE.sub("\ufffd", text)
 
 
 def digest(text: str) -> str:

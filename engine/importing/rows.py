@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from engine.domain import limits
+from engine.domain.texts import UNSTORABLE
 from engine.importing.strict_json import JSONLimitError, loads, refused_entry
 
 # Enough to see a pattern in; a page of thousands of them would help nobody.
@@ -637,7 +638,7 @@ def text_of(row: Row, names: Collection[str], *, required: bool = True, several:
 def storable(text: str, place: str, name: str) -> str:
     """The text itself, unless no database could hold it."""
     # Most texts are ASCII, in which a search for one character is enough, and far faster.
-    if "\x00" in text or (not text.isascii() and limits.UNSTORABLE.search(text)):
+    if "\x00" in text or (not text.isascii() and UNSTORABLE.search(text)):
         raise ImportingError.at(
             place, f"{name} holds a character that cannot be stored (NUL or half of a pair)."
         )

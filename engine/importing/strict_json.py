@@ -11,6 +11,7 @@ from collections import Counter
 from typing import Any, NoReturn
 
 from engine.domain import limits
+from engine.domain.texts import UNSTORABLE
 
 _BEFORE_ENTRY = re.compile(r"\s*\[\s*")
 _BETWEEN_ENTRIES = re.compile(r"\s*,\s*")
@@ -86,8 +87,8 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(named) < len(pairs):
         [(twice, _), *_] = Counter(name for name, _ in pairs).most_common(1)
         raise JSONLimitError(f"{limits.shown(twice)} appears twice in one object. Remove one of them.")
-    if limits.UNSTORABLE.search("".join(named)):
-        name = next(filter(limits.UNSTORABLE.search, named))
+    if UNSTORABLE.search("".join(named)):
+        name = next(filter(UNSTORABLE.search, named))
         raise JSONLimitError(limits.text_fault(name, f"The name {limits.shown(name)}"))
     return named
 

@@ -20,11 +20,11 @@ def keep_upload(*, user: User, material: Material, name: str, file_name: str, da
     Raises
     ------
     SpecError
-        A name holds a character that cannot be stored.
+        A name cannot be stored.
     """
     for what, text in (("name", name), ("The file's name", file_name)):
-        if limits.UNSTORABLE.search(text):
-            raise SpecError(f"{what}: This holds a character that cannot be stored (NUL or half of a pair).")
+        if fault := limits.text_fault(text, what):
+            raise SpecError(fault)
     upload = Upload.objects.create(
         user=user, material=material, name=name[:200], file_name=file_name[:200], data=data
     )
