@@ -5,6 +5,7 @@
 # make coverage   which branches the tests reach; all of those of COVERED
 # make fuzz   the property tests once more, with examples drawn anew; what it finds becomes an @example
 # make mutation   whether the tests notice small changes of these modules; takes an hour
+# make pictures   those of docs/images, from a demo and a browser test; takes some ten minutes
 # make schema   docs/schema.md from the models, docs/rooms.md from the imports
 # make release   check, build the wheels of the core and the client and the image, tag
 # make lint   style, types, contracts; migrations, compose.yaml and the Kubernetes objects
@@ -21,7 +22,7 @@ PYTEST_WORKERS ?= $(shell getconf _NPROCESSORS_ONLN)
 PIP_COMPILE := $(BIN)/pip-compile --quiet --no-emit-index-url --no-emit-find-links --no-emit-trusted-host \
 	--strip-extras --no-annotate --allow-unsafe --generate-hashes
 
-.PHONY: dev quick coverage fuzz mutation schema release demo up-local test reproduce lint format requirements licences sbom supply-chain clean
+.PHONY: dev quick coverage fuzz mutation pictures schema release demo up-local test reproduce lint format requirements licences sbom supply-chain clean
 
 demo: $(VENV)/.installed $(VENV)/.smollm2 .env
 	@$(BIN)/python manage.py demo --host $(HOST) --port $(PORT)
@@ -94,6 +95,10 @@ requirements: | $(BIN)/python
 	cp $(VENV)/pins/requirements.txt $(VENV)/pins/requirements-demo.txt $(VENV)/pins/requirements-observe.txt \
 		$(VENV)/pins/requirements-dev.txt .
 	$(MAKE) licences
+
+pictures: $(VENV)/.installed-dev $(VENV)/.smollm2 .env
+	PICTURES=docs/images DJANGO_ALLOW_ASYNC_UNSAFE=1 $(BIN)/python -m pytest -q tests/browser/test_whole_path.py
+	$(BIN)/python -m tools.pictures
 
 schema: $(VENV)/.installed-dev
 	$(BIN)/python -m tools.schema
