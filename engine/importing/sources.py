@@ -44,6 +44,7 @@ _MANIFEST = ".manifest.json"
 # What `datasets` keeps beside the rows of a data set that it worked on.
 _CACHE = "cache-"
 _SHOWN = 6
+_SHARD_NUMBER = re.compile(r"-(?P<number>\d{1,6})-of-(?P<total>\d{1,6})")
 _SHARD = re.compile(r"-\d+-of-\d+(-[0-9a-f]+)?$")
 
 
@@ -286,7 +287,23 @@ def tables_in(names: Iterable[str]) -> list[str]:
             "has the responses of one policy, make one table of them with a column policy.",
         )
     [files] = tables.values()
+    _check_shards(files)
     return files
+
+
+def _check_shards(files: Sequence[str]) -> None:
+    """Refuse a table without one of the shards that the names of the others count."""
+    numbered = [found for name in files if (found := _SHARD_NUMBER.search(name))]
+    total = max((int(found["total"]) for found in numbered), default=0)
+    there = {int(found["number"]) for found in numbered}
+    missing = [number for number in range(min(total, limits.ARCHIVE_FILES.most)) if number not in there]
+    # Some count from 1.
+    if missing and there != set(range(1, total + 1)):
+        raise ImportingError.at(
+            "",
+            f"{total:,} files belong to this table by their names, and {len(there):,} are here: number "
+            f"{missing[0]} is missing. Add it, or, if these are all that you want, name them without “-of-”.",
+        )
 
 
 # What unpacking a damaged or locked part raises.

@@ -39,6 +39,7 @@ _LONGEST_POLICY = 100
 _MILLISECONDS_FROM = 253_402_300_800
 # Spreadsheets store a time as days since 1900, and this is the year 10000. As seconds it is February 1970.
 _DAYS_BEFORE = 2_958_466
+_COMPACT = {8: "%Y%m%d", 14: "%Y%m%d%H%M%S"}
 
 
 class Winner(StrEnum):
@@ -150,6 +151,8 @@ def read_votes(source: Source, columns: Columns | None = None) -> Votes:
 def _votes_of(row: Row) -> list[Vote]:
     """The votes of a row; none where nobody has answered it."""
     fields = {_key(name): value for name, value in row.fields.items()}
+    if len(fields) < len(row.fields):
+        _check_names(row)
     if fields.keys() >= _OURS:
         return _own(row.place, fields)
     if isinstance(fields.get("data"), Mapping) and isinstance(fields.get("annotations"), list):
@@ -164,7 +167,11 @@ def _votes_of(row: Row) -> list[Vote]:
     }
     if flattened:
         questions = {
-            name: _flattened(values, row.fields.get(f"{name}.responses.users"))
+            name: _flattened(
+                values,
+                row.fields.get(f"{name}.responses.users"),
+                row.fields.get(f"{name}.responses.status"),
+            )
             for name, values in flattened.items()
         }
         return _argilla(row.place, fields, questions)
@@ -173,6 +180,18 @@ def _votes_of(row: Row) -> list[Vote]:
         return _argilla(row.place, fields | _keyed(_object(fields.get("metadata"))), questions)
     of_row = _label_studio_short if "annotationid" in fields else _vote
     return [of_row(row.place, fields)]
+
+
+def _check_names(row: Row) -> None:
+    """Refuse two columns that count as one, unless they say the same."""
+    seen: dict[str, str] = {}
+    for name, value in row.fields.items():
+        first = seen.setdefault(_key(name), name)
+        if value != row.fields[first]:
+            raise ImportingError.at(
+                row.place,
+                f"{limits.shown(first)} and {limits.shown(name)} count as the same name. Rename one of them.",
+            )
 
 
 def _key(name: str) -> str:
@@ -303,10 +322,14 @@ def _beside(values: Any, answers: Sequence[Any]) -> Sequence[Any]:
     return values if fits else [None] * len(answers)
 
 
-def _flattened(values: Any, users: Any) -> list[dict[str, Any]]:
+def _flattened(values: Any, users: Any, statuses: Any) -> list[dict[str, Any]]:
     answers = values if isinstance(values, list) else [] if values is None else [values]
-    by = users if isinstance(users, list) and len(users) == len(answers) else [None] * len(answers)
-    return [{"value": value, "user_id": user} for value, user in zip(answers, by, strict=True)]
+    return [
+        {"value": value, "user_id": user, "status": status}
+        for value, user, status in zip(
+            answers, _beside(users, answers), _beside(statuses, answers), strict=True
+        )
+    ]
 
 
 def _ranked(value: Any) -> Any:
@@ -577,7 +600,12 @@ def _texts(
         for given in answers:
             pairs = zip(_by(USER, users), _by(ASSISTANT, given), strict=True)
             whole.append(_rest(list(itertools.chain.from_iterable(pairs))[1:]))
-        return users[0], (), (whole[0], whole[1]), True
+        return (
+            storable(users[0], place, "task"),
+            (),
+            (storable(whole[0], place, "response_a"), storable(whole[1], place, "response_b")),
+            True,
+        )
     messages: tuple[Message, ...] = ()
     if isinstance(task, list):
         # A prompt as messages, without an answer in it.
@@ -740,10 +768,28 @@ def _winner(
     )
 
 
+def _uncompacted(value: Any) -> Any:
+    """The time that eight or fourteen digits are, as 20260301 or 20260301103000; any other value as it is.
+
+    As seconds they would be days of 1970, as milliseconds the year 2600.
+    """
+    if isinstance(value, bool) or not isinstance(value, (str, int)):
+        return value
+    digits = str(value).strip()
+    form = _COMPACT.get(len(digits))
+    if form is None or not (digits.isascii() and digits.isdigit()):
+        return value
+    try:
+        return datetime.strptime(digits, form).replace(tzinfo=UTC)
+    except ValueError:
+        return value
+
+
 def _time(place: str, value: Any) -> datetime | None:
     """A time in ISO 8601 or in seconds or milliseconds since 1970; without a zone it is UTC."""
     if value is None:
         return None
+    value = _uncompacted(value)
     if isinstance(value, str) and re.fullmatch(r"\d+([.,]\d+)?", value.strip()):
         value = float(value.replace(",", "."))
     if isinstance(value, (int, float)) and 0 < value < _DAYS_BEFORE:

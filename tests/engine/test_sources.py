@@ -387,6 +387,19 @@ def test_the_shards_of_one_table_are_known_by_their_names(shards, others):
     assert tables_in([*reversed(shards), *others]) == shards
 
 
+@pytest.mark.parametrize(
+    ("shards", "missing"),
+    [
+        (["a/train-00000-of-00003.parquet", "a/train-00002-of-00003.parquet"], 1),
+        (["a-1-of-3.csv", "a-2-of-3.csv"], 0),
+    ],
+)
+def test_a_table_without_one_of_its_shards_is_refused(shards, missing):
+    with pytest.raises(ImportingError, match=f"3 files belong to this table .* number {missing} is missing"):
+        tables_in(shards)
+    assert tables_in(["a-1-of-2.csv", "a-2-of-2.csv"]) == ["a-1-of-2.csv", "a-2-of-2.csv"]
+
+
 def test_a_row_that_cannot_be_read_is_named_with_its_shard():
     broken = archive({"a-0-of-2.csv": b"task\nOne?\n", "a-1-of-2.csv": b"task,x\n,1\n"})
     with pytest.raises(ImportingError, match=r"a-1-of-2.csv, line 2: task is empty"):

@@ -153,10 +153,18 @@ def test_votes_come_in_the_order_of_their_times_where_all_have_one():
         "1767323045,0",
         "2026-01-02T04:04:05+01:00",
         "2026-01-02 03:04:05",
+        "20260102030405",
+        20260102030405,
     ],
 )
 def test_a_time_is_iso_8601_or_seconds_or_milliseconds_and_utc_without_a_zone(at):
     assert one(PLAIN, judged_at=at).judged_at == datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+
+
+def test_a_day_in_eight_digits_is_no_number_of_seconds():
+    assert one(PLAIN, judged_at="20260301").judged_at == datetime(2026, 3, 1, tzinfo=UTC)
+    # Seconds as before, where they are no day.
+    assert one(PLAIN, judged_at=20261301).judged_at == datetime.fromtimestamp(20261301, UTC)
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
@@ -251,6 +259,17 @@ def test_lmarenas_table_for_kaggle():
     assert vote.response_a == "Red\n\nUser: Another?\n\nAssistant: Blue"
 
 
+@pytest.mark.parametrize("column", ["prompt", "response_a", "response_b"])
+def test_a_turn_of_kaggles_table_that_cannot_be_stored_is_refused_with_its_line(column):
+    texts = {"prompt": "Is it?", "response_a": "Yes", "response_b": "No"}
+    texts[column] += " \ud83d"
+    turns = {name: json.dumps([text]) for name, text in texts.items()}
+    row = {"model_a": "P", "model_b": "Q", "winner_model_a": 1, "winner_model_b": 0, "winner_tie": 0} | turns
+    name = "task" if column == "prompt" else column
+    with pytest.raises(ImportingError, match=f"line 2: {name} holds a character that cannot be stored"):
+        read(as_csv([row]))
+
+
 def test_mt_benchs_judgments():
     record = LMARENA | {"judge": ["gpt-4", "pair-v2"], "winner": "tie (inconsistent)"}
     assert (one(record).annotator, one(record).winner) == ("gpt-4 pair-v2", Winner.TIE)
@@ -290,6 +309,17 @@ def test_argillas_flattened_records(written):
         "preference.responses.status": ["submitted", "submitted"],
     }  # fmt: skip
     check_argilla(read(written([flat])))
+
+
+@pytest.mark.parametrize("written", [as_json, as_parquet])
+def test_drafts_and_discarded_answers_of_argillas_flattened_records_are_no_votes(written):
+    flat = ARGILLA["fields"] | ARGILLA["metadata"] | {
+        "preference.responses": ["response-1", "response-2", "response-2"],
+        "preference.responses.users": ["u1", "u2", "u3"],
+        "preference.responses.status": ["submitted", "draft", "discarded"],
+    }  # fmt: skip
+    [vote] = read(written([flat])).votes
+    assert (vote.winner, vote.annotator) == (Winner.A, "u1")
 
 
 def test_the_records_of_argillas_first_releases():
@@ -448,6 +478,15 @@ def test_columns_are_named_as_the_file_writes_them(file, words):
     with pytest.raises(ImportingError) as refused:
         read(file)
     assert words in str(refused.value)
+
+
+def test_two_columns_that_count_as_one_name_are_refused_unless_they_agree():
+    words = "line 2: 'policy_a' and 'policy a' count as the same name. Rename one of them."
+    with pytest.raises(ImportingError) as refused:
+        read(b"task,policy_a,Policy A,policy_b,winner\nT,A,C,B,a\n")
+    assert words in str(refused.value)
+    [vote] = read(b"task,policy_a,Policy A,policy_b,winner\nT,A,A,B,a\n").votes
+    assert vote.policy_a == "A"
 
 
 def test_a_column_that_no_row_has_is_missed_once():
