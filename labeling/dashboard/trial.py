@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from engine.domain.policy_space import PolicyName
 from engine.generation.tinylm import MODEL_NAME
-from engine.models import Experiment, Response, Task
+from engine.models import Experiment, Factor, Level, Response, Task
 from engine.selectors import designs
 from engine.selectors.health import Pulse, pulses
 from engine.selectors.spending import price
@@ -178,8 +178,15 @@ def page_of(experiment: Experiment, *, undecided: bool) -> TrialPage | None:
         (task, [Tried(each, names[each.policy.index]) for each in of_task])
         for task, of_task in groupby(responses, key=lambda each: each.task)
     ]
-    concerns = [*_concerns(rows), *([Concern(_UNDECIDED)] if undecided else [])]
+    concerns = [*_without_prompt(experiment), *_concerns(rows), *([Concern(_UNDECIDED)] if undecided else [])]
     return TrialPage(rows, concerns, pulses([experiment])[experiment.pk])
+
+
+def _without_prompt(experiment: Experiment) -> Iterable[Concern]:
+    prompts = Level.objects.filter(factor__experiment=experiment, factor__kind=Factor.Kind.PROMPT)
+    if empty := [level.name for level in prompts if not level.value.get("text", "").strip()]:
+        named = ", ".join(f"“{name}”" for name in empty)
+        yield Concern(f"No system prompt: {named}. Write one, unless that is what you want to compare.")
 
 
 def _concerns(rows: Sequence[tuple[Task, Sequence[Tried]]]) -> Iterable[Concern]:

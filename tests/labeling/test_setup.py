@@ -511,7 +511,7 @@ class TestSize:
         self.size(page)
         compute_next()
         html = self.size(page)
-        assert "0 of 100 come to a decision within the first 1 comparisons; there was no time" in html
+        assert "0% of them come to a decision within the first 1 comparisons; there was no time" in html
         assert "raise it" not in html
 
     def test_the_answer_comes_with_hours_and_what_it_assumes(self, page):

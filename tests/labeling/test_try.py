@@ -141,6 +141,13 @@ def test_it_warns_of_braces_left_over_and_of_the_small_model(client_for):
     assert "It knows four kinds of exercises" in html
 
 
+def test_it_warns_of_a_prompt_without_text(client_for):
+    spec = make_spec()
+    spec.factors[0].levels["Prompt 1"] = {"text": " "}
+    html = tried(client_for(make_user(is_superuser=True)), create_experiment(spec=spec))
+    assert "No system prompt: “Prompt 1”." in html
+
+
 @pytest.mark.parametrize(("budget", "warns"), [(10, True), (5000, False)])
 def test_it_warns_of_a_budget_that_will_not_do(budget, warns, client_for):
     draft = create_experiment(spec=make_spec(budget=budget, claim="good_enough", epsilon=0.1))
