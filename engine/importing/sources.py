@@ -44,8 +44,7 @@ _MANIFEST = ".manifest.json"
 # What `datasets` keeps beside the rows of a data set that it worked on.
 _CACHE = "cache-"
 _SHOWN = 6
-_SHARD_NUMBER = re.compile(r"-(?P<number>\d{1,6})-of-(?P<total>\d{1,6})")
-_SHARD = re.compile(r"-\d+-of-\d+(-[0-9a-f]+)?$")
+_SHARD = re.compile(r"-(?P<number>\d+)-of-(?P<total>\d+)(-[0-9a-f]+)?$")
 
 
 @dataclass(frozen=True)
@@ -265,7 +264,7 @@ def tables_in(names: Iterable[str]) -> list[str]:
     ImportingError
         There is no table, or more than one.
     """
-    tables: dict[tuple[str, str, str], list[str]] = {}
+    tables: dict[tuple[str, str, str], dict[str, str]] = {}
     for name in sorted(names):
         path = PurePosixPath(name.replace("\\", "/"))
         suffix = PurePosixPath(path.name.removesuffix(".gz")).suffix.lower()
@@ -274,26 +273,26 @@ def tables_in(names: Iterable[str]) -> list[str]:
         if suffix in _TABLES and path.name not in _ABOUT and not hidden:
             stem = path.name.removesuffix(".gz").removesuffix(suffix)
             key = "" if stem.isdigit() else _SHARD.sub("", stem)
-            tables.setdefault((str(path.parent), key, suffix), []).append(name)
+            tables.setdefault((str(path.parent), key, suffix), {})[name] = stem
     if not tables:
         raise ImportingError.at(
             "", f"There is no table here. Give files that end with {', '.join(sorted(_TABLES))}."
         )
     if len(tables) > 1:
-        shown = ", ".join(files[0] for files in list(tables.values())[:6])
+        shown = ", ".join(next(iter(files)) for files in list(tables.values())[:6])
         raise ImportingError.at(
             "",
             f"There are {len(tables)} tables or splits here: {shown}. Give the files of one of them. If each "
             "has the responses of one policy, make one table of them with a column policy.",
         )
     [files] = tables.values()
-    _check_shards(files)
-    return files
+    _check_shards(files.values())
+    return list(files)
 
 
-def _check_shards(files: Sequence[str]) -> None:
+def _check_shards(stems: Iterable[str]) -> None:
     """Refuse a table without one of the shards that the names of the others count."""
-    numbered = [found for name in files if (found := _SHARD_NUMBER.search(name))]
+    numbered = [found for stem in stems if (found := _SHARD.search(stem))]
     total = max((int(found["total"]) for found in numbered), default=0)
     there = {int(found["number"]) for found in numbered}
     missing = [number for number in range(min(total, limits.ARCHIVE_FILES.most)) if number not in there]

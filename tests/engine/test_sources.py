@@ -380,6 +380,7 @@ def test_squad_as_it_is_published_is_its_questions():
         (["default/train/0000.parquet", "default/train/0001.parquet"], []),
         (["train-00000-of-00002-0a1b.parquet", "train-00001-of-00002-2c3d.parquet"], ["dataset_info.json"]),
         (["data-00000-of-00002.arrow", "data-00001-of-00002.arrow"], ["state.json", "cache-36f0.arrow"]),
+        (["part-1-of-3/data.csv"], []),
         (["data.jsonl.gz"], [".git/a.csv", "state.json", "README.md"]),
     ],
 )
