@@ -401,11 +401,7 @@ class Load:
 
 _TOKEN = "a" * 32
 # Each tab, its path, and the parts that it fetches once it is there.
-_TABS = (
-    ("Result", "", ("charts",)),
-    ("Quality", "quality/", ("charts",)),
-    ("Method", "method/", ("charts", "live")),
-)
+_TABS = (("Result", "", ()), ("Quality", "quality/", ("charts",)), ("Method", "method/", ("charts",)))
 
 
 def report(load: Load, options: argparse.Namespace) -> None:
