@@ -130,12 +130,14 @@ def demo(folder: Path) -> Iterator[str]:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
+    # A database or a broker that somebody develops with stays as it is.
+    environment = {k: v for k, v in os.environ.items() if k not in {"DATABASE_URL", "CELERY_BROKER_URL"}}
     output = folder / "output.txt"
     with output.open("wb") as written:
         process = subprocess.Popen(  # noqa: S603 - our own command
             [sys.executable, "manage.py", "demo", "--port", str(port)],
             cwd=ROOT,
-            env=os.environ | {"VAR_DIR": str(folder)},
+            env=environment | {"VAR_DIR": str(folder)},
             stdout=written,
             stderr=written,
         )
