@@ -52,7 +52,7 @@ class Given(Expression):
             It is a number that the column has no room for, so that nothing equals it.
         """
         value = values[self._name] if self._place is None else values[self._name][self._place]
-        if isinstance(self.output_field, IntegerField):
+        if isinstance(self.output_field, IntegerField) and value is not None:
             least, most = connection.ops.integer_field_range(self.output_field.get_internal_type())
             if (least is not None and value < least) or (most is not None and value > most):
                 raise EmptyResultSet
@@ -71,24 +71,58 @@ class Compiled(Generic[_M]):
 
     def __init__(self, build: Callable[..., QuerySet[_M]]) -> None:
         self._build = build
-        self._statements: dict[tuple[Any, ...], _Statement] = {}
+        self._reads: dict[tuple[Any, ...], _Read] = {}
 
     def __call__(self, **values: Any) -> list[_M]:
         """The instances that are found with these values."""
         sizes = {name: len(value) for name, value in values.items() if isinstance(value, list)}
         key = tuple(sizes.items())
-        if (statement := self._statements.get(key)) is None:
-            statement = self._statements[key] = _Statement(self._build(**sizes).using(DEFAULT_DB_ALIAS))
-        return statement.instances(values)
+        if (read := self._reads.get(key)) is None:
+            read = self._reads[key] = _Read(self._build(**sizes).using(DEFAULT_DB_ALIAS))
+        return read.instances(values)
 
 
-class _Statement:
+class Statement:
+    """A statement with places for values, executed as often as it is called.
+
+    Parameters
+    ----------
+    alias
+        The database.
+    sql, parameters
+        As Django's compilers return them; a :class:`Given` among the parameters is a place.
+    """
+
+    def __init__(self, alias: str, sql: str, parameters: Iterable[Any]) -> None:
+        self._alias = alias
+        self._sql, self._parameters = _with_constants(sql, parameters)
+
+    @contextmanager
+    def executed(self, values: dict[str, Any]) -> Iterator[Any]:
+        """A cursor that has executed the statement with these values.
+
+        Raises
+        ------
+        EmptyResultSet
+            A column has no room for one of them.
+        """
+        connection = connections[self._alias]
+        parameters = [
+            each.parameter(values, connection) if isinstance(each, Given) else each
+            for each in self._parameters
+        ]
+        with connection.cursor() as cursor, _prepared(connection):
+            cursor.execute(self._sql, parameters)
+            yield cursor
+
+
+class _Read:
     """The read for lists of certain lengths."""
 
     def __init__(self, queryset: QuerySet[Any]) -> None:
         self._alias = queryset.db
         compiler = queryset.query.get_compiler(using=self._alias)
-        self._sql, self._parameters = _with_constants(*compiler.as_sql())
+        self._statement = Statement(self._alias, *compiler.as_sql())
         columns: list[Any] = [column for column, *_ in compiler.select]
         self._converters = compiler.get_converters(columns)
         info = compiler.klass_info
@@ -100,17 +134,12 @@ class _Statement:
         self._annotations = compiler.annotation_col_map or {}
 
     def instances(self, values: dict[str, Any]) -> list[Any]:
-        connection = connections[self._alias]
         try:
-            parameters = [
-                each.parameter(values, connection) if isinstance(each, Given) else each
-                for each in self._parameters
-            ]
+            with self._statement.executed(values) as cursor:
+                rows = cursor.fetchall()
         except EmptyResultSet:
             return []
-        with connection.cursor() as cursor, _prepared(connection):
-            cursor.execute(self._sql, parameters)
-            rows = cursor.fetchall()
+        connection = connections[self._alias]
         return [self._instance(row, connection) for row in rows]
 
     def _instance(self, row: tuple[Any, ...], connection: BaseDatabaseWrapper) -> Any:

@@ -17,6 +17,7 @@ from django.db.models import (
     DateTimeField,
     Exists,
     F,
+    FloatField,
     OuterRef,
     Q,
     QuerySet,
@@ -48,6 +49,7 @@ from engine.selectors.blinding import has_or_had
 from engine.selectors.compiled import Compiled, Given
 from engine.selectors.people import annotators_left, has_seen, seen_by_as_many_as_annotate
 from engine.services import allowances
+from engine.services.compiled_writes import Update, insert, save
 from engine.services.replaying import mark_stale
 
 if TYPE_CHECKING:
@@ -210,7 +212,7 @@ def new_lease(
     if instead and (check := instead(comparison)) is not None:
         return check
     comparison.state = Comparison.State.LEASED
-    comparison.save(update_fields=["state"])
+    save(comparison, "state")
     resumed = _resumed(comparison, annotator) if comparison.had_since else None
     return resumed or _granted(comparison, annotator)
 
@@ -228,13 +230,15 @@ _HELD = Compiled(
 
 def _granted(comparison: Comparison, annotator: User) -> Lease:
     now = clock.now()
-    return Lease.objects.create(
-        comparison=comparison,
-        annotator=annotator,
-        created_at=now,
-        granted_at=now,
-        expires_at=_lease_end(),
-        held_until=now + allowances.hold(),
+    return insert(
+        Lease(
+            comparison=comparison,
+            annotator=annotator,
+            created_at=now,
+            granted_at=now,
+            expires_at=_lease_end(),
+            held_until=now + allowances.hold(),
+        )
     )
 
 
@@ -514,7 +518,7 @@ def judge_leased(
     if choice not in counts.choices(comparison.experiment):
         raise WrongStateError(_("This experiment does not offer that choice."))
     lease.state = Lease.State.JUDGED
-    lease.save(update_fields=["state"])
+    save(lease, "state")
     judgment = record_judgment(
         comparison=comparison,
         choice=choice,
@@ -573,19 +577,21 @@ def record_judgment(
     With the last judgment that the experiment asks for, the comparison has its outcome and is counted; before
     that it goes on to the next annotator.
     """
-    judgment = Judgment.objects.create(
-        comparison=comparison,
-        judge=judge,
-        via=via,
-        annotator=annotator,
-        token=token,
-        choice=choice,
-        outcome=outcome_of(choice, i_on_left=comparison.i_on_left),
-        reason=reason,
-        comment=comment,
-        shown_at=shown_at,
-        restores=restores,
-        annotator_could_see_policies=could_see_policies,
+    judgment = insert(
+        Judgment(
+            comparison=comparison,
+            judge=judge,
+            via=via,
+            annotator=annotator,
+            token=token,
+            choice=choice,
+            outcome=outcome_of(choice, i_on_left=comparison.i_on_left),
+            reason=reason,
+            comment=comment,
+            shown_at=shown_at,
+            restores=restores,
+            annotator_could_see_policies=could_see_policies,
+        )
     )
     experiment = comparison.experiment
     needed = experiment.overlap if experiment.judge == Experiment.Judge.HUMAN else 1
@@ -596,10 +602,10 @@ def record_judgment(
         comparison.outcome = joint_outcome(outcomes, experiment.overlap_rule)
         comparison.state = Comparison.State.JUDGED
         comparison.judged_at = judgment.created_at
-        _count(comparison, outcome=comparison.outcome, comparisons=1, last_annotator=annotator)
+        _count(_ADDED, comparison, annotator=judgment.annotator_id)
     else:
         _reopen(comparison)
-    comparison.save(update_fields=["state", "outcome", "judged_at", "discard_reason"])
+    save(comparison, "state", "outcome", "judged_at", "discard_reason")
     return judgment
 
 
@@ -662,12 +668,24 @@ def _name_texts(comparisons: QuerySet[Comparison]) -> None:
     )
 
 
-def _count(comparison: Comparison, *, outcome: float, comparisons: int, **changes: User | None) -> None:
-    changed = PairCount.objects.filter(
-        experiment_id=comparison.experiment_id,
-        policy_i_id=comparison.policy_i_id,
-        policy_j_id=comparison.policy_j_id,
-    ).update(wins_i=F("wins_i") + outcome, comparisons=F("comparisons") + comparisons, **changes)
+_PAIR = PairCount.objects.filter(
+    experiment=_EXPERIMENT, policy_i=Given("i", BigAutoField()), policy_j=Given("j", BigAutoField())
+)
+_OUTCOME = Given("outcome", FloatField())
+_ADDED = Update(
+    _PAIR, wins_i=F("wins_i") + _OUTCOME, comparisons=F("comparisons") + 1, last_annotator=_ANNOTATOR
+)
+_TAKEN_OFF = Update(_PAIR, wins_i=F("wins_i") - _OUTCOME, comparisons=F("comparisons") - 1)
+
+
+def _count(change: Update, comparison: Comparison, **values: int | None) -> None:
+    changed = change(
+        experiment=comparison.experiment_id,
+        i=comparison.policy_i_id,
+        j=comparison.policy_j_id,
+        outcome=comparison.outcome,
+        **values,
+    )
     if changed != 1:
         raise RuntimeError(f"{comparison} has {changed} pair counts instead of one; run rebuild_counts.")
 
@@ -698,7 +716,7 @@ def void_judgment(*, judgment_id: int, by: User, reason: str) -> JudgmentVoid:
     ).update(state=Lease.State.RETURNED, held_until=clock.now() + allowances.hold())
     if comparison.outcome is None:
         return void
-    _count(comparison, outcome=-comparison.outcome, comparisons=-1)
+    _count(_TAKEN_OFF, comparison)
     take_outcomes_back([comparison])
     comparison.save(update_fields=["state", "discard_reason", "outcome", "judged_at"])
     # The voided outcome may have carried a peak of the evidence.
