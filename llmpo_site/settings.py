@@ -170,6 +170,8 @@ CACHES = {"default": env.dj_cache_url("CACHE_URL", "locmem://")}
 # passwords.
 if CACHES["default"]["BACKEND"].endswith("LocMemCache"):
     CACHES["default"]["OPTIONS"] = {"MAX_ENTRIES": 100_000}
+# Parts of pages that are the same for everybody who reads them in one language, of this process alone.
+CACHES["local"] = {"BACKEND": "django.core.cache.backends.locmem.LocMemCache", "LOCATION": "local"}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 # ---------------------------------------------------------------- sign-in

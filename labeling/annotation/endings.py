@@ -27,7 +27,8 @@ class Ending:
 def endings(experiments: Iterable[Experiment]) -> list[tuple[Experiment, Ending | None]]:
     """Each with the reason why nothing is judged there now, in as many queries for one as for many."""
     listed = list(experiments)
-    names = designs.names_in([each for each in listed if _is_told(each)])
+    told = [each for each in listed if _is_told(each)]
+    names = designs.names_in(told) if told else {}
     return [(each, _ending(each, names.get(each.pk))) for each in listed]
 
 

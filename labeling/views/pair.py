@@ -58,8 +58,10 @@ class ScreenForm(forms.Form):
     ahead = forms.IntegerField(required=False, min_value=1, max_value=MOST_HELD)
 
 
-# The addresses that the page sends to; a rehearsal has its own.
-ACTIONS = ("pair", "judge", "skip", "flag", "undo", "beat", "leave", "history")
+# The addresses that the page sends to, and of these the ones that stand under each pair. A rehearsal has its
+# own.
+_UNDER_A_PAIR = ("judge", "skip", "flag")
+ACTIONS = ("pair", *_UNDER_A_PAIR, "undo", "beat", "leave", "history")
 
 _EMPTY_SCREEN: Mapping[str, Any] = {"besides": [], "ahead": None}
 
@@ -331,9 +333,10 @@ def _render(
     waited: int = 0,
     today: int | None = None,
 ) -> HttpResponse:
+    actions = _UNDER_A_PAIR if request.htmx else ACTIONS
     context = {
         "experiment": experiment,
-        "to": {name: reverse(name, args=[experiment.pk]) for name in ACTIONS},
+        "to": {name: reverse(name, args=[experiment.pk]) for name in actions},
         "pairs": pairs,
         "ending": ending(experiment) or (nothing_ready(experiment, request.user) if None in pairs else None),
         "look_again_seconds": min(max(_FIRST_LOOK_SECONDS, 2 * waited), _LONGEST_LOOK_SECONDS),
@@ -341,9 +344,6 @@ def _render(
         "flag_reasons": Flag.Reason.choices,
         "today": people.judged_today(experiment.pk, request.user) if today is None else today,
         "everybody": answers_together(experiment),
-        "most_held": MOST_HELD,
-        "store": _store(request, experiment),
-        "beat_seconds": max(5, settings.LEASE_SECONDS // 3),
         "notice": notice,
         "feedback": answered.feedback if answered else "",
         "practice": people.practice_shown(experiment.pk, request.user)
@@ -351,8 +351,14 @@ def _render(
         else None,
         **habits(request.user),
     }
-    template = "labeling/_stages.html" if request.htmx else "labeling/pair.html"
-    return render(request, template, context)
+    if request.htmx:
+        return render(request, "labeling/_stages.html", context)
+    context |= {
+        "most_held": MOST_HELD,
+        "store": _store(request, experiment),
+        "beat_seconds": max(5, settings.LEASE_SECONDS // 3),
+    }
+    return render(request, "labeling/pair.html", context)
 
 
 def _store(request: AuthenticatedRequest, experiment: Experiment) -> str:
