@@ -19,6 +19,7 @@ import itertools
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Protocol
 
 import numpy as np
@@ -234,25 +235,24 @@ class _Imported(_Pool):
 
     def __init__(self, experiment: Experiment) -> None:
         super().__init__(experiment, Response.objects.all())
+        # A round of planning asks for few pairs of policies, and for each of them often.
+        self._common = cache(self._common_tasks)
 
     def draw(self, rng: np.random.Generator, policy_i: Policy, policy_j: Policy) -> Halves:
-        by_i, by_j, common = self._common(policy_i, policy_j)
-        task_id = common[rng.integers(len(common))]
-        first, second = (half[task_id][rng.integers(len(half[task_id]))] for half in (by_i, by_j))
+        tasks = self._common(policy_i.pk, policy_j.pk)
+        task_id = tasks.ids[rng.integers(len(tasks.ids))]
+        first, second = (half[task_id][rng.integers(len(half[task_id]))] for half in tasks.written)
         return first.of(policy_i, task_id), second.of(policy_j, task_id)
 
     def in_random_order(
         self, rng: np.random.Generator, policy_i: Policy, policy_j: Policy
     ) -> Iterator[Halves]:
-        by_i, by_j, common = self._common(policy_i, policy_j)
-        n_texts = np.array([len(by_i[task]) * len(by_j[task]) for task in common])
-        ends = np.cumsum(n_texts)
-        # As `draw` would come upon them: all tasks alike, and all texts of a task.
-        rarity = np.repeat(n_texts, n_texts)
-        for place in np.argsort(rng.exponential(size=len(rarity)) * rarity):
-            at = int(np.searchsorted(ends, place, side="right"))
-            task_id = common[at]
-            first, second = divmod(int(place - ends[at] + n_texts[at]), len(by_j[task_id]))
+        tasks = self._common(policy_i.pk, policy_j.pk)
+        by_i, by_j = tasks.written
+        for place in np.argsort(rng.exponential(size=len(tasks.rarity)) * tasks.rarity):
+            at = int(np.searchsorted(tasks.ends, place, side="right"))
+            task_id = tasks.ids[at]
+            first, second = divmod(int(place - tasks.ends[at] + tasks.n_texts[at]), len(by_j[task_id]))
             yield (
                 by_i[task_id][first].of(policy_i, task_id),
                 by_j[task_id][second].of(policy_j, task_id),
@@ -268,6 +268,34 @@ class _Imported(_Pool):
                 texts[index, places[task]] = len({row.digest for row in rows})
         return texts @ texts.T
 
-    def _common(self, policy_i: Policy, policy_j: Policy) -> tuple[_ByTask, _ByTask, list[int]]:
-        by_i, by_j = self._written_by(policy_i.pk), self._written_by(policy_j.pk)
-        return by_i, by_j, sorted(by_i.keys() & by_j.keys())
+    def _common_tasks(self, first: int, second: int) -> _Common:
+        by_i, by_j = self._written_by(first), self._written_by(second)
+        ids = sorted(by_i.keys() & by_j.keys())
+        n_texts = np.array([len(by_i[task]) * len(by_j[task]) for task in ids], dtype=np.int64)
+        return _Common(
+            (by_i, by_j), ids, n_texts, ends=np.cumsum(n_texts), rarity=np.repeat(n_texts, n_texts)
+        )
+
+
+@dataclass(frozen=True)
+class _Common:
+    """The tasks that two policies both have texts for.
+
+    Attributes
+    ----------
+    written
+        What each of them wrote.
+    ids
+        Their numbers, in order.
+    n_texts, ends
+        Shape (n,): the pairs of texts for each task, and the sum up to and with it.
+    rarity
+        Shape (ends[-1],): for each pair of texts, how many its task has. An exponential variable times it
+        orders them as `draw` would come upon them: all tasks alike, and all texts of a task.
+    """
+
+    written: tuple[_ByTask, _ByTask]
+    ids: list[int]
+    n_texts: npt.NDArray[np.int64]
+    ends: npt.NDArray[np.int64]
+    rarity: npt.NDArray[np.int64]
