@@ -5,6 +5,7 @@ harmless.
 from __future__ import annotations
 
 import logging
+import math
 import time
 from functools import partial
 from threading import Timer
@@ -107,13 +108,17 @@ class _Gathered:
             later.start()
         return True
 
-    def rest(self, experiment_id: int, seconds: float) -> None:
-        """Have the next call come no sooner than after so long."""
+    def rest(self, experiment_id: int, seconds: float, *, then: bool) -> None:
+        """Have the next call come no sooner than after so long; ``then``: and have one come."""
         self._ends[experiment_id] = (time.monotonic() + seconds, False)
+        if then:
+            self.comes_later(experiment_id, seconds)
 
 
-# Of this process: the messages that it sends, and the rounds of planning that it makes.
+# Of this process: the messages that it sends, the rounds of planning that it makes, and by experiment the
+# time that the last one took, with the rest after it.
 _messages, _rounds = _Gathered(), _Gathered()
+_round_seconds: dict[int, float] = {}
 
 
 def wake_planner(experiment_id: int) -> None:
@@ -133,13 +138,21 @@ def advance(self: Task[Any, Any], experiment_id: int) -> None:
     if by_message and _rounds.comes_later(experiment_id, _ROUND_SECONDS):
         return
     started = time.monotonic()
-    done = planning.advance(experiment_id=experiment_id, replay_seconds=_REPLAY_SECONDS)
-    if done is not None and not done.behind:
-        # A round costs about the same for one click as for twenty; but nobody is to wait for a pair.
-        rest = 0.0 if done.low else min(_REST * (time.monotonic() - started), _LONGEST_REST_SECONDS)
-        _rounds.rest(experiment_id, max(_ROUND_SECONDS, rest))
+    done = planning.advance(
+        experiment_id=experiment_id,
+        replay_seconds=_REPLAY_SECONDS,
+        most_rounds=1 if by_message else math.inf,
+        round_seconds=_round_seconds.get(experiment_id, 0.0),
+    )
     if done is not None and done.behind:
         wake(advance, experiment_id)
+    elif done is not None and by_message:
+        took = time.monotonic() - started
+        # A round costs about the same for one click as for twenty; but nobody is to wait for a pair.
+        rest = 0.0 if done.low else min(_REST * took, _LONGEST_REST_SECONDS)
+        rest = max(_ROUND_SECONDS, rest)
+        _round_seconds[experiment_id] = took + rest
+        _rounds.rest(experiment_id, rest, then=done.unseen)
     if done is not None and done.planned:
         wake_writers()
     if done is not None and done.ready:

@@ -23,8 +23,9 @@ from engine.selectors.remaining import extrapolated_left
 
 PRESENCE = timedelta(seconds=60)
 _SAFETY = 2.0
-# Until more is planned where many click on a busy machine. Fifty who never pause, on ready-made responses,
-# asked for a pair in vain four times as often as they got one.
+# From one round of planning to the next, at least, where many click. Fifty who never pause, on ready-made
+# responses, asked for a pair in vain four times as often as they got one. Where rounds were further apart, on
+# a busy machine, two fifths of ten people's answers brought no next pair.
 _PLANNING_SECONDS = 1.0
 # Nobody reads two responses in less.
 _LEAST_CLICK_SECONDS = 0.5
@@ -88,7 +89,9 @@ def mean_seconds(spans: Sequence[timedelta]) -> float | None:
     return sum(spans, timedelta()).total_seconds() / len(spans) if spans else None
 
 
-def buffer_target(experiment: Experiment, latest: Snapshot | None = None) -> int:
+def buffer_target(
+    experiment: Experiment, latest: Snapshot | None = None, *, round_seconds: float = 0.0
+) -> int:
     """The number of planned and ready comparisons to keep ahead.
 
     People: Little's law, what is asked for while one comparison is being written or at least planned, with a
@@ -100,7 +103,8 @@ def buffer_target(experiment: Experiment, latest: Snapshot | None = None) -> int
 
     While generation cannot keep up, a longer queue would help nobody: then the least is enough.
 
-    ``latest``: the latest snapshot, where the caller has it already.
+    ``latest``: the latest snapshot, where the caller has it already. ``round_seconds``: the time that passes
+    from one round of planning to the next, where that is known.
     """
     is_written_here = experiment.responses != Experiment.Responses.IMPORTED
     if is_written_here and waiting_responses() >= _LONG_QUEUE_BATCHES * settings.GENERATION_BATCH_MAX:
@@ -109,7 +113,8 @@ def buffer_target(experiment: Experiment, latest: Snapshot | None = None) -> int
         return min(settings.BUFFER_MAX, max(settings.BUFFER_MIN, settings.GENERATION_BATCH))
     present = annotators_present(experiment)
     seconds = (writing_seconds(experiment) if is_written_here else None) or 0.0
-    demand = click_rate(experiment, present=present) * max(seconds, _PLANNING_SECONDS)
+    seconds = max(seconds, round_seconds, _PLANNING_SECONDS)
+    demand = click_rate(experiment, present=present) * seconds
     ample = max(present, math.ceil(_SAFETY * demand))
     if votes_now(experiment):
         # The language model that judges takes a batch at a time, as fast as it comes.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from django.db import transaction
@@ -43,6 +43,8 @@ class Advance:
         Less than half of what is to be kept ahead was left.
     behind
         The time for replaying stale evidence ran out; call again.
+    unseen
+        Judgments came during the last round; call again.
     """
 
     comparisons: int
@@ -51,26 +53,41 @@ class Advance:
     ready: int = 0
     low: bool = False
     behind: bool = False
+    unseen: bool = False
 
 
-def advance(*, experiment_id: int, replay_seconds: float = math.inf) -> Advance | None:
+def advance(
+    *,
+    experiment_id: int,
+    replay_seconds: float = math.inf,
+    most_rounds: float = math.inf,
+    round_seconds: float = 0.0,
+) -> Advance | None:
     """Bring a running experiment up to date with its judgments, and a paused one's evidence where it is
     stale.
 
     One at a time per experiment: while another caller holds the row, this one returns ``None`` at once, and
-    the holder looks again after its commit, so that no judgment is left unseen. Stale evidence is replayed
-    before the row is taken, for about ``replay_seconds`` at most.
+    the holder looks again after its commit, so that no judgment is left unseen. Where people click all the
+    time this has no end, so a worker that serves other experiments too makes ``most_rounds`` rounds and is
+    told whether there is more. Stale evidence is replayed before the row is taken, for about
+    ``replay_seconds`` at most.
+
+    ``round_seconds``: the time that passes from one round to the next, where that is known.
     """
+    rounds = 0
     while True:
         if not replaying.catch_up(experiment_id=experiment_id, seconds=replay_seconds):
             return Advance(comparisons=0, planned=0, concluded=False, behind=True)
-        done = _advance_once(experiment_id)
+        done = _advance_once(experiment_id, round_seconds)
+        rounds += 1
         if done is None or done.concluded or counts.comparison_count(experiment_id) == done.comparisons:
             return done
+        if rounds >= most_rounds:
+            return replace(done, unseen=True)
 
 
 @transaction.atomic
-def _advance_once(experiment_id: int) -> Advance | None:
+def _advance_once(experiment_id: int, round_seconds: float) -> Advance | None:
     experiment = (
         Experiment.objects.select_for_update(no_key=True, skip_locked=True)
         .filter(
@@ -97,7 +114,7 @@ def _advance_once(experiment_id: int) -> Advance | None:
     if decision.reason is not None:
         conclude_as(experiment=experiment, observed=observed)
         return Advance(comparisons=decision.n_comparisons, planned=0, concluded=True)
-    target = buffer.buffer_target(experiment, latest)
+    target = buffer.buffer_target(experiment, latest, round_seconds=round_seconds)
     added = _top_up(experiment, policies, observed.design, target)
     return Advance(
         comparisons=decision.n_comparisons,

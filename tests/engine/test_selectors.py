@@ -199,6 +199,12 @@ class TestBufferTarget:
         experiment.comparisons.update(created_at=F("ready_at"))
         assert buffer.buffer_target(experiment) == 4 + ahead
 
+    def test_more_is_planned_where_rounds_are_far_apart(self, experiment):
+        self.clicked(experiment, n_annotators=2, seconds=1.0)
+        experiment.comparisons.update(created_at=F("ready_at"))
+        assert buffer.buffer_target(experiment, round_seconds=0.5) == 4 + 4
+        assert buffer.buffer_target(experiment, round_seconds=2.5) == 4 + 10
+
     def test_a_long_queue_asks_for_less_where_responses_are_still_to_be_written(self, experiment, settings):
         settings.GENERATION_BATCH_MAX = 1
         self.clicked(experiment, n_annotators=2, seconds=4.0)

@@ -25,7 +25,8 @@ from kombu.utils import symbol_by_name
 from engine import tasks
 from engine.generation.base import BackendError
 from engine.models import Comparison, Experiment, Lease, Response, User, WorkerPulse
-from engine.selectors import counts
+from engine.selectors import counts, designs
+from engine.services import planning
 from engine.services.experiments import pause, stop
 from engine.services.generation import claim_responses
 from engine.services.judging import judge_leased, lease_next
@@ -266,6 +267,43 @@ class TestEachTask:
             clock.now += rest
         tasks.advance.pop_request()
         assert rounds == [7, 7, 7, 7]
+
+    def test_what_was_judged_during_a_round_is_planned_for_after_its_rest(self, sent, clock, monkeypatch):
+        experiment = make_experiment(ready=True, annotators=(annotator := make_user("ann"),))
+        click(experiment, annotator)
+        late = lease(experiment, annotator)
+        targets = []
+        write_snapshot, buffer_target = planning.write_snapshot, planning.buffer.buffer_target
+
+        def click_meanwhile(**arguments: Any) -> Any:
+            judge_leased(experiment_id=experiment.pk, token=late.token, annotator=annotator, choice="left")
+            clock.now += 4.0
+            return write_snapshot(**arguments)
+
+        def target(*arguments: Any, round_seconds: float) -> int:
+            targets.append(round_seconds)
+            return buffer_target(*arguments, round_seconds=round_seconds)
+
+        monkeypatch.setattr(planning, "write_snapshot", click_meanwhile)
+        monkeypatch.setattr(planning.buffer, "buffer_target", target)
+        monkeypatch.setattr(tasks, "_rounds", tasks._Gathered())
+        monkeypatch.setattr(tasks, "_round_seconds", {})
+        tasks.advance.push_request(called_directly=False, is_eager=False)
+        tasks.advance.run(experiment.pk)
+        assert [snapshot.comparisons for snapshot in experiment.snapshots.order_by("pk")] == [0, 1]
+        [(seconds, send)] = clock.booked
+        clock.booked.clear()
+        clock.now += seconds
+        sent.clear()
+        send()
+        assert sent == [("advance", (experiment.pk,))]
+        monkeypatch.setattr(planning, "write_snapshot", write_snapshot)
+        tasks.advance.run(experiment.pk)
+        tasks.advance.pop_request()
+        assert designs.latest_snapshot(experiment).comparisons == 2
+        assert clock.booked == []
+        # The second one plans for as long as the first one took, with its rest.
+        assert targets == [0.0, pytest.approx(4.0 + seconds)]
 
     def test_clicks_of_one_moment_ask_for_planning_twice_at_most(self, sent, clock, monkeypatch):
         monkeypatch.setattr(tasks, "_messages", tasks._Gathered())
