@@ -17,6 +17,13 @@ from engine.selectors.people import SEEN, annotators, has_seen
 
 Halves = tuple[Response, Response]
 
+_EXPERIMENT, _ANNOTATOR = Given("experiment", BigAutoField()), Given("annotator", BigAutoField())
+_SEEN_AND_READY = Compiled(
+    lambda: Comparison.objects.filter(
+        has_seen(_ANNOTATOR, OuterRef("texts")), experiment=_EXPERIMENT, state=Comparison.State.READY
+    ).only("pk")[:1]
+)
+
 
 def is_finite(experiment: Experiment) -> bool:
     """True if people judge it and the same responses come again."""
@@ -58,8 +65,7 @@ def stocks(experiment: Experiment) -> list[Stock]:
 
 def waits_for_others(experiment: Experiment, annotator: User) -> bool:
     """True if a comparison is ready whose texts the annotator has judged already."""
-    ready = Comparison.objects.filter(experiment=experiment, state=Comparison.State.READY)
-    return ready.filter(has_seen(annotator, OuterRef("texts"))).exists()
+    return bool(_SEEN_AND_READY(experiment=experiment.pk, annotator=annotator.pk))
 
 
 def awaits_planning(experiment: Experiment, annotator: User) -> bool:
@@ -136,18 +142,18 @@ def _out_of_reach(experiment: int | Given, annotator: int | Given | None) -> Que
 
 
 def _of_these_texts(annotator: Given | None) -> Compiled[Comparison]:
-    of_experiment, named = Given("experiment", BigAutoField()), Given("names", CharField())
+    named = Given("names", CharField())
     return Compiled(
         lambda names: (
             # The index of texts has those that are named alone.
-            _out_of_reach(of_experiment, annotator)
+            _out_of_reach(_EXPERIMENT, annotator)
             .filter(texts__in=named.each(names), texts__gt="")
             .only("texts")
         )
     )
 
 
-_OUT_OF_REACH = _of_these_texts(Given("annotator", BigAutoField()))
+_OUT_OF_REACH = _of_these_texts(_ANNOTATOR)
 _OUT_OF_ANYBODYS_REACH = _of_these_texts(None)
 
 

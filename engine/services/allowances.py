@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from django.conf import settings
-from django.db.models import BigAutoField, Q
+from django.db.models import BigAutoField, DateTimeField, Q
 from django.utils.translation import ngettext
 
 from engine.domain.errors import WrongStateError
@@ -13,6 +13,7 @@ from engine.models import Allowance, User, clock
 from engine.selectors import people
 from engine.selectors.buffer import PRESENCE
 from engine.selectors.compiled import Compiled, Given
+from engine.services.compiled_writes import Update
 
 # The pair on show, one that came back by an undo, and four that are fetched ahead or whose answers are on
 # their way: as many as a quick person answers on a slow connection (0.8 s) before a reply comes. More would
@@ -37,10 +38,13 @@ def hold() -> timedelta:
     return timedelta(seconds=_LEASES_IN_A_HOLD * settings.LEASE_SECONDS)
 
 
-_LOCKED = Compiled(
-    lambda: Allowance.objects.filter(
-        experiment=Given("experiment", BigAutoField()), annotator=Given("annotator", BigAutoField())
-    ).select_for_update(no_key=True)
+_OF_ONE = Allowance.objects.filter(
+    experiment=Given("experiment", BigAutoField()), annotator=Given("annotator", BigAutoField())
+)
+_LOCKED = Compiled(lambda: _OF_ONE.select_for_update(no_key=True))
+_WAITS = Update(
+    _OF_ONE.filter(Q(waited_at=None) | Q(waited_at__lt=Given("lately", DateTimeField()))),
+    waited_at=Given("now", DateTimeField()),
 )
 
 
@@ -61,8 +65,9 @@ def note_waiting(*, experiment_id: int, annotator: User) -> bool:
     the planner, who counts them among those who are here.
     """
     now = clock.now()
-    rows = Allowance.objects.filter(experiment=experiment_id, annotator=annotator)
-    return bool(rows.filter(Q(waited_at=None) | Q(waited_at__lt=now - _WAITING_NOTED)).update(waited_at=now))
+    return bool(
+        _WAITS(experiment=experiment_id, annotator=annotator.pk, now=now, lately=now - _WAITING_NOTED)
+    )
 
 
 def spend_undo(*, experiment_id: int, annotator: User) -> None:
