@@ -6,7 +6,6 @@ import uuid
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict
 
 from django.conf import settings
@@ -128,42 +127,47 @@ def _open(besides: int) -> QuerySet[Comparison]:
     )
 
 
-def _ready(*order: Any, besides: int) -> QuerySet[Any]:
-    """The one among them that is due, locked."""
-    mine = Lease.objects.filter(annotator=_ANNOTATOR, comparison=OuterRef("pk"))
-    # `_open` leaves out what they judged or skipped, so they handed back what is theirs.
-    had_since = Subquery(mine.order_by("-pk").values("created_at")[:1])
-    due = (
-        _open(besides)
-        .annotate(
-            # Annotators take turns on a pair of policies, so that no one's session weighs on it alone. A pair
-            # that is ready is shown all the same where there is no other.
-            judged_last=Exists(
-                PairCount.objects.filter(
-                    experiment=_EXPERIMENT,
-                    policy_i=OuterRef("policy_i"),
-                    policy_j=OuterRef("policy_j"),
-                    last_annotator=_ANNOTATOR,
-                )
-            ),
-            had_since=had_since,
-        )
-        .order_by(*order, "judged_last", "pk")
-        .select_for_update(skip_locked=True, no_key=True)
-        .values("pk")[:1]
+# Annotators take turns on a pair of policies, so that no one's session weighs on it alone. A pair that is
+# ready is shown all the same where there is no other.
+_JUDGED_LAST = Exists(
+    PairCount.objects.filter(
+        experiment=_EXPERIMENT,
+        policy_i=OuterRef("policy_i"),
+        policy_j=OuterRef("policy_j"),
+        last_annotator=_ANNOTATOR,
     )
+)
+# `_open` leaves out what they judged or skipped, so they handed back what is theirs.
+_HAD_SINCE = Subquery(
+    Lease.objects.filter(annotator=_ANNOTATOR, comparison=OuterRef("pk"))
+    .order_by("-pk")
+    .values("created_at")[:1]
+)
+
+
+def _due(among: QuerySet[Comparison], *order: Any) -> QuerySet[Any]:
+    """The first of these in this order that nobody else has, locked, with its texts."""
+    due = among.order_by(*order, "pk").select_for_update(skip_locked=True, no_key=True).values("pk")[:1]
     # Texts are looked up of that one alone.
     return (
         Comparison.objects.filter(pk=Subquery(due))
-        .annotate(had_since=had_since)
+        .annotate(had_since=_HAD_SINCE)
         .select_related(*_TEXTS)
         .only("state", "i_on_left", "task__prompt", "task__messages", "response_i__text", "response_j__text")
     )
 
 
 _OPEN = Compiled(lambda besides: _open(besides).only("pk")[:1])
-_IN_ORDER = Compiled(_ready)
-_HANDED_BACK_FIRST = Compiled(partial(_ready, F("had_since").asc(nulls_last=True)))
+# Two reads and not an order: each stops at the first pair that will do, however many are ready.
+_IN_TURN = Compiled(lambda besides: _due(_open(besides).exclude(_JUDGED_LAST)))
+_OUT_OF_TURN = Compiled(lambda besides: _due(_open(besides)))
+_HANDED_BACK_FIRST = Compiled(
+    lambda besides: _due(
+        _open(besides).annotate(had_since=_HAD_SINCE, judged_last=_JUDGED_LAST),
+        F("had_since").asc(nulls_last=True),
+        "judged_last",
+    )
+)
 
 
 def has_next(*, experiment_id: int, annotator: User) -> bool:
@@ -199,13 +203,15 @@ def new_lease(
     check that it returns takes its place.
     """
     now = clock.now()
-    found = (_HANDED_BACK_FIRST if instead else _IN_ORDER)(
-        experiment=experiment_id,
-        annotator=annotator.pk,
-        besides=list(besides),
-        now=now,
-        turn_began=now - allowances.hold(),
-    )
+    found: list[Any] = []
+    for due in [_HANDED_BACK_FIRST] if instead else [_IN_TURN, _OUT_OF_TURN]:
+        found = found or due(
+            experiment=experiment_id,
+            annotator=annotator.pk,
+            besides=list(besides),
+            now=now,
+            turn_began=now - allowances.hold(),
+        )
     comparison = found[0] if found else None
     if comparison is None:
         return None
