@@ -116,8 +116,12 @@ TEMPLATES = [
 
 # ---------------------------------------------------------------- database
 
+# PostgreSQL plans what a click asks anew in each connection, a few times over.
+_CONNECTION_SECONDS = 600
 DATABASES = {
-    "default": env.dj_db_url("DATABASE_URL", f"sqlite:///{VAR_DIR / 'llmpo.sqlite3'}", conn_max_age=60)
+    "default": env.dj_db_url(
+        "DATABASE_URL", f"sqlite:///{VAR_DIR / 'llmpo.sqlite3'}", conn_max_age=_CONNECTION_SECONDS
+    )
 }
 if DATABASES["default"].get("ENGINE") == "django.db.backends.sqlite3":
     # Writers wait for the lock at BEGIN; a deferred transaction that reads and then writes would
@@ -155,7 +159,9 @@ if _replica:
             "DATABASE_REPLICA_URL has to be like postgres://user:password@host:5432/llmpo, and DATABASE_URL "
             "the PostgreSQL that it follows."
         )
-    DATABASES["replica"] = DATABASES["default"] | dj_database_url.parse(_replica, conn_max_age=60)
+    DATABASES["replica"] = DATABASES["default"] | dj_database_url.parse(
+        _replica, conn_max_age=_CONNECTION_SECONDS
+    )
     DATABASES["replica"]["ENGINE"] = DATABASES["default"]["ENGINE"]
     DATABASES["replica"]["OPTIONS"] = DATABASES["default"]["OPTIONS"]
     DATABASES["replica"]["TEST"] = {"MIRROR": "default"}

@@ -58,13 +58,21 @@ def test_the_pair_that_comes_back_is_the_one_after_those_that_the_page_holds(
 
 
 @pytest.mark.parametrize(
-    ("checks", "most"), [({}, 17), ({"gold_rate": 0.01, "repeat_rate": 0.01, "n_gold": 1}, 25)]
+    ("checks", "in_turn", "most"),
+    [
+        ({}, True, 16),
+        ({}, False, 17),
+        ({"gold_rate": 0.01, "repeat_rate": 0.01, "n_gold": 1}, False, 25),
+    ],
 )
 def test_a_click_and_the_next_pair_cost_so_many_queries_and_no_more(
-    checks, most, annotator, client_for, django_assert_max_num_queries
+    checks, in_turn, most, annotator, client_for, django_assert_max_num_queries
 ):
-    """Of these, two are the savepoint that stands for the transaction of the answer in a test."""
+    """Of these, two are the savepoint that stands for the transaction of the answer in a test, and one asks
+    for a figure that is kept for minutes.
+    """
     experiment = make_experiment(ready=True, annotators=(annotator,), seed=1, **checks)
+    experiment.pair_counts.update(last_annotator=None if in_turn else annotator)
     client = client_for(annotator)
     held = lease(experiment, annotator)
     ahead = lease_next(experiment_id=experiment.pk, annotator=annotator, besides=[held.token])
