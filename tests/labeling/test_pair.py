@@ -76,7 +76,7 @@ def test_when_nothing_is_ready_it_says_so_and_looks_again_by_itself(annotator, c
     html = client_for(annotator).get(url).content.decode()
     assert "All caught up" in html
     assert f'hx-get="{url}?waits=1"' in html
-    assert 'hx-trigger="every 1.5s"' in html
+    assert 'hx-trigger="load delay:400ms, every 1.5s"' in html
 
 
 def test_a_page_that_waits_is_shown_the_pair_once_there_is_one(annotator, client_for):
