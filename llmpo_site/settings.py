@@ -176,6 +176,12 @@ CACHES = {"default": env.dj_cache_url("CACHE_URL", "locmem://")}
 # passwords.
 if CACHES["default"]["BACKEND"].endswith("LocMemCache"):
     CACHES["default"]["OPTIONS"] = {"MAX_ENTRIES": 100_000}
+# A page or a click does not wait for a Redis server that says nothing: it can do without one.
+_REDIS_SECONDS = 2
+_redis_timeouts = {"socket_connect_timeout": _REDIS_SECONDS, "socket_timeout": _REDIS_SECONDS}
+if CACHES["default"]["BACKEND"].endswith(".redis.RedisCache"):
+    CACHES["default"]["BACKEND"] = "llmpo_site.cache.RedisCache"
+    CACHES["default"]["OPTIONS"] = _redis_timeouts | CACHES["default"].get("OPTIONS", {})
 # Parts of pages that are the same for everybody who reads them in one language, of this process alone.
 CACHES["local"] = {"BACKEND": "django.core.cache.backends.locmem.LocMemCache", "LOCATION": "local"}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"

@@ -1,0 +1,60 @@
+"""Django's cache on a Redis server that may be away: meanwhile each process keeps its own, as without one.
+
+What is in the cache may be lost at any time. A server that keeps it must not end a page or an answer.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+from django.core.cache.backends import redis
+from django.core.cache.backends.locmem import LocMemCache
+from redis.exceptions import RedisError
+
+logger = logging.getLogger(__name__)
+
+# Asked at most so often whether it is back: each attempt may take as long as the server's timeouts.
+_AWAY_SECONDS = 5.0
+
+
+def _there_or_here(name: str) -> Callable[..., Any]:
+    """A method that asks the server, or this process's own cache while the server is away."""
+    there, here = getattr(redis.RedisCache, name), getattr(LocMemCache, name)
+
+    def ask(self: RedisCache, *arguments: Any, **options: Any) -> Any:
+        if time.monotonic() >= RedisCache._ask_again_at:
+            try:
+                return there(self, *arguments, **options)
+            except (RedisError, OSError) as error:
+                logger.warning("The cache's server is away (%s); this process keeps its own.", error)
+                RedisCache._ask_again_at = time.monotonic() + _AWAY_SECONDS
+        return here(self._own, *arguments, **options)
+
+    return ask
+
+
+class RedisCache(redis.RedisCache):
+    """``CACHES``' backend where ``CACHE_URL`` names a Redis server."""
+
+    # Of all threads, each of which has a cache object of its own.
+    _ask_again_at: ClassVar[float] = 0.0
+
+    def __init__(self, server: Any, params: dict[str, Any]) -> None:
+        super().__init__(server, params)
+        own = {name: value for name, value in params.items() if name != "OPTIONS"}
+        self._own = LocMemCache("while-the-server-is-away", own | {"OPTIONS": {"MAX_ENTRIES": 100_000}})
+
+    add = _there_or_here("add")
+    get = _there_or_here("get")
+    set = _there_or_here("set")
+    touch = _there_or_here("touch")
+    delete = _there_or_here("delete")
+    has_key = _there_or_here("has_key")
+    incr = _there_or_here("incr")
+    get_many = _there_or_here("get_many")
+    set_many = _there_or_here("set_many")
+    delete_many = _there_or_here("delete_many")
+    clear = _there_or_here("clear")
