@@ -408,7 +408,7 @@ CELERY_BROKER_URL = env.str("CELERY_BROKER_URL", "filesystem://localhost")
 # A click must not wait for a broker that is away: one attempt, then it is the sweep's to drive.
 CELERY_BROKER_TRANSPORT_OPTIONS: dict[str, Any] = {"max_retries": 0}
 if CELERY_BROKER_URL.startswith(("redis://", "rediss://")):
-    CELERY_BROKER_TRANSPORT_OPTIONS["socket_connect_timeout"] = 2
+    CELERY_BROKER_TRANSPORT_OPTIONS |= _redis_timeouts
 if CELERY_BROKER_URL.startswith("filesystem://"):
     CELERY_BROKER_TRANSPORT = "llmpo_site.broker:Transport"
     _broker = VAR_DIR / "broker"
@@ -426,6 +426,8 @@ VAR_DIR.mkdir(parents=True, exist_ok=True)
 CELERY_TASK_IGNORE_RESULT = True
 CELERY_TASK_PUBLISH_RETRY = False
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
+# However long it is away: a worker tries again after 2 seconds, 4, 6 and so on up to 30.
+CELERY_BROKER_CONNECTION_MAX_RETRIES = None
 CELERY_WORKER_PREFETCH_MULTIPLIER = 1
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 CELERY_TASK_DEFAULT_QUEUE = "control"

@@ -58,7 +58,11 @@ class Proxy:
         with contextlib.suppress(OSError):
             while True:
                 client, _ = door.accept()
-                server = socket.create_connection(self._server)
+                try:
+                    server = socket.create_connection(self._server)
+                except OSError:
+                    client.close()
+                    continue
                 self._ends += [client, server]
                 for one, other in ((client, server), (server, client)):
                     threading.Thread(target=self._carry, args=(one, other), daemon=True).start()

@@ -13,6 +13,7 @@ import signal
 import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from datetime import datetime
 from io import StringIO
 from pathlib import Path
 from urllib.parse import urlencode, urlsplit
@@ -23,7 +24,7 @@ from django.db import connection, transaction
 
 from benchmarks.installation import session_of, web_server
 from engine.domain.specs import ExperimentSpec, FactorSpec, ReadyMade, TaskSpec
-from engine.models import Experiment, Judgment
+from engine.models import Experiment, Judgment, WorkerPulse, clock
 from engine.services.experiments import create_experiment, start
 from llmpo_site.celery import app as celery
 from tests.factories import add_member
@@ -37,6 +38,8 @@ _CLICKS = 3
 _PATIENCE_SECONDS = 10
 # So long may servers be away altogether: every timeout on the way to them ends before.
 _AWAY_SECONDS = 30
+# Beside beat. Each has Celery's connection to the broker and Django's to the database.
+_WORKERS = ("control", "generation")
 _SECRET = "c" * 32
 
 
@@ -130,21 +133,27 @@ def experiment(transactional_db, annotator) -> Experiment:
 def test_the_site_heals_after_each_fault(
     workers: Workers, redis: Redis, database: Proxy, experiment, annotator
 ):
+    broker = Proxy("127.0.0.1", redis.port)
+    broker.open()
+    servers = {
+        "CELERY_BROKER_URL": f"redis://127.0.0.1:{broker.port}/0",
+        "CACHE_URL": f"redis://127.0.0.1:{broker.port}/1",
+    }
     url = urlsplit(workers.environment["DATABASE_URL"])
-    workers.environment |= {
+    workers.environment |= servers | {
         "DATABASE_URL": url._replace(netloc=url.netloc.replace(str(url.port), str(database.port))).geturl(),
-        "CELERY_BROKER_URL": redis.url,
         # So few that three clicks need planning.
         "BUFFER_MIN": "2",
         "BUFFER_MAX": "2",
     }
-    for name in ("control", "beat"):
+    for name in _WORKERS:
         workers.start(name)
+    workers.start("beat")
     with web_server(
         workers.environment["DATABASE_URL"],
         processes=1,
-        CELERY_BROKER_URL=redis.url,
         REQUEST_DATABASE_SECONDS=str(_PATIENCE_SECONDS),
+        **servers,
     ) as (port, web):
         ann = Annotator(port, session_of(annotator), experiment)
 
@@ -224,10 +233,18 @@ def test_the_site_heals_after_each_fault(
             assert ann.send(), "a click needs no broker"
             redis.start()
 
+        def broker_hung() -> None:
+            broker.hang()
+            assert ann.send(), "a click does not wait for a broker that says nothing"
+            broker.go_on()
+
         def newer_code() -> None:
-            with celery.connection_for_write(redis.url) as broker:
+            with celery.connection_for_write(redis.url) as connected:
                 for name, arguments in (("advance_all", []), ("advance", [experiment.pk, "gently"])):
-                    celery.send_task(f"engine.tasks.{name}", arguments, queue="control", connection=broker)
+                    celery.send_task(f"engine.tasks.{name}", arguments, queue="control", connection=connected)
+
+        def all_work_again(since: datetime) -> bool:
+            return WorkerPulse.objects.filter(queue__in=_WORKERS, seen_at__gt=since).count() == len(_WORKERS)
 
         faults = {
             "nothing yet": lambda: None,
@@ -238,6 +255,7 @@ def test_the_site_heals_after_each_fault(
             "database and broker were away for long": both_away,
             "a migration changed a table": table_changed,
             "the broker was away": broker_away,
+            "the broker hung": broker_hung,
             "the broker lost its messages": lambda: redis.command("FLUSHALL"),
             "the web process was killed": web_killed,
             "beat was killed": beat_killed,
@@ -246,10 +264,13 @@ def test_the_site_heals_after_each_fault(
         for what, happen in faults.items():
             wait_until(ann.look, 60, f"a pair before {what}")
             happen()
+            over = clock.now()
             for _ in range(_CLICKS):
                 wait_until(ann.look, 60, f"a pair: {what}")
                 wait_until(ann.send, 60, f"an answer to be saved: {what}")
+            wait_until(lambda since=over: all_work_again(since), 60, f"all workers: {what}")
     workers.stop_all()
+    broker.cut()
     assert set(ann.statuses) <= {200, 503}
     tokens = list(Judgment.objects.values_list("token", flat=True))
     assert sorted(map(str, tokens)) == sorted(set(ann.saved))
