@@ -9,6 +9,8 @@ from typing import TypeVar
 from django.conf import settings
 from django.core.cache import cache
 
+from engine.models import clock
+
 T = TypeVar("T")
 
 _KEPT_SECONDS = 3600
@@ -41,9 +43,9 @@ def shared(name: str, version: Hashable, make: Callable[[], T], *, ages: tuple[f
         # Another viewer is computing it: return the previous result, or wait if there is none.
         return found[-1] if found is not None else _awaited(name, lock, make)
     try:
-        started = time.time()
+        started = _now()
         value = make()
-        cache.set(name, (time.time(), time.time() - started, version, value), _KEPT_SECONDS)
+        cache.set(name, (_now(), _now() - started, version, value), _KEPT_SECONDS)
     finally:
         cache.delete(lock)
     return value
@@ -55,11 +57,16 @@ def is_shared(name: str, version: Hashable, *, ages: tuple[float, float]) -> boo
     return settings.DASHBOARD_SECONDS > 0 and found is not None and _is_recent(found, version, ages)
 
 
+def _now() -> float:
+    """Seconds, the same on every web machine: one reads what another has put there."""
+    return clock.now().timestamp()
+
+
 def _is_recent(
     found: tuple[float, float, object, object], version: Hashable, ages: tuple[float, float]
 ) -> bool:
     made_at, took, made_from, _ = found
-    age, unit = time.time() - made_at, settings.DASHBOARD_SECONDS
+    age, unit = _now() - made_at, settings.DASHBOARD_SECONDS
     return age < max(ages[0] * unit, _REST * took) or (made_from == version and age < ages[1] * unit)
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from datetime import timedelta
 
 import pytest
 from django.conf import settings
 from django.db import connection
+from django.test import Client
+from django.urls import reverse
 from django.utils import timezone
 
 from engine.models import Comparison, Lease, Response, clock
@@ -15,11 +18,14 @@ from engine.selectors import workers
 from engine.services import serving
 from engine.services.generation import claim_responses, expire_claims
 from engine.tasks import sweep
+from labeling.caching import shared
+from tests.accounts import PASSWORD
 from tests.factories import click, lease, make_experiment
+from tests.markup import stage
 
 pytestmark = [pytest.mark.django_db, pytest.mark.postgres]
 
-true_time = timezone.now
+true_time, true_seconds = timezone.now, time.time
 
 
 @pytest.fixture
@@ -27,7 +33,9 @@ def elsewhere(monkeypatch) -> Callable[[int], None]:
     """Move this process to a machine whose clock is so many minutes off, before it asks the time."""
 
     def move(minutes: int) -> None:
-        monkeypatch.setattr(timezone, "now", lambda: true_time() + timedelta(minutes=minutes))
+        seconds = 60 * minutes
+        monkeypatch.setattr(timezone, "now", lambda: true_time() + timedelta(seconds=seconds))
+        monkeypatch.setattr(time, "time", lambda: true_seconds() + seconds)
         monkeypatch.setattr(clock, "_seen", None)
 
     return move
@@ -67,3 +75,38 @@ def test_what_it_reserves_itself_lasts_as_long_as_anywhere(minutes, elsewhere, a
     for written in (judged.created_at, judged.comparison.judged_at, held.granted_at):
         assert abs(written - now) < close
     assert not Comparison.objects.filter(created_at__gt=now).exists()
+
+
+@pytest.mark.parametrize("minutes", [-10, 10])
+def test_an_answer_may_begin_on_one_web_machine_and_end_on_another(minutes, elsewhere, annotator):
+    experiment = make_experiment(n_policies=4, ready=True, annotators=(annotator,))
+    browser = Client(headers={"HX-Request": "true"})
+    form = {"username": annotator.username, "password": PASSWORD}
+    assert browser.post(reverse("login"), form).status_code == 302
+    shown = stage(browser.get(reverse("pair", args=[experiment.pk])))["token"]
+
+    elsewhere(minutes)
+    assert stage(browser.get(reverse("pair", args=[experiment.pk])))["token"] == shown
+    kept = browser.post(reverse("beat", args=[experiment.pk]), {"token": shown})
+    assert kept.status_code in {200, 204}
+    reply = browser.post(reverse("judge", args=[experiment.pk]), {"token": shown, "choice": "left"})
+    assert stage(reply)["token"] not in {"", shown}
+    assert experiment.comparisons.get(judgments__token=shown).state == Comparison.State.JUDGED
+    # Its own sign-in is as good as any.
+    assert Client().post(reverse("login"), form).status_code == 302
+
+
+@pytest.mark.parametrize("minutes", [-10, 10])
+def test_charts_that_one_machine_made_are_no_older_on_another(minutes, elsewhere, settings):
+    settings.DASHBOARD_SECONDS = 60
+    made: list[int] = []
+
+    def look(version: int, *, age: float) -> None:
+        shared("charts", version, lambda: made.append(version), ages=(age, age))
+
+    look(1, age=1.0)
+    elsewhere(minutes)
+    look(2, age=1.0)
+    assert made == [1]
+    look(3, age=0.0)
+    assert made == [1, 3]

@@ -24,7 +24,7 @@ def clock(monkeypatch: pytest.MonkeyPatch, settings) -> Iterator[list[float]]:
     """A clock that is set by hand, and a cache that is empty before and after."""
     settings.DASHBOARD_SECONDS = 5
     now = [1000.0]
-    monkeypatch.setattr(caching.time, "time", lambda: now[0])
+    monkeypatch.setattr(caching, "_now", lambda: now[0])
     cache.clear()
     yield now
     cache.clear()
