@@ -33,9 +33,8 @@ def allow_pages(n: int) -> int:
 
 
 @pytest.mark.django_db(transaction=True)
-@pytest.mark.skipif(connection.vendor != "sqlite", reason="PostgreSQL's own code is in test_failures.py")
+@pytest.mark.skipif(connection.vendor != "sqlite", reason="PostgreSQL's is below")
 def test_an_answer_is_refused_until_there_is_room_in_the_database(client, annotator):
-    """PostgreSQL stops with a full volume; its code 53100 is temporary too."""
     experiment = make_experiment(n_policies=4, n_tasks=20, annotators=(annotator,), ready=True)
     url = reverse("judge", args=[experiment.pk])
     # A comment that fits no page that is there.
@@ -60,6 +59,34 @@ def test_an_answer_is_refused_until_there_is_room_in_the_database(client, annota
         allow_pages(limit)
     assert client.post(url, form, headers=HTMX).status_code == 200
     assert Judgment.objects.filter(token=form["token"]).count() == 1
+    call_command("verify", stdout=StringIO())
+
+
+@pytest.mark.django_db
+@pytest.mark.postgres
+@pytest.mark.parametrize("table", ["lease", "judgment", "comparison", "paircount"])
+def test_an_answer_is_refused_until_there_is_room_for_a_table(table, client, annotator):
+    """PostgreSQL says so at the statement that needs a page: with this code, and at each of the click's."""
+    experiment = make_experiment(n_policies=4, n_tasks=20, annotators=(annotator,), ready=True)
+    url = reverse("judge", args=[experiment.pk])
+    form = {"token": lease(experiment, annotator).token, "choice": "left"}
+    with connection.cursor() as cursor:
+        cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")
+        cursor.execute(
+            "CREATE FUNCTION no_room() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
+            "RAISE EXCEPTION 'No space left on device' USING ERRCODE = 'disk_full'; END $$"
+        )
+        cursor.execute(
+            f"CREATE TRIGGER no_room BEFORE INSERT OR UPDATE ON engine_{table} "
+            "FOR EACH STATEMENT EXECUTE FUNCTION no_room()"
+        )
+    reply = client.post(url, form, headers=HTMX)
+    assert (reply.status_code, reply["Retry-After"]) == (503, "2")
+    assert not Judgment.objects.exists()
+    with connection.cursor() as cursor:
+        cursor.execute("DROP FUNCTION no_room CASCADE")
+    assert client.post(url, form, headers=HTMX).status_code == 200
+    assert Judgment.objects.count() == 1
     call_command("verify", stdout=StringIO())
 
 
