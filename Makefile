@@ -7,6 +7,7 @@
 # make mutation   whether the tests notice small changes of these modules; takes an hour
 # make pictures   those of docs/images, from a demo and a browser test; takes some ten minutes
 # make schema   docs/schema.md from the models, docs/rooms.md from the imports
+# make backups   of a small installation of this version, for the tests of later ones; needs PostgreSQL's packages
 # make release   check, build the wheels of the core and the client and the image, tag
 # make lint   style, types, contracts; migrations, compose.yaml and the Kubernetes objects
 # make supply-chain   known vulnerabilities and licences of the dependencies; make sbom lists it in var/sbom.cdx.json
@@ -22,7 +23,7 @@ PYTEST_WORKERS ?= $(shell getconf _NPROCESSORS_ONLN)
 PIP_COMPILE := $(BIN)/pip-compile --quiet --no-emit-index-url --no-emit-find-links --no-emit-trusted-host \
 	--strip-extras --no-annotate --allow-unsafe --generate-hashes
 
-.PHONY: dev quick coverage fuzz mutation pictures schema release demo up-local test reproduce lint format requirements licences sbom supply-chain clean
+.PHONY: dev quick coverage fuzz mutation pictures schema backups release demo up-local test reproduce lint format requirements licences sbom supply-chain clean
 
 demo: $(VENV)/.installed $(VENV)/.smollm2 .env
 	@$(BIN)/python manage.py demo --host $(HOST) --port $(PORT)
@@ -103,6 +104,9 @@ pictures: $(VENV)/.installed-dev $(VENV)/.smollm2 .env
 schema: $(VENV)/.installed-dev
 	$(BIN)/python -m tools.schema
 	$(BIN)/python -m tools.rooms
+
+backups: $(VENV)/.installed-dev
+	$(BIN)/python -m tools.small_installation
 
 release: $(VENV)/.installed-dev
 	$(BIN)/python -m tools.release

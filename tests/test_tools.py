@@ -3,20 +3,34 @@
 from __future__ import annotations
 
 import re
+from io import StringIO
 from pathlib import Path
 
 import pytest
 from django.conf import settings
+from django.core.management import call_command
 
 import engine
-from tools import mutation, release, rooms, schema
+from engine.models import (
+    Check,
+    Experiment,
+    Flag,
+    Invitation,
+    JudgmentVoid,
+    Lease,
+    Subscription,
+    Token,
+)
+from tools import mutation, release, rooms, schema, small_installation
 
 ROOT = Path(settings.BASE_DIR)
 CHANGELOG = "# Changelog\n\n## 1.2.0 (2026-01-31)\n\n* New.\n\n## 1.1.0 (2025-12-01)\n"
+TREE = {"changelog": CHANGELOG, "changes": "", "tags": "", "lacking": ""}
 
 
 def test_a_clean_tree_with_a_dated_section_can_be_released():
-    assert release.faults("1.2.0", changelog=CHANGELOG, changes="", tags="v1.1.0\n") == []
+    tree = TREE | {"tags": "v1.1.0\n"}
+    assert release.faults("1.2.0", **tree) == []
 
 
 @pytest.mark.parametrize(
@@ -24,6 +38,7 @@ def test_a_clean_tree_with_a_dated_section_can_be_released():
     [
         ("1.2.0", {"changes": " M README.md\n"}, "not committed"),
         ("1.2.0", {"tags": "v1.1.0\nv1.2.0\n"}, "released already"),
+        ("1.2.0", {"lacking": "no backup of version 1.2.0"}, "no backup of version 1.2.0"),
         ("1.3.0", {}, "must begin with a section `## 1.3.0"),
         ("1.1.0", {}, "must begin with a section `## 1.1.0"),
         ("1.2.0", {"changelog": "# Changelog\n\n## Unreleased\n"}, "must begin with a section"),
@@ -31,13 +46,40 @@ def test_a_clean_tree_with_a_dated_section_can_be_released():
     ],
 )
 def test_each_reason_against_a_release_is_named(version, given, reason):
-    [fault] = release.faults(version, **{"changelog": CHANGELOG, "changes": "", "tags": ""} | given)
+    [fault] = release.faults(version, **TREE | given)
     assert reason in fault
 
 
 def test_the_changelog_has_a_dated_section_for_this_version():
     text = (ROOT / "CHANGELOG.md").read_text()
-    assert release.faults(engine.__version__, changelog=text, changes="", tags="") == []
+    assert release.faults(engine.__version__, **TREE | {"changelog": text}) == []
+
+
+def test_a_release_without_a_backup_or_with_an_older_one_is_named(monkeypatch, tmp_path):
+    assert "no backup of version 9.9.9" in small_installation.lacking("9.9.9")
+    kept = sorted(each.name for each in small_installation.KEPT.iterdir())[-1]
+    migrations = tmp_path / "engine" / "migrations"
+    migrations.mkdir(parents=True)
+    monkeypatch.setattr(small_installation, "ROOT", tmp_path)
+    (migrations / "0001_initial.py").touch()
+    assert small_installation.lacking(kept) == ""
+    (migrations / "9999_later.py").touch()
+    assert f"The backup of version {kept} lacks 9999_later." in small_installation.lacking(kept)
+
+
+@pytest.mark.slow
+@pytest.mark.django_db
+def test_the_small_installation_has_rows_of_all_kinds_and_is_in_order():
+    small_installation.fill()
+    states = dict(Experiment.objects.values_list("name", "state"))
+    assert states == {
+        small_installation.PEOPLE: "running",
+        small_installation.RULE: "concluded",
+        small_installation.DRAFT: "draft",
+    }
+    for model in (Check, Flag, JudgmentVoid, Lease, Token, Invitation, Subscription):
+        assert model.objects.exists(), model
+    call_command("verify", stdout=StringIO())
 
 
 def test_the_diagram_of_the_tables_is_that_of_the_models():

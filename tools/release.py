@@ -12,15 +12,17 @@ import sys
 from pathlib import Path
 
 import engine
+from tools import small_installation
 
 ROOT = Path(__file__).resolve().parent.parent
 DISTRIBUTIONS = ("llmpo-core", "llmpo-client")
 
 
-def faults(version: str, *, changelog: str, changes: str, tags: str) -> list[str]:
+def faults(version: str, *, changelog: str, changes: str, tags: str, lacking: str) -> list[str]:
     """The reasons against a release of this tree as ``version``; empty if there are none.
 
-    ``changes`` is what ``git status --porcelain`` prints, ``tags`` what ``git tag`` prints.
+    ``changes`` is what ``git status --porcelain`` prints, ``tags`` what ``git tag`` prints, ``lacking`` what
+    the kept backups lack (:mod:`tools.small_installation`).
     """
     found = []
     if changes.strip():
@@ -30,6 +32,8 @@ def faults(version: str, *, changelog: str, changes: str, tags: str) -> list[str
     newest = re.search(r"^## (\S+)(?: \((\d{4}-\d{2}-\d{2})\))?$", changelog, re.MULTILINE)
     if newest is None or newest.groups() != (version, newest.group(2)) or newest.group(2) is None:
         found.append(f"CHANGELOG.md must begin with a section `## {version} (YYYY-MM-DD)`.")
+    if lacking:
+        found.append(lacking)
     return found
 
 
@@ -49,6 +53,7 @@ def main() -> int:
         changelog=(ROOT / "CHANGELOG.md").read_text(),
         changes=_output("git", "status", "--porcelain"),
         tags=_output("git", "tag"),
+        lacking=small_installation.lacking(version),
     )
     if shutil.which("docker") is None:
         found.append("docker is not installed here, so the image cannot be built.")

@@ -66,7 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with ExitStack() as running:
         try:
             environment = {
-                "DATABASE_URL": running.enter_context(_postgres(folder)),
+                "DATABASE_URL": running.enter_context(postgres(folder)),
                 **_redis_urls(running.enter_context(_redis(folder))),
                 "VAR_DIR": str(folder / "site"),
             }
@@ -118,7 +118,7 @@ def _as_postgres() -> tuple[list[str], int | None]:
 
 
 @contextmanager
-def _postgres(folder: Path) -> Iterator[str]:
+def postgres(folder: Path) -> Iterator[str]:
     """A server of one's own; yields the URL of its database."""
     versions = sorted(_BINARIES.glob("*/bin"), key=lambda path: float(path.parent.name))
     if not versions:
