@@ -1,4 +1,5 @@
-"""What people do in an installation that was restored: ``python -m tests.processes.go_on``, on DATABASE_URL.
+"""An annotator and an admin in an installation that was restored: ``python -m tests.processes.go_on``, on
+DATABASE_URL.
 
 Prints JSON: the statuses of pages, and how many answers there were before and after.
 """
