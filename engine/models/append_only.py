@@ -57,12 +57,13 @@ def install(using: str = DEFAULT_DB_ALIAS) -> None:
 def install_sql(connection: BaseDatabaseWrapper) -> list[str]:
     """The statements that make the triggers of all tables that are there."""
     there = set(connection.introspection.table_names())
-    make = _postgresql if connection.vendor == "postgresql" else _sqlite
-    made = []
-    for rule in RULES:
-        if (table := _table(rule)) in there:
-            made += [*_remove(connection, table), *make(rule, table)]
-    return made
+    rules = {table: rule for rule in RULES if (table := _table(rule)) in there}
+    if connection.vendor == "postgresql":
+        triggers = _triggers(connection)
+        return [each for table, rule in rules.items() for each in _postgresql(rule, table, triggers)]
+    return [
+        each for table, rule in rules.items() for each in (*_remove(connection, table), *_sqlite(rule, table))
+    ]
 
 
 def remove_sql(connection: BaseDatabaseWrapper) -> list[str]:
@@ -120,21 +121,42 @@ def _remove(connection: BaseDatabaseWrapper, table: str) -> list[str]:
     ]
 
 
-def _postgresql(rule: Rule, table: str) -> list[str]:
+def _triggers(connection: BaseDatabaseWrapper) -> set[str]:
+    """The names of all triggers that PostgreSQL has and asks."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT tgname FROM pg_trigger WHERE pg_table_is_visible(tgrelid) AND tgenabled <> 'D'"
+        )
+        return {name for (name,) in cursor.fetchall()}
+
+
+def _postgresql(rule: Rule, table: str, triggers: set[str]) -> list[str]:
+    """Statements for all but these ``triggers``. To make one anew, a table would have to be closed to clicks
+    and exports: only the function changes, and asks nobody.
+    """
     refuse = f"RAISE EXCEPTION '{_message(table)}' USING ERRCODE = 'restrict_violation'"
     allowed = _allowed(rule, "IS NOT DISTINCT FROM")
+    make = {
+        "updated": f'BEFORE UPDATE ON "{table}" FOR EACH ROW EXECUTE FUNCTION "{table}_keep_updated"()',
+        "deleted": f'BEFORE DELETE ON "{table}" FOR EACH ROW EXECUTE FUNCTION "{table}_keep_deleted"()',
+        # TRUNCATE asks no trigger of rows.
+        "truncated": f'BEFORE TRUNCATE ON "{table}" FOR EACH STATEMENT '
+        f'EXECUTE FUNCTION "{table}_keep_deleted"()',
+    }
     return [
         f'CREATE OR REPLACE FUNCTION "{table}_keep_updated"() RETURNS trigger LANGUAGE plpgsql AS $$ '
         f"BEGIN IF {allowed} THEN RETURN NEW; END IF; {refuse}; END $$",
         f'CREATE OR REPLACE FUNCTION "{table}_keep_deleted"() RETURNS trigger LANGUAGE plpgsql AS $$ '
         f"BEGIN {refuse}; END $$",
-        f'CREATE TRIGGER "{table}_keeps_updated" BEFORE UPDATE ON "{table}" '
-        f'FOR EACH ROW EXECUTE FUNCTION "{table}_keep_updated"()',
-        f'CREATE TRIGGER "{table}_keeps_deleted" BEFORE DELETE ON "{table}" '
-        f'FOR EACH ROW EXECUTE FUNCTION "{table}_keep_deleted"()',
-        # TRUNCATE asks no trigger of rows.
-        f'CREATE TRIGGER "{table}_keeps_truncated" BEFORE TRUNCATE ON "{table}" '
-        f'FOR EACH STATEMENT EXECUTE FUNCTION "{table}_keep_deleted"()',
+        *(
+            statement
+            for event, what in make.items()
+            if (name := f"{table}_keeps_{event}") not in triggers
+            for statement in (
+                f'DROP TRIGGER IF EXISTS "{name}" ON "{table}"',
+                f'CREATE TRIGGER "{name}" {what}',
+            )
+        ),
     ]
 
 

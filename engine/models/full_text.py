@@ -20,8 +20,7 @@ _SHORTEST = 3
 # The index knows the expression by which Django compares in capitals or not.
 _POSTGRESQL = (
     "CREATE EXTENSION IF NOT EXISTS pg_trgm",
-    f'CREATE INDEX IF NOT EXISTS "{_INDEX}" ON "{_TABLE}" USING gin (UPPER("text") gin_trgm_ops) '
-    "WHERE \"text\" <> ''",
+    f'CREATE INDEX "{_INDEX}" ON "{_TABLE}" USING gin (UPPER("text") gin_trgm_ops) WHERE "text" <> \'\'',
 )
 _REMOVE = f"""INSERT INTO "{_INDEX}" ("{_INDEX}", rowid, "text") VALUES ('delete', OLD.id, OLD."text");"""  # noqa: S608 - made of our own names
 _ADD = f'INSERT INTO "{_INDEX}" (rowid, "text") VALUES (NEW.id, NEW."text");'  # noqa: S608
@@ -49,7 +48,10 @@ def install_after_migrate(using: str = DEFAULT_DB_ALIAS, **_: Any) -> None:
     if _TABLE not in there:
         return
     if database.vendor == "postgresql":
-        statements = _POSTGRESQL
+        with database.cursor() as cursor:
+            indexes = database.introspection.get_constraints(cursor, _TABLE)
+        # IF NOT EXISTS would wait for everybody who writes a response, and keep others off meanwhile.
+        statements = () if _INDEX in indexes else _POSTGRESQL
     else:
         statements = (*(() if _INDEX in there else _SQLITE), *_SQLITE_TRIGGERS)
     with transaction.atomic(using=using), database.cursor() as cursor:
