@@ -93,7 +93,8 @@ def measure(url: str, options: argparse.Namespace) -> dict[str, Any]:
             return [Visitor(port, person.cookie, load) for person in people]
 
         def visits(who: list[Visitor], ends: float) -> list[Any]:
-            return [annotate(each, f"/label/{clicked.pk}", ends, options.think) for each in who]
+            base = f"/label/{clicked.pk}"
+            return [annotate(each, base, lambda: time.monotonic() >= ends, options.think) for each in who]
 
         run(visits(visitors(before), time.monotonic() + options.before))
 

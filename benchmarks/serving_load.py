@@ -21,6 +21,7 @@ import re
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -204,18 +205,18 @@ def token_of(html: str) -> str:
     return found[1] if found else ""
 
 
-async def annotate(visitor: Visitor, base: str, ends: float, think: float) -> None:
-    """Judge as the page does, until it is time; then leave."""
+async def annotate(visitor: Visitor, base: str, over: Callable[[], bool], think: float) -> None:
+    """Judge as the page does, until it is over; then leave."""
     rng = random.Random(base + str(id(visitor)))
     arrived = time.perf_counter()
     held = [token for token in [token_of(await visitor.sign(f"{base}/"))] if token]
-    while not held and time.monotonic() < ends:
+    while not held and not over():
         visitor.load.empty += 1
         await asyncio.sleep(_LOOK_AGAIN_SECONDS)
         held = [token for token in [token_of(await visitor.get(f"{base}/?waits=1"))] if token]
     visitor.load.first_pair.append((time.perf_counter() - arrived) * 1000)
     last_beat = time.monotonic()
-    while time.monotonic() < ends:
+    while not over():
         if not held:
             visitor.load.empty += 1
             await asyncio.sleep(_LOOK_AGAIN_SECONDS)
@@ -284,7 +285,12 @@ def measure(url: str, people: list[Person], options: argparse.Namespace) -> dict
         client_before = time.process_time()
         base = f"/label/{experiment.pk}"
         started = time.monotonic()
-        run([annotate(Visitor(port, p.cookie, load), base, ends, options.think) for p in people])
+        run(
+            [
+                annotate(Visitor(port, p.cookie, load), base, lambda: time.monotonic() >= ends, options.think)
+                for p in people
+            ]
+        )
         seconds = time.monotonic() - started
         client = time.process_time() - client_before
         spent = {name: cpu_seconds(pid) - before[name] for name, pid in pids.items()}

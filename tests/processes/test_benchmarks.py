@@ -30,13 +30,15 @@ SMALLEST = {
     "generation_backends": "--backends embedded --clicks 1",
     "generation_buffer": "--annotators 1 --warm-up 0 --budget 4 --runs 1",
     "generation_throughput": "--backend embedded --responses 1 --rounds 1",
+    # Fails where a click fails or is lost: the test of a migration among clicks.
+    "migration": "--judgments 2000 --annotators 2",
     "past_votes": "--votes 40 --annotators 1 --before 0 --think 0.1",
     "sample_efficiency": "--runs 1 --cap 20",
     "scaling": "--runs 1 --cap 20 --sizes 8 --in-flight --deltas",
     "serving_load": "--annotators 1 --seconds 1 --web-processes 1",
     "text_search": "--comparisons 50 --stored 50",
 }
-NEEDS_POSTGRESQL = {"dashboard", "export_scale"}
+NEEDS_POSTGRESQL = {"dashboard", "export_scale", "migration"}
 # Run by a test that also looks at the figures; or for a reason of its own.
 ELSEWHERE = {
     "claims": "tests/benchmarks/test_claims.py",
