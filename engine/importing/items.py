@@ -15,13 +15,12 @@ from engine.domain.specs import ExperimentSpec, FactorSpec, GoldSpec, ReadyMade,
 from engine.domain.tags import distinct, read_tags
 from engine.domain.variables import NAME
 from engine.importing import slips
+from engine.importing.headings import as_table, is_table
 from engine.importing.mapping import IGNORE, VARIABLE, Columns, as_policies, renamed, wide
 from engine.importing.rows import (
     Fault,
     ImportingError,
     Row,
-    as_table,
-    is_table,
     raise_any,
     rows_of,
     storable,

@@ -11,9 +11,10 @@ from typing import Any
 
 from engine.domain.material import Material
 from engine.importing import votes
+from engine.importing.headings import is_table
 from engine.importing.items import HEADINGS, REFERENCE_NAMES, TAG_NAMES, TASK_MEANINGS, rows_in
 from engine.importing.mapping import IGNORE, RESPONSE, VARIABLE
-from engine.importing.rows import Row, is_table
+from engine.importing.rows import Row
 from engine.importing.sources import Source
 
 _LOOKED_AT = 20

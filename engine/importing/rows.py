@@ -8,7 +8,6 @@ import gzip
 import io
 import itertools
 import json
-import re
 import zlib
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -17,11 +16,11 @@ from typing import Any, Protocol
 
 from engine.domain import limits
 from engine.domain.texts import UNSTORABLE
+from engine.importing import headings
 from engine.importing.strict_json import JSONLimitError, loads, refused_entry
 
 # Enough to see a pattern in; a page of thousands of them would help nobody.
 MOST_FAULTS = 20
-_DELIMITERS = ",;\t|"
 _GZIP = b"\x1f\x8b"
 # How files begin that people take for a table.
 _PACKED = {
@@ -33,17 +32,9 @@ _PACKED = {
     b"7z\xbc\xaf": "a 7z archive",
     b"Rar!\x1a": "a RAR archive",
 }
-# Some programs save these under the name of a workbook (.xls).
-_MARKUP = re.compile(rb"\s*<(?:!doctype\s+html|html|\?xml)\b", re.IGNORECASE)
 # Names under which an object has the rows of a table, and those that say that it is a row.
 _ROWS = ("data", "rows", "records", "votes", "items", "results")
 _OF_A_ROW = ("task", "prompt", "input", "question", "instruction", "model_a", "policy_a")
-# With its end.
-_LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
-_HEADING = re.compile(r"[^\ufeff \t\r\n][^\r\n]{0,1000000}")
-_SEPARATOR = re.compile(r'[\ufeff\s]*"?sep=([,;\t|])"?(?=[\r\n]|$)', re.IGNORECASE)
-# A few words without a space around them, as programs and people name columns: "Frage (de)", "Answer?".
-_NAME = re.compile(r'"?[^\W\d]\w*(?:[ .-]\w+){0,4}(?: ?\([^()]*\))?[?:*]?"?')
 
 
 class BinaryFile(Protocol):
@@ -224,8 +215,6 @@ def text_in(data: bytes) -> str:
         raise ImportingError.at(
             "", f"This is {kind}, and no text. Save it as CSV or XLSX, or unpack it first."
         )
-    if _MARKUP.match(data.removeprefix(codecs.BOM_UTF8)):
-        raise ImportingError.at("", "This is HTML or XML, and no table. Save it as CSV or XLSX.")
     nul = data.find(b"\x00") if encoding == "utf-8-sig" else -1
     try:
         if nul < 0:
@@ -256,21 +245,8 @@ def rows_of(
     table
         The text is a table, such as that of a file that says so by its name: plain lines are none of it.
     """
-    if not _is_json(text):
-        if not plain or _has_header(text, plain, beside):
-            yield from _table_rows(text)
-        elif (table or _without_separator(text)[0]) and not any(_cells(text)):
-            if _without_separator(text)[1].strip():
-                yield Fault("line 1", f"This line names no column. Call the column of the tasks {plain[0]}.")
-        elif names := _unknown_header(text, table=table):
-            yield Fault(
-                "line 1",
-                f"These look like names of columns, and none is known: {', '.join(names)}. Rename the "
-                f"column of the tasks to {plain[0]}. If each line is a task, write the tasks as JSON Lines, "
-                "or name a file of such lines .txt.",
-            )
-        else:
-            yield from _plain_rows(text, plain[0])
+    if not headings.is_json(text):
+        yield from _text_rows(text, plain, beside, table=table)
         return
     try:
         document = loads(text)
@@ -278,7 +254,7 @@ def rows_of(
         yield from _json_lines(text, plain, error)
         return
     except JSONLimitError as error:
-        first, *more = itertools.islice(filter(str.strip, _lines(text)), 2)
+        first, *more = itertools.islice(filter(str.strip, headings.lines(text)), 2)
         if more and _is_refused(first):
             # The first of JSON Lines.
             yield from _rows_of_lines(text, plain)
@@ -290,93 +266,43 @@ def rows_of(
     yield from _document_rows(document, plain)
 
 
-def is_table(text: str, plain: Sequence[str], beside: Sequence[str]) -> bool:
-    """True if the text has columns: it is JSON, it says so, or its first line is a heading, known or not."""
-    declared = bool(_without_separator(text)[0])
-    return _is_json(text) or declared or _has_header(text, plain, beside) or bool(_unknown_header(text))
-
-
-def as_table(text: str) -> str:
-    """A table whose first line says that it is one, as spreadsheets do it: no name of a file says it then."""
-    text = text.lstrip("\ufeff")
-    return f"sep={max(_DELIMITERS, key=_heading(text).count)}\n{text}"
-
-
-def _is_json(text: str) -> bool:
-    return text.lstrip("\ufeff \t\r\n")[:1] in {"{", "["}
-
-
-def _lines(text: str) -> Iterator[str]:
-    """The lines with their ends. A line ends as files have it: \\n, \\r\\n or \\r, and nothing else that
-    Unicode knows.
-    """
-    # One by one: `io.StringIO` takes four bytes for each character.
-    return (found[0] for found in _LINE.finditer(text.lstrip("\ufeff")))
-
-
-def _heading(text: str) -> str:
-    """The first line that is not empty, or as much of it as a heading may have."""
-    found = _HEADING.search(text)
-    return found[0].strip() if found else ""
-
-
-def _without_separator(text: str) -> tuple[str, str]:
-    """The delimiter that a first line such as ``sep=;`` names, and the text without that line.
-
-    The line stays, empty, so that places count it.
-    """
-    found = _SEPARATOR.match(text)
-    return (found[1], text[found.end() :]) if found else ("", text)
-
-
-def _cells(text: str) -> list[str]:
-    """The first line's cells, by any of the delimiters."""
-    delimiter, text = _without_separator(text)
-    return [cell.strip(' "') for cell in re.split(f"[{delimiter or _DELIMITERS}]", _heading(text))]
-
-
-def _has_header(text: str, plain: Sequence[str], beside: Sequence[str]) -> bool:
-    cells = {cell.lower() for cell in _cells(text)}
-    return not cells.isdisjoint(plain) or (len(cells) > 1 and not cells.isdisjoint(beside))
-
-
-def _unknown_header(text: str, *, table: bool = False) -> list[str]:
-    """The cells of a first line that is a heading, as of a ``table``, or looks like one: names in it, and as
-    many cells in each line.
-
-    Its rows would be tasks with the answers in them. After a tab each line's answer stands, so tabs say
-    nothing.
-    """
-    if table or _without_separator(text)[0]:
-        return [cell for cell in _cells(text) if cell]
-    heading = _heading(text)
-    delimiter = max(",;|", key=heading.count)
-    names = heading.split(delimiter)
-    if len(names) < 2 or not all(map(_NAME.fullmatch, names)):
-        return []
-    csv.field_size_limit(limits.CELL_CHARACTERS.most)
-    try:
-        lines = [
-            cells for cells in csv.reader(_lines(text), delimiter=delimiter) if any(map(str.strip, cells))
-        ]
-    except csv.Error:
-        return []
-    alike = len(lines) > 1 and all(len(cells) == len(names) for cells in lines)
-    return [name.strip('"') for name in names] if alike else []
+def _text_rows(
+    text: str, plain: Sequence[str], beside: Sequence[str], *, table: bool
+) -> Iterator[Row | Fault]:
+    """The rows of a text that is no JSON."""
+    if message := headings.no_rows(text):
+        yield Fault("", message)
+    elif not plain or headings.is_known(text, plain, beside, table=table):
+        yield from _table_rows(text)
+    elif (table or headings.without_separator(text)[0]) and not any(headings.cells(text)):
+        if headings.without_separator(text)[1].strip():
+            yield Fault("line 1", f"This line names no column. Call the column of the tasks {plain[0]}.")
+    elif names := headings.unknown(text, table=table):
+        said = table or headings.without_separator(text)[0]
+        yield Fault(
+            "line 1",
+            f"These look like names of columns, and none is known: {', '.join(names)}. Rename the "
+            f"column of the tasks to {plain[0]}. If each line is a task, write the tasks as JSON Lines"
+            f"{', or name a file of such lines .txt' * bool(said)}.",
+        )
+    elif message := headings.no_lines(text):
+        yield Fault("", message)
+    else:
+        yield from _plain_rows(text, plain[0])
 
 
 def _plain_rows(text: str, plain: str) -> Iterator[Row | Fault]:
-    for number, line in enumerate(_lines(text), 1):
+    for number, line in enumerate(headings.lines(text), 1):
         if line.strip():
             value, _, reference = line.partition("\t")
             yield Row(f"line {number}", {plain: value.strip(), "reference": reference.strip()})
 
 
 def _table_rows(text: str) -> Iterator[Row | Fault]:
-    declared, text = _without_separator(text)
-    delimiter = declared or max(_DELIMITERS, key=_heading(text).count)
+    delimiter = headings.delimiter_of(text)
+    _, text = headings.without_separator(text)
     csv.field_size_limit(limits.CELL_CHARACTERS.most)
-    reader = csv.reader(_lines(text), delimiter=delimiter, strict=True)
+    reader = csv.reader(headings.lines(text), delimiter=delimiter, strict=True)
     heading: Heading | None = None
     before = 0
     try:
@@ -387,9 +313,6 @@ def _table_rows(text: str) -> Iterator[Row | Fault]:
             place = f"line {first}"
             if heading is None:
                 heading = Heading(cells)
-                if delimiter == "|" and not cells[0].strip() and not cells[-1].strip():
-                    yield Fault(place, "This is a table of Markdown. Save it as CSV.")
-                    return
                 if heading.fault:
                     yield Fault(place, heading.fault)
                     return
@@ -425,7 +348,7 @@ def _is_refused(line: str) -> bool:
 
 def _json_lines(text: str, plain: Sequence[str], whole: json.JSONDecodeError) -> Iterator[Row | Fault]:
     try:
-        loads(next(filter(str.strip, _lines(text))))
+        loads(next(filter(str.strip, headings.lines(text))))
     except JSONLimitError:
         pass  # the line says so in its place
     except json.JSONDecodeError:
@@ -442,7 +365,7 @@ def _json_lines(text: str, plain: Sequence[str], whole: json.JSONDecodeError) ->
 
 
 def _rows_of_lines(text: str, plain: Sequence[str]) -> Iterator[Row | Fault]:
-    for number, line in enumerate(_lines(text), 1):
+    for number, line in enumerate(headings.lines(text), 1):
         if not line.strip():
             continue
         try:

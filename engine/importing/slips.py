@@ -7,6 +7,8 @@ import unicodedata
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
+from engine.importing.headings import cells_of, delimiter_of
+
 _NOTHING = {"null", "none", "nan", "n/a"}
 # Of R, pandas and SQL. In other letters "Na" may be an answer.
 _NOTHING_AS_WRITTEN = {"NA", "<NA>", r"\N"}
@@ -31,6 +33,8 @@ _OF_A_PROGRAM = re.compile(r"""\[\s*(?:["'{\[].*)?\]|\{\s*["'].*\}""", re.DOTALL
 _LIKE_A_NAME = re.compile(r"[^\W\d]\w*(?:[ -]\w+){0,2}")
 _OF_SENTENCES = re.compile(r"[\d?.!:]")
 _SPACE = re.compile(r"\s")
+_DELIMITERS = {",": "comma", ";": "semicolon", "|": "|", "\t": "tab"}
+_OF_A_NUMBER = re.compile(r"(?<=\d),(?=\d)")
 
 
 def number(n: int, one: str, many: str = "") -> str:
@@ -104,17 +108,19 @@ def rivals(fields: Mapping[str, object], names: Sequence[str]) -> Rivals | None:
 
 def heading(lines: Sequence[tuple[str, str]]) -> Iterator[str]:
     """A warning where the first of these tasks and answers may be the names of their columns, as of cells
-    that were copied from a spreadsheet.
+    that were copied from a spreadsheet, or where the lines have columns that nobody has named.
     """
     (task, answer), *others = lines
-    names = [task, answer] if answer else [task]
+    whole = ["\t".join(filter(None, line)) for line in lines]
+    columns = _columns(whole)
+    names = [task, answer] if answer else _cells_alike(task, whole[1:])
     # Without an answer beside it only a single word looks like a name, and not like the first of the tasks;
     # and two lines may be a greeting and a question.
     if not all(map(_LIKE_A_NAME.fullmatch, names)) or (
-        not answer and (_SPACE.search(task) or len(others) == 1)
+        len(names) == 1 and (_SPACE.search(task) or len(others) == 1)
     ):
-        return
-    if not others:
+        yield from columns
+    elif not others:
         yield (
             f"The only line, {' and '.join(names)}, may name columns, and is a task now. Check that this is "
             "the right file."
@@ -124,6 +130,39 @@ def heading(lines: Sequence[tuple[str, str]]) -> Iterator[str]:
             f"The first line, {' and '.join(names)}, may name columns, and is a task now. If it names them, "
             "write task instead of the name of the column of the tasks."
         )
+    else:
+        yield from columns
+
+
+def _cells_alike(task: str, others: Sequence[str]) -> list[str]:
+    """The cells of the first line, where it alone or most other lines too are as many, or the whole line."""
+    delimiter = delimiter_of(task)
+    cells = cells_of(task, delimiter)
+    n_alike = sum(len(cells_of(other, delimiter)) == len(cells) for other in others)
+    is_close = len(cells) > 1 and not any(cell.startswith(" ") for cell in cells[1:])
+    return [cell.strip() for cell in cells] if is_close or 2 * n_alike > len(others) else [task]
+
+
+def _columns(lines: Sequence[str]) -> Iterator[str]:
+    """A warning where most lines have as many cells, without a space after the delimiter as in a sentence.
+
+    A tab separates a task from its answer, so it counts from the second on. A comma between two digits does
+    not.
+    """
+    for delimiter, name in _DELIMITERS.items():
+        sizes = Counter(_n_columns(line, delimiter) for line in lines if delimiter in line)
+        n_columns, n = max(sizes.items(), key=lambda each: each[1], default=(0, 0))
+        if len(lines) > 1 and n_columns > 1 + (delimiter == "\t") and 2 * n > len(lines):
+            yield (
+                f"{n:,} of {number(len(lines), 'line')} may have {n_columns} columns, with a {name} between "
+                "them. Each line is one task now, whatever its columns hold. If there are columns, name them "
+                "in a first line, such as task,reference."
+            )
+
+
+def _n_columns(line: str, delimiter: str) -> int:
+    cells = cells_of(_OF_A_NUMBER.sub("", line) if delimiter == "," else line, delimiter)
+    return 0 if any(cell.startswith(" ") or not cell for cell in cells[1:]) else len(cells)
 
 
 def left_out(found: Mapping[Rivals, int]) -> Iterator[str]:

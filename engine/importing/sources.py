@@ -18,6 +18,7 @@ from pathlib import Path, PurePosixPath
 from engine.domain import limits
 from engine.importing import arrow, parquet
 from engine.importing.arrow import arrow_rows
+from engine.importing.headings import OF_YAML
 from engine.importing.pacing import paced
 from engine.importing.parquet import parquet_rows
 from engine.importing.rows import (
@@ -162,9 +163,7 @@ def _suffix(name: str) -> str:
 def _text_of(name: str, data: bytes) -> str:
     if _suffix(name) in {".yaml", ".yml"}:
         # Its lines would be tasks.
-        raise ImportingError.at(
-            "", "YAML holds whole descriptions of experiments. Give tasks, responses and votes as JSON Lines."
-        )
+        raise ImportingError.at("", OF_YAML)
     return text_in(data)
 
 

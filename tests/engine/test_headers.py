@@ -65,15 +65,26 @@ def test_the_line_that_names_the_delimiter_counts_in_places():
         "Frage?,Antwort\nx,y\n",
         "The question of the day,Antwort\nx,y\n",
         "Frage|Antwort\nx|y\n",
+        "Nr.,Frage,Antwort\n1,Was ist 1 + 1?,2\n",
+        "#,Frage\n1,Was ist 1 + 1?\n",
+        "1. Frage,2. Antwort\nWas ist 1 + 1?,2\n",
+        "Message Content,Answer/Label\nHello,greeting\n",
+        "Nr\tFrage\tAntwort\n1\tWas ist 1 + 1?\t2\n",
+        # A comma that nobody quoted, and a cell that is missing.
+        "Frage,Antwort\nWas ist 1 + 1?,2\nWer, bitte, bist du?,Ann\n",
+        "Frage;Antwort\nWas ist 1 + 1?;2\nWer?;Ann\nWarum?\n",
     ],
 )
 def test_an_unknown_heading_is_refused_and_named(text):
-    with pytest.raises(ImportingError) as refused:
-        read_tasks(text)
-    [fault] = refused.value.faults
-    assert fault.place == "line 1"
-    assert "none is known" in fault.message
-    assert "Rename the column of the tasks to task" in fault.message
+    """On the page and in a file of plain lines."""
+    for given in (text, source_of([("t.txt", BytesIO(text.encode()))], MOST)):
+        with pytest.raises(ImportingError) as refused:
+            read_tasks(given)
+        [fault] = refused.value.faults
+        assert fault.place == "line 1"
+        assert "none is known" in fault.message
+        assert "Rename the column of the tasks to task" in fault.message
+        assert fault.message.endswith("If each line is a task, write the tasks as JSON Lines.")
 
 
 @pytest.mark.parametrize(
@@ -81,10 +92,15 @@ def test_an_unknown_heading_is_refused_and_named(text):
     [
         ("Frage\tAntwort\nWas ist 1 + 1?\t2\nWer?\tAnn\n", True),
         ("Customer question\tExpected reply\nI have two cars.\t2\n", True),
+        ("Frage, Antwort\nWas ist 1 + 1?, 2\nWer?, Ann\n", True),
+        ("Frage,Antwort\nWer, bitte, bist du?,Ann\n", True),
+        ("Frage,Antwort", True),
         # Words and their translations, and tasks that begin with a short one.
         ("Berlin\tGermany\nParis\tFrance\n", False),
         ("What is 1 + 1?\t2\nWhat is 2 + 2?\t4\n", False),
         ("Hello\nHow are you?\n", False),
+        ("Hello, Ann\nThanks, Bob\n", False),
+        ("Hello, world", False),
         ('{"task": "Frage", "answer": "Antwort"}\n{"task": "Was ist 1?", "answer": "2"}\n', False),
     ],
 )
@@ -92,6 +108,23 @@ def test_cells_that_were_copied_with_their_heading_are_asked_about(text, warns):
     """A tab may stand between a task and its answer, so nothing else tells a heading there."""
     warnings = warnings_of_tasks(read_tasks(text), text)
     assert ["may name columns, and is a task now" in each for each in warnings] == [True] * warns
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("What is 1 + 1?,2\nWhat is 2 + 2?,4\nWho, then?\n", "2 of 3 lines may have 2 columns, with a comma"),
+        ("What is 1 + 1?;2\nWhat is 2 + 2?;4\n", "2 of 2 lines may have 2 columns, with a semicolon"),
+        ("1\tWhat is 1 + 1?\t2\n2\tWhat is 2 + 2?\t4\n", "2 of 2 lines may have 3 columns, with a tab"),
+        ("What is 1 + 1?\t2\nWhat is 2 + 2?\t4\n", ""),
+        ("What is 1,000 + 1?\nWhat is 2,000 + 2?\n", ""),
+        ("Explain loops; give an example.\nExplain lists; give an example.\n", ""),
+        ('"Hello," she said.\n"Goodbye," he said.\n', ""),
+    ],
+)
+def test_lines_that_have_columns_without_names_are_told(text, words):
+    warnings = warnings_of_tasks(read_tasks(text), text)
+    assert [each[: len(words)] for each in warnings] == [words] * bool(words)
 
 
 @pytest.mark.parametrize("name", ["t.csv", "T.CSV", "t.tsv", "t.csv.gz"])
@@ -158,6 +191,11 @@ def test_a_heading_that_names_the_answer_only_is_a_heading():
         "red,green\nSay three colours: red, green, blue\n",
         "dog\tHund\ncat\tKatze\n",
         "red,green",
+        "Hello, how are you?\nFine, thanks.\n",
+        "Name colours, e.g. red,green,blue\nName, please, three animals\n",
+        # Sentences that begin with the name of a column.
+        "Question, please: what is 1 + 1?\nWhat is this?\n",
+        "Input, output and all between: explain.\nSay hello, please.\nSay goodbye.\n",
     ],
 )
 def test_lines_with_commas_stay_tasks(text):

@@ -125,7 +125,7 @@ def test_spreadsheets_write_truths_in_capital_letters():
         (
             read_responses,
             "| task | policy | response |\n|---|---|---|\n| One? | A | 1 |\n",
-            "line 1: This is a table of Markdown",
+            "This is a table of Markdown",
         ),
         (
             read_responses,
@@ -139,6 +139,23 @@ def test_spreadsheets_write_truths_in_capital_letters():
         (
             read_tasks,
             named("tasks.yaml", "- prompt: One?\n- prompt: Two?\n"),
+            "YAML holds whole descriptions",
+        ),
+        (read_tasks, "<!DOCTYPE html>\n<p>One?", "This is HTML or XML"),
+        (read_tasks, "<table><tr><td>One?</td></tr></table>", "This is HTML or XML"),
+        (read_tasks, named("tasks.txt", '<div class="a">\n<p>One?</p>\n</div>\n'), "This is HTML or XML"),
+        (
+            read_tasks,
+            named("tasks.csv", "<table>\n<tr><td>A</td></tr>\n</table>\n"),
+            "This is HTML or XML",
+        ),
+        (read_tasks, "Frage | Antwort\n--- | ---\nOne? | 1\n", "This is a table of Markdown"),
+        (read_tasks, "task | answer\n:-- | --:\nOne? | 1\n", "This is a table of Markdown"),
+        (read_tasks, "| Frage |\n|---|\n| One? |\n", "This is a table of Markdown"),
+        (read_tasks, "# Ours\n\n- prompt: One?\n  reference: 1\n", "YAML holds whole descriptions"),
+        (
+            read_tasks,
+            named("tasks.txt", "name: Ours\r\ntasks:\r\n  - One?\r\n"),
             "YAML holds whole descriptions",
         ),
         (
@@ -162,6 +179,22 @@ def test_what_would_be_silently_wrong_is_refused(read: Any, given: Source | str,
 def test_yaml_is_no_list_of_tasks_on_the_page_either():
     with pytest.raises(ImportingError, match="YAML holds whole descriptions"):
         _ = named("tasks.yml", "- prompt: One?\n").text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<p>What is this?</p>\n<p>And this?</p>",
+        "<table> tags: what are they?\nWhat is <td>?",
+        "- What is 1 + 1?\n- Who are you?",
+        "Question: What is 1 + 1?\nQuestion: Who are you?",
+        "A title\n-------",
+        "Do you like tasks: yes or no?",
+    ],
+)
+def test_a_task_that_only_looks_like_another_format_stays_one(text):
+    for given in (text, named("tasks.txt", text)):
+        assert [task.prompt for task in read_tasks(given)] == text.split("\n")
 
 
 # ---------------------------------------------------------------- warned of

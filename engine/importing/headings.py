@@ -1,0 +1,188 @@
+"""The first lines of a text: the names of a table's columns, the first of plain lines, or another format."""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Iterable, Iterator, Sequence
+
+from engine.domain import limits
+
+_DELIMITERS = ",;\t|"
+# With its end.
+_LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
+_FIRST = re.compile(r"[^\ufeff \t\r\n][^\r\n]{0,1000000}")
+_SEPARATOR = re.compile(r'[\ufeff\s]*"?sep=([,;\t|])"?(?=[\r\n]|$)', re.IGNORECASE)
+# A few words without a space around them, as programs and people name columns: "1. Frage", "Answer/Label?".
+_NAME = re.compile(r"#|(?=.*[^\W\d_])[\w#(](?:[\w #./&'’%()\[\]-]{0,58}[\w#)\]%])?[?:*]?|\w{1,4}\.")
+_MOST_WORDS = 6
+# After a tab stands the answer of a line, so two cells there are no sign of a table.
+_FEWEST = {"\t": 3}
+
+_TAG = re.compile(r"\s*<(?P<name>!doctype|!--|\?xml|[a-z][\w:-]*)(?=[\s/>-])[^<>]*>?", re.IGNORECASE)
+_CLOSED = re.compile(r"</[\w:-]+\s*>\s*\Z")
+_LONGEST_END = 1000
+_DOCUMENTS = {"!doctype", "!--", "?xml", "html"}
+# No task is one of these.
+_PARTS_OF_DOCUMENTS = {"head", "body", "table", "thead", "tbody", "meta", "link", "style", "script"}
+_MARKDOWN_RULE = re.compile(r"(?=.*\|)\|?\s*:?-+:?\s*(?:\|\s*:?-+:?\s*)*\|?")
+_YAML_LIST = re.compile(
+    r"(?:[ \t\r]*(?:#.*|---.*)?\n)*- +"
+    r"(?:task|prompt|input|question|instruction|messages|role|policy(?:_a)?|model_a):(?:\s|$)"
+)
+_YAML_TASKS = re.compile(
+    r"^(?:tasks|prompts|questions|examples|factors|gold|ready_made):[ \t]*\r?\n(?:[ \t]*\r?\n)*[ \t]*- ",
+    re.MULTILINE,
+)
+OF_YAML = "YAML holds whole descriptions of experiments. Give tasks, responses and votes as JSON Lines."
+
+
+def lines(text: str) -> Iterator[str]:
+    """The lines with their ends. A line ends as files have it: \\n, \\r\\n or \\r, and nothing else that
+    Unicode knows.
+    """
+    # One by one: `io.StringIO` takes four bytes for each character.
+    return (found[0] for found in _LINE.finditer(text.lstrip("\ufeff")))
+
+
+def without_separator(text: str) -> tuple[str, str]:
+    """The delimiter that a first line such as ``sep=;`` names, and the text without that line.
+
+    The line stays, empty, so that places count it.
+    """
+    found = _SEPARATOR.match(text)
+    return (found[1], text[found.end() :]) if found else ("", text)
+
+
+def is_json(text: str) -> bool:
+    """True if the text is read as JSON."""
+    return text.lstrip("\ufeff \t\r\n")[:1] in {"{", "["}
+
+
+def is_table(text: str, plain: Sequence[str], beside: Sequence[str]) -> bool:
+    """True if the text has columns: it is JSON, it says so, or its first line is a heading, known or not."""
+    declared = bool(without_separator(text)[0])
+    return is_json(text) or declared or is_known(text, plain, beside) or bool(unknown(text))
+
+
+def as_table(text: str) -> str:
+    """A table whose first line says that it is one, as spreadsheets do it: no name of a file says it then."""
+    text = text.lstrip("\ufeff")
+    return f"sep={delimiter_of(text)}\n{text}"
+
+
+def delimiter_of(text: str) -> str:
+    """The delimiter of a table: the one that a line names, or the one that its first line has most often."""
+    declared, text = without_separator(text)
+    return declared or max(_DELIMITERS, key=_first(text).count)
+
+
+def cells(text: str) -> list[str]:
+    """The first line's cells, by any of the delimiters."""
+    delimiter, text = without_separator(text)
+    return [cell.strip(' "') for cell in re.split(f"[{delimiter or _DELIMITERS}]", _first(text))]
+
+
+def cells_of(line: str, delimiter: str) -> list[str]:
+    """The cells of one line; none where it is no CSV."""
+    return next(iter(_csv([line], delimiter)), [])
+
+
+def is_known(text: str, plain: Sequence[str], beside: Sequence[str], *, table: bool = False) -> bool:
+    """True if the first line names a column of ``plain``, or one of ``beside`` and another one.
+
+    A sentence may begin with such a word and a comma, unless the text is a ``table``.
+    """
+    found = {cell.lower() for cell in cells(text)}
+    known = not found.isdisjoint(plain) or (len(found) > 1 and not found.isdisjoint(beside))
+    return known and (table or bool(without_separator(text)[0]) or not _is_sentence(text))
+
+
+def unknown(text: str, *, table: bool = False) -> list[str]:
+    """The cells of a first line that is a heading, as of a ``table``, or looks like one: names in it without
+    a space after the delimiter, and as many cells in the lines below.
+
+    Its rows would be tasks with the answers in them.
+    """
+    if table or without_separator(text)[0]:
+        return [cell for cell in cells(text) if cell]
+    delimiter = delimiter_of(text)
+    names = cells_of(_first(text), delimiter)
+    if len(names) < _FEWEST.get(delimiter, 2) or not all(map(_is_name, names)):
+        return []
+    rows = _rows_below(text, delimiter)
+    alike = [row for row in rows if len(row) == len(names)]
+    # In sentences, a space follows each comma.
+    n_close = sum(not any(cell.startswith(" ") for cell in row[1:]) for row in alike)
+    return names if alike and (len(alike) == len(rows) or 2 * n_close >= len(rows)) else []
+
+
+def no_rows(text: str) -> str:
+    """The reason why a text has no rows: it is a document of another format; empty for any other text."""
+    text = without_separator(text)[1].lstrip("\ufeff")
+    if _is_markup(text):
+        return "This is HTML or XML, and no table. Save it as CSV or XLSX."
+    first, second = [*_first_two(text), "", ""][:2]
+    if _MARKDOWN_RULE.fullmatch(second) or (len(first) > 1 and first[0] == first[-1] == "|"):
+        return "This is a table of Markdown. Save it as CSV."
+    return OF_YAML if _YAML_LIST.match(text) else ""
+
+
+def no_lines(text: str) -> str:
+    """The reason why the lines of a text are no tasks, which only a table may have in its cells."""
+    return OF_YAML if _YAML_TASKS.search(text) else ""
+
+
+def _first(text: str) -> str:
+    """The first line that is not empty, or as much of it as a heading may have."""
+    found = _FIRST.search(text)
+    return found[0].strip() if found else ""
+
+
+def _first_two(text: str) -> Iterator[str]:
+    for _, line in zip(range(2), filter(None, map(str.strip, lines(text))), strict=False):
+        yield line
+
+
+def _is_name(cell: str) -> bool:
+    return _NAME.fullmatch(cell) is not None and len(cell.split()) <= _MOST_WORDS
+
+
+def _is_sentence(text: str) -> bool:
+    """True if the first line has delimiters as a sentence has commas, and few other lines have as many."""
+    delimiter = delimiter_of(text)
+    first, *others = cells_of(_first(text), delimiter)
+    if all(map(_is_name, (first, *map(str.strip, others)))) or not all(
+        cell.startswith(" ") for cell in others
+    ):
+        return False
+    rows = _rows_below(text, delimiter)
+    return bool(rows) and 2 * sum(len(row) == len(others) + 1 for row in rows) <= len(rows)
+
+
+def _rows_below(text: str, delimiter: str) -> list[list[str]]:
+    """The rows below the first line; none where they are no CSV."""
+    found = _csv(lines(text), delimiter)
+    return [row for row in found if any(map(str.strip, row))][1:]
+
+
+def _csv(given: Iterable[str], delimiter: str) -> list[list[str]]:
+    csv.field_size_limit(limits.CELL_CHARACTERS.most)
+    try:
+        return list(csv.reader(given, delimiter=delimiter))
+    except csv.Error:
+        return []
+
+
+def _is_markup(text: str) -> bool:
+    found = _TAG.match(text)
+    if found is None:
+        return False
+    name = found["name"].lower()
+    if name in _DOCUMENTS:
+        return True
+    if not _CLOSED.search(text[-_LONGEST_END:]):
+        return False
+    end = f"</{name}"
+    # A task may be a piece of HTML on its line.
+    return name in _PARTS_OF_DOCUMENTS or (end not in _first(text).lower() and end in text.lower())
