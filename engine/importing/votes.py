@@ -39,6 +39,8 @@ _LONGEST_POLICY = 100
 _MILLISECONDS_FROM = 253_402_300_800
 # Spreadsheets store a time as days since 1900, and this is the year 10000. As seconds it is February 1970.
 _DAYS_BEFORE = 2_958_466
+# Digits.
+_LONGEST_NUMBER = 9
 _COMPACT = {8: "%Y%m%d", 14: "%Y%m%d%H%M%S"}
 
 
@@ -120,8 +122,8 @@ def read_votes(source: Source, columns: Columns | None = None) -> Votes:
                 found = _votes_of(row)
                 votes += found
                 unanswered += not found
-                if not columns and (pair := slips.rivals(row.fields, _TASK)):
-                    rivals[pair] += 1
+                if not columns:
+                    rivals.update(_rivals(row.fields))
             except ImportingError as error:
                 faults += error.faults
             except _MissingError as error:
@@ -178,8 +180,8 @@ def _votes_of(row: Row) -> list[Vote]:
     if questions := {name: value for name, value in row.fields.items() if _is_answers(value)}:
         # Older releases write the record flat, and its metadata as JSON.
         return _argilla(row.place, fields | _keyed(_object(fields.get("metadata"))), questions)
-    of_row = _label_studio_short if "annotationid" in fields else _vote
-    return [of_row(row.place, fields)]
+    is_label_studios = "annotationid" in fields
+    return _label_studio_short(row.place, fields) if is_label_studios else [_vote(row.place, fields)]
 
 
 def _check_names(row: Row) -> None:
@@ -372,17 +374,22 @@ def _label_studio(place: str, fields: Mapping[str, Any]) -> list[Vote]:
     return votes
 
 
-def _label_studio_short(place: str, fields: Mapping[str, Any]) -> Vote:
-    """A row of Label Studio's short export: an annotation's results, each under its own name, in the data."""
+def _label_studio_short(place: str, fields: Mapping[str, Any]) -> list[Vote]:
+    """A row of Label Studio's short export: an annotation's results, each under its own name, in the data.
+
+    None where the annotation has no result.
+    """
     values = [value for column in fields.values() for value in _list_in(column) or [column]]
     chosen = _chosen([{"value": value} for value in values])
     # One choice is a plain text here, under the name that its project gave it.
+    said = {name: _key(value) for name, value in fields.items() if isinstance(value, str)}
     beside = (
-        value
-        for name, value in fields.items()
-        if isinstance(value, str) and meaning_of(name) in {"", "winner"} and _key(value) in _NEITHER
+        fields[name] for name, key in said.items() if meaning_of(name) in {"", "winner"} and key in _NEITHER
     )
-    return _vote(place, fields, winner=next(beside, chosen), in_order=True)
+    winner = next(beside, chosen)
+    if winner is None and _first(fields, _WINNER) is None and {"left", "right"}.isdisjoint(said.values()):
+        return []
+    return [_vote(place, fields, winner=winner, in_order=True)]
 
 
 def _chosen(results: Any) -> Any:
@@ -454,6 +461,43 @@ def _meanings() -> dict[str, str]:
 
 
 _MEANINGS = _meanings()
+# Of several columns with one of these meanings the first is read, in the order in which they stand here.
+_ONE_OF = ("task", "policy_a", "policy_b", "winner", "response_a", "response_b")
+_PLACES = {name: place for place, name in enumerate(_MEANINGS)}
+
+
+def _rivals(fields: Mapping[str, Any]) -> list[slips.Rivals]:
+    """The pairs of columns of a row that may be the same thing and say different ones; the first is read."""
+    pairs = []
+    for meaning, names in _several(tuple(fields)):
+        said = {name: fields[name] for name in names}
+        if meaning == "winner":
+            # Many tables have a label or a choice that is about something else.
+            said = {name: _said(value) for name, value in said.items()}
+        if pair := slips.rivals(said, names):
+            pairs.append(pair)
+    return pairs
+
+
+# The rows of a table have the same names.
+@lru_cache(maxsize=64)
+def _several(names: tuple[str, ...]) -> list[tuple[str, list[str]]]:
+    """The meanings that several of these columns have, each with its columns, the one that is read first."""
+    found: defaultdict[str, list[str]] = defaultdict(list)
+    for name in names:
+        if (meaning := meaning_of(name)) in _ONE_OF:
+            found[meaning].append(name)
+    return [
+        (meaning, sorted(each, key=lambda name: _PLACES[_key(name)]))
+        for meaning, each in found.items()
+        if len(each) > 1
+    ]
+
+
+def _said(value: Any) -> str | None:
+    """The answer that a text gives, in one spelling; ``None`` where it gives none."""
+    key = _key(value) if isinstance(value, str) else ""
+    return _NAMED.get(key) or _NEITHER.get(key) or (key if key in {"left", "right"} else None)
 
 
 def _answer(value: str) -> bool:
@@ -582,8 +626,9 @@ def _texts(
     """The task, its messages, the two responses, and whether they came as an arena's conversations."""
     (first, second), _ = _two(fields, ("conversation", "messages"))
     if first is not None and second is not None:
-        task_a, response_a = _split(place, "conversation_a", first)
-        task_b, response_b = _split(place, "conversation_b", second)
+        n_turns = _n_turns(place, fields)
+        task_a, response_a = _split(place, "conversation_a", first, n_turns)
+        task_b, response_b = _split(place, "conversation_b", second, n_turns)
         if task_a != task_b:
             raise ImportingError.at(
                 place,
@@ -593,7 +638,7 @@ def _texts(
     task = _first(fields, _TASK)
     (first, second), _ = _two(fields, (*_RESPONSE, ""))
     turns = [_turns(value) for value in (task, first, second)]
-    if may_be_turns and all(turns) and len({len(each or ()) for each in turns}) == 1:
+    if may_be_turns and _are_turns(place, fields, turns):
         # LMArena's table for Kaggle: a list of turns in each of the three columns.
         users, *answers = (each or [] for each in turns)
         whole = []
@@ -618,6 +663,31 @@ def _texts(
     )
 
 
+def _are_turns(place: str, fields: Mapping[str, Any], turns: Sequence[list[str] | None]) -> bool:
+    """True if all columns of texts are lists of turns, as in LMArena's table for Kaggle.
+
+    Raises
+    ------
+    ImportingError
+        The lists do not belong together.
+    """
+    is_kaggles = bool(turns[0]) and not fields.keys().isdisjoint(_KAGGLE)
+    lengths = [len(each) for each in turns if each]
+    if len(lengths) == len(turns) and len(set(lengths)) == 1:
+        return True
+    if len(lengths) == len(turns) or is_kaggles:
+        said = ", ".join(
+            f"{name} has {slips.number(len(each), 'turn') if each else 'no list of them'}"
+            for name, each in zip(("prompt", "response_a", "response_b"), turns, strict=True)
+        )
+        raise ImportingError.at(
+            place,
+            f"{said}. They must have as many, one answer of each for every message of the user. Correct the "
+            "row, or remove it.",
+        )
+    return False
+
+
 def _by(role: str, texts: Iterable[str]) -> list[Message]:
     return [Message(role, text) for text in texts]
 
@@ -640,16 +710,39 @@ def _turns(value: Any) -> list[str] | None:
     return [each or "" for each in turns]
 
 
-def _split(place: str, name: str, value: Any) -> tuple[_Task, str | None]:
+def _n_turns(place: str, fields: Mapping[str, Any]) -> int | None:
+    """The number of turns that the vote is about; ``None`` where the file says nothing.
+
+    MT-bench has both turns in each row, and people judged after the first or after the second. Elsewhere it
+    is the number of turns that there are.
+    """
+    said = fields.get("turn")
+    if said in (None, ""):
+        return None
+    text = str(said).removesuffix(".0")
+    if not (text.isascii() and text.isdecimal() and 0 < len(text) < _LONGEST_NUMBER and int(text) > 0):
+        raise ImportingError.at(
+            place, f"turn is {limits.shown(said)}. Write the number of turns that were judged, 1 or more."
+        )
+    return int(text)
+
+
+def _until(messages: Sequence[Message], n_turns: int | None) -> Sequence[Message]:
+    """The first turns of a conversation: each begins with a message of the user."""
+    starts = [n for n, message in enumerate(messages) if message.role == USER]
+    return messages if n_turns is None or n_turns >= len(starts) else messages[: starts[n_turns]]
+
+
+def _split(place: str, name: str, value: Any, n_turns: int | None) -> tuple[_Task, str | None]:
     """The task of a conversation, which is all before the first answer, and the rest of it; ``None`` where
-    it ends with the user.
+    it ends with the user. Turns after the last one that was judged are left out.
     """
     if isinstance(value, str):
         try:
             value = loads(value)
         except ValueError:
             value = None
-    messages = _checked_messages(place, name, value)
+    messages = _until(_checked_messages(place, name, value), n_turns)
     answered = next((n for n, message in enumerate(messages) if message.role == ASSISTANT), None)
     if answered is None and messages and {each.role for each in messages} <= {SYSTEM, USER}:
         return _task(place, messages), None

@@ -230,7 +230,7 @@ def test_search_arenas_messages_are_conversations():
 
 
 def test_nothing_of_a_long_conversation_is_lost():
-    vote = one(LMARENA, conversation_a=said(TASK, "Red", "Another?", "Blue"))
+    vote = one(LMARENA, conversation_a=said(TASK, "Red", "Another?", "Blue"), turn=2)
     assert (vote.task, vote.response_a, vote.response_b) == (
         TASK,
         "Red\n\nUser: Another?\n\nAssistant: Blue",
@@ -270,9 +270,52 @@ def test_a_turn_of_kaggles_table_that_cannot_be_stored_is_refused_with_its_line(
         read(as_csv([row]))
 
 
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"response_b": '["No"]'}, "prompt has 2 turns, response_a has 2 turns, response_b has 1 turn."),
+        ({"prompt": '["Is it?"]'}, "prompt has 1 turn, response_a has 2 turns, response_b has 2 turns."),
+        ({"response_a": "Yes"}, "prompt has 2 turns, response_a has no list of them, response_b has 2"),
+    ],
+)
+def test_a_row_of_kaggles_table_whose_lists_do_not_fit_is_refused_with_its_line(changes, words):
+    row = {
+        "model_a": "P", "model_b": "Q", "winner_model_a": 1, "winner_model_b": 0, "winner_tie": 0,
+        "prompt": '["Is it?", "Sure?"]', "response_a": '["Yes", "Sure"]', "response_b": '["No", "Sure"]',
+    }  # fmt: skip
+    with pytest.raises(ImportingError) as refused:
+        read(as_csv([row, row | changes]))
+    assert str(refused.value).startswith(f"line 3: {words}")
+
+
+def test_an_answer_that_is_a_list_is_no_list_of_turns():
+    vote = read(as_csv([{"task": "List", "model_a": "P", "model_b": "Q", "winner": "a",
+                         "response_a": '["x"]', "response_b": '["x", "y"]'}])).votes[0]  # fmt: skip
+    assert (vote.task, vote.response_b) == ("List", '["x", "y"]')
+
+
 def test_mt_benchs_judgments():
     record = LMARENA | {"judge": ["gpt-4", "pair-v2"], "winner": "tie (inconsistent)"}
     assert (one(record).annotator, one(record).winner) == ("gpt-4 pair-v2", Winner.TIE)
+
+
+def test_a_vote_of_mt_bench_is_about_the_turns_up_to_its_own():
+    """Every row has both turns, and people judged after the first or after the second."""
+    record = LMARENA | {
+        "conversation_a": said(TASK, "Red", "Another?", "Blue"),
+        "conversation_b": said(TASK, "Green", "Another?", "Pink"),
+    }
+    first, second, both = (one(record, turn=turn) for turn in (1, "2.0", None))
+    assert (first.task, first.response_a, first.response_b) == (TASK, "Red", "Green")
+    assert (second.task, second.response_b) == (TASK, "Green\n\nUser: Another?\n\nAssistant: Pink")
+    assert both == second
+    system = {"role": "system", "content": "Be brief."}
+    vote = one(
+        {**record, **{name: [system, *record[name]] for name in ("conversation_a", "conversation_b")}}, turn=1
+    )
+    assert (vote.task, vote.response_a) == (f"System: Be brief.\n\nUser: {TASK}", "Red")
+    for turn in (0, -1, "two", 1.5, True, [1]):
+        assert "Write the number of turns that were judged" in fault_of(record | {"turn": turn})
 
 
 # ---------------------------------------------------------------- Argilla
@@ -424,6 +467,22 @@ def test_label_studios_minimal_export(results, winner):
         assert (vote.response_a, vote.response_b) == ("Red", "Same")
 
 
+@pytest.mark.parametrize("empty", [{}, {"pw": ""}, {"pw": None, "remark": "No idea"}])
+def test_an_annotation_without_a_result_is_left_out_of_both_exports_with_a_count(empty):
+    flat = {
+        "prompt": TASK, "text1": "Red", "text2": "Green", "model1": "P", "model2": "Q", "id": 1,
+        "annotator": 7, "annotation_id": 1000,
+    }  # fmt: skip
+    full = label_studio("left", "right")
+    full["annotations"][1]["result"] = []
+    for records in ([flat | {"pw": "left"}, flat | empty], [full, full | {"annotations": []}]):
+        votes = read(as_json(records))
+        assert [vote.winner for vote in votes.votes] == [Winner.A]
+        assert votes.warnings == ["1 record without an answer, or taken back, left out."]
+    # An answer under a name that is unknown here is no missing one.
+    assert "There is no winner" in fault_of(flat | {"which": "right"})
+
+
 # ---------------------------------------------------------------- what is wrong
 
 
@@ -572,6 +631,31 @@ def test_what_may_be_a_mistake_is_counted_and_left_as_it_is():
         "1 response empty.",
         "1 policy came with nearly equal names, such as 'P' and 'p'. They count as different ones.",
     ]
+
+
+@pytest.mark.parametrize(
+    ("columns", "said"),
+    [
+        ({"winner": "a", "preference": "b"}, ("winner", "preference")),
+        ({"Preferred": "tie", "choice": "model_a"}, ("Preferred", "choice")),
+        ({"winner": "a", "model_1": "X", "model_2": "Y"}, ("policy_a", "model_1")),
+        ({"winner": "a", "output_a": "Blue", "output_b": "Green"}, ("response_a", "output_a")),
+        ({"winner": "a", "question": "Name another."}, ("task", "question")),
+        # The same, and something else.
+        ({"winner": "a", "preference": "model_a"}, None),
+        ({"winner": "a", "label": "polite", "choice": "7"}, None),
+        ({"winner": "a", "model_1": "P", "model_2": "Q"}, None),
+    ],
+)
+def test_of_two_columns_that_may_be_the_same_the_one_that_is_left_out_is_told(columns, said):
+    row = {"task": TASK, "policy_a": "P", "policy_b": "Q", "response_a": "Red", "response_b": "Green"}
+    warnings = read(as_csv([row | columns])).warnings
+    first = [each for each in warnings if each.startswith("1 row with both ")][:1]
+    taken, other = said or ("", "")
+    assert first == [
+        f"1 row with both {taken.lower()} and {other.lower()}: {taken.lower()} is read, and {other.lower()} "
+        "is left out. Where that is wrong, say what each column is, or rename one."
+    ] * bool(said)
 
 
 def test_opposite_votes_of_one_person_and_what_programs_write_for_no_text_are_counted():
