@@ -244,7 +244,7 @@ def source_at(path: Path, most: limits.Limit, sheet: str = "") -> Source:
         inside = {str(each.relative_to(path)): each for each in path.rglob("*") if each.is_file()}
         found = [inside[name] for name in tables_in(inside)]
     elif "*" in path.name and not path.exists():
-        found = sorted(path.parent.glob(path.name))
+        found = sorted(path.parent.glob(path.name), key=lambda each: _as_numbered(each.name))
     else:
         found = []
     with ExitStack() as opened:
@@ -286,7 +286,15 @@ def tables_in(names: Iterable[str]) -> list[str]:
         )
     [files] = tables.values()
     _check_shards(files.values())
-    return list(files)
+    return sorted(files, key=_as_numbered)
+
+
+def _as_numbered(name: str) -> list[tuple[int, str]]:
+    """A key that puts names in the order of the numbers in them: 2 before 10."""
+    texts_and_numbers = re.split("([0-9]+)", name)
+    # Of two numbers without zeros in front the one with more digits is larger.
+    stripped = [part.lstrip("0") if place % 2 else part for place, part in enumerate(texts_and_numbers)]
+    return [(len(part) if place % 2 else 0, part) for place, part in enumerate(stripped)]
 
 
 def _check_shards(stems: Iterable[str]) -> None:

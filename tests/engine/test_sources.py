@@ -139,6 +139,13 @@ def test_shards_are_one_table_in_a_folder_by_a_pattern_and_in_an_archive(tmp_pat
     assert told(source_at(tmp_path, MOST)) == AS_TOLD
     assert told(source_at(tmp_path / "data" / "train-*", MOST)) == AS_TOLD
     assert told(source(archive({f"squad/{name}": data for name, data in DATA_SET.items()}))) == AS_TOLD
+    numbered = [tmp_path / f"{number}.jsonl" for number in (0, 2, 10, 21)]
+    for file in numbered:
+        file.write_text(json.dumps(file.stem))
+    of_pattern = source_at(tmp_path / "*.jsonl", MOST)
+    assert [name for name, _ in of_pattern.parts] == [file.name for file in numbered]
+    for file in numbered:
+        file.unlink()
     (tmp_path / "data" / "test-00000-of-00001.parquet").write_bytes(shard(SQUAD[0]))
     with pytest.raises(ImportingError, match=r"2 tables or splits here: data/test-0.*, data/train-0"):
         source_at(tmp_path, MOST)
@@ -381,6 +388,8 @@ def test_squad_as_it_is_published_is_its_questions():
         (["train-00000-of-00002-0a1b.parquet", "train-00001-of-00002-2c3d.parquet"], ["dataset_info.json"]),
         (["data-00000-of-00002.arrow", "data-00001-of-00002.arrow"], ["state.json", "cache-36f0.arrow"]),
         (["part-1-of-3/data.csv"], []),
+        ([f"train/{number}.parquet" for number in range(12)], []),
+        ([f"a-{number}-of-11.csv" for number in range(1, 12)], []),
         (["data.jsonl.gz"], [".git/a.csv", "state.json", "README.md"]),
     ],
 )
