@@ -33,7 +33,7 @@ from engine.importing.rows import (
     too_large,
 )
 from engine.importing.slips import number
-from engine.importing.workbook import sheets_of, workbook_rows
+from engine.importing.workbook import hidden_rows, sheets_of, workbook_rows
 
 _ZIP = b"PK\x03\x04"
 _WORKBOOK = "xl/workbook.xml"
@@ -101,14 +101,24 @@ class Source:
 
     @property
     def warnings(self) -> list[str]:
-        """A warning of the sheets that are not read, unless somebody chose the one that is."""
-        first, *others = self.sheets or [""]
-        if self.sheet or not others:
+        """Warnings of rows of a workbook that nobody sees, and of the sheets that are not read, unless
+        somebody chose the one that is.
+        """
+        if not (sheets := self.sheets):
             return []
-        return [
-            f"{number(len(others), 'sheet')} left out: {', '.join(map(limits.shown, others[:_SHOWN]))}. Only "
-            f"{limits.shown(first)} was read."
-        ]
+        warnings = []
+        if hidden := hidden_rows(self.parts[0][1], self.sheet):
+            warnings.append(
+                f"{number(hidden, 'hidden row')} read too, as behind a filter. To leave them out, copy the "
+                "rows that you see to another file."
+            )
+        first, *others = sheets
+        if others and not self.sheet:
+            warnings.append(
+                f"{number(len(others), 'sheet')} left out: {', '.join(map(limits.shown, others[:_SHOWN]))}. "
+                f"Only {limits.shown(first)} was read."
+            )
+        return warnings
 
     def rows(self, *, plain: Sequence[str] = (), beside: Sequence[str] = ()) -> Iterator[Row | Fault]:
         """The rows of all parts; where there are several, places begin with the part's name.

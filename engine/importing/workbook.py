@@ -27,6 +27,11 @@ _FORMULA = re.compile(
 )
 _PLACE = re.compile(rb"\br=[\"']([A-Z]+)([0-9]+)[\"']")
 _OF_TEXT = re.compile(rb"\bt=[\"']str[\"']")
+# A row that a filter or a person hid, with its cells.
+_HIDDEN = re.compile(
+    rb"<(?:\w+:)?row\b[^>]*\shidden=[\"'](?:1|true)[\"'][^>]*(?<!/)>(.*?)</(?:\w+:)?row>", re.DOTALL
+)
+_WITH_VALUE = re.compile(rb"<(?:\w+:)?[vt]\b[^>]*(?<!/)>")
 # A character that XML cannot hold or would change, such as the carriage return of a line of Windows.
 _ESCAPED = re.compile("_x(00(?:0[1-9A-Fa-f]|1[0-9A-Fa-f]))_")
 # What reading a damaged or hostile workbook raises: openpyxl checks little.
@@ -100,6 +105,25 @@ def _without_result(data: bytes, sheet: str) -> dict[int, str]:
 
     An empty text is a result: its cell has the type of texts.
     """
+    found: dict[int, str] = {}
+    for cell in _FORMULA.finditer(_part(data, sheet)):
+        place = _PLACE.search(cell[1])
+        if place is not None and not _OF_TEXT.search(cell[1]):
+            found.setdefault(int(place[2]), (place[1] + place[2]).decode())
+    return found
+
+
+def hidden_rows(data: bytes, sheet: str = "") -> int:
+    """The number of rows with a value that nobody sees, as behind a filter. They are read as the others are.
+
+    ``sheet``: as in `workbook_rows`. The workbook can be read.
+    """
+    rows = _HIDDEN.finditer(_part(data, sheet or _names(_opened(data))[0]))
+    return sum(_WITH_VALUE.search(row[1]) is not None for row in rows)
+
+
+def _part(data: bytes, sheet: str) -> bytes:
+    """The XML of a sheet."""
     from openpyxl.reader.workbook import WorkbookParser
     from openpyxl.xml.constants import ARC_WORKBOOK
 
@@ -107,13 +131,7 @@ def _without_result(data: bytes, sheet: str) -> dict[int, str]:
         book = WorkbookParser(archive, ARC_WORKBOOK, keep_links=False)
         book.parse()
         [part] = [part.target for page, part in book.find_sheets() if page.name == sheet]
-        cells = _FORMULA.finditer(archive.read(part))
-    found: dict[int, str] = {}
-    for cell in cells:
-        place = _PLACE.search(cell[1])
-        if place is not None and not _OF_TEXT.search(cell[1]):
-            found.setdefault(int(place[2]), (place[1] + place[2]).decode())
-    return found
+        return archive.read(part)
 
 
 def _rows(sheet: Any, without_result: Mapping[int, str]) -> Iterator[Row | Fault]:

@@ -100,6 +100,25 @@ def test_the_first_sheet_that_people_see_is_read_and_the_others_are_named():
     assert not read_votes(source(workbook(votes, []))).warnings
 
 
+def test_rows_that_a_filter_hides_are_read_and_counted():
+    table = [["task", "policy", "response"], ["One?", "A", "1"], ["One?", "B", "one"], ["Two?", "A", "2"]]
+    book = openpyxl.load_workbook(io.BytesIO(workbook(table, table)))
+    page = book.worksheets[0]
+    page.auto_filter.ref = "A1:C4"
+    page.auto_filter.add_filter_column(0, ["Two?"])
+    # The last one is empty.
+    for row in (2, 3, 9):
+        page.row_dimensions[row].hidden = True
+    file = io.BytesIO()
+    book.save(file)
+    for sheet in ("Sheet 1", ""):
+        answers = read_responses(source(file.getvalue(), sheet))
+        assert len(answers.responses) == 3
+        assert answers.warnings[0].startswith("2 hidden rows read too, as behind a filter.")
+    assert not any("hidden" in each for each in read_responses(source(file.getvalue(), "Sheet 2")).warnings)
+    assert read_responses(source(workbook(table))).warnings == []
+
+
 def test_spreadsheets_write_truths_in_capital_letters():
     text = "task,model_a,model_b,winner_model_a,winner_model_b,winner_tie\nT,P,Q,FALSE,TRUE,FALSE\n"
     assert [vote.winner for vote in read_votes(source(text.encode())).votes] == ["b"]
