@@ -124,7 +124,7 @@ def _said(experiment: Experiment, known: _Known) -> tuple[str, str]:
             return "Not started yet.", ""
         case Experiment.State.CONCLUDED:
             return concluded(experiment, snapshot, known.names, known.comparisons), ""
-    standing = _standing(snapshot, known.names)
+    standing = _standing(experiment, snapshot, known.names)
     if experiment.state == Experiment.State.PAUSED:
         return standing, ""
     if known.health is not None and not known.health.healthy:
@@ -208,16 +208,17 @@ def _conclusion(experiment: Experiment, snapshot: Snapshot | None, names: Sequen
                 "cycle, or they tie."
             )
         case StopReason.BUDGET:
-            standing = _standing(snapshot, names)
+            standing = _standing(experiment, snapshot, names)
             return f"{comparisons} comparisons were not enough to decide. {standing}"
         case StopReason.STOPPED:
-            standing = _standing(snapshot, names)
+            standing = _standing(experiment, snapshot, names)
             return f"Stopped after {comparisons} comparisons, before it was decided. {standing}"
 
 
-def _standing(snapshot: Snapshot | None, names: Sequence[PolicyName]) -> str:
+def _standing(experiment: Experiment, snapshot: Snapshot | None, names: Sequence[PolicyName]) -> str:
     if snapshot is None or snapshot.comparisons == 0:
-        return "No judgments yet."
+        # Imported votes count before a worker has replayed them.
+        return "Too early to say." if experiment.evidence_stale else "No judgments yet."
     if snapshot.best is None:
         return "No policy leads."
     rivals = "1 rival is" if snapshot.open_rivals == 1 else f"{snapshot.open_rivals:,} rivals are"

@@ -8,11 +8,13 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
+from benchmarks.arena import arena
 from engine.models import Experiment, Response, Snapshot, WorkerPulse
 from engine.selectors.designs import policy_names
 from engine.services.controls import archive
 from engine.services.experiments import pause, stop
 from engine.services.judging import void_judgment
+from engine.services.past_votes import start_from_votes
 from engine.services.planning import advance
 from labeling.dashboard.status import status_of
 from labeling.formatting import about
@@ -56,6 +58,14 @@ def conclude(experiment: Experiment, conclusion: str, winner: int | None = None)
 def test_a_draft_has_not_started():
     status = status_of(make_experiment(running=False))
     assert (status.kind, status.badge, status.sentence) == ("draft", "Draft", "Not started yet.")
+
+
+def test_votes_that_no_worker_has_read_yet_are_judgments():
+    experiment = start_from_votes(name="Past", votes=arena(3))
+    assert status_of(experiment).sentence.startswith("Too early to say. The evidence is being recomputed. 3 ")
+    advance(experiment_id=experiment.pk)
+    experiment.refresh_from_db()
+    assert " leads; " in status_of(experiment).sentence
 
 
 class TestRunning:
