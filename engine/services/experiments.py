@@ -32,6 +32,7 @@ from engine.models import (
     Policy,
     Response,
     Task,
+    Upload,
     User,
     clock,
 )
@@ -44,6 +45,7 @@ from engine.services.bulk_rows import Prepared, insert, prepared
 from engine.services.notifications import announce_conclusion
 from engine.services.ready_made import check_ready_made, store_ready_made
 from engine.services.replaying import catch_up, settle
+from engine.services.uploads import take_upload
 
 
 @dataclass(frozen=True)
@@ -58,23 +60,31 @@ class Description:
     pairs: Prepared
 
 
-def create_experiment(*, spec: ExperimentSpec, by: User | None = None) -> Experiment:
+def create_experiment(
+    *, spec: ExperimentSpec, by: User | None = None, upload: Upload | None = None
+) -> Experiment:
     """Store a draft experiment with its factors, levels, policies, tasks, gold items and ready-made
     responses.
 
-    ``by``: who makes it, and becomes its owner.
+    ``by``: who makes it, and becomes its owner. ``upload``: the kept file of which it is made.
 
     Raises
     ------
     SpecError
         Says which part is unusable and what it should be.
+    WrongStateError
+        Another request has imported the file.
     """
-    return store_experiment(description=check_description(spec), by=by)
+    return store_experiment(description=check_description(spec), by=by, upload=upload)
 
 
 @transaction.atomic
-def store_experiment(*, description: Description, by: User | None = None) -> Experiment:
+def store_experiment(
+    *, description: Description, by: User | None = None, upload: Upload | None = None
+) -> Experiment:
     """Store a description that was checked before the transaction: SQLite has one writer at a time."""
+    # First: its name is taken too where another request has imported the file.
+    take_upload(upload)
     experiment = write_description(experiment=Experiment(maker=by), description=description)
     if by is not None:
         Membership.objects.create(

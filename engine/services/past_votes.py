@@ -25,7 +25,7 @@ from engine.domain.specs import ExperimentSpec, FactorSpec, ReadyMade, TaskSpec
 from engine.domain.texts import digest, two_texts
 from engine.importing import Vote, Winner
 from engine.importing.pacing import paced
-from engine.models import AuditEntry, Comparison, Experiment, Judgment, Response, User, clock
+from engine.models import AuditEntry, Comparison, Experiment, Judgment, Response, Upload, User, clock
 from engine.selectors import designs
 from engine.services.audit import record
 from engine.services.bulk_rows import Prepared, insert, prepared, staged
@@ -38,6 +38,7 @@ from engine.services.imported_votes import (
     made_people,
 )
 from engine.services.replaying import mark_stale
+from engine.services.uploads import take_upload
 
 _CHOICES = {Winner.TIE: Judgment.Choice.TIE, Winner.BOTH_BAD: Judgment.Choice.BOTH_BAD}
 
@@ -45,13 +46,15 @@ _CHOICES = {Winner.TIE: Judgment.Choice.TIE, Winner.BOTH_BAD: Judgment.Choice.BO
 _Text = tuple[int, int, str | None]
 
 
-def start_from_votes(*, name: str, votes: Sequence[Vote], by: User | None = None) -> Experiment:
+def start_from_votes(
+    *, name: str, votes: Sequence[Vote], by: User | None = None, upload: Upload | None = None
+) -> Experiment:
     """Make a paused experiment of the policies, tasks and responses that the votes name, and count the votes.
 
     It goes on with the ready-made responses where the file has a text for each vote and each two policies
     have a task in common. Else the policies are models, by the names in the file, and a backend writes new
     responses. The budget has room for as many new comparisons as any experiment's. ``by``: who makes it, and
-    becomes its owner.
+    becomes its owner. ``upload``: the kept file of which the votes are.
 
     The evidence is marked as stale: the next `advance` replays the votes.
 
@@ -59,6 +62,8 @@ def start_from_votes(*, name: str, votes: Sequence[Vote], by: User | None = None
     ------
     SpecError
         The votes exceed a limit, or the name is taken; nothing is stored then.
+    WrongStateError
+        Another request has imported the file.
     """
     policies = {name: n for n, name in enumerate(_once(p for v in votes for p in (v.policy_a, v.policy_b)))}
     tasks = {prompt: n for n, prompt in enumerate(_once(vote.task for vote in votes))}
@@ -93,12 +98,17 @@ def start_from_votes(*, name: str, votes: Sequence[Vote], by: User | None = None
     # it.
     bare = replace(description, spec=replace(description.spec, ready_made=()))
     with staged(bare.pairs, *ready.tables), transaction.atomic():
-        experiment = store_experiment(description=bare, by=by)
+        experiment = store_experiment(description=bare, by=by, upload=upload)
         return _store(experiment, ready, by)
 
 
 def add_votes(
-    *, experiment_id: int, votes: Sequence[Vote], by: User | None = None, again: bool = False
+    *,
+    experiment_id: int,
+    votes: Sequence[Vote],
+    by: User | None = None,
+    again: bool = False,
+    upload: Upload | None = None,
 ) -> Experiment:
     """Count past votes in a draft or a paused experiment that knows their policies and tasks.
 
@@ -106,7 +116,8 @@ def add_votes(
     P3. The budget grows by the votes, so that as many new comparisons fit as before, and the evidence is
     marked as stale.
 
-    ``again``: count votes that were imported before a second time.
+    ``again``: count votes that were imported before a second time. ``upload``: the kept file of which the
+    votes are.
 
     Raises
     ------
@@ -115,7 +126,8 @@ def add_votes(
     ImportedBeforeError
         The same votes count here already, as after a request that is repeated.
     WrongStateError
-        The experiment runs, has concluded or is in the archive, or changed meanwhile.
+        The experiment runs, has concluded or is in the archive, or changed meanwhile; or another request has
+        imported the file.
     """
     experiment = Experiment.objects.get(pk=experiment_id)
     _check_state(experiment)
@@ -135,6 +147,7 @@ def add_votes(
     ready = _prepared(votes, policies, tasks, numbers, come_again=come_again, known=known or {})
     with staged(*ready.tables), transaction.atomic():
         experiment = locked(experiment_id)
+        take_upload(upload)
         _check_state(experiment)
         if not again:
             _check_new(experiment, ready.digest)

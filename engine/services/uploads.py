@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 from django.db import transaction
 
 from engine.domain import limits
@@ -34,22 +31,20 @@ def keep_upload(*, user: User, material: Material, name: str, file_name: str, da
     return upload
 
 
-@contextmanager
-def taken(upload: Upload) -> Iterator[None]:
-    """Delete the file while it is imported, so that it is imported once; keep it again where that fails.
+def take_upload(upload: Upload | None) -> None:
+    """Delete the file in the transaction that stores its rows: it is imported once, and kept until then.
+
+    A process that is killed meanwhile leaves the file as it was. ``None``: the rows are of no kept file.
 
     Raises
     ------
     WrongStateError
-        Another request has taken it.
+        Another request has imported it.
     """
+    if upload is None:
+        return
     n_deleted, _ = Upload.objects.filter(pk=upload.pk).delete()
     if not n_deleted:
         raise WrongStateError(
             "This file was imported by another request. Look for it among your experiments."
         )
-    try:
-        yield
-    except BaseException:
-        upload.save(force_insert=True)
-        raise

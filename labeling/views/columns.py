@@ -34,10 +34,11 @@ from engine.importing.looking import MEANINGS, Look
 from engine.importing.mapping import IGNORE
 from engine.importing.pacing import unhurried
 from engine.importing.slips import number
+from engine.models import Upload
 from engine.selectors.uploads import kept_upload
 from engine.services.experiments import create_experiment
 from engine.services.past_votes import add_votes, start_from_votes
-from engine.services.uploads import keep_upload, taken
+from engine.services.uploads import keep_upload
 from engine.tasks import wake_planner
 from labeling import access
 from labeling.forms.columns import MEANING_LABELS, fold, said_columns
@@ -50,7 +51,7 @@ class _Kind:
 
     most: Limit
     read: Callable[[Source, Mapping[str, str] | None], Any]
-    store: Callable[[AuthenticatedRequest, str, Any], HttpResponse]
+    store: Callable[[AuthenticatedRequest, str, Any, Upload | None], HttpResponse]
     said: Callable[[Any], str]
     back: str
 
@@ -79,7 +80,7 @@ def receive(
     else:
         # Formats without such columns, as LMArena's, are read as they are.
         if not request.POST.get("look") or look(source, material).missing:
-            return kind.store(request, name, found)
+            return kind.store(request, name, found, None)
     upload = keep_upload(user=request.user, material=material, name=name, file_name=file_name, data=data)
     return redirect("map_columns", upload.pk)
 
@@ -109,8 +110,7 @@ def map_columns(request: AuthenticatedRequest, upload_id: UUID) -> HttpResponse:
             columns = {column.name: column.meaning for column in first.columns}
         found = kind.read(source, check_columns(columns))
         if wanted:
-            with taken(upload):
-                return kind.store(request, request.POST.get("name", "").strip(), found)
+            return kind.store(request, request.POST.get("name", "").strip(), found, upload)
     except (ImportingError, EngineError) as error:
         faults = str(error).splitlines()
         imported_before = isinstance(error, ImportedBeforeError)
@@ -138,14 +138,18 @@ def map_columns(request: AuthenticatedRequest, upload_id: UUID) -> HttpResponse:
 # ---------------------------------------------------------------- the two kinds
 
 
-def _store_answers(request: AuthenticatedRequest, name: str, answers: Answers) -> HttpResponse:
-    experiment = create_experiment(spec=answers.spec(name), by=request.user)
+def _store_answers(
+    request: AuthenticatedRequest, name: str, answers: Answers, upload: Upload | None
+) -> HttpResponse:
+    experiment = create_experiment(spec=answers.spec(name), by=request.user, upload=upload)
     _warn(request, answers.warnings)
     messages.success(request, "Saved as a draft. Check it, then start it.")
     return redirect("setup", experiment_id=experiment.pk)
 
 
-def _store_votes(request: AuthenticatedRequest, name: str, votes: Votes) -> HttpResponse:
+def _store_votes(
+    request: AuthenticatedRequest, name: str, votes: Votes, upload: Upload | None
+) -> HttpResponse:
     # Their own comes first: others may have shared one of the same name with them.
     of_that_name = list(access.runnable(request).filter(name=name))
     own = [each for each in of_that_name if each.maker_id == request.user.pk]
@@ -161,9 +165,10 @@ def _store_votes(request: AuthenticatedRequest, name: str, votes: Votes) -> Http
             votes=votes.votes,
             by=request.user,
             again=bool(request.POST.get("again")),
+            upload=upload,
         )
     else:
-        experiment = start_from_votes(name=name, votes=votes.votes, by=request.user)
+        experiment = start_from_votes(name=name, votes=votes.votes, by=request.user, upload=upload)
     wake_planner(experiment.pk)
     messages.success(request, f"{len(votes.votes):,} votes imported.")
     _warn(request, votes.warnings)
