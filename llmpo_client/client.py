@@ -136,9 +136,14 @@ class Client:
         *,
         columns: Mapping[str, str] | None = None,
         again: bool = False,
+        only_new: bool = False,
     ) -> types.Imported:
-        """Add past votes to a draft or a paused experiment. ``again``: those that count already, too."""
-        fields = {"again": "true"} if again else {}
+        """Add past votes to a draft or a paused experiment.
+
+        Of votes that count already, ``again`` counts them a second time, and ``only_new`` leaves them out;
+        without either, a file that has some is refused.
+        """
+        fields = {name: "true" for name, said in (("again", again), ("only_new", only_new)) if said}
         return self._upload(f"/experiments/{experiment_id}/votes", file, columns, **fields)
 
     def status(self, experiment_id: int) -> types.Status:

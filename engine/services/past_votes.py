@@ -37,6 +37,7 @@ from engine.services.imported_votes import (
     insert_comparisons,
     made_people,
 )
+from engine.services.repeated_votes import Counted, refuse_repeated
 from engine.services.replaying import mark_stale
 from engine.services.uploads import take_upload
 
@@ -124,7 +125,7 @@ def add_votes(
     SpecError
         A vote does not fit the experiment. The message names its row.
     ImportedBeforeError
-        The same votes count here already, as after a request that is repeated.
+        Some of the votes count here already, or all of them, as after a request that is repeated.
     WrongStateError
         The experiment runs, has concluded or is in the archive, or changed meanwhile; or another request has
         imported the file.
@@ -132,30 +133,58 @@ def add_votes(
     experiment = Experiment.objects.get(pk=experiment_id)
     _check_state(experiment)
     _check_settings(experiment)
-    names = [each.name for each in designs.policy_names(experiment)]
-    policies = {f"P{n}": n - 1 for n in range(1, len(names) + 1)} | {name: n for n, name in enumerate(names)}
-    # The first of two equal tasks.
-    prompts = list(experiment.tasks.order_by("-position").values_list("prompt", "position"))
-    tasks = dict(prompts)
+    policies, tasks = _places(experiment)
     known = _known_responses(experiment)
     for vote in votes:
         _check_vote(experiment, vote, policies, tasks, known)
+    if not again:
+        refuse_repeated(len(votes), len(Counted.of(experiment, tasks).new(votes, policies, tasks)))
     offered = {vote.winner for vote in votes}
     rows = _rows_of(experiment)
     numbers = _numbered(votes, policies, tasks, known or ())
     come_again = experiment.responses != Experiment.Responses.FRESH
     ready = _prepared(votes, policies, tasks, numbers, come_again=come_again, known=known or {})
     with staged(*ready.tables), transaction.atomic():
+        n_before = experiment.past_votes
         experiment = locked(experiment_id)
         take_upload(upload)
         _check_state(experiment)
         if not again:
             _check_new(experiment, ready.digest)
-        if _rows_of(experiment) != rows:
-            raise WrongStateError("The setup of the experiment changed meanwhile. Import the votes again.")
+        if _rows_of(experiment) != rows or experiment.past_votes != n_before:
+            raise WrongStateError("The experiment changed meanwhile. Import the votes again.")
         experiment.allow_tie |= Winner.TIE in offered
         experiment.allow_both_bad |= Winner.BOTH_BAD in offered
         return _store(experiment, ready, by)
+
+
+def votes_not_counted(*, experiment_id: int, votes: Sequence[Vote]) -> list[Vote]:
+    """The votes of a file but those that the experiment counts already, for `add_votes`.
+
+    Raises
+    ------
+    SpecError
+        A vote does not fit the experiment. The message names its row.
+    ImportedBeforeError
+        All of them count already.
+    """
+    experiment = Experiment.objects.get(pk=experiment_id)
+    policies, tasks = _places(experiment)
+    known = _known_responses(experiment)
+    for vote in votes:
+        _check_vote(experiment, vote, policies, tasks, known)
+    new = Counted.of(experiment, tasks).new(votes, policies, tasks)
+    if not new:
+        refuse_repeated(len(votes), 0)
+    return new
+
+
+def _places(experiment: Experiment) -> tuple[dict[str, int], dict[str, int]]:
+    """The indexes of its policies and the positions of its tasks, by what a vote may call them."""
+    names = [each.name for each in designs.policy_names(experiment)]
+    policies = {f"P{n}": n - 1 for n in range(1, len(names) + 1)} | {name: n for n, name in enumerate(names)}
+    # The first of two equal tasks.
+    return policies, dict(experiment.tasks.order_by("-position").values_list("prompt", "position"))
 
 
 def _once(names: Any) -> list[str]:

@@ -13,7 +13,7 @@ from engine.importing.pacing import unhurried
 from engine.models import Comparison, Experiment, Response
 from engine.selectors.browsing import tasks_tagged
 from engine.services.experiments import create_experiment
-from engine.services.past_votes import add_votes, start_from_votes
+from engine.services.past_votes import add_votes, start_from_votes, votes_not_counted
 from engine.tasks import wake_planner
 from labeling import access
 from labeling.api.auth import MANAGE, READ
@@ -35,7 +35,8 @@ Columns = Annotated[
         description="COLUMN=MEANING for a column that has another name, as --map of the commands.",
     ),
 ]
-Again = Annotated[bool, Form(description="Count votes that were imported before a second time.")]
+Again = Annotated[bool, Form(description="Count votes that count already a second time.")]
+OnlyNew = Annotated[bool, Form(description="Leave out votes that count already.")]
 
 
 @router.post("/from-responses", auth=MANAGE, response={201: ImportedOut} | WRITE_PROBLEMS)
@@ -65,18 +66,28 @@ def create_from_votes(
 
 @router.post("/{experiment_id}/votes", auth=MANAGE, response={200: ImportedOut} | WRITE_PROBLEMS)
 def add_past_votes(
-    request: AuthenticatedRequest, experiment_id: Id, file: Upload, columns: Columns, again: Again = False
+    request: AuthenticatedRequest,
+    experiment_id: Id,
+    file: Upload,
+    columns: Columns,
+    *,
+    again: Again = False,
+    only_new: OnlyNew = False,
 ) -> dict[str, Any]:
     """Add past votes to a draft or a paused experiment that knows their policies and tasks.
 
-    The same votes are refused the second time (409), so a request that is repeated changes nothing.
+    A file with votes that count already is refused (409), so a request that is repeated changes nothing.
+    `rows` counts the votes that were added.
     """
     experiment = access.to_run(request, experiment_id)
     with unhurried():
-        votes = read_votes(_source(file, VOTES_BYTES), parse_columns(columns))
-        changed = add_votes(experiment_id=experiment.pk, votes=votes.votes, by=request.user, again=again)
+        found = read_votes(_source(file, VOTES_BYTES), parse_columns(columns))
+        votes = found.votes
+        if only_new:
+            votes = votes_not_counted(experiment_id=experiment.pk, votes=votes)
+        changed = add_votes(experiment_id=experiment.pk, votes=votes, by=request.user, again=again)
     wake_planner(changed.pk)
-    return _imported(changed, len(votes.votes), votes.warnings)
+    return _imported(changed, len(votes), found.warnings)
 
 
 @router.get("/{experiment_id}/responses", auth=READ, response={200: ResponsesOut} | PROBLEMS)

@@ -103,7 +103,14 @@ def test_material_people_and_pairs(client, tmp_path):
     votes = tmp_path / "votes.csv"
     votes.write_text("task,policy_a,policy_b,winner,response_a,response_b\nHi,A,B,a,Hello,Good day\n")
     assert client.add_votes(made["id"], votes)["rows"] == 1
-    assert client.create_from_votes("Votes", votes)["experiment"]["state"] == "paused"
+    past = client.create_from_votes("Votes", votes)["experiment"]
+    assert past["state"] == "paused"
+    assert client.add_votes(past["id"], votes, again=True)["rows"] == 1
+    with votes.open("a") as file:
+        file.write("Hi,B,A,b,Good day,Hello\n")
+    assert client.add_votes(past["id"], votes, only_new=True)["rows"] == 2
+    with pytest.raises(ConflictError, match="count already"):
+        client.add_votes(past["id"], votes)
     assert client.change_settings(made["id"], {"budget": 77})["budget"] == 77
     assert client.clone(made["id"], "Copy")["state"] == "draft"
     client.act(made["id"], "start")

@@ -111,9 +111,19 @@ class TestMaterial:
         assert upload(send, path, renamed).status_code == 422
         assert upload(send, path, renamed, columns="won=winner").status_code == 409
         assert upload(send, path, renamed, columns="won=winner", again="true").json()["rows"] == 1
+        grown = b"task,policy_a,policy_b,winner,response_a,response_b,judged_at\n" + b"".join(
+            b"Hi,A,B,a,Hello,Good day,2026-03-01T10:00:%02d\n" % second for second in range(3)
+        )
+        assert upload(send, path, grown[:-1].rpartition(b"\n")[0]).json()["rows"] == 2
+        refused = upload(send, path, grown)
+        assert (refused.status_code, "2 of the 3 votes count in this" in refused.json()["detail"]) == (
+            409,
+            True,
+        )
+        assert upload(send, path, grown, only_new="true").json()["rows"] == 1
         status = admin_call("get", f"/experiments/{experiment['id']}").json()
-        assert status["comparisons"] == 2
-        assert "2 past votes from a file count, too" in status["caveats"][0]
+        assert status["comparisons"] == 5
+        assert "5 past votes from a file count, too" in status["caveats"][0]
         admin_call("post", f"/experiments/{experiment['id']}/actions/start")
         running = upload(send, path, VOTES)
         assert running.status_code == 409

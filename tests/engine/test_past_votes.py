@@ -25,7 +25,7 @@ from engine.selectors.pools import name_of
 from engine.selectors.rankings import ranking
 from engine.services.experiments import create_experiment, start
 from engine.services.judging import lease_next, rebuild_counts, void_judgment
-from engine.services.past_votes import add_votes, start_from_votes
+from engine.services.past_votes import add_votes, start_from_votes, votes_not_counted
 from engine.services.planning import advance
 from engine.services.review import restore_judgment, void_annotator
 from tests.backends import ScriptedBackend
@@ -322,6 +322,95 @@ def test_the_same_votes_in_another_order_are_the_same_votes():
         add_votes(experiment_id=experiment.pk, votes=votes[::-1])
     for others in (votes[:2], [*votes, votes[0]]):
         add_votes(experiment_id=experiment.pk, votes=others)
+
+
+def counted_in(experiment: Experiment, votes: Sequence[Vote]) -> str:
+    """The beginning of the refusal of votes that count already; empty where they are added."""
+    try:
+        add_votes(experiment_id=experiment.pk, votes=votes)
+    except ImportedBeforeError as error:
+        return str(error).partition(" count in")[0]
+    return ""
+
+
+KNOWN = [replace(each, annotator=f"judge {n}") for n, each in enumerate(arena(40, policies=3, tasks=2))]
+
+
+@pytest.mark.parametrize(
+    "lacking",
+    [
+        {},
+        {"annotator": ""},
+        {"response_a": None, "response_b": None},
+        {"a_on_left": None},
+        {"judged_at": None},
+    ],
+)
+def test_a_file_that_shares_votes_with_an_earlier_one_is_refused_with_their_number(lacking):
+    votes = [replace(each, **lacking) for each in KNOWN]
+    experiment = made(votes[:30])
+    assert counted_in(experiment, votes[:30]) == "All 30 votes"
+    assert counted_in(experiment, votes[29::-1]) == "All 30 votes"
+    assert counted_in(experiment, votes[25:]) == "5 of the 15 votes"
+    assert counted_in(experiment, votes[:1]) == "All 1 votes"
+    experiment.refresh_from_db()
+    assert experiment.past_votes == 30
+    new = votes_not_counted(experiment_id=experiment.pk, votes=votes[25:])
+    assert new == votes[30:]
+    assert counted_in(experiment, new) == ""
+    with pytest.raises(ImportedBeforeError, match="All 40 votes count in this experiment already"):
+        votes_not_counted(experiment_id=experiment.pk, votes=votes)
+    add_votes(experiment_id=experiment.pk, votes=votes[25:], again=True)
+    experiment.refresh_from_db()
+    assert experiment.past_votes == 55
+    assert rebuild_counts(experiment_id=experiment.pk) == {}
+
+
+def test_a_vote_that_was_voided_does_not_come_back_with_its_file(admin: User):
+    experiment = made(KNOWN)
+    first = Judgment.objects.earliest("pk")
+    void_judgment(judgment_id=first.pk, by=admin, reason="Wrong.")
+    assert counted_in(experiment, KNOWN) == "All 40 votes"
+    restore_judgment(judgment_id=first.pk)
+    assert counted_in(experiment, KNOWN) == "All 40 votes"
+
+
+def test_votes_that_only_look_alike_count():
+    """Two people may have voted alike where the file names neither them nor the times."""
+    bare = [vote(winner, task=task) for winner in ("a", "b", "tie") for task in ("T1", "T2")] * 2
+    experiment = made(bare[:6])
+    assert counted_in(experiment, bare[1:4]) == ""
+    # With too few of them chance would do; a file that grows has all that were there.
+    grown = made(bare, name="Grown")
+    assert counted_in(grown, bare[:6]) == ""
+    grown = made(bare, name="Growing")
+    more = [*bare, vote("a"), vote("b")]
+    assert counted_in(grown, more) == "12 of the 14 votes"
+    assert votes_not_counted(experiment_id=grown.pk, votes=more) == more[12:]
+    assert counted_in(grown, more[12:]) == ""
+
+
+def test_our_own_judgments_do_not_count_twice_either():
+    """The export has other names of people, so their times tell them."""
+    ann = make_user("ann")
+    experiment = make_experiment(ready=True, annotators=(ann,), n_policies=3)
+    judgment = click(experiment, ann)
+    Experiment.objects.filter(pk=experiment.pk).update(state="paused")
+    shown = judgment.comparison
+    given = vote(
+        "a" if judgment.choice == "left" else "b",
+        f"P{shown.left.policy.index + 1}",
+        f"P{shown.right.policy.index + 1}",
+        shown.task.prompt,
+        response_a=shown.left.text,
+        response_b=shown.right.text,
+        annotator="annotator-3f",
+        a_on_left=True,
+    )
+    at = judgment.created_at.replace(microsecond=judgment.created_at.microsecond or 1)
+    Judgment.objects.filter(pk=judgment.pk).update(created_at=at)
+    assert counted_in(experiment, [replace(given, judged_at=at)]) == "All 1 votes"
+    assert counted_in(experiment, [replace(given, judged_at=at.replace(microsecond=0))]) == ""
 
 
 def test_an_annotator_of_two_files_is_one_person():

@@ -30,6 +30,7 @@ from tests.factories import add_member, make_experiment, make_user
 pytestmark = pytest.mark.django_db
 
 VOTES = arena(120, policies=4, tasks=3, ties=0.3)
+OTHERS = arena(20, policies=4, tasks=3, seed=2)
 
 
 def jsonl(votes: list[Vote]) -> bytes:
@@ -223,7 +224,7 @@ def test_a_workbook_whose_first_sheet_is_about_the_file_leads_to_its_sheets(clie
 @pytest.mark.usefixtures("owner")
 def test_the_page_adds_to_an_experiment_that_the_person_runs(client):
     upload(client, jsonl(VOTES))
-    assert upload(client, jsonl(VOTES[:20])).status_code == 302
+    assert upload(client, jsonl(OTHERS)).status_code == 302
     assert Experiment.objects.get().past_votes == 140
 
 
@@ -235,17 +236,39 @@ def test_the_same_votes_count_once_unless_somebody_says_so(client, tmp_path):
     client.post(reverse("import_votes"), form)
     refused = upload(client, gzip.compress(jsonl(VOTES)), filename="other.gz")
     assert refused.status_code == 400
-    assert b"The same votes were imported into this experiment on 20" in refused.content
+    assert b"All 120 votes count in this experiment already" in refused.content
     assert b'name="again"' in refused.content
     looked = client.post(reverse("import_votes"), form | {"votes": _file(), "look": "1"})
     mapped = client.post(looked.url, {"name": "Past", "action": "import"})
     assert (mapped.status_code, b'name="again"' in mapped.content) == (400, True)
-    with pytest.raises(CommandError, match=r"count already\. Nothing was changed"):
+    with pytest.raises(CommandError, match=r"count in this experiment already, and nothing was changed"):
         run("import_votes", file_of(tmp_path), "--experiment", "Past")
     assert Experiment.objects.get().past_votes == 120
     assert client.post(looked.url, {"name": "Past", "action": "import", "again": "1"}).status_code == 302
     assert client.post(reverse("import_votes"), form | {"votes": _file(), "again": "1"}).status_code == 302
     assert Experiment.objects.get().past_votes == 360
+
+
+@pytest.mark.usefixtures("owner")
+def test_of_a_file_that_has_grown_only_the_new_votes_are_imported(client, tmp_path):
+    upload(client, jsonl(VOTES[:100]))
+    refused = upload(client, jsonl(VOTES[:110]))
+    assert refused.status_code == 400
+    for words in (b"100 of the 110 votes count in this experiment already", b'name="only_new"'):
+        assert words in refused.content
+    form = {"name": "Past", "votes": SimpleUploadedFile("votes.jsonl", jsonl(VOTES[:110])), "only_new": "1"}
+    page = client.post(reverse("import_votes"), form, follow=True).content.decode()
+    assert "10 votes imported." in page
+    assert "100 votes left out that counted already." in page
+    file = file_of(tmp_path)
+    with pytest.raises(CommandError, match=r"110 of the 120 votes .* give --only-new on the command line"):
+        run("import_votes", file, "--experiment", "Past")
+    said = run("import_votes", file, "--experiment", "Past", "--only-new")
+    assert "110 votes left out that counted already." in said
+    assert "10 votes imported." in said
+    with pytest.raises(CommandError, match="All 120 votes count in this experiment already"):
+        run("import_votes", file, "--experiment", "Past", "--only-new")
+    assert Experiment.objects.get().past_votes == 120
 
 
 def _file() -> SimpleUploadedFile:

@@ -11,13 +11,14 @@ from django.core.management.base import BaseCommand, CommandError
 from engine.domain.errors import EngineError
 from engine.domain.limits import FILE_BYTES
 from engine.importing import ImportingError, Votes, parse_columns, read_votes, source_at
+from engine.importing.slips import number
 from engine.management.finding import named, theirs
 from engine.management.mapping import add_map
 from engine.management.owners import add_owner, owner_of
 from engine.selectors.agreement import agreement_of_people
 from engine.selectors.findings import ladder
 from engine.selectors.rankings import ranking
-from engine.services.past_votes import add_votes, start_from_votes
+from engine.services.past_votes import add_votes, start_from_votes, votes_not_counted
 from engine.services.planning import advance
 from labeling.dashboard.past_votes import facts
 from labeling.exports.rankings import ranking_table
@@ -44,10 +45,16 @@ class Command(BaseCommand):
             help="made of the file where there is none of this name; else the votes are added to it",
         )
         add_owner(parser)
-        parser.add_argument(
+        counted = parser.add_mutually_exclusive_group()
+        counted.add_argument(
             "--again",
             action="store_true",
-            help="count votes that were imported into the experiment before a second time",
+            help="count votes that count in the experiment already a second time",
+        )
+        counted.add_argument(
+            "--only-new",
+            action="store_true",
+            help="leave out votes that count in the experiment already",
         )
         add_map(parser)
 
@@ -56,18 +63,23 @@ class Command(BaseCommand):
         found = _read(file, options["map"], options["sheet"])
         # With an owner, only theirs is meant: another user may have an experiment of the same name.
         there = named(experiment) if user is None else theirs(user, experiment)
+        votes = found.votes
         try:
             if there is None:
-                made = start_from_votes(name=experiment, votes=found.votes, by=user)
+                made = start_from_votes(name=experiment, votes=votes, by=user)
             else:
-                made = add_votes(experiment_id=there.pk, votes=found.votes, by=user, again=options["again"])
+                if options["only_new"]:
+                    votes = votes_not_counted(experiment_id=there.pk, votes=votes)
+                made = add_votes(experiment_id=there.pk, votes=votes, by=user, again=options["again"])
         except EngineError as error:
             raise CommandError(f"{file}: {error}") from error
         advance(experiment_id=made.pk)
         made.refresh_from_db()
         for warning in found.warnings:
             self.stderr.write(f"Warning: {warning}")
-        self.stdout.write(f"Experiment {made.pk} ({made.name}): {len(found.votes):,} votes imported.\n\n")
+        if n_left_out := len(found.votes) - len(votes):
+            self.stderr.write(f"{number(n_left_out, 'vote')} left out that counted already.")
+        self.stdout.write(f"Experiment {made.pk} ({made.name}): {number(len(votes), 'vote')} imported.\n\n")
         ranked = ranking(made)
         self.stdout.write(ranking_table(ranked[:_SHOWN]))
         if len(ranked) > _SHOWN:

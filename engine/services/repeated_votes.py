@@ -1,0 +1,146 @@
+"""Votes of a file that an experiment counts already, as where an earlier file had a part of its rows."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from engine.domain.errors import ImportedBeforeError
+from engine.domain.outcomes import outcome_of
+from engine.domain.texts import digest
+from engine.importing import Vote, Winner
+from engine.importing.pacing import paced
+from engine.models import Experiment, Judgment, Response
+
+_OUTCOMES = {Winner.A: 1.0, Winner.B: 0.0, Winner.TIE: 0.5, Winner.BOTH_BAD: 0.5}
+# So few votes without a person, a time or texts may be in a file by chance.
+_FEW = 10
+
+
+@dataclass(frozen=True)
+class Counted:
+    """The votes that an experiment counts or has voided, by what tells them apart, each with its number.
+
+    Attributes
+    ----------
+    known
+        Votes that have a time, or a person and both texts.
+    bare
+        Past votes that have neither. Two of them may be alike and still be two votes.
+    """
+
+    known: Counter[Hashable]
+    bare: Counter[Hashable]
+
+    @classmethod
+    def of(cls, experiment: Experiment, tasks: Mapping[str, int]) -> Counted:
+        """Those of an experiment. ``tasks``: the position by which a vote knows a text of a task."""
+        suffix = f"@import-{experiment.pk}"
+        known: Counter[Hashable] = Counter()
+        bare: Counter[Hashable] = Counter()
+        rows = Judgment.objects.filter(comparison__experiment=experiment, judge=Judgment.Judge.HUMAN)
+        for choice, at, by, restores, via, plan, i_on_left, task, i, j, text_i, text_j, state_i, state_j in (
+            rows.values_list(
+                "choice", "created_at", "annotator__username", "restores_id", "via", "comparison__plan",
+                "comparison__i_on_left", "comparison__task__prompt", "comparison__policy_i__index",
+                "comparison__policy_j__index", "comparison__response_i__digest",
+                "comparison__response_j__digest", "comparison__response_i__state",
+                "comparison__response_j__state",
+            ).iterator()
+        ):  # fmt: skip
+            is_past = via == Judgment.Via.IMPORT
+            texts = (
+                None if state == Response.State.FAILED else text
+                for text, state in ((text_i, state_i), (text_j, state_j))
+            )
+            key, is_known = _key(
+                tasks.get(task),
+                (i, j),
+                tuple(texts),
+                outcome_of(choice, i_on_left=i_on_left),
+                both_bad=choice == Judgment.Choice.BOTH_BAD,
+                annotator=(by or "").removesuffix(suffix),
+                at=at if plan.get("time_known", not is_past) else None,
+            )
+            if is_known:
+                known[key] += 1
+            elif is_past and restores is None:
+                bare[key] += 1
+        return cls(known, bare)
+
+    def new(self, votes: Sequence[Vote], policies: Mapping[str, int], tasks: Mapping[str, int]) -> list[Vote]:
+        """The votes of a file but those that are counted, in their order.
+
+        Bare votes are told to be counted only where all that are counted are in the file, as in one that
+        grows.
+        """
+        keyed = [(vote, *_key_of(vote, policies, tasks)) for vote in paced(votes)]
+        in_file = Counter(key for _, key, is_known in keyed if not is_known)
+        grows = self.bare.total() >= _FEW and self.bare <= in_file
+        left = self.known + (self.bare if grows else Counter())
+        new = []
+        for vote, key, _ in keyed:
+            if left[key] > 0:
+                left[key] -= 1
+            else:
+                new.append(vote)
+        return new
+
+
+def refuse_repeated(n_votes: int, n_new: int) -> None:
+    """Refuse votes some of which count already.
+
+    Raises
+    ------
+    ImportedBeforeError
+        Says how many, and what to do.
+    """
+    if n_new == n_votes:
+        return
+    again = "tick the box on the page, or give --again on the command line or again=true in the API"
+    if not n_new:
+        raise ImportedBeforeError(
+            f"All {n_votes:,} votes count in this experiment already, and nothing was changed. To count them "
+            f"a second time, say so: {again}."
+        )
+    raise ImportedBeforeError(
+        f"{n_votes - n_new:,} of the {n_votes:,} votes count in this experiment already, and nothing was "
+        f"changed. To import only the other {n_new:,}, tick the box “Only new votes”, or give --only-new on "
+        f"the command line or only_new=true in the API. To count all of them, say so: {again}."
+    )
+
+
+def _key_of(vote: Vote, policies: Mapping[str, int], tasks: Mapping[str, int]) -> tuple[Hashable, bool]:
+    a, b = policies[vote.policy_a], policies[vote.policy_b]
+    text_a, text_b = (None if text is None else digest(text) for text in (vote.response_a, vote.response_b))
+    outcome = _OUTCOMES[vote.winner]
+    if a > b:
+        a, b, text_a, text_b, outcome = b, a, text_b, text_a, 1 - outcome
+    return _key(
+        tasks[vote.task],
+        (a, b),
+        (text_a, text_b),
+        outcome,
+        both_bad=vote.winner == Winner.BOTH_BAD,
+        annotator=vote.annotator,
+        at=vote.judged_at,
+    )
+
+
+def _key(
+    task: int | None,
+    policies: tuple[int, int],
+    texts: tuple[str | None, ...],
+    outcome: float,
+    *,
+    both_bad: bool,
+    annotator: str,
+    at: datetime | None,
+) -> tuple[Hashable, bool]:
+    """What tells a vote apart, and whether it does so surely."""
+    # To the microsecond, a time tells votes apart alone. Our own export has other names of people.
+    by = "" if at is not None and at.microsecond else annotator
+    surely = at is not None or bool(annotator and None not in texts)
+    return (task, policies, texts, outcome, both_bad, by, at), surely
