@@ -745,14 +745,25 @@ def take_outcomes_back(comparisons: Sequence[Comparison]) -> None:
         else ()
     )
     for comparison in comparisons:
-        comparison.state = Comparison.State.READY
-        if comparison.pk in textless:
-            comparison.state = Comparison.State.DISCARDED
-            comparison.discard_reason = "A past vote without texts, so nobody can judge it anew."
-        if comparison.plan.get("identical"):
-            comparison.state = Comparison.State.DISCARDED
-            comparison.discard_reason = "Both responses are the same text, so nobody can judge it anew."
+        comparison.state, comparison.discard_reason = state_without_judgments(
+            textless=comparison.pk in textless, identical=comparison.plan.get("identical", False)
+        )
         comparison.outcome = comparison.judged_at = None
+
+
+def state_without_judgments(*, textless: bool, identical: bool) -> tuple[Comparison.State, str]:
+    """The state of a comparison whose judgments are all void, and the reason where it is discarded.
+
+    ``textless``: a past vote that lacks the text of a response. ``identical``: both responses are one text.
+    """
+    if identical:
+        return (
+            Comparison.State.DISCARDED,
+            "Both responses are the same text, so nobody can judge it anew.",
+        )
+    if textless:
+        return Comparison.State.DISCARDED, "A past vote without texts, so nobody can judge it anew."
+    return Comparison.State.READY, ""
 
 
 def write_voids(*, judgments: Sequence[Judgment], by: User, reason: str) -> list[JudgmentVoid]:

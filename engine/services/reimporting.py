@@ -37,7 +37,7 @@ from engine.services.imported_votes import (
     insert_comparisons,
     made_people,
 )
-from engine.services.judging import IDENTICAL_PLAN
+from engine.services.judging import IDENTICAL_PLAN, state_without_judgments
 from engine.services.snapshots import write_snapshot
 
 _PLAN = {
@@ -191,15 +191,14 @@ def _prepared(
 
 
 def _response(row: Row, side: str) -> Response:
-    text = row[f"response_{side}"]
     # A past vote without texts has failed responses, so that nobody is shown them.
-    textless = not row["texts_known"] and not text
+    textless = _is_textless(row, side)
     return Response(
         policy_id=index_of(row[f"policy_{side}"]),
         task_id=row["task_number"] - 1,
         state=Response.State.FAILED if textless else Response.State.DONE,
         failure_reason=NO_TEXT if textless else "",
-        text=text,
+        text=row[f"response_{side}"],
         created_at=datetime.fromisoformat(row["planned_at"]),
         **{
             name: row[f"{name}_{side}"]
@@ -208,6 +207,10 @@ def _response(row: Row, side: str) -> Response:
             )
         },
     )  # fmt: skip
+
+
+def _is_textless(row: Row, side: str) -> bool:
+    return not row["texts_known"] and not row[f"response_{side}"]
 
 
 def _comparison(
@@ -219,6 +222,12 @@ def _comparison(
     texts: str,
 ) -> Comparison:
     outcome, judged_at = settled or (None, None)
+    state, discard_reason = Comparison.State.JUDGED, ""
+    if settled is None:
+        state, discard_reason = state_without_judgments(
+            textless=_is_textless(row, "i") or _is_textless(row, "j"),
+            identical=row["via"] == Judgment.Via.IDENTICAL,
+        )
     return Comparison(
         experiment_id=0,
         number=number,
@@ -230,7 +239,8 @@ def _comparison(
         i_on_left=row["left_policy"] == row["policy_i"],
         plan=_plan(row),
         texts=texts,
-        state=Comparison.State.READY if settled is None else Comparison.State.JUDGED,
+        state=state,
+        discard_reason=discard_reason,
         outcome=outcome,
         judged_at=judged_at,
         skips=row["skips"],

@@ -301,6 +301,30 @@ def test_every_kind_of_responses_comes_back_once_each_with_the_same_decision(mak
     assert Response.objects.filter(policy__experiment=again).count() == used.distinct().count()
 
 
+@pytest.mark.parametrize(
+    ("make", "reason"),
+    [
+        (partial(voted, texts=False), "A past vote without texts"),
+        (from_a_pool, "Both responses are the same text"),
+    ],
+)
+def test_what_nobody_can_judge_anew_is_shown_to_nobody_after_an_import_either(
+    make, reason, annotator, admin, tmp_path
+):
+    first = make(annotator)
+    judged = Judgment.objects.filter(comparison__experiment=first).order_by("pk")
+    of_all = judged if first.past_votes else judged.filter(via="identical")
+    last = of_all.latest("pk")
+    void_judgment(judgment_id=last.pk, by=admin, reason="Wrong.")
+    advance(experiment_id=first.pk)
+    again = import_again(export(first, tmp_path, "--all"))
+    assert_same(first, again)
+    for experiment in (first, again):
+        comparison = experiment.comparisons.get(judgments__void__reason="Wrong.")
+        assert comparison.state == "discarded"
+        assert comparison.discard_reason.startswith(reason)
+
+
 @pytest.mark.parametrize("options", [(), ("--raw",)])
 def test_texts_survive_a_csv_exactly(options, annotator, tmp_path):
     """Defused cells kept their apostrophes and backslashes when they were imported again."""
