@@ -259,7 +259,7 @@ def _own(place: str, fields: Mapping[str, Any]) -> list[Vote]:
     messages = _list_in(texts.get("taskmessages"))
     if messages is None and texts.get("taskmessages") not in (None, "", "[]"):
         raise ImportingError.at(place, "task_messages is no list of messages. Export the file again.")
-    given = {
+    given: dict[str, Any] = {
         "task": messages or texts.get("task"),
         "annotator": texts.get("annotator"),
         "judgedat": texts.get("judgedat") if _is_true(place, texts, "timeknown") else None,
@@ -271,6 +271,9 @@ def _own(place: str, fields: Mapping[str, Any]) -> list[Vote]:
         text = texts.get(f"response{half}")
         given[f"response{side}"] = text if known or text else None
     vote = _vote(place, given, winner=texts["choice"], in_order=True)
+    if known:
+        # Two empty ones too: they are one text, and a tie.
+        vote = replace(vote, response_a=given["responsea"], response_b=given["responseb"])
     return [vote if _is_true(place, texts, "sideknown") else replace(vote, a_on_left=None)]
 
 

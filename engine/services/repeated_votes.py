@@ -41,16 +41,16 @@ class Counted:
         known: Counter[Hashable] = Counter()
         bare: Counter[Hashable] = Counter()
         rows = Judgment.objects.filter(comparison__experiment=experiment, judge=Judgment.Judge.HUMAN)
-        for choice, at, by, restores, via, plan, i_on_left, task, i, j, text_i, text_j, state_i, state_j in (
+        for choice, at, by, restores, plan, i_on_left, task, i, j, text_i, text_j, state_i, state_j in (
             rows.values_list(
-                "choice", "created_at", "annotator__username", "restores_id", "via", "comparison__plan",
+                "choice", "created_at", "annotator__username", "restores_id", "comparison__plan",
                 "comparison__i_on_left", "comparison__task__prompt", "comparison__policy_i__index",
                 "comparison__policy_j__index", "comparison__response_i__digest",
                 "comparison__response_j__digest", "comparison__response_i__state",
                 "comparison__response_j__state",
             ).iterator()
         ):  # fmt: skip
-            is_past = via == Judgment.Via.IMPORT
+            is_past = plan.get("past", False)
             texts = (
                 None if state == Response.State.FAILED else text
                 for text, state in ((text_i, state_i), (text_j, state_j))
@@ -140,7 +140,7 @@ def _key(
     at: datetime | None,
 ) -> tuple[Hashable, bool]:
     """What tells a vote apart, and whether it does so surely."""
-    # To the microsecond, a time tells votes apart alone. Our own export has other names of people.
-    by = "" if at is not None and at.microsecond else annotator
+    # Beside a time to the second no name is needed, and our own export has other names of people.
+    by = "" if at is not None and (at.second or at.microsecond) else annotator
     surely = at is not None or bool(annotator and None not in texts)
     return (task, policies, texts, outcome, both_bad, by, at), surely

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from engine.domain.rules import Rules
 from engine.domain.specs import ExperimentSpec, FactorSpec, ReadyMade, TaskSpec
 from engine.importing import Vote, Winner
 from engine.models import AuditEntry, Comparison, Experiment, Judgment, Membership, Response, User
+from engine.models.append_only import lifted
 from engine.selectors import consequences, counts, designs
 from engine.selectors.past_votes import past_votes
 from engine.selectors.pools import name_of
@@ -407,10 +409,13 @@ def test_our_own_judgments_do_not_count_twice_either():
         annotator="annotator-3f",
         a_on_left=True,
     )
-    at = judgment.created_at.replace(microsecond=judgment.created_at.microsecond or 1)
-    Judgment.objects.filter(pk=judgment.pk).update(created_at=at)
+    at = judgment.created_at
     assert counted_in(experiment, [replace(given, judged_at=at)]) == "All 1 votes"
-    assert counted_in(experiment, [replace(given, judged_at=at.replace(microsecond=0))]) == ""
+    # As after an import of the export.
+    with lifted():
+        Judgment.objects.filter(pk=judgment.pk).update(via="import")
+    assert counted_in(experiment, [replace(given, judged_at=at)]) == "All 1 votes"
+    assert counted_in(experiment, [replace(given, judged_at=at - timedelta(hours=1))]) == ""
 
 
 def test_an_annotator_of_two_files_is_one_person():

@@ -112,6 +112,16 @@ def test_an_export_of_judgments_is_a_file_of_votes(name, packed, client, owner):
     assert found.warnings[0] == "1 record without an answer, or taken back, left out."
 
 
+@pytest.mark.parametrize(("texts_known", "text"), [(True, ""), (False, None)])
+def test_two_empty_responses_are_texts_where_the_export_knows_them(texts_known, text):
+    row = {"policy_i": "P1", "policy_j": "P2", "policy_i_name": "A", "policy_j_name": "B"} | {
+        "left_policy": "P1", "choice": "tie", "voided": False, "task": "Hi", "response_i": "",
+        "response_j": "", "texts_known": texts_known,
+    }  # fmt: skip
+    [vote] = read_votes(source_of([("votes", io.BytesIO(json.dumps(row).encode()))], VOTES_BYTES)).votes
+    assert (vote.response_a, vote.response_b) == (text, text)
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [
