@@ -31,6 +31,8 @@ _GARBLED = re.compile(
 # A list or an object, as JSON and Python write it.
 _OF_A_PROGRAM = re.compile(r"""\[\s*(?:["'{\[].*)?\]|\{\s*["'].*\}""", re.DOTALL)
 _LIKE_A_NAME = re.compile(r"[^\W\d]\w*(?:[ -]\w+){0,2}")
+# Of a list of tasks, in its own words: "Customer questions:".
+_OF_TASKS = re.compile(r"(?:\w+[ _-])?(?:task|prompt|question|input|instruction)s?:?", re.IGNORECASE)
 _OF_SENTENCES = re.compile(r"[\d?.!:]")
 _SPACE = re.compile(r"\s")
 _DELIMITERS = {",": "comma", ";": "semicolon", "|": "|", "\t": "tab"}
@@ -116,8 +118,9 @@ def heading(lines: Sequence[tuple[str, str]]) -> Iterator[str]:
     names = [task, answer] if answer else _cells_alike(task, whole[1:])
     # Without an answer beside it only a single word looks like a name, and not like the first of the tasks;
     # and two lines may be a greeting and a question.
-    if not all(map(_LIKE_A_NAME.fullmatch, names)) or (
-        len(names) == 1 and (_SPACE.search(task) or len(others) == 1)
+    is_word = _OF_TASKS.fullmatch(task) or not _SPACE.search(task)
+    if not (all(map(_LIKE_A_NAME.fullmatch, names)) or _OF_TASKS.fullmatch(task)) or (
+        len(names) == 1 and (not is_word or len(others) == 1)
     ):
         yield from columns
     elif not others:

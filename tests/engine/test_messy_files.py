@@ -225,6 +225,10 @@ def test_a_task_that_only_looks_like_another_format_stays_one(text):
         ("hello", ["The only line, hello, may name columns"]),
         ("Frage\tAntwort\n", ["The only line, Frage and Antwort, may name columns"]),
         ("Frage\nWas ist 1 + 1?\nWer bist du?\n", ["The first line, Frage, may name columns"]),
+        (
+            "Customer questions:\nWas ist 1 + 1?\nWer?\n",
+            ["The first line, Customer questions:, may name columns"],
+        ),
         ("Say hello.", []),
         ("Tell jokes\nWhat is 1 + 1?\nWho are you?\n", []),
         ('["Hello", "What is 1 + 1?"]', []),
