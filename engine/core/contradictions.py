@@ -178,7 +178,7 @@ def misfit(
 def summed_ties(n_policies: int, outcomes: Iterable[tuple[int, int, float]]) -> FloatArray:
     """How many of the outcomes of each pair were ties.
 
-    An outcome between a tie and a win counts 4 D (1 - D), by how much less than a decided one it varies.
+    An outcome between a tie and a win counts 4 D (1 - D), as `ties_within` has it.
 
     Parameters
     ----------
@@ -191,12 +191,31 @@ def summed_ties(n_policies: int, outcomes: Iterable[tuple[int, int, float]]) -> 
     -------
     Shape (K, K), symmetric.
     """
-    ties = np.zeros((n_policies, n_policies))
+    wins, undecided = np.zeros((n_policies, n_policies)), np.zeros((n_policies, n_policies))
     for i, j, outcome in outcomes:
+        wins[i, j] += outcome
+        wins[j, i] += 1.0 - outcome
         share = 4.0 * outcome * (1.0 - outcome)
-        ties[i, j] += share
-        ties[j, i] += share
-    return ties
+        undecided[i, j] += share
+        undecided[j, i] += share
+    return ties_within(wins, undecided)
+
+
+def ties_within(wins: FloatArray, undecided: FloatArray) -> FloatArray:
+    """Ties with which outcomes vary as those of several people who judge one pair do, as far as wins allow.
+
+    Parameters
+    ----------
+    wins
+        Shape (K, K): summed outcomes D.
+    undecided
+        Shape (K, K), symmetric: sums of 4 D (1 - D), by which an outcome varies less than a decided one.
+
+    Returns
+    -------
+    Shape (K, K), symmetric: no more than twice the wins of either side, of which each tie is half a win.
+    """
+    return np.minimum(undecided, 2.0 * np.minimum(wins, wins.T))
 
 
 def _check_ties(wins: FloatArray, ties: FloatArray) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from django.db.models import Count, F, QuerySet, Sum
 
+from engine.core.contradictions import ties_within
 from engine.domain.outcomes import joint_outcome
 from engine.models import (
     Comparison,
@@ -168,17 +169,17 @@ def wins_and_ties(experiment: Experiment) -> tuple[npt.NDArray[np.float64], npt.
     Both come from one query, so that no judgment in between sets them at odds.
     """
     n_policies = experiment.policies.count()
-    wins, ties = np.zeros((n_policies, n_policies)), np.zeros((n_policies, n_policies))
-    undecided = F("outcome") * (1.0 - F("outcome"))
+    wins, undecided = np.zeros((n_policies, n_policies)), np.zeros((n_policies, n_policies))
+    share = 4.0 * F("outcome") * (1.0 - F("outcome"))
     rows = (
         Comparison.objects.filter(experiment=experiment, state=Comparison.State.JUDGED)
         .values_list("policy_i__index", "policy_j__index")
-        .annotate(judged=Count("pk"), won=Sum("outcome"), tied=Sum(4.0 * undecided))
+        .annotate(judged=Count("pk"), won=Sum("outcome"), between=Sum(share))
     )
-    for i, j, n_judged, won, tied in rows:
+    for i, j, n_judged, won, between in rows:
         wins[i, j], wins[j, i] = won, n_judged - won
-        ties[i, j] = ties[j, i] = tied
-    return wins, ties
+        undecided[i, j] = undecided[j, i] = between
+    return wins, ties_within(wins, undecided)
 
 
 def counts_from_judgments(experiment: Experiment) -> dict[Pair, tuple[float, int]]:

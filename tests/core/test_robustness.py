@@ -191,6 +191,22 @@ class TestMisfit:
             strongest_cycle(wins, ties, np.arange(3))
 
 
+PAIRS = list(itertools.combinations(range(3), 2))
+
+
+@given(st.lists(st.tuples(st.sampled_from(PAIRS), st.integers(0, 8)), min_size=1, max_size=12))
+@settings(max_examples=60)
+def test_outcomes_between_a_tie_and_a_win_have_ties_that_fit_them(eighths) -> None:
+    """As the mean of several people's judgments is one."""
+    told = [(i, j, outcome / 8) for (i, j), outcome in eighths]
+    wins, ties = summed_wins(3, told), summed_ties(3, told)
+    strongest_cycle(wins, ties, np.arange(3))
+    misfit(BradleyTerry.one_hot(3), wins, ties, n_simulated=9, n_departures=9)
+    whole = [(i, j, outcome) for i, j, outcome in told if outcome in {0.0, 0.5, 1.0}]
+    n_ties = sum(outcome == 0.5 for *_, outcome in whole)
+    assert summed_ties(3, whole).sum() == 2 * n_ties
+
+
 class TestCycle:
     def test_the_strongest_of_those_looked_at(self) -> None:
         wins = np.zeros((5, 5))

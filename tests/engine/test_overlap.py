@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
+from django.urls import reverse
 
 from engine.domain.errors import WrongStateError
 from engine.judges.worker import judge_comparisons
@@ -45,6 +47,22 @@ def exact_counts(experiment) -> list[tuple[int, str, int]]:
     """The counts bit by bit."""
     rows = PairCount.objects.filter(experiment=experiment).order_by("pk")
     return [(row.pk, row.wins_i.hex(), row.comparisons) for row in rows]
+
+
+@pytest.mark.parametrize(
+    ("overlap", "outcomes"), [(2, [1.0, 0.5]), (4, [1.0, 1.0, 1.0, 0.0]), (4, [0.5, 0.0, 0.0, 0.0])]
+)
+def test_the_quality_of_people_who_half_agree_has_a_page(overlap, outcomes, people, admin, client):
+    experiment = overlapping(people[:overlap], overlap=overlap, overlap_rule="mean", allow_tie=True)
+    for user, outcome in zip(people, outcomes, strict=False):
+        judge_as(experiment, user, outcome)
+    wins, ties = counts.wins_and_ties(experiment)
+    # As many ties as the wins allow, each of which is half a win for either side.
+    assert ties.tolist() == (2 * np.minimum(wins, wins.T)).tolist()
+    advance(experiment_id=experiment.pk)
+    client.force_login(admin)
+    for tab in ("dashboard", "quality", "method"):
+        assert client.get(reverse(tab, args=[experiment.pk])).status_code == 200
 
 
 class TestOverlap:
