@@ -7,6 +7,8 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from django.db.models import Q
+
 from engine.domain.errors import ImportedBeforeError
 from engine.domain.outcomes import outcome_of
 from engine.domain.texts import digest
@@ -40,7 +42,9 @@ class Counted:
         suffix = f"@import-{experiment.pk}"
         known: Counter[Hashable] = Counter()
         bare: Counter[Hashable] = Counter()
-        rows = Judgment.objects.filter(comparison__experiment=experiment, judge=Judgment.Judge.HUMAN)
+        # An export has ties of identical texts too, which nobody saw.
+        people = Q(judge=Judgment.Judge.HUMAN) | Q(via=Judgment.Via.IDENTICAL)
+        rows = Judgment.objects.filter(people, comparison__experiment=experiment)
         for choice, at, by, restores, plan, i_on_left, task, i, j, text_i, text_j, state_i, state_j in (
             rows.values_list(
                 "choice", "created_at", "annotator__username", "restores_id", "comparison__plan",

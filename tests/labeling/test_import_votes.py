@@ -26,6 +26,7 @@ from engine.services.planning import advance
 from labeling.dashboard.explanations import explain
 from labeling.dashboard.status import status_of
 from tests.factories import add_member, make_experiment, make_user
+from tests.labeling.test_reimport import export, from_a_pool
 
 pytestmark = pytest.mark.django_db
 
@@ -378,3 +379,14 @@ def test_a_text_that_is_not_there_is_nobodys_training_data(tmp_path):
     [row] = map(json.loads, (tmp_path / "dpo.jsonl").read_text().splitlines())
     assert (row["chosen"], row["rejected"]) == ("Red", "Green")
     assert Judgment.objects.count() == 2
+
+
+def test_our_own_export_adds_nothing_to_its_experiment(annotator, tmp_path):
+    """People have other names in it, and some ties nobody saw."""
+    experiment = from_a_pool(annotator)
+    Experiment.objects.filter(pk=experiment.pk).update(state="paused", overlap=1)
+    n_judged = Judgment.objects.count()
+    for kind in ("jsonl", "csv"):
+        with pytest.raises(CommandError, match=rf"All {n_judged} votes count in this experiment already"):
+            run("import_votes", export(experiment, tmp_path, kind=kind), "--experiment", experiment.name)
+    assert Judgment.objects.count() == n_judged
