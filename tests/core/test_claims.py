@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from itertools import combinations
 
 import numpy as np
@@ -36,31 +37,53 @@ def all_counts(n_cells: int, horizon: int) -> list[tuple[int, ...]]:
     return [(n, *rest) for n in range(horizon + 1) for rest in all_counts(n_cells - 1, horizon - n)]
 
 
-def worst_chance(mu: np.ndarray, bad: Bad, horizon: int) -> float:
-    """The largest chance, over all samplers, that three policies ever reach counts that are bad.
+def wins_of(states: np.ndarray) -> np.ndarray:
+    """Shape (n, 3, 3): the wins of three policies, from the counts of six outcomes, shape (n, 6)."""
+    wins = np.zeros((len(states), 3, 3))
+    for cell, (i, j) in enumerate(PAIRS):
+        wins[:, i, j], wins[:, j, i] = states[:, 2 * cell], states[:, 2 * cell + 1]
+    return wins
+
+
+def largest_chances(
+    mu: np.ndarray, states: np.ndarray, is_bad: np.ndarray, besides: np.ndarray | float = 0.0
+) -> np.ndarray:
+    """Shape (n,): the largest chance, over all samplers, to come from each state to a bad one.
 
     Exact, by dynamic programming over the counts. A bad state absorbs, which covers every stopping time.
+
+    Parameters
+    ----------
+    states
+        Shape (n, 6) or more: counts that at most so many comparisons lead to, then what stays as it is.
+    is_bad
+        Shape (n,).
+    besides
+        Shape (n,): the chance of what may be chosen in place of one more comparison.
     """
-    states = all_counts(6, horizon)
-    wins = np.zeros((len(states), 3, 3))
-    table = np.array(states)
-    for cell, (i, j) in enumerate(PAIRS):
-        wins[:, i, j], wins[:, j, i] = table[:, 2 * cell], table[:, 2 * cell + 1]
-    is_bad = bad(Tally(wins))
-    value: dict[tuple[int, ...], float] = {}
-    for index in np.argsort(-table.sum(axis=1), kind="stable"):
-        state = states[index]
-        if is_bad[index] or sum(state) == horizon:
-            value[state] = float(is_bad[index])
-            continue
-        options = []
+    totals = states[:, :6].sum(axis=1)
+    weights = (states.max() + 2) ** np.arange(states.shape[1])
+    codes = states @ weights
+    order = np.argsort(codes)
+    besides = np.broadcast_to(besides, totals.shape)
+    value = is_bad.astype(np.float64)
+    for total in reversed(range(totals.max())):
+        now = np.flatnonzero((totals == total) & ~is_bad)
+        options = [besides[now]]
         for cell, (i, j) in enumerate(PAIRS):
-            won, lost = list(state), list(state)
-            won[2 * cell] += 1
-            lost[2 * cell + 1] += 1
-            options.append(mu[i, j] * value[tuple(won)] + mu[j, i] * value[tuple(lost)])
-        value[state] = max(options)
-    return value[0, 0, 0, 0, 0, 0]
+            won, lost = (
+                order[np.searchsorted(codes, codes[now] + weights[counted], sorter=order)]
+                for counted in (2 * cell, 2 * cell + 1)
+            )
+            options.append(mu[i, j] * value[won] + mu[j, i] * value[lost])
+        value[now] = np.max(options, axis=0)
+    return value
+
+
+def worst_chance(mu: np.ndarray, bad: Bad, horizon: int) -> float:
+    """The largest chance, over all samplers, that three policies ever reach counts that are bad."""
+    states = np.array(all_counts(6, horizon))
+    return float(largest_chances(mu, states, bad(Tally(wins_of(states))))[0])
 
 
 def preferences(first: float, second: float, third: float) -> np.ndarray:
@@ -204,6 +227,17 @@ class TestExpectedBeforehand:
         assert n_needed([1e-3, 0.0, -1e-3]) > n_needed(None)
 
 
+@cache
+def states_with_a_share(horizon: int) -> np.ndarray:
+    """Shape (n, 13): the counts now, those when a share was placed, and the policy that it was placed on."""
+    now_and_then = [
+        (*map(sum, zip(then, more, strict=True)), *then)
+        for then in all_counts(6, horizon)
+        for more in all_counts(6, horizon - sum(then))
+    ]
+    return np.column_stack([np.repeat(now_and_then, 3, axis=0), np.tile(range(3), len(now_and_then))])
+
+
 class TestReserve:
     """A share that is held back goes to any policy at any moment."""
 
@@ -220,55 +254,24 @@ class TestReserve:
 
     def worst_chance(self, mu: np.ndarray, margin: float, factor: float = 1.0) -> float:
         """The largest chance of ever naming a policy falsely, over all samplers, stopping times, moments of
-        placing the share, and policies to place it on. Exact, as `worst_chance` above.
+        placing the share, and policies to place it on.
         """
         false = np.array([any(mu[k, b] >= 0.5 + margin for k in range(3) if k != b) for b in range(3)])
-        counts = all_counts(6, self.HORIZON)
-        placed = [
-            (now, then, policy)
-            for then in counts
-            for more in all_counts(6, self.HORIZON - sum(then))
-            for now in [tuple(np.add(then, more).tolist())]
-            for policy in range(3)
-        ]
-        states = [(now, None, None) for now in counts] + placed
-        bad = self.named(states, margin, factor) @ false
-        value: dict[tuple, float] = {}
-        # The later first, and at equal counts those that have placed the share.
-        for index in sorted(range(len(states)), key=lambda n: (-sum(states[n][0]), states[n][1] is None)):
-            now, then, policy = state = states[index]
-            if bad[index] or sum(now) == self.HORIZON:
-                value[state] = float(bad[index])
-                continue
-            options = [] if then else [value[now, now, each] for each in range(3)]
-            for cell, (i, j) in enumerate(PAIRS):
-                won, lost = list(now), list(now)
-                won[2 * cell] += 1
-                lost[2 * cell + 1] += 1
-                options.append(
-                    mu[i, j] * value[tuple(won), then, policy] + mu[j, i] * value[tuple(lost), then, policy]
-                )
-            value[state] = max(options)
-        return value[(0,) * 6, None, None]
+        before, after = np.array(all_counts(6, self.HORIZON)), states_with_a_share(self.HORIZON)
+        chances = largest_chances(mu, after, self.named(after, margin, factor) @ false)
+        just_placed = (after[:, :6] == after[:, 6:12]).all(axis=1)
+        besides = chances[just_placed].reshape(-1, 3).max(axis=1)
+        return float(largest_chances(mu, before, self.named(before, margin, factor) @ false, besides)[0])
 
-    def named(self, states: list[tuple], margin: float, factor: float) -> np.ndarray:
+    def named(self, states: np.ndarray, margin: float, factor: float) -> np.ndarray:
         """Shape (n, 3): the policies whose proof has `factor` / δ or more in each state."""
-
-        def wins(counts: list[tuple[int, ...]]) -> np.ndarray:
-            table, wins = np.array(counts), np.zeros((len(counts), 3, 3))
-            for cell, (i, j) in enumerate(PAIRS):
-                wins[:, i, j], wins[:, j, i] = table[:, 2 * cell], table[:, 2 * cell + 1]
-            return wins
-
-        tally = Tally(wins([now for now, _, _ in states]))
-        then = wins([then or now for now, then, _ in states])
-        memory = [
-            [] if policy is None else [{"policy": policy, "wins": each[:, policy], "losses": each[policy]}]
-            for each, (_, _, policy) in zip(then, states, strict=True)
-        ]
+        tally = Tally(wins_of(states))
+        placed = Reserve(tally)
+        if states.shape[1] > 6:
+            placed = Reserve(Tally(wins_of(states[:, 6:12])))
+            placed.place(np.arange(len(states)), states[:, 12])
         evidence = PairwiseEvidence(tally, margin, FLAT)
-        proof = HeadToHead(evidence, tally, self.DELTA / factor, reserve=Reserve(tally, memory))
-        return proof.proved()
+        return HeadToHead(evidence, tally, self.DELTA / factor, reserve=placed).proved()
 
     @pytest.mark.parametrize(
         ("rates", "margin"),
