@@ -75,6 +75,7 @@ def pytest_collection_finish() -> None:
         raise pytest.UsageError(f"An import changed one of these variables: {', '.join(_SETTINGS)}.")
     gc.freeze()
     gc.set_threshold(20_000)
+    gc.enable()
 
 
 @pytest.fixture(scope="session")
