@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,9 @@ hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "tests"))
 
 # A test that asks for one of these needs more than its own process.
 _NOT_UNIT = {"db", "transactional_db", "django_db_setup", "workers", "page", "browser"}
+# So does a test with one of these marks.
+_NOT_UNIT_MARKS = ("django_db", "browser", "slow")
+_MARKS_OF_A_FILE = re.compile(r"^pytestmark = (\[.*?\]$|.*?$)", re.DOTALL | re.MULTILINE)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -40,8 +44,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def _is_unit(item: pytest.Item) -> bool:
-    marked = any(item.get_closest_marker(name) for name in ("django_db", "browser", "slow"))
+    marked = any(item.get_closest_marker(name) for name in _NOT_UNIT_MARKS)
     return not marked and _NOT_UNIT.isdisjoint(getattr(item, "fixturenames", ()))
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave out by its text a file whose marks are those of all its tests: importing it takes longer."""
+    if not config.getoption("--unit") or collection_path.suffix != ".py":
+        return None
+    marks = _MARKS_OF_A_FILE.search(collection_path.read_text())
+    return True if marks and any(f"mark.{name}" in marks[1] for name in _NOT_UNIT_MARKS) else None
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
