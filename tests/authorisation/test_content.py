@@ -70,8 +70,10 @@ def kind_of(step: Step) -> tuple[Any, ...]:
     same button.
     """
     match = resolve(urlsplit(step.path).path)
-    names = tuple(sorted({name for name, _ in step.fields}))
-    return step.method, match.route, match.kwargs.get("experiment_id"), names, step.fields[-1:]
+    # Each page has a token of its own against forgery.
+    fields = [field for field in step.fields if field[0] != "csrfmiddlewaretoken"]
+    names = tuple(sorted({name for name, _ in fields}))
+    return step.method, match.route, match.kwargs.get("experiment_id"), names, tuple(fields[-1:])
 
 
 def take(world: World, role: str, step: Step) -> HttpResponse:
