@@ -24,6 +24,12 @@ def maker(transactional_db: None) -> User:
     return user
 
 
+@pytest.fixture(autouse=True)
+def few_simulations(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The page shows the figures of 6 simulated experiments as it shows those of 60."""
+    monkeypatch.setattr("engine.services.estimates._RUNS", 6)
+
+
 def press(page: Page, name: str) -> None:
     """Reach a button as a keyboard does, and press it, before anything else can take the focus."""
     page.get_by_role("button", name=name, exact=True).press("Enter")
@@ -268,7 +274,7 @@ def test_the_size_is_asked_for_again_after_a_request_that_failed(page, maker, pr
         route.continue_()
 
     page.route("**/experiments/new/**", lose_two)
-    page.goto("/experiments/new/prompts-strategies/")
+    page.goto("/experiments/new/prompts/")
     expect(page.locator("#size-progress")).to_be_visible()
     for _ in range(1200):
         if len(lost) > 3:
