@@ -21,10 +21,10 @@ from engine.services.people import make_invitation, open_invitation
 
 EVENT = "invitation"
 _PLEAS = {
-    Membership.Role.ANNOTATOR: "please help us compare responses. The question: {question}",
-    Membership.Role.VIEWER: "here you can see the results of “{name}”.",
+    Membership.Role.ANNOTATOR: "Please help us compare responses. The question: {question}",
+    Membership.Role.VIEWER: "Here you can see the results of “{name}”.",
 }
-_OTHER_PLEA = "please help to run the experiment “{name}”."
+_OTHER_PLEA = "Please help to run the experiment “{name}”."
 
 
 # ---------------------------------------------------------------- words

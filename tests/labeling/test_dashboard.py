@@ -86,7 +86,7 @@ class TestVerdict:
         lonely = make_experiment()
         html = page(client_for(admin), lonely, view)
         assert "Nobody can judge yet." in html
-        assert f'href="{reverse("people", args=[lonely.pk])}">Invite somebody</a>' in html
+        assert f'href="{reverse("invite", args=[lonely.pk])}">Invite somebody</a>' in html
         for other in (make_experiment(annotators=(annotator,)), make_experiment(judge="rule")):
             assert "Nobody can judge yet" not in page(client_for(admin), other, view)
 
