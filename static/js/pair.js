@@ -51,7 +51,7 @@
     const said = byId("said");
     said.textContent = text;
     said.classList.remove("lengthy");
-    said.classList.toggle("lengthy", said.scrollWidth > said.clientWidth);
+    said.classList.toggle("lengthy", said.scrollHeight > said.clientHeight + 1);
   }
 
   function tell(problem) {
@@ -415,6 +415,11 @@
     button.click();
   });
 
+  // On a desk the bar of answers covers the foot of the page.
+  document.addEventListener("toggle", ({ target }) => {
+    if (target.id === "more" && target.open) target.scrollIntoView({ block: "nearest" });
+  }, true);
+
   document.addEventListener("scroll", (event) => {
     const text = event.target;
     if (text.id === "responses") {
@@ -464,6 +469,8 @@
     for (const [action, key] of Object.entries(JSON.parse(words().keys))) actionOf.set(key, action);
     keepFold();
     byId("help-button").addEventListener("click", toggleHelp);
+    byId("said").addEventListener("click", () => say(""));
+    document.addEventListener("llmpo:say", ({ detail }) => say(detail));
     byId("letters").checked = !lettersOff();
     byId("letters").addEventListener("change", (event) => localStorage.setItem(LETTERS, event.target.checked ? "on" : "off"));
     byId("goal-form").hidden = false;

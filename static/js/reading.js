@@ -11,6 +11,7 @@
 
   const byId = (id) => document.getElementById(id);
   const words = () => byId("page").dataset;
+  const say = (detail) => document.dispatchEvent(new CustomEvent("llmpo:say", { detail }));
   const boxes = () => [...document.querySelectorAll("#stage .response > .text")];
 
   // ---------------------------------------------------------------- scrolling together
@@ -199,7 +200,7 @@
     } catch {
       // Browsers offer the clipboard over HTTPS only.
       getSelection().selectAllChildren(pre);
-      byId("said").textContent = words().selected;
+      say(words().selected);
     }
   }
 
@@ -279,7 +280,9 @@
     byId("differences").disabled = !canMark;
     byId("differences").addEventListener("change", () => {
       mark();
-      if (byId("differences").indeterminate) byId("said").textContent = words().throughout;
+      const { throughout } = words();
+      if (byId("differences").indeterminate) say(throughout);
+      else if (byId("said").textContent === throughout) say("");
     });
     addEventListener("resize", reach);
   });

@@ -15,7 +15,7 @@ from playwright.sync_api import Page, expect
 from engine.models import Judgment, Lease
 from engine.models.append_only import lifted
 from engine.services.allowances import MOST_HELD
-from engine.services.experiments import pause, start
+from engine.services.experiments import pause, start, stop
 from tests.backends import ScriptedBackend
 from tests.browser.annotating import open_pair, press, saved, shown_token, write_everything
 from tests.browser.conftest import log_in
@@ -152,6 +152,35 @@ def test_help_opens_and_closes_with_a_key_and_keeps_keys_from_judging(page: Page
     page.keyboard.press("?")
     expect(page.get_by_role("dialog")).to_be_hidden()
     assert not Judgment.objects.exists()
+
+
+def test_a_comment_is_written_above_the_bar_of_answers(page: Page):
+    """The key opened a field that the bar at the foot of a small screen covered."""
+    annotator = make_user("ann")
+    experiment = make_experiment(annotators=(annotator,))
+    write_responses(ScriptedBackend(lambda request: f"{request.seed} " + "word " * 300))
+    page.set_viewport_size({"width": 1280, "height": 720})
+    open_pair(page, experiment, annotator)
+    page.keyboard.press("c")
+    expect(page.locator("#comment")).to_be_focused()
+    page.wait_for_function(
+        """() => document.getElementById("more").getBoundingClientRect().bottom
+             <= document.querySelector(".choices").getBoundingClientRect().top"""
+    )
+
+
+def test_what_is_concluded_offers_no_undo(page: Page):
+    """A tap on it was refused by a message that covered the thanks."""
+    annotator = make_user("ann")
+    experiment = make_experiment(annotators=(annotator,))
+    pause(experiment_id=experiment.pk)
+    log_in(page, annotator)
+    page.goto(f"/label/{experiment.pk}/")
+    expect(page.locator("#undo")).to_be_visible()
+    stop(experiment_id=experiment.pk)
+    page.reload()
+    expect(page.get_by_role("heading", name="Stopped. Thank you!")).to_be_visible()
+    expect(page.locator("#undo")).to_be_hidden()
 
 
 def test_a_goal_of_ones_own_is_counted_and_kept_in_this_browser(page: Page, settings):

@@ -88,6 +88,42 @@ def test_on_a_phone_nothing_moves_from_pair_to_pair(browser: Browser, live_serve
     assert problems == []
 
 
+def test_on_a_phone_a_message_leaves_the_task_to_be_unfolded(
+    browser: Browser, live_server, problems, experiment
+):
+    """The message after an undo covered "Whole task" until the pair was answered again."""
+    experiment.tasks.update(prompt="What is to be done? " * 40)
+    with watch(
+        browser.new_context(
+            base_url=live_server.url, viewport={"width": 390, "height": 844}, is_mobile=True, has_touch=True
+        ),
+        live_server,
+        problems,
+    ) as context:
+        page = context.new_page()
+        open_pair(page, experiment, experiment.memberships.get().user)
+        said, unfold = page.locator("#said"), page.locator("#unfold")
+        page.evaluate("localStorage.setItem('llmpo-goal', '2')")
+        page.reload()
+        page.locator("#choose-left").tap()
+        saved(page, 1)
+        page.locator("#undo").tap()
+        expect(said).to_have_text("Taken back. Choose again.")
+        expect(said).not_to_have_class("lengthy")
+        unfold.tap()
+        expect(unfold).to_have_attribute("aria-expanded", "true")
+        for choice in ("#choose-left", "#choose-right"):
+            page.locator(choice).tap()
+        # What takes more than two lines goes away by a tap.
+        expect(said).to_have_text("Saved. You have reached your goal for today: time for a break?")
+        expect(said).to_have_class("lengthy")
+        said.tap()
+        expect(said).to_be_empty()
+        unfold.tap()
+        expect(unfold).to_have_attribute("aria-expanded", "true")
+    assert problems == []
+
+
 # Keys as fast as the page takes them, as [token on show, whether the key answered it].
 HASTE = """async (keys) => {
   const stage = () => document.getElementById("stage");
