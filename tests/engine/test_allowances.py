@@ -136,7 +136,7 @@ class TestUndos:
         answer_on(experiment, annotator, UNDOS_IN_A_ROW + 1)
         for _ in range(UNDOS_IN_A_ROW):
             undo(experiment, annotator)
-        with override("de"), pytest.raises(WrongStateError, match="Nach 5 weiteren Antworten"):
+        with override("de"), pytest.raises(WrongStateError, match="Nach 5 weiteren Urteilen"):
             undo(experiment, annotator)
 
 

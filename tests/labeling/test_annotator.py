@@ -80,10 +80,13 @@ def test_the_leaderboard_is_off_and_then_says_numbers_only(client_for):
     for user, n in ((ann, 1), (bob, 2)):
         for _ in range(n):
             click(experiment, user)
-    with lifted():
-        Judgment.objects.update(created_at=clock.now() - timedelta(hours=1))
     client = client_for(ann)
     address = reverse("history", args=[experiment.pk])
+    Experiment.objects.update(leaderboard=True)
+    assert "Answers by person" not in words(client.get(address)), "the first answers are still too new"
+    with lifted():
+        Judgment.objects.update(created_at=clock.now() - timedelta(hours=1))
+    Experiment.objects.update(leaderboard=False)
     assert "bob" not in words(client.get(address))
     Experiment.objects.update(leaderboard=True)
     assert "Answers by person bob: 2 ann: 1 (you)" in words(client.get(address))
