@@ -95,6 +95,23 @@ def live_offers(writers: Iterable[Worker] | None = None) -> dict[str, Offer | No
     return {worker.name: Offer.from_details(worker.details) for worker in writers if worker.alive}
 
 
+def writers_of(needed: Iterable[Need]) -> list[str]:
+    """The models with which the live workers would write; none of a need that no live worker serves.
+
+    Where a need names no model, each worker that serves it would write with its own.
+    """
+    offers = [offer for offer in live_offers().values() if offer]
+    return sorted(
+        {
+            model
+            for need in needed
+            for offer in offers
+            if offer.serves(need)
+            for model in need.models or {offer.model or offer.backend}
+        }
+    )
+
+
 def unserved_needs(
     experiments: Collection[Experiment], writers: Iterable[Worker] | None = None
 ) -> dict[int, list[str]]:

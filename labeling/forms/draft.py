@@ -9,7 +9,7 @@ from io import BytesIO
 from typing import Any, Generic, TypeVar
 
 from django.core.files.uploadedfile import UploadedFile
-from django.forms import BaseForm, BoundField
+from django.forms import BoundField
 from django.http import QueryDict
 from django.utils.datastructures import MultiValueDict
 
@@ -35,8 +35,9 @@ from engine.importing import (
 )
 from engine.importing.looking import MEANINGS, Column, has_columns
 from engine.importing.mapping import VARIABLE
-from engine.models import Experiment
+from engine.models import Experiment, Factor
 from engine.selectors import specs
+from engine.selectors.capabilities import Need
 from engine.services.estimates import Question
 from labeling.forms.columns import MEANING_LABELS, Columns, fold, said_columns
 from labeling.forms.factors import (
@@ -236,8 +237,12 @@ class DraftEditor:
         """The number of tasks. A request without the tasks themselves says it."""
         if self.imported and self.stored:
             return len(self.stored.tasks)
-        said = self.data.get("n_tasks", "")
-        return int(said) if said.isascii() and said.isdecimal() and len(said) < 9 else len(self.tasks.items)
+        return self._said("n_tasks", lambda: len(self.tasks.items))
+
+    def _said(self, name: str, otherwise: Callable[[], int]) -> int:
+        """A count of tasks or gold items, which a request without them says."""
+        said = self.data.get(name, "")
+        return int(said) if said.isascii() and said.isdecimal() and len(said) < 9 else otherwise()
 
     @property
     def variables(self) -> Sequence[str]:
@@ -251,16 +256,61 @@ class DraftEditor:
         said = []
         if not self.data.get("name", "").strip():
             said.append(("policies", "Give the experiment a name."))
-        if not self.n_tasks:
-            said.append(("tasks", "Add tasks."))
-        elif not self.imported:
-            space = Space({}, dict.fromkeys(self.variables, 0))
-            said += [("policies", text) for *_, text in unfillable(factor_specs(self.factors)[0], space)]
+        if not self.imported:
+            said += [("policies", text) for text in self._of_factors()]
+            if self._said("tasks_faults", lambda: len(self.tasks.faults)):
+                said.append(("tasks", "Correct the tasks."))
+            elif not self.n_tasks:
+                said.append(("tasks", "Add tasks."))
         for step, (_, groups) in STEPS.items():
             for field in (field for group in groups for field in self.groups[group]):
                 if field.name != "name":
                     said += [(step, f"{field.label}: {error}") for error in field.errors]
+        said += [("judges", text) for text in self._of_judges()]
         return said
+
+    def _of_factors(self) -> list[str]:
+        """What is wrong with the factors, and with their prompts' variables where there are tasks."""
+        described, faults = factor_specs(self.factors)
+        wrong = [
+            f"{'Factor' if form is row.form else 'Level'} {form['name'].value() or 'without a name'}: {error}"
+            for row in self.factors
+            for form in row.forms
+            for errors in form.errors.values()
+            for error in errors
+        ]
+        space = Space({}, dict.fromkeys(self.variables, 0))
+        unfilled = [text for *_, text in unfillable(described, space)] if self.n_tasks else []
+        return [*wrong, *(fault.text for fault in faults), *unfilled]
+
+    def _of_judges(self) -> list[str]:
+        """What the judges need beyond their fields."""
+        said = [str(error) for error in self.settings.non_field_errors()]
+        known = self.settings.cleaned_data
+        if self._said("gold_faults", lambda: len(self.gold.faults)):
+            said.append("Correct the gold items.")
+        elif self._said("n_gold", lambda: len(self.gold.items)) < (known.get("practice") or 0):
+            said.append("Practice pairs are gold items. Give at least as many gold items as practice pairs.")
+        by_rule = known.get("judge") == Experiment.Judge.RULE and not self.imported
+        if by_rule and self._said("n_references", lambda: self.tasks.with_reference) < self.n_tasks:
+            said.append("The rule judge needs a reference answer for every task.")
+        return said
+
+    @property
+    def needs(self) -> list[Need]:
+        """The backend and the model of each level that names one, or else of the whole experiment."""
+        if self.imported:
+            return []
+        self.settings.is_valid()
+        known = self.settings.cleaned_data
+        named = [
+            level.form["text"].value() or ""
+            for row in self.factors
+            for level in row.levels
+            if level.form.kind == Factor.Kind.MODEL
+        ]
+        models = [name or known.get("model", "") for name in named or [""]]
+        return [Need(known.get("backend", ""), frozenset({name} - {""})) for name in models]
 
     @property
     def policies(self) -> list[str]:
@@ -296,9 +346,7 @@ class DraftEditor:
         """
         self.attempted = True
         factors, faults = factor_specs(self.factors) if not self.imported else ([], [])
-        forms: list[BaseForm] = [self.settings, *(row.form for row in self.factors)]
-        forms += [level.form for row in self.factors for level in row.levels]
-        valid_rows = [form.is_valid() for form in forms[1:]]
+        valid_rows = [form.is_valid() for row in self.factors for form in row.forms]
         if faults or not all(valid_rows):
             self._refused.add("policies")
         if self.tasks.faults or (not self.tasks.items and not self.imported):

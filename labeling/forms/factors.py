@@ -48,6 +48,11 @@ class FactorRow:
     def name(self) -> str:
         return self.form["name"].value() or self.id
 
+    @property
+    def forms(self) -> list[forms.Form]:
+        """Its own form, and those of its levels."""
+        return [self.form, *(level.form for level in self.levels)]
+
 
 @dataclass(frozen=True)
 class Selection:
@@ -203,7 +208,7 @@ def factor_specs(factors: Sequence[FactorRow]) -> tuple[list[FactorSpec], list[F
     faults: list[FormFault] = []
     for row in factors:
         levels: dict[str, Any] = {}
-        if not all([row.form.is_valid(), *(level.form.is_valid() for level in row.levels)]):
+        if any(form.errors for form in row.forms):
             continue
         for level in row.levels:
             name = level.form.cleaned_data["name"]

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from django import forms
+from django.core.validators import MaxValueValidator, MinValueValidator
+
+# Bounds of no interest to people: one that only keeps zero out, and what the database can hold.
+_TINY, _HUGE = 1e-6, 2**15 - 1
 
 
 def choice_field(form: forms.BaseForm, name: str) -> forms.ChoiceField:
@@ -17,3 +23,19 @@ def choice_field(form: forms.BaseForm, name: str) -> forms.ChoiceField:
     if not isinstance(field, forms.ChoiceField):
         raise TypeError(f"{type(form).__name__}.{name} is a {type(field).__name__} and offers no choices.")
     return field
+
+
+def say_bounds(field: forms.Field, validators: Iterable[object]) -> None:
+    """Have a number outside the bounds that these validators set refused with both of them."""
+    lows = [each.limit_value for each in validators if isinstance(each, MinValueValidator)]
+    highs = [each.limit_value for each in validators if isinstance(each, MaxValueValidator)]
+    if not lows or not highs:
+        return
+    low, high = max(lows), min(highs)
+    if 0 < low < _TINY:
+        said = f"above 0 and at most {high:g}"
+    elif high >= _HUGE:
+        said = f"that is at least {low:g}"
+    else:
+        said = f"from {low:g} to {high:g}"
+    field.error_messages |= dict.fromkeys(("min_value", "max_value"), f"Write a number {said}.")

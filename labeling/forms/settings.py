@@ -16,7 +16,7 @@ from engine.domain.rules import usual_margin
 from engine.domain.specs import normal_tags
 from engine.models import Experiment
 from engine.selectors.rubrics import why_no_judge
-from labeling.forms.fields import choice_field
+from labeling.forms.fields import choice_field, say_bounds
 
 # A new setting of an experiment comes onto the page by its name here; label and help are the model's unless
 # given below.
@@ -76,8 +76,8 @@ _LABELS = {
     "rubric": "Rubric for the language model",
     "llm_budget": "Maximum number of comparisons to send to the language model",
     "practice": "Practice pairs at the start",
-    "gold_rate": "Share of gold pairs",
-    "repeat_rate": "Share of repeated pairs",
+    "gold_rate": "Share of gold pairs (0.1 is 10%)",
+    "repeat_rate": "Share of repeated pairs (0.1 is 10%)",
 }
 _HELP = {
     "name": "Shown in lists and on the dashboard.",
@@ -223,6 +223,9 @@ class SettingsForm(_ModelForm):
         for field in self.fields.values():
             if isinstance(field, forms.FloatField):
                 field.widget.attrs["step"] = "any"
+        for stored_field in Experiment._meta.fields:
+            if stored_field.name in self.fields:
+                say_bounds(self.fields[stored_field.name], stored_field.validators)
         if imported:
             for name in (*GROUPS["generation"], "space"):
                 del self.fields[name]

@@ -17,6 +17,7 @@ from engine.domain.rules import CERTIFIED, LADDER, USUAL_MARGIN
 from engine.domain.specs import ExperimentSpec
 from engine.models import Estimate, Experiment
 from engine.selectors import workers
+from engine.selectors.capabilities import writers_of
 from engine.services import estimates
 from engine.services.estimates import Question
 from engine.tasks import analyse, wake
@@ -49,7 +50,7 @@ class Size:
 
     ``formula`` is the planner's first figure, which needs no simulation. ``worker_alive`` says whether
     anybody is there to simulate. ``most_answers``: so many can one person give at most, where the texts are
-    there already; ``None`` where new ones are written.
+    there already; ``None`` where new ones are written. ``writers``: the models that would write now.
     """
 
     policies: int = 0
@@ -66,6 +67,7 @@ class Size:
     budget: int = 0
     claims: tuple[Expected, ...] = ()
     most_answers: int | None = None
+    writers: Sequence[str] = ()
 
     @property
     def people(self) -> int | None:
@@ -164,6 +166,7 @@ def size_of(editor: DraftEditor) -> Size:
         budget=question.budget,
         claims=_expected(asked, question) if others else (),
         most_answers=_most_answers(editor.stored) if people and editor.imported and editor.stored else None,
+        writers=writers_of(editor.needs),
     )
     if size.figures is None or not people:
         return size

@@ -165,30 +165,30 @@ def _changed(request: AuthenticatedRequest, editor: DraftEditor, url: str, chang
 
 def _items_mapped(request: HttpRequest, editor: DraftEditor, url: str) -> HttpResponse:
     editor.map_columns()
-    return _tasks_changed(render(request, "setup/_items.html", {"items": editor.tasks, "url": url}))
+    return _items_changed(render(request, "setup/_items.html", {"items": editor.tasks, "url": url}))
 
 
-def _tasks_changed(response: HttpResponse) -> HttpResponse:
+def _items_changed(response: HttpResponse) -> HttpResponse:
     """The same, and the summary counts anew once it is on the page."""
-    return trigger_client_event(response, "tasks-changed", after="settle")
+    return trigger_client_event(response, "items-changed", after="settle")
 
 
 _FRAGMENTS: dict[str, Callable[[HttpRequest, DraftEditor, str], HttpResponse]] = {
     "size": lambda request, editor, url: render(
         request, "setup/_size.html", {"size": sizes.size_of(editor), "editor": editor, "url": url}
     ),
-    "tasks": lambda request, editor, url: _tasks_changed(
+    "tasks": lambda request, editor, url: _items_changed(
         render(request, "setup/_preview.html", {"items": editor.tasks, "url": url})
     ),
-    "gold": lambda request, editor, url: render(
-        request, "setup/_preview.html", {"items": editor.gold, "url": url}
+    "gold": lambda request, editor, url: _items_changed(
+        render(request, "setup/_preview.html", {"items": editor.gold, "url": url})
     ),
-    "tasks-file": lambda request, editor, url: _tasks_changed(
+    "tasks-file": lambda request, editor, url: _items_changed(
         render(request, "setup/_items.html", {"items": editor.tasks, "url": url})
     ),
     "tasks-columns": _items_mapped,
-    "gold-file": lambda request, editor, url: render(
-        request, "setup/_items.html", {"items": editor.gold, "url": url}
+    "gold-file": lambda request, editor, url: _items_changed(
+        render(request, "setup/_items.html", {"items": editor.gold, "url": url})
     ),
 }
 

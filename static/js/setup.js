@@ -49,6 +49,19 @@
     if (step) goToStep(step.dataset.step);
     for (let fold = target.closest("details"); fold; fold = fold.parentElement.closest("details")) fold.open = true;
   });
+  // A step that a refused save has marked is unmarked once it was changed and the summary asks for nothing in it.
+  const changed = new Set();
+  const change = ({ target }) => changed.add(target.closest("[data-step]")?.dataset.step);
+  for (const name of ["input", "change"]) document.addEventListener(name, change);
+  document.addEventListener("factors-changed", () => changed.add("policies"));
+  document.addEventListener("htmx:afterSettle", ({ target }) => {
+    if (target.id !== "size" || !document.querySelector("#can-start > *")) return;
+    const asked = [...document.querySelectorAll("#can-start [name=go]")].map((button) => button.value);
+    for (const mark of document.querySelectorAll(".steps .warn")) {
+      const step = mark.closest("button").value;
+      if (changed.has(step) && !asked.includes(step)) mark.remove();
+    }
+  });
   // What was typed, and would be lost with the page. A page that was refused shows it again.
   const form = document.getElementById("setup-form");
   let unsaved = document.getElementById("errors") !== null;

@@ -205,6 +205,9 @@ def test_what_is_wrong_is_said_on_top_and_nothing_typed_is_lost(page, maker, pro
     expect(page.get_by_label("Tasks", exact=True)).to_be_focused()
     assert not Experiment.objects.exists()
     assert violations(page) == []
+    page.get_by_label("Tasks", exact=True).fill("How are you?")
+    expect(page.get_by_role("button", name="2. Tasks", exact=True)).to_be_visible()
+    expect(page.get_by_role("button", name="1. Policies to correct")).to_be_visible()
     # The browser logs the answer as the 400 that it is.
     problems[:] = [problem for problem in problems if "400" not in problem]
 

@@ -171,7 +171,9 @@ REFUSED = [
     ({"tasks": ""}, "Tasks: give at least one."),
     ({"tasks": '{"prompt": "A"}\n{"prompt": 1, }'}, "line 2: This is not JSON"),
     ({"gold": "prompt,better\na,b"}, "line 2: worse is missing. Found: prompt, better."),
-    ({"delta": "0.7"}, "less than or equal to 0.49"),
+    ({"delta": "0.7"}, "Write a number above 0 and at most 0.49."),
+    ({"gold_rate": "10"}, "Write a number from 0 to 0.5."),
+    ({"budget": "0"}, "Write a number that is at least 1."),
     ({"delta": "many"}, "Enter a number."),
     ({"judge": "dice"}, "Select a valid choice."),
     ({"overlap": "3", "overlap_rule": "mean"}, "With shares, each comparison needs 1, 2, 4 or 8 judgments"),
@@ -289,10 +291,67 @@ class TestSteps:
     @pytest.mark.parametrize(
         ("changes", "message"), REFUSED, ids=[str(list(c.items())[:1]) for c, _ in REFUSED]
     )
-    def test_the_summary_comes_whatever_is_wrong(self, changes, message, page):
+    def test_the_summary_comes_whatever_is_wrong_and_is_not_ready(self, changes, message, page):
         response = page.post(NEW, sent(filled(**changes), part="size"), headers=HTMX)
         assert response.status_code == 200
-        assert 'id="size"' in response.content.decode()
+        html = response.content.decode()
+        assert 'id="size"' in html
+        # Only the save compares the factors' names with each other.
+        assert ("Ready to start." in html) == (message == "Two factors are named")
+
+    def test_the_summary_knows_tasks_and_gold_items_that_do_not_come_with_its_request(self, page):
+        data = filled(practice="1", judge="rule", gold="prompt,better\na,b")
+        del data["tasks"], data["gold"]
+
+        def summary(**counts: str) -> str:
+            return page.post(NEW, sent(data, part="size", **counts), headers=HTMX).content.decode()
+
+        counted = {
+            "n_tasks": "2",
+            "n_references": "2",
+            "tasks_faults": "0",
+            "n_gold": "1",
+            "gold_faults": "0",
+        }
+        assert "Ready to start." in summary(**counted)
+        for changes, text in (
+            ({"n_references": "1"}, "The rule judge needs a reference answer for every task."),
+            ({"tasks_faults": "1"}, "Correct the tasks."),
+            ({"n_gold": "0"}, "Give at least as many gold items as practice pairs."),
+            ({"gold_faults": "2"}, "Correct the gold items."),
+        ):
+            html = summary(**counted | changes)
+            assert text in html
+            assert "Ready to start." not in html
+        # The page itself hands the counts on.
+        data = filled(tasks="A\tb\nB", gold="prompt,better\na,b")
+        html = "".join(
+            page.post(NEW, sent(data, part=part), headers=HTMX).content.decode() for part in ("tasks", "gold")
+        )
+        for name, value in {
+            "n_tasks": 2,
+            "n_references": 1,
+            "tasks_faults": 0,
+            "n_gold": 0,
+            "gold_faults": 1,
+        }.items():
+            assert f'name="{name}" value="{value}"' in html
+
+    def test_the_summary_names_the_models_that_would_write(self, page):
+        def summary(**changes: str) -> str:
+            return page.post(NEW, sent(filled(**changes), part="size"), headers=HTMX).content.decode()
+
+        nobody = "No running worker has this model or backend."
+        assert nobody in summary()
+        for worker, backend, model in (("a", "vllm", "Qwen"), ("b", "embedded", "tinylm-1")):
+            details = {"backend": backend, "model": model, "others": ["adapter"] if worker == "a" else []}
+            WorkerPulse.objects.create(queue="generation", worker=worker, details=details)
+        assert "Written by: Qwen, tinylm-1." in summary()
+        assert "Written by: Qwen." in summary(backend="vllm")
+        assert "Written by: adapter." in summary(model="adapter")
+        assert nobody in summary(backend="embedded", model="adapter")
+        levels = {"f1-kind": "model", "f1-l1-text": "adapter", "f1-l2-text": ""}
+        assert "Written by: Qwen, adapter, tinylm-1." in summary(**levels)
 
     @pytest.mark.parametrize("with_tasks", [True, False], ids=["with the tasks", "without them"])
     def test_a_variable_that_no_task_has_is_missing(self, with_tasks, page):
