@@ -63,7 +63,7 @@ def concerns(
         )
     if test is not None and test.contradicted:
         warnings.append(_misfit_warning(experiment, test))
-    return Concerns(warnings=warnings, flips=_flips(experiment, wins, names), misfit=test)
+    return Concerns(warnings=warnings, flips=_flips(experiment, wins, names, snapshot), misfit=test)
 
 
 def _in_the_race(snapshot: Snapshot | None, n_policies: int) -> npt.NDArray[np.int64]:
@@ -88,13 +88,24 @@ def _misfit_warning(experiment: Experiment, test: Misfit) -> str:
     return sentence + "The winner does not depend on this. The table “What each level is worth” does."
 
 
-def _flips(experiment: Experiment, wins: npt.NDArray[np.float64], names: Sequence[PolicyName]) -> str:
+def _flips(
+    experiment: Experiment,
+    wins: npt.NDArray[np.float64],
+    names: Sequence[PolicyName],
+    snapshot: Snapshot | None,
+) -> str:
     if not wins.any():
         return ""
     found = fewest_flips(wins, epsilon=Rules.of(experiment).margin_of_best, most=_MOST_FLIPS)
     if found is None:
         return f"More than {_MOST_FLIPS} judgments would have to be reversed before another policy leads."
     leader, rival = names[found.leader].name, names[found.rival].name
+    shown = experiment.winner or (snapshot.best if snapshot else None)
+    if shown is not None and shown.index != found.leader:
+        return (
+            f"{names[shown.index].name} leads in the ranking, but the evidence against {leader} is weaker. "
+            "A few judgments may change the result."
+        )
     if found.n_flips == 0:
         return f"{leader} and {rival} have equal evidence against them."
     judgments = f"{found.n_flips:,} of {round(wins.sum()):,} judgments"

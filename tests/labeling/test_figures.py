@@ -192,6 +192,19 @@ class TestConcerns:
         assert "were reversed, another policy (Level 1) would draw" in self.look(wins).flips
         assert self.look(np.zeros((4, 4))).flips == ""
 
+    def test_flips_name_no_other_leader_than_the_ranking(self):
+        """The page named the policy with the weakest evidence against it as if it led."""
+        wins = np.array([[0.0, 40, 40, 40], [20, 0, 1, 1], [20, 1, 0, 1], [20, 1, 1, 0]])
+        experiment = make_experiment(n_policies=4, planned=False)
+        best = experiment.policies.get(index=2)
+        snapshot = Snapshot(experiment=experiment, best=best, evidence=[0] * 4, peak_evidence=[0] * 4)
+        snapshot.threshold = 3
+        found = concerns(experiment, None, wins, np.zeros((4, 4)), names=names(4), snapshot=snapshot)
+        assert found.flips == (
+            "Level 2 leads in the ranking, but the evidence against Level 0 is weaker. A few judgments may "
+            "change the result."
+        )
+
 
 class TestJudges:
     def test_counts_sides_and_medians_by_annotator_and_by_kind(self):
