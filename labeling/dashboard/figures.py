@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -201,14 +201,14 @@ def _result(experiment: Experiment, snapshot: Snapshot | None, version: _Version
     if best is not None:
         name = f"tasks:{experiment.pk}:{best.pk}"
         tasks = shared(name, version, lambda: weakest_tasks(best), ages=_CONCERNS)
+    spending = spending_of(experiment, version)
     return {
         "best": None if best is None else designs.policy_names(experiment)[best.index],
         "tasks": tasks,
         "tags": shared(f"tags:{experiment.pk}", version, lambda: tag_rows(experiment, best), ages=_CONCERNS),
         "judged": bool(wins.any()),
-        "policies": charts.policy_rows(
-            experiment, ranking(experiment), spending_of(experiment, version), judged=bool(wins.any())
-        ),
+        "policies": charts.policy_rows(experiment, ranking(experiment), spending, judged=bool(wins.any())),
+        "counts_tokens": _counts_tokens(experiment, spending),
         "effects": charts.effect_rows(factorial, wins, experiment.delta) if varied > 1 else [],
         "priced": is_priced(),
     }
@@ -258,6 +258,7 @@ def _method(experiment: Experiment, snapshot: Snapshot | None, version: _Version
             "cost": sum(row.cost for row in spending),
         },
         "priced": is_priced(),
+        "counts_tokens": _counts_tokens(experiment, spending),
     }
 
 
@@ -271,6 +272,12 @@ TABS: dict[str, Callable[[Experiment, Snapshot | None, _Version], dict[str, Any]
 def spending_of(experiment: Experiment, version: Hashable) -> list[PolicySpending]:
     """Tokens, time and cost of each policy's responses, by policy index, a moment ago."""
     return shared(f"spending:{experiment.pk}", version, lambda: policy_spending(experiment), ages=_PEOPLE)
+
+
+def _counts_tokens(experiment: Experiment, spending: Sequence[PolicySpending]) -> bool:
+    """False of responses that came with a file, unless it said their tokens."""
+    imported = experiment.responses == Experiment.Responses.IMPORTED
+    return not imported or any(each.completion_tokens for each in spending)
 
 
 def _concerns(experiment: Experiment, snapshot: Snapshot | None, version: _Version) -> Concerns:

@@ -115,3 +115,7 @@ def test_the_claim_names_the_pool(client, owner):
     said = words(client.get(reply.url))
     assert "Certified winner" in said
     assert "It holds on these 6 responses to 3 tasks." in said
+    # Nobody knows their tokens, and nothing is set of them.
+    assert "Tokens" not in said
+    assert "Cost and tokens" not in words(client.get(reverse("method", args=[experiment.pk])))
+    assert "Nothing to set" not in words(client.get(reverse("setup", args=[experiment.pk])))
