@@ -94,6 +94,7 @@ def _caveats(experiment: Experiment, comparisons: int, n_people: int) -> list[st
         said.append("Some judgments are past votes, given before this experiment and not under its control.")
     said += findings.tasks_left_out(experiment)
     # Where the same texts come again, nothing was learnt about others.
-    said += findings.of_pool(experiment) or ["It holds for tasks like those that were compared."]
-    said.append("It holds for judges like those who judged.")
+    said += findings.of_pool(experiment) or ["The result holds for tasks like those that were compared."]
+    if experiment.judge == Experiment.Judge.HUMAN:
+        said.append("The result holds for judges like those who judged.")
     return said

@@ -158,7 +158,8 @@ def test_it_claims_no_more_tasks_than_were_compared(annotator, owner, client_for
     certify(experiment)
     page = reverse("report", args=[experiment.pk])
     told = words(client_for(owner).get(page))
-    assert "It holds for tasks like those that were compared." in told
+    assert "The result holds for tasks like those that were compared." in told
+    assert "The result holds for judges like those who judged." in told
     assert "says nothing about" not in told
     judged = experiment.comparisons.filter(state="judged").values("task")
     for task in (
@@ -176,6 +177,15 @@ def test_it_claims_no_more_tasks_than_were_compared(annotator, owner, client_for
     cache.clear()
     for address in (page, reverse("dashboard", args=[experiment.pk])):
         assert "The result says nothing about 1 of 20 tasks" in words(client_for(owner).get(address))
+
+
+def test_where_a_rule_judged_it_speaks_of_no_people(owner, client_for):
+    experiment = make_experiment(judge="rule")
+    add_member(experiment, owner, "owner")
+    told = words(client_for(owner).get(reverse("report", args=[experiment.pk])))
+    assert "Rule (reference answers): 0 judgments" in told
+    assert "judges like those" not in told
+    assert "people would prefer" not in told
 
 
 def test_of_ready_made_responses_it_holds_on_these(annotator, owner, client_for):
