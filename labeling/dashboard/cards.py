@@ -41,6 +41,7 @@ def cards(experiments: Sequence[Experiment]) -> list[Card]:
     healths = pulses(running)
     ahead = counts.ahead_in(running)
     races = designs.races(experiments, most=_POINTS)
+    statuses = statuses_of(experiments, healths=healths, in_brief=True)
     return [
         Card(
             experiment=experiment,
@@ -48,7 +49,7 @@ def cards(experiments: Sequence[Experiment]) -> list[Card]:
             sparkline=sparkline(races[experiment.pk]),
             pulse=_pulse(healths[experiment.pk], ahead[experiment.pk]) if experiment.pk in healths else "",
         )
-        for experiment, status in zip(experiments, statuses_of(experiments, healths=healths), strict=True)
+        for experiment, status in zip(experiments, statuses, strict=True)
     ]
 
 

@@ -6,13 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from engine.core import StopReason
+from engine.core import Claim, StopReason
 from engine.domain.policy_space import PolicyName
+from engine.importing.slips import number
 from engine.models import Experiment, Snapshot
 from engine.selectors import consequences, counts, designs, workers
 from engine.selectors.health import Pulse, pulses
 from engine.selectors.remaining import Remaining, forecasts, remaining_by
-from labeling.formatting import about
+from labeling.formatting import about, points
 
 
 @dataclass(frozen=True)
@@ -68,14 +69,18 @@ def statuses_of(
     *,
     snapshots: Mapping[int, Snapshot] | None = None,
     healths: Mapping[int, Pulse] | None = None,
+    in_brief: bool = False,
 ) -> list[Status]:
-    """The same for many experiments, in as many queries as for one."""
+    """The same for many experiments, in as many queries as for one.
+
+    ``in_brief``: of a conclusion only what a list needs.
+    """
     running = [each for each in experiments if each.state == Experiment.State.RUNNING]
     concluded = [each.pk for each in experiments if each.state == Experiment.State.CONCLUDED]
     snapshots = designs.latest_snapshots(experiments) if snapshots is None else snapshots
     healths = pulses(running) if healths is None else healths
     forecast = forecasts(running)
-    led = [each for each in experiments if each.pk in snapshots and snapshots[each.pk].best]
+    led = [each for each in experiments if each.winner or (each.pk in snapshots and snapshots[each.pk].best)]
     names = designs.names_in(led)
     comparisons = counts.comparison_counts(concluded)
     statuses = []
@@ -88,7 +93,10 @@ def statuses_of(
             comparisons=comparisons.get(experiment.pk, 0),
         )
         kind, words = badge(experiment, known.health)
-        sentence, left = _said(experiment, known)
+        if in_brief and experiment.state == Experiment.State.CONCLUDED:
+            sentence, left = _conclusion_in_brief(experiment, known), ""
+        else:
+            sentence, left = _said(experiment, known)
         statuses.append(Status(kind, words, " ".join([sentence, *notes(experiment)]), left))
     return statuses
 
@@ -161,10 +169,10 @@ def _running(experiment: Experiment, standing: str, left: Remaining | None) -> t
     if left.over_budget:
         return f"{standing} {over_budget(experiment)}", "over budget"
     expected = about(left.expected)
-    number = expected.split()[0]
+    figure = expected.split()[0]
     if left.at_least:
-        return f"{standing} At least {expected} remaining.", f"at least {number}"
-    return f"{standing} About {expected} remaining.", number
+        return f"{standing} At least {expected} remaining.", f"at least {figure}"
+    return f"{standing} About {expected} remaining.", figure
 
 
 def over_budget(experiment: Experiment) -> str:
@@ -193,26 +201,42 @@ def concluded(
     late = late_clicks(experiment, snapshot, comparisons)
     if not late:
         return sentence
-    came = "1 more comparison" if late == 1 else f"{late} more comparisons"
+    came = number(late, "more comparison")
     return f"{sentence} {came} arrived later: counted in the win rates, but not in this finding."
 
 
 def _conclusion(experiment: Experiment, snapshot: Snapshot | None, names: Sequence[PolicyName]) -> str:
-    comparisons = snapshot.comparisons if snapshot else 0
+    n_comparisons = snapshot.comparisons if snapshot else 0
+    comparisons = number(n_comparisons, "comparison")
     match StopReason(experiment.conclusion):
         case StopReason.CERTIFIED:
-            return f"After {comparisons} comparisons: {experiment.finding}"
+            return f"After {comparisons}: {experiment.finding}"
         case StopReason.NO_SINGLE_BEST:
             return (
-                f"After {comparisons} comparisons: {experiment.finding} Either the best policies form a "
+                f"After {comparisons}: {experiment.finding} Either the best policies form a "
                 "cycle, or they tie."
             )
         case StopReason.BUDGET:
             standing = _standing(experiment, snapshot, names)
-            return f"{comparisons} comparisons were not enough to decide. {standing}"
+            return f"{comparisons} {'was' if n_comparisons == 1 else 'were'} not enough to decide. {standing}"
         case StopReason.STOPPED:
             standing = _standing(experiment, snapshot, names)
-            return f"Stopped after {comparisons} comparisons, before it was decided. {standing}"
+            return f"Stopped after {comparisons}, before it was decided. {standing}"
+
+
+def _conclusion_in_brief(experiment: Experiment, known: _Known) -> str:
+    comparisons = number(known.snapshot.comparisons if known.snapshot else 0, "comparison")
+    if experiment.conclusion == StopReason.NO_SINGLE_BEST:
+        return f"No policy beats every other one, after {comparisons}."
+    if experiment.winner is None:
+        return _conclusion(experiment, known.snapshot, known.names)
+    claims = {
+        Claim.GOOD_ENOUGH: f": good enough within {points(experiment.epsilon)}",
+        Claim.BEST: ": the best",
+        Claim.BEST_IF_ANY: ": the best, if there is a best",
+    }
+    claim = claims[Claim(experiment.certified_claim)] if experiment.certified_claim else ""
+    return f"Use {known.names[experiment.winner.index].name}{claim}, after {comparisons}."
 
 
 def _standing(experiment: Experiment, snapshot: Snapshot | None, names: Sequence[PolicyName]) -> str:

@@ -154,7 +154,7 @@ class TestWatch:
             judged(end=True)
         of_seven, sentences = listed()
         assert of_seven == of_one + 1, "the concluded ones are asked for late clicks, all at once"
-        assert sentences[0].startswith("Stopped after 1 comparisons, before it was decided.")
+        assert sentences[0].startswith("Stopped after 1 comparison, before it was decided.")
 
     def test_the_test_of_the_model_is_made_once_for_each_state_of_the_evidence(
         self, annotator, admin_call, monkeypatch

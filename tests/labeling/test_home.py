@@ -12,6 +12,7 @@ from django.utils import timezone
 
 from engine.core import StopReason
 from engine.models import Experiment, WorkerPulse
+from engine.selectors.designs import policy_names
 from engine.services.experiments import conclude, pause, stop
 from tests.factories import add_member, click, make_experiment, make_user
 
@@ -76,6 +77,32 @@ def test_a_name_with_markup_in_it_is_only_text(annotator, client_for):
     html = page(client_for(annotator))
     assert "<script>alert" not in html
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in html
+
+
+@pytest.mark.parametrize(
+    ("claim", "said"),
+    [
+        ("good_enough", "Use {}: good enough within 15 points, after 0 comparisons."),
+        ("best", "Use {}: the best, after 0 comparisons."),
+        ("best_if_any", "Use {}: the best, if there is a best, after 0 comparisons."),
+    ],
+)
+def test_a_finished_experiment_says_what_to_use_in_one_sentence(claim, said, admin, client_for):
+    """The finding with all its conditions made its card the longest of all."""
+    experiment = make_experiment(claim="good_enough", epsilon=0.15)
+    winner = experiment.policies.get(index=0)
+    finding = "A finding with its conditions."
+    conclude(
+        experiment=experiment,
+        conclusion=StopReason.CERTIFIED,
+        winner=winner,
+        claim=claim,
+        finding=finding,
+        by=None,
+    )
+    html = page(client_for(admin))
+    assert said.format(policy_names(experiment)[0].name) in html
+    assert finding not in html
 
 
 def test_who_labels_and_runs_an_experiment_finds_it_once_in_each_list(experiment, annotator, client_for):
