@@ -99,8 +99,8 @@ def clone(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
     except SpecError as refused:
         form.add_error(None, str(refused))
         return settings_page(request, experiment, status=400, clone_form=form)
-    messages.success(request, "Copied. This is the copy, a draft that you own.")
-    return redirect("dashboard", experiment_id=copy.pk)
+    messages.success(request, "Copied. This is the copy, a draft that you own. Change it, then start it.")
+    return redirect("setup", experiment_id=copy.pk)
 
 
 @login_required

@@ -139,7 +139,8 @@ class TestClone:
         editor.user_permissions.add(Permission.objects.get(codename="add_experiment"))
         response = self.clone(client_for(editor), experiment)
         copy = Experiment.objects.get(name="Second")
-        assert response["Location"] == reverse("dashboard", args=[copy.pk])
+        # There the candidates that are to challenge the winner are added.
+        assert response["Location"] == reverse("setup", args=[copy.pk])
         assert copy.memberships.get().user == editor
 
     def test_a_name_that_is_taken_is_explained(self, experiment, admin, client_for):
