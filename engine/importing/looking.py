@@ -114,6 +114,13 @@ def look(given: str | Source, material: Material) -> Look:
         ]
         meanings |= dict.fromkeys(policies, RESPONSE) if len(policies) > 1 else {}
     found = set(meanings.values())
+    if material == Material.RESPONSES and "policy" in found and RESPONSE not in found:
+        # A reference answer is the same for all policies.
+        of_policies = [
+            name for name, each in meanings.items() if each == "reference" and _differ(name, meanings, rows)
+        ]
+        meanings |= dict.fromkeys(of_policies, RESPONSE)
+        found = set(meanings.values())
     if list(meanings.values()).count(RESPONSE) > 1:
         found.add("policy")
     return Look(
@@ -135,6 +142,13 @@ def _may_hold_responses(name: str, rows: Sequence[Row]) -> bool:
     texts = [str(row.fields[name]) for row in rows if row.fields.get(name) not in (None, "")]
     shared = len(texts) >= _MANY and 2 * len(set(texts)) <= len(texts)
     return not shared and not _NUMBERS_A_ROW.fullmatch(name)
+
+
+def _differ(name: str, meanings: Mapping[str, str], rows: Sequence[Row]) -> bool:
+    """True if a column has more than one text for the same task."""
+    task = next((each for each, meaning in meanings.items() if meaning == "task"), "")
+    pairs = {(_cell(row.fields.get(task)), _cell(row.fields.get(name))) for row in rows}
+    return len(pairs) > len({asked for asked, _ in pairs})
 
 
 def _cell(value: Any) -> str:

@@ -31,7 +31,7 @@ from engine.importing import (
     source_of,
 )
 from engine.importing.looking import MEANINGS, Look
-from engine.importing.mapping import IGNORE
+from engine.importing.mapping import IGNORE, RESPONSE
 from engine.importing.pacing import unhurried
 from engine.importing.slips import number
 from engine.models import Upload
@@ -108,6 +108,10 @@ def map_columns(request: AuthenticatedRequest, upload_id: UUID) -> HttpResponse:
         # Another sheet has other columns.
         if not columns or request.POST.get("seen_sheet", sheet) != sheet:
             columns = {column.name: column.meaning for column in first.columns}
+        if material == Material.RESPONSES and RESPONSE not in columns.values():
+            raise ImportingError.at(
+                "", "No column holds the responses. Choose “Response” for the one that does."
+            )
         found = kind.read(source, check_columns(columns))
         if wanted:
             return kind.store(request, request.POST.get("name", "").strip(), found, upload)

@@ -252,6 +252,23 @@ def test_a_long_table_by_other_names_is_seen_as_one_and_its_numbers_are_left_out
     ]  # fmt: skip
 
 
+@pytest.mark.usefixtures("owner")
+def test_a_column_answer_that_differs_between_policies_holds_the_responses(client):
+    """It was taken for the reference answer, and each row for one without a response."""
+    data = b"question,model,answer,score\n" + b"".join(
+        f"Q{n},{name},{name} says {n},{n}\n".encode() for n in range(4) for name in ("a", "b")
+    )
+    address = upload(client, data, name="Vendors").url
+    assert "8 responses of 2 policies to 4 tasks." in client.get(address).content.decode()
+    columns = {"question": "task", "model": "policy", "answer": "reference", "score": "ignore"}
+    html = client.post(address, said(columns, action="check")).content.decode()
+    assert html.count("No column holds the responses. Choose “Response” for the one that does.") == 1
+    assert "The response is empty" not in html
+    # One answer to each task is a reference.
+    one = look("question,model,answer\nQ,a,Yes\nQ,b,Yes\n", Material.RESPONSES)
+    assert [column.meaning for column in one.columns] == ["task", "policy", "reference"]
+
+
 def test_what_is_no_policy_for_sure_is_left_to_whoever_knows():
     told = LONG.replace("model_name", "who").replace("answer_text", "said")
     found = look(told, Material.RESPONSES)
