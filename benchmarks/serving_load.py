@@ -41,8 +41,8 @@ _POLICIES, _TASKS = 16, 400
 _BEAT_SECONDS = 60.0
 # Of all answers, one in so many is taken back, and as many pairs are skipped.
 _UNDO_ONE_IN = _SKIP_ONE_IN = 50
-# Where nothing is ready the page looks again after 0.4 seconds and then every 1.5; here sooner, to see how fast
-# pairs come.
+# Where nothing is ready the page looks again after 0.4 seconds and then every 1.5; here sooner, to see how
+# fast pairs come.
 _LOOK_AGAIN_SECONDS = 0.2
 
 
