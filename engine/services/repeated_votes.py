@@ -143,7 +143,7 @@ def _key(
     annotator: str,
     at: datetime | None,
 ) -> tuple[Hashable, bool]:
-    """What tells a vote apart, and whether it does so surely."""
+    """The marks that tell a vote apart, and whether they do so surely."""
     # Beside a time to the second no name is needed, and our own export has other names of people.
     by = "" if at is not None and (at.second or at.microsecond) else annotator
     surely = at is not None or bool(annotator and None not in texts)

@@ -270,7 +270,7 @@ class DraftEditor:
         return said
 
     def _of_factors(self) -> list[str]:
-        """What is wrong with the factors, and with their prompts' variables where there are tasks."""
+        """The faults of the factors, and of their prompts' variables where there are tasks."""
         described, faults = factor_specs(self.factors)
         wrong = [
             f"{'Factor' if form is row.form else 'Level'} {form['name'].value() or 'without a name'}: {error}"
@@ -284,7 +284,7 @@ class DraftEditor:
         return [*wrong, *(fault.text for fault in faults), *unfilled]
 
     def _of_judges(self) -> list[str]:
-        """What the judges need beyond their fields."""
+        """The needs of the judges beyond their fields."""
         said = [str(error) for error in self.settings.non_field_errors()]
         known = self.settings.cleaned_data
         if self._said("gold_faults", lambda: len(self.gold.faults)):

@@ -10,7 +10,7 @@ from django.db.backends.postgresql import schema
 class SchemaEditor(schema.DatabaseSchemaEditor):
     """Gives up a table that it does not get soon.
 
-    A change waits for everybody who uses the table, such as an export, and whoever comes later waits behind
+    A change waits for everybody who uses the table, such as an export, and those who come later wait behind
     it: without a limit, every click for as long as the export takes. ``manage.py migrate`` tries again.
     """
 

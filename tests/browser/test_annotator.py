@@ -164,8 +164,8 @@ def test_a_comment_is_written_above_the_bar_of_answers(page: Page):
     page.keyboard.press("c")
     expect(page.locator("#comment")).to_be_focused()
     page.wait_for_function(
-        """() => document.getElementById("more").getBoundingClientRect().bottom
-             <= document.querySelector(".choices").getBoundingClientRect().top"""
+        "() => document.getElementById('more').getBoundingClientRect().bottom"
+        " <= document.querySelector('.choices').getBoundingClientRect().top"
     )
 
 
