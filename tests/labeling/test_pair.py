@@ -329,8 +329,8 @@ def test_a_click_takes_a_bounded_number_of_statements(annotator, client_for, set
             shown = client.post(url, answer, headers=htmx)
         taken.append(len(captured))
     assert "token" in stage(shown)
-    # Two of the statements begin and end the transaction. At the third click none of the pairs that are left is
-    # in turn, which takes one more to find out.
+    # Two of the statements begin and end the transaction. At the third click no pair that is left is in turn,
+    # which takes one more to find out.
     assert taken == [15, 15, 16], [each["sql"] for each in captured]
 
 
