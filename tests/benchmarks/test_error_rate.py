@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -30,10 +31,16 @@ def test_what_is_right_depends_on_the_claim() -> None:
     assert right(Claim.GOOD_ENOUGH, "close", 0.05) == [0, 1]
 
 
-def test_it_covers_every_claim_space_load_and_share_of_ties(capsys: pytest.CaptureFixture[str]) -> None:
+def test_it_covers_every_claim_space_load_and_share_of_ties(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, kind in KINDS.items():
+        monkeypatch.setitem(KINDS, name, replace(kind, horizon=min(kind.horizon, 600)))
     main(["--runs", "1", "--sizes", "3", "--in-flight", "0", "--ties", "0.4", "--kinds", "close", "tied"])
     rows = json.loads(capsys.readouterr().out.splitlines()[-1])["rows"]
     assert {(row["claim"], row["space"]) for row in rows} == {
         (claim, space) for claim in Claim for space in ("unstructured", "structured")
     }
     assert {row["ties"] for row in rows} == {0.4}
+    # Runs that end with a decision, and those that the horizon ends.
+    assert {row["decided"] for row in rows} == {0.0, 1.0}
