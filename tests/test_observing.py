@@ -43,6 +43,7 @@ class Collector(BaseHTTPRequestHandler):
         """Quiet."""
 
 
+@pytest.mark.slow
 def test_traces_and_errors_arrive_without_people_and_secrets(tmp_path):
     pytest.importorskip("opentelemetry.sdk", reason="pip install -r requirements-dev.txt")
     server = HTTPServer(("127.0.0.1", 0), Collector)
