@@ -37,7 +37,7 @@ from engine.services.imported_votes import (
     insert_comparisons,
     made_people,
 )
-from engine.services.repeated_votes import Counted, refuse_repeated
+from engine.services.repeated_votes import AGAIN, Counted, refuse_repeated
 from engine.services.replaying import mark_stale
 from engine.services.uploads import take_upload
 
@@ -221,8 +221,7 @@ def _check_new(experiment: Experiment, digest: str) -> None:
     if before is not None:
         raise ImportedBeforeError(
             f"The same votes were imported into this experiment on {before.at:%Y-%m-%d at %H:%M} UTC, and "
-            "count already. Nothing was changed. To count them a second time, say so: tick the box on the "
-            "page, or give --again on the command line or again=true in the API."
+            f"count already. Nothing was changed. {AGAIN}"
         )
 
 

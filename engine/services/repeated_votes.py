@@ -17,6 +17,10 @@ from engine.importing.pacing import paced
 from engine.models import Experiment, Judgment, Response
 
 _OUTCOMES = {Winner.A: 1.0, Winner.B: 0.0, Winner.TIE: 0.5, Winner.BOTH_BAD: 0.5}
+AGAIN = (
+    "To count all of them a second time, choose “Count the same votes a second time” (--again on the command "
+    "line, again=true in the API)."
+)
 # So few votes without a person, a time or texts may be in a file by chance.
 _FEW = 10
 
@@ -103,16 +107,14 @@ def refuse_repeated(n_votes: int, n_new: int) -> None:
     """
     if n_new == n_votes:
         return
-    again = "tick the box on the page, or give --again on the command line or again=true in the API"
     if not n_new:
         raise ImportedBeforeError(
-            f"All {n_votes:,} votes count in this experiment already, and nothing was changed. To count them "
-            f"a second time, say so: {again}."
+            f"All {n_votes:,} votes count in this experiment already, and nothing was changed. {AGAIN}"
         )
     raise ImportedBeforeError(
         f"{n_votes - n_new:,} of the {n_votes:,} votes count in this experiment already, and nothing was "
-        f"changed. To import only the other {n_new:,}, tick the box “Only new votes”, or give --only-new on "
-        f"the command line or only_new=true in the API. To count all of them, say so: {again}."
+        f"changed. To import the other {n_new:,}, choose “Only new votes” (--only-new on the command line, "
+        f"only_new=true in the API). {AGAIN}"
     )
 
 
@@ -144,7 +146,7 @@ def _key(
     at: datetime | None,
 ) -> tuple[Hashable, bool]:
     """The marks that tell a vote apart, and whether they do so surely."""
-    # Beside a time to the second no name is needed, and our own export has other names of people.
-    by = "" if at is not None and (at.second or at.microsecond) else annotator
+    # Beside a time to the microsecond no name is needed, and our own export has other names of people.
+    by = "" if at is not None and at.microsecond else annotator
     surely = at is not None or bool(annotator and None not in texts)
     return (task, policies, texts, outcome, both_bad, by, at), surely

@@ -296,7 +296,7 @@ class ImportedOut(Schema):
     """An experiment that a file was read into."""
 
     experiment: ExperimentOut
-    rows: int = Field(description="Responses or votes that were read.")
+    rows: int = Field(description="Responses or votes that were imported.")
     warnings: list[str] = Field(description="Possible slips in the file, with counts. Nothing was left out.")
 
 

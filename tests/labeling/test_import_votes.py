@@ -262,7 +262,7 @@ def test_of_a_file_that_has_grown_only_the_new_votes_are_imported(client, tmp_pa
     assert "10 votes imported." in page
     assert "100 votes left out that counted already." in page
     file = file_of(tmp_path)
-    with pytest.raises(CommandError, match=r"110 of the 120 votes .* give --only-new on the command line"):
+    with pytest.raises(CommandError, match=r"110 of the 120 votes .*--only-new on the command line"):
         run("import_votes", file, "--experiment", "Past")
     said = run("import_votes", file, "--experiment", "Past", "--only-new")
     assert "110 votes left out that counted already." in said
