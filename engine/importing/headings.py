@@ -111,10 +111,9 @@ def unknown(text: str, *, table: bool = False) -> list[str]:
     if len(names) < _FEWEST.get(delimiter, 2) or not all(map(_is_name, names)):
         return []
     rows = _rows_below(text, delimiter)
-    alike = [row for row in rows if len(row) == len(names)]
-    # In sentences, a space follows each comma.
-    n_close = sum(not any(cell.startswith(" ") for cell in row[1:]) for row in alike)
-    return names if alike and (len(alike) == len(rows) or 2 * n_close >= len(rows)) else []
+    n_alike = sum(len(row) == len(names) for row in rows)
+    is_heading = n_alike == len(rows) or 2 * _n_close(rows, len(names)) >= len(rows)
+    return names if n_alike and is_heading else []
 
 
 def no_rows(text: str) -> str:
@@ -157,7 +156,12 @@ def _is_sentence(text: str) -> bool:
     ):
         return False
     rows = _rows_below(text, delimiter)
-    return bool(rows) and 2 * sum(len(row) == len(others) + 1 for row in rows) <= len(rows)
+    return bool(rows) and 2 * _n_close(rows, len(others) + 1) <= len(rows)
+
+
+def _n_close(rows: Iterable[Sequence[str]], n_cells: int) -> int:
+    """The number of rows that have as many cells, without a space after the delimiter as in a sentence."""
+    return sum(len(row) == n_cells and not any(cell.startswith(" ") for cell in row[1:]) for row in rows)
 
 
 def _rows_below(text: str, delimiter: str) -> list[list[str]]:

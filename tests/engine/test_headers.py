@@ -196,6 +196,7 @@ def test_a_heading_that_names_the_answer_only_is_a_heading():
         # Sentences that begin with the name of a column.
         "Question, please: what is 1 + 1?\nWhat is this?\n",
         "Input, output and all between: explain.\nSay hello, please.\nSay goodbye.\n",
+        "Answers, please, and no questions.\nOne, two, three?\nRed, green, blue?\n",
     ],
 )
 def test_lines_with_commas_stay_tasks(text):
