@@ -13,9 +13,15 @@ _DELIMITERS = ",;\t|"
 _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
 _FIRST = re.compile(r"[^\ufeff \t\r\n][^\r\n]{0,1000000}")
 _SEPARATOR = re.compile(r'[\ufeff\s]*"?sep=([,;\t|])"?(?=[\r\n]|$)', re.IGNORECASE)
-# A few words without a space around them, as programs and people name columns: "1. Frage", "Answer/Label?".
-_NAME = re.compile(r"#|(?=.*[^\W\d_])[\w#(](?:[\w #./&'’%()\[\]-]{0,58}[\w#)\]%])?[?:*]?|\w{1,4}\.")
-_MOST_WORDS = 6
+# Of a name of a column: "1. Frage", "Unnamed: 0", "Wie lautet die Frage an das Modell?".
+_LONGEST_NAME = 60
+_MOST_WORDS = 8
+_IN_SENTENCES = re.compile(r"(?<=\w{4})[.?!](?=\s)|:(?=\s+\D)|(?<=\w{5})\.$|(?:\S+\s+){2}.*\.$")
+_NUMBERED = re.compile(r"^\w{1,2}[.)] ?(?=\w)")
+_PAIRS = (("(", ")"), ("[", "]"), ("{", "}"))
+# Of a name that stands after a comma and a space.
+_FEW_WORDS = 3
+_OF_A_NUMBER = re.compile(r"(?<=\d),(?=\d)")
 # After a tab stands the answer of a line, so two cells there are no sign of a table.
 _FEWEST = {"\t": 3}
 
@@ -84,8 +90,20 @@ def cells(text: str) -> list[str]:
 
 
 def cells_of(line: str, delimiter: str) -> list[str]:
-    """The cells of one line; none where it is no CSV."""
+    """The cells of one line; none where it is no CSV. A comma between two digits belongs to a number."""
+    if delimiter == ",":
+        line = _OF_A_NUMBER.sub("", line)
     return next(iter(_csv([line], delimiter)), [])
+
+
+def is_name(cell: str) -> bool:
+    """True if a cell may name a column: a few words, as no sentence and no part of a call such as f(a,b)."""
+    if len(cell) > _LONGEST_NAME or cell != cell.strip():
+        return False
+    words = _NUMBERED.sub("", cell)
+    are_few = 0 < len(words.split()) <= _MOST_WORDS and not _IN_SENTENCES.search(words)
+    are_closed = all(words.count(first) == words.count(last) for first, last in _PAIRS)
+    return cell == "#" or (are_few and are_closed and any(map(str.isalpha, cell)))
 
 
 def is_known(text: str, plain: Sequence[str], beside: Sequence[str], *, table: bool = False) -> bool:
@@ -108,7 +126,7 @@ def unknown(text: str, *, table: bool = False) -> list[str]:
         return [cell for cell in cells(text) if cell]
     delimiter = delimiter_of(text)
     names = cells_of(_first(text), delimiter)
-    if len(names) < _FEWEST.get(delimiter, 2) or not all(map(_is_name, names)):
+    if len(names) < _FEWEST.get(delimiter, 2) or not all(map(is_name, names)):
         return []
     rows = _rows_below(text, delimiter)
     n_alike = sum(len(row) == len(names) for row in rows)
@@ -143,20 +161,17 @@ def _first_two(text: str) -> Iterator[str]:
         yield line
 
 
-def _is_name(cell: str) -> bool:
-    return _NAME.fullmatch(cell) is not None and len(cell.split()) <= _MOST_WORDS
-
-
 def _is_sentence(text: str) -> bool:
     """True if the first line has delimiters as a sentence has commas, and few other lines have as many."""
     delimiter = delimiter_of(text)
-    first, *others = cells_of(_first(text), delimiter)
-    if all(map(_is_name, (first, *map(str.strip, others)))) or not all(
-        cell.startswith(" ") for cell in others
-    ):
-        return False
+    names = cells_of(_first(text), delimiter)
     rows = _rows_below(text, delimiter)
-    return bool(rows) and 2 * _n_close(rows, len(others) + 1) <= len(rows)
+    if not rows or not all(cell.startswith(" ") for cell in names[1:]):
+        return False
+    if all(is_name(name.strip()) for name in names):
+        n_words = max(len(name.split()) for name in names)
+        return n_words > _FEW_WORDS and all(len(row) != len(names) for row in rows)
+    return 2 * _n_close(rows, len(names)) <= len(rows)
 
 
 def _n_close(rows: Iterable[Sequence[str]], n_cells: int) -> int:

@@ -7,6 +7,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
+from engine.importing import headings
 from engine.importing.headings import cells_of, delimiter_of
 
 _NOTHING = {"null", "none", "nan", "n/a"}
@@ -30,13 +31,14 @@ _GARBLED = re.compile(
 )
 # A list or an object, as JSON and Python write it.
 _OF_A_PROGRAM = re.compile(r"""\[\s*(?:["'{\[].*)?\]|\{\s*["'].*\}""", re.DOTALL)
-_LIKE_A_NAME = re.compile(r"[^\W\d]\w*(?:[ -]\w+){0,2}")
+_LIKE_A_NAME = re.compile(
+    r"#|[^\W\d]\w{0,4}\.|(?:\d+[.)] ?)?[^\W\d]\w*(?:(?:[ /.=-]| [&+@] |: )\w+){0,2}(?: ?\([^()]*\))?[ #:*]*"
+)
 # Of a list of tasks, in its own words: "Customer questions:".
 _OF_TASKS = re.compile(r"(?:\w+[ _-])?(?:task|prompt|question|input|instruction)s?:?", re.IGNORECASE)
 _OF_SENTENCES = re.compile(r"[\d?.!:]")
 _SPACE = re.compile(r"\s")
 _DELIMITERS = {",": "comma", ";": "semicolon", "|": "|", "\t": "tab"}
-_OF_A_NUMBER = re.compile(r"(?<=\d),(?=\d)")
 
 
 def number(n: int, one: str, many: str = "") -> str:
@@ -112,29 +114,40 @@ def heading(lines: Sequence[tuple[str, str]]) -> Iterator[str]:
     """A warning where the first of these tasks and answers may be the names of their columns, as of cells
     that were copied from a spreadsheet, or where the lines have columns that nobody has named.
     """
-    (task, answer), *others = lines
-    whole = ["\t".join(filter(None, line)) for line in lines]
-    columns = _columns(whole)
-    names = [task, answer] if answer else _cells_alike(task, whole[1:])
-    # Without an answer beside it only a single word looks like a name, and not like the first of the tasks;
-    # and two lines may be a greeting and a question.
-    is_word = _OF_TASKS.fullmatch(task) or not _SPACE.search(task)
-    if not (all(map(_LIKE_A_NAME.fullmatch, names)) or _OF_TASKS.fullmatch(task)) or (
-        len(names) == 1 and (not is_word or len(others) == 1)
-    ):
-        yield from columns
-    elif not others:
+    (task, answer), *_ = lines
+    first, *rest = ("\t".join(filter(None, line)) for line in lines)
+    names = [task, *answer.split("\t")] if answer else _cells_alike(task, rest)
+    shown = " and ".join(name.strip() for name in names)
+    if not _may_name_columns(names, rest, delimiter="\t" if answer else delimiter_of(task)):
+        yield from _columns([first, *rest])
+    elif not rest:
         yield (
-            f"The only line, {' and '.join(names)}, may name columns, and is a task now. Check that this is "
-            "the right file."
-        )
-    elif 2 * sum(bool(_OF_SENTENCES.search(other)) for other, _ in others) > len(others):
-        yield (
-            f"The first line, {' and '.join(names)}, may name columns, and is a task now. If it names them, "
-            "write task instead of the name of the column of the tasks."
+            f"The only line, {shown}, may name columns, and is a task now. Check that this is the right file."
         )
     else:
-        yield from columns
+        yield (
+            f"The first line, {shown}, may name columns, and is a task now. If it names them, write task "
+            "instead of the name of the column of the tasks."
+        )
+
+
+def _may_name_columns(names: Sequence[str], rest: Sequence[str], *, delimiter: str) -> bool:
+    """True if the cells of the first line, which are the line itself where it is none of a table, look like
+    names above the other lines.
+    """
+    are_sentences = not rest or 2 * sum(bool(_OF_SENTENCES.search(line)) for line in rest) > len(rest)
+    # Where a space follows each comma, more than a word or two may be half of a sentence.
+    are_words = all(_LIKE_A_NAME.fullmatch(name.strip()) for name in names)
+    if len(names) == 1:
+        # Not like the first of the tasks. Two lines may be a greeting and a question.
+        is_name = _OF_TASKS.fullmatch(names[0]) or (are_words and not _SPACE.search(names[0]))
+        return bool(is_name) and len(rest) != 1 and are_sentences
+    if len(names) == 2 and delimiter == "\t":
+        # They may be a task and its answer.
+        return are_words and are_sentences
+    are_close = all(map(headings.is_name, names))
+    are_rows = len(names) > 2 or (are_close and any(delimiter in line for line in rest))
+    return (are_close or are_words) and (are_sentences or are_rows)
 
 
 def _cells_alike(task: str, others: Sequence[str]) -> list[str]:
@@ -143,7 +156,7 @@ def _cells_alike(task: str, others: Sequence[str]) -> list[str]:
     cells = cells_of(task, delimiter)
     n_alike = sum(len(cells_of(other, delimiter)) == len(cells) for other in others)
     is_close = len(cells) > 1 and not any(cell.startswith(" ") for cell in cells[1:])
-    return [cell.strip() for cell in cells] if is_close or 2 * n_alike > len(others) else [task]
+    return cells if is_close or 2 * n_alike > len(others) else [task]
 
 
 def _columns(lines: Sequence[str]) -> Iterator[str]:
@@ -164,7 +177,7 @@ def _columns(lines: Sequence[str]) -> Iterator[str]:
 
 
 def _n_columns(line: str, delimiter: str) -> int:
-    cells = cells_of(_OF_A_NUMBER.sub("", line) if delimiter == "," else line, delimiter)
+    cells = cells_of(line, delimiter)
     return 0 if any(cell.startswith(" ") or not cell for cell in cells[1:]) else len(cells)
 
 

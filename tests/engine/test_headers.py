@@ -69,6 +69,8 @@ def test_the_line_that_names_the_delimiter_counts_in_places():
         "#,Frage\n1,Was ist 1 + 1?\n",
         "1. Frage,2. Antwort\nWas ist 1 + 1?,2\n",
         "Message Content,Answer/Label\nHello,greeting\n",
+        "Unnamed: 0,Prompt + Context,2) Answer *\n0,Hello,greeting\n",
+        "Wie lautet die Frage an das Modell?;Bitte ausfüllen!\nWas ist 1 + 1?;2\n",
         "Nr\tFrage\tAntwort\n1\tWas ist 1 + 1?\t2\n",
         # A comma that nobody quoted, and a cell that is missing.
         "Frage,Antwort\nWas ist 1 + 1?,2\nWer, bitte, bist du?,Ann\n",
@@ -95,6 +97,9 @@ def test_an_unknown_heading_is_refused_and_named(text):
         ("Frage, Antwort\nWas ist 1 + 1?, 2\nWer?, Ann\n", True),
         ("Frage,Antwort\nWer, bitte, bist du?,Ann\n", True),
         ("Frage,Antwort", True),
+        ("col1;Label\nHello there;a;b\nGoodbye;a;b\n", True),
+        ("Frage,Antwort des Modells,Thema & Bereich\nWer, bitte\nWas, bitte\nWarum?\n", True),
+        ("Erwartete Antwort (kurz)\tKunde (Nr.)\nWer bist du?\t7\nWas ist das?\t8\n", True),
         # Words and their translations, and tasks that begin with a short one.
         ("Berlin\tGermany\nParis\tFrance\n", False),
         ("What is 1 + 1?\t2\nWhat is 2 + 2?\t4\n", False),
@@ -197,6 +202,9 @@ def test_a_heading_that_names_the_answer_only_is_a_heading():
         "Question, please: what is 1 + 1?\nWhat is this?\n",
         "Input, output and all between: explain.\nSay hello, please.\nSay goodbye.\n",
         "Answers, please, and no questions.\nOne, two, three?\nRed, green, blue?\n",
+        "Compare a red apple, question, blue\nSay hello.\n",
+        "Of 3,326 requests for a pair every one found one.\nturns, nine rounds\none, two\n",
+        "What does max(a,b) return?\nWhat does min(a,b) return?\n",
     ],
 )
 def test_lines_with_commas_stay_tasks(text):
