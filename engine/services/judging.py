@@ -271,7 +271,7 @@ _THROUGH_WITH_IT = Lease.objects.filter(
 )
 
 
-@transaction.atomic
+@transaction.atomic(savepoint=False)
 def lease_again(*, comparison_id: int, annotator: User) -> Lease | None:
     """Reserve a comparison for the annotator who took it back; ``None`` where somebody else holds it now, or
     is to judge it.
@@ -717,7 +717,7 @@ def void_judgment(*, judgment_id: int, by: User, reason: str) -> JudgmentVoid:
     comparison.leases.filter(
         ~Q(annotator__is_superuser=True),
         ~has_or_had(OuterRef("comparison__experiment"), OuterRef("annotator"), Membership.WATCHING),
-        annotator=judgment.annotator,
+        annotator=judgment.annotator_id,
         state=Lease.State.JUDGED,
     ).update(state=Lease.State.RETURNED, held_until=clock.now() + allowances.hold())
     if comparison.outcome is None:

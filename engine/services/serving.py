@@ -24,7 +24,8 @@ _ANSWERING = 11
 _ANSWERING_LATE_OR_AS_ONE_OF_SEVERAL = 13
 _SKIPPING = 13
 _FLAGGING = 22
-_TAKING_BACK = 36
+_TAKING_BACK = 23
+_TAKING_BACK_AND_MAKING_ROOM = 31
 _RETURNING = 6
 _RETURNING_EACH = 3
 
@@ -264,7 +265,8 @@ def take_back(
     WrongStateError
         The annotator has no undo left now, or see :func:`engine.services.judging.void_judgment`.
     """
-    with same_cost(_TAKING_BACK):
+    checked = checks.are_used(experiment)
+    with same_cost(_TAKING_BACK if checked else 0) as cost:
         allowances.spend_undo(experiment_id=experiment.pk, annotator=annotator)
         again: Lease | Check | None
         if isinstance(answer, Check):
@@ -278,25 +280,29 @@ def take_back(
             again = judging.lease_again(comparison_id=void.judgment.comparison_id, annotator=annotator)
             if again is None:
                 return None
-        _make_room(experiment, annotator, again.token, besides)
+        if _make_room(experiment, annotator, again.token, besides) and checked:
+            cost.statements = _TAKING_BACK_AND_MAKING_ROOM
         return _shown(again)
 
 
 def _make_room(
     experiment: Experiment, annotator: User, shown: uuid.UUID, besides: Collection[uuid.UUID]
-) -> None:
+) -> bool:
     """Hand pairs back until the annotator holds no more than they may, the one that is ``shown`` now among
-    them.
+    them. Returns whether any had to go.
 
     Those that wait on the screen (``besides``) go before the one that was on show, the last before the first.
     """
-    unanswered = checks.unanswered_checks(experiment=experiment, annotator=annotator)
+    unanswered = []
+    if checks.are_used(experiment):
+        unanswered = checks.unanswered_checks(experiment=experiment, annotator=annotator)
     others = [pair for pair in _held(experiment, annotator, unanswered) if pair.token != shown]
     places = {token: place for place, token in enumerate(besides, 1)}
     others.sort(key=lambda pair: (places.get(pair.token, 0), pair.created_at))
     if over := [pair.token for pair in others[allowances.MOST_HELD - 1 :]]:
         judging.return_leases(annotator=annotator, tokens=over)
         checks.return_checks(annotator=annotator, tokens=over)
+    return bool(over)
 
 
 def _shown(found: Lease | Check) -> ShownPair:
