@@ -18,7 +18,7 @@ from tests.faults.network import Proxy, Redis, free_port
 
 
 def served_at(port: int) -> dict[str, dict[str, object]]:
-    """``CACHES`` as the settings make it, but for the seconds that a server may be silent."""
+    """The default of ``CACHES`` as the settings make it, but for the seconds that a server may be silent."""
     return {
         "default": {
             "BACKEND": "llmpo_site.cache.RedisCache",
@@ -45,7 +45,7 @@ def redis(tmp_path: Path) -> Iterator[Redis]:
 class TestAway:
     @pytest.fixture(autouse=True)
     def nobody_there(self, settings) -> None:
-        settings.CACHES = served_at(free_port())
+        settings.CACHES = settings.CACHES | served_at(free_port())
         # Dashboards share nothing otherwise.
         settings.DASHBOARD_SECONDS = 5.0
 
@@ -79,7 +79,7 @@ class TestAway:
 
 
 def test_a_server_that_is_back_is_asked_again(redis, settings, monkeypatch):
-    settings.CACHES = served_at(redis.port)
+    settings.CACHES = settings.CACHES | served_at(redis.port)
     monkeypatch.setattr(ours, "_AWAY_SECONDS", 0.0)
     cache.set("name", "there")
     redis.kill()
@@ -94,7 +94,7 @@ def test_a_server_that_is_back_is_asked_again(redis, settings, monkeypatch):
 def test_a_server_that_says_nothing_is_not_waited_for_again(redis, settings, caplog):
     broken = Proxy("127.0.0.1", redis.port)
     broken.open()
-    settings.CACHES = served_at(broken.port)
+    settings.CACHES = settings.CACHES | served_at(broken.port)
     cache.set("name", "there")
     broken.hang()
     for _ in range(5):
@@ -105,7 +105,7 @@ def test_a_server_that_says_nothing_is_not_waited_for_again(redis, settings, cap
 
 
 def test_an_error_of_ours_is_no_fault_of_the_server(redis, settings):
-    settings.CACHES = served_at(redis.port)
+    settings.CACHES = settings.CACHES | served_at(redis.port)
     with pytest.raises(ValueError, match="nothing"):
         cache.incr("nothing")
     assert ours.RedisCache._ask_again_at == 0.0
