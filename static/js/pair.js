@@ -5,6 +5,7 @@
 
   // A key pressed just as the next pair appears was meant for the last one.
   const SETTLE_MS = 200;
+  const BELOW_TEXT = 24; // pixels: the end of a response's card, and a gap
   const RETRY_MS = [1000, 2000, 4000, 8000];
   const BUTTONS = {
     left: "choose-left", right: "choose-right", tie: "choose-tie", both_bad: "choose-both-bad", skip: "skip",
@@ -102,14 +103,19 @@
     // On a phone the responses come first; the last message stays in sight.
     for (const earlier of document.querySelectorAll("#stage .earlier")) earlier.open = !narrow.matches;
     arrange();
+    document.body.dataset.arranged = "";
     setBusy();
     document.dispatchEvent(new Event("llmpo:shown"));
   }
 
-  // On a phone: both responses below each other where they fit, and else one at a time.
+  // On a phone: both responses below each other where they fit, and else one at a time. On a desk: a long response ends
+  // above the bar of answers, so that only the response scrolls.
   function arrange() {
     const responses = byId("responses");
     if (!responses) return;
+    const top = document.querySelector("#stage .text").getBoundingClientRect().top + scrollY;
+    const bar = document.querySelector("#stage .choices").getBoundingClientRect().top;
+    document.body.style.setProperty("--room", `${Math.round(bar - top - BELOW_TEXT)}px`);
     const pair = responses.closest(".pair");
     pair.classList.add("both");
     pair.classList.toggle("both", responses.scrollHeight <= responses.clientHeight);

@@ -24,6 +24,14 @@ from tests.factories import click, make_experiment, make_user, write_responses
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
 
+# Whether something ends above the bar of answers, with a gap of fewer pixels than given.
+GAP_ABOVE_BAR = """([selector, most]) => {
+  const bottom = document.querySelector(selector).getBoundingClientRect().bottom;
+  const gap = document.querySelector(".choices").getBoundingClientRect().top - bottom;
+  return 0 <= gap && gap < most;
+}"""
+
+
 def test_twenty_pairs_by_keyboard_and_exactly_those_in_the_export(page: Page, settings):
     settings.BUFFER_MIN = 30
     annotator, admin = make_user("ann"), make_user("admin", is_superuser=True)
@@ -163,10 +171,22 @@ def test_a_comment_is_written_above_the_bar_of_answers(page: Page):
     open_pair(page, experiment, annotator)
     page.keyboard.press("c")
     expect(page.locator("#comment")).to_be_focused()
-    page.wait_for_function(
-        "() => document.getElementById('more').getBoundingClientRect().bottom"
-        " <= document.querySelector('.choices').getBoundingClientRect().top"
-    )
+    page.wait_for_function(GAP_ABOVE_BAR, arg=["#more", 1000])
+
+
+def test_a_long_response_ends_above_the_bar_of_answers_and_says_that_it_goes_on(page: Page):
+    """On a small desktop its end was under the bar, and page and response both had to be scrolled."""
+    annotator = make_user("ann")
+    experiment = make_experiment(annotators=(annotator,))
+    write_responses(ScriptedBackend(lambda request: f"{request.seed} " + "word " * 900))
+    for height in (720, 1080):
+        page.set_viewport_size({"width": 1280, "height": height})
+        if height == 720:
+            open_pair(page, experiment, annotator)
+        page.wait_for_function(GAP_ABOVE_BAR, arg=[".response", 16])
+    # The covers of the shadows scroll with the text.
+    attached = page.locator(".text").first.evaluate("(box) => getComputedStyle(box).backgroundAttachment")
+    assert attached == "local, local, scroll, scroll"
 
 
 def test_what_is_concluded_offers_no_undo(page: Page):
