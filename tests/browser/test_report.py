@@ -46,3 +46,10 @@ def test_a_report_is_shared_read_without_an_account_and_printed(
         assert 1 <= pages <= 2
         reader.emulate_media(media="print")
         expect(reader.locator("header.bar")).to_be_hidden()
+        # A4 within its margins is narrower than a phone's breakpoint, and is no phone.
+        reader.set_viewport_size({"width": 717, "height": 1000})
+        [direction] = {
+            cell.evaluate("(cell) => getComputedStyle(cell).flexDirection")
+            for cell in reader.locator(".bar-cell").all()
+        }
+        assert direction == "row"
