@@ -122,7 +122,9 @@ def _ladder(experiment: Experiment, comparisons: int, left: Remaining | None) ->
     if experiment.state == Experiment.State.DRAFT or not comparisons:
         return None
     version = (experiment.claim, experiment.delta, experiment.epsilon, comparisons, experiment.evidence_stale)
-    return shared(f"ladder:{experiment.pk}", version, lambda: ladder(experiment, left), ages=_HEALTH)
+    # The page of a conclusion asks for no more, so its claims must not be those of a moment before.
+    name = f"ladder:{experiment.pk}:{experiment.state}:{experiment.conclusion}"
+    return shared(name, version, lambda: ladder(experiment, left), ages=_HEALTH)
 
 
 def health_of(experiment: Experiment) -> QueueHealth:

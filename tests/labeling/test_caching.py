@@ -10,6 +10,7 @@ from django.core.cache import cache
 from django.urls import reverse
 
 from engine.models import WorkerPulse
+from engine.selectors.findings import Ladder
 from engine.services.experiments import stop
 from labeling import caching
 from labeling.caching import is_shared, shared
@@ -158,6 +159,25 @@ class TestPolls:
         page = client.get(reverse("dashboard", args=[experiment.pk])).content.decode()
         assert "Stopped by hand" in page
         assert "hx-trigger" not in page
+
+    def test_the_claims_at_the_conclusion_are_not_those_of_a_moment_before(
+        self, clock, experiment, annotator, admin, client_for, monkeypatch
+    ):
+        """The page of a winner said "not yet" of the claim on which it had stopped, and stayed so."""
+        looked = []
+
+        def look(experiment, left):
+            looked.append(experiment.state)
+            return Ladder([], 1.0)
+
+        monkeypatch.setattr("labeling.dashboard.figures.ladder", look)
+        click_on(experiment, annotator, 3)
+        client, page = client_for(admin), reverse("dashboard", args=[experiment.pk])
+        for _ in range(2):
+            client.get(page)
+        stop(experiment_id=experiment.pk)
+        client.get(page)
+        assert looked == ["running", "concluded"]
 
     @pytest.mark.parametrize("state", ["running", "concluded"])
     @pytest.mark.parametrize("tab", ["quality", "method"])
