@@ -9,7 +9,7 @@ from django.db.models import Count, Max, Min, Q
 
 from engine.core import StopReason
 from engine.models import Experiment, Judgment
-from engine.selectors import counts, designs, findings
+from engine.selectors import consequences, counts, designs, findings
 from engine.selectors.rankings import ranking
 from labeling.caching import shared
 from labeling.dashboard import charts, status
@@ -35,6 +35,8 @@ class Report:
         When the first and the last of these judgments were given; ``None`` without any.
     caveats
         Reasons to read the verdict with care, as sentences.
+    risk
+        The risk, in [0, 1], that the claim is wrong; ``None`` where a caveat has another one.
     """
 
     verdict: Verdict
@@ -46,6 +48,7 @@ class Report:
     since: datetime | None
     until: datetime | None
     caveats: list[str]
+    risk: float | None
 
 
 def report_of(experiment: Experiment) -> Report:
@@ -67,8 +70,10 @@ def _report(experiment: Experiment, comparisons: int) -> Report:
         until=Max("created_at"),
     )
     spending = spending_of(experiment, (experiment.state, comparisons))
+    verdict = live_figures(experiment)["verdict"]
+    promised = None if consequences.caveats(experiment) else experiment.delta
     return Report(
-        verdict=live_figures(experiment)["verdict"],
+        verdict=verdict,
         policies=charts.policy_rows(experiment, ranking(experiment), spending, judged=comparisons > 0),
         n_people=given["people"],
         n_judgments=given["judgments"],
@@ -77,6 +82,7 @@ def _report(experiment: Experiment, comparisons: int) -> Report:
         since=given["since"],
         until=given["until"],
         caveats=_caveats(experiment, comparisons, given["people"]),
+        risk=verdict.risk if experiment.winner_id else promised,
     )
 
 

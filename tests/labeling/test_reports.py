@@ -54,7 +54,9 @@ def test_it_tells_the_result_and_names_nobody(experiment, annotator, owner, clie
     for text in (experiment.question, "Use Prompt 2", "Prompt 0", "Prompt 1", "1 person: 6 judgments of 6"):
         assert text in told
     assert "One person judged everything" in told
-    assert "at most 5%, however often somebody looked" in told
+    # Its claim is another one than that of the setup: verdict and method have the risk of both together.
+    assert "risk of a wrong pick at most 10%" in told
+    assert "at most 10%, however often somebody looked" in told
     for name in (annotator.username, owner.username, "quality 2"):
         assert name not in told
     links = re.findall(r'href="(/[^"]*)"', page.content.decode())
@@ -216,7 +218,11 @@ def test_a_promise_that_is_changed_after_outcomes_is_told_at_once(experiment, an
     settings.DASHBOARD_SECONDS = 60
     click_on(experiment, annotator, 6)
     address = shared(experiment, owner)
-    said = "had been seen"
-    assert said not in words(Client().get(address))
+    said, promised = "had been seen", "however often somebody looked"
+    told = words(Client().get(address))
+    assert promised in told
+    assert said not in told
     change_settings(experiment_id=experiment.pk, by=owner, delta=0.2)
-    assert said in words(Client().get(address))
+    told = words(Client().get(address))
+    assert said in told
+    assert promised not in told

@@ -78,6 +78,10 @@ def test_it_asks_first_and_says_the_joint_risk(experiment, admin, client_for):
         assert "may be as good" in page
     assert "is at most 30%." in shown
     assert "Stop here…" not in shown
+    # The report names one risk: that of a claim chosen after looking.
+    report = words(client.get(reverse("report", args=[experiment.pk])))
+    assert "the risk that it is wrong is at most 30%, however often somebody looked." in report
+    assert "10%" not in report
 
 
 def test_a_claim_that_does_not_hold_is_refused_without_a_question(experiment, admin, client_for):
