@@ -37,6 +37,8 @@ class Rung:
     left
         About how many more comparisons it takes if win rates stay as they are; ``None`` while nobody can
         tell.
+    at_least
+        It may well take more than ``left``, as the forecast was cut short.
     """
 
     claim: Claim
@@ -47,6 +49,7 @@ class Rung:
     text: str
     qualified: bool
     left: float | None
+    at_least: bool
 
 
 @dataclass(frozen=True)
@@ -86,14 +89,15 @@ def _ladder(experiment: Experiment, observed: Observed | None, forecast: Remaini
     design = observed.design
     decision = design.decision_given(designs.model_test(experiment, observed))
     left = decision.expected_left if forecast is None else forecast.expected
+    at_least = forecast is not None and forecast.at_least
     states = {state.claim: state for state in decision.claims}
     return Ladder(
-        rungs=[_rung(states[claim], design, left) for claim in LADDER if claim in states],
+        rungs=[_rung(states[claim], design, left, at_least) for claim in LADDER if claim in states],
         joint_risk=decision.joint_risk,
     )
 
 
-def _rung(state: ClaimState, design: Design, left: float | None) -> Rung:
+def _rung(state: ClaimState, design: Design, left: float | None, at_least: bool) -> Rung:
     stops = state.claim == design.claim
     return Rung(
         claim=state.claim,
@@ -104,6 +108,7 @@ def _rung(state: ClaimState, design: Design, left: float | None) -> Rung:
         text=state.text,
         qualified=state.holds and state.qualified,
         left=None if state.holds else left if stops else _left(state.claim, design),
+        at_least=stops and at_least,
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from django.template.loader import render_to_string
 
 from engine.core import Claim
 from engine.domain.errors import SpecError, WrongStateError
@@ -12,6 +13,7 @@ from engine.domain.rules import Rules, completed
 from engine.models import Experiment, Notification, User
 from engine.selectors import consequences, designs, specs
 from engine.selectors.findings import ladder
+from engine.selectors.remaining import Remaining
 from engine.services.controls import change_settings, clone, reopen
 from engine.services.experiments import create_experiment, stop_on
 from engine.services.planning import advance
@@ -123,6 +125,19 @@ class TestLadder:
         assert found.rungs[0].left is None
         assert all(rung.left is not None and rung.left > 0 for rung in found.rungs[1:])
         assert found.joint_risk == pytest.approx(0.3)
+
+    def test_a_number_that_is_a_lower_bound_is_said_to_be_one(self, good_enough):
+        """The sentence above it said "at least", and the claim "about"."""
+        known = Remaining(expected=96, between=(40, None), at_least=True, over_budget=False)
+        found = ladder(good_enough, known)
+        assert [(rung.stops, rung.at_least) for rung in found.rungs] == [
+            (False, False),
+            (False, False),
+            (True, True),
+        ]
+        page = {"ladder": found, "experiment": good_enough, "may_stop": True}
+        html = render_to_string("dashboard/_ladder.html", page)
+        assert "at least 96 more" in html
 
     def test_without_a_margin_there_is_no_good_enough(self):
         experiment = make_experiment(claim="best_if_any")
