@@ -4,6 +4,7 @@ Every variable is listed with its default in ``.env.example``. A value that cann
 start with a message that names the variable; nothing falls back silently.
 """
 
+import socket
 from ipaddress import ip_network
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -407,8 +408,21 @@ SENTRY_DSN = env.str("SENTRY_DSN", "")
 CELERY_BROKER_URL = env.str("CELERY_BROKER_URL", "filesystem://localhost")
 # A click must not wait for a broker that is away: one attempt, then it is the sweep's to drive.
 CELERY_BROKER_TRANSPORT_OPTIONS: dict[str, Any] = {"max_retries": 0}
+# A web process besides gives up a broker that says nothing. A worker waits for it: one that gave up while it
+# acknowledged a message would never be sent another.
+REQUEST_BROKER_OPTIONS = {"socket_timeout": _REDIS_SECONDS}
 if CELERY_BROKER_URL.startswith(("redis://", "rediss://")):
-    CELERY_BROKER_TRANSPORT_OPTIONS |= _redis_timeouts
+    CELERY_BROKER_TRANSPORT_OPTIONS |= {
+        "socket_connect_timeout": _REDIS_SECONDS,
+        # As with PostgreSQL: not for as long as TCP would, where the other end of a connection is gone.
+        "socket_keepalive": True,
+        "socket_keepalive_options": {
+            socket.TCP_KEEPIDLE: 10,
+            socket.TCP_KEEPINTVL: 5,
+            socket.TCP_KEEPCNT: 3,
+            socket.TCP_USER_TIMEOUT: 30_000,
+        },
+    }
 if CELERY_BROKER_URL.startswith("filesystem://"):
     CELERY_BROKER_TRANSPORT = "llmpo_site.broker:Transport"
     _broker = VAR_DIR / "broker"

@@ -18,8 +18,9 @@ observing.start("web")
 application = get_wsgi_application()
 # Import all views now: else somebody waits a second for them at the first request of each process.
 _ = get_resolver().reverse_dict
-# A worker may wait for the database, and is nobody's page.
+# A worker may wait for the database and the broker, and is nobody's page.
 Connection.patience = settings.REQUEST_DATABASE_SECONDS
+settings.CELERY_BROKER_TRANSPORT_OPTIONS.update(settings.REQUEST_BROKER_OPTIONS)
 
 # gunicorn sets up this logger itself, where an access log is asked for.
 logging.getLogger("gunicorn.access").addFilter(WithoutSecretLinks())

@@ -275,3 +275,24 @@ def test_the_site_heals_after_each_fault(
     tokens = list(Judgment.objects.values_list("token", flat=True))
     assert sorted(map(str, tokens)) == sorted(set(ann.saved))
     call_command("verify", stdout=StringIO())
+
+
+def test_a_worker_that_has_to_wait_to_acknowledge_a_message_is_sent_the_next(redis: Redis):
+    """Celery goes on after an acknowledgement that failed, and then asks for no message ever again."""
+    broker = Proxy("127.0.0.1", redis.port)
+    broker.open()
+    with celery.connection_for_read(f"redis://127.0.0.1:{broker.port}/0") as connected:
+        queue = connected.SimpleQueue("faults")
+        queue.consumer.qos(prefetch_count=1)
+        for number in range(2):
+            queue.put(number)
+        first = queue.get(timeout=60)
+        broker.hang()
+        with ThreadPoolExecutor(1) as worker:
+            acknowledged = worker.submit(first.ack)
+            with pytest.raises(TimeoutError):
+                acknowledged.result(timeout=3)
+            broker.go_on()
+            acknowledged.result(timeout=60)
+        assert queue.get(timeout=60).payload == 1
+    broker.cut()
