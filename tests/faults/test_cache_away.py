@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 from django.core.cache import cache
 from django.test import Client
@@ -14,7 +11,7 @@ from engine.models import Token
 from engine.services.tokens import make_token
 from llmpo_site import cache as ours
 from tests.factories import lease, make_experiment, make_user
-from tests.faults.network import Proxy, Redis, free_port
+from tests.faults.network import Proxy, free_port
 
 
 def served_at(port: int) -> dict[str, dict[str, object]]:
@@ -31,14 +28,6 @@ def served_at(port: int) -> dict[str, dict[str, object]]:
 @pytest.fixture(autouse=True)
 def never_away_before(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ours.RedisCache, "_ask_again_at", 0.0)
-
-
-@pytest.fixture
-def redis(tmp_path: Path) -> Iterator[Redis]:
-    server = Redis(tmp_path)
-    server.start()
-    yield server
-    server.kill()
 
 
 @pytest.mark.django_db

@@ -95,14 +95,6 @@ class Annotator:
 
 
 @pytest.fixture
-def redis(tmp_path: Path) -> Iterator[Redis]:
-    server = Redis(tmp_path)
-    server.start()
-    yield server
-    server.kill()
-
-
-@pytest.fixture
 def database(transactional_db) -> Iterator[Proxy]:
     server = connection.settings_dict
     proxy = Proxy(server["HOST"], int(server["PORT"]))
