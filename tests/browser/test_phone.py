@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
@@ -40,7 +41,21 @@ def experiment(transactional_db, settings) -> Experiment:
     return experiment
 
 
-def test_on_a_phone_nothing_moves_from_pair_to_pair(browser: Browser, live_server, problems, experiment):
+@pytest.fixture
+def phone(browser: Browser, live_server, problems) -> Iterator[Page]:
+    """A page on a phone, of which the browser may complain about nothing."""
+    with watch(
+        browser.new_context(
+            base_url=live_server.url, viewport={"width": 390, "height": 844}, is_mobile=True, has_touch=True
+        ),
+        live_server,
+        problems,
+    ) as context:
+        yield context.new_page()
+    assert problems == []
+
+
+def test_on_a_phone_nothing_moves_from_pair_to_pair(phone: Page, experiment):
     """Issue 15, item 10: "Saved" moved the page by 26 px, and the next pair moved the button of A by 55."""
     for number, response in enumerate(Response.objects.order_by("pk")):
         response.text = "A paragraph of a response.\n\n" * (1 + 7 * (number % 5))
@@ -48,80 +63,60 @@ def test_on_a_phone_nothing_moves_from_pair_to_pair(browser: Browser, live_serve
     for number, task in enumerate(experiment.tasks.order_by("pk")):
         task.prompt = "What is to be done? " * (1 + 9 * (number % 4))
         task.save(update_fields=["prompt"])
-    with watch(
-        browser.new_context(
-            base_url=live_server.url, viewport={"width": 390, "height": 844}, is_mobile=True, has_touch=True
-        ),
-        live_server,
-        problems,
-    ) as context:
-        page = context.new_page()
-        open_pair(page, experiment, experiment.memberships.get().user)
-        page.evaluate(SHIFTS)
-        places, views = [], set()
-        for number in range(N_PAIRS):
-            token = shown_token(page)
-            places.append(page.evaluate(PLACES))
-            views.add(page.locator("#see-b").is_visible())
-            page.locator(("#choose-left", "#choose-right", "#choose-tie")[number % 3]).tap()
-            expect(page.locator("#stage")).not_to_have_attribute("data-token", token)
-        expect(page.locator("#today")).to_have_text(str(N_PAIRS))
-        assert places.count(places[0]) == N_PAIRS
-        assert page.evaluate("window.shifts") == []
-        # Short responses stand below each other; of long ones the second is a tap or a swipe away.
-        assert views == {True, False}
-        # Never twice in the same place: a second tap at once is half of a double tap, which answers nothing.
-        choices = itertools.cycle(("#choose-right", "#choose-left"))
-        while not page.locator("#see-b").is_visible():
-            token = shown_token(page)
-            page.locator(next(choices)).tap()
-            expect(page.locator("#stage")).not_to_have_attribute("data-token", token)
-        page.locator("#see-b").tap()
-        expect(page.locator("#see-b")).to_have_attribute("aria-pressed", "true")
-        second = page.locator(".response").nth(1).bounding_box()
-        assert 0 <= second["x"] < second["x"] + second["width"] <= 390
-        expect(page.locator("#skip")).to_be_hidden()
-        page.locator("#others").tap()
-        page.locator("#skip").tap()
-        expect(page.locator("#said")).to_have_text("Skipped.")
-        assert page.evaluate("document.documentElement.scrollWidth") <= 390
-    assert problems == []
+    open_pair(phone, experiment, experiment.memberships.get().user)
+    phone.evaluate(SHIFTS)
+    places, views = [], set()
+    for number in range(N_PAIRS):
+        token = shown_token(phone)
+        places.append(phone.evaluate(PLACES))
+        views.add(phone.locator("#see-b").is_visible())
+        phone.locator(("#choose-left", "#choose-right", "#choose-tie")[number % 3]).tap()
+        expect(phone.locator("#stage")).not_to_have_attribute("data-token", token)
+    expect(phone.locator("#today")).to_have_text(str(N_PAIRS))
+    assert places.count(places[0]) == N_PAIRS
+    assert phone.evaluate("window.shifts") == []
+    # Short responses stand below each other; of long ones the second is a tap or a swipe away.
+    assert views == {True, False}
+    # Never twice in the same place: a second tap at once is half of a double tap, which answers nothing.
+    choices = itertools.cycle(("#choose-right", "#choose-left"))
+    while not phone.locator("#see-b").is_visible():
+        token = shown_token(phone)
+        phone.locator(next(choices)).tap()
+        expect(phone.locator("#stage")).not_to_have_attribute("data-token", token)
+    phone.locator("#see-b").tap()
+    expect(phone.locator("#see-b")).to_have_attribute("aria-pressed", "true")
+    second = phone.locator(".response").nth(1).bounding_box()
+    assert 0 <= second["x"] < second["x"] + second["width"] <= 390
+    expect(phone.locator("#skip")).to_be_hidden()
+    phone.locator("#others").tap()
+    phone.locator("#skip").tap()
+    expect(phone.locator("#said")).to_have_text("Skipped.")
+    assert phone.evaluate("document.documentElement.scrollWidth") <= 390
 
 
-def test_on_a_phone_a_message_leaves_the_task_to_be_unfolded(
-    browser: Browser, live_server, problems, experiment
-):
+def test_on_a_phone_a_message_leaves_the_task_to_be_unfolded(phone: Page, experiment):
     """The message after an undo covered "Whole task" until the pair was answered again."""
     experiment.tasks.update(prompt="What is to be done? " * 40)
-    with watch(
-        browser.new_context(
-            base_url=live_server.url, viewport={"width": 390, "height": 844}, is_mobile=True, has_touch=True
-        ),
-        live_server,
-        problems,
-    ) as context:
-        page = context.new_page()
-        open_pair(page, experiment, experiment.memberships.get().user)
-        said, unfold = page.locator("#said"), page.locator("#unfold")
-        page.evaluate("localStorage.setItem('llmpo-goal', '2')")
-        page.reload()
-        page.locator("#choose-left").tap()
-        saved(page, 1)
-        page.locator("#undo").tap()
-        expect(said).to_have_text("Taken back. Choose again.")
-        expect(said).not_to_have_class("lengthy")
-        unfold.tap()
-        expect(unfold).to_have_attribute("aria-expanded", "true")
-        for choice in ("#choose-left", "#choose-right"):
-            page.locator(choice).tap()
-        # What takes more than two lines goes away by a tap.
-        expect(said).to_have_text("Saved. You have reached your goal for today: time for a break?")
-        expect(said).to_have_class("lengthy")
-        said.tap()
-        expect(said).to_be_empty()
-        unfold.tap()
-        expect(unfold).to_have_attribute("aria-expanded", "true")
-    assert problems == []
+    open_pair(phone, experiment, experiment.memberships.get().user)
+    said, unfold = phone.locator("#said"), phone.locator("#unfold")
+    phone.evaluate("localStorage.setItem('llmpo-goal', '2')")
+    phone.reload()
+    phone.locator("#choose-left").tap()
+    saved(phone, 1)
+    phone.locator("#undo").tap()
+    expect(said).to_have_text("Taken back. Choose again.")
+    expect(said).not_to_have_class("lengthy")
+    unfold.tap()
+    expect(unfold).to_have_attribute("aria-expanded", "true")
+    for choice in ("#choose-left", "#choose-right"):
+        phone.locator(choice).tap()
+    # What takes more than two lines goes away by a tap.
+    expect(said).to_have_text("Saved. You have reached your goal for today: time for a break?")
+    expect(said).to_have_class("lengthy")
+    said.tap()
+    expect(said).to_be_empty()
+    unfold.tap()
+    expect(unfold).to_have_attribute("aria-expanded", "true")
 
 
 # Keys as fast as the page takes them, as [token on show, whether the key answered it].
