@@ -1,12 +1,13 @@
 """Triggers that keep judgments, voids and the log append-only against every writer of the database.
 
 They are installed after every ``migrate`` and not by one migration: SQLite rebuilds a table that a migration
-alters, and the old table takes its triggers with it.
+alters, and the old table takes its triggers with it. While it does, no trigger of another table may name that
+table, so that SQLite has none during migrations.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -81,6 +82,13 @@ def lifted(using: str = DEFAULT_DB_ALIAS) -> Iterator[None]:
         _execute(connection, remove_sql(connection))
         yield
         _execute(connection, install_sql(connection))
+
+
+def remove_before_migrate(using: str, plan: Sequence[Any], **_: Any) -> None:
+    """Receiver of Django's ``pre_migrate``."""
+    connection = connections[using]
+    if plan and connection.vendor == "sqlite":
+        _execute(connection, remove_sql(connection))
 
 
 def install_after_migrate(using: str, **_: Any) -> None:

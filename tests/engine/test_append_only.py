@@ -169,6 +169,20 @@ class TestHistory:
             raise ZeroDivisionError
         refused(lambda: Judgment.objects.filter(pk=judgment.pk).update(reason="Mended."))
 
+    def test_sqlite_has_none_while_a_migration_rebuilds_a_table(self, judgment):
+        """It refused to rebuild the experiments' table, which the log's trigger names."""
+        append_only.remove_before_migrate(using="default", plan=[])
+        refused(lambda: Judgment.objects.filter(pk=judgment.pk).update(reason="Mended."))
+        append_only.remove_before_migrate(using="default", plan=["a migration"])
+        if connection.vendor == "sqlite":
+            with connection.cursor() as cursor:
+                cursor.execute(
+                    "SELECT count(*) FROM sqlite_master WHERE type = 'trigger' AND name LIKE '%keeps%'"
+                )
+                assert cursor.fetchone() == (0,)
+        append_only.install_after_migrate(using="default")
+        refused(lambda: Judgment.objects.filter(pk=judgment.pk).update(reason="Mended."))
+
     def test_every_migrate_makes_them_anew(self, judgment):
         """SQLite drops a table's triggers with the table that a migration rebuilds."""
         with connection.cursor() as cursor:
