@@ -8,7 +8,8 @@ standard deviation of 0.6, 0.5 from nine on), arbitrary preferences with a best 
 of losers who beat each other by .8 while the best beats each by .55 (`ring9`), cycles of the three best of
 six (`cycle0.6`), and exact ties of the two best (`tie2`, `tie6`). All claims face the same instances. A name
 is false where the claim about that policy is, which for `best_if_any` it cannot be where no policy is best;
-such names are counted as `crowned`. `_plain` behind a claim leaves the streams out. The last line is JSON.
+such names are counted as `crowned`. `_plain` behind a claim leaves the streams out, and `_halves` counts ties
+as halves of a win and a loss (`--ties`: their share). The last line is JSON.
 """
 
 from __future__ import annotations
@@ -132,13 +133,14 @@ def main(arguments: list[str] | None = None) -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--instances", nargs="+", default=list(INSTANCES))
-    plain = [f"{claim}_plain" for claim in Claim]
-    parser.add_argument("--claims", nargs="+", choices=[*Claim, *plain], default=[*Claim])
+    variants = [f"{claim}_{left_out}" for claim in Claim for left_out in ("plain", "halves")]
+    parser.add_argument("--claims", nargs="+", choices=[*Claim, *variants], default=[*Claim])
     parser.add_argument("--epsilon", type=float, default=0.05)
     parser.add_argument("--runs", type=int, default=100)
     parser.add_argument("--delta", type=float, default=0.05)
     parser.add_argument("--cap", type=int, default=30_000)
     parser.add_argument("--pending", type=int, default=0)
+    parser.add_argument("--ties", type=float, default=0.0)
     parser.add_argument("--seed", type=int, default=2026)
     options = parser.parse_args(arguments)
     rows = []
@@ -146,16 +148,18 @@ def main(arguments: list[str] | None = None) -> None:
         mu = instances(name, options.runs, options.seed)
         for label in options.claims:
             start = time.process_time()
-            claim = Claim(label.removesuffix("_plain"))
+            claim = Claim(label.removesuffix("_plain").removesuffix("_halves"))
             epsilon = options.epsilon if claim is Claim.GOOD_ENOUGH else 0.0
             runs = simulate(
                 mu,
                 claim=claim,
                 epsilon=epsilon,
                 streams=not label.endswith("_plain"),
+                exact_ties=not label.endswith("_halves"),
                 delta=options.delta,
                 budget=options.cap,
                 pending=options.pending,
+                ties=options.ties,
                 marks=[mark for mark in MARKS if mark <= options.cap],
                 seed=options.seed + 1,
             )

@@ -231,8 +231,11 @@ class HeadToHead:
         if reserve is None:
             return
         b = reserve.policy[share, runs]
+        ties = self._tally.ties
         log_e = self.evidence.of_counts(
-            wins[runs, k, b] - reserve.wins[share, runs, k], wins[runs, b, k] - reserve.losses[share, runs, k]
+            wins[runs, k, b] - reserve.wins[share, runs, k],
+            wins[runs, b, k] - reserve.losses[share, runs, k],
+            None if ties is None else ties[runs, b, k] - reserve.ties[share, runs, k],
         )
         self._log_placed[share, runs, k] = np.log(reserve.shares[share]) + log_e
 

@@ -71,6 +71,9 @@ class Design:
         With the streams and nothing assumed, have the proofs of "best" and "good_enough" hold capital back
         for the leaders of later moments, which saves comparisons. Leave it out where outcomes are drawn
         without replacement, as from a pool of responses.
+    exact_ties
+        With the streams, bet on a tie as on a half. Leave it out, and a tie counts as half of a win and half
+        of a loss, which takes more comparisons where there are ties.
     prior_strengths
         Shape (K,): strengths expected beforehand, in log-odds, from an earlier experiment or a model's
         opinions. With the streams they steer sampling, bets and guesses; without a reserve, a policy that is
@@ -110,6 +113,7 @@ class Design:
         stopping: str = "certified",
         streams: bool = True,
         reserve: bool = True,
+        exact_ties: bool = True,
         prior_strengths: ArrayLike | None = None,
         labels: Sequence[str] | None = None,
         seed: Seed = 0,
@@ -124,6 +128,7 @@ class Design:
             stopping=stopping,
             streams=streams,
             reserve=reserve,
+            exact_ties=exact_ties,
             prior_strengths=prior_strengths,
             labels=labels,
             seed=seed,
@@ -142,6 +147,7 @@ class Design:
         stopping: str,
         streams: bool,
         reserve: bool,
+        exact_ties: bool,
         prior_strengths: ArrayLike | None,
         labels: Sequence[str] | None,
         seed: Seed,
@@ -155,6 +161,7 @@ class Design:
         self.stopping = stopping
         self.streams = streams
         self.reserve = reserve
+        self.exact_ties = exact_ties
         self.labels = checked_labels(labels, space)
         self._prior = checked_prior(prior_strengths, space.n_policies)
         self._sampler = build_sampler(sampler)
@@ -176,6 +183,7 @@ class Design:
         stopping: str = "certified",
         streams: bool = True,
         reserve: bool = True,
+        exact_ties: bool = True,
         prior_strengths: ArrayLike | None = None,
         labels: Sequence[str] | None = None,
         seed: Seed = 0,
@@ -217,6 +225,7 @@ class Design:
             stopping=stopping,
             streams=streams,
             reserve=reserve,
+            exact_ties=exact_ties,
             prior_strengths=prior_strengths,
             labels=labels,
             seed=seed,
@@ -243,6 +252,7 @@ class Design:
             named=checked_names(progress.get("named") or {}, self.n_policies),
             streams=self.streams,
             reserve=self.reserve,
+            exact_ties=self.exact_ties,
             prior=self._prior,
             memory=None if progress.get("streams") is None else [progress["streams"]],
         )
@@ -287,6 +297,7 @@ class Design:
             "stopping": self.stopping,
             "streams": self.streams,
             "reserve": self.reserve,
+            "exact_ties": self.exact_ties,
             "prior_strengths": None if self._prior is None else self._prior.tolist(),
             "labels": list(self.labels),
             "budget": self.budget,
@@ -310,7 +321,10 @@ class Design:
         ValueError
             If the state does not fit the space.
         """
-        settings = {name: value for name, value in state.items() if name not in ("wins", "rng", "memory")}
+        # A state that does not name them is older than exact ties.
+        settings = {"exact_ties": False} | {
+            name: value for name, value in state.items() if name not in ("wins", "rng", "memory")
+        }
         design = cls.from_counts(space, state["wins"], **settings)
         design._rng.bit_generator.state = state["rng"]
         design._sampler.recall(state["memory"])
@@ -664,7 +678,7 @@ class Design:
     def progress(self) -> dict[str, Any]:
         """What the counts do not tell, as plain data that JSON can hold; see `from_counts`.
 
-        The largest evidence so far, the state of the streams, and the policies that claims have named.
+        The largest evidence so far, the state of the streams, ties, and the policies that claims have named.
         """
         return {
             "peak_evidence": self.peak_evidence.tolist(),

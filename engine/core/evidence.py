@@ -46,7 +46,7 @@ class PairwiseEvidence:
 
     The null for policy k is "μ(k, j) ≥ ½ + ε for all j". Each opponent j gives an e-value against it from
     the comparisons of k with j; the evidence against k is the log of their mean. It depends on the counts
-    only, so the order of the outcomes does not matter.
+    only, ties included where the tally tells them apart, so the order of the outcomes does not matter.
 
     Parameters
     ----------
@@ -139,13 +139,14 @@ class PairwiseEvidence:
         combined: FloatArray = top[..., 0] + np.log(np.exp(log_e - top).sum(axis=-1) / n_opponents)
         return combined
 
-    def of_counts(self, wins: FloatArray, losses: FloatArray) -> FloatArray:
-        """Log e-values (nats) against "the mean is at least ½ + ε", from wins and losses of equal shape."""
-        return log_e_value(wins, losses, self.null_mean, self._concentration, narrow=self._narrow)
+    def of_counts(self, wins: FloatArray, losses: FloatArray, ties: FloatArray | None) -> FloatArray:
+        """Log e-values (nats) against "the mean is at least ½ + ε", from counts of equal shape."""
+        return log_e_value(wins, losses, self.null_mean, self._concentration, narrow=self._narrow, ties=ties)
 
     def _pairs(self, runs: IntArray | int, rows: IntArray, columns: IntArray) -> FloatArray:
-        wins = self._tally.wins
-        return self.of_counts(wins[runs, rows, columns], wins[runs, columns, rows])
+        wins, ties = self._tally.wins, self._tally.ties
+        tied = None if ties is None else ties[runs, rows, columns]
+        return self.of_counts(wins[runs, rows, columns], wins[runs, columns, rows], tied)
 
 
 class EliminationCost:

@@ -55,6 +55,8 @@ class Ledger:
         Average the evidence against being the best with the streams, under the stopping rule "certified".
     reserve
         With the streams, have proofs head to head hold capital back for the leaders of later moments.
+    exact_ties
+        With the streams, bet on a tie as on a half, and not on half of a win and half of a loss.
     prior
         Shape (K,): strengths expected beforehand, in log-odds. With the streams they steer, and weigh what
         proofs head to head without a reserve begin with.
@@ -99,6 +101,7 @@ class Ledger:
         named: Mapping[Claim, IntArray] | None = None,
         streams: bool = False,
         reserve: bool = True,
+        exact_ties: bool = True,
         prior: FloatArray | None = None,
         memory: Sequence[Mapping[str, Any]] | None = None,
         exact_from: float = 0.0,
@@ -112,6 +115,8 @@ class Ledger:
         # The margin belongs to the claim that stops the experiment. Unless that is "best if any", the finding
         # that a policy is ruled out as the best is about any lead, however small.
         self.margin = epsilon if self.claim in (None, Claim.BEST_IF_ANY) else 0.0
+        if streams and exact_ties and self.claim is not None:
+            tally.tell_ties_apart(None if memory is None else [each.get("ties", ()) for each in memory])
         self._proof_margins = self._watched_margins(epsilon, watch_all=watch_all)
         self._pairs = {margin: PairwiseEvidence(tally, margin) for margin in self._proof_margins.values()}
         self.evidence = PairwiseEvidence(tally, self.margin, narrow=True)
@@ -239,6 +244,8 @@ class Ledger:
             memory["starts"] = self._mixture.memory(run)
         if self._reserve is not None:
             memory["reserve"] = self._reserve.memory(run)
+        if self.tally.ties is not None:
+            memory["ties"] = self.tally.known_ties(run)
         return memory
 
     def head_to_head(self) -> HeadToHead | None:

@@ -165,7 +165,7 @@ def forecast_rest(
     """Forecast the rest of an experiment from what it has found so far, by simulating continuations.
 
     Every simulated continuation draws its preference probabilities from their posterior, in which a pair's
-    own outcomes count beside a Bradley-Terry fit to all.
+    own outcomes count beside a Bradley-Terry fit to all. Ties that are told apart go on at their rate so far.
 
     Parameters
     ----------
@@ -198,8 +198,18 @@ def forecast_rest(
         drawn = rng.beta(wins[rows, columns] + expected, wins[columns, rows] + _FIT_WEIGHT - expected)
         mu[:, rows, columns] = drawn
         mu[:, columns, rows] = 1.0 - drawn
+    ties = sum(number for _, _, number in (reached.get("streams") or {}).get("ties", ()))
     return _simulate_in_parts(
-        plan, mu, wins, reached, seed=seed, start=start, seconds=seconds, tick=tick, progress=progress
+        plan,
+        mu,
+        wins,
+        reached,
+        ties=ties / max(1.0, float(wins.sum())),
+        seed=seed,
+        start=start,
+        seconds=seconds,
+        tick=tick,
+        progress=progress,
     )
 
 
@@ -209,6 +219,7 @@ def _simulate_in_parts(
     wins: FloatArray | None,
     reached: Mapping[str, Any] | None,
     *,
+    ties: float = 0.0,
     seed: int,
     start: Simulations,
     seconds: float,
@@ -233,7 +244,7 @@ def _simulate_in_parts(
             tick()
             return time.process_time() < limit
 
-        runs = _simulate_part(plan, mu[part], wins, reached, seed=part_seed, go_on=go_on)
+        runs = _simulate_part(plan, mu[part], wins, reached, ties=ties, seed=part_seed, go_on=go_on)
         cut = bool(np.any(~runs.stopped & (runs.n_comparisons < plan.budget)))
         spent = done.seconds + time.process_time() - began
         if cut and n_done:
@@ -275,6 +286,7 @@ def _simulate_part(
     wins: FloatArray | None,
     reached: Mapping[str, Any] | None,
     *,
+    ties: float,
     seed: np.random.SeedSequence,
     go_on: Callable[[], bool],
 ) -> SimulatedRuns:
@@ -286,10 +298,11 @@ def _simulate_part(
         delta=plan.delta,
         claim=plan.claim,
         epsilon=plan.epsilon,
-        streams=plan.streams and _streams_count(plan),
+        streams=plan.streams and (ties > 0.0 or _streams_count(plan)),
         reserve=plan.reserve,
         budget=plan.budget,
         pending=plan.pending,
+        ties=ties,
         observe_every=20,
         wins=wins,
         progress=reached,

@@ -38,7 +38,11 @@ def expected_remaining(ledger: Ledger, best: int | None) -> float | None:
         b = proof.candidate(0, int(ledger.guess()[0]))
         k = proof.rivals(0, b)
         missing = proof.threshold - proof.log_capital(np.array(0), k, np.array(b))
-        return _summed(missing, _speeds(tally.wins[0, k, b], tally.counts[0, k, b], proof.evidence.null_mean))
+        speed = _speeds(tally.wins[0, k, b], tally.counts[0, k, b], proof.evidence.null_mean)
+        if tally.ties is not None:
+            # Outcomes that are ties vary less, so that bets on them are larger.
+            speed /= 1.0 - tally.ties[0].sum() / (tally.counts[0].sum() + _SHRINKAGE)
+        return _summed(missing, speed)
     needed = ~rule.refuted[0]
     needed[best] = False
     missing = np.maximum(rule.threshold[0] - rule.evidence[0, needed], 0.0)

@@ -54,6 +54,8 @@ class Reserve:
         Shape (M, R, K): the summed outcomes of every policy against that one when the share was placed.
     losses
         The same of that one against every policy.
+    ties
+        How many ties that are told apart it had with every policy then.
 
     Raises
     ------
@@ -70,6 +72,7 @@ class Reserve:
         self.policy: IntArray = np.full((self.shares.size, n_runs), NOT_YET)
         self.wins: FloatArray = np.zeros((self.shares.size, n_runs, n_policies))
         self.losses: FloatArray = np.zeros_like(self.wins)
+        self.ties: FloatArray = np.zeros_like(self.wins)
         for run, placed in enumerate(memory or ()):
             for one in placed:
                 self._recall(run, one)
@@ -84,6 +87,8 @@ class Reserve:
         self.policy[place, runs] = policy
         self.wins[place, runs] = self._tally.wins[runs, :, policy]
         self.losses[place, runs] = self._tally.wins[runs, policy]
+        if self._tally.ties is not None:
+            self.ties[place, runs] = self._tally.ties[runs, policy]
         self._n_placed[runs] += 1
 
     def keep(self, runs: Any) -> None:
@@ -91,34 +96,39 @@ class Reserve:
         self._n_placed = self._n_placed[runs]
         self.policy = self.policy[:, runs]
         self.wins, self.losses = self.wins[:, runs], self.losses[:, runs]
+        self.ties = self.ties[:, runs]
 
     def memory(self, run: int = 0) -> list[dict[str, Any]]:
         """What one run has placed, as plain data that JSON can hold."""
+        parts = {"wins": self.wins, "losses": self.losses}
+        if self._tally.ties is not None:
+            parts["ties"] = self.ties
         return [
-            {
-                "policy": int(self.policy[place, run]),
-                "wins": self.wins[place, run].tolist(),
-                "losses": self.losses[place, run].tolist(),
-            }
+            {"policy": int(self.policy[place, run])}
+            | {name: counts[place, run].tolist() for name, counts in parts.items()}
             for place in range(self._n_placed[run])
         ]
 
     def _recall(self, run: int, placed: Mapping[str, Any]) -> None:
-        place, now = self._n_placed[run], self._tally.wins[run]
+        place, now, ties = self._n_placed[run], self._tally.wins[run], self._tally.ties
         policy: Any = placed.get("policy")
+        no_ties = np.zeros(self._tally.n_policies)
         known = isinstance(policy, int) and 0 <= policy < self._tally.n_policies
         if not (
             known
             and place < self.shares.size
             and _is_part(placed.get("wins"), now[:, policy])
             and _is_part(placed.get("losses"), now[policy])
+            and (ties is None or _is_part(placed.get("ties", no_ties), ties[run, policy]))
         ):
             raise ValueError(
                 f"the stored streams need, as 'reserve', at most {self.shares.size} entries, each with a "
-                "'policy' and its 'wins' and 'losses' against all policies, none above those now"
+                "'policy' and its 'wins', 'losses' and 'ties' against all policies, none above those now"
             )
         self.policy[place, run] = policy
         self.wins[place, run], self.losses[place, run] = placed["wins"], placed["losses"]
+        if ties is not None:
+            self.ties[place, run] = placed.get("ties", no_ties)
         self._n_placed[run] += 1
 
 

@@ -203,6 +203,7 @@ def replay(
     claim: Claim | str = Claim.BEST_IF_ANY,
     streams: bool = True,
     reserve: bool = True,
+    exact_ties: bool = True,
     start: Replays | None = None,
     go_on: Callable[[int], bool] = lambda step: True,
 ) -> Replays:
@@ -212,7 +213,7 @@ def replay(
     ----------
     sequences
         R lists of (i, j, outcome) in their order.
-    delta, epsilon, stopping, claim, streams, reserve
+    delta, epsilon, stopping, claim, streams, reserve, exact_ties
         As for `Design`.
     start
         Where an earlier call with the same lists ended.
@@ -240,6 +241,7 @@ def replay(
         named=None if start is None or start.named is None else {Claim(claim): start.named},
         streams=streams,
         reserve=reserve,
+        exact_ties=exact_ties,
         memory=None if start is None else start.streams,
     )
     peak = ledger.rule.peak_evidence.copy()

@@ -54,6 +54,7 @@ def simulate(
     epsilon: float = 0.0,
     streams: bool = True,
     reserve: bool = True,
+    exact_ties: bool = True,
     prior_strengths: FloatArray | None = None,
     budget: int = 30_000,
     pending: int = 0,
@@ -78,8 +79,8 @@ def simulate(
         The claim to stop on.
     streams
         Whether the evidence pools opponents, and beliefs steer.
-    reserve
-        Whether proofs hold capital back, as for `Design`.
+    reserve, exact_ties
+        Whether proofs hold capital back, and whether ties are bet on as such, as for `Design`.
     prior_strengths
         Shape (K,): strengths expected beforehand, in log-odds.
     budget
@@ -115,6 +116,7 @@ def simulate(
         watch_all=False,
         streams=streams,
         reserve=reserve,
+        exact_ties=exact_ties,
         prior=prior_strengths,
         peak_evidence=None if peak is None else np.tile(np.asarray(peak, dtype=np.float64), (n_runs, 1)),
         memory=None if memory is None else [memory] * n_runs,

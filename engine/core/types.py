@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from numbers import Integral, Real
@@ -167,6 +168,9 @@ class Tally:
     ----------
     counts
         Shape (R, K, K): comparisons judged, per pair.
+    ties
+        Shape (R, K, K), symmetric: how many of these ended in a tie, as far as ties are told apart; None
+        where all count as half of a win and half of a loss.
     n_comparisons
         Shape (R,): comparisons judged.
     n_in_flight
@@ -179,6 +183,7 @@ class Tally:
         self.wins = wins.copy()
         # Outcomes such as 0.3 do not add up exactly in binary.
         self.counts = np.rint(wins + np.swapaxes(wins, -1, -2))
+        self.ties: FloatArray | None = None
         self.in_flight = np.zeros(wins.shape, dtype=np.int64) if in_flight is None else in_flight.copy()
         self.n_comparisons: IntArray = np.rint(self.counts.sum(axis=(1, 2)) / 2).astype(np.int64)
         self.judged: FloatArray = self.counts.sum(axis=2)
@@ -199,6 +204,39 @@ class Tally:
     def n_policies(self) -> int:
         """Number of policies K."""
         return int(self.wins.shape[1])
+
+    def tell_ties_apart(self, known: Sequence[Sequence[Sequence[int]]] | None = None) -> None:
+        """Count ties from here on.
+
+        Parameters
+        ----------
+        known
+            What `known_ties` gave, one for each run; by default no comparison so far counts as a tie.
+
+        Raises
+        ------
+        ValueError
+            If there are more ties than the wins allow.
+        """
+        self.ties = np.zeros_like(self.wins)
+        try:
+            for run, entries in enumerate(known or ()):
+                for i, j, number in entries:
+                    self.ties[run, i, j] = self.ties[run, j, i] = number
+            fits = bool(np.all((self.ties >= 0.0) & (self.ties <= 2.0 * self.wins)))
+        except (TypeError, ValueError, IndexError):
+            fits = False
+        if not fits:
+            raise ValueError(
+                "the stored streams need, as 'ties', entries [i, j, number], none above what the wins allow"
+            )
+
+    def known_ties(self, run: int = 0) -> list[list[int]]:
+        """The pairs [i, j, number] of one run with ties that are told apart, i < j, as JSON can hold them."""
+        if self.ties is None:
+            return []
+        pairs = np.argwhere(np.triu(self.ties[run]))
+        return [[int(i), int(j), int(self.ties[run, i, j])] for i, j in pairs]
 
     def set_in_flight(self, in_flight: IntArray) -> None:
         """Replace the comparisons under way, shape (R, K, K)."""
@@ -229,6 +267,9 @@ class Tally:
         self.wins[runs, j, i] += 1.0 - outcome
         self.counts[runs, i, j] += 1.0
         self.counts[runs, j, i] += 1.0
+        if self.ties is not None:
+            self.ties[runs, i, j] += outcome == 0.5
+            self.ties[runs, j, i] += outcome == 0.5
         self.judged[runs, i] += 1.0
         self.judged[runs, j] += 1.0
         self.n_comparisons += 1
@@ -237,6 +278,8 @@ class Tally:
         """Drop the other runs."""
         self.wins = self.wins[runs]
         self.counts = self.counts[runs]
+        if self.ties is not None:
+            self.ties = self.ties[runs]
         self.in_flight = self.in_flight[runs]
         self.judged, self.pending = self.judged[runs], self.pending[runs]
         self.n_comparisons, self.n_in_flight = self.n_comparisons[runs], self.n_in_flight[runs]

@@ -45,6 +45,20 @@ def wins_of(states: np.ndarray) -> np.ndarray:
     return wins
 
 
+def ties_of(states: np.ndarray) -> np.ndarray:
+    """Shape (n, 3, 3): the ties of three policies, from the counts of nine outcomes, shape (n, 9)."""
+    ties = np.zeros((len(states), 3, 3))
+    for cell, (i, j) in enumerate(PAIRS):
+        ties[:, i, j] = ties[:, j, i] = states[:, 3 * cell + 2]
+    return ties
+
+
+def laws_of_mean(mean: float) -> list[tuple[float, float, float]]:
+    """The chances of a win, a loss and a tie with this mean, of which all others are averages."""
+    spare = 2.0 * mean - 1.0
+    return [(mean, 1.0 - mean, 0.0), (max(spare, 0.0), max(-spare, 0.0), 1.0 - abs(spare))]
+
+
 def largest_chances(
     mu: np.ndarray, states: np.ndarray, is_bad: np.ndarray, besides: np.ndarray | float = 0.0
 ) -> np.ndarray:
@@ -158,6 +172,57 @@ class TestHeadToHead:
             coin = 0.5 * value[won + 1, lost, tied] + 0.5 * value[won, lost + 1, tied]
             value[state] = max(coin, value[won, lost, tied + 1])
         assert 0.05 < value[0, 0, 0] <= DELTA
+
+
+class TestExactTies:
+    """A tie is bet on as a half: with any law of the outcomes, at every step, that has the right mean."""
+
+    HORIZON = 7
+    # So large that a few comparisons can establish a claim.
+    DELTA = 0.9
+
+    def tally(self, states: np.ndarray) -> Tally:
+        """The counts of nine outcomes, shape (n, 9), with the ties told apart."""
+        tally = Tally(wins_of(states[:, [0, 1, 3, 4, 6, 7]]) + 0.5 * ties_of(states))
+        tally.ties = ties_of(states)
+        return tally
+
+    def proved(self, tally: Tally, margin: float, delta: float) -> np.ndarray:
+        return HeadToHead(PairwiseEvidence(tally, margin, FLAT), tally, delta).proved()
+
+    def worst_chance(self, mu: np.ndarray, margin: float, factor: float = 1.0) -> float:
+        """The largest chance of ever naming a policy falsely, at `factor` / δ, over all samplers, stopping
+        times and laws.
+        """
+        states = np.array(all_counts(9, self.HORIZON))
+        false = np.array([any(mu[k, b] >= 0.5 + margin for k in range(3) if k != b) for b in range(3)])
+        is_bad = self.proved(self.tally(states), margin, self.DELTA / factor) @ false
+        totals, weights = states.sum(axis=1), (self.HORIZON + 1) ** np.arange(9)
+        codes = states @ weights
+        order = np.argsort(codes)
+        value = is_bad.astype(np.float64)
+        for total in reversed(range(self.HORIZON)):
+            now = np.flatnonzero((totals == total) & ~is_bad)
+            after = [value[order[np.searchsorted(codes, codes[now] + one, sorter=order)]] for one in weights]
+            options = [np.zeros(now.size)]
+            for cell, (i, j) in enumerate(PAIRS):
+                won, lost, tied = after[3 * cell : 3 * cell + 3]
+                options += [w * won + v * lost + t * tied for w, v, t in laws_of_mean(mu[i, j])]
+            value[now] = np.max(options, axis=0)
+        return float(value[0])
+
+    @pytest.mark.parametrize(
+        ("rates", "margin"),
+        [((0.5, 0.5, 0.5), 0.0), ((0.55, 0.55, 0.55), 0.0), ((0.8, 0.5, 0.8), 0.0), ((0.6, 0.6, 0.6), 0.1)],
+    )
+    def test_a_false_name_is_as_rare_as_promised(
+        self, rates: tuple[float, float, float], margin: float
+    ) -> None:
+        assert 0.0 < self.worst_chance(preferences(*rates), margin) <= self.DELTA
+
+    def test_the_search_finds_what_can_go_wrong(self) -> None:
+        """Were nothing divided, the error would be above δ in a cycle: the search is no empty test."""
+        assert self.worst_chance(preferences(0.6, 0.6, 0.6), 0.1, factor=1 / 3) > self.DELTA
 
 
 class TestExpectedBeforehand:

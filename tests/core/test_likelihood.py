@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy import integrate, special
+from scipy import integrate, special, stats
 
 from engine.core.likelihood import bernoulli_kl, log_e_value, log_lower_beta
 
@@ -107,3 +107,30 @@ def test_e_value_is_a_martingale_at_the_null(w: float, v: float, p0: float, outc
     # A split outcome never brings more than the coin it stands for.
     split = np.exp(log_e_value(w + outcome, v + 1 - outcome, p0, 10.0)[0] - here)
     assert split <= outcome * win + (1 - outcome) * loss + 1e-9
+
+
+many = st.integers(0, 200)
+
+
+@given(many, many, many, st.sampled_from([0.5, 0.55, 0.6]), st.sampled_from([1.0, 20.0]))
+def test_with_ties_it_is_just_below_the_mean_over_coins(w: int, v: int, t: int, p0: float, a: float) -> None:
+    """A tie is worth the average of a win and a loss, so all ties are worth that over all their coins."""
+    found = log_e_value(w + 0.5 * t, v + 0.5 * t, p0, a, ties=t)[0]
+    heads = np.arange(t + 1.0)
+    exact = special.logsumexp(
+        log_e_value(w + heads, v + t - heads, p0, a) + stats.binom.logpmf(heads, t, 0.5)
+    )
+    assert exact - 0.15 <= found <= exact + 1e-9
+    if p0 == 0.5:
+        # Against a fair coin, ties are worth nothing.
+        assert found == pytest.approx(log_e_value(w, v, p0, a)[0], abs=1e-9)
+
+
+@pytest.mark.parametrize("p0", [0.5, 0.55])
+def test_with_ties_an_element_does_not_depend_on_its_neighbours(p0: float) -> None:
+    t = np.array([[0.0, 7.0, 7.0], [7.0, 7.0, 180.0]])
+    w, v = np.array([[0.0, 3.5, 300.0], [10.0, 4.0, 250.0]]) + 0.5 * t, 20.0 + 0.5 * t
+    together = log_e_value(w, v, p0, 20.0, ties=t)
+    alone = [log_e_value(*one, p0, 20.0, ties=n)[0] for *one, n in zip(w.flat, v.flat, t.flat, strict=True)]
+    assert together.ravel().tolist() == alone
+    assert log_e_value(w, v, p0, 20.0, ties=np.zeros_like(w)).tolist() == log_e_value(w, v, p0, 20.0).tolist()

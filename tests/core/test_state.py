@@ -70,16 +70,18 @@ SEVEN = Unstructured(7)
 RULES = {"claim": "good_enough", "epsilon": 0.05, "seed": 3}
 
 
-def told_until_the_reserve_is_placed(n: int = 300, **settings: object) -> Design:
+def told_until_the_reserve_is_placed(n: int = 300, *, ties: float = 0.0, **settings: object) -> Design:
     rng, live = np.random.default_rng(4), Design(SEVEN, **RULES, **settings)
     for _ in range(n):
         i, j = live.ask()
-        live.tell(i, j, float(rng.random() < 0.5 + 0.08 * (j - i)))
+        outcome = float(rng.random() < 0.5 + 0.08 * (j - i))
+        live.tell(i, j, 0.5 if ties and rng.random() < ties else outcome)
     return live
 
 
-def test_a_stored_design_knows_where_its_reserve_went() -> None:
-    live = told_until_the_reserve_is_placed()
+@pytest.mark.parametrize("ties", [0.0, 0.4])
+def test_a_stored_design_knows_where_its_reserve_went(ties: float) -> None:
+    live = told_until_the_reserve_is_placed(ties=ties)
     placed = live.progress["streams"]["reserve"]
     # After 10, 20 and 40 comparisons a policy.
     assert [sum(one["wins"]) + sum(one["losses"]) > 0 for one in placed] == [True] * 3
@@ -100,6 +102,34 @@ def test_without_the_reserve_a_proof_is_a_function_of_the_counts() -> None:
     assert stored.decision.claims[0].risk == live.decision.claims[0].risk < 1.0
 
 
+def test_ties_are_told_apart_only_where_the_design_does_so() -> None:
+    exact, halves = (told_until_the_reserve_is_placed(ties=0.4, exact_ties=each) for each in (True, False))
+    number = sum(n for _, _, n in exact.progress["streams"]["ties"])
+    assert 0.3 < number / exact.n_comparisons < 0.5
+    assert "ties" not in halves.progress["streams"]
+    assert "ties" not in halves.progress["streams"]["reserve"][0]
+
+
+def test_a_state_that_is_older_than_exact_ties_goes_on_without_them() -> None:
+    live = told_until_the_reserve_is_placed(ties=0.4, exact_ties=False)
+    state = live.state()
+    del state["exact_ties"]
+    old = Design.from_state(SEVEN, state)
+    for design in (old, live):
+        design.tell(0, 1, 0.5)
+    assert snapshot(old) == snapshot(live)
+    assert old.progress == live.progress
+
+
+@pytest.mark.parametrize("ties", [[[0, 1, 10**6]], [[0, 1, -1]], [[0, 9, 1]], [[0, 1]], "many"])
+def test_ties_that_do_not_fit_are_refused(ties: object) -> None:
+    live = told_until_the_reserve_is_placed(ties=0.4)
+    progress = live.progress
+    progress["streams"]["ties"] = ties
+    with pytest.raises(ValueError, match="'ties'"):
+        Design.from_counts(SEVEN, live.wins, progress=progress, **RULES)
+
+
 @pytest.mark.parametrize(
     "change",
     [
@@ -110,6 +140,7 @@ def test_without_the_reserve_a_proof_is_a_function_of_the_counts() -> None:
         {"wins": [1e9] * 7},
         {"losses": [-1.0] * 7},
         {"losses": None},
+        {"ties": [1.0] * 7},
     ],
 )
 def test_a_reserve_that_does_not_fit_is_refused(change: dict[str, object]) -> None:
