@@ -47,6 +47,11 @@ class HasRules(Protocol):
         ...
 
     @property
+    def exact_ties(self) -> bool:
+        """True if the evidence counts a tie as a tie, and not as half a win of each."""
+        ...
+
+    @property
     def sampler(self) -> str:
         """The name of the sampler."""
         ...
@@ -66,6 +71,7 @@ class Rules:
     epsilon: float
     streams: bool
     reserve: bool
+    exact_ties: bool
     sampler: str
     stopping: str
 
@@ -78,6 +84,7 @@ class Rules:
             epsilon=experiment.epsilon,
             streams=experiment.streams,
             reserve=experiment.reserve,
+            exact_ties=experiment.exact_ties,
             sampler=experiment.sampler,
             stopping=experiment.stopping,
         )
@@ -95,7 +102,10 @@ class Rules:
 
     def plan(self) -> dict[str, Any]:
         """The rules as `Plan` takes them. The claim "best" has no margin: ε only adds a claim to watch."""
-        return asdict(self) | ({"epsilon": 0.0} if self.claim is Claim.BEST else {})
+        plan = asdict(self) | ({"epsilon": 0.0} if self.claim is Claim.BEST else {})
+        # How a forecast counts ties follows from what it goes on from.
+        del plan["exact_ties"]
+        return plan
 
 
 def usual_margin(claim: str) -> float:

@@ -12,7 +12,7 @@ from engine.domain.conversations import Message
 SETTINGS = (
     "question", "guidelines", "judge", "rule_preference", "claim", "delta", "epsilon", "budget", "space",
     "excluded",
-    "streams", "sampler", "stopping", "seed", "max_skips", "allow_tie", "allow_both_bad",
+    "streams", "exact_ties", "sampler", "stopping", "seed", "max_skips", "allow_tie", "allow_both_bad",
     "tell_outcome", "overlap",
     "overlap_rule",
     "repeat_rate", "gold_rate",

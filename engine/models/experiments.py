@@ -171,6 +171,15 @@ class Experiment(models.Model):
             "comparisons, and the evidence then depends on the order of the judgments."
         ),
     )
+    # False in the database: experiments that are older than the setting keep their evidence.
+    exact_ties = models.BooleanField(
+        default=True,
+        db_default=False,
+        help_text=(
+            "Count a tie as evidence that both are level, and not as half a win of each. With ties it takes "
+            "fewer comparisons."
+        ),
+    )
     sampler = models.CharField(max_length=30, default="balanced")
     stopping = models.CharField(max_length=30, default="certified")
     seed = models.PositiveBigIntegerField(

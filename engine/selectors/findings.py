@@ -127,6 +127,7 @@ def _left(claim: Claim, design: Design) -> float | None:
         sampler=design.sampler,
         streams=design.streams,
         reserve=design.reserve,
+        exact_ties=design.exact_ties,
     )
     return None if other.decision.stopped else other.decision.expected_left
 

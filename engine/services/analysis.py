@@ -255,6 +255,7 @@ def _replays(
             claim=rules.claim,
             streams=rules.streams,
             reserve=rules.reserve,
+            exact_ties=rules.exact_ties,
         )
         if reached.step >= total:
             break

@@ -47,6 +47,11 @@ class Question:
     budget: int
     log_odds: float
 
+    @property
+    def exact_ties(self) -> bool:
+        """No part of the question: nobody knows beforehand how many ties there will be."""
+        return True
+
 
 @transaction.atomic
 def ask(*, question: Question) -> Estimate:

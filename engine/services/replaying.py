@@ -128,6 +128,7 @@ def _digests(experiment: Experiment, completions: list[Completion]) -> dict[int,
         experiment.delta,
         experiment.streams,
         experiment.reserve,
+        experiment.exact_ties,
     )
     running = hashlib.sha256(repr(rules).encode())
     digests = {}

@@ -38,7 +38,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "claim": ("claim", "budget"),
     "risk": ("epsilon", "delta"),
     "checks": ("practice", "gold_rate", "repeat_rate"),
-    "advanced": ("streams", "sampler", "stopping", "max_skips", "seed"),
+    "advanced": ("streams", "exact_ties", "sampler", "stopping", "max_skips", "seed"),
 }
 
 # The steps of the page, by the name that its address has: title, and groups of settings.
@@ -66,6 +66,7 @@ _LABELS = {
     "budget": "Budget: maximum number of comparisons",
     "epsilon": "Margin (0.05 is 5 points)",
     "streams": "Pool the comparisons with different opponents",
+    "exact_ties": "Count a tie as a tie",
     "sampler": "Choice of pairs",
     "stopping": "Stopping rule",
     "max_skips": "Skips before a comparison is discarded",
@@ -125,6 +126,10 @@ _HELP = {
     "streams": (
         "Recommended: policies are ruled out with fewer comparisons. Without it, the evidence does not "
         "depend on the order of the judgments."
+    ),
+    "exact_ties": (
+        "Recommended: where there are ties, it takes fewer comparisons. Without it, a tie counts as half a "
+        "win of each."
     ),
     "sampler": (
         "Balanced compares where evidence is missing most. The others serve as baselines and need more "

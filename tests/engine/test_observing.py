@@ -16,7 +16,7 @@ from engine.selectors import counts, designs
 from engine.services.judging import void_judgment
 from engine.services.planning import advance
 from engine.services.snapshots import write_snapshot
-from tests.factories import click_for, make_experiment, write_responses
+from tests.factories import click_for, click_on, make_experiment, write_responses
 
 pytestmark = pytest.mark.django_db
 
@@ -133,3 +133,15 @@ def test_an_undo_between_two_looks_leaves_the_evidence_of_the_others(annotator, 
     advance(experiment_id=experiment.pk)
     assert state(designs.latest_snapshot(experiment)) == replayed(experiment)
     assert designs.latest_snapshot(experiment).comparisons == 6
+
+
+@pytest.mark.parametrize("exact", [True, False])
+def test_the_planner_counts_ties_as_a_replay_does(exact, annotator):
+    experiment = make_experiment(
+        ready=True, annotators=(annotator,), delta=1e-6, allow_tie=True, exact_ties=exact, **GOOD_ENOUGH
+    )
+    click_on(experiment, annotator, 9, choice="tie")
+    judge(experiment, annotator, lambda i, j, _: i < j, [2])
+    latest = designs.latest_snapshot(experiment)
+    assert state(latest) == replayed(experiment)
+    assert sum(number for _, _, number in latest.streams.get("ties", ())) == (9 if exact else 0)

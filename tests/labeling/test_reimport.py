@@ -208,8 +208,10 @@ class TestWhole:
         Experiment.objects.filter(pk=judged.pk).update(llm_judge=stage)
         assert import_again(export(judged, tmp_path, "--all")).llm_judge == "off"
 
-    @pytest.mark.parametrize(("setting", "then"), [("claim", "best_if_any"), ("streams", False)])
-    def test_an_export_that_names_no_claim_or_streams_is_older_than_they_are(self, setting, then, judged):
+    @pytest.mark.parametrize(
+        ("setting", "then"), [("claim", "best_if_any"), ("streams", False), ("exact_ties", False)]
+    )
+    def test_an_export_that_does_not_name_a_rule_is_older_than_it(self, setting, then, judged):
         spec = asdict(experiment_spec(judged))
         assert spec["settings"].pop(setting) != then or setting == "claim"
         read = spec_of({"experiment": {"spec": spec}}, name="Old")
