@@ -194,7 +194,7 @@ _RULES_OF_COLOUR = {"runOnly": {"type": "rule", "values": ["color-contrast", "li
 
 
 def violations(page: Page) -> list[str]:
-    """What axe-core finds on the page in light, and of its colours in dark."""
+    """Findings of axe-core on the page in light, and on its colours in dark."""
     light = Axe().run(page).response
     page.emulate_media(color_scheme="dark")
     page.wait_for_function("() => getComputedStyle(document.documentElement).colorScheme === 'dark'")
