@@ -20,7 +20,8 @@ from engine.importing.looking import look
 from engine.importing.mapping import check_columns, parse_columns
 from engine.importing.rows import Fault, ImportingError, decoded
 from engine.importing.sources import Source, as_one, source_at, source_of
-from engine.importing.votes import Vote, Votes, Winner, read_votes
+from engine.importing.votes.reading import read_votes
+from engine.importing.votes.vote import Vote, Votes, Winner
 
 __all__ = [
     "Answers",

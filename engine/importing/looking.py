@@ -10,12 +10,12 @@ from itertools import islice
 from typing import Any
 
 from engine.domain.material import Material
-from engine.importing import votes
 from engine.importing.headings import is_table
 from engine.importing.items import HEADINGS, REFERENCE_NAMES, TAG_NAMES, TASK_MEANINGS, rows_in
 from engine.importing.mapping import IGNORE, RESPONSE, VARIABLE
 from engine.importing.rows import Row
 from engine.importing.sources import Source
+from engine.importing.votes.columns import meaning_of
 
 _LOOKED_AT = 20
 _MANY = 8
@@ -51,7 +51,7 @@ _NUMBERS_A_ROW = re.compile(r"(?:.*[_ -])?(?:id|idx|index|nr|no|number|row)|#", 
 _MEANING_OF: Mapping[Material, tuple[Callable[[str], str], str]] = {
     Material.TASKS: (lambda name: _BY_NAME.get(name, ""), VARIABLE),
     Material.RESPONSES: (lambda name: _OF_RESPONSES.get(name, ""), IGNORE),
-    Material.VOTES: (votes.meaning_of, IGNORE),
+    Material.VOTES: (meaning_of, IGNORE),
 }
 
 

@@ -1,0 +1,122 @@
+"""Argilla's records: several people's answers to a question about two responses."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from engine.importing.rows import ImportingError, Row
+from engine.importing.strict_json import loads
+from engine.importing.votes.answers import is_answer
+from engine.importing.votes.columns import WINNER, unmarked, unmarked_fields
+from engine.importing.votes.table import vote_of
+from engine.importing.votes.vote import Vote, Winner
+
+
+def votes_of(row: Row, fields: Mapping[str, Any]) -> list[Vote] | None:
+    """The votes of a record: as JSON, flattened to columns, or of the first releases; ``None`` for a row of
+    another format.
+    """
+    if isinstance(fields.get("fields"), Mapping) and isinstance(fields.get("responses"), Mapping):
+        record = unmarked_fields(_object(fields.get("metadata"))) | unmarked_fields(fields["fields"])
+        return _votes_of(row.place, record, fields["responses"])
+    flattened = {
+        name.removesuffix(".responses"): value
+        for name, value in row.fields.items()
+        if name.endswith(".responses")
+    }
+    if flattened:
+        questions = {
+            name: _flattened(
+                values,
+                row.fields.get(f"{name}.responses.users"),
+                row.fields.get(f"{name}.responses.status"),
+            )
+            for name, values in flattened.items()
+        }
+        return _votes_of(row.place, fields, questions)
+    if questions := {name: value for name, value in row.fields.items() if _is_answers(value)}:
+        # Older releases write the record flat, and its metadata as JSON.
+        record = dict(fields) | unmarked_fields(_object(fields.get("metadata")))
+        return _votes_of(row.place, record, questions)
+    return None
+
+
+def _votes_of(place: str, record: Mapping[str, Any], questions: Mapping[str, Any]) -> list[Vote]:
+    """Everybody's answers to a question; of several questions to the one whose answers name a response."""
+    readable = []
+    for name, found in questions.items():
+        answers = found if isinstance(found, list) else []
+        # Our own export has names and times beside the answers, in their order.
+        names, times = (_beside(record.get(column), answers) for column in ("annotators", "judgedat"))
+        given = [
+            (_ranked(answer.get("value")), answer.get("user_id") if by is None else by, at or None)
+            for answer, by, at in zip(answers, names, times, strict=True)
+            if isinstance(answer, Mapping) and answer.get("status") not in ("draft", "discarded")
+        ]
+        given = [(value, by, at) for value, by, at in given if value is not None]
+        if given and all(isinstance(value, str) and is_answer(value) for value, *_ in given):
+            readable.append((unmarked(name) not in WINNER, name, given))
+    if not readable:
+        if any(questions.values()):
+            raise ImportingError.at(
+                place,
+                f"No question's answers name a response ({', '.join(map(repr, questions))}). "
+                "Write the options as response_a and response_b, or a, b, tie and both_bad.",
+            )
+        return []
+    _, _, given = min(readable, key=lambda each: each[:2])
+    if isinstance(record.get("judgedat"), list):
+        record = {name: value for name, value in record.items() if name != "judgedat"}
+    return [
+        vote_of(place, record, winner=value, annotator=by, judged_at=at, in_order=True)
+        for value, by, at in given
+    ]
+
+
+def _beside(values: Any, answers: Sequence[Any]) -> Sequence[Any]:
+    """A value for each answer; ``None`` where the list does not have as many."""
+    fits = isinstance(values, list) and len(values) == len(answers)
+    return values if fits else [None] * len(answers)
+
+
+def _flattened(values: Any, users: Any, statuses: Any) -> list[dict[str, Any]]:
+    answers = values if isinstance(values, list) else [] if values is None else [values]
+    return [
+        {"value": value, "user_id": user, "status": status}
+        for value, user, status in zip(
+            answers, _beside(users, answers), _beside(statuses, answers), strict=True
+        )
+    ]
+
+
+def _ranked(value: Any) -> Any:
+    """The best of a ranking, a tie where two share the first rank; any other value as it is."""
+    if not isinstance(value, list) or not value:
+        return value
+    if all(
+        isinstance(each, Mapping) and isinstance(each.get("rank"), (int, float)) and "value" in each
+        for each in value
+    ):
+        first = min(each["rank"] for each in value)
+        best = [each["value"] for each in value if each["rank"] == first]
+        return best[0] if len(best) == 1 else Winner.TIE.value
+    return value[0]
+
+
+def _object(value: Any) -> Mapping[str, Any]:
+    """An object, or one that is written as JSON; an empty one for anything else."""
+    if isinstance(value, str):
+        try:
+            value = loads(value)
+        except ValueError:
+            return {}
+    return value if isinstance(value, Mapping) else {}
+
+
+def _is_answers(value: Any) -> bool:
+    return (
+        isinstance(value, list)
+        and bool(value)
+        and all(isinstance(each, Mapping) and {"value", "user_id"} <= each.keys() for each in value)
+    )

@@ -1,0 +1,164 @@
+"""The columns of a row of votes: by which names each is known, and what is in one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from typing import Any
+
+from engine.domain import limits
+from engine.importing.rows import Fault, ImportingError, Row, storable
+from engine.importing.strict_json import loads
+
+# Of a level's name, which a policy's becomes.
+LONGEST_NAME = 100
+
+TASK = ("task", "prompt", "question", "instruction", "input", "query")
+POLICY = ("policy", "model", "system", "generator")
+RESPONSE = ("response", "answer", "completion", "output", "generation", "text")
+# The words for a and b, and whether they say which was on the left.
+_SIDES = (("a", "b"), ("1", "2"), ("left", "right"))
+WINNER = (
+    "winner",
+    "preference",
+    "preferred",
+    "vote",
+    "verdict",
+    "label",
+    "choice",
+    "comparison",
+    "pairwise",
+    "pw",
+)
+ANNOTATOR = ("annotator", "judge", "judgehash", "rater", "userid", "user", "evaluationsessionid")
+JUDGED_AT = ("judgedat", "tstamp", "timestamp", "createdat", "time")
+
+
+def meaning_of(column: str) -> str:
+    """The meaning of a column of this name in a table of votes; empty where nothing is known of it."""
+    return MEANINGS.get(unmarked(column), "")
+
+
+def _meanings() -> dict[str, str]:
+    meanings = dict.fromkeys(TASK, "task") | dict.fromkeys(WINNER, "winner")
+    meanings |= dict.fromkeys(ANNOTATOR, "annotator") | dict.fromkeys(JUDGED_AT, "judged_at")
+    for thing, stems in (("policy", POLICY), ("response", RESPONSE)):
+        for stem in stems:
+            for a, b in _SIDES:
+                for side, word in (("a", a), ("b", b)):
+                    meanings |= dict.fromkeys((f"{stem}{word}", f"{word}{stem}"), f"{thing}_{side}")
+    return meanings | {"sidea": "side_a"}
+
+
+MEANINGS = _meanings()
+
+
+def unmarked_columns(row: Row) -> dict[str, Any]:
+    """The row's fields by their unmarked names.
+
+    Raises
+    ------
+    ImportingError
+        Two columns count as one and say different things.
+    """
+    fields = unmarked_fields(row.fields)
+    if len(fields) < len(row.fields):
+        _check_names(row)
+    return fields
+
+
+def _check_names(row: Row) -> None:
+    seen: dict[str, str] = {}
+    for name, value in row.fields.items():
+        first = seen.setdefault(unmarked(name), name)
+        if value != row.fields[first]:
+            raise ImportingError.at(
+                row.place,
+                f"{limits.shown(first)} and {limits.shown(name)} count as the same name. Rename one of them.",
+            )
+
+
+def unmarked(name: str) -> str:
+    """A column's name without case and marks: ``Policy A``, ``policy_a`` and ``policy-a`` are
+    one.
+    """
+    return _short_key(name) if len(name) <= LONGEST_NAME else _without_marks(name)
+
+
+def _without_marks(name: str) -> str:
+    return re.sub(r"[\W_]+", "", name.lower())
+
+
+# The same columns and answers come in every row.
+_short_key = lru_cache(maxsize=1024)(_without_marks)
+
+
+def unmarked_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """The same values by their unmarked names."""
+    return {unmarked(str(name)): value for name, value in fields.items()}
+
+
+def first_of(fields: Mapping[str, Any], names: Iterable[str]) -> Any:
+    """The value of the first of these columns that holds one; ``None`` where none does."""
+    return next((fields[name] for name in names if fields.get(name) not in (None, "")), None)
+
+
+def two_of(fields: Mapping[str, Any], stems: Iterable[str]) -> tuple[tuple[Any, Any], bool]:
+    """The values of a and b under the first of the stems that has both, and whether their names are sides."""
+    for stem in stems:
+        for a, b in _SIDES:
+            for name_a, name_b in ((f"{stem}{a}", f"{stem}{b}"), (f"{a}{stem}", f"{b}{stem}")):
+                if name_a in fields and name_b in fields:
+                    return (fields[name_a], fields[name_b]), a == "left"
+    return (None, None), False
+
+
+def text_in(place: str, name: str, value: Any) -> str | None:
+    """The text that a cell holds; ``None`` where it holds nothing."""
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, (str, int, float)):
+        raise ImportingError.at(place, f"{name} must be a text, not {limits.shown(value)}.")
+    return storable(str(value), place, name)
+
+
+def list_in(value: Any) -> list[Any] | None:
+    """A list, which a table may hold as JSON; ``None`` where it is none, or empty."""
+    if isinstance(value, str) and value.startswith("["):
+        try:
+            value = loads(value)
+        except ValueError:
+            return None
+    return value if isinstance(value, list) and value else None
+
+
+class MissingError(Exception):
+    """A row has no such column, or nothing in it."""
+
+    def __init__(self, place: str, what: str) -> None:
+        super().__init__(place, what)
+        self.place, self.what = place, what
+
+    def fault(self, row: Row) -> Fault:
+        """The fault of this row, with the columns that have something in it, as they are written."""
+        written = {name.lower(): name for name in row.heading}
+        found: list[str] = []
+        for name, value in row.fields.items():
+            if isinstance(value, Mapping):
+                found += [f"{name}.{inner}" for inner in value]
+            elif value not in (None, "", []):
+                found.append(written.get(name, name))
+        advice = "Add the column, or rename one."
+        if len(row.fields) == 1:
+            advice = "This is one column: separate columns by a comma, a semicolon, a tab or |."
+        return Fault(self.place, f"There is no {self.what}. Found: {', '.join(found) or 'nothing'}. {advice}")
+
+    def in_all(self, first: Fault, n_rows: int) -> Fault:
+        """The fault of a file in which this is missing in every row, from that of the first."""
+        column = self.what.split()[0]
+        return Fault(
+            "",
+            f"{first.message} It is so in all {n_rows:,} rows. Or say which column it is: on the page "
+            f'Columns, or by --map "NAME={column}".',
+        )

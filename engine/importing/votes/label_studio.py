@@ -1,0 +1,78 @@
+"""Label Studio's tasks with their annotations, and its short export."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from engine.importing.rows import Row
+from engine.importing.votes.answers import NEITHER, is_answer
+from engine.importing.votes.columns import WINNER, first_of, list_in, meaning_of, unmarked, unmarked_fields
+from engine.importing.votes.table import vote_of
+from engine.importing.votes.vote import Vote
+
+
+def votes_of(row: Row, fields: Mapping[str, Any]) -> list[Vote] | None:
+    """The votes of a task with its annotations, or of a row of the short export; ``None`` for a row of
+    another format.
+    """
+    if isinstance(fields.get("data"), Mapping) and isinstance(fields.get("annotations"), list):
+        return _of_task(row.place, fields)
+    return _of_short_row(row.place, fields) if "annotationid" in fields else None
+
+
+def _of_task(place: str, fields: Mapping[str, Any]) -> list[Vote]:
+    """A vote for each annotation's pairwise result or choice."""
+    votes = []
+    for annotation in fields["annotations"]:
+        if not isinstance(annotation, Mapping) or annotation.get("was_cancelled"):
+            continue
+        chosen = _chosen(annotation.get("result"))
+        if chosen is None:
+            continue
+        by = annotation.get("completed_by")
+        if isinstance(by, Mapping):
+            by = by.get("email") or by.get("id")
+        judged_at = annotation.get("created_at")
+        votes.append(
+            vote_of(
+                place,
+                unmarked_fields(fields["data"]),
+                winner=chosen,
+                annotator=by,
+                judged_at=judged_at,
+                in_order=True,
+            )
+        )
+    return votes
+
+
+def _of_short_row(place: str, fields: Mapping[str, Any]) -> list[Vote]:
+    """The vote of an annotation, whose results stand among the data, each under its own name; none where it
+    has no result.
+    """
+    values = [value for column in fields.values() for value in list_in(column) or [column]]
+    chosen = _chosen([{"value": value} for value in values])
+    # One choice is a plain text here, under the name that its project gave it.
+    said = {name: unmarked(value) for name, value in fields.items() if isinstance(value, str)}
+    beside = (
+        fields[name] for name, key in said.items() if meaning_of(name) in {"", "winner"} and key in NEITHER
+    )
+    winner = next(beside, chosen)
+    if winner is None and first_of(fields, WINNER) is None and {"left", "right"}.isdisjoint(said.values()):
+        return []
+    return [vote_of(place, fields, winner=winner, in_order=True)]
+
+
+def _chosen(results: Any) -> Any:
+    """The choice of a tie, where there is one beside the two sides, else the side."""
+    sides, choices = [], []
+    for result in results if isinstance(results, list) else []:
+        value = result.get("value") if isinstance(result, Mapping) else None
+        if not isinstance(value, Mapping):
+            continue
+        if "selected" in value:
+            sides.append(value["selected"])
+        elif isinstance(value.get("choices"), list):
+            choices += [each for each in value["choices"] if isinstance(each, str) and is_answer(each)]
+    return next(iter(choices + sides), None)

@@ -1,0 +1,160 @@
+"""Past votes: which of two policies somebody preferred, in the formats in which people have them.
+
+Each format has a module beside this one. docs/votes.md describes them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from datetime import datetime
+from functools import lru_cache
+from typing import Any
+
+from engine.domain import limits
+from engine.importing import slips
+from engine.importing.mapping import Columns, renamed
+from engine.importing.rows import Fault, ImportingError, Row, raise_any
+from engine.importing.sources import Source
+from engine.importing.votes import argilla, label_studio, ours, table
+from engine.importing.votes.answers import said_in
+from engine.importing.votes.columns import MEANINGS, MissingError, meaning_of, unmarked, unmarked_columns
+from engine.importing.votes.vote import Vote, Votes, Winner
+
+# The formats that tell their rows by some mark. All other rows are those of a table.
+_FORMATS = (ours.votes_of, label_studio.votes_of, argilla.votes_of)
+
+
+def read_votes(source: Source, columns: Columns | None = None) -> Votes:
+    """The votes of a file in any of the formats.
+
+    ``columns``: what columns are that have other names.
+
+    Raises
+    ------
+    ImportingError
+        Names every place that cannot be read.
+    """
+    rows = source.rows()
+    if columns:
+        rows = renamed(rows, columns)
+    votes: list[Vote] = []
+    faults: list[Fault] = []
+    missing: list[MissingError] = []
+    number = unanswered = 0
+    rivals: Counter[slips.Rivals] = Counter()
+    for number, row in enumerate(rows, 1):
+        if isinstance(row, Fault):
+            faults.append(row)
+        else:
+            try:
+                found = _votes_of(row)
+                votes += found
+                unanswered += not found
+                if not columns:
+                    rivals.update(_rivals(row.fields))
+            except ImportingError as error:
+                faults += error.faults
+            except MissingError as error:
+                missing.append(error)
+                faults.append(error.fault(row))
+        # A record may hold several votes, and a file of nothing but faults ends here too.
+        if message := limits.JUDGMENTS.refusal(max(number, len(votes))):
+            faults.append(Fault("", message))
+            break
+    if 1 < number == len(faults) == len(missing) and len({error.what for error in missing}) == 1:
+        raise ImportingError([missing[0].in_all(faults[0], number)])
+    raise_any(faults)
+    if not votes:
+        raise ImportingError.at(
+            "",
+            "There are no votes here. The first line of a table names task, policy_a, policy_b and winner; "
+            f"the others hold them.{source.about_sheets}",
+        )
+    if all(vote.judged_at is not None for vote in votes):
+        votes.sort(key=lambda vote: vote.judged_at or datetime.min)
+    return Votes(votes, [*_warnings(votes, unanswered), *slips.left_out(rivals), *source.warnings])
+
+
+def _votes_of(row: Row) -> list[Vote]:
+    """The votes of a row; none where nobody has answered it."""
+    fields = unmarked_columns(row)
+    for votes_of in _FORMATS:
+        if (found := votes_of(row, fields)) is not None:
+            return found
+    return [table.vote_of(row.place, fields)]
+
+
+# Of several columns with one of these meanings the first is read, in the order in which they stand here.
+_ONE_OF = ("task", "policy_a", "policy_b", "winner", "response_a", "response_b")
+_PLACES = {name: place for place, name in enumerate(MEANINGS)}
+
+
+def _rivals(fields: Mapping[str, Any]) -> list[slips.Rivals]:
+    """The pairs of columns of a row that may be the same thing and say different ones; the first is read."""
+    pairs = []
+    for meaning, names in _several(tuple(fields)):
+        said = {name: fields[name] for name in names}
+        if meaning == "winner":
+            # Many tables have a label or a choice that is about something else.
+            said = {name: said_in(value) for name, value in said.items()}
+        if pair := slips.rivals(said, names):
+            pairs.append(pair)
+    return pairs
+
+
+# The rows of a table have the same names.
+@lru_cache(maxsize=64)
+def _several(names: tuple[str, ...]) -> list[tuple[str, list[str]]]:
+    """The meanings that several of these columns have, each with its columns, the one that is read first."""
+    found: defaultdict[str, list[str]] = defaultdict(list)
+    for name in names:
+        if (meaning := meaning_of(name)) in _ONE_OF:
+            found[meaning].append(name)
+    return [
+        (meaning, sorted(each, key=lambda name: _PLACES[unmarked(name)]))
+        for meaning, each in found.items()
+        if len(each) > 1
+    ]
+
+
+# ---------------------------------------------------------------- what somebody should know
+
+
+def _warnings(votes: Sequence[Vote], unanswered: int) -> Iterator[str]:
+    """Counts of what may be a mistake in the file. Nothing of it is changed."""
+    if unanswered:
+        yield f"{slips.number(unanswered, 'record')} without an answer, or taken back, left out."
+    rows = Counter(
+        (v.task, v.policy_a, v.policy_b, v.winner, v.response_a, v.response_b, v.annotator, v.judged_at)
+        for v in votes
+        if v.annotator or v.judged_at
+    )
+    if twice := sum(rows.values()) - len(rows):
+        yield f"{slips.number(twice, 'vote')} equal to an earlier one in every column. Each counts."
+    if empty := sum((v.response_a, v.response_b).count("") for v in votes):
+        yield f"{slips.number(empty, 'response')} empty."
+    if opposite := _opposite(votes):
+        yield (
+            f"{slips.number(opposite, 'pair')} of texts on which one person gave opposite votes. Each counts."
+        )
+    responses = [text for v in votes for text in (v.response_a, v.response_b) if text]
+    tasks = list(dict.fromkeys(v.task for v in votes))
+    yield from slips.in_texts(responses, "response")
+    yield from slips.in_texts(tasks, "task")
+    yield from slips.of_programs(tasks, "task")
+    policies = list(dict.fromkeys(name for v in votes for name in (v.policy_a, v.policy_b)))
+    yield from slips.no_names(policies, "policy", "policies")
+    yield from slips.no_names((v.annotator for v in votes), "annotator")
+    yield from slips.nearly_equal(policies, "policy", "policies")
+    yield from slips.nearly_equal((v.task for v in votes), "task", "tasks")
+
+
+def _opposite(votes: Sequence[Vote]) -> int:
+    """The number of times that one person preferred each of the same two texts to the other."""
+    better: defaultdict[Hashable, set[tuple[str, str]]] = defaultdict(set)
+    for v in votes:
+        if v.annotator and v.response_a and v.response_b and v.winner in {Winner.A, Winner.B}:
+            a, b = (v.policy_a, v.response_a), (v.policy_b, v.response_b)
+            better[v.annotator, v.task, frozenset((a, b))].add(a if v.winner == Winner.A else b)
+    return sum(len(each) > 1 for each in better.values())

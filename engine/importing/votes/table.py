@@ -1,0 +1,104 @@
+"""A row of a table, which is one vote: by the names of its columns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from engine.domain import limits
+from engine.domain.conversations import Message
+from engine.importing.rows import ImportingError
+from engine.importing.votes import lmarena
+from engine.importing.votes.answers import side_of_a, winner_of
+from engine.importing.votes.columns import (
+    ANNOTATOR,
+    JUDGED_AT,
+    LONGEST_NAME,
+    POLICY,
+    RESPONSE,
+    TASK,
+    MissingError,
+    first_of,
+    text_in,
+    two_of,
+)
+from engine.importing.votes.times import time_of
+from engine.importing.votes.vote import Vote
+
+
+def vote_of(
+    place: str,
+    fields: Mapping[str, Any],
+    *,
+    winner: Any = None,
+    annotator: Any = None,
+    judged_at: Any = None,
+    in_order: bool = False,
+) -> Vote:
+    """The vote of one row. What is given beside ``fields`` is in place of its column.
+
+    ``in_order``: the fields are those of a tool that shows a on the left.
+    """
+    (policy_a, policy_b), named_by_side = two_of(fields, POLICY)
+    a, b = ((text_in(place, "policy", name) or "").strip() for name in (policy_a, policy_b))
+    if not a or not b:
+        raise MissingError(place, "policy_a and policy_b (or model_a and model_b)")
+    for name, value in (("policy_a", a), ("policy_b", b)):
+        if len(value) > LONGEST_NAME:
+            raise ImportingError.at(
+                place,
+                f"{name} has {len(value):,} characters; the limit is {LONGEST_NAME}. Shorten the name.",
+            )
+    if a == b:
+        raise ImportingError.at(
+            place, f"Both policies are {limits.shown(a)}. A vote is about two policies; remove the row."
+        )
+    task, messages, responses, arena = _texts(place, fields, may_be_turns=not in_order)
+    if task is None:
+        raise MissingError(place, "task (or prompt, question, instruction, conversation_a)")
+    if not task.strip():
+        raise ImportingError.at(place, "The task is empty. Write it, or remove the row.")
+    if not any(responses):
+        # An empty cell is no text; nobody votes on two empty ones.
+        responses = (None, None)
+    a_on_left = side_of_a(place, fields)
+    if a_on_left is None and (in_order or named_by_side or arena):
+        a_on_left = True
+    by = annotator if annotator is not None else first_of(fields, ANNOTATOR)
+    if isinstance(by, list):
+        # MT-bench: a model and the prompt that it judged with.
+        by = " ".join(map(str, by))
+    return Vote(
+        place=place,
+        task=task,
+        policy_a=a,
+        policy_b=b,
+        winner=winner_of(place, fields, winner, (a, b), a_on_left=a_on_left, by_side=in_order or arena),
+        response_a=responses[0],
+        response_b=responses[1],
+        annotator=(text_in(place, "annotator", by) or "").strip(),
+        judged_at=time_of(place, judged_at if judged_at is not None else first_of(fields, JUDGED_AT)),
+        a_on_left=a_on_left,
+        messages=messages,
+    )
+
+
+def _texts(
+    place: str, fields: Mapping[str, Any], *, may_be_turns: bool
+) -> tuple[str | None, tuple[Message, ...], tuple[str | None, str | None], bool]:
+    """The task, its messages, the two responses, and whether they came as an arena's conversations."""
+    if (found := lmarena.conversations(place, fields)) is not None:
+        return *found, True
+    task = first_of(fields, TASK)
+    (first, second), _ = two_of(fields, (*RESPONSE, ""))
+    if may_be_turns and (found := lmarena.lists_of_turns(place, fields, (task, first, second))) is not None:
+        return *found, True
+    messages: tuple[Message, ...] = ()
+    if isinstance(task, list):
+        task, messages = lmarena.task_of_prompt(place, task)
+    return (
+        text_in(place, "task", task),
+        messages,
+        (text_in(place, "response_a", first), text_in(place, "response_b", second)),
+        False,
+    )
