@@ -175,7 +175,7 @@ class Client:
         return cast(types.Experiment, self._json("POST", path, {"name": name}))
 
     def ranking(self, experiment_id: int) -> list[types.Ranked]:
-        """The policies, the best first."""
+        """The policies, the leader first."""
         return cast(list[types.Ranked], self._json("GET", f"/experiments/{experiment_id}/ranking"))
 
     def results_by_task(self, experiment_id: int, *, tag: str = "") -> list[types.TaskResult]:

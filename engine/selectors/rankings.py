@@ -22,7 +22,7 @@ class Ranked:
 
 
 def ranking(experiment: Experiment) -> list[Ranked]:
-    """All policies, the best first. Ready at once after an import: nothing is replayed for it.
+    """All policies, the leader first. Ready at once after an import: nothing is replayed for it.
 
     While the evidence is being recomputed, a policy counts as ruled out only by the present counts.
     """

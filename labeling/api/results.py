@@ -21,7 +21,7 @@ router = Router()
 
 @router.get("/{experiment_id}/ranking", auth=READ, response={200: list[RankedOut]} | PROBLEMS)
 def show_ranking(request: AuthenticatedRequest, experiment_id: Id) -> list[dict[str, Any]]:
-    """Rank the policies, the best first."""
+    """Rank the policies, the leader first."""
     return [
         {
             "label": each.name.short,

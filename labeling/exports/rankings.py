@@ -16,7 +16,7 @@ _DIGITS = 4
 
 
 def ranking_csv(ranked: Sequence[Ranked]) -> str:
-    """One line per policy, the best first, below a heading; `docs/export.md` explains the columns."""
+    """One line per policy, the leader first, below a heading; `docs/export.md` explains the columns."""
     lines = io.StringIO()
     writer = csv.writer(lines, lineterminator="\n")
     writer.writerow(COLUMNS)

@@ -16,7 +16,7 @@ from labeling.formatting import agreement
 
 
 class Command(BaseCommand):
-    help = "Rank an experiment's policies by the judgments so far, the best first (docs/export.md)."
+    help = "Rank an experiment's policies by the judgments so far, the leader first (docs/export.md)."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("experiment", help="the experiment's name, owner/name or number")
