@@ -99,7 +99,12 @@ def _drop(rows: Prepared) -> None:
 
 
 def insert(
-    rows: Prepared, keys: Mapping[str, Keys], *, own: str = "", prefixes: Mapping[str, str] | None = None
+    rows: Prepared,
+    keys: Mapping[str, Keys],
+    *,
+    own: str = "",
+    prefixes: Mapping[str, str] | None = None,
+    values: Mapping[str, Sequence[Any]] | None = None,
 ) -> Keys:
     """Store the rows; returns their keys in their order. Call it in a transaction.
 
@@ -113,8 +118,15 @@ def insert(
     prefixes
         By the name of a text column: the column of ``keys`` whose key and a colon go before each text in it.
         An empty text stays empty.
+    values
+        By the name of a column: a value for each row, in the place of its own.
     """
-    prefixes = prefixes or {}
+    prefixes, values = prefixes or {}, values or {}
+    given = {
+        str(field.column): [field.get_db_prep_save(each, connection) for each in values[str(field.column)]]
+        for field in rows.model._meta.concrete_fields
+        if field.column in values
+    }
     with connection.cursor() as cursor:
         new = _new_keys(cursor, rows)
         keys = dict(keys) | ({own: new} if own else {})
@@ -122,14 +134,20 @@ def insert(
             with ExitStack() as stack:
                 if not rows.table:
                     stack.enter_context(staged(rows))
-                _insert_staged(cursor, rows, keys, prefixes, first=new[0] if new else 0)
+                _insert_staged(cursor, rows, keys, prefixes, given=given, first=new[0] if new else 0)
         else:
-            _insert_one_by_one(cursor, rows, keys, prefixes, new)
+            _insert_one_by_one(cursor, rows, keys, prefixes, new, given=given)
     return new
 
 
 def _insert_staged(
-    cursor: Any, rows: Prepared, keys: Mapping[str, Keys], prefixes: Mapping[str, str], *, first: int
+    cursor: Any,
+    rows: Prepared,
+    keys: Mapping[str, Keys],
+    prefixes: Mapping[str, str],
+    *,
+    given: Mapping[str, Sequence[Any]],
+    first: int,
 ) -> None:
     """Insert rows of a temporary table by one statement.
 
@@ -140,10 +158,11 @@ def _insert_staged(
         "CREATE TEMPORARY TABLE staged_keys (place, number, key, PRIMARY KEY (place, number)) WITHOUT ROWID"
     )
     try:
+        [table] = rows.table
         values: dict[str, str] = {}
         for place, column in enumerate(rows.columns):
-            name = _quoted(column)
-            known = _as_range(keys[column]) if column in keys else None
+            name = f"{table}.rowid - 1" if column in given else _quoted(column)
+            known = given.get(column) or (_as_range(keys[column]) if column in keys else None)
             if known is None:
                 values[column] = name
             elif isinstance(known, range):
@@ -157,7 +176,6 @@ def _insert_staged(
         for column, of in prefixes.items():
             text = values[column]
             values[column] = f"CASE {text} WHEN '' THEN '' ELSE {values[of]} || ':' || {text} END"
-        [table] = rows.table
         cells = ", ".join([f"{first} - 1 + rowid", *values.values()])
         cursor.execute(f"{_into(rows)} SELECT {cells} FROM {table} ORDER BY rowid")  # noqa: S608 - our own names
     finally:
@@ -173,15 +191,24 @@ def _as_range(keys: Keys) -> Keys:
 
 
 def _insert_one_by_one(
-    cursor: Any, rows: Prepared, keys: Mapping[str, Keys], prefixes: Mapping[str, str], new: Keys
+    cursor: Any,
+    rows: Prepared,
+    keys: Mapping[str, Keys],
+    prefixes: Mapping[str, str],
+    new: Keys,
+    *,
+    given: Mapping[str, Sequence[Any]],
 ) -> None:
     """Insert rows by a statement each; psycopg sends many of them at once."""
     places = [(rows.columns.index(column), known) for column, known in keys.items()]
     named = [(rows.columns.index(column), rows.columns.index(of)) for column, of in prefixes.items()]
+    whole = [(rows.columns.index(column), values) for column, values in given.items()]
 
     def placed() -> Iterator[list[Any]]:
-        for key, row in zip(new, rows.rows, strict=True):
+        for number, (key, row) in enumerate(zip(new, rows.rows, strict=True)):
             cells = list(row)
+            for place, values in whole:
+                cells[place] = values[number]
             for place, known in places:
                 if cells[place] is not None:
                     cells[place] = known[cells[place]]

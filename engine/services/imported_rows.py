@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
+from uuid import UUID
 
 from django.db.models import Field, Model
 
@@ -29,6 +30,7 @@ _TIMES = ("planned_at", "judged_at")
 _TEXTS = (
     "judge", "annotator", "policy_i", "policy_j", "left_policy", "response_i", "response_j", "choice",
     "reason", "comment", "void_reason", "sampler", "sampling_seed", "plan_stopping", "plan_claim", "via",
+    "judgment_uuid",
     *(f"{name}_{side}" for name in ("model", "finish_reason", "guardrail", "leak") for side in "ij"),
 )  # fmt: skip
 _KEPT = (
@@ -74,9 +76,10 @@ def check_rows(rows: Iterable[Row], description: Description) -> list[Row]:
     checked: list[Row] = []
     for number, given in enumerate(rows, 1):
         limits.JUDGMENTS.check(number)
-        # Files from before there was a choice of claims, or past votes, lack their columns.
+        # Files from before there was a choice of claims, or past votes, or UUIDs, lack their columns.
         ours = given.get("plan_number") is not None
-        unsaid = {"plan_claim": "", "side_known": ours, "time_known": True, "texts_known": ours}
+        unsaid = {"plan_claim": "", "judgment_uuid": "", "time_known": True}
+        unsaid |= {"side_known": ours, "texts_known": ours}
         row = unsaid | dict(given)
         try:
             checker.check(row)
@@ -117,6 +120,21 @@ def time_of(said: str | None) -> datetime | None:
     return datetime.fromisoformat(said) if said else None
 
 
+def uuid_of(row: Row) -> UUID | None:
+    """The UUID of a row's judgment; ``None`` where an older file has none.
+
+    Raises
+    ------
+    ValueError
+        It is none.
+    """
+    said = row["judgment_uuid"]
+    try:
+        return UUID(said) if said else None
+    except ValueError as error:
+        raise ValueError(f"judgment_uuid must be a UUID, not {limits.shown(said)}.") from error
+
+
 class _Checker:
     """The facts about each comparison and response in the rows so far."""
 
@@ -131,6 +149,7 @@ class _Checker:
         # The comparison of each judgment, and whether it was taken back.
         self._judgments: dict[int, tuple[int, bool]] = {}
         self._restored: set[int] = set()
+        self._uuids: set[UUID] = set()
         # Comparison and person of each judgment that stands.
         self._standing: set[tuple[int, str]] = set()
         self._pairs: dict[int, tuple[Any, ...]] = {}
@@ -191,6 +210,10 @@ class _Checker:
                 self._check_ready_made((*written, row[f"response_{side}"]), row[f"seed_{side}"], side)
         if row["judgment_id"] in self._judgments:
             raise ValueError("judgment_id is that of an earlier row.")
+        if (uuid := uuid_of(row)) is not None:
+            if uuid in self._uuids:
+                raise ValueError("judgment_uuid is that of an earlier row.")
+            self._uuids.add(uuid)
         if row["restores"] in self._judgments:
             if row["restores"] in self._restored:
                 raise ValueError("restores names a judgment that an earlier row restores.")

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import uuid
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 
 from django.contrib.auth.hashers import make_password
 from django.db import connection
 
-from engine.models import Experiment, PairCount, User
+from engine.domain.judgment_uuids import exchanged
+from engine.models import Experiment, Judgment, PairCount, User
 from engine.selectors.counts import next_number
 from engine.services.bulk_rows import Prepared, insert
 
@@ -45,6 +47,23 @@ def made_people(experiment: Experiment, names: Sequence[str]) -> dict[str, User]
         accounts[name] = User(username=username, password=make_password(None), is_active=False)
     User.objects.bulk_create(accounts.values(), batch_size=_BATCH)
     return accounts
+
+
+def tokens_of(experiment: Experiment, uuids: Sequence[uuid.UUID | None]) -> list[uuid.UUID]:
+    """A token for each new judgment, by its UUID in the file; a new one where it has none, or where the
+    judgment of that UUID is there already, as where somebody counts votes a second time.
+    """
+    wanted = [each and exchanged(each, experiment.pk) for each in uuids]
+    given = [token for token in wanted if token]
+    taken: set[uuid.UUID] = set()
+    for start in range(0, len(given), _BATCH):
+        there = Judgment.objects.filter(token__in=given[start : start + _BATCH])
+        taken.update(there.values_list("token", flat=True))
+    tokens = []
+    for token in wanted:
+        tokens.append(uuid.uuid4() if token is None or token in taken else token)
+        taken.add(tokens[-1])
+    return tokens
 
 
 def insert_comparisons(

@@ -36,6 +36,7 @@ from engine.services.imported_votes import (
     add_to_counts,
     insert_comparisons,
     made_people,
+    tokens_of,
 )
 from engine.services.repeated_votes import AGAIN, Counted, refuse_repeated
 from engine.services.replaying import mark_stale
@@ -306,6 +307,7 @@ class _Ready:
     responses: Prepared
     comparisons: Prepared
     judgments: Prepared
+    uuids: Sequence[uuid.UUID | None]
     # Policies by index, and D.
     outcomes: Sequence[tuple[int, int, float]]
     # Of the votes as they were read, in any order and however their file was packed.
@@ -317,7 +319,8 @@ class _Ready:
 
 
 def _digest(votes: Sequence[Vote]) -> str:
-    each = sorted(hashlib.sha256(repr(replace(vote, place="")).encode()).digest() for vote in paced(votes))
+    said = (f"{replace(vote, place='')!r}{vote.uuid or ''}" for vote in paced(votes))
+    each = sorted(hashlib.sha256(vote.encode()).digest() for vote in said)
     return hashlib.sha256(b"".join(each)).hexdigest()
 
 
@@ -406,6 +409,7 @@ def _prepared(
         ),
         comparisons=prepared(Comparison, comparisons),
         judgments=prepared(Judgment, judgments),
+        uuids=[vote.uuid for vote in votes],
         outcomes=outcomes,
         digest=_digest(votes),
     )
@@ -436,6 +440,7 @@ def _store(experiment: Experiment, ready: _Ready, by: User | None) -> Experiment
     insert(
         ready.judgments,
         {"comparison_id": comparisons, "annotator_id": [people[name].pk for name in ready.names]},
+        values={"token": tokens_of(experiment, ready.uuids)} if any(ready.uuids) else None,
     )
     n_votes = len(ready.outcomes)
     add_to_counts(experiment, ready.outcomes)

@@ -28,7 +28,7 @@ from engine.selectors.counts import Completion
 from engine.selectors.designs import Observed, told_design
 from engine.services.bulk_rows import Prepared, insert, prepared, staged
 from engine.services.experiments import check_description, conclude_as, store_experiment
-from engine.services.imported_rows import Row, check_rows, index_of, standing
+from engine.services.imported_rows import Row, check_rows, index_of, standing, uuid_of
 from engine.services.imported_rows import time_of as _time
 from engine.services.imported_votes import (
     NO_TEXT,
@@ -36,6 +36,7 @@ from engine.services.imported_votes import (
     add_to_counts,
     insert_comparisons,
     made_people,
+    tokens_of,
 )
 from engine.services.judging import IDENTICAL_PLAN, state_without_judgments
 from engine.services.snapshots import write_snapshot
@@ -114,6 +115,7 @@ class _Ready:
     responses: Prepared
     comparisons: Prepared
     judgments: Prepared
+    uuids: Sequence[uuid.UUID | None]
     voids: Prepared
     planned_count: int
     past_votes: int
@@ -169,6 +171,7 @@ def _prepared(
             ),
         ),
         judgments=prepared(Judgment, (_judgment(row, comparisons, judgments, people) for row in rows)),
+        uuids=[uuid_of(row) for row in rows],
         voids=prepared(
             JudgmentVoid,
             (
@@ -295,6 +298,7 @@ def _store(  # noqa: PLR0917 - what was checked, in the order in which it is sto
         ready.judgments,
         {"comparison_id": comparisons, "annotator_id": persons},
         own="restores_id",
+        values={"token": tokens_of(experiment, ready.uuids)} if any(ready.uuids) else None,
     )
     insert(ready.voids, {"judgment_id": judgments, "by_id": persons})
     experiment.planned_count = max(planned_count, ready.planned_count)

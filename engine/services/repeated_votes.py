@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-
-from django.db.models import Q
+from uuid import UUID
 
 from engine.domain.errors import ImportedBeforeError
+from engine.domain.judgment_uuids import exchanged
 from engine.domain.outcomes import outcome_of
 from engine.domain.texts import digest
 from engine.importing import Vote, Winner
@@ -31,12 +31,15 @@ class Counted:
 
     Attributes
     ----------
+    named
+        Every judgment by its UUID in our exports, with its key.
     known
         Votes that have a time, or a person and both texts.
     bare
         Past votes that have neither. Two of them may be alike and still be two votes.
     """
 
+    named: Mapping[UUID, Hashable]
     known: Counter[Hashable]
     bare: Counter[Hashable]
 
@@ -44,20 +47,20 @@ class Counted:
     def of(cls, experiment: Experiment, tasks: Mapping[str, int]) -> Counted:
         """Those of an experiment. ``tasks``: the position by which a vote knows a text of a task."""
         suffix = f"@import-{experiment.pk}"
+        named: dict[UUID, Hashable] = {}
         known: Counter[Hashable] = Counter()
         bare: Counter[Hashable] = Counter()
-        # An export has ties of identical texts too, which nobody saw.
-        people = Q(judge=Judgment.Judge.HUMAN) | Q(via=Judgment.Via.IDENTICAL)
-        rows = Judgment.objects.filter(people, comparison__experiment=experiment)
-        for choice, at, by, restores, plan, i_on_left, task, i, j, text_i, text_j, state_i, state_j in (
-            rows.values_list(
-                "choice", "created_at", "annotator__username", "restores_id", "comparison__plan",
-                "comparison__i_on_left", "comparison__task__prompt", "comparison__policy_i__index",
-                "comparison__policy_j__index", "comparison__response_i__digest",
-                "comparison__response_j__digest", "comparison__response_i__state",
-                "comparison__response_j__state",
-            ).iterator()
-        ):  # fmt: skip
+        rows = Judgment.objects.filter(comparison__experiment=experiment)
+        for (
+            token, judge, via, choice, at, by, restores, plan, i_on_left, task, i, j, text_i, text_j, state_i,
+            state_j,
+        ) in rows.values_list(
+            "token", "judge", "via", "choice", "created_at", "annotator__username", "restores_id",
+            "comparison__plan", "comparison__i_on_left", "comparison__task__prompt",
+            "comparison__policy_i__index", "comparison__policy_j__index", "comparison__response_i__digest",
+            "comparison__response_j__digest", "comparison__response_i__state",
+            "comparison__response_j__state",
+        ).iterator():  # fmt: skip
             is_past = plan.get("past", False)
             texts = (
                 None if state == Response.State.FAILED else text
@@ -72,22 +75,29 @@ class Counted:
                 annotator=(by or "").removesuffix(suffix),
                 at=at if plan.get("time_known", not is_past) else None,
             )
+            named[exchanged(token, experiment.pk)] = key
+            # An export has ties of identical texts too, which nobody saw.
+            if judge != Judgment.Judge.HUMAN and via != Judgment.Via.IDENTICAL:
+                continue
             if is_known:
                 known[key] += 1
             elif is_past and restores is None:
                 bare[key] += 1
-        return cls(known, bare)
+        return cls(named, known, bare)
 
     def new(self, votes: Sequence[Vote], policies: Mapping[str, int], tasks: Mapping[str, int]) -> list[Vote]:
         """The votes of a file but those that are counted, in their order.
 
-        Bare votes are told to be counted only where all that are counted are in the file, as in one that
-        grows.
+        A vote of our own export is told by its UUID. Bare votes without one are told to be counted only where
+        all that are counted are in the file, as in one that grows.
         """
-        keyed = [(vote, *_key_of(vote, policies, tasks)) for vote in paced(votes)]
+        told = Counter(self.named[vote.uuid] for vote in votes if vote.uuid and vote.uuid in self.named)
+        others = [vote for vote in votes if vote.uuid not in self.named]
+        keyed = [(vote, *_key_of(vote, policies, tasks)) for vote in paced(others)]
         in_file = Counter(key for _, key, is_known in keyed if not is_known)
-        grows = self.bare.total() >= _FEW and self.bare <= in_file
-        left = self.known + (self.bare if grows else Counter())
+        bare = self.bare - told
+        grows = bare.total() >= _FEW and bare <= in_file
+        left = self.known - told + (bare if grows else Counter())
         new = []
         for vote, key, _ in keyed:
             if left[key] > 0:

@@ -17,9 +17,11 @@ from enum import StrEnum
 from itertools import islice, repeat
 from operator import getitem
 from typing import Any
+from uuid import UUID
 
 from django.db import transaction
 
+from engine.domain.judgment_uuids import mark
 from engine.models import Experiment, Flag
 from engine.selectors import browsing
 from engine.selectors.browsing import Selection
@@ -59,8 +61,8 @@ class Column:
         columns that stand further up, and the tables of `_lookups`.
     sql
         The same value as PostgreSQL makes it. ``r`` has the columns of `FIELDS`, ``pi`` and ``pj`` are the
-        two policies, ``%(names)s`` are the policies' names by index, and ``%(people)s`` the names of people
-        by id, as JSON.
+        two policies, ``%(names)s`` are the policies' names by index, ``%(people)s`` the names of people by
+        id, as JSON, and ``%(first_mark)s`` and ``%(second_mark)s`` the halves of the experiment's mark.
     ours
         Only the application writes this text, so it never is a spreadsheet's formula.
     """
@@ -104,6 +106,12 @@ def _of_both(name: str, kind: Kind, field: str, *, i: str, j: str, ours: bool = 
     for side, says in (("i", i), ("j", j)):
         path = f"comparison__response_{side}__{field}"
         yield Column(name.replace("*", side), kind, says, path=path, ours=ours)
+
+
+def _half(side: str, mark: str) -> str:
+    """One half of a judgment's UUID in SQL: 16 digits of its token, without the experiment's mark."""
+    digits = f"{side}(replace(r.token::text, '-', ''), 16)"
+    return f"lpad(to_hex(('x' || {digits})::bit(64)::bigint # (%({mark})s)::bigint), 16, '0')"
 
 
 _CHOSE_ONE = "CASE WHEN r.choice IN ('left', 'right') THEN"
@@ -463,6 +471,16 @@ _TABLE = (
         of=("plan",),
         sql="coalesce((r.plan ->> 'texts_known')::boolean, true)",
     ),
+    Column(
+        "judgment_uuid",
+        Kind.TEXT,
+        "UUID of the judgment: the same in every export of it, and after an import. By it an import knows "
+        "what counts already.",
+        python=lambda token, mark: str(UUID(int=token.int ^ mark)),
+        of=("token", "mark"),
+        sql=f"({_half('left', 'first_mark')} || {_half('right', 'second_mark')})::uuid::text",
+        ours=True,
+    ),
 )
 
 COLUMNS = {column.name: column for column in _TABLE}
@@ -481,6 +499,7 @@ FIELDS = {column.name: column.path for column in _TABLE if column.path} | {
     "messages_of_task": "comparison__task__messages",
     "variables_of_task": "comparison__task__variables",
     "tags_of_task": "comparison__task__tags",
+    "token": "token",
 }
 
 
@@ -523,11 +542,12 @@ def one_look() -> AbstractContextManager[Any]:
     return transaction.atomic(using=using.alias) if using.vendor == "postgresql" else nullcontext()
 
 
-def _lookups(experiment: Experiment, *, usernames: bool) -> dict[str, dict[Any, str]]:
+def _lookups(experiment: Experiment, *, usernames: bool) -> dict[str, Any]:
     """The few things of an experiment that columns are looked up in.
 
     ``labels`` (``P1``) and ``levels`` (their names) of the policies by id, names of ``people`` by id, of whom
-    ``None`` is nobody, and ``flags`` by the comparison's id: their reasons, oldest first.
+    ``None`` is nobody, ``flags`` by the comparison's id: their reasons, oldest first; and the ``mark`` on the
+    tokens of judgments.
     """
     names = [name.name for name in policy_names(experiment)]
     indices = dict(experiment.policies.values_list("pk", "index"))
@@ -540,12 +560,11 @@ def _lookups(experiment: Experiment, *, usernames: bool) -> dict[str, dict[Any, 
         "levels": {pk: names[index] for pk, index in indices.items()},
         "people": {None: "", **names_of_people(experiment, usernames=usernames)},
         "flags": flags,
+        "mark": mark(experiment.pk),
     }
 
 
-def _rows(
-    batch: Sequence[Row], lookups: dict[str, dict[Any, str]], stamp: Callable[[datetime], Any]
-) -> Iterable[Row]:
+def _rows(batch: Sequence[Row], lookups: dict[str, Any], stamp: Callable[[datetime], Any]) -> Iterable[Row]:
     """The rows of a batch, made column by column, which is faster than row by row."""
     known: dict[str, Iterable[Any]] = dict(zip(FIELDS, zip(*batch, strict=True), strict=True))
     known |= {name: repeat(table) for name, table in lookups.items()}

@@ -45,6 +45,7 @@ def lmarena_pieces(rows: Iterable[Row]) -> Iterator[bytes]:
             "conversation_b": [*_asked(said), *_answered(right)],
             "turn": sum(message["role"] == "user" for message in _asked(said)),
             "tstamp": said["judged_at"].timestamp() if said["time_known"] else None,
+            "judgment_uuid": said["judgment_uuid"],
         }
         for said, left, right in _standing(rows)
     )
@@ -54,8 +55,8 @@ def argilla_pieces(rows: Iterable[Row]) -> Iterator[bytes]:
     """Records of Argilla as one JSON list: two responses, and everybody's answer to ``preference``.
 
     ``rows`` come by :data:`RECORDS`. Argilla keeps one answer of a person to a record: who judged the same
-    two responses again has it in another record. Its users are UUIDs, and its answers have no time, so names
-    and times are metadata, in the order of the answers. Voided judgments are left out.
+    two responses again has it in another record. Its users are UUIDs, and its answers have no time, so names,
+    times and UUIDs are metadata, in the order of the answers. Voided judgments are left out.
     """
     records = (
         _argilla_record(votes)
@@ -100,6 +101,7 @@ def _argilla_record(votes: Sequence[_Vote]) -> dict[str, Any]:
             "model_b": right["name"],
             "annotators": [vote["annotator"] for vote, *_ in votes],
             "judged_at": [vote["judged_at"].isoformat() if vote["time_known"] else "" for vote, *_ in votes],
+            "judgment_uuids": [vote["judgment_uuid"] for vote, *_ in votes],
         },
         "responses": {
             "preference": [

@@ -54,6 +54,18 @@ def _insert_for_nobody(rows: Prepared) -> None:
         connection.check_constraints()
 
 
+def test_a_column_may_be_given_in_the_place_of_the_rows_own():
+    first = click(make_experiment(ready=True, annotators=(ann := make_user("ann"),)), ann)
+    rows = prepared(
+        Judgment,
+        [Judgment(comparison_id=0, judge="rule", via="rule", choice="tie", outcome=0.5) for _ in range(3)],
+    )
+    tokens = [uuid4() for _ in range(3)]
+    with staged(rows), transaction.atomic():
+        keys = insert(rows, {"comparison_id": [first.comparison_id]}, values={"token": tokens})
+    assert [Judgment.objects.get(pk=key).token for key in keys] == tokens
+
+
 def test_a_number_may_stand_for_another_of_the_rows_or_for_none():
     first = click(make_experiment(ready=True, annotators=(ann := make_user("ann"),)), ann)
     rows = prepared(

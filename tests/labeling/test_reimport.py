@@ -224,7 +224,7 @@ def reused(annotator: User) -> Experiment:
     return experiment
 
 
-def from_a_pool(annotator: User) -> Experiment:
+def from_a_pool(annotator: User, overlap: int = 2) -> Experiment:
     """Ready-made responses, two of a policy to one task, and two equal ones, which are a tie."""
     rows = "".join(f"task {n},{policy},{policy}{n}\n" for n in range(3) for policy in "ABC")
     answers = read_responses(f"task,policy,response\n{rows}task 0,A,A0 again\ntask 3,A,same\ntask 3,B,same\n")
@@ -233,7 +233,7 @@ def from_a_pool(annotator: User) -> Experiment:
             name="Elsewhere",
             factors=[FactorSpec("Policy", "imported", {name: {} for name in answers.policies})],
             tasks=answers.tasks,
-            settings={"responses": "imported", "seed": 1, "overlap": 2},
+            settings={"responses": "imported", "seed": 1, "overlap": overlap},
             ready_made=answers.responses,
         )
     )

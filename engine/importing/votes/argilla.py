@@ -12,6 +12,9 @@ from engine.importing.votes.columns import WINNER, unmarked, unmarked_fields
 from engine.importing.votes.table import vote_of
 from engine.importing.votes.vote import Vote, Winner
 
+# Our own export has names, times and UUIDs beside the answers, in their order.
+_BESIDE = ("annotators", "judgedat", "judgmentuuids")
+
 
 def votes_of(row: Row, fields: Mapping[str, Any]) -> list[Vote] | None:
     """The votes of a record: as JSON, flattened to columns, or of the first releases; ``None`` for a row of
@@ -47,14 +50,13 @@ def _votes_of(place: str, record: Mapping[str, Any], questions: Mapping[str, Any
     readable = []
     for name, found in questions.items():
         answers = found if isinstance(found, list) else []
-        # Our own export has names and times beside the answers, in their order.
-        names, times = (_beside(record.get(column), answers) for column in ("annotators", "judgedat"))
+        beside = (_beside(record.get(column), answers) for column in _BESIDE)
         given = [
-            (_ranked(answer.get("value")), answer.get("user_id") if by is None else by, at or None)
-            for answer, by, at in zip(answers, names, times, strict=True)
+            (_ranked(answer.get("value")), answer.get("user_id") if by is None else by, at or None, uuid)
+            for answer, by, at, uuid in zip(answers, *beside, strict=True)
             if isinstance(answer, Mapping) and answer.get("status") not in ("draft", "discarded")
         ]
-        given = [(value, by, at) for value, by, at in given if value is not None]
+        given = [each for each in given if each[0] is not None]
         if given and all(isinstance(value, str) and is_answer(value) for value, *_ in given):
             readable.append((unmarked(name) not in WINNER, name, given))
     if not readable:
@@ -69,8 +71,8 @@ def _votes_of(place: str, record: Mapping[str, Any], questions: Mapping[str, Any
     if isinstance(record.get("judgedat"), list):
         record = {name: value for name, value in record.items() if name != "judgedat"}
     return [
-        vote_of(place, record, winner=value, annotator=by, judged_at=at, in_order=True)
-        for value, by, at in given
+        vote_of(place, record, winner=value, annotator=by, judged_at=at, uuid=uuid, in_order=True)
+        for value, by, at, uuid in given
     ]
 
 

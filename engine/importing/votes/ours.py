@@ -48,6 +48,7 @@ def _votes_of(place: str, fields: Mapping[str, Any]) -> list[Vote]:
     given: dict[str, Any] = {
         "task": messages or texts.get("task"),
         "annotator": texts.get("annotator"),
+        "judgmentuuid": texts.get("judgmentuuid"),
         "judgedat": texts.get("judgedat") if _is_true(place, texts, "timeknown") else None,
     }
     ours = texts.get("plannumber") not in (None, "")

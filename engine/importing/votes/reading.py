@@ -6,7 +6,7 @@ Each format has a module beside this one. docs/votes.md describes them.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import lru_cache
 from typing import Any
@@ -71,9 +71,12 @@ def read_votes(source: Source, columns: Columns | None = None) -> Votes:
             "There are no votes here. The first line of a table names task, policy_a, policy_b and winner; "
             f"the others hold them.{source.about_sheets}",
         )
+    n_read = len(votes)
+    votes = _once_each(votes)
     if all(vote.judged_at is not None for vote in votes):
         votes.sort(key=lambda vote: vote.judged_at or datetime.min)
-    return Votes(votes, [*_warnings(votes, unanswered), *slips.left_out(rivals), *source.warnings])
+    warnings = _warnings(votes, unanswered, n_read - len(votes))
+    return Votes(votes, [*warnings, *slips.left_out(rivals), *source.warnings])
 
 
 def _votes_of(row: Row) -> list[Vote]:
@@ -83,6 +86,32 @@ def _votes_of(row: Row) -> list[Vote]:
         if (found := votes_of(row, fields)) is not None:
             return found
     return [table.vote_of(row.place, fields)]
+
+
+def _once_each(votes: Iterable[Vote]) -> list[Vote]:
+    """The votes without those that are an earlier one again, as where a file holds two of our exports.
+
+    Raises
+    ------
+    ImportingError
+        Two have the same UUID and say different things.
+    """
+    found: dict[Hashable, Vote] = {}
+    for number, vote in enumerate(votes):
+        first = found.setdefault(number if vote.uuid is None else vote.uuid, vote)
+        if _content(first) != _content(vote):
+            raise ImportingError.at(
+                vote.place,
+                f"judgment_uuid is that of {first.place}, which says something else. Export the file again.",
+            )
+    return list(found.values())
+
+
+def _content(vote: Vote) -> Hashable:
+    """The content of a vote, whichever of its policies is called a."""
+    a, b = (vote.policy_a, vote.response_a), (vote.policy_b, vote.response_b)
+    winner = {Winner.A: a, Winner.B: b}.get(vote.winner, vote.winner)
+    return vote.task, frozenset((a, b)), winner
 
 
 # Of several columns with one of these meanings the first is read, in the order in which they stand here.
@@ -121,8 +150,13 @@ def _several(names: tuple[str, ...]) -> list[tuple[str, list[str]]]:
 # ---------------------------------------------------------------- what somebody should know
 
 
-def _warnings(votes: Sequence[Vote], unanswered: int) -> Iterator[str]:
-    """Counts of what may be a mistake in the file. Nothing of it is changed."""
+def _warnings(votes: Sequence[Vote], unanswered: int, again: int) -> Iterator[str]:
+    """Counts of what may be a mistake in the file. Nothing of it is changed.
+
+    ``unanswered``, ``again``: records without an answer, and votes that are an earlier one again.
+    """
+    if again:
+        yield f"{slips.number(again, 'vote')} left out that came before in the file, by their judgment_uuid."
     if unanswered:
         yield f"{slips.number(unanswered, 'record')} without an answer, or taken back, left out."
     rows = Counter(

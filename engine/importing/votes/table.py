@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
+from uuid import UUID
 
 from engine.domain import limits
 from engine.domain.conversations import Message
@@ -33,6 +34,7 @@ def vote_of(
     winner: Any = None,
     annotator: Any = None,
     judged_at: Any = None,
+    uuid: Any = None,
     in_order: bool = False,
 ) -> Vote:
     """The vote of one row. What is given beside ``fields`` is in place of its column.
@@ -80,7 +82,19 @@ def vote_of(
         judged_at=time_of(place, judged_at if judged_at is not None else first_of(fields, JUDGED_AT)),
         a_on_left=a_on_left,
         messages=messages,
+        uuid=_uuid(place, uuid if uuid is not None else fields.get("judgmentuuid")),
     )
+
+
+def _uuid(place: str, value: Any) -> UUID | None:
+    if value in (None, ""):
+        return None
+    try:
+        return UUID(str(value).strip())
+    except ValueError as error:
+        raise ImportingError.at(
+            place, f"judgment_uuid is {limits.shown(value)}, which is no UUID. Export the file again."
+        ) from error
 
 
 def _texts(

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
+from uuid import UUID
 
 from engine.domain.conversations import Message
 
@@ -39,6 +40,8 @@ class Vote:
         The side on which a was shown; ``None`` where the file says nothing.
     messages
         The conversation that the task is; empty if it is one message of the user.
+    uuid
+        That of a judgment of our own export; ``None`` for any other vote.
     """
 
     place: str
@@ -52,6 +55,7 @@ class Vote:
     judged_at: datetime | None = None
     a_on_left: bool | None = None
     messages: tuple[Message, ...] = ()
+    uuid: UUID | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True)

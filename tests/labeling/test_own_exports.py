@@ -1,0 +1,237 @@
+"""Our own exports, imported again as past votes: an experiment never counts one of its judgments twice."""
+
+from __future__ import annotations
+
+import csv
+import json
+import random
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from pathlib import Path
+
+import pytest
+from django.core.management import call_command
+
+from engine.domain.errors import ImportedBeforeError
+from engine.domain.judgment_uuids import exchanged
+from engine.importing import ImportingError, Vote, Winner, read_votes
+from engine.importing.sources import source_at
+from engine.models import Comparison, Experiment, Judgment, User
+from engine.selectors import counts, designs
+from engine.services.judging import void_judgment
+from engine.services.past_votes import add_votes, start_from_votes, votes_not_counted
+from engine.services.planning import advance
+from engine.services.review import restore_judgment
+from tests.engine.test_sources import MOST, source
+from tests.factories import add_member, click_on, make_experiment, make_user
+from tests.labeling.test_reimport import from_a_pool, import_again, reused, voted
+
+pytestmark = pytest.mark.django_db
+
+ROWS = [("csv",), ("csv", "--raw"), ("jsonl",), ("parquet",), ("huggingface",)]
+FORMATS = [*ROWS, ("lmarena",), ("argilla",)]
+
+
+def export(experiment: Experiment, file: Path, kind: str, *options: str) -> Path:
+    call_command("export", str(experiment.pk), "--format", kind, "--out", str(file), *options, verbosity=0)
+    return file
+
+
+def import_votes(file: Path, experiment: str, *options: str) -> Experiment:
+    call_command("import_votes", str(file), "--experiment", experiment, *options, verbosity=0)
+    return Experiment.objects.get(name=experiment)
+
+
+def n_standing(experiment: Experiment) -> int:
+    return Judgment.objects.filter(comparison__experiment=experiment, standing=True).count()
+
+
+def assert_all_count(experiment: Experiment, file: Path) -> None:
+    """Every vote of the file counts in the experiment already."""
+    votes = read_votes(source_at(file, MOST)).votes
+    for import_them in (add_votes, votes_not_counted):
+        with pytest.raises(ImportedBeforeError, match=rf"All {len(votes)} votes count"):
+            import_them(experiment_id=experiment.pk, votes=votes)
+
+
+def fresh(annotator: User) -> Experiment:
+    experiment = make_experiment(
+        name="Fresh", ready=True, annotators=(annotator,), n_policies=3, allow_tie=True, allow_both_bad=True
+    )
+    for choice in ("left", "right", "tie", "both_bad"):
+        click_on(experiment, annotator, 1, choice)
+    return experiment
+
+
+def few(annotator: User) -> Experiment:
+    """Three votes of which two are alike, without a person, a time or a text."""
+    votes = [
+        Vote(f"row {n}", "T", "P", "Q", winner) for n, winner in enumerate([Winner.A, Winner.A, Winner.TIE])
+    ]
+    return start_from_votes(name="Few", votes=votes)
+
+
+def mixed(annotator: User, *, seed: int) -> Experiment:
+    """Past votes of which each has or lacks a person, a time and texts, some of them voided and restored."""
+    rng = random.Random(seed)
+    began = datetime(2026, 3, 1, 10, tzinfo=UTC)
+    with_texts = seed % 2 == 0
+    votes = []
+    for n in range(30):
+        a, b = rng.sample("PQRS", 2)
+        task = f"T{rng.randrange(3)}"
+        votes.append(
+            Vote(
+                f"row {n}", task, a, b, rng.choice(list(Winner)),
+                response_a=f"{a} on {task}" if with_texts else None,
+                response_b=f"{b} on {task}" if with_texts else None,
+                annotator=rng.choice(["", "ann", "ben"]),
+                judged_at=rng.choice([None, began, began + timedelta(seconds=n, microseconds=7)]),
+                a_on_left=rng.choice([None, True, False]),
+            )
+        )  # fmt: skip
+    experiment = start_from_votes(name=f"Mixed {seed}", votes=votes)
+    by = make_user("admin", is_superuser=True)
+    judgments = list(Judgment.objects.filter(comparison__experiment=experiment).order_by("pk"))
+    for judgment in judgments[:4]:
+        void_judgment(judgment_id=judgment.pk, by=by, reason="A slip.")
+    for judgment in judgments[:2] if with_texts else ():
+        restore_judgment(judgment_id=judgment.pk)
+    return experiment
+
+
+def grown(annotator: User) -> Experiment:
+    """Past votes without a time, and judgments that people here gave after them."""
+    experiment = voted(annotator, texts=True)
+    add_member(experiment, annotator)
+    Experiment.objects.filter(pk=experiment.pk).update(state="running")
+    advance(experiment_id=experiment.pk)
+    click_on(experiment, annotator, 3)
+    return experiment
+
+
+KINDS: list[Callable[[User], Experiment]] = [
+    fresh,
+    reused,
+    partial(from_a_pool, overlap=1),
+    few,
+    grown,
+    partial(voted, texts=True),
+    partial(voted, texts=False),
+    *(partial(mixed, seed=seed) for seed in range(3)),
+]
+
+
+@pytest.mark.parametrize("make", KINDS)
+def test_an_export_adds_nothing_to_its_own_experiment(make, annotator, tmp_path):
+    """Votes without a time, or with whole seconds, counted twice where people had pseudonyms."""
+    experiment = make(annotator)
+    Experiment.objects.filter(pk=experiment.pk).update(state="paused")
+    before = counts.pair_counts(experiment)
+    assert n_standing(experiment) > 0
+    for kind, *options in FORMATS:
+        for people in ([], ["--usernames"]):
+            assert_all_count(experiment, export(experiment, tmp_path / "out", kind, *options, *people))
+    assert counts.pair_counts(experiment) == before
+
+
+def by_names(experiment: Experiment) -> dict[frozenset[tuple[str, float]], int]:
+    names = [each.name for each in designs.policy_names(experiment)]
+    return {
+        frozenset({(names[i], wins), (names[j], n - wins)}): n
+        for (i, j), (wins, n) in counts.pair_counts(experiment).items()
+        if n
+    }
+
+
+@pytest.mark.parametrize(("kind", "options"), [(kind, options) for kind, *options in FORMATS])
+@pytest.mark.parametrize("make", [few, partial(mixed, seed=0), grown])
+def test_of_two_experiments_of_the_same_votes_neither_takes_the_others_export(
+    make, kind, options, annotator, tmp_path
+):
+    """Votes keep their UUIDs from export to import to export."""
+    first = make(annotator)
+    Experiment.objects.filter(pk=first.pk).update(state="paused")
+    second = import_votes(export(first, tmp_path / "first", kind, *options), "Second")
+    assert by_names(second) == by_names(first)
+    third = import_votes(export(second, tmp_path / "second", kind, *options), "Third")
+    for experiment, file in ((first, "second"), (second, "first"), (third, "first")):
+        assert_all_count(experiment, tmp_path / file)
+
+
+@pytest.mark.parametrize("make", [fresh, partial(from_a_pool, overlap=1), grown])
+def test_an_experiment_made_of_an_export_and_its_manifest_takes_none_of_its_votes_again(
+    make, annotator, tmp_path
+):
+    first = make(annotator)
+    advance(experiment_id=first.pk)
+    Experiment.objects.filter(pk=first.pk).update(state="paused")
+    again = import_again(export(first, tmp_path / "out", "jsonl", "--all"))
+    assert again.state == "paused"
+    first_evidence, again_evidence = (designs.replayed_design(each).evidence for each in (first, again))
+    assert first_evidence.tolist() == again_evidence.tolist()
+    for kind, *options in FORMATS:
+        assert_all_count(again, export(first, tmp_path / "first", kind, *options))
+        assert_all_count(first, export(again, tmp_path / "again", kind, *options))
+
+
+def test_the_same_votes_may_be_counted_a_second_time_and_are_told_apart_then(annotator, tmp_path):
+    experiment = few(annotator)
+    once = export(experiment, tmp_path / "once.jsonl", "jsonl")
+    import_votes(once, "Few", "--again")
+    assert n_standing(experiment) == 6
+    twice = export(experiment, tmp_path / "twice.jsonl", "jsonl")
+    assert len({json.loads(line)["judgment_uuid"] for line in twice.read_text().splitlines()}) == 6
+    assert_all_count(experiment, once)
+    assert_all_count(experiment, twice)
+
+
+def test_new_votes_beside_those_of_an_export_are_counted_though_they_look_alike(annotator, tmp_path):
+    experiment = few(annotator)
+    file = export(experiment, tmp_path / "out.csv", "csv", "--raw")
+    with file.open(newline="") as lines:
+        rows = list(csv.DictReader(lines))
+    with file.open("w", newline="") as lines:
+        writer = csv.DictWriter(lines, rows[0])
+        writer.writeheader()
+        writer.writerows([*rows, rows[0] | {"judgment_uuid": ""}])
+    import_votes(file, "Few", "--only-new")
+    assert n_standing(experiment) == 4
+
+
+def test_two_exports_in_one_file_are_one(annotator, tmp_path):
+    experiment = few(annotator)
+    first = export(experiment, tmp_path / "a.jsonl", "jsonl").read_text()
+    second = export(experiment, tmp_path / "b.jsonl", "jsonl", "--usernames").read_text()
+    both = tmp_path / "both.jsonl"
+    both.write_text(first + second)
+    found = read_votes(source_at(both, MOST))
+    assert len(found.votes) == 3
+    assert found.warnings[0] == "3 votes left out that came before in the file, by their judgment_uuid."
+    changed = json.loads(first.splitlines()[0]) | {"choice": "both_bad"}
+    both.write_text(first + json.dumps(changed))
+    with pytest.raises(ImportingError, match="line 4: judgment_uuid is that of line 1, which says something"):
+        read_votes(source_at(both, MOST))
+
+
+@pytest.mark.parametrize("value", ["7", "not-one"])
+def test_what_is_no_uuid_is_refused(value):
+    text = f"task,policy_a,policy_b,winner,judgment_uuid\nT,P,Q,a,{value}\n"
+    with pytest.raises(ImportingError, match=f"line 2: judgment_uuid is '{value}', which is no UUID"):
+        read_votes(source(text.encode()))
+
+
+def test_a_uuid_whose_token_belongs_to_another_experiment_is_not_taken_for_its_judgment(annotator, tmp_path):
+    """Made up by somebody: the vote gets a UUID of its own, and nothing of the other experiment changes."""
+    other = fresh(annotator)
+    experiment = few(annotator)
+    theirs = Judgment.objects.filter(comparison__experiment=other).earliest("pk")
+    forged = str(exchanged(theirs.token, experiment.pk))
+    file = tmp_path / "forged.jsonl"
+    row = {"task": "T", "policy_a": "P", "policy_b": "Q", "winner": "b", "judgment_uuid": forged}
+    file.write_text(json.dumps(row))
+    import_votes(file, "Few")
+    assert n_standing(experiment) == 4
+    theirs.refresh_from_db()
+    assert Comparison.objects.get(pk=theirs.comparison_id).experiment_id == other.pk
