@@ -13,7 +13,9 @@ from engine.models import clock
 
 
 class Upload(models.Model):
-    """A file whose columns its user still has to name. Nobody else sees it, and it goes after a day."""
+    """A file that is not imported yet: somebody has to name its columns, or the process that read it was
+    killed. Nobody but its user sees it, and it goes after a day.
+    """
 
     MATERIALS = ((Material.RESPONSES.value, "Ready-made responses"), (Material.VOTES.value, "Past votes"))
     KEPT_FOR = timedelta(days=1)

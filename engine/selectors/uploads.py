@@ -1,13 +1,24 @@
-"""Files that wait for their columns to be named."""
+"""Files that are not imported yet."""
 
 from __future__ import annotations
 
 from uuid import UUID
 
+from django.db.models import QuerySet
+
+from engine.domain.material import Material
 from engine.models import Upload, User, clock
+
+
+def kept_uploads(user: User, *materials: Material) -> QuerySet[Upload]:
+    """The user's own files of these kinds, the newest first, without what is in them."""
+    return _kept(user).filter(material__in=materials).defer("data")
 
 
 def kept_upload(user: User, upload_id: UUID) -> Upload | None:
     """The user's own file of that number, unless it is gone or older than a day."""
-    since = clock.now() - Upload.KEPT_FOR
-    return Upload.objects.filter(user=user, pk=upload_id, created_at__gte=since).first()
+    return _kept(user).filter(pk=upload_id).first()
+
+
+def _kept(user: User) -> QuerySet[Upload]:
+    return Upload.objects.filter(user=user, created_at__gte=clock.now() - Upload.KEPT_FOR)

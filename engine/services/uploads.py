@@ -1,4 +1,4 @@
-"""Keeps an uploaded file until its user has said what its columns are."""
+"""Keeps an uploaded file until it is imported or refused."""
 
 from __future__ import annotations
 
@@ -31,6 +31,11 @@ def keep_upload(*, user: User, material: Material, name: str, file_name: str, da
     return upload
 
 
+def drop_upload(upload: Upload) -> None:
+    """Keep a file no longer that was refused: its user is told why, and has it."""
+    Upload.objects.filter(pk=upload.pk).delete()
+
+
 def take_upload(upload: Upload | None) -> None:
     """Delete the file in the transaction that stores its rows: it is imported once, and kept until then.
 
@@ -39,12 +44,13 @@ def take_upload(upload: Upload | None) -> None:
     Raises
     ------
     WrongStateError
-        Another request has imported it.
+        Another request has imported it, or newer files of its user have taken its place.
     """
     if upload is None:
         return
     n_deleted, _ = Upload.objects.filter(pk=upload.pk).delete()
     if not n_deleted:
         raise WrongStateError(
-            "This file was imported by another request. Look for it among your experiments."
+            f"Another request has imported this file, or {Upload.MOST_OF_ONE_USER} newer ones have taken its "
+            "place. Look for it among your experiments, or upload it again."
         )

@@ -1,8 +1,11 @@
-"""Uploads of responses and votes: imported at once, or after their user has said what the columns are."""
+"""Uploads of responses and votes: kept first, then imported at once, or after their user has said what the
+columns are.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from io import BytesIO
 from typing import Any
@@ -38,7 +41,7 @@ from engine.models import Upload
 from engine.selectors.uploads import kept_upload
 from engine.services.experiments import create_experiment
 from engine.services.past_votes import add_votes, start_from_votes, votes_not_counted
-from engine.services.uploads import keep_upload
+from engine.services.uploads import drop_upload, keep_upload
 from engine.tasks import wake_planner
 from labeling import access
 from labeling.forms.columns import MEANING_LABELS, fold, said_columns
@@ -51,7 +54,7 @@ class _Kind:
 
     most: Limit
     read: Callable[[Source, Mapping[str, str] | None], Any]
-    store: Callable[[AuthenticatedRequest, str, Any, Upload | None], HttpResponse]
+    store: Callable[[AuthenticatedRequest, str, Any, Upload], HttpResponse]
     said: Callable[[Any], str]
     back: str
 
@@ -60,29 +63,45 @@ class _Kind:
 def receive(
     request: AuthenticatedRequest, material: Material, files: Sequence[UploadedFile[Any]]
 ) -> HttpResponse:
-    """Import uploaded files of one table, or keep them and ask for the columns where they are not known.
+    """Import uploaded files of one table, or ask for the columns where they are not known.
+
+    They are kept before they are read: a process that is killed meanwhile loses nothing, and its user goes on
+    from the page Columns.
 
     Raises
     ------
     ImportingError, EngineError
-        The files are refused for another reason.
+        The files are refused for another reason. They are kept no longer.
     """
     kind, name = _KINDS[material], request.POST.get("name", "").strip()
     file_name, data = as_one([(file.name or "", file) for file in files], kind.most)
-    source = source_of([(file_name, BytesIO(data))], kind.most)
+    upload = keep_upload(user=request.user, material=material, name=name, file_name=file_name, data=data)
     try:
-        found = kind.read(source, None)
+        found = _read_at_once(source_of([(file_name, BytesIO(data))], kind.most), material)
+        if found is None or request.POST.get("look"):
+            return redirect("map_columns", upload.pk)
+        return kind.store(request, name, found, upload)
+    except (ImportingError, EngineError):
+        drop_upload(upload)
+        raise
+
+
+def _read_at_once(source: Source, material: Material) -> Any:
+    """The content of a file; ``None`` where its user has to say what its columns are.
+
+    Raises
+    ------
+    ImportingError
+        It is refused for another reason.
+    """
+    try:
+        return _KINDS[material].read(source, None)
     except ImportingError:
         first = look(source, material)
         elsewhere = len(source.sheets) > 1
         if not (elsewhere or (first.columns and (first.missing or first.is_wide or first.is_guessed))):
             raise
-    else:
-        # Formats without such columns, as LMArena's, are read as they are.
-        if not request.POST.get("look") or look(source, material).missing:
-            return kind.store(request, name, found, None)
-    upload = keep_upload(user=request.user, material=material, name=name, file_name=file_name, data=data)
-    return redirect("map_columns", upload.pk)
+    return None
 
 
 @login_required
@@ -101,6 +120,7 @@ def map_columns(request: AuthenticatedRequest, upload_id: UUID) -> HttpResponse:
     imported_before = False
     found, first, sheets = None, Look((), ()), list[str]()
     columns = said_columns(request.POST)
+    as_it_is = False
     try:
         source = source_of([(upload.file_name, BytesIO(upload.data))], kind.most, sheet)
         sheets = source.sheets
@@ -108,11 +128,8 @@ def map_columns(request: AuthenticatedRequest, upload_id: UUID) -> HttpResponse:
         # Another sheet has other columns.
         if not columns or request.POST.get("seen_sheet", sheet) != sheet:
             columns = {column.name: column.meaning for column in first.columns}
-        if material == Material.RESPONSES and RESPONSE not in columns.values():
-            raise ImportingError.at(
-                "", "No column holds the responses. Choose “Response” for the one that does."
-            )
-        found = kind.read(source, check_columns(columns))
+            as_it_is = _is_read_as_it_is(source, material, columns)
+        found = kind.read(source, None) if as_it_is else _read_by(columns, source, material)
         if wanted:
             return kind.store(request, request.POST.get("name", "").strip(), found, upload)
     except (ImportingError, EngineError) as error:
@@ -126,6 +143,7 @@ def map_columns(request: AuthenticatedRequest, upload_id: UUID) -> HttpResponse:
             [(column, columns.get(column.name, column.meaning)) for column in first.columns], IGNORE
         ),
         "meanings": labels,
+        "as_it_is": as_it_is,
         "sheets": sheets,
         "sheet": sheet,
         "faults": faults,
@@ -139,11 +157,37 @@ def map_columns(request: AuthenticatedRequest, upload_id: UUID) -> HttpResponse:
     return render(request, "setup/columns.html", context, status=400 if wanted else 200)
 
 
+def _read_by(columns: Mapping[str, str], source: Source, material: Material) -> Any:
+    """The content of a file whose columns have these meanings.
+
+    Raises
+    ------
+    ImportingError
+        It cannot be read so.
+    """
+    if material == Material.RESPONSES and RESPONSE not in columns.values():
+        raise ImportingError.at("", "No column holds the responses. Choose “Response” for the one that does.")
+    return _KINDS[material].read(source, check_columns(columns))
+
+
+def _is_read_as_it_is(source: Source, material: Material, guess: Mapping[str, str]) -> bool:
+    """True for a format that no meanings of columns could describe, as LMArena's: only without them it is
+    read.
+    """
+    try:
+        _read_by(guess, source, material)
+    except ImportingError:
+        with suppress(ImportingError):
+            _KINDS[material].read(source, None)
+            return True
+    return False
+
+
 # ---------------------------------------------------------------- the two kinds
 
 
 def _store_answers(
-    request: AuthenticatedRequest, name: str, answers: Answers, upload: Upload | None
+    request: AuthenticatedRequest, name: str, answers: Answers, upload: Upload
 ) -> HttpResponse:
     experiment = create_experiment(spec=answers.spec(name), by=request.user, upload=upload)
     _warn(request, answers.warnings)
@@ -151,9 +195,7 @@ def _store_answers(
     return redirect("setup", experiment_id=experiment.pk)
 
 
-def _store_votes(
-    request: AuthenticatedRequest, name: str, votes: Votes, upload: Upload | None
-) -> HttpResponse:
+def _store_votes(request: AuthenticatedRequest, name: str, votes: Votes, upload: Upload) -> HttpResponse:
     # Their own comes first: others may have shared one of the same name with them.
     of_that_name = list(access.runnable(request).filter(name=name))
     own = [each for each in of_that_name if each.maker_id == request.user.pk]

@@ -27,6 +27,7 @@ from engine.importing import (
 )
 from engine.models import Experiment
 from engine.selectors import browsing, designs, specs
+from engine.selectors.uploads import kept_uploads
 from engine.services import drafts, experiments
 from engine.tasks import wake_planner
 from labeling import access
@@ -58,7 +59,12 @@ def new(request: AuthenticatedRequest) -> HttpResponse:
             return _received(request)
         except (ImportingError, SpecError) as error:
             faults = str(error).splitlines()
-    context = {"starts": STARTS, "faults": faults, "typed_name": request.POST.get("name", "")}
+    context = {
+        "starts": STARTS,
+        "faults": faults,
+        "typed_name": request.POST.get("name", ""),
+        "kept": kept_uploads(request.user, Material.RESPONSES, Material.VOTES),
+    }
     return render(request, "setup/new.html", context, status=400 if faults else 200)
 
 

@@ -10,6 +10,7 @@ from django.views.decorators.http import require_http_methods
 from engine.domain.errors import EngineError, ImportedBeforeError
 from engine.domain.material import Material
 from engine.importing import ImportingError
+from engine.selectors.uploads import kept_uploads
 from labeling import access
 from labeling.requests import AuthenticatedRequest
 from labeling.views.columns import receive
@@ -34,5 +35,6 @@ def import_votes(request: AuthenticatedRequest) -> HttpResponse:
         "faults": faults,
         "imported_before": imported_before,
         "typed_name": request.POST.get("name", ""),
+        "kept": kept_uploads(request.user, Material.VOTES),
     }
     return render(request, "setup/votes.html", context, status=400 if faults else 200)

@@ -56,7 +56,7 @@ def test_a_file_that_four_requests_import_at_once_is_imported_once(field, data, 
     assert {answer.status_code for answer in answers} <= {302, 400, 404}
     for answer in answers:
         if answer.status_code == 400:
-            assert "This file was imported by another request." in answer.content.decode()
+            assert "Another request has imported this file" in answer.content.decode()
     assert Experiment.objects.count() == 1
     assert Judgment.objects.count() == 2 * (field == "votes")
     assert not Upload.objects.exists()
@@ -86,6 +86,61 @@ def test_a_process_that_is_killed_meanwhile_leaves_the_file_and_nothing_else(
     assert not Experiment.objects.exists()
     assert client.post(url, said(columns, "Mine")).status_code == 302
     assert Experiment.objects.count() == 1
+    assert not Upload.objects.exists()
+
+
+ARENA = (
+    b'{"model_a": "P", "model_b": "Q", "winner": "model_a", '
+    b'"conversation_a": [{"role": "user", "content": "T"}, {"role": "assistant", "content": "p"}], '
+    b'"conversation_b": [{"role": "user", "content": "T"}, {"role": "assistant", "content": "q"}]}'
+)
+KNOWN = b"task,policy,response\nOne?,A,1\nOne?,B,one\n"
+
+
+@pytest.mark.parametrize("killed_while", ["it reads", "it stores"])
+@pytest.mark.parametrize(
+    ("field", "name", "data"), [("responses", "known.csv", KNOWN), ("votes", "arena.jsonl", ARENA)]
+)
+def test_an_upload_whose_process_is_killed_is_kept_and_its_user_goes_on_from_the_page(
+    field, name, data, killed_while, monkeypatch
+):
+    """It was lost unless its columns had to be named."""
+    client = client_of(make_user("ann", is_superuser=True))
+    address = reverse("import_votes" if field == "votes" else "new_experiment")
+
+    def killed(*_: Any, **__: Any) -> None:
+        raise Killed
+
+    with monkeypatch.context() as patched:
+        if killed_while == "it reads":
+            patched.setattr("engine.importing.rows.loads" if field == "votes" else "csv.reader", killed)
+        else:
+            patched.setattr("engine.services.experiments.record", killed)
+            patched.setattr("engine.services.past_votes.record", killed)
+        with pytest.raises(Killed):
+            client.post(address, {"name": "Mine", field: SimpleUploadedFile(name, data)})
+    assert not Experiment.objects.exists()
+    kept = reverse("map_columns", args=[Upload.objects.get().pk])
+    for page in (address, reverse("new_experiment")):
+        assert f'<a href="{kept}">{name}</a> for “Mine”' in client.get(page).content.decode()
+    page = client.get(kept).content.decode()
+    assert ("1 vote on 2 policies" if field == "votes" else "2 responses of 2 policies") in page
+    assert client.post(kept, {"name": "Mine", "action": "import"}).status_code == 302
+    assert Experiment.objects.get().name == "Mine"
+    assert not Upload.objects.exists()
+    assert kept not in client.get(address).content.decode()
+
+
+@pytest.mark.parametrize(
+    ("name", "data"),
+    [("Mine", b"task,policy,response\nOne?,,1\n"), ("", KNOWN), ("Taken", KNOWN), ("a\0b", KNOWN)],
+)
+def test_a_file_that_is_refused_is_not_kept(name, data):
+    user = make_user("ann", is_superuser=True)
+    client = client_of(user)
+    client.post(reverse("new_experiment"), {"name": "Taken", "responses": SimpleUploadedFile("k.csv", KNOWN)})
+    form = {"name": name, "responses": SimpleUploadedFile("mine.csv", data)}
+    assert client.post(reverse("new_experiment"), form).status_code == 400
     assert not Upload.objects.exists()
 
 

@@ -127,7 +127,12 @@ def test_other_faults_are_told_at_once_and_formats_without_columns_need_none(cli
         b'"content": "T"}, {"role": "assistant", "content": "p"}], "conversation_b": [{"role": "user", '
         b'"content": "T"}, {"role": "assistant", "content": "q"}]}'
     )
-    upload(client, arena, field="votes", look="1")
+    looked = upload(client, arena, field="votes", look="1")
+    page = client.get(looked.url).content.decode()
+    assert "The format of this file is known, so it is read as it is." in page
+    assert "<select" not in page
+    assert "1 vote on 2 policies and 1 task." in page
+    client.post(looked.url, {"name": "Mine", "action": "import"})
     assert Experiment.objects.get(name="Mine").past_votes == 1
     assert not Upload.objects.exists()
 
@@ -221,7 +226,7 @@ def test_a_file_that_two_requests_import_at_once_is_imported_once(client, monkey
     monkeypatch.setattr("labeling.views.columns.look", looked)
     late = client.post(url, said(COLUMNS, action="import"))
     assert (others[0].status_code, late.status_code) == (302, 400)
-    assert "This file was imported by another request." in late.content.decode()
+    assert "Another request has imported this file" in late.content.decode()
     assert [each.name for each in Experiment.objects.all()] == ["Theirs"]
     assert not Upload.objects.exists()
 
