@@ -14,7 +14,7 @@ from engine.domain.limits import GOLD_ITEMS, RESPONSES, TASKS, Limit
 from engine.domain.specs import ExperimentSpec, FactorSpec, GoldSpec, ReadyMade, TaskSpec
 from engine.domain.tags import distinct, read_tags
 from engine.domain.variables import NAME
-from engine.importing import slips
+from engine.importing import plain_lines, slips
 from engine.importing.headings import as_table, is_table
 from engine.importing.mapping import IGNORE, VARIABLE, Columns, as_policies, renamed, wide
 from engine.importing.rows import (
@@ -357,7 +357,7 @@ def warnings_of_tasks(tasks: Sequence[TaskSpec], given: str | Source = "") -> li
     are_lines = bool(rows) and all(row.place.startswith("line") and not row.heading for row in rows)
     return [
         *warnings,
-        *(slips.heading([(task.prompt, task.reference) for task in tasks]) if are_lines else ()),
+        *(_of_lines(rows, tasks) if are_lines else ()),
         *slips.in_texts(texts, "task"),
         *slips.of_programs(texts, "task"),
         *slips.in_texts(beside, "answer or variable", "answers or variables"),
@@ -367,6 +367,13 @@ def warnings_of_tasks(tasks: Sequence[TaskSpec], given: str | Source = "") -> li
         *slips.nearly_equal(texts, "task", "tasks"),
         *(given.warnings if isinstance(given, Source) else ()),
     ]
+
+
+def _of_lines(rows: Sequence[Row], tasks: Sequence[TaskSpec]) -> Iterator[str]:
+    """Warnings of tasks that are plain lines."""
+    yield from slips.heading([(task.prompt, task.reference) for task in tasks])
+    numbers = (int(row.place.removeprefix("line ")) for row in rows)
+    yield from plain_lines.warnings([(n, task.prompt) for n, task in zip(numbers, tasks, strict=True)])
 
 
 def _rivals(fields: Mapping[str, Any]) -> list[slips.Rivals]:

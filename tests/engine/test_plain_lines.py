@@ -1,0 +1,54 @@
+"""Tasks that are plain lines, as people copy them from elsewhere: each slip is told with its count."""
+
+from __future__ import annotations
+
+import pytest
+
+from engine.importing import read_tasks, warnings_of_tasks
+
+
+def warned(text: str) -> list[str]:
+    return warnings_of_tasks(read_tasks(text), text)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("<p>One?</p>\n<p>Two?</p>\nThree?\n", "2 tasks written in HTML, such as '<p>One?</p>'"),
+        ("<br>\nWho?\n<!-- mine -->\n", "2 tasks written in HTML, such as '<br>'"),
+        ("- One?\n- Two?\n- Three?\n", "3 tasks with a mark of a list or of Markdown, such as '- One?'"),
+        ("# Tasks\n1. One?\n2. Two?\n", "3 tasks with a mark of a list"),
+        ("One?\n---\nTwo?\n", "1 task with a mark of a list or of Markdown, such as '---'"),
+        ("```\nOne?\nTwo?\n", "1 task with a mark of a list"),
+        ('"One?"\n"Two?"\n', "2 tasks in quotation marks, such as '\"One?\"'"),
+        ('"One?",\n"Two?",\n', "2 tasks in quotation marks"),
+        ("“One?”\n„Two?“\n", "2 tasks in quotation marks"),
+        ("Q: One?\nA: 1\nQ: Two?\nA: 2\n", "2 tasks like an answer, such as 'A: 1'"),
+        ("One?\nAnswer 1: first\nTwo?\n", "1 task like an answer"),
+        ("User: Hello!\nAssistant: Hi.\nUser: Tea?\n", "1 task like an answer, such as 'Assistant: Hi.'"),
+        ("2 + 2 => 4\n3 + 3 => 6\n", "2 of 2 lines may have an answer behind the task, such as '2 + 2 => 4'"),
+        ("What is 2 + 2? = 4\nWhat is 3 + 3? = 6\nWho?\n", "2 of 3 lines may have an answer"),
+        ("One? | 1\nTwo? | 2\n", "2 of 2 lines may have an answer"),
+        ("One?; 1\nTwo?; 2\n", "2 of 2 lines may have an answer"),
+        ("Write a poem\nabout the sea.\n\nWrite a story\nabout a cat.\n", "2 blocks of several lines"),
+    ],
+)
+def test_lines_that_may_be_no_tasks_as_they_are_are_told(text, words):
+    [warning] = [each for each in warned(text) if "came more than once" not in each]
+    assert warning.startswith(words)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Is 3 < 4 and 5 > 4?\nWhat does <b> mean?\nWhy?\n",
+        "Name a colour.\n\nName a fruit.\n\nName a tool.\n",
+        "Name a colour.\nName a fruit.\nName a tool.\n",
+        "-5 + 3 is what?\n3.5 is what?\nA cat or a dog?\n",
+        'Who said "no"?\nWhat is a "list"?\n"A" or "B", which comes first?\n',
+        "What does a -> b mean?\nWhy?\nWho?\n",
+        "One?\t1\nTwo?\t2\n",
+    ],
+)
+def test_lines_that_are_tasks_are_let_be(text):
+    assert warned(text) == []
