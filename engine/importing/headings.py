@@ -34,7 +34,7 @@ _PARTS_OF_DOCUMENTS = {"head", "body", "table", "thead", "tbody", "meta", "link"
 _MARKDOWN_RULE = re.compile(r"(?=.*\|)\|?\s*:?-+:?\s*(?:\|\s*:?-+:?\s*)*\|?")
 _YAML_LIST = re.compile(
     r"(?:[ \t\r]*(?:#.*|---.*)?\n)*- +"
-    r"(?:task|prompt|input|question|instruction|messages|role|policy(?:_a)?|model_a):(?:\s|$)"
+    r"(?:task|prompt|input|question|instruction|messages|role|vars|policy(?:_a)?|model_a):(?:\s|$)"
 )
 _YAML_TASKS = re.compile(
     r"^(?:tasks|prompts|questions|examples|factors|gold|ready_made):[ \t]*\r?\n(?:[ \t]*\r?\n)*[ \t]*- ",

@@ -31,7 +31,13 @@ from engine.importing.sources import Source
 # A mapping writes to the first name of each, so that it wins.
 TASK_NAMES = ("task", "prompt", "input", "question")
 # `ideal` is OpenAI evals', `answers` SQuAD's.
-REFERENCE_NAMES = ("reference", "target", "output", "answer", "answers", "ideal")
+# What is expected goes before an output, which may be a model's.
+REFERENCE_NAMES = (
+    "reference", "target", "expected", "expected_output", "expectedoutput", "ground_truth", "output",
+    "answer", "answers", "ideal",
+)  # fmt: skip
+# Columns that say that a model wrote the output of their row.
+_OF_MODELS = ("generator", "model", "model_name", "model_id")
 TAG_NAMES = ("tags", "category")
 # In Alpaca's data it is the task, or the first half of it if there is an input; else a variable.
 _INSTRUCTION = "instruction"
@@ -334,6 +340,7 @@ def _warnings(
         more = ["…"] * (len(empty) > _SHOWN)
         yield f"{_responses(len(empty))} had no text: {', '.join(some + more)}."
     yield from slips.in_texts((each.response for each in responses), "response")
+    yield from slips.messages((each.response for each in responses), "response")
     yield from slips.in_texts(tasks, "task")
     yield from slips.of_programs(tasks, "task")
     yield from slips.no_names(policies, "policy", "policies")
@@ -364,6 +371,7 @@ def warnings_of_tasks(tasks: Sequence[TaskSpec], given: str | Source = "") -> li
         *slips.of_programs((task.reference for task in tasks), "answer"),
         *slips.left_out(Counter(pair for each in fields for pair in _rivals(each))),
         *_no_variables(fields),
+        *_of_models(fields),
         *slips.nearly_equal(texts, "task", "tasks"),
         *(given.warnings if isinstance(given, Source) else ()),
     ]
@@ -392,6 +400,21 @@ def _no_variables(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
                 found[name] = None
     for said in _left_out(found):
         yield f"{said} A variable has a name such as customer_name, and is a text or a number."
+
+
+def _of_models(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    """A warning where a column beside the right answer says that a model wrote it."""
+    found = Counter(
+        model
+        for fields in rows
+        for model in _OF_MODELS
+        if fields.get(model) and next((name for name in REFERENCE_NAMES if fields.get(name)), "") == "output"
+    )
+    for model, n in found.items():
+        yield (
+            f"{slips.number(n, 'task')} with an output as the right answer, though {model} names a model "
+            "that may have written it. Where that is so, leave the column output out."
+        )
 
 
 def _left_out(columns: Collection[str]) -> Iterator[str]:

@@ -31,7 +31,17 @@ _PACKED = {
     b"\xfd7zXZ": "an xz archive",
     b"7z\xbc\xaf": "a 7z archive",
     b"Rar!\x1a": "a RAR archive",
+    b"\x1f\x8b": "a gzip in a gzip",
+    b"{\\rtf": "an RTF document",
+    b"\x89PNG": "a picture",
+    b"\xff\xd8\xff": "a picture",
+    b"SQLite format 3": "a database of SQLite",
+    b"\x93NUMPY": "an array of NumPy",
+    b"\x80\x04": "a pickle of Python",
+    b"\x80\x05": "a pickle of Python",
 }
+# A tar archive says so behind the name of its first file.
+_TAR, _TAR_AT = b"ustar", 257
 # Names under which an object has the rows of a table, and those that say that it is a row.
 _ROWS = ("data", "rows", "records", "votes", "items", "results")
 _OF_A_ROW = ("task", "prompt", "input", "question", "instruction", "model_a", "policy_a")
@@ -211,9 +221,10 @@ def text_in(data: bytes) -> str:
     # Counted before rows are made of it: a small archive may hold gigabytes.
     if message := limits.LINES.refusal(max(data.count(b"\n"), data.count(b"\r"))):
         raise ImportingError.at("", message)
-    if kind := next((kind for start, kind in _PACKED.items() if data.startswith(start)), ""):
+    kind = next((kind for start, kind in _PACKED.items() if data.startswith(start)), "")
+    if kind or data.startswith(_TAR, _TAR_AT):
         raise ImportingError.at(
-            "", f"This is {kind}, and no text. Save it as CSV or XLSX, or unpack it first."
+            "", f"This is {kind or 'a tar archive'}, and no text. Save it as CSV or XLSX, or unpack it first."
         )
     nul = data.find(b"\x00") if encoding == "utf-8-sig" else -1
     try:

@@ -31,6 +31,11 @@ _GARBLED = re.compile(
 )
 # A list or an object, as JSON and Python write it.
 _OF_A_PROGRAM = re.compile(r"""\[\s*(?:["'{\[].*)?\]|\{\s*["'].*\}""", re.DOTALL)
+# Of OpenAI and Anthropic, as JSON and as Python write them, and of LangChain.
+_OF_A_CHAT = re.compile(
+    r"""\s*(?:\[\s*)?(?:\{\s*["'](?:role|content|choices)["']\s*:|(?:ChatCompletion|AIMessage|Message)\w*\("""
+    r"""|content=["'])"""
+)
 _LIKE_A_NAME = re.compile(
     r"#|[^\W\d]\w{0,4}\.|(?:\d+[.)] ?)?[^\W\d]\w*(?:(?:[ /.=-]| [&+@] |: )\w+){0,2}(?: ?\([^()]*\))?[ #:*]*"
 )
@@ -90,6 +95,15 @@ def of_programs(texts: Iterable[str], one: str, many: str = "") -> Iterator[str]
         yield (
             f"{number(len(found), one, many)} written as a list or an object, such as {found[0][:40]!r}. It "
             "is shown as it is. Bring lists and conversations as JSON Lines or Parquet."
+        )
+
+
+def messages(texts: Iterable[str], one: str, many: str = "") -> Iterator[str]:
+    """A warning where texts are messages as a program writes them, of which only the content is meant."""
+    if found := [text for text in texts if _OF_A_CHAT.match(text)]:
+        yield (
+            f"{number(len(found), one, many)} written as a message of a program, such as {found[0][:40]!r}. "
+            "It is shown as it is. Bring its content alone."
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import json
 from datetime import datetime
@@ -304,3 +305,74 @@ def test_a_name_that_is_none_is_told():
     ]
     [warning] = read_responses("task,policy,response\nOne?,None,1\nOne?,B,one\n").warnings
     assert warning.startswith("1 policy called null")
+
+
+# ---------------------------------------------------------------- answers, and messages of programs
+
+
+@pytest.mark.parametrize("name", ["expected", "expected_output", "expectedOutput", "ground_truth"])
+def test_what_is_expected_is_the_right_answer_and_not_what_a_model_wrote(name):
+    """Braintrust's output was the right answer, and what it expected a variable."""
+    rows = [{"input": "One?", name: "1", "output": "one, I think"}]
+    assert tasks(json.dumps(rows)) == [("One?", "1")]
+    [task] = read_tasks(json.dumps(rows))
+    assert not task.variables
+    [warning] = warnings_of_tasks([task], json.dumps(rows))
+    assert warning.startswith(f"1 row with both {name.lower()} and output: {name.lower()} is read")
+
+
+def test_an_output_beside_the_name_of_a_model_is_told():
+    rows = json.dumps([{"instruction": "One?", "output": "one, I think", "generator": "gpt-4"}])
+    [warning] = warnings_of_tasks(read_tasks(rows), rows)
+    assert warning.startswith("1 task with an output as the right answer, though generator names a model")
+    rows = json.dumps([{"prompt": "One?", "answer": "1", "model": "gpt-4"}])
+    assert warnings_of_tasks(read_tasks(rows), rows) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"role": "assistant", "content": "1"}',
+        "[{'role': 'assistant', 'content': '1'}]",
+        "ChatCompletionMessage(content='1', role='assistant')",
+        "content='1' additional_kwargs={}",
+    ],
+)
+def test_responses_that_are_messages_of_a_program_are_told(text):
+    rows = [{"task": "One?", "policy": policy, "response": text} for policy in "AB"]
+    [warning] = [each for each in read_responses(json.dumps(rows)).warnings if "message" in each]
+    assert warning.startswith("2 responses written as a message of a program, such as ")
+    votes = {
+        "task": "T",
+        "model_a": "P",
+        "model_b": "Q",
+        "winner": "a",
+        "response_a": text,
+        "response_b": "{1}",
+    }
+    [warning] = read_votes(source(json.dumps([votes]).encode())).warnings
+    assert warning.startswith("1 response written as a message of a program")
+
+
+@pytest.mark.parametrize(
+    ("data", "kind"),
+    [
+        (gzip.compress(gzip.compress(b"task\nOne?\n")), "a gzip in a gzip"),
+        (gzip.compress(b"t.csv".ljust(257, b"\0") + b"ustar\x0000" + b"task\nOne?\n"), "a tar archive"),
+        (rb"{\rtf1\ansi One?\par}", "an RTF document"),
+        (b"\x89PNG\r\n\x1a\n\0", "a picture"),
+        (b"SQLite format 3\0", "a database of SQLite"),
+        (b"\x93NUMPY\x01\0v\0", "an array of NumPy"),
+        (b"\x80\x04\x95\x10\0", "a pickle of Python"),
+    ],
+    # A gzip holds the time at which it was packed.
+    ids=["gzip", "tar", "rtf", "png", "sqlite", "numpy", "pickle"],
+)
+def test_a_file_of_another_kind_is_called_by_its_name(data, kind):
+    with pytest.raises(ImportingError, match=f"This is {kind}, and no text."):
+        read_tasks(named("tasks.csv", data))
+
+
+def test_tests_of_promptfoo_are_yaml_and_no_tasks():
+    with pytest.raises(ImportingError, match="YAML holds whole descriptions"):
+        read_tasks("- vars:\n    question: One?\n- vars:\n    question: Two?\n")

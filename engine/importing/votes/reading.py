@@ -175,6 +175,7 @@ def _warnings(votes: Sequence[Vote], unanswered: int, again: int) -> Iterator[st
     responses = [text for v in votes for text in (v.response_a, v.response_b) if text]
     tasks = list(dict.fromkeys(v.task for v in votes))
     yield from slips.in_texts(responses, "response")
+    yield from slips.messages(responses, "response")
     yield from slips.in_texts(tasks, "task")
     yield from slips.of_programs(tasks, "task")
     policies = list(dict.fromkeys(name for v in votes for name in (v.policy_a, v.policy_b)))
