@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -23,19 +24,28 @@ NEITHER = dict.fromkeys(
 _ON_SIDE = {f"{thing}{side}": side == "left" for thing in _THINGS for side in ("left", "right")} | {
     "a": True, "b": False,
 }  # fmt: skip
+# AlpacaEval's, whose 1 and 2 are the sides.
+_MIDDLE = "1.5"
+# A sign or a doubt makes it another answer: -1, ≠A, "B?".
+_MARKED = re.compile(r"\s*[-+−±.,<>=≠≤≥!¬~%/].*|.*\?\s*", re.DOTALL)
 KAGGLE = {"winnermodela": Winner.A, "winnermodelb": Winner.B, "winnertie": Winner.TIE}
 
 
 def said_in(value: Any) -> str | None:
     """The answer that a text gives, in one spelling; ``None`` where it gives none."""
-    key = unmarked(value) if isinstance(value, str) else ""
+    key = _word(value) if isinstance(value, str) else ""
     return _NAMED.get(key) or NEITHER.get(key) or (key if key in {"left", "right"} else None)
 
 
 def is_answer(value: str) -> bool:
     """True if the text names one of two responses, or neither."""
-    key = unmarked(value)
+    key = _word(value)
     return key in _NAMED or key in NEITHER or key in {"left", "right"}
+
+
+def _word(text: str) -> str:
+    """The text without case and marks; empty where a mark makes another answer of it."""
+    return "" if _MARKED.fullmatch(text) else unmarked(text)
 
 
 def side_of_a(place: str, fields: Mapping[str, Any]) -> bool | None:
@@ -83,7 +93,9 @@ def winner_of(
         for name, place_of in zip(policies, (Winner.A, Winner.B), strict=True)
         if text.strip() == name
     }
-    key = unmarked(text)
+    key = _word(text)
+    if text == _MIDDLE and text not in policies:
+        return Winner.TIE
     if by_side and (key in _NAMED or key in NEITHER or key in _ON_SIDE):
         found = set()
     if key in _NAMED:

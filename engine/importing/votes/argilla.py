@@ -58,7 +58,7 @@ def _votes_of(place: str, record: Mapping[str, Any], questions: Mapping[str, Any
         ]
         given = [each for each in given if each[0] is not None]
         if given and all(isinstance(value, str) and is_answer(value) for value, *_ in given):
-            readable.append((unmarked(name) not in WINNER, name, given))
+            readable.append((name, given))
     if not readable:
         if any(questions.values()):
             raise ImportingError.at(
@@ -67,13 +67,35 @@ def _votes_of(place: str, record: Mapping[str, Any], questions: Mapping[str, Any
                 "Write the options as response_a and response_b, or a, b, tie and both_bad.",
             )
         return []
-    _, _, given = min(readable, key=lambda each: each[:2])
+    given = _counted(place, readable)
     if isinstance(record.get("judgedat"), list):
         record = {name: value for name, value in record.items() if name != "judgedat"}
     return [
         vote_of(place, record, winner=value, annotator=by, judged_at=at, uuid=uuid, in_order=True)
         for value, by, at, uuid in given
     ]
+
+
+_Given = list[tuple[Any, ...]]
+
+
+def _counted(place: str, questions: Sequence[tuple[str, _Given]]) -> _Given:
+    """The answers to the question that counts, by its name.
+
+    Raises
+    ------
+    ImportingError
+        Several questions have other names.
+    """
+    named = {unmarked(name): given for name, given in questions}
+    if (name := next((each for each in WINNER if each in named), None)) is not None:
+        return named[name]
+    if len(questions) > 1:
+        shown = " and ".join(repr(name) for name, _ in questions)
+        raise ImportingError.at(
+            place, f"The answers to {shown} name a response. Rename the question that counts to preference."
+        )
+    return questions[0][1]
 
 
 def _beside(values: Any, answers: Sequence[Any]) -> Sequence[Any]:

@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from engine.importing.rows import Row
-from engine.importing.votes.answers import NEITHER, is_answer
+from engine.domain import limits
+from engine.importing.rows import ImportingError, Row
+from engine.importing.votes.answers import NEITHER, said_in
 from engine.importing.votes.columns import WINNER, first_of, list_in, meaning_of, unmarked, unmarked_fields
 from engine.importing.votes.table import vote_of
-from engine.importing.votes.vote import Vote
+from engine.importing.votes.vote import Vote, Winner
+
+_TIES = {Winner.TIE, Winner.BOTH_BAD}
+_OF_SIDES: dict[str, str] = {"left": Winner.A, "right": Winner.B}
 
 
 def votes_of(row: Row, fields: Mapping[str, Any]) -> list[Vote] | None:
@@ -27,7 +31,7 @@ def _of_task(place: str, fields: Mapping[str, Any]) -> list[Vote]:
     for annotation in fields["annotations"]:
         if not isinstance(annotation, Mapping) or annotation.get("was_cancelled"):
             continue
-        chosen = _chosen(annotation.get("result"))
+        chosen = _chosen(place, annotation.get("result"))
         if chosen is None:
             continue
         by = annotation.get("completed_by")
@@ -52,7 +56,7 @@ def _of_short_row(place: str, fields: Mapping[str, Any]) -> list[Vote]:
     has no result.
     """
     values = [value for column in fields.values() for value in list_in(column) or [column]]
-    chosen = _chosen([{"value": value} for value in values])
+    chosen = _chosen(place, [{"value": value} for value in values])
     # One choice is a plain text here, under the name that its project gave it.
     said = {name: unmarked(value) for name, value in fields.items() if isinstance(value, str)}
     beside = (
@@ -64,15 +68,33 @@ def _of_short_row(place: str, fields: Mapping[str, Any]) -> list[Vote]:
     return [vote_of(place, fields, winner=winner, in_order=True)]
 
 
-def _chosen(results: Any) -> Any:
-    """The choice of a tie, where there is one beside the two sides, else the side."""
-    sides, choices = [], []
+def _chosen(place: str, results: Any) -> Any:
+    """The choice of a tie, where there is one beside the two sides, else the side.
+
+    Raises
+    ------
+    ImportingError
+        The results name several.
+    """
+    said = []
     for result in results if isinstance(results, list) else []:
         value = result.get("value") if isinstance(result, Mapping) else None
         if not isinstance(value, Mapping):
             continue
-        if "selected" in value:
-            sides.append(value["selected"])
-        elif isinstance(value.get("choices"), list):
-            choices += [each for each in value["choices"] if isinstance(each, str) and is_answer(each)]
-    return next(iter(choices + sides), None)
+        choices = value.get("choices")
+        said += [value["selected"]] if "selected" in value else choices if isinstance(choices, list) else []
+    # a is on the left.
+    answers = {
+        each: _OF_SIDES.get(answer, answer)
+        for each in said
+        if isinstance(each, str) and (answer := said_in(each)) is not None
+    }
+    ties = {each: answer for each, answer in answers.items() if answer in _TIES}
+    counted = ties or answers
+    if len(set(counted.values())) > 1:
+        raise ImportingError.at(
+            place,
+            f"An annotation has several answers: {', '.join(map(limits.shown, counted))}. Export the result "
+            "of one control, or remove the others.",
+        )
+    return next(iter(counted), None)

@@ -18,7 +18,15 @@ from engine.importing.rows import Fault, ImportingError, Row, raise_any
 from engine.importing.sources import Source
 from engine.importing.votes import argilla, label_studio, ours, table
 from engine.importing.votes.answers import said_in
-from engine.importing.votes.columns import MEANINGS, MissingError, meaning_of, unmarked, unmarked_columns
+from engine.importing.votes.columns import (
+    MEANINGS,
+    POLICY,
+    RESPONSE,
+    MissingError,
+    meaning_of,
+    unmarked,
+    unmarked_columns,
+)
 from engine.importing.votes.vote import Vote, Votes, Winner
 
 # The formats that tell their rows by some mark. All other rows are those of a table.
@@ -43,6 +51,7 @@ def read_votes(source: Source, columns: Columns | None = None) -> Votes:
     missing: list[MissingError] = []
     number = unanswered = 0
     rivals: Counter[slips.Rivals] = Counter()
+    unread: Counter[str] = Counter()
     for number, row in enumerate(rows, 1):
         if isinstance(row, Fault):
             faults.append(row)
@@ -53,6 +62,7 @@ def read_votes(source: Source, columns: Columns | None = None) -> Votes:
                 unanswered += not found
                 if not columns:
                     rivals.update(_rivals(row.fields))
+                    unread.update(name for name in row.fields if _may_matter(name, row.fields[name]))
             except ImportingError as error:
                 faults += error.faults
             except MissingError as error:
@@ -75,7 +85,7 @@ def read_votes(source: Source, columns: Columns | None = None) -> Votes:
     votes = _once_each(votes)
     if all(vote.judged_at is not None for vote in votes):
         votes.sort(key=lambda vote: vote.judged_at or datetime.min)
-    warnings = _warnings(votes, unanswered, n_read - len(votes))
+    warnings = [*_warnings(votes, unanswered, n_read - len(votes)), *_left_out(unread)]
     return Votes(votes, [*warnings, *slips.left_out(rivals), *source.warnings])
 
 
@@ -116,6 +126,8 @@ def _content(vote: Vote) -> Hashable:
 
 # Of several columns with one of these meanings the first is read, in the order in which they stand here.
 _ONE_OF = ("task", "policy_a", "policy_b", "winner", "response_a", "response_b")
+# Alpaca's.
+_ONE_TASK = ["instruction", "input"]
 _PLACES = {name: place for place, name in enumerate(MEANINGS)}
 
 
@@ -123,6 +135,8 @@ def _rivals(fields: Mapping[str, Any]) -> list[slips.Rivals]:
     """The pairs of columns of a row that may be the same thing and say different ones; the first is read."""
     pairs = []
     for meaning, names in _several(tuple(fields)):
+        if names == _ONE_TASK:
+            continue
         said = {name: fields[name] for name in names}
         if meaning == "winner":
             # Many tables have a label or a choice that is about something else.
@@ -148,6 +162,25 @@ def _several(names: tuple[str, ...]) -> list[tuple[str, list[str]]]:
 
 
 # ---------------------------------------------------------------- what somebody should know
+
+# Of the task, and of a third policy.
+_UNREAD = {
+    "context", "history", "system", "systemprompt", "systemmessage", "passage", "document", "background",
+    *(f"{thing}{third}" for thing in (*POLICY, *RESPONSE) for third in ("c", "3")),
+}  # fmt: skip
+
+
+def _may_matter(name: str, value: Any) -> bool:
+    """True for a column that is not read, and may hold what people saw."""
+    return value not in (None, "", [], {}) and unmarked(name) in _UNREAD
+
+
+def _left_out(unread: Mapping[str, int]) -> Iterator[str]:
+    for name, n in unread.items():
+        yield (
+            f"{slips.number(n, 'row')} with {limits.shown(name)}, which is left out. If people saw it with "
+            "the task, write it into the task."
+        )
 
 
 def _warnings(votes: Sequence[Vote], unanswered: int, again: int) -> Iterator[str]:

@@ -64,6 +64,11 @@ def vote_of(
         # An empty cell is no text; nobody votes on two empty ones.
         responses = (None, None)
     a_on_left = side_of_a(place, fields)
+    if named_by_side and a_on_left is False:
+        raise ImportingError.at(
+            place,
+            "side_a is right, but the policy of a stands in a column called left. Remove side_a.",
+        )
     if a_on_left is None and (in_order or named_by_side or arena):
         a_on_left = True
     by = annotator if annotator is not None else first_of(fields, ANNOTATOR)
@@ -97,13 +102,22 @@ def _uuid(place: str, value: Any) -> UUID | None:
         ) from error
 
 
+def _task(fields: Mapping[str, Any]) -> Any:
+    """The task; in Alpaca's data its instruction and, where there is one, the input below it."""
+    given, more = (fields.get(name) for name in ("instruction", "input"))
+    others = [name for name in TASK if name not in {"instruction", "input"} and fields.get(name)]
+    if isinstance(given, str) and given and isinstance(more, str) and more and not others:
+        return f"{given}\n\n{more}"
+    return first_of(fields, TASK)
+
+
 def _texts(
     place: str, fields: Mapping[str, Any], *, may_be_turns: bool
 ) -> tuple[str | None, tuple[Message, ...], tuple[str | None, str | None], bool]:
     """The task, its messages, the two responses, and whether they came as an arena's conversations."""
     if (found := lmarena.conversations(place, fields)) is not None:
         return *found, True
-    task = first_of(fields, TASK)
+    task = _task(fields)
     (first, second), _ = two_of(fields, (*RESPONSE, ""))
     if may_be_turns and (found := lmarena.lists_of_turns(place, fields, (task, first, second))) is not None:
         return *found, True
