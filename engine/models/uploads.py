@@ -19,8 +19,8 @@ class Upload(models.Model):
 
     MATERIALS = ((Material.RESPONSES.value, "Ready-made responses"), (Material.VOTES.value, "Past votes"))
     KEPT_FOR = timedelta(days=1)
-    # The oldest goes: somebody who tries several files wants the last ones.
-    MOST_OF_ONE_USER = 3
+    # The oldest goes. Those that wait for their columns are not pushed out by a few that are read at once.
+    MOST_OF_ONE_USER = 10
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     user = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="uploads")

@@ -172,14 +172,16 @@ def test_an_upload_is_its_users_alone_and_goes_after_a_day(client, owner):
     other = Client()
     other.force_login(make_user("bob", is_superuser=True))
     assert other.get(url).status_code == 404
-    for _ in range(3):
+    for _ in range(Upload.MOST_OF_ONE_USER - 1):
         upload(client, WIDE)
-    assert owner.uploads.count() == 3
-    assert client.get(url).status_code == 404, "the newest three stay"
+    assert client.get(url).status_code == 200
+    upload(client, WIDE)
+    assert owner.uploads.count() == Upload.MOST_OF_ONE_USER
+    assert client.get(url).status_code == 404, "the newest stay"
     last = owner.uploads.first()
     Upload.objects.update(created_at=timezone.now() - timedelta(hours=25))
     assert client.get(reverse("map_columns", args=[last.pk])).status_code == 404
-    assert forget_old()["uploads"] == 3
+    assert forget_old()["uploads"] == Upload.MOST_OF_ONE_USER
 
 
 @pytest.mark.usefixtures("owner")
