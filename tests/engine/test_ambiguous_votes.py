@@ -70,6 +70,23 @@ def test_an_annotation_whose_results_agree_is_one_answer(results, winner):
     assert winners(label_studio(*results)) == [winner]
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "winner"), [("agreement", "both bad", "both_bad"), ("verdict", "same", "tie")]
+)
+def test_a_choice_for_no_side_beside_a_side_counts(name, value, winner):
+    row = {"annotation_id": 1, "prompt": "T", "model_a": "P", "model_b": "Q", "pw": "left"}
+    assert winners([row | {name: value}]) == [winner]
+
+
+@pytest.mark.parametrize("value", ["draw", "Same", "equal", "neither"])
+def test_data_beside_a_side_are_not_taken_for_a_tie(value):
+    """A task of the category "draw" was a tie."""
+    row = {"annotation_id": 1, "prompt": "T", "model_a": "P", "model_b": "Q", "pw": "left", "category": value}
+    with pytest.raises(ImportingError, match=f"category is '{value}', and a side is chosen too"):
+        votes_in([row])
+    assert winners([row | {"pw": None}]) == ["both_bad" if value == "neither" else "tie"]
+
+
 def argilla(*questions: str) -> list[dict[str, Any]]:
     answers = {name: [{"value": f"response_{'ab'[n]}", "user_id": "u"}] for n, name in enumerate(questions)}
     fields = {"prompt": "T", "response_a": "p", "response_b": "q"}

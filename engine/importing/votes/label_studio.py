@@ -12,6 +12,8 @@ from engine.importing.votes.columns import WINNER, first_of, list_in, meaning_of
 from engine.importing.votes.table import vote_of
 from engine.importing.votes.vote import Vote, Winner
 
+# Words for no side that data may hold beside an answer: a task of the category "draw".
+_ALSO_DATA = {"draw", "same", "equal", "neither"}
 _TIES = {Winner.TIE, Winner.BOTH_BAD}
 _OF_SIDES: dict[str, str] = {"left": Winner.A, "right": Winner.B}
 
@@ -59,10 +61,20 @@ def _of_short_row(place: str, fields: Mapping[str, Any]) -> list[Vote]:
     chosen = _chosen(place, [{"value": value} for value in values])
     # One choice is a plain text here, under the name that its project gave it.
     said = {name: unmarked(value) for name, value in fields.items() if isinstance(value, str)}
-    beside = (
-        fields[name] for name, key in said.items() if meaning_of(name) in {"", "winner"} and key in NEITHER
-    )
-    winner = next(beside, chosen)
+    beside = {
+        name: fields[name]
+        for name, key in said.items()
+        if meaning_of(name) in {"", "winner"} and key in NEITHER
+    }
+    has_side = chosen is not None or not {"left", "right"}.isdisjoint(said.values())
+    for name in beside:
+        if has_side and said[name] in _ALSO_DATA and not meaning_of(name):
+            raise ImportingError.at(
+                place,
+                f"{name} is {limits.shown(fields[name])}, and a side is chosen too. Remove the column where "
+                "it is no answer; else call it winner, and remove the side.",
+            )
+    winner = next(iter(beside.values()), chosen)
     if winner is None and first_of(fields, WINNER) is None and {"left", "right"}.isdisjoint(said.values()):
         return []
     return [vote_of(place, fields, winner=winner, in_order=True)]
