@@ -19,6 +19,11 @@ def storable(text: str) -> str:
     return UNSTORABLE.sub("\ufffd", text)
 
 
+def is_blank(text: str) -> bool:
+    """True if nobody sees anything of the text: space, or what has no shape, as U+200B and DOS's end mark."""
+    return not any(character.isprintable() and not character.isspace() for character in text)
+
+
 def digest(text: str) -> str:
     """16 hexadecimal digits that stand for a text, without the space around it, which nobody sees."""
     return hashlib.sha256(text.strip().encode()).hexdigest()[:16]

@@ -13,6 +13,7 @@ from engine.domain.conversations import Message, read_messages, text_and_message
 from engine.domain.limits import GOLD_ITEMS, RESPONSES, TASKS, Limit
 from engine.domain.specs import ExperimentSpec, FactorSpec, GoldSpec, ReadyMade, TaskSpec
 from engine.domain.tags import distinct, read_tags
+from engine.domain.texts import is_blank
 from engine.domain.variables import NAME
 from engine.importing import plain_lines, slips
 from engine.importing.headings import as_table, is_table
@@ -138,7 +139,7 @@ def _whole(row: Row) -> Row:
 def _task(row: Row) -> TaskSpec:
     row = _whole(row)
     prompt, messages = _asked(row)
-    if not prompt.strip():
+    if is_blank(prompt):
         raise ImportingError.at(row.place, "The task is empty. Write it, or remove the row.")
     reference = text_of(row, REFERENCE_NAMES, required=False, several=True)
     return TaskSpec(prompt, reference, messages, variables=_variables(row), tags=_tags(row))
@@ -335,7 +336,7 @@ def _warnings(
     """Possible slips in a file of responses."""
     if n := slips.twice(responses):
         yield f"{_responses(n)} came more than once, with the same task, policy and text."
-    if empty := [each for each in responses if not each.response.strip()]:
+    if empty := [each for each in responses if is_blank(each.response)]:
         some = [f"{limits.shown(each.policy)} at task {each.task + 1}" for each in empty[:_SHOWN]]
         more = ["…"] * (len(empty) > _SHOWN)
         yield f"{_responses(len(empty))} had no text: {', '.join(some + more)}."

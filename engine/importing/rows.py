@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from engine.domain import limits
-from engine.domain.texts import UNSTORABLE
+from engine.domain.texts import UNSTORABLE, is_blank
 from engine.importing import headings
 from engine.importing.strict_json import JSONLimitError, loads, refused_entry
 
@@ -304,7 +304,7 @@ def _text_rows(
 
 def _plain_rows(text: str, plain: str) -> Iterator[Row | Fault]:
     for number, line in enumerate(headings.lines(text), 1):
-        if line.strip():
+        if not is_blank(line):
             value, _, reference = line.partition("\t")
             yield Row(f"line {number}", {plain: value.strip(), "reference": reference.strip()})
 

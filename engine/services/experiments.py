@@ -20,6 +20,7 @@ from engine.domain.levels import parse_level, unfillable
 from engine.domain.policy_space import Combination, combinations, policy_space
 from engine.domain.rules import Rules, check_claim, completed
 from engine.domain.specs import SETTINGS, ExperimentSpec, FactorSpec, GoldSpec, TaskSpec
+from engine.domain.texts import is_blank
 from engine.models import (
     AuditEntry,
     Comparison,
@@ -258,7 +259,7 @@ def _check_types(settings: Mapping[str, Any]) -> None:
 def _check_texts(spec: ExperimentSpec) -> None:
     """Refuse tasks and gold items without a text: nobody could judge the answers to them."""
     for n, task in enumerate(spec.tasks):
-        if not task.prompt.strip():
+        if is_blank(task.prompt):
             raise SpecError(f"Task {n + 1} is empty. Write it or leave it out.", ("tasks", n))
         _check_messages(f"Task {n + 1}", task, ("tasks", n))
     for n, gold in enumerate(spec.gold):

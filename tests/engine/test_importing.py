@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from engine.domain.limits import Limit
 from engine.domain.specs import GoldSpec, ReadyMade, TaskSpec
+from engine.domain.texts import is_blank
 from engine.importing import (
     ImportingError,
     decoded,
@@ -24,7 +25,7 @@ from engine.importing import (
 from engine.importing.strict_json import loads
 
 storable = st.characters(exclude_categories=["Cs"], exclude_characters="\x00")
-words = st.text(storable, min_size=1, max_size=40).filter(str.strip)
+words = st.text(storable, min_size=1, max_size=40).filter(lambda text: not is_blank(text))
 SUM, WORD = TaskSpec("What is 1 + 1?", "2"), TaskSpec("Unscramble: tac", "cat")
 
 

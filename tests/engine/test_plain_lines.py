@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from engine.importing import read_tasks, warnings_of_tasks
+from engine.importing import ImportingError, read_tasks, read_votes, warnings_of_tasks
+from tests.engine.test_sources import source
 
 
 def warned(text: str) -> list[str]:
@@ -52,3 +53,17 @@ def test_lines_that_may_be_no_tasks_as_they_are_are_told(text, words):
 )
 def test_lines_that_are_tasks_are_let_be(text):
     assert warned(text) == []
+
+
+def test_a_line_of_which_nobody_sees_anything_is_an_empty_one():
+    """The end mark of DOS was a task."""
+    given = "\ufeff\u200b\nOne?\n\u00a0\u200b\nTwo?\n\x1a"
+    assert [task.prompt for task in read_tasks(given)] == ["One?", "Two?"]
+
+
+@pytest.mark.parametrize("unseen", ["\u200b", "\u200b\u2060", "\x1a", "\u202e"])
+def test_a_task_of_which_nobody_sees_anything_is_refused_in_a_table(unseen):
+    with pytest.raises(ImportingError, match="line 2: The task is empty"):
+        read_tasks(f"task,answer\n{unseen},1\n")
+    with pytest.raises(ImportingError, match="line 2: The task is empty"):
+        read_votes(source(f"task,model_a,model_b,winner\n{unseen},P,Q,a\n".encode()))

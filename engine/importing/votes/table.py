@@ -8,6 +8,7 @@ from uuid import UUID
 
 from engine.domain import limits
 from engine.domain.conversations import Message
+from engine.domain.texts import is_blank
 from engine.importing.rows import ImportingError
 from engine.importing.votes import lmarena
 from engine.importing.votes.answers import side_of_a, winner_of
@@ -58,7 +59,7 @@ def vote_of(
     task, messages, responses, arena = _texts(place, fields, may_be_turns=not in_order)
     if task is None:
         raise MissingError(place, "task (or prompt, question, instruction, conversation_a)")
-    if not task.strip():
+    if is_blank(task):
         raise ImportingError.at(place, "The task is empty. Write it, or remove the row.")
     if not any(responses):
         # An empty cell is no text; nobody votes on two empty ones.
