@@ -192,17 +192,14 @@ def _rows(rows: QuerySet[Any], **fields: str) -> list[Row]:
 def _withheld(
     judgments: QuerySet[Judgment], checks: QuerySet[Check], experiments: QuerySet[Experiment]
 ) -> list[Row]:
-    """The number of answers in each of these experiments, comparisons and checks together."""
-    names = Counter(
-        judgments.filter(comparison__experiment__in=experiments).values_list(
-            "comparison__experiment__name", flat=True
-        )
-    )
-    names.update(
-        checks.filter(experiment__in=experiments)
-        .exclude(choice="")
-        .values_list("experiment__name", flat=True)
-    )
+    """The number of answers in each of these experiments, comparisons and checks together.
+
+    Neither skipping a pair nor what an editor does may move it otherwise for a check than for a comparison.
+    """
+    given = judgments.filter(comparison__experiment__in=experiments, restores__isnull=True)
+    names = Counter(given.values_list("comparison__experiment__name", flat=True))
+    answered = checks.filter(experiment__in=experiments, passed__isnull=False)
+    names.update(answered.values_list("experiment__name", flat=True))
     return [{"experiment": name, "answers": answers} for name, answers in sorted(names.items())]
 
 

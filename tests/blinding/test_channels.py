@@ -184,6 +184,13 @@ def history(world: World) -> None:
     world.call("history")
 
 
+def own_data(world: World) -> None:
+    """The file of one's own data, as far as it is about an experiment that goes on."""
+    mine = world.client.get(reverse("own_data")).json()
+    assert (mine["judgments"], mine["checks"], mine["pairs_shown"]) == ([], [], [])
+    world.heard.append([each["answers"] for each in mine["answers_until_the_experiment_concludes"]])
+
+
 def beat(world: World) -> None:
     world.call("beat", token=world.token)
 
@@ -242,6 +249,9 @@ SCRIPTS: dict[str, tuple[Step, ...]] = {
     "answer twice": (judge, judge),
     "skip twice": (skip, skip),
     "report": (flag,),
+    "skip, and count the answers in the file of one's data": (skip, own_data),
+    "answer, and count them": (judge, own_data),
+    "take it back, and count them": (judge, undo, own_data),
     "skip and answer": (skip, judge),
     "ask for more": (grab, look),
     "leave, and ask for more": (leave, grab),
@@ -271,7 +281,7 @@ SCRIPTS: dict[str, tuple[Step, ...]] = {
     "a pause, and leave": (a_pause, leave, look),
 }
 # Actions that the API does not offer.
-_PAGE_ONLY = {history, beat, leave, several_ahead}
+_PAGE_ONLY = {history, own_data, beat, leave, several_ahead}
 
 
 @pytest.fixture(scope="module")
