@@ -713,13 +713,7 @@ def void_judgment(*, judgment_id: int, by: User, reason: str) -> JudgmentVoid:
     if JudgmentVoid.objects.filter(judgment=judgment).exists():
         raise WrongStateError(_("This judgment was taken back already."))
     [void] = write_voids(judgments=[judgment], by=by, reason=reason)
-    # The annotator may be shown the pair again, unless they may have looked who wrote what meanwhile.
-    comparison.leases.filter(
-        ~Q(annotator__is_superuser=True),
-        ~has_or_had(OuterRef("comparison__experiment"), OuterRef("annotator"), Membership.WATCHING),
-        annotator=judgment.annotator_id,
-        state=Lease.State.JUDGED,
-    ).update(state=Lease.State.RETURNED, held_until=clock.now() + allowances.hold())
+    hand_voided_back(comparison_ids=[comparison.pk], annotator_id=judgment.annotator_id)
     if comparison.outcome is None:
         return void
     _count(_TAKEN_OFF, comparison)
@@ -728,6 +722,20 @@ def void_judgment(*, judgment_id: int, by: User, reason: str) -> JudgmentVoid:
     # The voided outcome may have carried a peak of the evidence.
     mark_stale(experiment=experiment)
     return void
+
+
+def hand_voided_back(*, comparison_ids: Collection[int], annotator_id: int | None) -> None:
+    """Let an annotator be shown pairs again whose judgments by them are void, in the caller's transaction.
+
+    Not if they may have looked meanwhile who wrote what.
+    """
+    Lease.objects.filter(
+        ~Q(annotator__is_superuser=True),
+        ~has_or_had(OuterRef("comparison__experiment"), OuterRef("annotator"), Membership.WATCHING),
+        comparison__in=comparison_ids,
+        annotator=annotator_id,
+        state=Lease.State.JUDGED,
+    ).update(state=Lease.State.RETURNED, held_until=clock.now() + allowances.hold())
 
 
 def take_outcomes_back(comparisons: Sequence[Comparison]) -> None:

@@ -22,10 +22,15 @@ from engine.models import (
     clock,
 )
 from engine.selectors import counts
-from engine.services.allowances import hold
 from engine.services.analysis import outdate
 from engine.services.audit import record
-from engine.services.judging import record_judgment, take_outcomes_back, void_judgment, write_voids
+from engine.services.judging import (
+    hand_voided_back,
+    record_judgment,
+    take_outcomes_back,
+    void_judgment,
+    write_voids,
+)
 from engine.services.replaying import mark_stale
 
 # States of comparisons that accept no judgment now.
@@ -166,9 +171,7 @@ def void_annotator(*, experiment_id: int, annotator: User, by: User, reason: str
     judgments = list(theirs.filter(comparison__in=comparisons))
     write_voids(judgments=judgments, by=by, reason=reason)
     voided_in = {judgment.comparison_id for judgment in judgments}
-    Lease.objects.filter(comparison__in=voided_in, annotator=annotator, state=Lease.State.JUDGED).update(
-        state=Lease.State.RETURNED, held_until=clock.now() + hold()
-    )
+    hand_voided_back(comparison_ids=voided_in, annotator_id=annotator.pk)
     counted = [c for c in comparisons if c.pk in voided_in and c.outcome is not None]
     if counted:
         _uncount(counted)

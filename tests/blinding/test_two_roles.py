@@ -20,7 +20,7 @@ from engine.selectors import blinding
 from engine.services.experiments import create_experiment, start
 from engine.services.judging import discard_unwanted, void_judgment
 from engine.services.people import begin_to_judge, change_role, create_invitation, remove_member
-from engine.services.review import restore_judgment
+from engine.services.review import restore_judgment, void_annotator
 from engine.services.tokens import make_token
 from tests.accounts import sign_in_recently
 from tests.factories import add_member, click, lease, make_experiment, make_user
@@ -51,6 +51,16 @@ def get(client: Client, name: str, *args: int, **query: str) -> HttpResponse:
 def content(response: HttpResponse) -> str:
     body = b"".join(response.streaming_content) if response.streaming else response.content
     return body.decode()
+
+
+def void_one(judgment: Judgment, by: User) -> None:
+    void_judgment(judgment_id=judgment.pk, by=by, reason="A slip.")
+
+
+def void_all(judgment: Judgment, by: User) -> None:
+    void_annotator(
+        experiment_id=judgment.comparison.experiment_id, annotator=judgment.annotator, by=by, reason="Spam"
+    )
 
 
 class TestUnfinishedPairsAreHidden:
@@ -164,6 +174,12 @@ class TestUnfinishedPairsAreHidden:
         discard_unwanted(experiment_id=experiment.pk)
         judgment.comparison.refresh_from_db()
         assert judgment.comparison.state == "discarded", "nobody else is there"
+
+    @pytest.mark.parametrize("void", [void_one, void_all])
+    def test_one_that_an_editor_voided_is_too(self, both, experiment, admin, void):
+        judgment = click(experiment, both)
+        void(judgment, by=admin)
+        assert lease(experiment, both).comparison_id != judgment.comparison_id
 
     def test_another_annotator_gets_it(self, both, experiment):
         judgment, other = click(experiment, both), make_user()
