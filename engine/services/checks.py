@@ -354,8 +354,15 @@ def take_back_check(*, check_id: int) -> Check:
     reservation = _reservation()
     answered_at = cast(datetime, check.judged_at)
     if _fate_among_others(check, since=answered_at, own=1) == _Fate.TAKEN:
-        # A comparison would come again as the pair that it was, and would have been ready since the answer.
-        reservation |= {"reserved": False, "created_at": check.created_at, "expires_at": check.judged_at}
+        # A comparison would come again as the pair that it was, and would have been ready since the answer;
+        # to this annotator too, who does not hold it.
+        over = clock.now() - allowances.hold()
+        reservation |= {
+            "reserved": False,
+            "created_at": check.created_at,
+            "expires_at": check.judged_at,
+            "held_until": over,
+        }
     return Check.objects.create(
         experiment=check.experiment,
         annotator_id=check.annotator_id,

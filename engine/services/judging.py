@@ -110,6 +110,8 @@ def _open(besides: int) -> QuerySet[Comparison]:
     )
     over = Q(state__in=[Lease.State.SKIPPED, Lease.State.JUDGED])
     on_screen = Q(token__in=Given("besides", UUIDField()).each(besides))
+    # An answer that was taken back ended its lease, as it ends a check: what counts is the lease after it.
+    answered = Q(Exists(Judgment.objects.filter(token=OuterRef("token"))))
     # An imported judgment stands without a lease.
     judged = Judgment.objects.filter(comparison=OuterRef("pk"), annotator=_ANNOTATOR, standing=True)
     asks_people = Experiment.objects.filter(
@@ -117,7 +119,7 @@ def _open(besides: int) -> QuerySet[Comparison]:
     )
     # One condition: of several, PostgreSQL would weigh every order in which to join their tables.
     not_for_them = (
-        Q(Exists(mine.filter(turn_over | over | on_screen)))
+        Q(Exists(mine.filter(over | (turn_over | on_screen) & ~answered)))
         | Q(Exists(judged))
         # Ready-made texts come again: nobody judges the same two of them twice.
         | has_seen(_ANNOTATOR, OuterRef("texts"))
@@ -735,7 +737,7 @@ def hand_voided_back(*, comparison_ids: Collection[int], annotator_id: int | Non
         comparison__in=comparison_ids,
         annotator=annotator_id,
         state=Lease.State.JUDGED,
-    ).update(state=Lease.State.RETURNED, held_until=clock.now() + allowances.hold())
+    ).update(state=Lease.State.RETURNED)
 
 
 def take_outcomes_back(comparisons: Sequence[Comparison]) -> None:

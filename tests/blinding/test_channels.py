@@ -25,6 +25,7 @@ from django.utils import timezone
 
 from engine.domain import blinding
 from engine.models import Check, Lease, User
+from engine.selectors.people import newest_answer
 from engine.services import serving
 from engine.services.allowances import MOST_HELD, hold
 from engine.services.costs import same_cost
@@ -35,6 +36,7 @@ from tests.factories import make_experiment, make_user, write_responses
 
 _EXPERIMENT = re.compile(r"/label/\d+/")
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+_SHOWN = re.compile(rf'data-token="({_UUID.pattern})"|"token": "({_UUID.pattern})"')
 _TEXTS = re.compile(
     r'<p class="task-text".*?</p>|<div class="text".*?</div>|<dd dir="auto">.*?</dd>|<p dir="auto">.*?</p>'
     r'|"(prompt|left|right|content)": "[^"]*"|<time.*?</time>|<h2 id="answer.*?</h2>'
@@ -65,6 +67,8 @@ def secret_for(checks: dict[int, list[bool]]) -> str:
 class World:
     """An annotator, a colleague, and a pair on the annotator's screen of which the attacker wants to know the
     kind.
+
+    ``first``: its token at first; ``token``: the one that it has now; ``shown``: those in the last reply.
     """
 
     def __init__(self, kind: str, api: bool) -> None:
@@ -91,12 +95,12 @@ class World:
             self.client.force_login(self.ann)
             self.headers = {"HX-Request": "true"}
         self.heard: list[object] = []
-        self.token = self._pair_of(kind)
+        self.first = self.token = self._pair_of(kind)
 
     @contextmanager
     def anew(self) -> Iterator[World]:
         """This world as it was made: what is done to it is rolled back in the end."""
-        cookies, self.heard = copy.deepcopy(self.client.cookies), []
+        cookies, self.heard, self.token = copy.deepcopy(self.client.cookies), [], self.first
         with transaction.atomic():
             yield self
             transaction.set_rollback(True)
@@ -128,6 +132,7 @@ class World:
                 method = self.client.get if name in {"pair", "history"} else self.client.post
                 response = method(reverse(name, args=[self.experiment.pk]), data=fields, headers=self.headers)
         text = response.content.decode()
+        self.shown = [page or api for page, api in _SHOWN.findall(text)]
         assert response.status_code not in {401, 403, 404, 405, 429}, text
         for name_of_ours in (self.ann.username, self.experiment.name):
             text = text.replace(name_of_ours, "NAME")
@@ -140,9 +145,8 @@ class World:
     def colleague_works(self) -> None:
         serving.show_next(experiment=self.experiment, annotator=self.colleague)
 
-    def an_hour_passes(self) -> None:
-        """As long as one person may hold a pair, and a second."""
-        span = hold() + timedelta(seconds=1)
+    def passes(self, span: timedelta) -> None:
+        """Of what the annotator holds or held; sweeps run."""
         for lease in Lease.objects.filter(annotator=self.ann):
             lease.granted_at, lease.held_until = lease.granted_at - span, lease.held_until - span
             lease.expires_at -= span
@@ -211,6 +215,10 @@ def ahead(world: World) -> None:
     world.call("pair", besides=[world.token])
 
 
+def beside_the_old_page(world: World) -> None:
+    world.call("pair", besides=[world.first])
+
+
 def several_ahead(world: World) -> None:
     world.call("pair", besides=[world.token], ahead=MOST_HELD)
 
@@ -219,16 +227,25 @@ def grab(world: World) -> None:
     """Ask for more and more pairs beside those that one has, until none comes."""
     mine = [world.token]
     for _ in range(MOST_HELD):
-        text = world.call("pair", besides=mine).content.decode()
-        more = re.search(rf'data-token="({_UUID.pattern})"|"token": "({_UUID.pattern})"', text)
-        if more is None:
+        world.call("pair", besides=mine)
+        if not world.shown:
             break
-        mine.append(more.group(1) or more.group(2))
+        mine += world.shown
     world.heard.append(len(mine))
 
 
 def an_hour(world: World) -> None:
-    world.an_hour_passes()
+    """As long as one person may hold a pair, and a second."""
+    world.passes(hold() + timedelta(seconds=1))
+
+
+def half_an_hour(world: World) -> None:
+    world.passes(hold() / 2 + timedelta(seconds=1))
+
+
+def follow(world: World) -> None:
+    """Go on with the pair of the last answer, which may have another token."""
+    world.token = world.shown[0]
 
 
 def wrong(world: World) -> None:
@@ -275,6 +292,14 @@ SCRIPTS: dict[str, tuple[Step, ...]] = {
     "take it back": (judge, undo),
     "take it back, and answer the old page": (judge, undo, judge),
     "take it back and look it up": (judge, undo, history),
+    "take it back, and look beside the old page": (judge, undo, follow, beside_the_old_page),
+    "take it back, stay away, and look beside the old page": (
+        *(judge, undo, follow, wait, beside_the_old_page, look),
+    ),
+    "take it back twice, and hold it for long": (
+        *(judge, undo, follow, half_an_hour, look),
+        *(judge, undo, follow, half_an_hour, look),
+    ),
     "the end": (the_end, look, judge, undo, history),
     "the end, and stay away": (the_end, wait, look),
     "a pause": (a_pause, look, judge, undo),
@@ -339,6 +364,30 @@ def test_a_pair_that_was_left_comes_before_a_new_one():
         serving.answer(experiment_id=experiment.pk, token=shown.token, annotator=ann, choice="left")
         advance(experiment_id=experiment.pk)
         write_responses()
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("is_check", [True, False])
+def test_a_pair_that_a_colleague_had_comes_again_though_the_old_page_names_it(is_check: bool):
+    """It was taken back while the colleague looked at it, or at the comparison in its place."""
+    ann, colleague = make_user(), make_user()
+    experiment = make_experiment(
+        ready=True,
+        n_gold=9,
+        gold_rate=0.5,
+        overlap=2,
+        annotators=(ann, colleague),
+        secret=secret_for({ann.pk: [is_check, False], colleague.pk: [False]}),
+    )
+    first = serving.show_next(experiment=experiment, annotator=ann)
+    assert Check.objects.filter(token=first.token).exists() is is_check
+    serving.answer(experiment_id=experiment.pk, token=first.token, annotator=ann, choice="left")
+    theirs = serving.show_next(experiment=experiment, annotator=colleague)
+    answer = newest_answer(experiment, ann)
+    assert serving.take_back(experiment=experiment, answer=answer, annotator=ann) is None
+    serving.hand_back(annotator=colleague, tokens=[theirs.token])
+    again = serving.show_next(experiment=experiment, annotator=ann, besides=[first.token])
+    assert (again.prompt, again.left, again.right) == (first.prompt, first.left, first.right)
 
 
 @pytest.mark.django_db
