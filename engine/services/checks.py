@@ -163,6 +163,14 @@ def _fate_among_others(check: Check, *, since: datetime, own: int) -> _Fate:
     return _Fate.FREE if wanted > 0 else _Fate.LOST
 
 
+def give_up_handed_back(*, experiment: Experiment) -> None:
+    """End the checks that were handed back before an experiment concluded that is reopened: the comparisons
+    were discarded.
+    """
+    handed_back = Check.objects.filter(experiment=experiment, choice="", reserved=False)
+    handed_back.exclude(kind=Check.Kind.PRACTICE).update(choice=Check.LOST, judged_at=clock.now())
+
+
 def _with_texts() -> QuerySet[Check]:
     return Check.objects.select_related(
         "experiment",

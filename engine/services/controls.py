@@ -20,6 +20,7 @@ from engine.selectors import consequences, counts, specs
 from engine.selectors.rubrics import why_no_judge
 from engine.services.analysis import outdate
 from engine.services.audit import record
+from engine.services.checks import give_up_handed_back
 from engine.services.experiments import (
     create_experiment,
     locked,
@@ -119,6 +120,7 @@ def reopen(
         update_fields=["state", "conclusion", "certified_claim", "finding", "winner", "concluded_at"]
     )
     renew_secret(experiment=experiment)
+    give_up_handed_back(experiment=experiment)
     write_snapshot(experiment=experiment, observed=observed)
     return experiment
 

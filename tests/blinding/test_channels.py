@@ -28,6 +28,7 @@ from engine.models import Check, Lease, User
 from engine.selectors.people import newest_answer
 from engine.services import serving
 from engine.services.allowances import MOST_HELD, hold
+from engine.services.controls import reopen
 from engine.services.costs import same_cost
 from engine.services.experiments import pause, stop
 from engine.services.planning import advance
@@ -252,6 +253,13 @@ def wrong(world: World) -> None:
     world.call("judge", token=world.token, choice="tie")
 
 
+def again(world: World) -> None:
+    reopen(experiment_id=world.experiment.pk, by=None)
+    # Both worlds have as much to show: what was ready for a comparison or a check is discarded.
+    advance(experiment_id=world.experiment.pk)
+    write_responses()
+
+
 def the_end(world: World) -> None:
     stop(experiment_id=world.experiment.pk)
 
@@ -302,6 +310,8 @@ SCRIPTS: dict[str, tuple[Step, ...]] = {
     ),
     "the end": (the_end, look, judge, undo, history),
     "the end, and stay away": (the_end, wait, look),
+    "the end, and again": (the_end, again, look, judge),
+    "the end, and again, after leaving it": (leave, the_end, again, look, judge),
     "a pause": (a_pause, look, judge, undo),
     "a pause, and leave": (a_pause, leave, look),
 }
