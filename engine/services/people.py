@@ -17,6 +17,7 @@ from engine.domain.credentials import hashed
 from engine.domain.errors import InvitationError, MembershipError
 from engine.models import (
     AuditEntry,
+    Check,
     Experiment,
     Invitation,
     InvitationUse,
@@ -27,7 +28,7 @@ from engine.models import (
     clock,
 )
 from engine.selectors import people
-from engine.services import judging, reports
+from engine.services import reports, serving
 from engine.services.accounts import end_sessions
 from engine.services.audit import record
 from engine.services.tokens import end_all_tokens, end_tokens_without_rights
@@ -272,7 +273,7 @@ def change_role(*, membership_id: int, by: User, role: str) -> int:
     _keep_an_owner(member)
     before, member.role = member.role, role
     member.save(update_fields=["role"])
-    _return_leases(member, before)
+    _return_pairs(member, before)
     record(
         experiment=member.experiment,
         by=by,
@@ -295,7 +296,7 @@ def remove_member(*, membership_id: int, by: User | None) -> int:
     member = _locked_member(membership_id)
     _keep_an_owner(member)
     member.delete()
-    _return_leases(member, member.role)
+    _return_pairs(member, member.role)
     record(
         experiment=member.experiment,
         by=by,
@@ -351,15 +352,19 @@ def _keep_an_owner(member: Membership) -> None:
         raise MembershipError(f"{member.user} is the only owner; make somebody else an owner first.")
 
 
-def _return_leases(member: Membership, role: str) -> None:
+def _return_pairs(member: Membership, role: str) -> None:
     """Return the pairs of a person who no longer annotates."""
     if role != Membership.Role.ANNOTATOR:
         return
-    held = Lease.objects.filter(
-        comparison__experiment=member.experiment, annotator=member.user, state=Lease.State.ACTIVE
-    )
-    if tokens := list(held.values_list("token", flat=True)):
-        judging.return_leases(annotator=member.user, tokens=tokens)
+    leases = Lease.objects.filter(comparison__experiment=member.experiment, state=Lease.State.ACTIVE)
+    checks = Check.objects.filter(experiment=member.experiment, choice="", reserved=True)
+    held = [
+        token
+        for pairs in (leases, checks)
+        for token in pairs.filter(annotator=member.user).values_list("token", flat=True)
+    ]
+    if held:
+        serving.hand_back(annotator=member.user, tokens=held)
 
 
 def _settle_loss(member: Membership, lost: str, *, by: User | None) -> int:

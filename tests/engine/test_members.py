@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 
 from engine.domain.errors import InvitationError, MembershipError
+from engine.models import Check
 from engine.selectors import counts
 from engine.services import people
+from engine.services.serving import show_next
 from tests.engine.test_races import at_once
 from tests.factories import add_member, click, lease, make_experiment, make_user
 
@@ -69,6 +71,21 @@ def test_a_removed_annotator_hands_back_what_they_were_looking_at_and_their_judg
     assert held.comparison.state == "ready"
     assert counts.standing_judgments(experiment.pk).filter(pk=judgment.pk).exists()
     assert experiment.audit_entries.first().text == "Removed ann, who was annotator."
+
+
+def test_they_hand_checks_back_too(owner):
+    """An owner who judges may give the role up and take it again, and must not tell their pairs apart."""
+    experiment = make_experiment(ready=True, n_gold=1, practice=1)
+    add_member(experiment, owner, "owner")
+    member = add_member(experiment, owner)
+    shown = show_next(experiment=experiment, annotator=owner)
+    check = Check.objects.get(token=shown.token)
+    elsewhere = make_experiment(ready=True, n_gold=1, practice=1, annotators=(owner,))
+    kept = show_next(experiment=elsewhere, annotator=owner)
+    people.remove_member(membership_id=member.pk, by=owner)
+    check.refresh_from_db()
+    assert not check.reserved
+    assert Check.objects.get(token=kept.token).reserved
 
 
 def test_other_experiments_keep_what_they_show(experiment, owner):
