@@ -177,6 +177,23 @@ def withholds_responses(request: AuthenticatedRequest, experiment: Experiment) -
     return withholds_unfinished(request, experiment) and not blinding.is_over(experiment)
 
 
+def may_copy(request: AuthenticatedRequest, experiment: Experiment) -> bool:
+    """False for those from whom ready-made responses are kept: a copy is its maker's own, and has them."""
+    imported = experiment.responses == Experiment.Responses.IMPORTED
+    return not (imported and withholds_responses(request, experiment))
+
+
+def to_copy(request: AuthenticatedRequest, experiment_id: int) -> Experiment:
+    """The experiment of which the user may make a copy."""
+    experiment = to_run(request, experiment_id)
+    if not may_copy(request, experiment):
+        raise PermissionDenied(
+            "You judge this experiment, or did, and a copy would show you who wrote its responses. Copy it "
+            "after it has concluded, or ask somebody who runs it and does not judge."
+        )
+    return experiment
+
+
 def judges_blind(request: HttpRequest, experiment: Experiment) -> bool:
     """True if the reader is known to judge this experiment, and may not see its results before its end."""
     user = request.user

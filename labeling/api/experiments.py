@@ -128,7 +128,7 @@ def stop_on_claim(request: AuthenticatedRequest, experiment_id: Id, payload: Cla
 @router.post("/{experiment_id}/clone", auth=MANAGE, response={201: ExperimentOut} | WRITE_PROBLEMS)
 def clone(request: AuthenticatedRequest, experiment_id: Id, payload: CloneIn) -> Status[dict[str, Any]]:
     """Create a draft with the same description, which you own."""
-    experiment = access.to_run(request, experiment_id)
+    experiment = access.to_copy(request, experiment_id)
     check_may_create(request)
     cloned = controls.clone(experiment=experiment, by=request.user, name=payload.name)
     return Status(201, summary(cloned))

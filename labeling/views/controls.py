@@ -88,7 +88,7 @@ def _ask(
 @require_POST
 def clone(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
     """Make a new draft of the same description."""
-    experiment = access.to_run(request, experiment_id)
+    experiment = access.to_copy(request, experiment_id)
     if not access.may_create(request):
         raise PermissionDenied("You may not make experiments. Ask an administrator for the permission.")
     form = CloneForm(request.POST)

@@ -100,6 +100,6 @@ def settings_page(
         "subscription_form": SubscriptionForm(),
         "subscriptions": log.subscriptions(experiment),
         "why_no_mail": why_no_mail(),
-        "may_create": access.may_create(request),
+        "may_copy": access.may_create(request) and access.may_copy(request, experiment),
     }
     return render(request, "dashboard/settings.html", defaults | context, status=status)

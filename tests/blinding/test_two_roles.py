@@ -8,6 +8,7 @@ import json
 import zipfile
 
 import pytest
+from django.contrib.auth.models import Permission
 from django.http import HttpResponse
 from django.test import Client
 from django.urls import reverse
@@ -16,8 +17,8 @@ from engine.domain.errors import MembershipError
 from engine.domain.specs import ExperimentSpec, FactorSpec, ReadyMade, TaskSpec
 from engine.judges.worker import judge_comparisons
 from engine.models import Comparison, Experiment, Judgment, Lease, Membership, Response, User
-from engine.selectors import blinding
-from engine.services.experiments import create_experiment, start
+from engine.selectors import blinding, people
+from engine.services.experiments import create_experiment, start, stop
 from engine.services.judging import discard_unwanted, void_judgment
 from engine.services.people import begin_to_judge, change_role, create_invitation, remove_member
 from engine.services.review import restore_judgment, void_annotator
@@ -137,7 +138,8 @@ class TestUnfinishedPairsAreHidden:
         )
         assert (reply.status_code, content(reply)) == (200, "")
 
-    def test_ready_made_responses_are_in_no_description(self, both, admin):
+    def ready_made(self, both: User) -> Experiment:
+        """An experiment on ready-made responses, in which they have the same roles."""
         ready = [ReadyMade(n, name, f"{name} says {n}") for name in ("Long", "Short") for n in range(3)]
         experiment = create_experiment(
             spec=ExperimentSpec(
@@ -152,12 +154,39 @@ class TestUnfinishedPairsAreHidden:
         for role in {"annotator", *roles.values_list("role", flat=True)}:
             add_member(experiment, both, role)
         start(experiment_id=experiment.pk)
+        return experiment
+
+    def test_ready_made_responses_are_in_no_description(self, both, admin):
+        experiment = self.ready_made(both)
         for reader, given in ((both, False), (admin, True)):
             description = content(get(browser(reader), "setup_file", experiment.pk))
             export = get(browser(reader), "judgments_csv", experiment.pk, zip="1")
             with zipfile.ZipFile(io.BytesIO(b"".join(export.streaming_content))) as archive:
                 manifest = archive.read(archive.namelist()[-1]).decode()
             assert ("Long says 1" in description, "Long says 1" in manifest) == (given, given)
+
+    def test_ready_made_responses_are_in_no_copy_of_their_own(self, both, admin):
+        experiment = self.ready_made(both)
+        both.user_permissions.add(Permission.objects.get(codename="add_experiment"))
+        page = browser(both).post(reverse("clone", args=[experiment.pk]), {"name": "Mine"})
+        key = make_token(user=both, name="t", valid_days=1, scopes=["manage"])[1]
+        reply = Client().post(
+            f"/api/experiments/{experiment.pk}/clone",
+            {"name": "Mine"},
+            content_type="application/json",
+            headers={"Authorization": f"Bearer {key}"},
+        )
+        assert (page.status_code, reply.status_code) == (403, 403)
+        assert not Experiment.objects.filter(name="Mine").exists()
+        offers = 'id="clone-title"'
+        if people.experiments_to_run(both).filter(pk=experiment.pk).exists():
+            assert "who wrote its responses" in reply.json()["detail"]
+            assert offers not in content(get(browser(both), "experiment_settings", experiment.pk))
+        assert offers in content(get(browser(admin), "experiment_settings", experiment.pk))
+        stop(experiment_id=experiment.pk)
+        if people.experiments_to_run(both).filter(pk=experiment.pk).exists():
+            assert browser(both).post(reverse("clone", args=[experiment.pk]), {"name": "Mine"}).url
+            assert Experiment.objects.filter(name="Mine").exists()
 
     def test_who_lost_the_role_of_annotator_is_still_kept_from_them(self, both, experiment):
         """They could look, and come back to judge what they saw."""
