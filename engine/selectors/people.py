@@ -81,8 +81,7 @@ def has_any_right(user: User) -> bool:
 
 def with_a_role(user: User) -> QuerySet[Experiment]:
     """Experiments in which this user has a role; for superusers, all."""
-    experiments = Experiment.objects.order_by("-pk")
-    return experiments if user.is_superuser else experiments.filter(memberships__user=user).distinct()
+    return _with_one_of(user, _Role).order_by("-pk")
 
 
 def open_invitations(experiment: Experiment, roles: Collection[str]) -> QuerySet[Invitation]:
@@ -203,15 +202,12 @@ def experiments_to_join(user: User) -> QuerySet[Experiment]:
     """Experiments that have left the drawing board and in which this user, an owner, may become an
     annotator.
     """
-    return _judged_by(user, Membership.Role.OWNER).exclude(
-        Exists(Membership.objects.filter(experiment=OuterRef("pk"), user=user, role=_Role.ANNOTATOR))
-    )
+    return _judged_by(user, _Role.OWNER).exclude(_holds(user, [_Role.ANNOTATOR]))
 
 
 def _judged_by(user: User | Given, role: str) -> QuerySet[Experiment]:
-    return Experiment.objects.filter(
-        judge=Experiment.Judge.HUMAN, memberships__user=user, memberships__role=role
-    ).exclude(state=Experiment.State.DRAFT)
+    judged = Experiment.objects.filter(_holds(user, [role]), judge=Experiment.Judge.HUMAN)
+    return judged.exclude(state=Experiment.State.DRAFT)
 
 
 def with_own_answers(experiments: QuerySet[Experiment], user: User) -> QuerySet[Experiment]:
@@ -238,11 +234,7 @@ def _answered_checks(user: User | Given) -> QuerySet[Check]:
 
 def experiments_to_watch(user: User) -> QuerySet[Experiment]:
     """Experiments whose dashboard this user may see."""
-    if user.is_superuser:
-        return Experiment.objects.all()
-    return Experiment.objects.filter(
-        memberships__user=user, memberships__role__in=Membership.WATCHING
-    ).distinct()
+    return _with_one_of(user, Membership.WATCHING)
 
 
 def tagged(experiments: QuerySet[Experiment], tag: str) -> QuerySet[Experiment]:
@@ -261,17 +253,22 @@ def tags_of(experiments: QuerySet[Experiment]) -> list[str]:
 
 def experiments_to_run(user: User) -> QuerySet[Experiment]:
     """Experiments that this user may start, pause and stop."""
-    if user.is_superuser:
-        return Experiment.objects.all()
-    roles = [Membership.Role.EDITOR, Membership.Role.OWNER]
-    return Experiment.objects.filter(memberships__user=user, memberships__role__in=roles).distinct()
+    return _with_one_of(user, [_Role.EDITOR, _Role.OWNER])
 
 
 def experiments_to_own(user: User) -> QuerySet[Experiment]:
     """Experiments that are this user's to give away and to delete."""
-    if user.is_superuser:
-        return Experiment.objects.all()
-    return Experiment.objects.filter(memberships__user=user, memberships__role=Membership.Role.OWNER)
+    return _with_one_of(user, [_Role.OWNER])
+
+
+def _with_one_of(user: User, roles: Collection[str]) -> QuerySet[Experiment]:
+    """Experiments in which this user has one of these roles; for superusers, all."""
+    return Experiment.objects.all() if user.is_superuser else Experiment.objects.filter(_holds(user, roles))
+
+
+def _holds(user: User | Given, roles: Collection[str]) -> Exists:
+    """True of an experiment in which a user has one of these roles. No join: two roles give no second row."""
+    return Exists(Membership.objects.filter(experiment=OuterRef("pk"), user=user, role__in=roles))
 
 
 def own_judgments(experiment: Experiment, user: User) -> QuerySet[Judgment]:

@@ -15,6 +15,7 @@ from django.test import RequestFactory
 from django.urls import reverse
 
 from engine.models import Experiment, Token, User
+from engine.selectors.people import with_a_role
 from engine.services.tokens import make_token
 from labeling import access
 from tests.factories import add_member, click, lease, make_experiment, make_user
@@ -69,6 +70,16 @@ def test_an_experiment_is_found_by_its_roles_and_by_nobody_else(rule, allowed, e
                 rule(request, experiment.pk)
         with pytest.raises(Http404):
             rule(request, 10**6)
+
+
+@pytest.mark.parametrize("role", ["viewer", "editor", "owner"])
+def test_who_has_two_roles_has_the_experiment_once(role, experiment, people):
+    user = people[role]
+    for other in {"viewer", "editor", "owner", "annotator"} - {role}:
+        add_member(experiment, user, other)
+    request = request_of(user)
+    assert list(access.watched(request)) == list(access.runnable(request)) == [experiment]
+    assert list(with_a_role(user)) == [experiment]
 
 
 @pytest.mark.parametrize(("rule", "allowed"), [(access.may_run, RUN), (access.may_own, OWN)])
