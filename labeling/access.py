@@ -137,10 +137,8 @@ def _permitted(
     found = permitted.filter(pk=experiment_id).first()
     if found is not None:
         return found
-    # Two queries: both kinds of rights come from the same rows.
-    for seen in (watched(request), _labeled(request)):
-        if seen.filter(pk=experiment_id).exists():
-            raise PermissionDenied(reason)
+    if (watched(request) | _labeled(request)).filter(pk=experiment_id).exists():
+        raise PermissionDenied(reason)
     raise Http404
 
 

@@ -72,6 +72,13 @@ def test_an_experiment_is_found_by_its_roles_and_by_nobody_else(rule, allowed, e
             rule(request, 10**6)
 
 
+def test_a_refusal_takes_two_queries(experiment, people, django_assert_num_queries):
+    for role, refusal in (("annotator", PermissionDenied), ("stranger", Http404)):
+        request = request_of(people[role])
+        with django_assert_num_queries(2), pytest.raises(refusal):
+            access.to_run(request, experiment.pk)
+
+
 @pytest.mark.parametrize("role", ["viewer", "editor", "owner"])
 def test_who_has_two_roles_has_the_experiment_once(role, experiment, people):
     user = people[role]
