@@ -18,6 +18,7 @@ from engine.domain import limits
 from engine.domain.errors import EngineError, SpecError, UnknownTokenError
 from engine.importing.rows import MOST_FAULTS, ImportingError
 from engine.importing.strict_json import JSONLimitError, loads
+from engine.models import Experiment
 from labeling.api import annotating, experiments, material, people, results
 from labeling.api.auth import TokenAuth, TokenThrottle
 from labeling.api.reference import sections
@@ -93,8 +94,11 @@ def _not_permitted(request: HttpRequest, denied: PermissionDenied) -> HttpRespon
 
 
 @api.exception_handler(Http404)
-def _missing(request: HttpRequest, missing: Http404) -> HttpResponse:
-    detail = str(missing) or "It does not exist, or you may not see it. GET /api/experiments lists yours."
+# A draft that somebody deleted after the rights to it were checked.
+@api.exception_handler(Experiment.DoesNotExist)
+def _missing(request: HttpRequest, missing: Http404 | Experiment.DoesNotExist) -> HttpResponse:
+    told = str(missing) if isinstance(missing, Http404) else ""
+    detail = told or "It does not exist, or you may not see it. GET /api/experiments lists yours."
     return api.create_response(request, {"detail": detail}, status=404)
 
 

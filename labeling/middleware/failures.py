@@ -1,5 +1,5 @@
-"""Requests that cannot be answered: too large (413), or the database is busy or away (503). The API's errors
-are JSON.
+"""Requests that cannot be answered: too large (413), about an experiment that was just deleted (404), or the
+database is busy or away (503). The API's errors are JSON.
 
 503 carries Retry-After. Clients and static/js/pair.js send the same request again then; every write is safe
 to repeat.
@@ -24,6 +24,7 @@ from django.template.loader import render_to_string
 from django.views import defaults
 
 from engine.domain import limits
+from engine.models import Experiment
 
 TOO_LARGE = (RequestDataTooBig, TooManyFieldsSent, TooManyFilesSent)
 logger = logging.getLogger(__name__)
@@ -71,6 +72,9 @@ class Failures:
         return response
 
     def process_exception(self, request: HttpRequest, error: Exception) -> HttpResponse | None:
+        if isinstance(error, Experiment.DoesNotExist):
+            # A draft that somebody deleted after the rights to it were checked, as by a second click.
+            return defaults.page_not_found(request, error)
         return _refusal(request, error)
 
 

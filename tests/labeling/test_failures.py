@@ -13,9 +13,11 @@ from django.db import OperationalError
 from django.test import Client
 from django.urls import reverse
 
-from engine.models import Experiment, Token
+from engine.models import Experiment, Token, User
+from engine.services.drafts import delete_draft
 from engine.services.tokens import make_token
 from labeling.middleware.failures import is_temporary
+from tests.accounts import sign_in_recently
 from tests.factories import make_experiment, make_user
 
 pytestmark = pytest.mark.django_db
@@ -71,6 +73,45 @@ def break_with(monkeypatch, error: Exception) -> None:
 def detail(response) -> str:
     assert response["Content-Type"].startswith("application/json")
     return response.json()["detail"]
+
+
+class TestDraftDeletedMeanwhile:
+    """Between the look at somebody's rights and their change, as by a second click on Delete."""
+
+    @pytest.fixture
+    def draft(self, monkeypatch: pytest.MonkeyPatch) -> Experiment:
+        draft = make_experiment(running=False)
+
+        def found_and_deleted(*_args: object) -> Experiment:
+            found = Experiment.objects.get(pk=draft.pk)
+            delete_draft(experiment_id=draft.pk, by=None)
+            return found
+
+        for rule in ("to_run", "to_own"):
+            monkeypatch.setattr(f"labeling.access.{rule}", found_and_deleted)
+        return draft
+
+    @pytest.mark.parametrize(
+        ("page", "form"),
+        [
+            ("delete_draft", {}),
+            ("change_display", {"tags": "a"}),
+            ("invite", {"role": "annotator", "valid_days": "7"}),
+            ("subscribe", {"kind": "email", "target": "a@example.org", "events": ["concluded"]}),
+        ],
+    )
+    def test_a_page_does_not_find_it(self, page, form, client, draft):
+        sign_in_recently(client, User.objects.get(username="root"))
+        response = client.post(reverse(page, args=[draft.pk]), form)
+        assert response.status_code == 404
+        assert "This page does not exist, or you may not see it." in response.content.decode()
+
+    def test_nor_does_the_api(self, client, headers, draft):
+        response = client.patch(
+            f"/api/experiments/{draft.pk}", {"tags": "a"}, content_type="application/json", headers=headers
+        )
+        assert response.status_code == 404
+        assert "GET /api/experiments lists yours." in detail(response)
 
 
 class TestBusyDatabase:
