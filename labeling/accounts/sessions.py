@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from allauth.account.auth_backends import AuthenticationBackend
 from django.contrib.sessions.backends import db
+from django.contrib.sessions.backends.base import VALID_KEY_CHARS
 from django.contrib.sessions.models import Session
 from django.db.models import BigAutoField, CharField, DateTimeField
 from django.utils import timezone
@@ -21,6 +22,11 @@ _USER = Compiled(lambda: User.objects.filter(pk=Given("user", BigAutoField())))
 
 class SessionStore(db.SessionStore):
     """Django's sessions in the database."""
+
+    def _validate_session_key(self, key: str | None) -> bool:
+        """True of what may be a key. A browser sends anything, and PostgreSQL looks for no text with NUL."""
+        is_long_enough = super()._validate_session_key(key)  # type: ignore[misc]  # not in the stubs
+        return bool(is_long_enough) and set(key or "").issubset(VALID_KEY_CHARS)
 
     def _get_session_from_db(self) -> Session | None:
         if found := _SESSION(key=self.session_key, now=timezone.now()):
