@@ -26,6 +26,7 @@ from django.db.models import (
 from django.db.models.functions import Coalesce, Concat
 from django.utils import timezone
 
+from engine.domain import limits
 from engine.models import (
     Check,
     Comparison,
@@ -238,8 +239,8 @@ def experiments_to_watch(user: User) -> QuerySet[Experiment]:
 
 
 def tagged(experiments: QuerySet[Experiment], tag: str) -> QuerySet[Experiment]:
-    """Those of the experiments that have this tag; none where it is empty."""
-    if not tag:
+    """Those of the experiments that have this tag; none where it is empty, or no text that can be stored."""
+    if not tag or limits.text_fault(tag, "The tag"):
         return experiments.none()
     listed = Concat(Value(", "), "tags", Value(", "))
     return experiments.alias(listed=listed).filter(listed__contains=f", {tag}, ")
