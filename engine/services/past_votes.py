@@ -17,6 +17,7 @@ from types import MappingProxyType
 from typing import Any
 
 from django.db import transaction
+from django.db.models import Exists, OuterRef
 
 from engine.domain import limits
 from engine.domain.errors import ImportedBeforeError, SpecError, WrongStateError
@@ -463,12 +464,17 @@ def _store(experiment: Experiment, ready: _Ready, by: User | None) -> Experiment
 
 def _people(experiment: Experiment, names: Sequence[str]) -> dict[str, User]:
     """Accounts by the names in the file. A name that an earlier file of this experiment had is the same
-    person.
+    person. Somebody who joined under such a name is not.
     """
     suffix = f"@import-{experiment.pk}"
+    imported = Judgment.objects.filter(
+        annotator=OuterRef("pk"), via=Judgment.Via.IMPORT, comparison__experiment=experiment
+    )
     before = {
         user.username.removesuffix(suffix): user
-        for user in User.objects.filter(username__endswith=suffix, forgotten_at__isnull=True)
+        for user in User.objects.filter(
+            Exists(imported), username__endswith=suffix, forgotten_at__isnull=True
+        )
     }
     known = {name: before[name] for name in names if name in before}
     return known | made_people(experiment, [name for name in names if name not in known])

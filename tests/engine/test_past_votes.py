@@ -23,6 +23,7 @@ from engine.models import AuditEntry, Comparison, Experiment, Judgment, Membersh
 from engine.models.append_only import lifted
 from engine.selectors import consequences, counts, designs
 from engine.selectors.past_votes import past_votes
+from engine.selectors.people import newest_answer
 from engine.selectors.pools import name_of
 from engine.selectors.rankings import ranking
 from engine.services.experiments import create_experiment, start
@@ -423,6 +424,17 @@ def test_an_annotator_of_two_files_is_one_person():
     for winner in ("a", "b"):
         add_votes(experiment_id=experiment.pk, votes=[replace(vote(winner, "P1", "P2"), annotator="ann")])
     assert User.objects.filter(username__startswith="ann@import").count() == 1
+
+
+def test_nobody_gets_the_votes_of_a_file_by_a_name_chosen_before():
+    """An annotator could take them back, as their own."""
+    experiment = draft()
+    joined = make_user(f"ann@import-{experiment.pk}")
+    add_member(experiment, joined)
+    add_votes(experiment_id=experiment.pk, votes=[replace(vote("a", "P1", "P2"), annotator="ann")])
+    judgment = Judgment.objects.get()
+    assert judgment.annotator.username == f"ann-2@import-{experiment.pk}"
+    assert newest_answer(experiment, joined) is None
 
 
 def test_votes_of_both_kinds_add_up_in_one_experiment():
