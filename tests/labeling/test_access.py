@@ -16,6 +16,7 @@ from django.urls import reverse
 
 from engine.models import Experiment, Token, User
 from engine.selectors.people import with_a_role
+from engine.services.experiments import stop
 from engine.services.tokens import make_token
 from labeling import access
 from tests.factories import add_member, click, lease, make_experiment, make_user
@@ -70,6 +71,18 @@ def test_an_experiment_is_found_by_its_roles_and_by_nobody_else(rule, allowed, e
                 rule(request, experiment.pk)
         with pytest.raises(Http404):
             rule(request, 10**6)
+
+
+def test_who_judges_ready_made_responses_makes_no_copy_of_them(experiment, people):
+    both, owner = request_of(people["editor"]), request_of(people["owner"])
+    add_member(experiment, people["editor"])
+    assert access.to_copy(both, experiment.pk) == experiment
+    Experiment.objects.filter(pk=experiment.pk).update(responses=Experiment.Responses.IMPORTED)
+    assert access.to_copy(owner, experiment.pk) == experiment
+    with pytest.raises(PermissionDenied, match="who wrote its responses"):
+        access.to_copy(both, experiment.pk)
+    stop(experiment_id=experiment.pk)
+    assert access.to_copy(both, experiment.pk) == experiment
 
 
 def test_a_refusal_takes_two_queries(experiment, people, django_assert_num_queries):
