@@ -97,12 +97,14 @@ EQUIVALENT: dict[str, dict[str, str]] = {
         "judge_leased: about.note(comparison=comparison.pk) -> None": ("For the log: tests/test_logs.py."),
         "record_judgment: needed > 1 -> needed >= 1": _SLOWER,
         "settle_texts: True -> False": "Within a query, rows of one value and values are the same.",
-        "void_judgment: comparison.leases.filter(~Q(annotator__is_superuser=True), "
+        "hand_voided_back: Lease.objects.filter(~Q(annotator__is_superuser=True), "
         "~has_or_had(OuterRef('comparison__experiment'), OuterRef('annotator'), Membership.WATCHING), "
-        "annotator=judgment.annotator, state=Lease.State.JUDGED) -> "
-        "comparison.leases.filter(~Q(annotator__is_superuser=True), "
+        "comparison__in=comparison_ids, annotator=annotator_id, state=Lease.State.JUDGED) -> "
+        "Lease.objects.filter(~Q(annotator__is_superuser=True), "
         "~has_or_had(OuterRef('comparison__experiment'), OuterRef('annotator'), Membership.WATCHING), "
-        "annotator=judgment.annotator)": "Their other leases of it were handed back already.",
+        "comparison__in=comparison_ids, annotator=annotator_id)": (
+            "Their other leases of it were handed back already."
+        ),
         "take_outcomes_back: Comparison.objects.filter(Q(response_i__state=Response.State.FAILED) | "
         "Q(response_j__state=Response.State.FAILED), pk__in=past) -> "
         "Comparison.objects.filter(Q(response_i__state=Response.State.FAILED) | "
