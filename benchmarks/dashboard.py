@@ -4,8 +4,8 @@
 
 100,000 judgments among 50 policies are made in a test database of its own; then gunicorn and a control worker
 run as they do in production. One viewer opens each tab, of which nothing is kept yet, and fetches the parts
-that it asks for. Then 50 viewers poll as the page does (what moves every 2 s, the charts every 4 s), and
-annotators click. Times are those of a client on the same machine, a new connection each. The login page,
+that it asks for. Then 50 viewers poll as the page of the result does, every 2 s, and annotators click.
+Times are those of a client on the same machine, a new connection each. The login page,
 which asks the database nothing of the experiment, is polled in the same run as the floor. The last line is
 JSON.
 """
@@ -358,28 +358,27 @@ class Load:
         connection.request(method, path, body, headers)
         response = connection.getresponse()
         content = response.read()
-        self.milliseconds[kind if response.status != 204 else f"{kind}, unchanged"].append(
-            (time.perf_counter() - start) * 1000
-        )
+        took = (time.perf_counter() - start) * 1000
         self.bytes[kind] += len(content)
         connection.close()
         if response.headers.get("Content-Encoding") == "gzip":
             content = gzip.decompress(content)
         if response.status >= 400:
             self.errors.append(f"{method} {path}: {response.status}")
-        return response.status, content.decode()
+        html = content.decode()
+        self.milliseconds[kind].append(took)
+        if kind == _POLL:
+            self.milliseconds[_WITH_CHARTS if 'id="charts"' in html else _WITHOUT_CHARTS].append(took)
+        return response.status, html
 
     def watch(self, cookie: str) -> None:
         """Poll as the page does."""
-        time.sleep(random.uniform(0, 4))
-        seen, turn = "", 0
+        time.sleep(random.uniform(0, 2))
+        seen = ""
         while time.monotonic() < self.ends:
-            self.request("GET", f"{self.base}/live/", cookie, "live")
-            if turn % 2 == 0:
-                status, html = self.request("GET", f"{self.base}/charts/?seen={seen}", cookie, "charts")
-                if status == 200 and (found := re.search(r"seen=(\w+)", html)):
-                    seen = found[1]
-            turn += 1
+            _, html = self.request("GET", f"{self.base}/live/?seen={seen}", cookie, _POLL)
+            if found := re.search(r"seen=(\w+)", html):
+                seen = found[1]
             time.sleep(2)
 
     def click(self, cookie: str) -> None:
@@ -400,12 +399,14 @@ class Load:
 
 
 _TOKEN = "a" * 32
+_POLL, _WITH_CHARTS, _WITHOUT_CHARTS = "poll", "poll, charts changed", "poll, charts unchanged"
 # Each tab, its path, and the parts that it fetches once it is there.
 _TABS = (("Result", "", ()), ("Quality", "quality/", ("charts",)), ("Method", "method/", ("charts",)))
 
 
 def report(load: Load, options: argparse.Namespace) -> None:
     """The table, and the line of JSON."""
+    n_requests = sum(len(times) for kind, times in load.milliseconds.items() if not kind.startswith("poll,"))
     summary: dict[str, Any] = {
         "judgments": options.judgments,
         "policies": options.policies,
@@ -414,19 +415,12 @@ def report(load: Load, options: argparse.Namespace) -> None:
         "seconds": options.seconds,
         "load_average": round(os.getloadavg()[0], 1),
         "errors": len(load.errors),
-        "web_cpu_ms_per_request": round(
-            1000 * load.cpu_seconds / sum(map(len, load.milliseconds.values())), 1
-        ),
+        "web_cpu_ms_per_request": round(1000 * load.cpu_seconds / n_requests, 1),
         "web_cpu_share_of_one_core": round(load.cpu_seconds / options.seconds, 2),
         "kilobytes": {kind: round(n / 1000) for kind, n in load.bytes.items()},
         "ms": {},
     }
-    everything = (
-        load.milliseconds["live"] + load.milliseconds["charts"] + load.milliseconds["charts, unchanged"]
-    )
-    for kind, times in [*load.milliseconds.items(), ("all polls", everything)]:
-        if not times:
-            continue
+    for kind, times in load.milliseconds.items():
         row = percentiles(times)
         summary["ms"][kind] = row | {"n": len(times)}
         cells = "   ".join(f"{q} {value:7.1f} ms" for q, value in row.items())

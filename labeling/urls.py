@@ -55,12 +55,6 @@ urlpatterns = [
     path("experiments/<int:experiment_id>/delete/", setup.delete_draft, name="delete_draft"),
     path("experiments/<int:experiment_id>/", dashboard.dashboard, name="dashboard"),
     path("experiments/<int:experiment_id>/live/", dashboard.live, name="dashboard_live"),
-    path(
-        "experiments/<int:experiment_id>/charts/",
-        dashboard.live_charts,
-        {"tab": "result"},
-        name="result_charts",
-    ),
     path("experiments/<int:experiment_id>/ranking.csv", policies.ranking_file, name="ranking_file"),
     path("experiments/<int:experiment_id>/results.csv", policies.results_file, name="results_file"),
     path("experiments/<int:experiment_id>/quality/", dashboard.quality, name="quality"),

@@ -101,7 +101,6 @@ def test_every_page_has_a_file_of_tests_of_its_own():
     shared = {
         "dashboard": {
             "dashboard_live",
-            "result_charts",
             "quality",
             "quality_charts",
             "without",

@@ -207,10 +207,14 @@ def known_design(experiment: Experiment) -> Design:
     """The design for a page, which never waits for a replay:
     where one is needed, that of the counts alone.
     """
-    if (observed := continued(experiment)) is not None:
-        return observed.design
+    return (continued(experiment) or counted(experiment)).design
+
+
+def counted(experiment: Experiment) -> Observed:
+    """The evidence in the present counts alone, where what it was before has still to be replayed."""
     of, labels = labelled_space(experiment)
-    return Design.from_counts(of, wins_matrix(experiment), labels=labels, **design_settings(experiment))
+    wins = wins_matrix(experiment)
+    return Observed(Design.from_counts(of, wins, labels=labels, **design_settings(experiment)))
 
 
 def replayed(experiment: Experiment) -> Observed:

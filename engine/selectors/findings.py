@@ -75,15 +75,16 @@ def ladder(experiment: Experiment, forecast: Remaining | None) -> Ladder:
 
     ``forecast``: what `remaining` says of the claim that stops the experiment.
     """
-    return _ladder(experiment, designs.continued(experiment), forecast)
+    return ladder_from(experiment, designs.continued(experiment), forecast)
 
 
 def ladder_at(experiment: Experiment, latest: Snapshot | None, forecast: Remaining | None) -> Ladder:
     """The claims as they stood at the latest snapshot, for words beside others about it."""
-    return _ladder(experiment, None if latest is None else designs.noted(experiment, latest), forecast)
+    return ladder_from(experiment, None if latest is None else designs.noted(experiment, latest), forecast)
 
 
-def _ladder(experiment: Experiment, observed: Observed | None, forecast: Remaining | None) -> Ladder:
+def ladder_from(experiment: Experiment, observed: Observed | None, forecast: Remaining | None) -> Ladder:
+    """The same from the evidence that a caller has; none where that has still to be replayed."""
     if observed is None:
         return Ladder([], 1.0)
     design = observed.design

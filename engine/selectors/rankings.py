@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from engine.core import Standing
+from engine.core import Design, Standing
 from engine.domain.policy_space import PolicyName
 from engine.models import Experiment
 from engine.selectors import designs
@@ -21,12 +21,14 @@ class Ranked:
     comparisons: int
 
 
-def ranking(experiment: Experiment) -> list[Ranked]:
+def ranking(experiment: Experiment, design: Design | None = None) -> list[Ranked]:
     """All policies, the leader first. Ready at once after an import: nothing is replayed for it.
 
     While the evidence is being recomputed, a policy counts as ruled out only by the present counts.
+
+    ``design``: the present evidence, where the caller has it already.
     """
     names = designs.policy_names(experiment)
-    design = designs.with_late(experiment, designs.known_design(experiment))
+    design = designs.with_late(experiment, design or designs.known_design(experiment))
     comparisons = design.counts.sum(axis=1)
     return [Ranked(names[each.policy], each, round(comparisons[each.policy])) for each in design.ranking()]

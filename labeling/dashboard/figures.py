@@ -1,4 +1,4 @@
-"""The contents of a dashboard: figures that change with every click, and charts made once for all viewers."""
+"""The contents of a dashboard: figures and charts, made once for all viewers."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from engine.models import Experiment, Snapshot
 from engine.selectors import buffer, counts, designs, people
 from engine.selectors.agreement import agreement_in, shared_answers
 from engine.selectors.duels import examples, weakest_tasks
-from engine.selectors.findings import Ladder, ladder
+from engine.selectors.findings import ladder_from
 from engine.selectors.health import QueueHealth, queue_health
 from engine.selectors.judges import longer_preferred, tallies
-from engine.selectors.rankings import ranking
+from engine.selectors.rankings import Ranked, ranking
 from engine.selectors.remaining import Remaining, forecast_progress, remaining
 from engine.selectors.spending import PolicySpending, is_priced, policy_spending
 from engine.services.experiments import may_stop
@@ -34,6 +34,7 @@ from labeling.formatting import agreement
 
 # Largest ages, in units of DASHBOARD_SECONDS: after a change, and without one.
 _LIVE = (0.2, 0.2)
+_RESULT = (0.4, 0.4)
 _HEALTH = (0.5, 0.5)
 _CHARTS = (1.0, 12.0)
 _PEOPLE = (2.0, 12.0)
@@ -42,20 +43,38 @@ _CONCERNS = (6.0, 720.0)
 LARGE = 20_000
 
 
-def live_figures(experiment: Experiment) -> dict[str, Any]:
-    """The figures of the verdict, which change with every click."""
-    name = f"live:{experiment.pk}:{experiment.state}:{experiment.conclusion}"
-    return shared(name, None, lambda: _live_figures(experiment), ages=_LIVE)
+@dataclass(frozen=True)
+class Rendered:
+    """The charts and tables of a tab, and a name for just this content of them.
+
+    ``html`` is empty where nobody has made it yet and the page is to ask for it.
+    """
+
+    html: str
+    version: str
 
 
-def _live_figures(experiment: Experiment) -> dict[str, Any]:
+@replica.reading()
+def result_figures(experiment: Experiment) -> dict[str, Any]:
+    """The verdict and the charts below it, made together: neither is ever older than the other."""
+    name = f"result:{experiment.pk}:{experiment.state}:{experiment.conclusion}"
+    return shared(name, None, lambda: _result_figures(experiment), ages=_RESULT)
+
+
+def _result_figures(experiment: Experiment) -> dict[str, Any]:
     snapshot = designs.latest_snapshot(experiment)
-    health = health_of(experiment)
+    # The leader, the claims and the ranking all come from this one evidence.
+    observed = designs.continued(experiment, snapshot)
+    design = (observed or designs.counted(experiment)).design
+    ranked = ranking(experiment, design)
     comparisons = counts.comparison_count(experiment.pk)
+    health = health_of(experiment)
     left = remaining(experiment, snapshot)
     each = None if left is None else _hours_each(experiment)
     by_people = experiment.judge == Experiment.Judge.HUMAN
     n_annotators = people.annotators(experiment.pk).count() if by_people else 0
+    spending = spending_of(experiment, (experiment.state, comparisons))
+    policies = charts.policy_rows(experiment, ranked, spending, judged=comparisons > 0)
     return {
         "experiment": experiment,
         "badge": badge(experiment, health),
@@ -64,13 +83,20 @@ def _live_figures(experiment: Experiment) -> dict[str, Any]:
             snapshot,
             health,
             left,
+            ranked=ranked,
+            n_open=len(design.decision.open),
             comparisons=comparisons,
             hours=None if left is None or each is None else left.expected * each,
             n_annotators=n_annotators,
         ),
         "lacks_annotators": by_people and not n_annotators and experiment.state != Experiment.State.CONCLUDED,
-        "ladder": _ladder(experiment, comparisons, left),
+        # There is none before the first comparison.
+        "ladder": ladder_from(experiment, observed, left) if comparisons else None,
         "may_stop": may_stop(experiment),
+        "policies": policies,
+        "charts": _rendered(
+            "result", experiment, _result(experiment, ranked, policies, spending, comparisons)
+        ),
     }
 
 
@@ -117,16 +143,6 @@ def _moving_figures(experiment: Experiment) -> dict[str, Any]:
     }
 
 
-def _ladder(experiment: Experiment, comparisons: int, left: Remaining | None) -> Ladder | None:
-    """The claims that hold and those that are missing, once there is a comparison."""
-    if experiment.state == Experiment.State.DRAFT or not comparisons:
-        return None
-    version = (experiment.claim, experiment.delta, experiment.epsilon, comparisons, experiment.evidence_stale)
-    # The page of a conclusion asks for no more, so its claims must not be those of a moment before.
-    name = f"ladder:{experiment.pk}:{experiment.state}:{experiment.conclusion}"
-    return shared(name, version, lambda: ladder(experiment, left), ages=_HEALTH)
-
-
 def health_of(experiment: Experiment) -> QueueHealth:
     """The queue and the workers, a moment ago."""
     return shared(f"health:{experiment.pk}", None, lambda: queue_health(experiment), ages=_HEALTH)
@@ -150,18 +166,6 @@ def _hours(experiment: Experiment, left: Remaining | None) -> tuple[float, float
     return left.expected * each, low * each, None if high is None else high * each
 
 
-@dataclass(frozen=True)
-class Rendered:
-    """A part of a tab, a name for just this content of it, and the address that has the next one.
-
-    ``html`` is empty where nobody has made it yet and the page is to ask for it.
-    """
-
-    html: str
-    version: str
-    route: str
-
-
 @replica.reading()
 def rendered_charts(experiment: Experiment, tab: str, *, at_once: bool = False) -> Rendered:
     """The charts and tables of a tab: the same for everybody, so made once and shared.
@@ -178,38 +182,50 @@ def rendered_charts(experiment: Experiment, tab: str, *, at_once: bool = False) 
         comparisons,
     )
 
-    def make() -> Rendered:
-        figures = {"experiment": experiment} | TABS[tab](experiment, snapshot, version)
-        html = render_to_string(f"dashboard/_{tab}_charts.html", figures)
-        return Rendered(html, hashlib.sha256(html.encode()).hexdigest()[:16], f"{tab}_charts")
-
     # The state is in the name: the last look at a running experiment must not outlive its conclusion.
     name = f"{tab}:{experiment.pk}:{experiment.state}:{experiment.conclusion}"
     if at_once and comparisons > LARGE and not is_shared(name, version, ages=_CHARTS):
-        return Rendered("", "", f"{tab}_charts")
-    return shared(name, version, make, ages=_CHARTS)
+        return Rendered("", "")
+    return shared(
+        name,
+        version,
+        lambda: _rendered(tab, experiment, TABS[tab](experiment, snapshot, version)),
+        ages=_CHARTS,
+    )
+
+
+def _rendered(tab: str, experiment: Experiment, shown: dict[str, Any]) -> Rendered:
+    html = render_to_string(f"dashboard/_{tab}_charts.html", {"experiment": experiment} | shown)
+    return Rendered(html, hashlib.sha256(html.encode()).hexdigest()[:16])
 
 
 _Version = tuple[object, ...]
 
 
-def _result(experiment: Experiment, snapshot: Snapshot | None, version: _Version) -> dict[str, Any]:
+def _result(
+    experiment: Experiment,
+    ranked: Sequence[Ranked],
+    policies: Sequence[charts.PolicyRow],
+    spending: Sequence[PolicySpending],
+    comparisons: int,
+) -> dict[str, Any]:
     wins = counts.wins_matrix(experiment)
     factorial = designs.factorial_space(experiment)
-    best = experiment.winner or (snapshot.best if snapshot and snapshot.comparisons else None)
+    leader = ranked[0].standing.policy
+    best = experiment.winner or (policy_at(experiment, leader) if comparisons else None)
     # Where one factor varies, the ranking says the same of its levels.
     varied = 0 if factorial is None else sum(len(levels) > 1 for levels in factorial.levels.values())
     tasks = None
+    version = (experiment.state, comparisons)
     if best is not None:
         name = f"tasks:{experiment.pk}:{best.pk}"
         tasks = shared(name, version, lambda: weakest_tasks(best), ages=_CONCERNS)
-    spending = spending_of(experiment, version)
     return {
         "best": None if best is None else designs.policy_names(experiment)[best.index],
         "tasks": tasks,
         "tags": shared(f"tags:{experiment.pk}", version, lambda: tag_rows(experiment, best), ages=_CONCERNS),
-        "judged": bool(wins.any()),
-        "policies": charts.policy_rows(experiment, ranking(experiment), spending, judged=bool(wins.any())),
+        "judged": comparisons > 0,
+        "policies": policies,
         "counts_tokens": _counts_tokens(experiment, spending),
         "effects": charts.effect_rows(factorial, wins, experiment.delta) if varied > 1 else [],
         "priced": is_priced(),
@@ -265,7 +281,6 @@ def _method(experiment: Experiment, snapshot: Snapshot | None, version: _Version
 
 
 TABS: dict[str, Callable[[Experiment, Snapshot | None, _Version], dict[str, Any]]] = {
-    "result": _result,
     "quality": _quality,
     "method": _method,
 }

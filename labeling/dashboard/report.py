@@ -10,10 +10,9 @@ from django.db.models import Count, Max, Min, Q
 from engine.core import StopReason
 from engine.models import Experiment, Judgment
 from engine.selectors import consequences, counts, designs, findings
-from engine.selectors.rankings import ranking
 from labeling.caching import shared
 from labeling.dashboard import charts, status
-from labeling.dashboard.figures import live_figures, spending_of
+from labeling.dashboard.figures import result_figures
 from labeling.dashboard.verdict import Verdict
 
 # In units of DASHBOARD_SECONDS: a link that many people open costs as much as one dashboard.
@@ -69,12 +68,12 @@ def _report(experiment: Experiment, comparisons: int) -> Report:
         since=Min("created_at"),
         until=Max("created_at"),
     )
-    spending = spending_of(experiment, (experiment.state, comparisons))
-    verdict = live_figures(experiment)["verdict"]
+    result = result_figures(experiment)
+    verdict = result["verdict"]
     promised = None if consequences.caveats(experiment) else experiment.delta
     return Report(
         verdict=verdict,
-        policies=charts.policy_rows(experiment, ranking(experiment), spending, judged=comparisons > 0),
+        policies=result["policies"],
         n_people=given["people"],
         n_judgments=given["judgments"],
         n_by_model=given["by_model"],

@@ -11,7 +11,7 @@ from engine.models import Experiment, Snapshot
 from engine.selectors import consequences, designs
 from engine.selectors.findings import tasks_left_out
 from engine.selectors.health import QueueHealth
-from engine.selectors.rankings import Ranked, ranking
+from engine.selectors.rankings import Ranked
 from engine.selectors.remaining import Remaining
 from labeling.dashboard import status
 from labeling.formatting import about, hours_for, percents
@@ -26,7 +26,7 @@ class Verdict:
     headline
         The whole of it in a few words.
     leader
-        The winner, or the leader so far; ``None`` before the first comparison, and where nobody leads.
+        The winner, or the leader so far; ``None`` before the first comparison, and without a decision.
     n_rivals, n_ruled_out
         The other policies, and those of them that the claim has excluded.
     effort
@@ -68,27 +68,28 @@ def verdict_of(
     health: QueueHealth,
     left: Remaining | None,
     *,
+    ranked: Sequence[Ranked],
+    n_open: int,
     comparisons: int,
     hours: float | None,
     n_annotators: int,
 ) -> Verdict:
     """The verdict as it stands.
 
+    ``ranked``: the ranking shown beside it. ``n_open``: rivals that the claim has still to exclude.
     ``comparisons``: those that are judged. ``hours`` of work that remain for all annotators together;
     ``None`` where nobody can tell.
     """
     notes = status.notes(experiment)
     if experiment.state == Experiment.State.DRAFT:
         return Verdict("Not started yet", sentences=notes)
-    names = designs.policy_names(experiment)
     if experiment.state == Experiment.State.CONCLUDED:
-        return _concluded(experiment, snapshot, names, comparisons)
+        return _concluded(experiment, snapshot, ranked, comparisons)
     stalled = experiment.state == Experiment.State.RUNNING and not health.healthy
     used_up = experiment.state == Experiment.State.RUNNING and health.healthy and experiment.used_up
     if used_up:
         left = None  # nobody can tell before there is more to judge
     over_budget = left is not None and left.over_budget
-    leader = _leader(experiment, snapshot, names)
     return Verdict(
         headline="Responses come too slowly"
         if stalled and health.slow
@@ -97,9 +98,9 @@ def verdict_of(
         else "Too early to say"
         if comparisons
         else "No judgments yet",
-        leader=leader,
-        n_rivals=len(names) - 1,
-        n_ruled_out=len(names) - 1 - snapshot.open_rivals if snapshot and leader else 0,
+        leader=ranked[0].name if comparisons else None,
+        n_rivals=len(ranked) - 1,
+        n_ruled_out=len(ranked) - 1 - n_open if comparisons else 0,
         effort="" if left is None or over_budget else _effort(experiment, left, hours, n_annotators),
         sentences=[
             *([status.ailment(health)] if stalled else []),
@@ -115,11 +116,6 @@ def verdict_of(
     )
 
 
-def _leader(experiment: Experiment, snapshot: Snapshot | None, names: list[PolicyName]) -> PolicyName | None:
-    policy = experiment.winner or (snapshot.best if snapshot and snapshot.comparisons else None)
-    return None if policy is None else names[policy.index]
-
-
 def _effort(experiment: Experiment, left: Remaining, hours: float | None, n_annotators: int) -> str:
     people = experiment.judge == Experiment.Judge.HUMAN
     number = about(left.expected * (experiment.overlap if people else 1)).split()[0]
@@ -129,22 +125,22 @@ def _effort(experiment: Experiment, left: Remaining, hours: float | None, n_anno
 
 
 def _concluded(
-    experiment: Experiment, snapshot: Snapshot | None, names: list[PolicyName], comparisons: int
+    experiment: Experiment, snapshot: Snapshot | None, ranked: Sequence[Ranked], comparisons: int
 ) -> Verdict:
-    leader = _leader(experiment, snapshot, names)
+    names = designs.policy_names(experiment)
     finding = status.concluded(experiment, snapshot, names, comparisons)
     notes = [*status.notes(experiment), *tasks_left_out(experiment)]
-    if experiment.winner is None or leader is None:
+    if experiment.winner is None:
         none_best = experiment.conclusion == StopReason.NO_SINGLE_BEST
-        headline = "No single best" if none_best else "Not decided"
-        return Verdict(headline, leader, sentences=[finding, *notes])
+        return Verdict("No single best" if none_best else "Not decided", sentences=[finding, *notes])
+    leader = names[experiment.winner.index]
     return Verdict(
         f"Use {leader.name}",
         leader,
         n_rivals=len(names) - 1,
         finding=finding,
         sentences=notes,
-        preferred=win_rates(ranking(experiment), experiment.winner.index),
+        preferred=win_rates(ranked, experiment.winner.index),
         risk=_risk(experiment),
     )
 

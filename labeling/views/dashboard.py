@@ -44,10 +44,7 @@ class ClaimForm(forms.Form):
 def dashboard(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
     """The result: the verdict, the ranking, and what to read before using it."""
     experiment = access.to_watch(request, experiment_id)
-    context = _verdict(request, experiment) | {
-        "charts": figures.rendered_charts(experiment, "result"),
-        "may_create": access.may_create(request),
-    }
+    context = _result(request, experiment) | {"may_create": access.may_create(request)}
     return render(request, "dashboard/dashboard.html", context | figures.reading_matter(experiment))
 
 
@@ -64,6 +61,7 @@ def quality(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
         "may_start": may_run
         and experiment.state == Experiment.State.PAUSED
         and experiment.archived_at is None,
+        "tab": "quality",
         "charts": figures.rendered_charts(experiment, "quality", at_once=True),
         "without": without_each_annotator(experiment) if several_people_judged(experiment) else None,
         "llm_judge": llm_judge.panel(experiment),
@@ -78,6 +76,7 @@ def method(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
     experiment = access.to_watch(request, experiment_id)
     context = figures.moving_figures(experiment) | {
         "may_run": access.may_run(request, experiment),
+        "tab": "method",
         "charts": figures.rendered_charts(experiment, "method", at_once=True),
         "log": log.audit_entries(experiment)[:5],
     }
@@ -92,11 +91,15 @@ def _reload() -> HttpResponse:
 @login_required
 @require_safe
 def live(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
-    """The verdict, which changes with every click, and the badge, which htmx puts into its own place."""
+    """The verdict, and what htmx puts into places of its own: the badge, and the charts unless the page has
+    seen them.
+    """
     experiment = access.to_watch(request, experiment_id)
     if experiment.state != Experiment.State.RUNNING:
         return _reload()
-    return render(request, "dashboard/_live.html", _verdict(request, experiment) | {"elsewhere": True})
+    context = _result(request, experiment)
+    unseen = request.GET.get("seen") != context["charts"].version
+    return render(request, "dashboard/_live.html", context | {"elsewhere": True, "unseen": unseen})
 
 
 @login_required
@@ -123,7 +126,8 @@ def live_charts(request: AuthenticatedRequest, experiment_id: int, tab: str) -> 
     charts = figures.rendered_charts(experiment, tab)
     if request.GET.get("seen") == charts.version:
         return HttpResponse(status=204)
-    return render(request, "dashboard/_figures.html", {"experiment": experiment, "charts": charts})
+    context = {"experiment": experiment, "tab": tab, "charts": charts}
+    return render(request, "dashboard/_figures.html", context)
 
 
 @login_required
@@ -207,5 +211,5 @@ def _ask_to_stop_on(request: AuthenticatedRequest, experiment: Experiment, claim
 
 
 @replica.reading()
-def _verdict(request: AuthenticatedRequest, experiment: Experiment) -> dict[str, Any]:
-    return figures.live_figures(experiment) | {"may_run": access.may_run(request, experiment)}
+def _result(request: AuthenticatedRequest, experiment: Experiment) -> dict[str, Any]:
+    return figures.result_figures(experiment) | {"may_run": access.may_run(request, experiment)}

@@ -257,7 +257,6 @@ TABLE: dict[str, Row] = {
     f"{_EXPERIMENT}/ranking.csv": page(get=watchers(200)),
     f"{_EXPERIMENT}/results.csv": page(get=watchers(200)),
     f"{_EXPERIMENT}/live/": page(get=watchers(200)),
-    f"{_EXPERIMENT}/charts/": page(get=watchers(200)),
     f"{_EXPERIMENT}/quality/": page(get=watchers(200)),
     f"{_EXPERIMENT}/quality/charts/": page(get=watchers(200)),
     f"{_EXPERIMENT}/method/": page(get=watchers(200)),

@@ -15,7 +15,7 @@ from engine.selectors.findings import finding_of
 from engine.services.experiments import create_experiment, start
 from engine.services.judging import judge_leased, lease_next, rebuild_counts, skip, void_judgment
 from engine.services.planning import advance
-from labeling.dashboard.figures import live_figures
+from labeling.dashboard.figures import result_figures
 from labeling.dashboard.status import USED_UP, status_of
 from tests.backends import ScriptedBackend
 from tests.factories import add_member, make_experiment, make_user, write_responses
@@ -88,7 +88,7 @@ class TestNobodyTwice:
         for queue in ("control", "analysis", "generation"):
             WorkerPulse.objects.create(queue=queue, worker="test")
         assert "Every annotator has judged each two texts" in status_of(experiment).sentence
-        verdict = live_figures(experiment)["verdict"]
+        verdict = result_figures(experiment)["verdict"]
         assert (verdict.sentences, verdict.effort) == ([USED_UP], "")
         client.force_login(ann)
         page = client.get(reverse("pair", args=[experiment.pk])).content.decode()

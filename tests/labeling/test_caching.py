@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable, Iterator
 
@@ -15,7 +16,8 @@ from engine.services.experiments import stop
 from labeling import caching
 from labeling.caching import is_shared, shared
 from labeling.dashboard import figures
-from tests.factories import click_on
+from tests.factories import click_for, click_on, plan_and_write
+from tests.markup import words
 
 AGES = (1.0, 10.0)
 
@@ -114,21 +116,63 @@ def test_an_error_is_told_and_the_next_one_tries_again(clock, make):
     assert shared("x", 1, make, ages=AGES) == 1
 
 
+def seen_in(html: str) -> str:
+    """The version of the charts that the page asks with."""
+    return re.search(r"seen=(\w+)", html)[1]
+
+
 @pytest.mark.django_db
 class TestPolls:
     def test_charts_that_the_page_has_seen_are_not_sent_again(
         self, clock, experiment, annotator, viewer, client_for
     ):
+        click_on(experiment, annotator, 1)
         client = client_for(viewer)
-        charts = reverse("result_charts", args=[experiment.pk])
-        first = client.get(charts)
-        seen = first.content.decode().split("seen=")[1].split('"')[0]
-        assert client.get(charts, {"seen": seen}).status_code == 204
+        live = reverse("dashboard_live", args=[experiment.pk])
+        page = client.get(reverse("dashboard", args=[experiment.pk])).content.decode()
+        seen = seen_in(page)
+        again = client.get(live, {"seen": seen}).content.decode()
+        assert "Leading" in again
+        assert 'id="charts"' not in again
+        assert seen_in(again) == seen
         click_on(experiment, annotator, 3)
         clock[0] += 100
-        second = client.get(charts, {"seen": seen})
-        assert second.status_code == 200
-        assert f"seen={seen}" not in second.content.decode()
+        changed = client.get(live, {"seen": seen}).content.decode()
+        assert '<div id="charts" hx-swap-oob="true">' in changed
+        assert seen_in(changed) != seen
+
+    def test_the_verdict_and_the_ranking_are_of_one_moment(
+        self, clock, experiment, annotator, viewer, client_for
+    ):
+        """Each had an age of its own: the card named a leader that the ranking below it had second."""
+
+        def of_ranking(html: str) -> tuple[str, str]:
+            leading = re.search(r"Leading: <strong>(.*?)</strong>", html)[1]
+            first = re.search(r'<th scope="row"><a [^>]*>(.*?)</a>', html)[1]
+            return leading, first
+
+        client, live = client_for(viewer), reverse("dashboard_live", args=[experiment.pk])
+        leaders = set()
+        for best in (0, 2):
+            for turn in range(6):
+                if turn % 3 == 0:
+                    plan_and_write(experiment)
+                click_for(experiment, annotator, lambda i, j, best=best: i == best)
+                clock[0] += 1.5
+                leading, first = of_ranking(client.get(live).content.decode())
+                assert leading == first
+                leaders.add(leading)
+        assert len(leaders) > 1
+
+    def test_a_leader_whom_no_planner_has_written_down_leads_both(
+        self, clock, experiment, annotator, viewer, client_for
+    ):
+        """The planner comes a moment after a click, and the ranking shows the click at once."""
+        for _ in range(3):
+            click_for(experiment, annotator, lambda i, j: i > j)
+        assert not experiment.snapshots.exclude(comparisons=0).exists()
+        told = words(client_for(viewer).get(reverse("dashboard_live", args=[experiment.pk])))
+        assert "Leading: Prompt 2" in told
 
     def test_many_viewers_cost_as_much_as_one(
         self, clock, experiment, viewer, editor, client_for, django_assert_max_num_queries
@@ -137,8 +181,6 @@ class TestPolls:
         client = client_for(editor)
         with django_assert_max_num_queries(5):
             client.get(reverse("dashboard_live", args=[experiment.pk]))
-        with django_assert_max_num_queries(6):
-            client.get(reverse("result_charts", args=[experiment.pk]))
 
     def test_what_one_may_do_is_not_shared(self, clock, experiment, viewer, editor, client_for):
         for queue in ("control", "generation"):
@@ -150,13 +192,12 @@ class TestPolls:
 
     def test_the_conclusion_is_shown_at_once_and_ends_the_polling(self, clock, experiment, admin, client_for):
         client = client_for(admin)
-        charts = reverse("result_charts", args=[experiment.pk])
-        seen = client.get(charts).content.decode().split("seen=")[1].split('"')[0]
+        dashboard, live = (reverse(name, args=[experiment.pk]) for name in ("dashboard", "dashboard_live"))
+        seen = seen_in(client.get(dashboard).content.decode())
         client.post(reverse("change_state", args=[experiment.pk]), {"action": "stop", "confirmed": "1"})
-        for url in (charts, reverse("dashboard_live", args=[experiment.pk])):
-            reply = client.get(url, {"seen": seen})
-            assert (reply.status_code, reply["HX-Refresh"]) == (200, "true")
-        page = client.get(reverse("dashboard", args=[experiment.pk])).content.decode()
+        reply = client.get(live, {"seen": seen})
+        assert (reply.status_code, reply["HX-Refresh"]) == (200, "true")
+        page = client.get(dashboard).content.decode()
         assert "Stopped by hand" in page
         assert "hx-trigger" not in page
 
@@ -166,11 +207,11 @@ class TestPolls:
         """The page of a winner said "not yet" of the claim on which it had stopped, and stayed so."""
         looked = []
 
-        def look(experiment, left):
+        def look(experiment, observed, left):
             looked.append(experiment.state)
             return Ladder([], 1.0)
 
-        monkeypatch.setattr("labeling.dashboard.figures.ladder", look)
+        monkeypatch.setattr("labeling.dashboard.figures.ladder_from", look)
         click_on(experiment, annotator, 3)
         client, page = client_for(admin), reverse("dashboard", args=[experiment.pk])
         for _ in range(2):

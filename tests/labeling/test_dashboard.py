@@ -28,7 +28,7 @@ from tests.markup import text_of
 pytestmark = pytest.mark.django_db
 
 TABS = ["dashboard", "quality", "method"]
-POLLED = ["dashboard_live", "result_charts", "quality_charts", "method_live", "method_charts"]
+POLLED = ["dashboard_live", "quality_charts", "method_live", "method_charts"]
 
 each_tab = pytest.mark.parametrize("view", TABS)
 each_result = pytest.mark.parametrize("view", ["dashboard", "dashboard_live"])
@@ -152,7 +152,7 @@ class TestVerdict:
 
 
 class TestRanking:
-    @pytest.mark.parametrize("view", ["dashboard", "result_charts"])
+    @each_result
     def test_it_names_every_policy_with_its_levels_and_its_code_beside(
         self, view, experiment, annotator, viewer, client_for
     ):
@@ -270,18 +270,18 @@ class TestParts:
         client = client_for(viewer)
         part = page(client, experiment, view)
         assert "<html" not in part
-        tab = {"dashboard": "dashboard", "result": "dashboard", "method": "method"}.get(view.split("_")[0])
+        tab = {"dashboard": "dashboard", "method": "method"}.get(view.split("_")[0])
         whole = without_moving_numbers(page(client, experiment, tab or "quality"))
-        # htmx puts the badge and the queue into places of their own.
+        # htmx puts the badge, the charts and the queue into places of their own.
         for section in re.split(
-            r'(?=<section class="card" id="queue")|(?<=</span>\n)(?=\n*<div)', part, flags=0
+            r'(?=<section class="card" id="queue")|(?<=</span>\n)(?=\n*<div)|(?=<div id="charts")', part
         ):
             assert without_moving_numbers(section).strip() in whole
 
     @pytest.mark.parametrize(
         ("tab", "polls"),
         [
-            ("dashboard", ["dashboard_live", "result_charts"]),
+            ("dashboard", ["dashboard_live"]),
             ("quality", ["quality_charts"]),
             ("method", ["method_live", "method_charts"]),
         ],
@@ -311,7 +311,7 @@ class TestParts:
 
     @pytest.mark.parametrize(
         ("view", "most"),
-        [("dashboard", 52), ("dashboard_live", 28), ("result_charts", 26), ("quality", 38), ("method", 50),
+        [("dashboard", 52), ("dashboard_live", 45), ("quality", 38), ("method", 50),
          ("method_live", 18), ("quality_charts", 25), ("method_charts", 34)],
     )  # fmt: skip
     def test_its_cost_does_not_grow_with_the_number_of_judgments(
