@@ -6,6 +6,10 @@ import math
 
 from engine.core import ranking
 from engine.core.agreement import FEWEST_UNITS, Alpha, Rate
+from engine.core.types import two_digits
+
+# Halves and tenths of so many hours would be too exact for an estimate.
+_ROUGH_HOURS = 10
 
 
 def risk(value: float) -> str:
@@ -64,21 +68,26 @@ def percents(rate: ranking.Rate) -> tuple[int, int, int]:
     return round(100 * rate.estimate), round(100 * rate.low), round(100 * rate.high)
 
 
-def _two_digits(expected: float) -> int:
-    """An estimated number, rounded so that it does not look like a count: 1234.5 → 1200."""
-    return int(round(expected, -max(0, len(str(int(expected))) - 2)))
+def rough(expected: float) -> str:
+    """1234.5 → "1,200": an estimated number, rounded so that it does not look like a count."""
+    return f"{two_digits(expected):,}"
 
 
 def about(expected: float) -> str:
     """An estimated number of comparisons, in English."""
-    rounded = _two_digits(expected)
-    return f"{rounded:,} comparison{'' if rounded == 1 else 's'}"
+    number = rough(expected)
+    return f"{number} comparison{'' if number == '1' else 's'}"
 
 
 def spread(between: tuple[float, float | None]) -> str:
     """An interval of comparisons, to two digits; without an upper end, "more than" the lower one."""
-    low = about(between[0]).split()[0]
-    return f"more than {low}" if between[1] is None else f"{low} to {about(between[1]).split()[0]}"
+    low, high = between
+    return f"more than {rough(low)}" if high is None else f"{rough(low)} to {rough(high)}"
+
+
+def rough_hours(expected: float) -> str:
+    """2.84 → "2.8", and 153.4 → "150": an estimated number of hours."""
+    return f"{expected:.1f}" if expected < _ROUGH_HOURS else rough(expected)
 
 
 def working_time(hours: tuple[float, float, float | None]) -> str:
@@ -88,13 +97,13 @@ def working_time(hours: tuple[float, float, float | None]) -> str:
     in_minutes = hours[0] < 1
     unit = "min" if in_minutes else "h"
     expected, low, high = (
-        None if value is None else f"{60 * value:.0f}" if in_minutes else f"{value:.1f}" for value in hours
+        None if value is None else f"{60 * value:.0f}" if in_minutes else rough_hours(value)
+        for value in hours
     )
     return f"more than {low} {unit}" if high is None else f"{expected} {unit} ({low} to {high})"
 
 
 _NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
-_ROUGH_HOURS = 10
 
 
 def hours_for(hours: float, n_people: int) -> str:

@@ -143,7 +143,9 @@ class Decision:
         if self.reason is StopReason.CERTIFIED:
             leader = f"policy {self.best} is named"
         remaining = (
-            "" if self.stopped or self.expected_left is None else f", about {self.expected_left:.0f} remain"
+            ""
+            if self.stopped or self.expected_left is None
+            else f", about {two_digits(self.expected_left):,} remain"
         )
         return (
             f"<Decision after {self.n_comparisons} comparisons: {state}, {leader}, "
@@ -307,6 +309,17 @@ def located(*values: IntArray | FloatArray) -> tuple[Any, ...]:
     if values[0].size == 1:
         return 0, *(value.item() for value in values)
     return np.arange(values[0].size), *values
+
+
+def two_digits(expected: float) -> int:
+    """An estimated number, rounded so that it does not look like a count: 1234.5 → 1200.
+
+    Parameters
+    ----------
+    expected
+        At least 0.
+    """
+    return int(round(expected, -max(0, len(str(int(expected))) - 2)))
 
 
 def check_whole(name: str, value: object) -> int:

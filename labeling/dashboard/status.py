@@ -18,12 +18,11 @@ from labeling.formatting import about, points
 
 @dataclass(frozen=True)
 class Status:
-    """A badge (its look and its words), its explanation, and the number of comparisons remaining."""
+    """A badge (its look and its words), and its explanation."""
 
     kind: str
     badge: str
     sentence: str
-    left: str = ""
 
 
 _CONCLUDED = {
@@ -94,10 +93,10 @@ def statuses_of(
         )
         kind, words = badge(experiment, known.health)
         if in_brief and experiment.state == Experiment.State.CONCLUDED:
-            sentence, left = _conclusion_in_brief(experiment, known), ""
+            sentence = _conclusion_in_brief(experiment, known)
         else:
-            sentence, left = _said(experiment, known)
-        statuses.append(Status(kind, words, " ".join([sentence, *notes(experiment)]), left))
+            sentence = _said(experiment, known)
+        statuses.append(Status(kind, words, " ".join([sentence, *notes(experiment)])))
     return statuses
 
 
@@ -124,19 +123,18 @@ def notes(experiment: Experiment) -> list[str]:
     return said
 
 
-def _said(experiment: Experiment, known: _Known) -> tuple[str, str]:
-    """A sentence, and the number of comparisons remaining."""
+def _said(experiment: Experiment, known: _Known) -> str:
     snapshot = known.snapshot
     match experiment.state:
         case Experiment.State.DRAFT:
-            return "Not started yet.", ""
+            return "Not started yet."
         case Experiment.State.CONCLUDED:
-            return concluded(experiment, snapshot, known.names, known.comparisons), ""
+            return concluded(experiment, snapshot, known.names, known.comparisons)
     standing = _standing(experiment, snapshot, known.names)
     if experiment.state == Experiment.State.PAUSED:
-        return standing, ""
+        return standing
     if known.health is not None and not known.health.healthy:
-        return f"{ailment(known.health)} {standing}", ""
+        return f"{ailment(known.health)} {standing}"
     return _running(experiment, standing, remaining_by(experiment, snapshot, known.forecast))
 
 
@@ -161,18 +159,14 @@ def ailment(health: Pulse) -> str:
     return _away("generation", health)
 
 
-def _running(experiment: Experiment, standing: str, left: Remaining | None) -> tuple[str, str]:
+def _running(experiment: Experiment, standing: str, left: Remaining | None) -> str:
     if experiment.used_up:
-        return f"{standing} {USED_UP}", ""
+        return f"{standing} {USED_UP}"
     if left is None:
-        return standing, ""
+        return standing
     if left.over_budget:
-        return f"{standing} {over_budget(experiment)}", "over budget"
-    expected = about(left.expected)
-    figure = expected.split()[0]
-    if left.at_least:
-        return f"{standing} At least {expected} remaining.", f"at least {figure}"
-    return f"{standing} About {expected} remaining.", figure
+        return f"{standing} {over_budget(experiment)}"
+    return f"{standing} {'At least' if left.at_least else 'About'} {about(left.expected)} remaining."
 
 
 def over_budget(experiment: Experiment) -> str:

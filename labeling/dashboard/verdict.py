@@ -14,7 +14,7 @@ from engine.selectors.health import QueueHealth
 from engine.selectors.rankings import Ranked
 from engine.selectors.remaining import Remaining
 from labeling.dashboard import status
-from labeling.formatting import about, hours_for, percents
+from labeling.formatting import hours_for, percents, rough
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,7 @@ def verdict_of(
 
 def _effort(experiment: Experiment, left: Remaining, hours: float | None, n_annotators: int) -> str:
     people = experiment.judge == Experiment.Judge.HUMAN
-    number = about(left.expected * (experiment.overlap if people else 1)).split()[0]
+    number = rough(left.expected * (experiment.overlap if people else 1))
     how = "at least" if left.at_least else "about"
     said = f"{how} {number} more {'click' if people else 'comparison'}{'' if number == '1' else 's'}"
     return f"{said}, {hours_for(hours, n_annotators)}" if hours and n_annotators else said

@@ -14,12 +14,13 @@ from labeling.rendering import capped, excerpt, render_markdown
 register = template.Library()
 
 for _filter in (
-    formatting.about,
     formatting.browser,
     formatting.percent,
     formatting.percent_range,
     formatting.points,
     formatting.risk,
+    formatting.rough,
+    formatting.rough_hours,
     formatting.share,
     formatting.spread,
     formatting.working_time,

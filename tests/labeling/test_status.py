@@ -17,7 +17,7 @@ from engine.services.judging import void_judgment
 from engine.services.past_votes import start_from_votes
 from engine.services.planning import advance
 from labeling.dashboard.status import status_of
-from labeling.formatting import about
+from labeling.formatting import about, rough_hours
 from tests.factories import click, make_experiment
 
 pytestmark = pytest.mark.django_db
@@ -84,7 +84,6 @@ class TestRunning:
         assert status.sentence == (
             "Prompt 1 leads; 2 rivals are still open. About 120 comparisons remaining."
         )
-        assert status.left == "120"
 
     def test_when_the_budget_may_not_be_enough_it_says_so(self, alive):
         experiment = running(budget=1000)
@@ -92,13 +91,12 @@ class TestRunning:
         status = status_of(experiment)
         assert status.badge == "Running"
         assert status.sentence.endswith("The budget of 1,000 may not be enough.")
-        assert status.left == "over budget"
 
     def test_when_nobody_can_tell_nothing_is_promised(self, alive):
         experiment = running()
         known(experiment, best=None, expected_left=None)
         status = status_of(experiment)
-        assert (status.badge, status.sentence, status.left) == ("Running", "No policy leads.", "")
+        assert (status.badge, status.sentence) == ("Running", "No policy leads.")
 
 
 class TestUnhealthy:
@@ -241,3 +239,8 @@ def test_while_the_evidence_is_recomputed_it_says_so(annotator, admin):
     advance(experiment_id=experiment.pk)
     experiment.refresh_from_db()
     assert "recomputed" not in status_of(experiment).sentence
+
+
+@pytest.mark.parametrize(("expected", "words"), [(2.84, "2.8"), (9.96, "10.0"), (53.4, "53"), (153.4, "150")])
+def test_hours_of_an_estimate_do_not_look_measured(expected, words):
+    assert rough_hours(expected) == words
