@@ -37,7 +37,7 @@ from engine.models import (
     User,
     clock,
 )
-from engine.selectors import counts, designs
+from engine.selectors import designs
 from engine.selectors.designs import Observed
 from engine.selectors.findings import finding_of, finding_on
 from engine.selectors.rubrics import why_no_judge
@@ -568,7 +568,9 @@ def conclude(
         update_fields=["state", "conclusion", "winner", "certified_claim", "finding", "concluded_at"]
     )
     _discard_leftovers(experiment_ids=[experiment.pk])
-    comparisons = counts.comparison_count(experiment.pk)
+    # Those that the finding rests on, as every page says it: a late click is counted, but has no part in it.
+    latest = designs.latest_snapshot(experiment)
+    comparisons = 0 if latest is None else latest.comparisons
     action = AuditEntry.Action.CONCLUDE
     if conclusion == StopReason.STOPPED:
         action = AuditEntry.Action.STOP

@@ -17,6 +17,7 @@ from engine.services import planning
 from engine.services.experiments import pause, start, stop
 from engine.services.judging import judge_leased, lease_next, skip
 from engine.services.planning import advance
+from labeling.dashboard.status import status_of
 from tests.backends import ScriptedBackend
 from tests.factories import (
     click,
@@ -262,6 +263,23 @@ class TestConclusion:
         assert advance(experiment_id=experiment.pk) is None
         assert experiment.snapshots.count() == snapshots
         assert not experiment.comparisons.filter(state__in=Comparison.PENDING).exists()
+
+    def test_a_click_after_the_stop_is_no_part_of_the_comparisons_that_it_is_told_with(
+        self, annotator, settings
+    ):
+        """The log said "after 59 comparisons" beside "58" on every page."""
+        settings.BUFFER_MIN = 30
+        experiment = make_experiment(n_policies=2, ready=True, annotators=(annotator,), delta=0.3)
+        write_responses()
+        for _ in range(20):
+            click_for(experiment, annotator, lambda i, j: i > j)
+        advance(experiment_id=experiment.pk)
+        experiment.refresh_from_db()
+        n = designs.latest_snapshot(experiment).comparisons
+        assert n < counts.comparison_count(experiment.pk) == 20
+        told = experiment.audit_entries.get(action="conclude").sentence
+        assert told.startswith(f"Concluded after {n} comparisons: ")
+        assert f"{20 - n} more comparisons arrived later" in status_of(experiment).sentence
 
 
 class TestSnapshots:
