@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections import Counter
 from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -111,9 +110,9 @@ def check_description(spec: ExperimentSpec) -> Description:
     limits.check_spec(spec)
     if not spec.factors or any(not factor.levels for factor in spec.factors):
         raise SpecError("Give at least one factor, and at least one level for each factor.")
-    names = Counter(factor.name for factor in spec.factors)
-    if twice := [name for name, n in names.items() if n > 1]:
-        raise SpecError(f"Two factors are named {twice[0]!r}; give each a name of its own.")
+    if twice := named_twice(spec.factors):
+        position, fault = twice
+        raise SpecError(fault, ("factors", position, "name"))
     if not spec.tasks:
         raise SpecError("Give at least one task.")
     if unknown := set(spec.settings) - set(SETTINGS):
@@ -163,7 +162,23 @@ def check_description(spec: ExperimentSpec) -> Description:
     return Description(spec, policies, pairs)
 
 
-def _check_name(experiment: Experiment) -> None:
+def named_twice(factors: Sequence[FactorSpec]) -> tuple[int, str] | None:
+    """The position of the first factor that has the name of an earlier one, and what is wrong."""
+    names = [factor.name for factor in factors]
+    for position, name in enumerate(names):
+        if name in names[:position]:
+            return position, f"Two factors are named {name!r}; give each a name of its own."
+    return None
+
+
+def check_name(experiment: Experiment) -> None:
+    """Refuse a name that another experiment of its maker has.
+
+    Raises
+    ------
+    SpecError
+        It is taken.
+    """
     try:
         experiment.validate_constraints()
     except ValidationError as error:
@@ -182,13 +197,13 @@ def write_description(*, experiment: Experiment, description: Description) -> Ex
     described = Experiment(name=spec.name, **spec.settings)
     for name in ("name", *SETTINGS):
         setattr(experiment, name, getattr(described, name))
-    _check_name(experiment)
+    check_name(experiment)
     try:
         with transaction.atomic():
             experiment.save()
     except IntegrityError:
         # Somebody may have taken the name since it was looked up.
-        _check_name(experiment)
+        check_name(experiment)
         raise
 
     level_rows: list[dict[str, Level]] = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
 from io import BytesIO
@@ -35,10 +36,11 @@ from engine.importing import (
 )
 from engine.importing.looking import MEANINGS, Column, has_columns
 from engine.importing.mapping import VARIABLE
-from engine.models import Experiment, Factor
+from engine.models import Experiment, Factor, User
 from engine.selectors import specs
 from engine.selectors.capabilities import Need
 from engine.services.estimates import Question
+from engine.services.experiments import check_name
 from labeling.forms.columns import MEANING_LABELS, Columns, fold, said_columns
 from labeling.forms.factors import (
     ExclusionRow,
@@ -49,7 +51,7 @@ from labeling.forms.factors import (
     factor_specs,
     write_rows,
 )
-from labeling.forms.settings import GROUPS, STEPS, SettingsForm
+from labeling.forms.settings import GROUPS, STEPS, SettingsForm, place_of
 
 _PREVIEWED = 5
 _KINDS = ("tasks", "gold")
@@ -120,10 +122,17 @@ class Items(Generic[Item]):
 
 
 class DraftEditor:
-    """The content of the page. ``data`` is the submitted form, or :func:`data_of` a description."""
+    """The content of the page.
 
-    def __init__(self, data: QueryDict, experiment: Experiment | None = None, step: str = "") -> None:
+    ``data`` is the submitted form, or :func:`data_of` a description. ``maker``: whose experiment a new one
+    becomes.
+    """
+
+    def __init__(
+        self, data: QueryDict, experiment: Experiment | None = None, step: str = "", *, maker: User
+    ) -> None:
         self.data = data
+        self.maker = maker
         self._step = step or data.get("step", "")
         self._refused: set[str] = set()
         self._of_files: dict[str, Sequence[str]] = {}
@@ -251,49 +260,67 @@ class DraftEditor:
         return self.tasks.variables if said is None else said.split(",") if said else []
 
     @property
-    def missing(self) -> list[tuple[str, str]]:
-        """Everything that settings and tasks still need before the start, each with its step."""
-        said = []
-        if not self.data.get("name", "").strip():
-            said.append(("policies", "Give the experiment a name."))
+    def missing(self) -> list[FormFault]:
+        """Everything that settings and tasks still need before the start, each with its field."""
+        said = self._of_name()
         if not self.imported:
-            said += [("policies", text) for text in self._of_factors()]
+            said += self._of_factors()
             if self._said("tasks_faults", lambda: len(self.tasks.faults)):
-                said.append(("tasks", "Correct the tasks."))
+                said.append(FormFault("Correct the tasks.", at="tasks"))
             elif not self.n_tasks:
-                said.append(("tasks", "Add tasks."))
-        for step, (_, groups) in STEPS.items():
-            for field in (field for group in groups for field in self.groups[group]):
-                if field.name != "name":
-                    said += [(step, f"{field.label}: {error}") for error in field.errors]
-        said += [("judges", text) for text in self._of_judges()]
-        return said
+                said.append(FormFault("Add tasks.", at="tasks"))
+        for field in (
+            field for _, groups in STEPS.values() for group in groups for field in self.groups[group]
+        ):
+            if field.name != "name":
+                said += [FormFault(f"{field.label}: {error}", at=place_of(field)) for error in field.errors]
+        return said + self._of_judges()
 
-    def _of_factors(self) -> list[str]:
+    def _of_name(self) -> list[FormFault]:
+        """The faults of the experiment's name, whose maker may have another one of that name."""
+        named = copy(self.experiment) if self.experiment else Experiment(maker=self.maker)
+        named.name = self.data.get("name", "").strip()
+        if not named.name:
+            return [FormFault("Give the experiment a name.", at="id_name")]
+        try:
+            check_name(named)
+        except SpecError as error:
+            return [FormFault(str(error).removeprefix("name: "), at="id_name")]
+        return []
+
+    def _of_factors(self) -> list[FormFault]:
         """The faults of the factors, and of their prompts' variables where there are tasks."""
         described, faults = factor_specs(self.factors)
         wrong = [
-            f"{'Factor' if form is row.form else 'Level'} {form['name'].value() or 'without a name'}: {error}"
+            FormFault(f"{kind} {form['name'].value() or 'without a name'}: {error}", at=form[place].auto_id)
             for row in self.factors
             for form in row.forms
-            for errors in form.errors.values()
+            for kind in ["Factor" if form is row.form else "Level"]
+            for field, errors in form.errors.items()
+            # A fault of several fields belongs to none of them.
+            for place in [field if field in form.fields else "name"]
             for error in errors
         ]
         space = Space({}, dict.fromkeys(self.variables, 0))
-        unfilled = [text for *_, text in unfillable(described, space)] if self.n_tasks else []
-        return [*wrong, *(fault.text for fault in faults), *unfilled]
+        rows = [row for row in self.factors if row.is_valid]
+        unfilled = [
+            FormFault(text, at=rows[position].form["name"].auto_id)
+            for position, _, text in (unfillable(described, space) if self.n_tasks else ())
+        ]
+        return [*wrong, *faults, *unfilled]
 
-    def _of_judges(self) -> list[str]:
+    def _of_judges(self) -> list[FormFault]:
         """The needs of the judges beyond their fields."""
-        said = [str(error) for error in self.settings.non_field_errors()]
+        said = [FormFault(str(error), at="id_judge_0") for error in self.settings.non_field_errors()]
         known = self.settings.cleaned_data
         if self._said("gold_faults", lambda: len(self.gold.faults)):
-            said.append("Correct the gold items.")
+            said.append(FormFault("Correct the gold items.", at="gold"))
         elif self._said("n_gold", lambda: len(self.gold.items)) < (known.get("practice") or 0):
-            said.append("Practice pairs are gold items. Give at least as many gold items as practice pairs.")
+            text = "Practice pairs are gold items. Give at least as many gold items as practice pairs."
+            said.append(FormFault(text, at="gold"))
         by_rule = known.get("judge") == Experiment.Judge.RULE and not self.imported
         if by_rule and self._said("n_references", lambda: self.tasks.with_reference) < self.n_tasks:
-            said.append("The rule judge needs a reference answer for every task.")
+            said.append(FormFault("The rule judge needs a reference answer for every task.", at="tasks"))
         return said
 
     @property

@@ -19,6 +19,7 @@ from django.http import QueryDict
 from engine.domain.limits import EXCLUSIONS, FACTORS, LEVELS
 from engine.domain.specs import FactorSpec
 from engine.models import Factor
+from engine.services.experiments import named_twice
 from labeling.forms.levels import LEVEL_FORMS, NEW_LEVEL, LevelForm
 
 _MOST_ROWS = {"factor": FACTORS, "exclusion": EXCLUSIONS}
@@ -52,6 +53,11 @@ class FactorRow:
     def forms(self) -> list[forms.Form]:
         """Its own form, and those of its levels."""
         return [self.form, *(level.form for level in self.levels)]
+
+    @property
+    def is_valid(self) -> bool:
+        """False where one of its fields is wrong."""
+        return not any(form.errors for form in self.forms)
 
 
 @dataclass(frozen=True)
@@ -196,20 +202,19 @@ def _move(data: QueryDict, name: str, id_: str, by: int) -> None:
 
 @dataclass(frozen=True)
 class FormFault:
-    """A thing to correct that no field of the settings shows; ``at``: the id of its field, if any."""
+    """A thing to correct; ``at``: the id of its field, if any."""
 
     text: str
     at: str = ""
 
 
 def factor_specs(factors: Sequence[FactorRow]) -> tuple[list[FactorSpec], list[FormFault]]:
-    """The factors' descriptions, and what is wrong with them beyond their fields."""
+    """The descriptions of the valid factors, and what is wrong with them beyond their fields."""
     specs: list[FactorSpec] = []
     faults: list[FormFault] = []
-    for row in factors:
+    rows = [row for row in factors if row.is_valid]
+    for row in rows:
         levels: dict[str, Any] = {}
-        if any(form.errors for form in row.forms):
-            continue
         for level in row.levels:
             name = level.form.cleaned_data["name"]
             if name in levels:
@@ -217,4 +222,7 @@ def factor_specs(factors: Sequence[FactorRow]) -> tuple[list[FactorSpec], list[F
                 faults.append(FormFault(text, at=level.form["name"].auto_id))
             levels[name] = level.form.value()
         specs.append(FactorSpec(row.form.cleaned_data["name"], row.form.cleaned_data["kind"], levels))
+    if twice := named_twice(specs):
+        position, fault = twice
+        faults.append(FormFault(fault, at=rows[position].form["name"].auto_id))
     return specs, faults

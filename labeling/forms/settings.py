@@ -253,3 +253,8 @@ class SettingsForm(_ModelForm):
 
 def _choice(field: forms.Field, labels: dict[str, str]) -> forms.ChoiceField:
     return forms.ChoiceField(label=field.label, help_text=field.help_text, choices=list(labels.items()))
+
+
+def place_of(field: forms.BoundField) -> str:
+    """The id of the element to go to for a field: of radio buttons the first."""
+    return field.id_for_label or f"{field.auto_id}_0"

@@ -142,9 +142,9 @@ def _page(
         data = data_of(stored())
         if experiment is not None:
             data["version"] = str(specs.version_of(experiment))
-        editor = DraftEditor(data, experiment, step=request.GET.get("step", ""))
+        editor = DraftEditor(data, experiment, step=request.GET.get("step", ""), maker=request.user)
         return _rendered(request, editor, url, "setup/edit.html")
-    editor = DraftEditor(data_sent(request.POST), experiment)
+    editor = DraftEditor(data_sent(request.POST), experiment, maker=request.user)
     part = request.POST.get("part", "") if request.htmx else ""
     if part in _FRAGMENTS:
         editor.take_files(request.FILES)
@@ -153,7 +153,8 @@ def _page(
         editor.map_columns()
         return _rendered(request, editor, url, "setup/edit.html")
     if step := request.POST.get("go"):
-        return _rendered(request, DraftEditor(editor.data, experiment, step=step), url, "setup/edit.html")
+        editor = DraftEditor(editor.data, experiment, step=step, maker=request.user)
+        return _rendered(request, editor, url, "setup/edit.html")
     if change := request.POST.get("change"):
         return _changed(request, editor, url, change)
     editor.take_files(request.FILES)

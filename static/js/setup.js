@@ -56,7 +56,8 @@
   document.addEventListener("factors-changed", () => changed.add("policies"));
   document.addEventListener("htmx:afterSettle", ({ target }) => {
     if (target.id !== "size" || !document.querySelector("#can-start > *")) return;
-    const asked = [...document.querySelectorAll("#can-start [name=go]")].map((button) => button.value);
+    const places = [...document.querySelectorAll("#can-start a")].map((link) => document.getElementById(link.hash.slice(1)));
+    const asked = places.map((place) => place?.closest("[data-step]").dataset.step);
     for (const mark of document.querySelectorAll(".steps .warn")) {
       const step = mark.closest("button").value;
       if (changed.has(step) && !asked.includes(step)) mark.remove();

@@ -280,7 +280,7 @@ class TestSteps:
 
         assert "Ready to start." in summary()
         html = summary(name=" ", tasks="", delta="2")
-        assert re.findall(r'value="(\w+)">(?:Give|Add|Accepted)', html) == ["policies", "tasks", "stop"]
+        assert re.findall(r'<a href="#(\w+)">(?:Give|Add|Accepted)', html) == ["id_name", "tasks", "id_delta"]
         assert "Ready" not in html
         assert "Ready" not in summary(**{"f1-level": "l1", "f2-level": "l3"})
         data = filled()
@@ -296,8 +296,38 @@ class TestSteps:
         assert response.status_code == 200
         html = response.content.decode()
         assert 'id="size"' in html
-        # Only the save compares the factors' names with each other.
-        assert ("Ready to start." in html) == (message == "Two factors are named")
+        assert "Ready to start." not in html
+
+    @pytest.mark.parametrize(
+        ("changes", "place"),
+        [
+            ({"f2-name": "System prompt"}, "id_f2-name"),
+            ({"f1-l2-name": "Plain"}, "id_f1-l2-name"),
+            ({"f1-l2-text": "You are {{ who }}."}, "id_f1-name"),
+            ({"f1-name": ""}, "id_f1-name"),
+            ({"judge": "rule", "tasks": "No answer"}, "tasks"),
+            ({"practice": "2"}, "gold"),
+            ({"claim": ""}, "id_claim_0"),
+        ],
+    )
+    def test_each_thing_that_is_missing_leads_to_its_field(self, changes, place, page):
+        html = page.post(NEW, sent(filled(**changes), part="size"), headers=HTMX).content.decode()
+        assert re.findall(r'<li><a href="#([\w-]+)">', html) == [place]
+        whole = page.post(NEW, sent(filled(**changes), go="policies")).content.decode()
+        assert f'id="{place}"' in whole
+
+    def test_a_name_that_the_owner_has_given_already_is_missing_and_refused_by_the_same_words(
+        self, page, draft
+    ):
+        taken = "You have an experiment of this name already. Choose another name."
+        changes = {"name": f" {draft.name} "}
+        for url, is_free in ((NEW, False), (setup_url(draft), True)):
+            html = page.post(url, sent(filled(**changes), part="size"), headers=HTMX).content.decode()
+            assert ("Ready to start." in html) == is_free
+            assert (f'<a href="#id_name">{taken}</a>' in html) != is_free
+        refused = page.post(NEW, sent(filled(**changes)))
+        assert refused.status_code == 400
+        assert taken in refused.content.decode()
 
     def test_the_summary_knows_tasks_and_gold_items_that_do_not_come_with_its_request(self, page):
         data = filled(practice="1", judge="rule", gold="prompt,better\na,b")
