@@ -12,7 +12,7 @@ from engine.models import Experiment, Judgment, Response
 from engine.selectors.counts import comparison_count
 from tests.browser.annotating import open_pair, saved, shown_token, write_everything
 from tests.browser.conftest import log_in, watch
-from tests.factories import make_experiment, make_user
+from tests.factories import click_on, make_experiment, make_user
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.django_db(transaction=True)]
 
@@ -169,3 +169,28 @@ def test_answers_faster_than_the_connection_are_sent_in_order(page: Page, experi
     given = Judgment.objects.order_by("pk").values_list("token", "choice")
     assert [(str(token), choice) for token, choice in given] == [(t, choices[key]) for t, key in wanted]
     assert len(sent) == len(wanted) == comparison_count(experiment.pk)
+
+
+def test_the_first_page_of_many_experiments_is_short_and_each_row_is_one_target(phone: Page):
+    """24 cards were 6,200 px of scrolling."""
+    admin, ann = make_user("admin", is_superuser=True), make_user("ann")
+    for number in range(24):
+        experiment = make_experiment(
+            name=f"Answers of the support desk in the spring, version {number}",
+            running=number % 3 > 0,
+            ready=True,
+            annotators=(ann,),
+        )
+        if number % 3 == 1:
+            click_on(experiment, ann, 4)
+    log_in(phone, admin)
+    row = phone.locator(".watched > li", has_text="version 7")
+    expect(row).to_contain_text("leads")
+    assert phone.evaluate("document.documentElement.scrollHeight") <= 3000
+    assert not phone.evaluate("document.documentElement.scrollWidth > innerWidth")
+    box = row.bounding_box()
+    assert box is not None
+    assert box["height"] >= 44
+    # All of the row leads there, not its name alone.
+    phone.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] - 8)
+    expect(phone.get_by_role("heading", name="version 7")).to_be_visible()
