@@ -78,6 +78,8 @@ WHOLE_PAGES = {
 }
 
 
+# Empty before somebody has answered.
+OF_ANSWERS = {"marks", "history", "person"}
 # For scripts and pictures of a page.
 SETTLE_MS = 800
 # As many hasty answers as earn an annotator a mark, and a few more.
@@ -112,7 +114,7 @@ def main() -> None:
         visit.wait_for_the_rule()
         if is_wanted("try"):
             pages["admin"]["try"] = visit.try_a_draft()
-        if is_wanted("marks"):
+        if any(map(is_wanted, OF_ANSWERS)):
             visit.answer_in_haste()
         for size in SIZES:
             for theme in THEMES:
