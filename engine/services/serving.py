@@ -56,7 +56,11 @@ def show_next(
 ) -> ShownPair | None:
     """The next pair for this annotator, other than those on their screen already; ``None`` where none is
     ready.
+
+    After the conclusion none is shown again, though one that is on a screen may still be answered.
     """
+    if experiment.state == Experiment.State.CONCLUDED:
+        return None
     if not checks.are_used(experiment):
         lease = judging.lease_next(experiment_id=experiment.pk, annotator=annotator, besides=besides)
         return None if lease is None else _of_comparison(lease)

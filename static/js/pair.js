@@ -5,6 +5,8 @@
 
   // A key pressed just as the next pair appears was meant for the last one.
   const SETTLE_MS = 200;
+  // Nobody has read a pair that was on show for less than this.
+  const READ_MS = 1500;
   const BELOW_TEXT = 24; // pixels: the end of a response's card, and a gap
   const RETRY_MS = [1000, 2000, 4000, 8000];
   const BUTTONS = {
@@ -25,7 +27,7 @@
   const LETTERS = "llmpo-letter-keys";
   const lettersOff = () => localStorage.getItem(LETTERS) === "off";
 
-  const answered = new Set(); // tokens of pairs that were answered here, whether or not the server knows
+  const answered = new Set(); // tokens of pairs that were answered or let go here, whether or not the server knows
   const queue = []; // {token, at, url, fields, stage}: answers that the server has not confirmed, the first one first
   // A goal is one's own: it stays in this browser, and nobody else is told.
   const GOAL = "llmpo-goal";
@@ -171,10 +173,30 @@
       else if (!answered.has(each) && !inHand().includes(each)) held.push(stage);
     }
     if (stages.some(token)) empty = null;
+    if (isOver()) letGo();
+  }
+
+  // The experiment has ended, and nothing is asked any more.
+  const isOver = () => Boolean(empty && "over" in empty.dataset);
+
+  // Hand back the pairs that nobody has read. One that is being read is the last.
+  function letGo() {
+    const unread = held.splice(0);
+    if (!waits()) {
+      if (performance.now() - shownAt < READ_MS) unread.push(byId("stage"));
+      else say(words().over);
+    }
+    for (const stage of unread) answered.add(token(stage));
+    if (unread.length) sendTokens(words().leave, unread.map(token));
+  }
+
+  function sendTokens(url, tokens) {
+    const body = new URLSearchParams(tokens.map((each) => ["token", each]));
+    fetch(url, { method: "POST", headers: headers(), body }).catch(() => {});
   }
 
   async function fetchAhead() {
-    if (fetching || undoing || lacking() < 1 || !token(byId("stage"))) return;
+    if (fetching || undoing || isOver() || lacking() < 1 || !token(byId("stage"))) return;
     fetching = true;
     const before = held.length;
     try {
@@ -440,7 +462,7 @@
   function keep() {
     const tokens = inHand();
     if (document.visibilityState !== "visible" || !tokens.length) return;
-    fetch(words().beat, { method: "POST", headers: headers(), body: new URLSearchParams(tokens.map((each) => ["token", each])) }).catch(() => {});
+    sendTokens(words().beat, tokens);
   }
 
   addEventListener("pagehide", () => {

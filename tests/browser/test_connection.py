@@ -4,17 +4,23 @@ every judgment once, none lost, none doubled.
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from django.contrib.sessions.models import Session
 from playwright.sync_api import Browser, Page, Route, expect
 
 from engine.models import Experiment, Judgment, Lease, User
 from engine.selectors import counts
+from engine.services.experiments import stop
 from engine.services.judging import expire_leases, rebuild_counts
 from tests.browser.annotating import open_pair, press, saved, shown_token, write_everything
 from tests.browser.conftest import log_in, watch
 from tests.factories import make_experiment, make_user
 from tests.workers import wait_until
+
+# A pair that was on show for so long is not taken away.
+LONG_ENOUGH_TO_READ_MS = 1600
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
@@ -340,3 +346,42 @@ def test_an_undo_that_did_not_arrive_says_so(page: Page, problems, experiment, p
     assert not Judgment.objects.filter(standing=True).exists()
     assert all("ERR_FAILED" in problem for problem in problems)
     problems.clear()
+
+
+def test_the_step_after_the_conclusion_is_its_outcome(page: Page, experiment, people):
+    """Pairs that had been fetched ahead were still asked, one click each, and for nothing."""
+    ann, _ = people
+    open_with_the_next(page, experiment, ann)
+    stop(experiment_id=experiment.pk)
+    press(page, "ArrowLeft")
+    expect(page.get_by_role("heading", name="Stopped. Thank you!")).to_be_visible()
+    expect(page.locator("#said")).to_have_text("Saved")
+    assert_counted_once(experiment, 1)
+    wait_until(lambda: not Lease.objects.filter(state="active").exists(), 60, "the pairs to be handed back")
+
+
+def test_a_pair_that_is_being_read_at_the_conclusion_is_the_last_and_its_answer_is_kept(
+    page: Page, experiment, people
+):
+    ann, _ = people
+    open_with_the_next(page, experiment, ann)
+    first = shown_token(page)
+    stop(experiment_id=experiment.pk)
+    slow: list[Route] = []
+
+    def hold_back(route: Route) -> None:
+        slow.append(route)
+
+    page.route("**/label/**", hold_back)
+    press(page, "ArrowLeft")
+    expect(page.locator("#stage")).not_to_have_attribute("data-token", first)
+    page.wait_for_timeout(LONG_ENOUGH_TO_READ_MS)
+    page.route("**/label/**", lambda route: route.continue_())
+    for route in slow:
+        route.continue_()
+    expect(page.locator("#said")).to_have_text(re.compile("^The experiment has ended. This is the last pair"))
+    last = shown_token(page)
+    press(page, "ArrowRight")
+    expect(page.get_by_role("heading", name="Stopped. Thank you!")).to_be_visible()
+    assert given_by(ann) == {first: "left", last: "right"}
+    assert_counted_once(experiment, 2)

@@ -220,11 +220,28 @@ def test_a_wait_that_is_no_time_is_refused(waited, annotator, client_for, url):
     assert client_for(annotator).get(url, {"waited": waited}).status_code == 400
 
 
-@pytest.mark.parametrize("change", [pause, stop])
-def test_what_was_shown_before_may_be_finished(change, experiment, annotator, client_for, url):
+def test_what_was_shown_before_a_pause_is_shown_again(experiment, annotator, client_for, url):
     held = lease(experiment, annotator)
-    change(experiment_id=experiment.pk)
+    pause(experiment_id=experiment.pk)
     assert str(held.token) in client_for(annotator).get(url).content.decode()
+
+
+@pytest.mark.parametrize(
+    "checks", [{}, {"n_gold": 1, "gold_rate": 0.5}], ids=["without checks", "with checks"]
+)
+def test_what_was_shown_before_the_end_may_be_answered_and_is_not_asked_again(checks, annotator, client_for):
+    experiment = make_experiment(ready=True, annotators=(annotator,), **checks)
+    held = lease(experiment, annotator)
+    stop(experiment_id=experiment.pk)
+    client = client_for(annotator)
+    page = client.get(reverse("pair", args=[experiment.pk]))
+    assert "Stopped. Thank you!" in words(page)
+    assert "over" in stage(page)
+    answer = {"token": held.token, "choice": "left"}
+    htmx = {"HX-Request": "true"}
+    reply = client.post(reverse("judge", args=[experiment.pk]), answer, headers=htmx)
+    assert "over" in stage(reply)
+    assert held.comparison.judgments.count() == 1
 
 
 def test_it_counts_what_was_judged_today(experiment, annotator, client_for, url):
