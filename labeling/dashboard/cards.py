@@ -17,7 +17,7 @@ WIDTH, HEIGHT = 120, 28
 
 @dataclass(frozen=True)
 class Sparkline:
-    """The rivals still open over the comparisons, as points of an SVG polyline in a box of WIDTH × HEIGHT."""
+    """The rivals to exclude over the comparisons, as points of an SVG polyline in a box of WIDTH × HEIGHT."""
 
     points: str
     description: str
@@ -65,7 +65,7 @@ def sparkline(points: Sequence[RacePoint]) -> Sparkline | None:
         for point in points
     )
     first, latest = points[0].open_rivals, points[-1].open_rivals
-    return Sparkline(line, f"Open rivals went from {first:,} to {latest:,} over {last:,} comparisons.")
+    return Sparkline(line, f"Rivals to exclude went from {first:,} to {latest:,} over {last:,} comparisons.")
 
 
 def _pulse(health: Pulse, ahead: Mapping[str, int]) -> str:

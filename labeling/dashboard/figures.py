@@ -84,7 +84,6 @@ def _result_figures(experiment: Experiment) -> dict[str, Any]:
             health,
             left,
             ranked=ranked,
-            n_open=len(design.decision.open),
             comparisons=comparisons,
             hours=None if left is None or each is None else left.expected * each,
             n_annotators=n_annotators,

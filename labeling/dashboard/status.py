@@ -239,9 +239,9 @@ def _standing(experiment: Experiment, snapshot: Snapshot | None, names: Sequence
         return "Too early to say." if experiment.evidence_stale else "No judgments yet."
     if snapshot.best is None:
         return "No policy leads."
-    rivals = "1 rival is" if snapshot.open_rivals == 1 else f"{snapshot.open_rivals:,} rivals are"
     leader = names[snapshot.best.index].name
-    return f"{leader} leads; {rivals} still open."
+    # Those of the claim, as on Method; the ranking says which policies are ruled out as the best.
+    return f"{leader} leads; {number(snapshot.open_rivals, 'rival')} still to exclude."
 
 
 def _away(queue: str, health: Pulse) -> str:

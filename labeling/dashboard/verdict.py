@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from engine.core import StopReason
+from engine.core.ranking import Place
 from engine.domain.policy_space import PolicyName
 from engine.models import Experiment, Snapshot
 from engine.selectors import consequences, designs
@@ -28,7 +29,7 @@ class Verdict:
     leader
         The winner, or the leader so far; ``None`` before the first comparison, and without a decision.
     n_rivals, n_ruled_out
-        The other policies, and those of them that the claim has excluded.
+        The other policies, and those of them that the ranking shows as ruled out.
     effort
         The comparisons and the working time that remain; empty where nobody can tell.
     finding
@@ -69,14 +70,13 @@ def verdict_of(
     left: Remaining | None,
     *,
     ranked: Sequence[Ranked],
-    n_open: int,
     comparisons: int,
     hours: float | None,
     n_annotators: int,
 ) -> Verdict:
     """The verdict as it stands.
 
-    ``ranked``: the ranking shown beside it. ``n_open``: rivals that the claim has still to exclude.
+    ``ranked``: the ranking shown beside it.
     ``comparisons``: those that are judged. ``hours`` of work that remain for all annotators together;
     ``None`` where nobody can tell.
     """
@@ -100,7 +100,7 @@ def verdict_of(
         else "No judgments yet",
         leader=ranked[0].name if comparisons else None,
         n_rivals=len(ranked) - 1,
-        n_ruled_out=len(ranked) - 1 - n_open if comparisons else 0,
+        n_ruled_out=sum(each.standing.place is Place.RULED_OUT for each in ranked) if comparisons else 0,
         effort="" if left is None or over_budget else _effort(experiment, left, hours, n_annotators),
         sentences=[
             *([status.ailment(health)] if stalled else []),

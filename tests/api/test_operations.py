@@ -149,7 +149,7 @@ class TestWatch:
         of_five, sentences = listed()
         assert of_five == of_one <= 15
         assert sentences[0].startswith("No worker serves the openai backend.")
-        assert all("leads; 2 rivals are still open." in each for each in sentences)
+        assert all("leads; 2 rivals still to exclude." in each for each in sentences)
         for _ in range(2):
             judged(end=True)
         of_seven, sentences = listed()

@@ -21,6 +21,7 @@ from tests.factories import (
     copy_of,
     make_experiment,
     make_user,
+    plan_and_write,
     write_responses,
 )
 from tests.markup import text_of
@@ -171,6 +172,25 @@ class TestRanking:
         assert '<span class="badge certified">winner</span>' in html
         assert "ruled out" in html
         assert "Preferred to the winner" in html
+
+    def test_the_card_counts_the_policies_that_it_shows_as_ruled_out(self, viewer, annotator, client_for):
+        """The card said "2 of 3 ruled out", those of the claim "best", above three that were ruled out."""
+        experiment = make_experiment(
+            n_policies=3, ready=True, annotators=(annotator,), delta=0.3, claim="best"
+        )
+        add_member(experiment, viewer, "viewer")
+        others = 0
+        for _ in range(40):
+            click_for(experiment, annotator, lambda i, j: i > j)
+            plan_and_write(experiment)
+            experiment.refresh_from_db()
+            if experiment.state != "running":
+                break
+            html = page(client_for(viewer), experiment)
+            told = int(re.search(r"(\d) of 2 rivals ruled out", text_of(html))[1])
+            assert told == html.count('<span class="muted">ruled out</span>')
+            others += told != 2 - experiment.snapshots.latest("pk").open_rivals
+        assert others, "the claim has excluded as many all the time"
 
     def test_late_judgments_count_in_it(self, annotator, admin, client_for):
         """One definition, which the file has too: all counts, as the sentence of the verdict says."""

@@ -416,7 +416,7 @@ class TestCards:
         assert sparkline([RacePoint(0, 4)]) is None
         drawn = sparkline([RacePoint(0, 4), RacePoint(50, 2), RacePoint(100, 0)])
         assert drawn.points == "1.0,26.0 60.0,14.0 119.0,2.0"
-        assert drawn.description == "Open rivals went from 4 to 0 over 100 comparisons."
+        assert drawn.description == "Rivals to exclude went from 4 to 0 over 100 comparisons."
 
     def test_a_running_experiment_says_how_its_queue_does(self):
         experiment = make_experiment()
@@ -431,7 +431,7 @@ class TestCards:
         click_on(experiment, annotator, 3)
         html = client_for(admin).get(reverse("home")).content.decode()
         assert "<polyline points=" in html
-        assert "Open rivals went from 2" in html
+        assert "Rivals to exclude went from 2" in html
         assert "style=" not in html
 
 

@@ -82,7 +82,7 @@ class TestRunning:
         status = status_of(experiment)
         assert status.badge == "Running"
         assert status.sentence == (
-            "Prompt 1 leads; 2 rivals are still open. About 120 comparisons remaining."
+            "Prompt 1 leads; 2 rivals still to exclude. About 120 comparisons remaining."
         )
 
     def test_when_the_budget_may_not_be_enough_it_says_so(self, alive):
@@ -172,14 +172,14 @@ class TestConcluded:
                 "budget",
                 None,
                 "Budget spent",
-                "40 comparisons were not enough to decide. Prompt 1 leads; 2 rivals are still open.",
+                "40 comparisons were not enough to decide. Prompt 1 leads; 2 rivals still to exclude.",
             ),
             (
                 "stopped",
                 None,
                 "Stopped by hand",
                 "Stopped after 40 comparisons, before it was decided. Prompt 1 leads; "
-                "2 rivals are still open.",
+                "2 rivals still to exclude.",
             ),
         ],
     )
