@@ -302,3 +302,29 @@ def test_the_margin_follows_the_claim_until_another_one_is_typed(page: Page, mak
     page.get_by_label("Stop when one is good enough").check()
     expect(margin).to_have_value("0.1")
     expect(page.locator("#size-claims tbody tr")).to_have_count(3)
+
+
+@pytest.mark.parametrize("width", [1280, 390], ids=["desk", "phone"])
+def test_a_thing_that_is_missing_leads_to_its_field_in_any_step(page: Page, maker, width):
+    page.set_viewport_size({"width": width, "height": 844})
+    log_in(page, maker)
+    page.goto("/experiments/new/prompts-strategies/")
+    page.get_by_label("Name", exact=True).fill("Tone")
+    page.get_by_label("Factor", exact=True).nth(1).fill("System prompt")
+    page.keyboard.press("Tab")
+    link = page.get_by_role("link", name="Two factors are named")
+    expect(link).to_be_visible()
+    for each in page.locator("#can-start a").all():
+        box = each.bounding_box()
+        assert box is not None
+        assert box["height"] >= 44
+    press(page, "3. Judges")
+    link.click()
+    field = page.locator("#id_f2-name")
+    expect(field).to_be_focused()
+    expect(page.locator("label[for=id_f2-name]")).to_be_in_viewport()
+    field.fill("Strategy")
+    page.keyboard.press("Tab")
+    expect(link).to_have_count(0)
+    page.get_by_role("link", name="Add tasks.").click()
+    expect(page.locator("#tasks")).to_be_focused()
