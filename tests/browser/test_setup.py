@@ -64,6 +64,8 @@ def test_an_experiment_is_built_by_hand_counted_and_started(page, maker, problem
     page.get_by_role("link", name="New experiment").click()
     page.get_by_role("link", name="From scratch").click()
     page.get_by_label("Name", exact=True).fill("Counting objects")
+    # Before the page's script runs, the server shows the step, as it does without one.
+    page.wait_for_load_state()
     press(page, "Next: Tasks")
     expect(page.get_by_role("button", name="2. Tasks")).to_be_focused()
     page.locator("#tasks").fill("I have two cars and a dog. How many animals?\t1\nA cow, a cat: how many?\t2")
