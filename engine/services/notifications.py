@@ -21,6 +21,7 @@ from engine.domain.errors import SubscriptionError
 from engine.domain.mail import why_no_mail
 from engine.domain.webhook_urls import check_url
 from engine.models import Alarm, AuditEntry, Experiment, Notification, Subscription, User, clock
+from engine.selectors import people
 from engine.selectors.alarms import stall, trouble
 from engine.services import claims
 from engine.services.audit import record
@@ -94,6 +95,16 @@ def unsubscribe(*, subscription: Subscription, by: User | None) -> None:
         details={"kind": subscription.kind, "host": subscription.host},
     )
     subscription.delete()
+
+
+@transaction.atomic
+def end_subscriptions_without_rights(*, user: User, by: User | None) -> None:
+    """Send no more news to the addresses that a user gave for experiments which they may no longer run."""
+    theirs = Subscription.objects.filter(created_by=user).select_related("experiment")
+    if user.is_active:
+        theirs = theirs.exclude(experiment__in=people.experiments_to_run(user))
+    for subscription in theirs.order_by("pk"):
+        unsubscribe(subscription=subscription, by=by)
 
 
 # ---------------------------------------------------------------- writing them

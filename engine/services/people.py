@@ -28,7 +28,7 @@ from engine.models import (
     clock,
 )
 from engine.selectors import people
-from engine.services import reports, serving
+from engine.services import notifications, reports, serving
 from engine.services.accounts import end_sessions
 from engine.services.audit import record
 from engine.services.tokens import end_all_tokens, end_tokens_without_rights
@@ -321,6 +321,7 @@ def settle_account(*, user: User) -> None:
         _end_links(user, experiment_id, by=None)
     end_all_tokens(user=user, by=None, because="The account lost its rights.")
     reports.end_links_without_rights(user=user, by=None)
+    notifications.end_subscriptions_without_rights(user=user, by=None)
 
 
 def _lock_members(experiment_id: int) -> None:
@@ -377,6 +378,7 @@ def _settle_loss(member: Membership, lost: str, *, by: User | None) -> int:
     ended = _end_links(user, experiment.pk, by=by)
     end_tokens_without_rights(user=user, by=by)
     reports.end_links_without_rights(user=user, by=by)
+    notifications.end_subscriptions_without_rights(user=user, by=by)
     return ended
 
 

@@ -26,8 +26,9 @@ from engine.services import notifications
 from engine.services.controls import reopen
 from engine.services.experiments import pause, start, stop
 from engine.services.notifications import claim_due, mark_sent, mark_unsent, subscribe, unsubscribe, watch
+from engine.services.people import change_role, settle_account
 from tests.engine.test_races import at_once
-from tests.factories import click, make_experiment, make_user
+from tests.factories import add_member, click, make_experiment, make_user
 
 pytestmark = pytest.mark.django_db
 ALL = ("concluded", "stalled", "unhealthy")
@@ -108,6 +109,22 @@ class TestSubscribe:
         subscribed(experiment)
         with pytest.raises(SubscriptionError, match="already has a notification"):
             subscribed(experiment)
+
+    def test_it_ends_with_the_right_to_run_the_experiment(self, experiment):
+        owner, editor = make_user(), make_user()
+        add_member(experiment, owner, "owner")
+        role = add_member(experiment, editor, "editor")
+        kept = subscribe(experiment=experiment, by=owner, kind="email", target="a@example.org", events=ALL)
+        subscribe(experiment=experiment, by=editor, kind="email", target="b@example.org", events=ALL)
+        change_role(membership_id=role.pk, by=owner, role="viewer")
+        assert list(experiment.subscriptions.all()) == [kept]
+        assert "Removed the notification by email to example.org." in str(
+            list(experiment.audit_entries.values())
+        )
+        owner.is_active = False
+        owner.save()
+        settle_account(user=owner)
+        assert not experiment.subscriptions.exists()
 
     def test_not_without_end(self, experiment):
         for n in range(20):
