@@ -75,6 +75,7 @@ def _result_figures(experiment: Experiment) -> dict[str, Any]:
     n_annotators = people.annotators(experiment.pk).count() if by_people else 0
     spending = spending_of(experiment, (experiment.state, comparisons))
     policies = charts.policy_rows(experiment, ranked, spending, judged=comparisons > 0)
+    ladder = ladder_from(experiment, observed, left) if comparisons else None
     return {
         "experiment": experiment,
         "badge": badge(experiment, health),
@@ -84,13 +85,13 @@ def _result_figures(experiment: Experiment) -> dict[str, Any]:
             health,
             left,
             ranked=ranked,
+            ladder=ladder,
             comparisons=comparisons,
             hours=None if left is None or each is None else left.expected * each,
             n_annotators=n_annotators,
         ),
         "lacks_annotators": by_people and not n_annotators and experiment.state != Experiment.State.CONCLUDED,
-        # There is none before the first comparison.
-        "ladder": ladder_from(experiment, observed, left) if comparisons else None,
+        "ladder": ladder,
         "may_stop": may_stop(experiment),
         "policies": policies,
         "charts": _rendered(

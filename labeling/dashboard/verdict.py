@@ -10,7 +10,7 @@ from engine.core.ranking import Place
 from engine.domain.policy_space import PolicyName
 from engine.models import Experiment, Snapshot
 from engine.selectors import consequences, designs
-from engine.selectors.findings import tasks_left_out
+from engine.selectors.findings import Ladder, tasks_left_out
 from engine.selectors.health import QueueHealth
 from engine.selectors.rankings import Ranked
 from engine.selectors.remaining import Remaining
@@ -70,13 +70,14 @@ def verdict_of(
     left: Remaining | None,
     *,
     ranked: Sequence[Ranked],
+    ladder: Ladder | None,
     comparisons: int,
     hours: float | None,
     n_annotators: int,
 ) -> Verdict:
     """The verdict as it stands.
 
-    ``ranked``: the ranking shown beside it.
+    ``ranked``, ``ladder``: the ranking and the claims shown beside it; no claims before the first comparison.
     ``comparisons``: those that are judged. ``hours`` of work that remain for all annotators together;
     ``None`` where nobody can tell.
     """
@@ -95,9 +96,11 @@ def verdict_of(
         if stalled and health.slow
         else "The work has stopped"
         if stalled
-        else "Too early to say"
-        if comparisons
-        else "No judgments yet",
+        else "No judgments yet"
+        if not comparisons
+        else "A claim holds already"
+        if ladder and any(rung.holds for rung in ladder.rungs)
+        else "Too early to say",
         leader=ranked[0].name if comparisons else None,
         n_rivals=len(ranked) - 1,
         n_ruled_out=sum(each.standing.place is Place.RULED_OUT for each in ranked) if comparisons else 0,

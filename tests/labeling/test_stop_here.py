@@ -7,7 +7,7 @@ import re
 import pytest
 from django.urls import reverse
 
-from engine.models import Experiment, Judgment
+from engine.models import Experiment, Judgment, WorkerPulse
 from engine.selectors import designs
 from engine.selectors.findings import ladder
 from engine.services.judging import void_judgment
@@ -54,6 +54,14 @@ def test_the_dashboard_shows_what_holds_what_is_missing_and_the_risks(experiment
     assert "Each claim is wrong with a risk of at most 10%." in shown
     assert "If you look at all 3 and then pick one, the risk is at most 30%." in shown
     assert shown.count("Stop here…") == 1
+
+
+def test_it_is_not_too_early_to_say_where_a_claim_holds(experiment, viewer, client_for):
+    for queue in ("generation", "control"):
+        WorkerPulse.objects.create(queue=queue, worker="w")
+    shown = dashboard(client_for(viewer), experiment)
+    assert "A claim holds already" in shown
+    assert "Too early to say" not in shown
 
 
 def test_only_who_may_run_it_gets_the_button(experiment, viewer, client_for):
