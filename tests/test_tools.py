@@ -100,6 +100,12 @@ def test_a_mutant_that_no_test_reaches_survives():
     assert mutation.survives(mutation, mutant, [])
 
 
+@pytest.mark.parametrize("target", mutation.EQUIVALENT)
+def test_every_mutant_that_is_said_to_change_nothing_is_one(target):
+    mutants = mutation.mutants((mutation.ROOT / target).read_text(encoding="utf-8"))
+    assert mutation.EQUIVALENT[target].keys() <= {mutant.change for mutant in mutants}
+
+
 def test_row_locks_are_no_mutants():
     """SQLite has none, so no test could notice."""
     locked = "def first(rows):\n    return rows.{}(no_key=True).get(pk=1)\n"

@@ -56,7 +56,6 @@ TARGETS = {
     "labeling/access.py": ["tests/labeling/test_access.py"],
 }
 _LOCK = "SQLite has no row locks; tests/engine/test_races.py looks at PostgreSQL's."
-_ONE_EXPERIMENT = "A policy belongs to one experiment, and an index begins with that."
 _SLOWER = "Comes to the same, by more rows."
 # Survivors that change nothing that these tests could see: by target, function and change, the reason.
 EQUIVALENT: dict[str, dict[str, str]] = {
@@ -68,16 +67,7 @@ EQUIVALENT: dict[str, dict[str, str]] = {
         "lease_next: allowances.locked(experiment_id=experiment_id, annotator=annotator) -> None": _LOCK,
         "return_leases: False -> True": _LOCK,
         "expire_leases: True -> False": _LOCK,
-        "_ready: PairCount.objects.filter(experiment=_EXPERIMENT, policy_i=OuterRef('policy_i'), "
-        "policy_j=OuterRef('policy_j'), last_annotator=_ANNOTATOR) -> "
-        "PairCount.objects.filter(policy_i=OuterRef('policy_i'), policy_j=OuterRef('policy_j'), "
-        "last_annotator=_ANNOTATOR)": _ONE_EXPERIMENT,
-        "_count: PairCount.objects.filter(experiment_id=comparison.experiment_id, "
-        "policy_i_id=comparison.policy_i_id, policy_j_id=comparison.policy_j_id) -> "
-        "PairCount.objects.filter(policy_i_id=comparison.policy_i_id, policy_j_id=comparison.policy_j_id)": (
-            _ONE_EXPERIMENT
-        ),
-        "_ready: 1 -> 2": "The first row alone is looked at.",
+        "_due: 1 -> 2": "The first row alone is looked at.",
         "_resumed: earlier.held_until <= now -> earlier.held_until < now": (
             "Where it ends at this very moment, it is not offered."
         ),
