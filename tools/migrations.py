@@ -2,7 +2,8 @@
 
 The first one changes nothing that there was. A later one that drops, renames, or demands a value of a column
 that older code does not write, ends with 1 and names the change: split it over two releases
-(CONTRIBUTING.md, "Migrations").
+(CONTRIBUTING.md, "Migrations"). On SQLite a column that must have a value is not found: PostgreSQL's tests
+make the check once more.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import sys
 from pathlib import Path
 
 import django
+from django.db import connection
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -25,8 +27,14 @@ def main() -> int:
     # Reads Django's settings where it is imported.
     from django_migration_linter import MigrationLinter  # noqa: PLC0415
 
+    # SQLite makes a table anew to alter it, with all the constraints that it had.
+    made_anew = ["NOT_NULL", "ADD_UNIQUE"] if connection.vendor == "sqlite" else []
     linter = MigrationLinter(
-        str(ROOT), no_cache=True, include_apps=["engine", "labeling"], ignore_initial_migrations=True
+        str(ROOT),
+        no_cache=True,
+        include_apps=["engine", "labeling"],
+        ignore_initial_migrations=True,
+        exclude_migration_tests=made_anew,
     )
     linter.lint_all_migrations()
     linter.print_summary()

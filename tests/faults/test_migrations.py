@@ -14,6 +14,7 @@ from engine.management.commands import migrate
 from engine.models import Judgment
 from llmpo_site.postgresql.schema import SchemaEditor
 from tests.faults.test_database_lost import administrator
+from tools import migrations
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.postgres]
 
@@ -31,6 +32,10 @@ def use(somebody: psycopg.Connection, mode: str) -> None:
     somebody.execute("BEGIN")
     for table in _TABLES:
         somebody.execute(f"LOCK TABLE engine_{table} IN {mode} MODE")
+
+
+def test_each_migration_may_run_beside_the_code_before_it():
+    assert migrations.main() == 0
 
 
 def test_a_migrate_without_news_waits_for_nobody(somebody, monkeypatch):
