@@ -71,8 +71,8 @@ EQUIVALENT: dict[str, dict[str, str]] = {
         "_resumed: earlier.held_until <= now -> earlier.held_until < now": (
             "Where it ends at this very moment, it is not offered."
         ),
-        "discard_unwanted: Comparison.objects.filter(pk__in=_doubtful(experiment_id), "
-        "state=Comparison.State.READY) -> Comparison.objects.filter(pk__in=_doubtful(experiment_id))": (
+        "discard_unwanted: Comparison.objects.filter(pk__in=doubtful, state=Comparison.State.READY) -> "
+        "Comparison.objects.filter(pk__in=doubtful)": (
             "They were ready a moment ago; with PostgreSQL somebody may have judged one since."
         ),
         "_doubtful: Comparison.objects.filter(experiment_id=experiment_id, state=Comparison.State.READY) -> "

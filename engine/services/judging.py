@@ -368,8 +368,10 @@ def discard_unwanted(*, experiment_id: int) -> int:
     Those who were left when it was skipped may have judged it since, or may annotate no longer. A comparison
     that waits for nobody would be in flight for ever, and the budget would never be reached.
     """
+    if not (doubtful := _doubtful(experiment_id)):
+        return 0
     unwanted = (
-        Comparison.objects.filter(pk__in=_doubtful(experiment_id), state=Comparison.State.READY)
+        Comparison.objects.filter(pk__in=doubtful, state=Comparison.State.READY)
         .exclude(Exists(annotators_left(experiment_id, OuterRef("pk"), OuterRef("texts"))))
         .select_for_update(no_key=True, skip_locked=True, of=("self",))
     )
