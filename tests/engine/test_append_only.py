@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from uuid import uuid4
 
 import pytest
 from django.db import IntegrityError, connection, transaction
@@ -72,7 +73,7 @@ class TestOnePersonCountsOnce:
     def test_an_import_with_two_of_one_person_is_refused_in_words(self, experiment, annotator):
         click(experiment, annotator)
         [row] = [dict(zip(COLUMNS, row, strict=True)) for row in read_rows(experiment, browsing.Selection())]
-        rows = [row, row | {"judgment_id": row["judgment_id"] + 1}]
+        rows = [row, row | {"judgment_id": row["judgment_id"] + 1, "judgment_uuid": str(uuid4())}]
         spec = replace(specs.experiment_spec(experiment), name="Imported")
         with pytest.raises(SpecError, match="two judgments of comparison"):
             import_experiment(spec=spec, rows=rows)
