@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from django.contrib.auth.hashers import make_password
 from django.db import connection
 
-from engine.domain.judgment_uuids import exchanged
+from engine.domain.judgment_uuids import exchanged, mark
 from engine.models import Experiment, Judgment, PairCount, User
 from engine.selectors.counts import next_number
 from engine.services.bulk_rows import Prepared, insert
@@ -53,7 +53,8 @@ def tokens_of(experiment: Experiment, uuids: Sequence[uuid.UUID | None]) -> list
     """A token for each new judgment, by its UUID in the file; a new one where it has none, or where the
     judgment of that UUID is there already, as where somebody counts votes a second time.
     """
-    wanted = [each and exchanged(each, experiment.pk) for each in uuids]
+    own = mark(experiment.pk)
+    wanted = [each and exchanged(each, own) for each in uuids]
     given = [token for token in wanted if token]
     taken: set[uuid.UUID] = set()
     for start in range(0, len(given), _BATCH):

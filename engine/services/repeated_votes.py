@@ -9,7 +9,7 @@ from datetime import datetime
 from uuid import UUID
 
 from engine.domain.errors import ImportedBeforeError
-from engine.domain.judgment_uuids import exchanged
+from engine.domain.judgment_uuids import exchanged, mark
 from engine.domain.outcomes import outcome_of
 from engine.domain.texts import digest
 from engine.importing import Vote, Winner
@@ -46,7 +46,7 @@ class Counted:
     @classmethod
     def of(cls, experiment: Experiment, tasks: Mapping[str, int]) -> Counted:
         """Those of an experiment. ``tasks``: the position by which a vote knows a text of a task."""
-        suffix = f"@import-{experiment.pk}"
+        suffix, own = f"@import-{experiment.pk}", mark(experiment.pk)
         named: dict[UUID, Hashable] = {}
         known: Counter[Hashable] = Counter()
         bare: Counter[Hashable] = Counter()
@@ -75,7 +75,7 @@ class Counted:
                 annotator=(by or "").removesuffix(suffix),
                 at=at if plan.get("time_known", not is_past) else None,
             )
-            named[exchanged(token, experiment.pk)] = key
+            named[exchanged(token, own)] = key
             # An export has ties of identical texts too, which nobody saw.
             if judge != Judgment.Judge.HUMAN and via != Judgment.Via.IDENTICAL:
                 continue

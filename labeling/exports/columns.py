@@ -17,11 +17,10 @@ from enum import StrEnum
 from itertools import islice, repeat
 from operator import getitem
 from typing import Any
-from uuid import UUID
 
 from django.db import transaction
 
-from engine.domain.judgment_uuids import mark
+from engine.domain.judgment_uuids import exchanged, mark
 from engine.models import Experiment, Flag
 from engine.selectors import browsing
 from engine.selectors.browsing import Selection
@@ -62,7 +61,7 @@ class Column:
     sql
         The same value as PostgreSQL makes it. ``r`` has the columns of `FIELDS`, ``pi`` and ``pj`` are the
         two policies, ``%(names)s`` are the policies' names by index, ``%(people)s`` the names of people by
-        id, as JSON, and ``%(first_mark)s`` and ``%(second_mark)s`` the halves of the experiment's mark.
+        id, as JSON, and ``%(mark)s`` the experiment's mark on tokens.
     ours
         Only the application writes this text, so it never is a spreadsheet's formula.
     """
@@ -106,12 +105,6 @@ def _of_both(name: str, kind: Kind, field: str, *, i: str, j: str, ours: bool = 
     for side, says in (("i", i), ("j", j)):
         path = f"comparison__response_{side}__{field}"
         yield Column(name.replace("*", side), kind, says, path=path, ours=ours)
-
-
-def _half(side: str, mark: str) -> str:
-    """One half of a judgment's UUID in SQL: 16 digits of its token, without the experiment's mark."""
-    digits = f"{side}(replace(r.token::text, '-', ''), 16)"
-    return f"lpad(to_hex(('x' || {digits})::bit(64)::bigint # (%({mark})s)::bigint), 16, '0')"
 
 
 _CHOSE_ONE = "CASE WHEN r.choice IN ('left', 'right') THEN"
@@ -476,9 +469,12 @@ _TABLE = (
         Kind.TEXT,
         "UUID of the judgment: the same in every export of it, and after an import. By it an import knows "
         "what counts already.",
-        python=lambda token, mark: str(UUID(int=token.int ^ mark)),
+        python=lambda token, mark: str(exchanged(token, mark)),
         of=("token", "mark"),
-        sql=f"({_half('left', 'first_mark')} || {_half('right', 'second_mark')})::uuid::text",
+        sql=(
+            "lpad(to_hex(('x' || left(r.token::text, 8))::bit(32)::bigint # (%(mark)s)::bigint), 8, '0')"
+            " || substr(r.token::text, 9)"
+        ),
         ours=True,
     ),
 )

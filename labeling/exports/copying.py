@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from django.core.exceptions import EmptyResultSet
 from django.db import transaction
 
-from engine.domain.judgment_uuids import marks_of_halves
+from engine.domain.judgment_uuids import mark
 from engine.importing.defusing import FIRST, NUMBER_PATTERN, STARTS_CLASS
 from engine.models import Experiment
 from engine.selectors import browsing, counts
@@ -59,7 +59,8 @@ def copied_rows(
     values = {
         "names": [name.name for name in policy_names(experiment)],
         "people": json.dumps(names_of_people(experiment, usernames=usernames)),
-    } | dict(zip(("first_mark", "second_mark"), marks_of_halves(experiment.pk), strict=True))
+        "mark": mark(experiment.pk),
+    }
     # Django's part of the statement has its parameters by place, so these go by place too.
     placed = [values[name] for name in re.findall(r"%\((\w+)\)s", columns)]
     columns = re.sub(r"%\(\w+\)s", "%s", columns)

@@ -14,7 +14,7 @@ import pytest
 from django.core.management import call_command
 
 from engine.domain.errors import ImportedBeforeError
-from engine.domain.judgment_uuids import exchanged
+from engine.domain.judgment_uuids import exchanged, mark
 from engine.importing import ImportingError, Vote, Winner, read_votes
 from engine.importing.sources import source_at
 from engine.models import Comparison, Experiment, Judgment, User
@@ -227,7 +227,7 @@ def test_a_uuid_whose_token_belongs_to_another_experiment_is_not_taken_for_its_j
     other = fresh(annotator)
     experiment = few(annotator)
     theirs = Judgment.objects.filter(comparison__experiment=other).earliest("pk")
-    forged = str(exchanged(theirs.token, experiment.pk))
+    forged = str(exchanged(theirs.token, mark(experiment.pk)))
     file = tmp_path / "forged.jsonl"
     row = {"task": "T", "policy_a": "P", "policy_b": "Q", "winner": "b", "judgment_uuid": forged}
     file.write_text(json.dumps(row))
