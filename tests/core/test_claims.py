@@ -53,29 +53,42 @@ def ties_of(states: np.ndarray) -> np.ndarray:
     return ties
 
 
-def laws_of_mean(mean: float) -> list[tuple[float, float, float]]:
+# The chances of each outcome of a comparison.
+Law = tuple[float, ...]
+
+
+def without_ties(mu: np.ndarray) -> list[list[Law]]:
+    """For each pair, the only law of a win and a loss."""
+    return [[(mu[i, j], mu[j, i])] for i, j in PAIRS]
+
+
+def laws_of_mean(mean: float) -> list[Law]:
     """The chances of a win, a loss and a tie with this mean, of which all others are averages."""
     spare = 2.0 * mean - 1.0
     return [(mean, 1.0 - mean, 0.0), (max(spare, 0.0), max(-spare, 0.0), 1.0 - abs(spare))]
 
 
 def largest_chances(
-    mu: np.ndarray, states: np.ndarray, is_bad: np.ndarray, besides: np.ndarray | float = 0.0
+    laws: list[list[Law]], states: np.ndarray, is_bad: np.ndarray, besides: np.ndarray | float = 0.0
 ) -> np.ndarray:
-    """Shape (n,): the largest chance, over all samplers, to come from each state to a bad one.
+    """Shape (n,): the largest chance, over all samplers and laws, to come from each state to a bad one.
 
     Exact, by dynamic programming over the counts. A bad state absorbs, which covers every stopping time.
 
     Parameters
     ----------
+    laws
+        For each pair, those of its outcomes that any comparison of it may have.
     states
-        Shape (n, 6) or more: counts that at most so many comparisons lead to, then what stays as it is.
+        Shape (n, m) or more: counts of the pairs' m outcomes that at most so many comparisons lead to, then
+        what stays as it is.
     is_bad
         Shape (n,).
     besides
         Shape (n,): the chance of what may be chosen in place of one more comparison.
     """
-    totals = states[:, :6].sum(axis=1)
+    n_outcomes = len(laws[0][0])
+    totals = states[:, : len(laws) * n_outcomes].sum(axis=1)
     weights = (states.max() + 2) ** np.arange(states.shape[1])
     codes = states @ weights
     order = np.argsort(codes)
@@ -84,12 +97,12 @@ def largest_chances(
     for total in reversed(range(totals.max())):
         now = np.flatnonzero((totals == total) & ~is_bad)
         options = [besides[now]]
-        for cell, (i, j) in enumerate(PAIRS):
-            won, lost = (
-                order[np.searchsorted(codes, codes[now] + weights[counted], sorter=order)]
-                for counted in (2 * cell, 2 * cell + 1)
-            )
-            options.append(mu[i, j] * value[won] + mu[j, i] * value[lost])
+        for pair, of_pair in enumerate(laws):
+            after = [
+                value[order[np.searchsorted(codes, codes[now] + weights[counted], sorter=order)]]
+                for counted in range(n_outcomes * pair, n_outcomes * (pair + 1))
+            ]
+            options += [sum(map(np.multiply, law, after)) for law in of_pair]
         value[now] = np.max(options, axis=0)
     return value
 
@@ -97,7 +110,7 @@ def largest_chances(
 def worst_chance(mu: np.ndarray, bad: Bad, horizon: int) -> float:
     """The largest chance, over all samplers, that three policies ever reach counts that are bad."""
     states = np.array(all_counts(6, horizon))
-    return float(largest_chances(mu, states, bad(Tally(wins_of(states))))[0])
+    return float(largest_chances(without_ties(mu), states, bad(Tally(wins_of(states))))[0])
 
 
 def preferences(first: float, second: float, third: float) -> np.ndarray:
@@ -108,15 +121,26 @@ def preferences(first: float, second: float, third: float) -> np.ndarray:
     return mu
 
 
+def false_names(mu: np.ndarray, margin: float) -> np.ndarray:
+    """Shape (3,): the policies that some other beats by the margin or more."""
+    return np.array([any(mu[k, b] >= 0.5 + margin for k in range(3) if k != b) for b in range(3)])
+
+
 def falsely_named(mu: np.ndarray, margin: float, prior: np.ndarray | None = None) -> Bad:
     """True if any policy is proved that some other beats by the margin or more."""
-    false = np.array([any(mu[k, b] >= 0.5 + margin for k in range(3) if k != b) for b in range(3)])
+    false = false_names(mu, margin)
 
     def bad(tally: Tally) -> np.ndarray:
         proof = HeadToHead(PairwiseEvidence(tally, margin, FLAT), tally, DELTA, prior=prior)
         return np.any(proof.proved() & false, axis=1)
 
     return bad
+
+
+on_the_edge = pytest.mark.parametrize(
+    ("rates", "margin"),
+    [((0.5, 0.5, 0.5), 0.0), ((0.55, 0.55, 0.55), 0.0), ((0.8, 0.5, 0.8), 0.0), ((0.6, 0.6, 0.6), 0.1)],
+)
 
 
 class TestHeadToHead:
@@ -195,26 +219,12 @@ class TestExactTies:
         times and laws.
         """
         states = np.array(all_counts(9, self.HORIZON))
-        false = np.array([any(mu[k, b] >= 0.5 + margin for k in range(3) if k != b) for b in range(3)])
+        false = false_names(mu, margin)
         is_bad = self.proved(self.tally(states), margin, self.DELTA / factor) @ false
-        totals, weights = states.sum(axis=1), (self.HORIZON + 1) ** np.arange(9)
-        codes = states @ weights
-        order = np.argsort(codes)
-        value = is_bad.astype(np.float64)
-        for total in reversed(range(self.HORIZON)):
-            now = np.flatnonzero((totals == total) & ~is_bad)
-            after = [value[order[np.searchsorted(codes, codes[now] + one, sorter=order)]] for one in weights]
-            options = [np.zeros(now.size)]
-            for cell, (i, j) in enumerate(PAIRS):
-                won, lost, tied = after[3 * cell : 3 * cell + 3]
-                options += [w * won + v * lost + t * tied for w, v, t in laws_of_mean(mu[i, j])]
-            value[now] = np.max(options, axis=0)
-        return float(value[0])
+        laws = [laws_of_mean(mu[i, j]) for i, j in PAIRS]
+        return float(largest_chances(laws, states, is_bad)[0])
 
-    @pytest.mark.parametrize(
-        ("rates", "margin"),
-        [((0.5, 0.5, 0.5), 0.0), ((0.55, 0.55, 0.55), 0.0), ((0.8, 0.5, 0.8), 0.0), ((0.6, 0.6, 0.6), 0.1)],
-    )
+    @on_the_edge
     def test_a_false_name_is_as_rare_as_promised(
         self, rates: tuple[float, float, float], margin: float
     ) -> None:
@@ -321,12 +331,13 @@ class TestReserve:
         """The largest chance of ever naming a policy falsely, over all samplers, stopping times, moments of
         placing the share, and policies to place it on.
         """
-        false = np.array([any(mu[k, b] >= 0.5 + margin for k in range(3) if k != b) for b in range(3)])
+        false = false_names(mu, margin)
         before, after = np.array(all_counts(6, self.HORIZON)), states_with_a_share(self.HORIZON)
-        chances = largest_chances(mu, after, self.named(after, margin, factor) @ false)
+        laws = without_ties(mu)
+        chances = largest_chances(laws, after, self.named(after, margin, factor) @ false)
         just_placed = (after[:, :6] == after[:, 6:12]).all(axis=1)
         besides = chances[just_placed].reshape(-1, 3).max(axis=1)
-        return float(largest_chances(mu, before, self.named(before, margin, factor) @ false, besides)[0])
+        return float(largest_chances(laws, before, self.named(before, margin, factor) @ false, besides)[0])
 
     def named(self, states: np.ndarray, margin: float, factor: float) -> np.ndarray:
         """Shape (n, 3): the policies whose proof has `factor` / δ or more in each state."""
@@ -338,10 +349,7 @@ class TestReserve:
         evidence = PairwiseEvidence(tally, margin, FLAT)
         return HeadToHead(evidence, tally, self.DELTA / factor, reserve=placed).proved()
 
-    @pytest.mark.parametrize(
-        ("rates", "margin"),
-        [((0.5, 0.5, 0.5), 0.0), ((0.55, 0.55, 0.55), 0.0), ((0.8, 0.5, 0.8), 0.0), ((0.6, 0.6, 0.6), 0.1)],
-    )
+    @on_the_edge
     def test_a_false_name_is_as_rare_as_promised(
         self, rates: tuple[float, float, float], margin: float
     ) -> None:
