@@ -122,10 +122,10 @@ def insert(
         By the name of a column: a value for each row, in the place of its own.
     """
     prefixes, values = prefixes or {}, values or {}
+    fields = {str(field.column): field for field in rows.model._meta.concrete_fields}
     given = {
-        str(field.column): [field.get_db_prep_save(each, connection) for each in values[str(field.column)]]
-        for field in rows.model._meta.concrete_fields
-        if field.column in values
+        column: [fields[column].get_db_prep_save(each, connection) for each in of_rows]
+        for column, of_rows in values.items()
     }
     with connection.cursor() as cursor:
         new = _new_keys(cursor, rows)
