@@ -119,40 +119,6 @@ class Design:
         seed: Seed = 0,
         budget: int | None = None,
     ) -> None:
-        self._configure(
-            space,
-            delta=delta,
-            claim=claim,
-            epsilon=epsilon,
-            sampler=sampler,
-            stopping=stopping,
-            streams=streams,
-            reserve=reserve,
-            exact_ties=exact_ties,
-            prior_strengths=prior_strengths,
-            labels=labels,
-            seed=seed,
-            budget=budget,
-        )
-        self._load(Tally.empty(space.n_policies), {})
-
-    def _configure(
-        self,
-        space: Space,
-        *,
-        delta: float,
-        claim: Claim | str,
-        epsilon: float,
-        sampler: str,
-        stopping: str,
-        streams: bool,
-        reserve: bool,
-        exact_ties: bool,
-        prior_strengths: ArrayLike | None,
-        labels: Sequence[str] | None,
-        seed: Seed,
-        budget: int | None,
-    ) -> None:
         check_memory(space.n_policies)
         self.space = space
         self.claim = checked_claim(claim, epsilon)
@@ -166,6 +132,7 @@ class Design:
         self._prior = checked_prior(prior_strengths, space.n_policies)
         self._sampler = build_sampler(sampler)
         self._rng = np.random.default_rng(seed)
+        self._load(Tally.empty(space.n_policies), {})
 
     @classmethod
     def from_counts(
@@ -176,18 +143,7 @@ class Design:
         in_flight: ArrayLike | None = None,
         peak_evidence: ArrayLike | None = None,
         progress: Mapping[str, Any] | None = None,
-        delta: float = 0.05,
-        claim: Claim | str = Claim.BEST,
-        epsilon: float = 0.0,
-        sampler: str = "balanced",
-        stopping: str = "certified",
-        streams: bool = True,
-        reserve: bool = True,
-        exact_ties: bool = True,
-        prior_strengths: ArrayLike | None = None,
-        labels: Sequence[str] | None = None,
-        seed: Seed = 0,
-        budget: int | None = None,
+        **settings: Any,
     ) -> Self:
         """Rebuild a design from stored counts.
 
@@ -208,29 +164,15 @@ class Design:
             `Design.progress` as it was stored: peaks, streams, and what claims have named. In place of
             `peak_evidence`. Without it the streams begin anew, and a claim that held earlier, and does not by
             the present counts, counts as open again.
+        settings
+            As for the constructor.
 
         Raises
         ------
         ValueError
             If an array does not fit the space or is not a valid tally, or a setting is out of range.
         """
-        # Without the constructor, whose evidence of no comparisons takes as long as that of many.
-        design = cls.__new__(cls)
-        design._configure(
-            space,
-            delta=delta,
-            claim=claim,
-            epsilon=epsilon,
-            sampler=sampler,
-            stopping=stopping,
-            streams=streams,
-            reserve=reserve,
-            exact_ties=exact_ties,
-            prior_strengths=prior_strengths,
-            labels=labels,
-            seed=seed,
-            budget=budget,
-        )
+        design = cls(space, **settings)
         progress = dict(progress or {})
         if peak_evidence is not None:
             progress["peak_evidence"] = peak_evidence
