@@ -45,7 +45,7 @@ test: $(VENV)/.installed-dev $(VENV)/.smollm2
 	$(BIN)/python -m pytest -n $(PYTEST_WORKERS) --dist worksteal --ignore=tests/browser $(PYTEST_ARGS)
 
 # What decides, what counts, what hands out work and who may do what: not one branch is untested.
-COVERED := engine/core/stopping.py,engine/services/judging.py,engine/services/claims.py,engine/models/claims.py,labeling/access.py
+COVERED := engine/core/stopping.py,engine/services/judging.py,engine/services/leases.py,engine/services/claims.py,engine/models/claims.py,labeling/access.py
 
 coverage: $(VENV)/.installed-dev
 	@mkdir -p var/coverage

@@ -88,7 +88,8 @@ def click_through(experiment: Any, clicks: int, patience_seconds: float = 600.0)
     """
     from engine.judges.rule import judge  # noqa: PLC0415
     from engine.models import Experiment, Membership, User  # noqa: PLC0415
-    from engine.services.judging import judge_leased, lease_next  # noqa: PLC0415
+    from engine.services.judging import judge_leased  # noqa: PLC0415
+    from engine.services.leases import lease_next  # noqa: PLC0415
     from engine.tasks import advance, wake  # noqa: PLC0415
 
     user = User.objects.create_user(f"annotator of {experiment.pk}")

@@ -138,7 +138,7 @@ class Crowd:
 
     def _ask(self, user: Any, since: float | None) -> None:
         """``since``: when this annotator began to wait, if they do."""
-        from engine.services.judging import lease_next  # noqa: PLC0415
+        from engine.services.leases import lease_next  # noqa: PLC0415
 
         counts = self.seconds >= self.warm_up_seconds
         if since is None and counts:

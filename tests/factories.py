@@ -22,7 +22,8 @@ from engine.models import (
     User,
 )
 from engine.services.experiments import create_experiment, start
-from engine.services.judging import judge_leased, lease_next
+from engine.services.judging import judge_leased
+from engine.services.leases import lease_next
 from engine.services.notifications import subscribe
 from engine.services.people import create_invitation
 from engine.services.planning import advance

@@ -15,7 +15,7 @@ from django.conf import settings
 from gunicorn.config import Config
 
 from engine.domain import about
-from engine.services.judging import lease_next
+from engine.services.leases import lease_next
 from llmpo_site import celery
 from llmpo_site.logs import Lines, Objects
 from tests.factories import make_experiment

@@ -36,23 +36,25 @@ from engine.selectors.compiled import Compiled
 
 ROOT = Path(__file__).resolve().parent.parent
 
+_OF_A_CLICK = [
+    "tests/engine/test_judging.py",
+    "tests/engine/test_leases.py",
+    "tests/engine/test_overlap.py",
+    "tests/engine/test_append_only.py",
+    "tests/engine/test_allowances.py",
+    "tests/engine/test_rule_judge.py",
+    "tests/engine/test_turns.py",
+    "tests/engine/test_checks.py",
+    "tests/engine/test_pools.py",
+    "tests/engine/test_past_votes.py",
+    "tests/blinding/test_two_roles.py",
+]
 # The tests that are about each target.
 TARGETS = {
     "engine/core/stopping.py": ["tests/core/test_stopping.py"],
     "engine/services/claims.py": ["tests/engine/test_claims.py"],
-    "engine/services/judging.py": [
-        "tests/engine/test_judging.py",
-        "tests/engine/test_leases.py",
-        "tests/engine/test_overlap.py",
-        "tests/engine/test_append_only.py",
-        "tests/engine/test_allowances.py",
-        "tests/engine/test_rule_judge.py",
-        "tests/engine/test_turns.py",
-        "tests/engine/test_checks.py",
-        "tests/engine/test_pools.py",
-        "tests/engine/test_past_votes.py",
-        "tests/blinding/test_two_roles.py",
-    ],
+    "engine/services/judging.py": _OF_A_CLICK,
+    "engine/services/leases.py": _OF_A_CLICK,
     "labeling/access.py": ["tests/labeling/test_access.py"],
 }
 _LOCK = "SQLite has no row locks; tests/engine/test_races.py looks at PostgreSQL's."
@@ -64,6 +66,23 @@ EQUIVALENT: dict[str, dict[str, str]] = {
         "rows.filter(claim_expires_at__lt=clock.now())": "A row without a claim has no deadline either.",
     },
     "engine/services/judging.py": {
+        "judge_leased: about.note(comparison=comparison.pk) -> None": ("For the log: tests/test_logs.py."),
+        "record_judgment: needed > 1 -> needed >= 1": _SLOWER,
+        "settle_texts: True -> False": "Within a query, rows of one value and values are the same.",
+        "hand_voided_back: Lease.objects.filter(~Q(annotator__is_superuser=True), "
+        "~has_or_had(OuterRef('comparison__experiment'), OuterRef('annotator'), Membership.WATCHING), "
+        "comparison__in=comparison_ids, annotator=annotator_id, state=Lease.State.JUDGED) -> "
+        "Lease.objects.filter(~Q(annotator__is_superuser=True), "
+        "~has_or_had(OuterRef('comparison__experiment'), OuterRef('annotator'), Membership.WATCHING), "
+        "comparison__in=comparison_ids, annotator=annotator_id)": (
+            "Their other leases of it were handed back already."
+        ),
+        "take_outcomes_back: Comparison.objects.filter(Q(response_i__state=Response.State.FAILED) | "
+        "Q(response_j__state=Response.State.FAILED), pk__in=past) -> "
+        "Comparison.objects.filter(Q(response_i__state=Response.State.FAILED) | "
+        "Q(response_j__state=Response.State.FAILED))": _SLOWER,
+    },
+    "engine/services/leases.py": {
         "lease_next: allowances.locked(experiment_id=experiment_id, annotator=annotator) -> None": _LOCK,
         "return_leases: False -> True": _LOCK,
         "expire_leases: True -> False": _LOCK,
@@ -84,21 +103,6 @@ EQUIVALENT: dict[str, dict[str, str]] = {
         "_end_leases: Comparison.objects.filter(pk__in=comparison_ids) -> Comparison.objects.filter()": (
             _SLOWER
         ),
-        "judge_leased: about.note(comparison=comparison.pk) -> None": ("For the log: tests/test_logs.py."),
-        "record_judgment: needed > 1 -> needed >= 1": _SLOWER,
-        "settle_texts: True -> False": "Within a query, rows of one value and values are the same.",
-        "hand_voided_back: Lease.objects.filter(~Q(annotator__is_superuser=True), "
-        "~has_or_had(OuterRef('comparison__experiment'), OuterRef('annotator'), Membership.WATCHING), "
-        "comparison__in=comparison_ids, annotator=annotator_id, state=Lease.State.JUDGED) -> "
-        "Lease.objects.filter(~Q(annotator__is_superuser=True), "
-        "~has_or_had(OuterRef('comparison__experiment'), OuterRef('annotator'), Membership.WATCHING), "
-        "comparison__in=comparison_ids, annotator=annotator_id)": (
-            "Their other leases of it were handed back already."
-        ),
-        "take_outcomes_back: Comparison.objects.filter(Q(response_i__state=Response.State.FAILED) | "
-        "Q(response_j__state=Response.State.FAILED), pk__in=past) -> "
-        "Comparison.objects.filter(Q(response_i__state=Response.State.FAILED) | "
-        "Q(response_j__state=Response.State.FAILED))": _SLOWER,
     },
 }
 # Of processor time: a mutant that loops for ever counts as killed.

@@ -19,7 +19,8 @@ from engine.selectors.pools import Halves
 from engine.services import replaying
 from engine.services.experiments import conclude_as
 from engine.services.generation import settle_shared
-from engine.services.judging import discard_unwanted, settle_identical
+from engine.services.judging import settle_identical
+from engine.services.leases import discard_unwanted
 from engine.services.snapshots import write_snapshot
 from engine.services.task_draws import Draw, PoolDrawer, drawer, pool_of
 

@@ -12,10 +12,10 @@ from django.utils.translation import gettext
 from engine.domain.conversations import Message
 from engine.domain.errors import LeaseLostError, UnknownTokenError
 from engine.models import Check, Experiment, Flag, Judgment, Lease, User
-from engine.services import allowances, checks, judging
+from engine.services import allowances, checks, judging, leases
 from engine.services.checks import Seen, expected_choice
 from engine.services.costs import same_cost
-from engine.services.judging import ReadyComparison
+from engine.services.leases import ReadyComparison
 
 # Statements that each of these takes at most, a comparison or a check: both are filled up to it.
 _SHOWING = 9
@@ -62,7 +62,7 @@ def show_next(
     if experiment.state == Experiment.State.CONCLUDED:
         return None
     if not checks.are_used(experiment):
-        lease = judging.lease_next(experiment_id=experiment.pk, annotator=annotator, besides=besides)
+        lease = leases.lease_next(experiment_id=experiment.pk, annotator=annotator, besides=besides)
         return None if lease is None else _of_comparison(lease)
     with same_cost(_SHOWING) as cost, transaction.atomic(savepoint=False):
         allowances.locked(experiment_id=experiment.pk, annotator=annotator)
@@ -86,19 +86,19 @@ def show_next(
 def may_have_next(*, experiment: Experiment, annotator: User) -> bool:
     """``False`` if nothing is there for an annotator whose page waits for a pair: `show_next` is spared."""
     # A check may be due where no comparison is.
-    return checks.are_used(experiment) or judging.has_next(experiment_id=experiment.pk, annotator=annotator)
+    return checks.are_used(experiment) or leases.has_next(experiment_id=experiment.pk, annotator=annotator)
 
 
 def _held(experiment: Experiment, annotator: User, unanswered: list[Check]) -> list[Lease | Check]:
     """The pairs that an annotator holds, whatever they are, in the order in which they were shown first."""
-    leases = judging.held_leases(experiment_id=experiment.pk, annotator=annotator)
-    held: list[Lease | Check] = [*leases, *filter(checks.is_held, unanswered)]
+    pairs = leases.held_leases(experiment_id=experiment.pk, annotator=annotator)
+    held: list[Lease | Check] = [*pairs, *filter(checks.is_held, unanswered)]
     return sorted(held, key=lambda pair: pair.created_at)
 
 
 def _renewed(pair: Lease | Check) -> Lease | Check | None:
     """A pair that is held, for longer; ``None`` where it was handed back meanwhile."""
-    return checks.renew(pair) if isinstance(pair, Check) else judging.renew(pair)
+    return checks.renew(pair) if isinstance(pair, Check) else leases.renew(pair)
 
 
 def _due(
@@ -129,9 +129,7 @@ def _due(
         # check would know the next pair for a comparison.
         return checks.check_due(experiment=experiment, annotator=annotator, seen=seen, instead_of=comparison)
 
-    due = judging.new_lease(
-        experiment_id=experiment.pk, annotator=annotator, besides=besides, instead=instead
-    )
+    due = leases.new_lease(experiment_id=experiment.pk, annotator=annotator, besides=besides, instead=instead)
     # One that was handed back is there even where no comparison is.
     return checks.resume(handed_back) if due is None and handed_back is not None else due
 
@@ -223,12 +221,12 @@ def skip(*, experiment_id: int, token: uuid.UUID, annotator: User) -> None:
             experiment_id=experiment_id, token=token, annotator=annotator, choice=Check.SKIPPED
         )
         if checked is None:
-            judging.skip(experiment_id=experiment_id, token=token, annotator=annotator)
+            leases.skip(experiment_id=experiment_id, token=token, annotator=annotator)
 
 
 def renew(*, annotator: User, tokens: Collection[uuid.UUID]) -> None:
     """Keep the pairs of an open page reserved. Says nothing of how many are: a check must not differ."""
-    judging.renew_leases(annotator=annotator, tokens=tokens)
+    leases.renew_leases(annotator=annotator, tokens=tokens)
     checks.renew_checks(annotator=annotator, tokens=tokens)
 
 
@@ -237,7 +235,7 @@ def hand_back(*, annotator: User, tokens: Collection[uuid.UUID] | None = None) -
     with same_cost(_RETURNING) as cost:
         n_pairs = _n_held(annotator) if tokens is None else len(tokens)
         cost.statements += _RETURNING_EACH * n_pairs
-        judging.return_leases(annotator=annotator, tokens=tokens)
+        leases.return_leases(annotator=annotator, tokens=tokens)
         checks.return_checks(annotator=annotator, tokens=tokens)
 
 
@@ -250,7 +248,7 @@ def _n_held(annotator: User) -> int:
 
 def hand_back_expired() -> None:
     """End the reservations of annotators who went away."""
-    judging.expire_leases()
+    leases.expire_leases()
     checks.expire_checks()
 
 
@@ -281,7 +279,7 @@ def take_back(
             void = judging.void_judgment(
                 judgment_id=answer.pk, by=annotator, reason="Taken back by the annotator"
             )
-            again = judging.lease_again(comparison_id=void.judgment.comparison_id, annotator=annotator)
+            again = leases.lease_again(comparison_id=void.judgment.comparison_id, annotator=annotator)
             if again is None:
                 return None
         if _make_room(experiment, annotator, again.token, besides) and checked:
@@ -304,7 +302,7 @@ def _make_room(
     places = {token: place for place, token in enumerate(besides, 1)}
     others.sort(key=lambda pair: (places.get(pair.token, 0), pair.created_at))
     if over := [pair.token for pair in others[allowances.MOST_HELD - 1 :]]:
-        judging.return_leases(annotator=annotator, tokens=over)
+        leases.return_leases(annotator=annotator, tokens=over)
         checks.return_checks(annotator=annotator, tokens=over)
     return bool(over)
 

@@ -19,7 +19,8 @@ from engine.judges.worker import judge_comparisons
 from engine.models import Comparison, Experiment, Judgment, Lease, Membership, Response, User
 from engine.selectors import blinding, people
 from engine.services.experiments import create_experiment, start, stop
-from engine.services.judging import discard_unwanted, void_judgment
+from engine.services.judging import void_judgment
+from engine.services.leases import discard_unwanted
 from engine.services.people import begin_to_judge, change_role, create_invitation, remove_member
 from engine.services.review import restore_judgment, void_annotator
 from engine.services.tokens import make_token

@@ -14,7 +14,8 @@ from playwright.sync_api import Browser, Page, Route, expect
 from engine.models import Experiment, Judgment, Lease, User
 from engine.selectors import counts
 from engine.services.experiments import stop
-from engine.services.judging import expire_leases, rebuild_counts
+from engine.services.judging import rebuild_counts
+from engine.services.leases import expire_leases
 from tests.browser.annotating import open_pair, press, saved, shown_token, write_everything
 from tests.browser.conftest import log_in, watch
 from tests.factories import make_experiment, make_user

@@ -13,14 +13,8 @@ from engine.models import Check, Comparison, Experiment, Judgment, JudgmentVoid,
 from engine.selectors import people
 from engine.selectors.counts import pair_counts
 from engine.services.allowances import ANSWERS_PER_UNDO, MOST_HELD, UNDOS_IN_A_ROW, hold
-from engine.services.judging import (
-    expire_leases,
-    judge_leased,
-    lease_next,
-    renew_leases,
-    return_leases,
-    void_judgment,
-)
+from engine.services.judging import judge_leased, void_judgment
+from engine.services.leases import expire_leases, lease_next, renew_leases, return_leases
 from engine.services.planning import advance
 from engine.services.serving import answer, show_next, skip, take_back
 from tests.factories import click, lease, make_experiment, make_user, write_responses

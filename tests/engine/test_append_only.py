@@ -14,13 +14,8 @@ from engine.models import AuditEntry, Experiment, Judgment, JudgmentVoid, PairCo
 from engine.models.append_only import lifted
 from engine.selectors import browsing, counts, specs
 from engine.services.drafts import delete_draft
-from engine.services.judging import (
-    judge_leased,
-    lease_next,
-    rebuild_counts,
-    return_leases,
-    void_judgment,
-)
+from engine.services.judging import judge_leased, rebuild_counts, void_judgment
+from engine.services.leases import lease_next, return_leases
 from engine.services.reimporting import import_experiment
 from engine.services.review import restore_judgment, void_annotator
 from labeling.exports.columns import COLUMNS, read_rows

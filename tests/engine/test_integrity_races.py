@@ -10,14 +10,8 @@ from engine.models import Judgment, JudgmentVoid, Lease
 from engine.selectors import counts, designs, people
 from engine.services.allowances import MOST_HELD, UNDOS_IN_A_ROW
 from engine.services.experiments import create_experiment
-from engine.services.judging import (
-    judge_leased,
-    lease_next,
-    rebuild_counts,
-    return_leases,
-    skip,
-    void_judgment,
-)
+from engine.services.judging import judge_leased, rebuild_counts, void_judgment
+from engine.services.leases import lease_next, return_leases, skip
 from engine.services.planning import advance
 from engine.services.review import restore_judgment
 from engine.services.serving import take_back

@@ -17,16 +17,8 @@ from engine.models import Comparison, Experiment, Judgment, JudgmentVoid, Lease,
 from engine.selectors import designs
 from engine.selectors.counts import comparison_count, pair_counts, standing_judgments, wins_matrix
 from engine.services.experiments import pause, start, stop
-from engine.services.judging import (
-    discard_unwanted,
-    expire_leases,
-    judge_leased,
-    judge_ready,
-    lease_next,
-    rebuild_counts,
-    skip,
-    void_judgment,
-)
+from engine.services.judging import judge_leased, judge_ready, rebuild_counts, void_judgment
+from engine.services.leases import discard_unwanted, expire_leases, lease_next, skip
 from engine.services.planning import advance
 from tests.factories import (
     add_member,

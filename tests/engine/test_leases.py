@@ -10,20 +10,18 @@ from django.conf import settings
 from engine.models import Comparison, Experiment, Judgment, Lease, Membership, PairCount, Response, clock
 from engine.services import allowances
 from engine.services.experiments import stop
-from engine.services.judging import (
+from engine.services.judging import judge_leased, settle_texts, void_judgment
+from engine.services.leases import (
     discard_unwanted,
     expire_leases,
     has_next,
-    judge_leased,
     lease_again,
     lease_next,
     new_lease,
     renew,
     renew_leases,
     return_leases,
-    settle_texts,
     skip,
-    void_judgment,
 )
 from tests.factories import add_member, click, lease, make_experiment, make_user
 

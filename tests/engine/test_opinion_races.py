@@ -11,7 +11,8 @@ from django.db import transaction
 from engine.domain.errors import LeaseLostError
 from engine.models import Comparison, Judgment, Opinion
 from engine.selectors import counts
-from engine.services.judging import judge_leased, lease_next, rebuild_counts
+from engine.services.judging import judge_leased, rebuild_counts
+from engine.services.leases import lease_next
 from engine.services.opinions import ask_opinions, cast_votes, claim_opinions
 from engine.services.planning import advance
 from tests.engine.test_races import at_once, blocked, people, ran_out

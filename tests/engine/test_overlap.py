@@ -12,15 +12,8 @@ from engine.models import Comparison, Experiment, Judgment, Lease, PairCount
 from engine.selectors import counts
 from engine.selectors.people import own_judgments
 from engine.services import serving
-from engine.services.judging import (
-    judge_leased,
-    lease_again,
-    lease_next,
-    rebuild_counts,
-    renew_leases,
-    return_leases,
-    void_judgment,
-)
+from engine.services.judging import judge_leased, rebuild_counts, void_judgment
+from engine.services.leases import lease_again, lease_next, renew_leases, return_leases
 from engine.services.planning import advance
 from tests.factories import click, click_on, lease, make_experiment, make_user, nobodys_turn, write_responses
 

@@ -27,7 +27,8 @@ from engine.selectors.people import newest_answer
 from engine.selectors.pools import name_of
 from engine.selectors.rankings import ranking
 from engine.services.experiments import create_experiment, start
-from engine.services.judging import lease_next, rebuild_counts, void_judgment
+from engine.services.judging import rebuild_counts, void_judgment
+from engine.services.leases import lease_next
 from engine.services.past_votes import add_votes, start_from_votes, votes_not_counted
 from engine.services.planning import advance
 from engine.services.review import restore_judgment, void_annotator

@@ -15,7 +15,8 @@ from engine.models import Comparison, Experiment, Membership, Response
 from engine.selectors import buffer, counts, designs
 from engine.services import planning
 from engine.services.experiments import pause, start, stop
-from engine.services.judging import judge_leased, lease_next, skip
+from engine.services.judging import judge_leased
+from engine.services.leases import lease_next, skip
 from engine.services.planning import advance
 from labeling.dashboard.status import status_of
 from tests.backends import ScriptedBackend

@@ -13,7 +13,8 @@ from engine.models import Comparison, Experiment, Judgment, PairCount, Response,
 from engine.selectors import counts, designs
 from engine.selectors.findings import finding_of
 from engine.services.experiments import create_experiment, start
-from engine.services.judging import judge_leased, lease_next, rebuild_counts, skip, void_judgment
+from engine.services.judging import judge_leased, rebuild_counts, void_judgment
+from engine.services.leases import lease_next, skip
 from engine.services.planning import advance
 from labeling.dashboard.figures import result_figures
 from labeling.dashboard.status import USED_UP, status_of

@@ -25,15 +25,8 @@ from engine.models import Comparison, Experiment, Judgment, JudgmentVoid, Lease,
 from engine.selectors import counts
 from engine.services.experiments import discard_leftovers, stop
 from engine.services.generation import Claim, Written, claim_responses, expire_claims, store_outcomes
-from engine.services.judging import (
-    expire_leases,
-    judge_leased,
-    lease_next,
-    rebuild_counts,
-    renew_leases,
-    skip,
-    void_judgment,
-)
+from engine.services.judging import judge_leased, rebuild_counts, void_judgment
+from engine.services.leases import expire_leases, lease_next, renew_leases, skip
 from engine.services.planning import advance
 from tests.backends import SkilledBackend
 from tests.factories import click, lease, make_experiment, make_user, write_responses

@@ -29,7 +29,8 @@ from engine.selectors import counts, designs
 from engine.services import planning
 from engine.services.experiments import pause, stop
 from engine.services.generation import claim_responses
-from engine.services.judging import judge_leased, lease_next
+from engine.services.judging import judge_leased
+from engine.services.leases import lease_next
 from engine.services.planning import Advance
 from llmpo_site.celery import app
 from tests.backends import BreakingBackend, SkilledBackend

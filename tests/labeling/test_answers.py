@@ -11,7 +11,7 @@ from engine.models import Flag, Judgment, JudgmentVoid, Lease
 from engine.models.append_only import lifted
 from engine.selectors import counts, people
 from engine.services.experiments import pause, stop
-from engine.services.judging import lease_next
+from engine.services.leases import lease_next
 from tests.factories import add_member, click, lease, make_experiment, make_user
 from tests.markup import Markup, stage, words
 

@@ -24,7 +24,7 @@ from engine.selectors.health import queue_health
 from engine.selectors.judges import tallies
 from engine.selectors.remaining import remaining
 from engine.services.experiments import stop
-from engine.services.judging import skip
+from engine.services.leases import skip
 from engine.services.planning import advance
 from labeling.dashboard import charts
 from labeling.dashboard.annotators import Sides, annotator_rows, judge_rows

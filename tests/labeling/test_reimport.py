@@ -27,7 +27,8 @@ from engine.selectors.counts import comparison_count
 from engine.selectors.specs import experiment_spec
 from engine.services.drafts import replace_draft
 from engine.services.experiments import create_experiment, start
-from engine.services.judging import lease_next, rebuild_counts, void_judgment
+from engine.services.judging import rebuild_counts, void_judgment
+from engine.services.leases import lease_next
 from engine.services.past_votes import start_from_votes
 from engine.services.planning import advance
 from engine.services.review import restore_judgment

@@ -11,7 +11,7 @@ from django.test import Client
 from django.urls import reverse
 
 from engine.models import Comparison, Level, Policy, Response
-from engine.services.judging import lease_next
+from engine.services.leases import lease_next
 from tests.authorisation.table import ROLES, TABLE, is_api
 from tests.authorisation.world import World
 from tests.factories import lease, make_experiment
@@ -91,7 +91,7 @@ def test_an_error_page_tells_nothing_of_the_inside(experiment, settings, client_
 
 def test_an_error_of_ours_is_said_to_be_ours(experiment, annotator, settings, monkeypatch):
     settings.DEBUG = False
-    monkeypatch.setattr("engine.services.judging.lease_next", lambda **_: 1 / 0)
+    monkeypatch.setattr("engine.services.leases.lease_next", lambda **_: 1 / 0)
     client = Client(raise_request_exception=False)
     client.force_login(annotator)
     response = client.get(reverse("pair", args=[experiment.pk]))

@@ -1,0 +1,466 @@
+"""Leases: the pair that an annotator is shown, and until when it is theirs."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Collection
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict
+
+from django.conf import settings
+from django.db import transaction
+from django.db.models import (
+    BigAutoField,
+    DateTimeField,
+    Exists,
+    F,
+    OuterRef,
+    Q,
+    QuerySet,
+    Subquery,
+    UUIDField,
+    Value,
+)
+from django.db.models.functions import Least
+from django.utils.translation import gettext as _
+
+from engine.domain.errors import UnknownTokenError
+from engine.models import (
+    Check,
+    Comparison,
+    Experiment,
+    Judgment,
+    Lease,
+    Membership,
+    PairCount,
+    User,
+    clock,
+)
+from engine.selectors.blinding import has_or_had
+from engine.selectors.compiled import Compiled, Given
+from engine.selectors.people import annotators_left, has_seen, seen_by_as_many_as_annotate
+from engine.services import allowances
+from engine.services.compiled_writes import insert, save
+
+if TYPE_CHECKING:
+    from django_stubs_ext import WithAnnotations
+
+
+class HadSince(TypedDict):
+    """When the annotator was first shown a comparison that they have handed back."""
+
+    had_since: datetime | None
+
+
+ReadyComparison: TypeAlias = "WithAnnotations[Comparison, HadSince]"
+
+# What the page shows of a comparison.
+_TEXTS = ("task", "response_i", "response_j")
+
+_EXPERIMENT, _ANNOTATOR = Given("experiment", BigAutoField()), Given("annotator", BigAutoField())
+_NOW, _TOKEN = Given("now", DateTimeField()), Given("token", UUIDField())
+_HELD = Compiled(
+    lambda: Lease.objects.filter(
+        annotator=_ANNOTATOR,
+        comparison__experiment=_EXPERIMENT,
+        state=Lease.State.ACTIVE,
+        # A lease held for too long waits for the sweep.
+        held_until__gt=_NOW,
+    ).order_by("pk")
+)
+
+
+@transaction.atomic(savepoint=False)
+def lease_next(*, experiment_id: int, annotator: User, besides: Collection[uuid.UUID] = ()) -> Lease | None:
+    """The pair this annotator should look at now, reserved for them; ``None`` where none is ready.
+
+    A pair already shown to them and still open is shown again (a reload, or the back button), unless it is
+    among those on their screen already (``besides``). Nobody holds more than ``allowances.MOST_HELD`` pairs,
+    and nobody holds one for longer than ``allowances.hold()``.
+    """
+    allowances.locked(experiment_id=experiment_id, annotator=annotator)
+    held = held_leases(experiment_id=experiment_id, annotator=annotator)
+    for lease in held:
+        if lease.token not in besides and (renewed := renew(lease)) is not None:
+            return renewed
+    if len(held) >= allowances.MOST_HELD:
+        return None
+    found = new_lease(experiment_id=experiment_id, annotator=annotator, besides=besides)
+    return found if isinstance(found, Lease) else None  # a check only comes where one is asked for
+
+
+def held_leases(*, experiment_id: int, annotator: User) -> list[Lease]:
+    """The pairs that this annotator holds, the first one first; without their texts, as they mostly are on
+    the screen already.
+    """
+    return _HELD(experiment=experiment_id, annotator=annotator.pk, now=clock.now())
+
+
+def _open(besides: int) -> QuerySet[Comparison]:
+    """The ready pairs that an annotator may be shown now, other than so many on their screen."""
+    mine = Lease.objects.filter(annotator=_ANNOTATOR, comparison=OuterRef("pk"))
+    # Others have their turn, for as long as this annotator had theirs.
+    turn_over = Q(
+        state__in=Lease.HANDED_BACK, held_until__lte=_NOW, held_until__gt=Given("turn_began", DateTimeField())
+    )
+    over = Q(state__in=[Lease.State.SKIPPED, Lease.State.JUDGED])
+    on_screen = Q(token__in=Given("besides", UUIDField()).each(besides))
+    # An answer that was taken back ended its lease, as it ends a check: what counts is the lease after it.
+    answered = Q(Exists(Judgment.objects.filter(token=OuterRef("token"))))
+    # An imported judgment stands without a lease.
+    judged = Judgment.objects.filter(comparison=OuterRef("pk"), annotator=_ANNOTATOR, standing=True)
+    asks_people = Experiment.objects.filter(
+        pk=_EXPERIMENT, state=Experiment.State.RUNNING, judge=Experiment.Judge.HUMAN
+    )
+    # One condition: of several, PostgreSQL would weigh every order in which to join their tables.
+    not_for_them = (
+        Q(Exists(mine.filter(over | (turn_over | on_screen) & ~answered)))
+        | Q(Exists(judged))
+        # Ready-made texts come again: nobody judges the same two of them twice.
+        | has_seen(_ANNOTATOR, OuterRef("texts"))
+    )
+    return Comparison.objects.filter(
+        ~not_for_them, Exists(asks_people), experiment=_EXPERIMENT, state=Comparison.State.READY
+    )
+
+
+# Annotators take turns on a pair of policies, so that no one's session weighs on it alone. A pair that is
+# ready is shown all the same where there is no other.
+_JUDGED_LAST = Exists(
+    PairCount.objects.filter(
+        experiment=_EXPERIMENT,
+        policy_i=OuterRef("policy_i"),
+        policy_j=OuterRef("policy_j"),
+        last_annotator=_ANNOTATOR,
+    )
+)
+# `_open` leaves out what they judged or skipped, so they handed back what is theirs.
+_HAD_SINCE = Subquery(
+    Lease.objects.filter(annotator=_ANNOTATOR, comparison=OuterRef("pk"))
+    .order_by("-pk")
+    .values("created_at")[:1]
+)
+
+
+def _due(among: QuerySet[Comparison], *order: Any) -> QuerySet[Any]:
+    """The first of these in this order that nobody else has, locked, with its texts."""
+    due = among.order_by(*order, "pk").select_for_update(skip_locked=True, no_key=True).values("pk")[:1]
+    # Texts are looked up of that one alone.
+    return (
+        Comparison.objects.filter(pk=Subquery(due))
+        .annotate(had_since=_HAD_SINCE)
+        .select_related(*_TEXTS)
+        .only("state", "i_on_left", "task__prompt", "task__messages", "response_i__text", "response_j__text")
+    )
+
+
+_OPEN = Compiled(lambda besides: _open(besides).only("pk")[:1])
+# Two reads and not an order: each stops at the first pair that will do, however many are ready.
+_IN_TURN = Compiled(lambda besides: _due(_open(besides).exclude(_JUDGED_LAST)))
+_OUT_OF_TURN = Compiled(lambda besides: _due(_open(besides)))
+_HANDED_BACK_FIRST = Compiled(
+    lambda besides: _due(
+        _open(besides).annotate(had_since=_HAD_SINCE, judged_last=_JUDGED_LAST),
+        F("had_since").asc(nulls_last=True),
+        "judged_last",
+    )
+)
+
+
+def has_next(*, experiment_id: int, annotator: User) -> bool:
+    """True if `lease_next` may find a pair for somebody whose screen is empty. Locks nothing, so that those
+    who wait are in nobody's way.
+    """
+    if held_leases(experiment_id=experiment_id, annotator=annotator):
+        return True
+    now = clock.now()
+    return bool(
+        _OPEN(
+            experiment=experiment_id,
+            annotator=annotator.pk,
+            besides=[],
+            now=now,
+            turn_began=now - allowances.hold(),
+        )
+    )
+
+
+@transaction.atomic(savepoint=False)
+def new_lease(
+    *,
+    experiment_id: int,
+    annotator: User,
+    besides: Collection[uuid.UUID] = (),
+    instead: Callable[[ReadyComparison], Check | None] | None = None,
+) -> Lease | Check | None:
+    """A ready pair other than ``besides``, reserved for this annotator; ``None`` where none is ready.
+
+    The caller has checked that the annotator may hold another pair. ``instead``: asked about the comparison
+    that is due, with ``had_since``: when the annotator was first shown it, where they handed it back. The
+    check that it returns takes its place.
+    """
+    now = clock.now()
+    found: list[Any] = []
+    for due in [_HANDED_BACK_FIRST] if instead else [_IN_TURN, _OUT_OF_TURN]:
+        found = found or due(
+            experiment=experiment_id,
+            annotator=annotator.pk,
+            besides=list(besides),
+            now=now,
+            turn_began=now - allowances.hold(),
+        )
+    comparison = found[0] if found else None
+    if comparison is None:
+        return None
+    if instead and (check := instead(comparison)) is not None:
+        return check
+    comparison.state = Comparison.State.LEASED
+    save(comparison, "state")
+    resumed = _resumed(comparison, annotator) if comparison.had_since else None
+    return resumed or _granted(comparison, annotator)
+
+
+def _granted(comparison: Comparison, annotator: User) -> Lease:
+    now = clock.now()
+    return insert(
+        Lease(
+            comparison=comparison,
+            annotator=annotator,
+            created_at=now,
+            granted_at=now,
+            expires_at=_lease_end(),
+            held_until=now + allowances.hold(),
+        )
+    )
+
+
+def _resumed(comparison: Comparison, annotator: User) -> Lease | None:
+    """The annotator's earlier lease of the pair: an answer that is still on its way finds it."""
+    earlier = (
+        comparison.leases.filter(annotator=annotator)
+        .exclude(token__in=comparison.judgments.values("token"))
+        .order_by("-pk")
+        .first()
+    )
+    if earlier is not None:
+        now = clock.now()
+        earlier.state, earlier.granted_at = Lease.State.ACTIVE, now
+        if earlier.held_until <= now:
+            earlier.held_until = now + allowances.hold()
+        earlier.expires_at = min(_lease_end(), earlier.held_until)
+        earlier.save(update_fields=["state", "granted_at", "expires_at", "held_until"])
+    return earlier
+
+
+_THROUGH_WITH_IT = Lease.objects.filter(
+    comparison=OuterRef("pk"), state__in=[Lease.State.SKIPPED, Lease.State.JUDGED]
+)
+
+
+@transaction.atomic(savepoint=False)
+def lease_again(*, comparison_id: int, annotator: User) -> Lease | None:
+    """Reserve a comparison for the annotator who took it back; ``None`` where somebody else holds it now, or
+    is to judge it.
+    """
+    comparison = (
+        Comparison.objects.select_related(*_TEXTS)
+        .select_for_update(no_key=True, of=("self",))
+        .annotate(through_with_it=Exists(_THROUGH_WITH_IT.filter(annotator=annotator)))
+        .get(pk=comparison_id)
+    )
+    if comparison.state != Comparison.State.READY or comparison.through_with_it:
+        return None
+    comparison.state = Comparison.State.LEASED
+    comparison.save(update_fields=["state"])
+    return _granted(comparison, annotator)
+
+
+@transaction.atomic
+def return_leases(*, annotator: User, tokens: Collection[uuid.UUID] | None = None) -> set[int]:
+    """Hand back what an annotator was looking at when they left: these pairs, or all of theirs.
+
+    Returns
+    -------
+    set of int
+        The experiments concerned.
+    """
+    held = Lease.objects.filter(annotator=annotator, state=Lease.State.ACTIVE)
+    if tokens is not None:
+        held = held.filter(token__in=tokens)
+    return _end_leases(held, Lease.State.RETURNED, skip_locked=False)
+
+
+@transaction.atomic
+def renew_leases(*, annotator: User, tokens: Collection[uuid.UUID]) -> int:
+    """Keep pairs reserved while their page is open; returns how many still are this annotator's."""
+    theirs = Lease.objects.filter(annotator=annotator, token__in=tokens)
+    # In the order in which the sweep ends leases: otherwise each could hold what the other waits for.
+    in_order = theirs.order_by("comparison_id").select_for_update(no_key=True).values("pk")
+    return _renewed(Lease.objects.filter(pk__in=in_order))
+
+
+def renew(lease: Lease) -> Lease | None:
+    """A held pair, reserved for longer, with its texts; ``None`` if it was handed back meanwhile."""
+    if not _renewed(Lease.objects.filter(pk=lease.pk)):
+        return None
+    return Lease.objects.select_related(*(f"comparison__{half}" for half in _TEXTS)).get(pk=lease.pk)
+
+
+def _renewed(leases: QuerySet[Lease]) -> int:
+    """Renew those that are active and may still be held; returns how many."""
+    ours = leases.filter(state=Lease.State.ACTIVE, held_until__gt=clock.now())
+    return ours.update(expires_at=Least(Value(_lease_end()), F("held_until")))
+
+
+def _lease_end() -> datetime:
+    return clock.now() + timedelta(seconds=settings.LEASE_SECONDS)
+
+
+@transaction.atomic
+def skip(*, experiment_id: int, token: uuid.UUID, annotator: User) -> None:
+    """Hand a shown pair back for somebody else. Skipping twice is skipping once.
+
+    A pair that enough people skipped, or that nobody is left to see, is discarded and planned anew.
+
+    Raises
+    ------
+    UnknownTokenError
+    """
+    lease = locked_lease(experiment_id, token, annotator)
+    comparison = lease.comparison
+    if lease.state != Lease.State.ACTIVE:
+        return
+    lease.state = Lease.State.SKIPPED
+    lease.save(update_fields=["state"])
+    comparison.skips += 1
+    if (
+        comparison.skips >= comparison.experiment.max_skips
+        or not annotators_left(comparison.experiment_id, comparison.pk, comparison.texts).exists()
+    ):
+        comparison.state = Comparison.State.DISCARDED
+        comparison.discard_reason = f"Skipped by {comparison.skips} annotator(s)."
+    else:
+        reopen(comparison)
+    comparison.save(update_fields=["skips", "state", "discard_reason"])
+
+
+@transaction.atomic
+def discard_unwanted(*, experiment_id: int) -> int:
+    """Discard what some annotators skipped, judged under another number or took back, and no other one is
+    left to see; returns how many comparisons.
+
+    Those who were left when it was skipped may have judged it since, or may annotate no longer. A comparison
+    that waits for nobody would be in flight for ever, and the budget would never be reached.
+    """
+    if not (doubtful := _doubtful(experiment_id)):
+        return 0
+    unwanted = (
+        Comparison.objects.filter(pk__in=doubtful, state=Comparison.State.READY)
+        .exclude(Exists(annotators_left(experiment_id, OuterRef("pk"), OuterRef("texts"))))
+        .select_for_update(no_key=True, skip_locked=True, of=("self",))
+    )
+    discarded = list(unwanted)
+    for comparison in discarded:
+        comparison.state = Comparison.State.DISCARDED
+        if comparison.skips:
+            reason = f"Skipped by {comparison.skips} annotator(s); no other one is left."
+        elif comparison.texts:
+            reason = "Every annotator has judged these two texts."
+        else:
+            reason = "The answer was taken back by somebody who may see policies; no other annotator is left."
+        comparison.discard_reason = reason
+        comparison.save(update_fields=["state", "discard_reason"])
+    return len(discarded)
+
+
+def _doubtful(experiment_id: int) -> list[int]:
+    """The comparisons that wait and that perhaps nobody is left to see. Mostly there are none.
+
+    Each round of planning asks this, so it looks at what waits alone, however long the history is.
+    """
+    ready = Comparison.objects.filter(experiment_id=experiment_id, state=Comparison.State.READY)
+    waiting = {pk: (skips, texts) for pk, skips, texts in ready.values_list("pk", "skips", "texts")}
+    judged = Lease.objects.filter(comparison__in=waiting, state=Lease.State.JUDGED)
+    judged_under = dict(judged.values_list("token", "comparison_id"))
+    stands = Judgment.objects.filter(token__in=judged_under, standing=True).values_list("token", flat=True)
+    # An answer that was taken back hands its lease back too, unless its annotator is kept from the pair.
+    taken_back = {judged_under[token] for token in judged_under.keys() - set(stands)}
+    seen_by_all = seen_by_as_many_as_annotate(
+        experiment_id, {texts for _, texts in waiting.values() if texts}
+    )
+    return [pk for pk, (skips, texts) in waiting.items() if skips or pk in taken_back or texts in seen_by_all]
+
+
+@transaction.atomic
+def expire_leases() -> set[int]:
+    """Hand back the pairs of annotators who went away. Returns the experiments concerned.
+
+    A comparison that somebody holds is left to the next call: an undo holds one while it waits for another.
+    """
+    expired = Lease.objects.filter(state=Lease.State.ACTIVE, expires_at__lt=clock.now())
+    return _end_leases(expired, Lease.State.EXPIRED, skip_locked=True)
+
+
+def _end_leases(leases: QuerySet[Lease], state: str, *, skip_locked: bool) -> set[int]:
+    comparison_ids = list(leases.values_list("comparison_id", flat=True))
+    touched = set()
+    for comparison in (
+        Comparison.objects.filter(pk__in=comparison_ids)
+        .select_for_update(no_key=True, skip_locked=skip_locked)
+        .order_by("pk")
+    ):
+        # Looked at again under the lock: the click may have come in the meantime.
+        if not leases.filter(comparison=comparison).update(state=state):
+            continue
+        reopen(comparison)
+        comparison.save(update_fields=["state", "discard_reason"])
+        touched.add(comparison.experiment_id)
+    return touched
+
+
+def reopen(comparison: Comparison) -> None:
+    """Have a locked comparison wait for its next annotator; it is discarded if its experiment is over."""
+    if Experiment.objects.filter(pk=comparison.experiment_id, state=Experiment.State.CONCLUDED).exists():
+        comparison.state = Comparison.State.DISCARDED
+        comparison.discard_reason = "The experiment concluded before this comparison was judged."
+    else:
+        comparison.state = Comparison.State.READY
+
+
+class Watching(TypedDict):
+    """Whether an annotator may see who wrote what in the experiment of their lease, or could once."""
+
+    annotator_watches: bool
+
+
+def _shown_under_token() -> QuerySet[Any]:
+    """The lease of a token that an annotator was given, with its comparison, both locked."""
+    return (
+        Lease.objects.filter(token=_TOKEN, annotator=_ANNOTATOR, comparison__experiment=_EXPERIMENT)
+        .select_related("comparison__experiment")
+        .annotate(
+            annotator_watches=has_or_had(OuterRef("comparison__experiment"), _ANNOTATOR, Membership.WATCHING)
+        )
+        # The comparison first, as the sweep does. The lease too: only a row that is locked is read
+        # as it is after the wait, and while the comparison was waited for, the lease may have ended.
+        .select_for_update(no_key=True, of=("comparison", "self"))
+    )
+
+
+_SHOWN_UNDER_TOKEN = Compiled(_shown_under_token)
+
+
+def locked_lease(experiment_id: int, token: uuid.UUID, annotator: User) -> WithAnnotations[Lease, Watching]:
+    """The lease that an annotator was given under a token, and its comparison, locked.
+
+    Raises
+    ------
+    UnknownTokenError
+    """
+    found = _SHOWN_UNDER_TOKEN(experiment=experiment_id, token=token, annotator=annotator.pk)
+    if not found:
+        raise UnknownTokenError(
+            _("This pair was not shown to you. Go back to your experiments and open it again.")
+        )
+    lease: WithAnnotations[Lease, Watching] = found[0]
+    return lease
