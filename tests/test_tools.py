@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from io import StringIO
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from django.conf import settings
 from django.core.management import call_command
+from django.db.models import BigAutoField
 
 import engine
 from engine.models import (
@@ -20,7 +22,9 @@ from engine.models import (
     Lease,
     Subscription,
     Token,
+    User,
 )
+from engine.selectors.compiled import Compiled, Given
 from tools import mutation, release, rooms, schema, small_installation
 
 ROOT = Path(settings.BASE_DIR)
@@ -98,6 +102,24 @@ def test_rooms_in_a_circle_are_found():
 def test_a_mutant_that_no_test_reaches_survives():
     [mutant, *_] = mutation.mutants("def least(x):\n    return x < 1\n")
     assert mutation.survives(mutation, mutant, [])
+
+
+@pytest.mark.django_db
+def test_a_mutant_is_tried_with_reads_that_are_built_by_its_code():
+    built = []
+
+    def build():
+        built.append("once more")
+        return User.objects.filter(pk=Given("user", BigAutoField()))
+
+    module = ModuleType("module_with_a_read")
+    module.READ = Compiled(build)
+    module.READ(user=1)
+    module.READ(user=2)
+    assert len(built) == 1
+    mutation.forget_statements(module)
+    module.READ(user=1)
+    assert len(built) == 2
 
 
 @pytest.mark.parametrize("target", mutation.EQUIVALENT)

@@ -227,7 +227,7 @@ def forget_statements(module: types.ModuleType) -> None:
     """Have the module's compiled reads built anew, by the code that there is now, at their next call."""
     for each in vars(module).values():
         if isinstance(each, Compiled):
-            each._statements.clear()
+            each._reads.clear()
 
 
 def _functions(module: types.ModuleType) -> Iterator[types.FunctionType]:
@@ -255,9 +255,8 @@ class Trial:
         failed, seconds = [], {}
         for item, following in zip(session.items, [*session.items[1:], None], strict=True):
             measured.switch_context(item.nodeid)
-            forget_statements(
-                module
-            )  # Every test reaches the lines that build its reads, not only the first.
+            # Every test reaches the lines that build its reads, not only the first.
+            forget_statements(module)
             began = time.process_time()
             failed += [] if _passes(item, following) else [item.nodeid]
             seconds[item.nodeid] = time.process_time() - began

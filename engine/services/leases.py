@@ -428,7 +428,7 @@ def reopen(comparison: Comparison) -> None:
 
 
 class Watching(TypedDict):
-    """Whether an annotator may see who wrote what in the experiment of their lease, or could once."""
+    """True if an annotator may see who wrote what in the experiment of their lease, or could once."""
 
     annotator_watches: bool
 
