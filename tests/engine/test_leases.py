@@ -316,6 +316,15 @@ def test_a_turn_is_as_long_as_the_longest_lease(experiment, annotator, bob):
     assert lease(experiment, annotator).comparison == held.comparison
 
 
+def test_others_have_their_turn_whatever_else_was_judged(experiment, annotator, bob):
+    click(experiment, bob)
+    held = lease(experiment, annotator)
+    Lease.objects.filter(pk=held.pk).update(held_until=clock.now() - RUN_OUT)
+    run_out(held)
+    expire_leases()
+    assert lease(experiment, annotator).comparison != held.comparison
+
+
 class TestHasNext:
     def test_there_is_a_pair_until_all_are_judged(self, annotator):
         experiment = make_experiment(ready=True, annotators=(annotator,))
