@@ -43,6 +43,7 @@ NEEDS_POSTGRESQL = {"dashboard", "export_scale", "migration"}
 ELSEWHERE = {
     "claims": "tests/benchmarks/test_claims.py",
     "error_rate": "tests/benchmarks/test_error_rate.py",
+    "lower_bounds": "tests/benchmarks/test_lower_bounds.py",
     "reproduce": "tests/benchmarks/test_reproduce.py",
     "soak": "Starts ten processes, as tests/processes/test_chaos.py does: as dear as all others together.",
     "testification": "tests/benchmarks/test_testification.py",
