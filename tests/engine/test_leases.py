@@ -242,6 +242,13 @@ class TestDiscarding:
         Membership.objects.all().delete()
         assert discard_unwanted(experiment_id=experiment.pk) == 0
 
+    def test_what_somebody_skipped_takes_nothing_else_with_it(self, experiment, annotator):
+        held = lease(experiment, annotator)
+        skip(experiment_id=experiment.pk, token=held.token, annotator=annotator)
+        Membership.objects.all().delete()
+        assert discard_unwanted(experiment_id=experiment.pk) == 1
+        assert experiment.comparisons.filter(state="ready").exists()
+
 
 class TestTakingBack:
     def test_it_concerns_the_lease_of_who_judged_and_the_evidence(self, annotator, bob, admin):
