@@ -393,7 +393,7 @@ def _prepared(
         judgments.append(
             Judgment(
                 comparison_id=number,
-                judge=Judgment.Judge.HUMAN,
+                judge=Judgment.Judge(vote.judge),
                 via=Judgment.Via.IMPORT,
                 annotator_id=people.get(vote.annotator),
                 token=uuid.uuid4(),

@@ -77,7 +77,7 @@ class Counted:
             )
             named[exchanged(token, own)] = key
             # An export has ties of identical texts too, which nobody saw.
-            if judge != Judgment.Judge.HUMAN and via != Judgment.Via.IDENTICAL:
+            if judge != Judgment.Judge.HUMAN and via not in {Judgment.Via.IDENTICAL, Judgment.Via.IMPORT}:
                 continue
             if is_known:
                 known[key] += 1

@@ -46,6 +46,7 @@ def lmarena_pieces(rows: Iterable[Row]) -> Iterator[bytes]:
             "turn": sum(message["role"] == "user" for message in _asked(said)),
             "tstamp": said["judged_at"].timestamp() if said["time_known"] else None,
             "judgment_uuid": said["judgment_uuid"],
+            "judged_by": said["judge"],
         }
         for said, left, right in _standing(rows)
     )
@@ -102,6 +103,7 @@ def _argilla_record(votes: Sequence[_Vote]) -> dict[str, Any]:
             "annotators": [vote["annotator"] for vote, *_ in votes],
             "judged_at": [vote["judged_at"].isoformat() if vote["time_known"] else "" for vote, *_ in votes],
             "judgment_uuids": [vote["judgment_uuid"] for vote, *_ in votes],
+            "judged_by": [vote["judge"] for vote, *_ in votes],
         },
         "responses": {
             "preference": [

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 from django.core.management import call_command
@@ -17,6 +18,7 @@ from engine.domain.errors import ImportedBeforeError
 from engine.domain.judgment_uuids import exchanged, mark
 from engine.importing import ImportingError, Vote, Winner, read_votes
 from engine.importing.sources import source_at
+from engine.importing.votes.vote import Judge
 from engine.models import Comparison, Experiment, Judgment, User
 from engine.selectors import counts, designs
 from engine.services.judging import void_judgment
@@ -235,3 +237,29 @@ def test_a_uuid_whose_token_belongs_to_another_experiment_is_not_taken_for_its_j
     assert n_standing(experiment) == 4
     theirs.refresh_from_db()
     assert Comparison.objects.get(pk=theirs.comparison_id).experiment_id == other.pk
+
+
+@pytest.mark.parametrize("form", FORMATS, ids=" ".join)
+def test_votes_of_a_model_and_of_a_rule_stay_theirs(form, tmp_path, capsys):
+    votes = [
+        Vote(f"row {n}", "T", "P", "Q", Winner.A, "p", "q", annotator=by, uuid=UUID(int=n + 1), judge=judge)
+        for n, (judge, by) in enumerate([(Judge.HUMAN, "ann"), (Judge.RULE, ""), (Judge.LLM, "")])
+    ]
+    kind, *options = form
+    first = start_from_votes(name="First", votes=votes)
+    again = import_votes(export(first, tmp_path / f"votes.{kind}", kind, *options), "Again")
+    assert "1 vote of a language model, as the file says" in capsys.readouterr().err
+    judged = Judgment.objects.filter(comparison__experiment=again).order_by("pk")
+    # Argilla's record has a list for each time that somebody judged it.
+    assert sorted((each.judge, each.annotator is None) for each in judged) == [
+        ("human", False), ("llm", True), ("rule", True),
+    ]  # fmt: skip
+    assert_all_count(again, tmp_path / f"votes.{kind}")
+
+
+def test_an_unknown_judge_is_refused_in_an_export_and_is_any_name_elsewhere():
+    row = {"task": "T", "model_a": "P", "model_b": "Q", "winner": "a", "judged_by": "ann"}
+    [vote] = read_votes(source(json.dumps(row).encode())).votes
+    assert vote.judge == Judge.HUMAN
+    with pytest.raises(ImportingError, match=r"The judge is 'ann'\. Write human, rule, llm"):
+        read_votes(source(json.dumps(row | {"judgment_uuid": str(UUID(int=1))}).encode()))

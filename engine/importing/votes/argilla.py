@@ -12,8 +12,8 @@ from engine.importing.votes.columns import WINNER, unmarked, unmarked_fields
 from engine.importing.votes.table import vote_of
 from engine.importing.votes.vote import Vote, Winner
 
-# Our own export has names, times and UUIDs beside the answers, in their order.
-_BESIDE = ("annotators", "judgedat", "judgmentuuids")
+# Our own export has names, times, UUIDs and kinds of judges beside the answers, in their order.
+_BESIDE = ("annotators", "judgedat", "judgmentuuids", "judgedby")
 
 
 def votes_of(row: Row, fields: Mapping[str, Any]) -> list[Vote] | None:
@@ -52,8 +52,8 @@ def _votes_of(place: str, record: Mapping[str, Any], questions: Mapping[str, Any
         answers = found if isinstance(found, list) else []
         beside = (_beside(record.get(column), answers) for column in _BESIDE)
         given = [
-            (_ranked(answer.get("value")), answer.get("user_id") if by is None else by, at or None, uuid)
-            for answer, by, at, uuid in zip(answers, *beside, strict=True)
+            (_ranked(answer.get("value")), answer.get("user_id") if by is None else by, at or None, *others)
+            for answer, by, at, *others in zip(answers, *beside, strict=True)
             if isinstance(answer, Mapping) and answer.get("status") not in ("draft", "discarded")
         ]
         given = [each for each in given if each[0] is not None]
@@ -68,11 +68,16 @@ def _votes_of(place: str, record: Mapping[str, Any], questions: Mapping[str, Any
             )
         return []
     given = _counted(place, readable)
-    if isinstance(record.get("judgedat"), list):
-        record = {name: value for name, value in record.items() if name != "judgedat"}
+    record = {
+        name: value
+        for name, value in record.items()
+        if not (name in {"judgedat", "judgedby"} and isinstance(value, list))
+    }
     return [
-        vote_of(place, record, winner=value, annotator=by, judged_at=at, uuid=uuid, in_order=True)
-        for value, by, at, uuid in given
+        vote_of(
+            place, record, winner=value, annotator=by, judged_at=at, uuid=uuid, judged_by=judge, in_order=True
+        )
+        for value, by, at, uuid, judge in given
     ]
 
 

@@ -49,6 +49,7 @@ def _votes_of(place: str, fields: Mapping[str, Any]) -> list[Vote]:
         "task": messages or texts.get("task"),
         "annotator": texts.get("annotator"),
         "judgmentuuid": texts.get("judgmentuuid"),
+        "judgedby": texts.get("judge"),
         "judgedat": texts.get("judgedat") if _is_true(place, texts, "timeknown") else None,
     }
     ours = texts.get("plannumber") not in (None, "")

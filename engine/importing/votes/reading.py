@@ -27,7 +27,7 @@ from engine.importing.votes.columns import (
     unmarked,
     unmarked_columns,
 )
-from engine.importing.votes.vote import Vote, Votes, Winner
+from engine.importing.votes.vote import Judge, Vote, Votes, Winner
 
 # The formats that tell their rows by some mark. All other rows are those of a table.
 _FORMATS = (ours.votes_of, label_studio.votes_of, argilla.votes_of)
@@ -192,6 +192,11 @@ def _warnings(votes: Sequence[Vote], unanswered: int, again: int) -> Iterator[st
         yield f"{slips.number(again, 'vote')} left out that came before in the file, by their judgment_uuid."
     if unanswered:
         yield f"{slips.number(unanswered, 'record')} without an answer, or taken back, left out."
+    if by_model := sum(v.judge == Judge.LLM for v in votes):
+        yield (
+            f"{slips.number(by_model, 'vote')} of a language model, as the file says. Each counts, and is "
+            "shown as the model's."
+        )
     rows = Counter(
         (v.task, v.policy_a, v.policy_b, v.winner, v.response_a, v.response_b, v.annotator, v.judged_at)
         for v in votes

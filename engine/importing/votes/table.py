@@ -25,7 +25,7 @@ from engine.importing.votes.columns import (
     two_of,
 )
 from engine.importing.votes.times import time_of
-from engine.importing.votes.vote import Vote
+from engine.importing.votes.vote import Judge, Vote
 
 
 def vote_of(
@@ -36,6 +36,7 @@ def vote_of(
     annotator: Any = None,
     judged_at: Any = None,
     uuid: Any = None,
+    judged_by: Any = None,
     in_order: bool = False,
 ) -> Vote:
     """The vote of one row. What is given beside ``fields`` is in place of its column.
@@ -76,6 +77,9 @@ def vote_of(
     if isinstance(by, list):
         # MT-bench: a model and the prompt that it judged with.
         by = " ".join(map(str, by))
+    of_ours = _uuid(place, uuid if uuid is not None else fields.get("judgmentuuid"))
+    # Elsewhere a column of this name may name a person.
+    judge = _judge(place, judged_by if judged_by is not None else fields.get("judgedby")) if of_ours else None
     return Vote(
         place=place,
         task=task,
@@ -88,8 +92,20 @@ def vote_of(
         judged_at=time_of(place, judged_at if judged_at is not None else first_of(fields, JUDGED_AT)),
         a_on_left=a_on_left,
         messages=messages,
-        uuid=_uuid(place, uuid if uuid is not None else fields.get("judgmentuuid")),
+        uuid=of_ours,
+        judge=judge or Judge.HUMAN,
     )
+
+
+def _judge(place: str, value: Any) -> Judge | None:
+    if value in (None, ""):
+        return None
+    try:
+        return Judge(value)
+    except ValueError as error:
+        raise ImportingError.at(
+            place, f"The judge is {limits.shown(value)}. Write {', '.join(Judge)}, or leave it empty."
+        ) from error
 
 
 def _uuid(place: str, value: Any) -> UUID | None:

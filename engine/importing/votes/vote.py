@@ -20,6 +20,14 @@ class Winner(StrEnum):
     BOTH_BAD = "both_bad"
 
 
+class Judge(StrEnum):
+    """The giver of one vote, as our exports say it."""
+
+    HUMAN = "human"
+    RULE = "rule"
+    LLM = "llm"
+
+
 @dataclass(frozen=True, slots=True)
 class Vote:
     """One vote, and its place in the file.
@@ -42,6 +50,8 @@ class Vote:
         The conversation that the task is; empty if it is one message of the user.
     uuid
         That of a judgment of our own export; ``None`` for any other vote.
+    judge
+        A person, unless our own export names a rule or a language model.
     """
 
     place: str
@@ -56,6 +66,7 @@ class Vote:
     a_on_left: bool | None = None
     messages: tuple[Message, ...] = ()
     uuid: UUID | None = field(default=None, repr=False)
+    judge: Judge = field(default=Judge.HUMAN, repr=False)
 
 
 @dataclass(frozen=True)
