@@ -105,29 +105,39 @@ def start_from_votes(
         return _store(experiment, ready, by)
 
 
+@dataclass(frozen=True)
+class Added:
+    """An experiment, and the number of votes that were added to it."""
+
+    experiment: Experiment
+    n_votes: int
+
+
 def add_votes(
     *,
     experiment_id: int,
     votes: Sequence[Vote],
     by: User | None = None,
     again: bool = False,
+    only_new: bool = False,
     upload: Upload | None = None,
-) -> Experiment:
+) -> Added:
     """Count past votes in a draft or a paused experiment that knows their policies and tasks.
 
     A policy has the name that the dashboard shows, the names of its levels joined by “ · ”, or its number, as
     P3. The budget grows by the votes, so that as many new comparisons fit as before, and the evidence is
     marked as stale.
 
-    ``again``: count votes that were imported before a second time. ``upload``: the kept file of which the
-    votes are.
+    ``again``: count votes that were imported before a second time. ``only_new``: leave them out. ``upload``:
+    the kept file of which the votes are.
 
     Raises
     ------
     SpecError
         A vote does not fit the experiment. The message names its row.
     ImportedBeforeError
-        Some of the votes count here already, or all of them, as after a request that is repeated.
+        Some of the votes count here already, or all of them, as after a request that is repeated. With
+        ``only_new``: all of them.
     WrongStateError
         The experiment runs, has concluded or is in the archive, or changed meanwhile; or another request has
         imported the file.
@@ -140,7 +150,10 @@ def add_votes(
     for vote in votes:
         _check_vote(experiment, vote, policies, tasks, known)
     if not again:
-        refuse_repeated(len(votes), len(Counted.of(experiment, tasks).new(votes, policies, tasks)))
+        new = Counted.of(experiment, tasks).new(votes, policies, tasks, overlaps=only_new)
+        if not (only_new and new):
+            refuse_repeated(len(votes), len(new))
+        votes = new
     offered = {vote.winner for vote in votes}
     rows = _rows_of(experiment)
     numbers = _numbered(votes, policies, tasks, known or ())
@@ -151,34 +164,13 @@ def add_votes(
         experiment = locked(experiment_id)
         take_upload(upload)
         _check_state(experiment)
-        if not again:
+        if not (again or only_new):
             _check_new(experiment, ready.digest)
         if _rows_of(experiment) != rows or experiment.past_votes != n_before:
             raise WrongStateError("The experiment changed meanwhile. Import the votes again.")
         experiment.allow_tie |= Winner.TIE in offered
         experiment.allow_both_bad |= Winner.BOTH_BAD in offered
-        return _store(experiment, ready, by)
-
-
-def votes_not_counted(*, experiment_id: int, votes: Sequence[Vote]) -> list[Vote]:
-    """The votes of a file but those that the experiment counts already, for `add_votes`.
-
-    Raises
-    ------
-    SpecError
-        A vote does not fit the experiment. The message names its row.
-    ImportedBeforeError
-        All of them count already.
-    """
-    experiment = Experiment.objects.get(pk=experiment_id)
-    policies, tasks = _places(experiment)
-    known = _known_responses(experiment)
-    for vote in votes:
-        _check_vote(experiment, vote, policies, tasks, known)
-    new = Counted.of(experiment, tasks).new(votes, policies, tasks)
-    if not new:
-        refuse_repeated(len(votes), 0)
-    return new
+        return Added(_store(experiment, ready, by), len(votes))
 
 
 def _places(experiment: Experiment) -> tuple[dict[str, int], dict[str, int]]:

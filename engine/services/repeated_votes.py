@@ -85,18 +85,25 @@ class Counted:
                 bare[key] += 1
         return cls(named, known, bare)
 
-    def new(self, votes: Sequence[Vote], policies: Mapping[str, int], tasks: Mapping[str, int]) -> list[Vote]:
+    def new(
+        self,
+        votes: Sequence[Vote],
+        policies: Mapping[str, int],
+        tasks: Mapping[str, int],
+        *,
+        overlaps: bool = False,
+    ) -> list[Vote]:
         """The votes of a file but those that are counted, in their order.
 
         A vote of our own export is told by its UUID. Bare votes without one are told to be counted only where
-        all that are counted are in the file, as in one that grows.
+        all that are counted are in the file, as in one that grows, or somebody says that it ``overlaps``.
         """
         told = Counter(self.named[vote.uuid] for vote in votes if vote.uuid and vote.uuid in self.named)
         others = [vote for vote in votes if vote.uuid not in self.named]
         keyed = [(vote, *_key_of(vote, policies, tasks)) for vote in paced(others)]
         in_file = Counter(key for _, key, is_known in keyed if not is_known)
         bare = self.bare - told
-        grows = bare.total() >= _FEW and bare <= in_file
+        grows = overlaps or (bare.total() >= _FEW and bare <= in_file)
         left = self.known - told + (bare if grows else Counter())
         new = []
         for vote, key, _ in keyed:

@@ -13,7 +13,7 @@ from engine.importing.pacing import unhurried
 from engine.models import Comparison, Experiment, Response
 from engine.selectors.browsing import tasks_tagged
 from engine.services.experiments import create_experiment
-from engine.services.past_votes import add_votes, start_from_votes, votes_not_counted
+from engine.services.past_votes import add_votes, start_from_votes
 from engine.tasks import wake_planner
 from labeling import access
 from labeling.api.auth import MANAGE, READ
@@ -82,12 +82,15 @@ def add_past_votes(
     experiment = access.to_run(request, experiment_id)
     with unhurried():
         found = read_votes(_source(file, VOTES_BYTES), parse_columns(columns))
-        votes = found.votes
-        if only_new:
-            votes = votes_not_counted(experiment_id=experiment.pk, votes=votes)
-        changed = add_votes(experiment_id=experiment.pk, votes=votes, by=request.user, again=again)
-    wake_planner(changed.pk)
-    return _imported(changed, len(votes), found.warnings)
+        added = add_votes(
+            experiment_id=experiment.pk,
+            votes=found.votes,
+            by=request.user,
+            again=again,
+            only_new=only_new,
+        )
+    wake_planner(added.experiment.pk)
+    return _imported(added.experiment, added.n_votes, found.warnings)
 
 
 @router.get("/{experiment_id}/responses", auth=READ, response={200: ResponsesOut} | PROBLEMS)

@@ -40,7 +40,7 @@ from engine.importing.slips import number
 from engine.models import Upload
 from engine.selectors.uploads import kept_upload
 from engine.services.experiments import create_experiment
-from engine.services.past_votes import add_votes, start_from_votes, votes_not_counted
+from engine.services.past_votes import add_votes, start_from_votes
 from engine.services.uploads import drop_upload, keep_upload
 from engine.tasks import wake_planner
 from labeling import access
@@ -205,22 +205,22 @@ def _store_votes(request: AuthenticatedRequest, name: str, votes: Votes, upload:
             f"name: You may change {len(there)} experiments of this name. Choose another one, or import the "
             "votes with manage.py import_votes."
         )
-    counted = votes.votes
+    n_counted = len(votes.votes)
     if there:
-        if request.POST.get("only_new"):
-            counted = votes_not_counted(experiment_id=there[0].pk, votes=counted)
-        experiment = add_votes(
+        added = add_votes(
             experiment_id=there[0].pk,
-            votes=counted,
+            votes=votes.votes,
             by=request.user,
             again=bool(request.POST.get("again")),
+            only_new=bool(request.POST.get("only_new")),
             upload=upload,
         )
+        experiment, n_counted = added.experiment, added.n_votes
     else:
-        experiment = start_from_votes(name=name, votes=counted, by=request.user, upload=upload)
+        experiment = start_from_votes(name=name, votes=votes.votes, by=request.user, upload=upload)
     wake_planner(experiment.pk)
-    messages.success(request, f"{number(len(counted), 'vote')} imported.")
-    if n_left_out := len(votes.votes) - len(counted):
+    messages.success(request, f"{number(n_counted, 'vote')} imported.")
+    if n_left_out := len(votes.votes) - n_counted:
         messages.success(request, f"{number(n_left_out, 'vote')} left out that counted already.")
     _warn(request, votes.warnings)
     return redirect("dashboard", experiment_id=experiment.pk)

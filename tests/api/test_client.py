@@ -107,10 +107,10 @@ def test_material_people_and_pairs(client, tmp_path):
     assert past["state"] == "paused"
     assert client.add_votes(past["id"], votes, again=True)["rows"] == 1
     with votes.open("a") as file:
-        file.write("Hi,B,A,b,Good day,Hello\n")
-    assert client.add_votes(past["id"], votes, only_new=True)["rows"] == 2
-    with pytest.raises(ConflictError, match="count already"):
-        client.add_votes(past["id"], votes)
+        file.write("Hi,B,A,b,Good day,Hello\nHi,A,B,b,Hello,Good day\n")
+    assert client.add_votes(past["id"], votes, only_new=True)["rows"] == 1
+    with pytest.raises(ConflictError, match="All 3 votes count"):
+        client.add_votes(past["id"], votes, only_new=True)
     assert client.change_settings(made["id"], {"budget": 77})["budget"] == 77
     assert client.clone(made["id"], "Copy")["state"] == "draft"
     client.act(made["id"], "start")

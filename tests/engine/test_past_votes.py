@@ -29,7 +29,7 @@ from engine.selectors.rankings import ranking
 from engine.services.experiments import create_experiment, start
 from engine.services.judging import rebuild_counts, void_judgment
 from engine.services.leases import lease_next
-from engine.services.past_votes import add_votes, start_from_votes, votes_not_counted
+from engine.services.past_votes import add_votes, start_from_votes
 from engine.services.planning import advance
 from engine.services.review import restore_judgment, void_annotator
 from tests.backends import ScriptedBackend
@@ -306,13 +306,13 @@ def test_votes_are_added_where_policies_and_tasks_are_known():
     added = add_votes(
         experiment_id=experiment.pk,
         votes=[vote("tie", "Terse · Direct", "Long · Steps"), vote("b", "P4", "Terse · Steps", "T2")],
-    )
+    ).experiment
     assert (added.state, added.budget, added.past_votes, added.allow_tie) == ("paused", 502, 2, True)
     assert {pair: n for pair, n in counts.pair_counts(added).items() if n[1]} == {
         (0, 3): (0.5, 1),
         (1, 3): (1.0, 1),
     }
-    again = add_votes(experiment_id=experiment.pk, votes=[vote("a", "P1", "P2")])
+    again = add_votes(experiment_id=experiment.pk, votes=[vote("a", "P1", "P2")]).experiment
     assert (again.budget, again.past_votes) == (503, 3)
     advance(experiment_id=experiment.pk)
     assert rebuild_counts(experiment_id=experiment.pk) == {}
@@ -359,11 +359,9 @@ def test_a_file_that_shares_votes_with_an_earlier_one_is_refused_with_their_numb
     assert counted_in(experiment, votes[:1]) == "All 1 votes"
     experiment.refresh_from_db()
     assert experiment.past_votes == 30
-    new = votes_not_counted(experiment_id=experiment.pk, votes=votes[25:])
-    assert new == votes[30:]
-    assert counted_in(experiment, new) == ""
+    assert add_votes(experiment_id=experiment.pk, votes=votes[25:], only_new=True).n_votes == 10
     with pytest.raises(ImportedBeforeError, match="All 40 votes count in this experiment already"):
-        votes_not_counted(experiment_id=experiment.pk, votes=votes)
+        add_votes(experiment_id=experiment.pk, votes=votes, only_new=True)
     add_votes(experiment_id=experiment.pk, votes=votes[25:], again=True)
     experiment.refresh_from_db()
     assert experiment.past_votes == 55
@@ -390,8 +388,22 @@ def test_votes_that_only_look_alike_count():
     grown = made(bare, name="Growing")
     more = [*bare, vote("a"), vote("b")]
     assert counted_in(grown, more) == "12 of the 14 votes"
-    assert votes_not_counted(experiment_id=grown.pk, votes=more) == more[12:]
     assert counted_in(grown, more[12:]) == ""
+
+
+@pytest.mark.parametrize("n_before", [2, 5, 12])
+@pytest.mark.parametrize("n_more", [1, 12])
+def test_of_a_table_to_which_bare_votes_are_appended_only_the_new_ones_count(n_before, n_more):
+    """However few they are, and where the new ones look like the old ones."""
+    bare = [vote(winner, task=task) for winner in ("a", "b", "tie") for task in ("T1", "T2")] * 4
+    experiment = made(bare[:n_before])
+    table = bare[: n_before + n_more]
+    assert add_votes(experiment_id=experiment.pk, votes=table, only_new=True).n_votes == n_more
+    experiment.refresh_from_db()
+    assert experiment.past_votes == len(table)
+    with pytest.raises(ImportedBeforeError, match=f"All {len(table)} votes count"):
+        add_votes(experiment_id=experiment.pk, votes=table, only_new=True)
+    assert rebuild_counts(experiment_id=experiment.pk) == {}
 
 
 def test_our_own_judgments_do_not_count_twice_either():

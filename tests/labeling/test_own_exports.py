@@ -22,7 +22,7 @@ from engine.importing.votes.vote import Judge
 from engine.models import Comparison, Experiment, Judgment, User
 from engine.selectors import counts, designs
 from engine.services.judging import void_judgment
-from engine.services.past_votes import add_votes, start_from_votes, votes_not_counted
+from engine.services.past_votes import add_votes, start_from_votes
 from engine.services.planning import advance
 from engine.services.review import restore_judgment
 from tests.engine.test_sources import MOST, source
@@ -52,9 +52,9 @@ def n_standing(experiment: Experiment) -> int:
 def assert_all_count(experiment: Experiment, file: Path) -> None:
     """Every vote of the file counts in the experiment already."""
     votes = read_votes(source_at(file, MOST)).votes
-    for import_them in (add_votes, votes_not_counted):
+    for only_new in (False, True):
         with pytest.raises(ImportedBeforeError, match=rf"All {len(votes)} votes count"):
-            import_them(experiment_id=experiment.pk, votes=votes)
+            add_votes(experiment_id=experiment.pk, votes=votes, only_new=only_new)
 
 
 def fresh(annotator: User) -> Experiment:

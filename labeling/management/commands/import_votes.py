@@ -18,7 +18,7 @@ from engine.management.owners import add_owner, owner_of
 from engine.selectors.agreement import agreement_of_people
 from engine.selectors.findings import ladder
 from engine.selectors.rankings import ranking
-from engine.services.past_votes import add_votes, start_from_votes, votes_not_counted
+from engine.services.past_votes import add_votes, start_from_votes
 from engine.services.planning import advance
 from labeling.dashboard.past_votes import facts
 from labeling.exports.rankings import ranking_table
@@ -63,23 +63,28 @@ class Command(BaseCommand):
         found = _read(file, options["map"], options["sheet"])
         # With an owner, only theirs is meant: another user may have an experiment of the same name.
         there = named(experiment) if user is None else theirs(user, experiment)
-        votes = found.votes
+        n_counted = len(found.votes)
         try:
             if there is None:
-                made = start_from_votes(name=experiment, votes=votes, by=user)
+                made = start_from_votes(name=experiment, votes=found.votes, by=user)
             else:
-                if options["only_new"]:
-                    votes = votes_not_counted(experiment_id=there.pk, votes=votes)
-                made = add_votes(experiment_id=there.pk, votes=votes, by=user, again=options["again"])
+                added = add_votes(
+                    experiment_id=there.pk,
+                    votes=found.votes,
+                    by=user,
+                    again=options["again"],
+                    only_new=options["only_new"],
+                )
+                made, n_counted = added.experiment, added.n_votes
         except EngineError as error:
             raise CommandError(f"{file}: {error}") from error
         advance(experiment_id=made.pk)
         made.refresh_from_db()
         for warning in found.warnings:
             self.stderr.write(f"Warning: {warning}")
-        if n_left_out := len(found.votes) - len(votes):
+        if n_left_out := len(found.votes) - n_counted:
             self.stderr.write(f"{number(n_left_out, 'vote')} left out that counted already.")
-        self.stdout.write(f"Experiment {made.pk} ({made.name}): {number(len(votes), 'vote')} imported.\n\n")
+        self.stdout.write(f"Experiment {made.pk} ({made.name}): {number(n_counted, 'vote')} imported.\n\n")
         ranked = ranking(made)
         self.stdout.write(ranking_table(ranked[:_SHOWN]))
         if len(ranked) > _SHOWN:
