@@ -508,6 +508,7 @@ def test_an_annotation_without_a_result_is_left_out_of_both_exports_with_a_count
             {"response_a": {"text": "Red"}, "response_b": ""},
             "line 2: response_a must be a text, not {'text': 'Red'}.",
         ),
+        ({"judged_at": True}, "line 2: judged_at is True. Write a time in ISO 8601"),
         ({"judged_at": "yesterday"}, "line 2: judged_at is 'yesterday'. Write a time in ISO 8601"),
         ({"judged_at": 1e300}, "line 2: judged_at is 1e+300"),
         ({"judged_at": 46082.5}, "line 2: judged_at is 46082.5, as spreadsheets count days. Format the"),

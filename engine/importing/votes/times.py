@@ -40,14 +40,15 @@ def time_of(place: str, value: Any) -> datetime | None:
     value = _uncompacted(value)
     if isinstance(value, str) and re.fullmatch(r"\d+([.,]\d+)?", value.strip()):
         value = float(value.replace(",", "."))
-    if isinstance(value, (int, float)) and 0 < value < _DAYS_BEFORE:
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if is_number and 0 < value < _DAYS_BEFORE:
         raise ImportingError.at(
             place,
             f"judged_at is {limits.shown(value)}, as spreadsheets count days. Format the column as a date, "
             "such as 2026-03-01 10:00, and save the file again.",
         )
     try:
-        if isinstance(value, (int, float)) and not isinstance(value, bool):
+        if is_number:
             time = datetime.fromtimestamp(value / 1000 if value > _MILLISECONDS_FROM else value, UTC)
         else:
             time = value if isinstance(value, datetime) else datetime.fromisoformat(str(value).strip())
