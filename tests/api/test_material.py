@@ -78,6 +78,20 @@ class TestMaterial:
             ("P1", 1, "Hello"), ("P2", 1, ""), ("P1", 2, "Bye"), ("P2", 2, "Ah"),
         ]  # fmt: skip
 
+    @pytest.mark.parametrize(
+        ("path", "data"),
+        [
+            ("/experiments/from-votes", VOTES),
+            ("/experiments/from-responses", b"task,policy,response\nHi,A,Hello\nHi,B,Oh\n"),
+        ],
+    )
+    def test_a_request_that_is_sent_again_for_lack_of_an_answer_makes_one_experiment(self, path, data, send):
+        assert upload(send, path, data).status_code == 201
+        again = upload(send, path, data)
+        assert again.status_code == 422
+        assert "You have an experiment of this name" in again.json()["detail"]
+        assert Experiment.objects.count() == 1
+
     def test_responses_are_listed_by_the_tag_of_their_task(self, send, admin_call):
         tagged = (
             b"task,policy,response,tags\nHi,Terse,Hello,short\nHi,Warm,Oh,\nBye,Terse,Bye,\nBye,Warm,Ah,\n"
