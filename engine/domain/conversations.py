@@ -85,9 +85,16 @@ def fault_of(messages: Sequence[Message]) -> str:
     return ""
 
 
+def calls_a_tool(message: Mapping[str, Any]) -> bool:
+    """True if the message asks for a tool's result: its text, if it has one, is not all that it says."""
+    return bool(message.get("tool_calls") or message.get("function_call"))
+
+
 def _message(number: int, value: Any) -> Message:
     if not isinstance(value, Mapping):
         raise ValueError(f"Message {number} is not an object. {_SHAPE}")
+    if calls_a_tool(value):
+        raise ValueError(f"Message {number} holds more than text. Only text can be shown and sent.")
     role, content = value.get("role"), value.get("content")
     if isinstance(content, list):
         # Parts, as multimodal conversations have them. Only texts can be shown.

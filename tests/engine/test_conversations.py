@@ -54,6 +54,7 @@ TALK = TaskSpec(*text_and_messages(TURNS)[:1], "green", TURNS, {"customer": "Ann
         (JSON_TURNS[:1], "The last message is by the system"),
         ([JSON_TURNS[1], *JSON_TURNS], "Message 2 is a system message"),
         ([{"role": "user", "content": [{"type": "image_url", "image_url": "x"}]}], "more than text"),
+        ([{"role": "assistant", "content": "So.", "tool_calls": [{}]}, *JSON_TURNS], "more than text"),
     ],
 )
 def test_messages_that_no_response_can_continue_are_refused_with_the_reason(messages, words):

@@ -220,6 +220,11 @@ def test_lmarenas_newer_release_has_parts_and_other_words():
     assert "conversation_a holds more than text" in fault_of(
         record | {"conversation_a": [*said(TASK), {"role": "assistant", "content": picture}]}
     )
+    # The second message would be the answer to something that nobody is shown.
+    calls = {"role": "assistant", "content": None, "tool_calls": [{"id": "1"}]}
+    assert "conversation_a holds more than text" in fault_of(
+        record | {"conversation_a": [*said(TASK), calls, {"role": "assistant", "content": "Red"}]}
+    )
 
 
 def test_search_arenas_messages_are_conversations():

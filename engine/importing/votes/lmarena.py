@@ -12,6 +12,7 @@ from engine.domain.conversations import (
     SYSTEM,
     USER,
     Message,
+    calls_a_tool,
     fault_of,
     text_and_messages,
     transcript,
@@ -170,10 +171,12 @@ def _checked_messages(place: str, name: str, value: Any) -> list[Message]:
         if not isinstance(message, Mapping) or not isinstance(message.get("role"), str):
             raise fault
         content = message.get("content")
+        parts = content if isinstance(content, list) else []
+        # Parts, as multimodal conversations have them. Only texts can be shown.
+        is_text = all(isinstance(part, Mapping) and part.get("type", "text") == "text" for part in parts)
+        if calls_a_tool(message) or not is_text:
+            raise ImportingError.at(place, f"{name} holds more than text. Leave the row out.")
         if isinstance(content, list):
-            # Parts, as multimodal conversations have them. Only texts can be shown.
-            if any(not isinstance(part, Mapping) or part.get("type", "text") != "text" for part in content):
-                raise ImportingError.at(place, f"{name} holds more than text. Leave the row out.")
             content = "\n".join(str(part.get("text") or "") for part in content)
         if content is not None and not isinstance(content, str):
             raise fault
