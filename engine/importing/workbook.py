@@ -20,18 +20,18 @@ from engine.importing.rows import Fault, Heading, ImportingError, Row
 _MOST_ROWS = 1_048_576
 # Rows, to see whether a sheet is empty.
 _LOOKED_AT = 1000
+# None of these patterns looks beyond the next tags: a hostile sheet may begin as many as it has bytes.
 # A cell of a formula without a value: its attributes. Then the attributes of interest.
 _FORMULA = re.compile(
-    rb"<(?:\w+:)?c\b([^>]*)>\s*<(?:\w+:)?f\b(?:[^>]*/>|[^>]*>[^<]*</(?:\w+:)?f>)\s*"
-    rb"(?:<(?:\w+:)?v\s*/>|<(?:\w+:)?v></(?:\w+:)?v>)?\s*</(?:\w+:)?c>"
+    rb"<(?:\w+:)?c\b([^<>]*)>\s*+<(?:\w+:)?f\b(?:[^<>]*/>|[^<>]*>[^<]*</(?:\w+:)?f>)\s*+"
+    rb"(?:<(?:\w+:)?v\s*/>|<(?:\w+:)?v></(?:\w+:)?v>)?+\s*+</(?:\w+:)?c>"
 )
 _PLACE = re.compile(rb"\br=[\"']([A-Z]+)([0-9]+)[\"']")
 _OF_TEXT = re.compile(rb"\bt=[\"']str[\"']")
-# A row that a filter or a person hid, with its cells.
-_HIDDEN = re.compile(
-    rb"<(?:\w+:)?row\b[^>]*\shidden=[\"'](?:1|true)[\"'][^>]*(?<!/)>(.*?)</(?:\w+:)?row>", re.DOTALL
-)
-_WITH_VALUE = re.compile(rb"<(?:\w+:)?[vt]\b[^>]*(?<!/)>")
+# The beginning of a row or of a value: its name and its attributes.
+_BEGINNING = re.compile(rb"<(?:\w+:)?(row|v|t)\b([^<>]*)>")
+# Of a row that a filter or a person hid.
+_HIDDEN = re.compile(rb"\shidden=[\"'](?:1|true)[\"']")
 # A character that XML cannot hold or would change, such as the carriage return of a line of Windows.
 _ESCAPED = re.compile("_x(00(?:0[1-9A-Fa-f]|1[0-9A-Fa-f]))_")
 # What reading a damaged or hostile workbook raises: openpyxl checks little.
@@ -118,8 +118,16 @@ def hidden_rows(data: bytes, sheet: str = "") -> int:
 
     ``sheet``: as in `workbook_rows`. The workbook can be read.
     """
-    rows = _HIDDEN.finditer(_part(data, sheet or _names(_opened(data))[0]))
-    return sum(_WITH_VALUE.search(row[1]) is not None for row in rows)
+    part = _part(data, sheet or _names(_opened(data))[0])
+    n_hidden, is_hidden = 0, False
+    for tag in _BEGINNING.finditer(part) if b"hidden=" in part else ():
+        name, attributes = tag.groups()
+        if name == b"row":
+            is_hidden = _HIDDEN.search(attributes) is not None
+        elif is_hidden and not attributes.endswith(b"/"):
+            n_hidden += 1
+            is_hidden = False
+    return n_hidden
 
 
 def _part(data: bytes, sheet: str) -> bytes:

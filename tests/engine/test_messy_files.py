@@ -5,12 +5,15 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import time
+import zipfile
 from datetime import datetime
 from typing import Any
 
 import openpyxl
 import pytest
 
+from engine.domain.limits import FILE_BYTES
 from engine.importing import ImportingError, Source, read_responses, read_tasks, read_votes, warnings_of_tasks
 from engine.importing.sources import source_of
 from tests.engine.test_sources import MOST, source, workbook
@@ -118,6 +121,28 @@ def test_rows_that_a_filter_hides_are_read_and_counted():
         assert answers.warnings[0].startswith("2 hidden rows read too, as behind a filter.")
     assert not any("hidden" in each for each in read_responses(source(file.getvalue(), "Sheet 2")).warnings)
     assert read_responses(source(workbook(table))).warnings == []
+
+
+@pytest.mark.parametrize(
+    "beginning", [b'<row hidden="1">', b"<c ", b"<row ", b"<c><f>", b"<c><f/>" + 60 * b" "]
+)
+def test_a_sheet_of_beginnings_without_an_end_takes_no_longer_than_its_size(beginning):
+    """A search from each to the end of the sheet holds the whole process."""
+    file, changed = io.BytesIO(), io.BytesIO()
+    book = openpyxl.Workbook()
+    for row in (["task", "policy", "response"], ["T", "A", "a"], ["T", "B", "b"]):
+        book.active.append(row)
+    book.save(file)
+    with zipfile.ZipFile(file) as archive, zipfile.ZipFile(changed, "w", zipfile.ZIP_DEFLATED) as hostile:
+        for name in archive.namelist():
+            end = b"</sheetData>"
+            comment = end + b"<!--" + beginning * 20_000 + b"-->"
+            hostile.writestr(name, archive.read(name).replace(end, comment))
+    given = source_of([("hostile.xlsx", changed)], FILE_BYTES)
+    began = time.process_time()
+    assert len(read_responses(given).responses) == 2
+    # About 0.2 s; such a search takes more than a minute.
+    assert time.process_time() - began < 10
 
 
 def test_spreadsheets_write_truths_in_capital_letters():
