@@ -20,10 +20,11 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
+from django.db import DEFAULT_DB_ALIAS
 from django.db.models import QuerySet
 
 from engine.models import Experiment, Policy, Response
@@ -180,14 +181,19 @@ class _Pool:
         return self._written[policy_id]
 
 
-@dataclass(frozen=True, slots=True)
-class _Row:
+class _Row(NamedTuple):
     pk: int
     state: str
     digest: str
 
     def of(self, policy: Policy, task_id: int) -> Response:
-        return Response(pk=self.pk, policy=policy, task_id=task_id, state=self.state, digest=self.digest)
+        # As a query set makes it: its other fields are read where they are asked for, and not set here.
+        values = (self.pk, policy.pk, task_id, self.state, self.digest)
+        return Response.from_db(DEFAULT_DB_ALIAS, _FIELDS, values)
+
+
+# In the order of the model's fields, as `Response.from_db` takes them.
+_FIELDS = ("id", "policy_id", "task_id", "state", "digest")
 
 
 _ByTask = defaultdict[int, list[_Row]]
