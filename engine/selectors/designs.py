@@ -45,6 +45,11 @@ def policy_names(experiment: Experiment) -> list[PolicyName]:
     return names_in([experiment])[experiment.pk]
 
 
+def winner_name(experiment: Experiment) -> str:
+    """The name of the policy that has won; empty where none has."""
+    return policy_names(experiment)[experiment.winner.index].name if experiment.winner else ""
+
+
 def names_in(experiments: Collection[Experiment]) -> dict[int, list[PolicyName]]:
     """The same for each experiment by its id, in as many queries for one as for many."""
     levels = _levels_in(experiments)

@@ -14,6 +14,7 @@ from django.views.decorators.http import require_POST, require_safe
 
 from engine.domain.errors import EngineError, SpecError
 from engine.models import Experiment
+from engine.selectors.designs import winner_name
 from engine.selectors.log import audit_entries
 from engine.services import controls
 from engine.tasks import wake_planner
@@ -99,7 +100,9 @@ def clone(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
     except SpecError as refused:
         form.add_error(None, str(refused))
         return settings_page(request, experiment, status=400, clone_form=form)
-    messages.success(request, "Copied. This is the copy, a draft that you own. Change it, then start it.")
+    winner = winner_name(experiment)
+    change = f"“{winner}” won: keep its levels and add others that challenge it" if winner else "Change it"
+    messages.success(request, f"Copied. This is the copy, a draft that you own. {change}, then start it.")
     return redirect("setup", experiment_id=copy.pk)
 
 

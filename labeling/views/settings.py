@@ -13,6 +13,7 @@ from django.views.decorators.http import require_safe
 from engine.domain.mail import why_no_mail
 from engine.models import Experiment, Subscription
 from engine.selectors import log
+from engine.selectors.designs import winner_name
 from labeling import access
 from labeling.dashboard.status import status_of
 from labeling.requests import AuthenticatedRequest
@@ -100,6 +101,7 @@ def settings_page(
         "subscription_form": SubscriptionForm(),
         "subscriptions": log.subscriptions(experiment),
         "why_no_mail": why_no_mail(),
+        "winner": winner_name(experiment),
         "may_copy": access.may_create(request) and access.may_copy(request, experiment),
     }
     return render(request, "dashboard/settings.html", defaults | context, status=status)

@@ -11,6 +11,7 @@ from django.urls import reverse
 from engine.domain.errors import WrongStateError
 from engine.importing.files import read_experiment
 from engine.models import Experiment
+from engine.selectors.designs import policy_names
 from engine.selectors.specs import experiment_spec
 from engine.services.drafts import replace_draft
 from engine.services.experiments import create_experiment, stop
@@ -142,6 +143,23 @@ class TestClone:
         # There the candidates that are to challenge the winner are added.
         assert response["Location"] == reverse("setup", args=[copy.pk])
         assert copy.memberships.get().user == editor
+
+    def test_the_copy_says_who_is_to_be_challenged(self, experiment, admin, client_for):
+        client = client_for(admin)
+        settings_page = reverse("experiment_settings", args=[experiment.pk])
+        assert "which won here" not in words(client.get(settings_page))
+        self.clone(client, experiment, "Before the decision")
+        first = Experiment.objects.get(name="Before the decision")
+        assert "a draft that you own. Change it, then start it." in words(
+            client.get(reverse("setup", args=[first.pk]))
+        )
+        experiment.winner = experiment.policies.get(index=2)
+        experiment.save()
+        name = policy_names(experiment)[2].name
+        assert f"levels that challenge “{name}”, which won here." in words(client.get(settings_page))
+        self.clone(client, experiment)
+        copied = client.get(reverse("setup", args=[Experiment.objects.get(name="Second").pk]))
+        assert f"“{name}” won: keep its levels and add others that challenge it" in words(copied)
 
     def test_a_name_that_is_taken_is_explained(self, experiment, admin, client_for):
         client = client_for(admin)
