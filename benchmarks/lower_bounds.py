@@ -19,7 +19,7 @@ import sys
 import numpy as np
 
 from benchmarks.claims import instances
-from engine.core.allocation import best_policy, elimination_rate, lower_bound
+from engine.core.allocation import best_policy, lower_bound, pairwise_characteristic_time
 from engine.core.likelihood import bernoulli_kl
 from engine.core.types import Claim, FloatArray
 
@@ -43,13 +43,12 @@ def characteristic_times(mu: FloatArray, claim: Claim, epsilon: float) -> FloatA
     -------
     Shape (R,).
     """
-    best = best_policy(mu)[:, None]
     if claim is Claim.BEST_IF_ANY:
         # Each other policy might be the best: its losses to the one that beats it most speak against that.
-        rate, _ = elimination_rate(mu)
-    else:
-        # Each other policy might beat the one named: only their own comparisons speak against that.
-        rate = bernoulli_kl(1.0 - np.take_along_axis(mu, best[..., None], axis=1)[:, 0], 0.5 + epsilon)
+        return np.array([pairwise_characteristic_time(each) for each in mu])
+    # Each other policy might beat the one named: only their own comparisons speak against that.
+    best = best_policy(mu)[:, None]
+    rate = bernoulli_kl(1.0 - np.take_along_axis(mu, best[..., None], axis=1)[:, 0], 0.5 + epsilon)
     np.put_along_axis(rate, best, np.inf, axis=1)
     times: FloatArray = np.sum(1.0 / rate, axis=1)
     return times
