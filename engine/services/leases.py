@@ -428,7 +428,7 @@ def reopen(comparison: Comparison) -> None:
 
 
 class Watching(TypedDict):
-    """True if an annotator may see who wrote what in the experiment of their lease, or could once."""
+    """The right of a lease's annotator, now or earlier, to see who wrote what."""
 
     annotator_watches: bool
 
