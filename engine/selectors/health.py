@@ -22,6 +22,8 @@ from engine.selectors.workers import Worker
 
 # Workers that went away longer ago are of no interest any more.
 _SHOWN_SECONDS = 3600.0
+# A response that waits longer says that the workers are too slow.
+_LONGEST_WAIT_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
@@ -128,6 +130,27 @@ class Pulse:
         return troubles[0] if self.waiting and troubles and all(troubles) else ""
 
     @property
+    def ailment(self) -> str:
+        """The reason why the experiment is not healthy, and the remedy; empty if it is healthy."""
+        if self.healthy:
+            return ""
+        if not self.control_alive:
+            return self._away("control")
+        if self.generation_alive and self.unserved:
+            return (
+                f"No worker serves {self.unserved[0]}. Start one that does "
+                "(GENERATION_BACKEND, GENERATION_MODEL), or change the experiment."
+            )
+        if self.generation_alive and self.trouble:
+            return f"The generation worker's backend reports an error: {self.trouble}"
+        if self.loading:
+            return "The generation worker is loading its model; a large model takes minutes."
+        return self._away("generation") or (
+            "Responses have waited for more than a minute: the generation worker is too slow. Start another "
+            "one."
+        )
+
+    @property
     def slow(self) -> bool:
         """True if responses wait although workers are alive and nothing else keeps them from writing."""
         kept = self.loading or self.unserved or self.trouble
@@ -141,12 +164,21 @@ class Pulse:
             self.generation_alive
             and not self.unserved
             and not self.trouble
-            and self.oldest_waiting_seconds < 60
+            and self.oldest_waiting_seconds < _LONGEST_WAIT_SECONDS
         )
         return self.control_alive and (writing or not self.needs_workers)
 
     def _alive(self, queue: str) -> list[Worker]:
         return [worker for worker in self.seen if worker.queue == queue and worker.alive]
+
+    def _away(self, queue: str) -> str:
+        """A sentence where no worker of this queue is alive; else empty."""
+        worker = workers.latest(queue, self.seen)
+        if worker is None:
+            return f"The {queue} worker has never run. Start it."
+        if worker.alive:
+            return ""
+        return f"The {queue} worker was last seen {int(worker.seen_seconds)} s ago. Start it again."
 
 
 @dataclass(frozen=True)

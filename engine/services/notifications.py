@@ -21,8 +21,8 @@ from engine.domain.errors import SubscriptionError
 from engine.domain.mail import why_no_mail
 from engine.domain.webhook_urls import check_url
 from engine.models import Alarm, AuditEntry, Experiment, Notification, Subscription, User, clock
-from engine.selectors import people
-from engine.selectors.alarms import stall, trouble
+from engine.selectors import health, people
+from engine.selectors.alarms import stall
 from engine.services import claims
 from engine.services.audit import record
 
@@ -164,9 +164,11 @@ def send_test(*, subscription: Subscription) -> Notification:
 def watch() -> None:
     """Notice new and ended trouble of running experiments, and notify the subscribers."""
     Alarm.objects.exclude(experiment__state=Experiment.State.RUNNING).delete()
-    watched = Experiment.objects.filter(state=Experiment.State.RUNNING, subscriptions__isnull=False)
-    for experiment in watched.distinct():
-        _watch(experiment, Alarm.Kind.UNHEALTHY, trouble(experiment))
+    running = Experiment.objects.filter(state=Experiment.State.RUNNING, subscriptions__isnull=False)
+    watched = list(running.distinct())
+    pulses = health.pulses(watched)
+    for experiment in watched:
+        _watch(experiment, Alarm.Kind.UNHEALTHY, pulses[experiment.pk].ailment)
         _watch(experiment, Alarm.Kind.STALLED, stall(experiment))
 
 

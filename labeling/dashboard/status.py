@@ -10,7 +10,7 @@ from engine.core import Claim, StopReason
 from engine.domain.policy_space import PolicyName
 from engine.importing.slips import number
 from engine.models import Experiment, Snapshot
-from engine.selectors import consequences, counts, designs, workers
+from engine.selectors import consequences, counts, designs
 from engine.selectors.health import Pulse, pulses
 from engine.selectors.remaining import Remaining, forecasts, remaining_by
 from labeling.formatting import about, points
@@ -134,7 +134,7 @@ def _said(experiment: Experiment, known: _Known) -> str:
     if experiment.state == Experiment.State.PAUSED:
         return standing
     if known.health is not None and not known.health.healthy:
-        return f"{ailment(known.health)} {standing}"
+        return f"{known.health.ailment} {standing}"
     return _running(experiment, standing, remaining_by(experiment, snapshot, known.forecast))
 
 
@@ -142,21 +142,6 @@ USED_UP = (
     "Every annotator has judged each two texts that can be compared. Invite more annotators, or make an "
     "experiment with more tasks or responses."
 )
-
-
-def ailment(health: Pulse) -> str:
-    if not health.control_alive:
-        return _away("control", health)
-    if health.generation_alive and health.unserved:
-        return (
-            f"No worker serves {health.unserved[0]}. Start one that does "
-            "(GENERATION_BACKEND, GENERATION_MODEL), or change the experiment."
-        )
-    if health.generation_alive and health.trouble:
-        return f"The generation worker's backend reports an error: {health.trouble}"
-    if health.loading:
-        return "The generation worker is loading its model; a large model takes minutes."
-    return _away("generation", health)
 
 
 def _running(experiment: Experiment, standing: str, left: Remaining | None) -> str:
@@ -242,14 +227,3 @@ def _standing(experiment: Experiment, snapshot: Snapshot | None, names: Sequence
     leader = names[snapshot.best.index].name
     # Those of the claim, as on Method; the ranking says which policies are ruled out as the best.
     return f"{leader} leads; {number(snapshot.open_rivals, 'rival')} still to exclude."
-
-
-def _away(queue: str, health: Pulse) -> str:
-    worker = workers.latest(queue, health.seen)
-    if worker is None:
-        return f"The {queue} worker has never run. Start it."
-    if not worker.alive:
-        return f"The {queue} worker was last seen {int(worker.seen_seconds)} s ago. Start it again."
-    return (
-        "Responses have waited for more than a minute: the generation worker is too slow. Start another one."
-    )

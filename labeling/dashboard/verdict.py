@@ -106,7 +106,7 @@ def verdict_of(
         n_ruled_out=sum(each.standing.place is Place.RULED_OUT for each in ranked) if comparisons else 0,
         effort="" if left is None or over_budget else _effort(experiment, left, hours, n_annotators),
         sentences=[
-            *([status.ailment(health)] if stalled else []),
+            *([health.ailment] if stalled else []),
             *([status.over_budget(experiment)] if over_budget and not stalled else []),
             *([status.USED_UP] if used_up else []),
             *notes,

@@ -36,7 +36,8 @@ ALL = ("concluded", "stalled", "unhealthy")
 
 @pytest.fixture
 def experiment(annotator) -> Experiment:
-    WorkerPulse.objects.create(queue="generation", worker="w")
+    for queue in ("control", "generation"):
+        WorkerPulse.objects.create(queue=queue, worker="w")
     return make_experiment(ready=True, annotators=(annotator,))
 
 
@@ -164,7 +165,8 @@ class TestConclusion:
 
 class TestHealth:
     def silence(self, minutes: float) -> None:
-        WorkerPulse.objects.update(seen_at=timezone.now() - timedelta(minutes=minutes))
+        writers = WorkerPulse.objects.filter(queue="generation")
+        writers.update(seen_at=timezone.now() - timedelta(minutes=minutes))
 
     def grow_old(self) -> None:
         Alarm.objects.update(since=timezone.now() - timedelta(minutes=2))
@@ -178,7 +180,7 @@ class TestHealth:
         for _ in range(3):
             watch()
         assert events() == ["unhealthy"]
-        assert "No generation worker has run since" in messages()[0][1]
+        assert "The generation worker was last seen 600 s ago. Start it again." in messages()[0][1]
         self.silence(minutes=0)
         for _ in range(3):
             watch()
@@ -210,7 +212,28 @@ class TestHealth:
         watch()
         self.grow_old()
         watch()
-        assert "are too slow" in messages()[0][1]
+        assert "the generation worker is too slow" in messages()[0][1]
+
+    def test_ready_made_responses_need_no_generation_worker(self, experiment):
+        Experiment.objects.update(responses="imported")
+        subscribed(experiment)
+        WorkerPulse.objects.filter(queue="generation").delete()
+        watch()
+        self.grow_old()
+        watch()
+        assert not Alarm.objects.exists()
+        assert events() == []
+
+    def test_a_model_that_no_worker_serves_is_told_of_before_any_response_has_waited_for_long(
+        self, experiment
+    ):
+        WorkerPulse.objects.filter(queue="generation").update(details={"backend": "embedded", "model": "m"})
+        Experiment.objects.update(backend="vllm")
+        subscribed(experiment)
+        watch()
+        self.grow_old()
+        watch()
+        assert "No worker serves the vllm backend." in messages()[0][1]
 
     def test_a_paused_experiment_is_in_no_trouble(self, experiment):
         subscribed(experiment)
