@@ -23,13 +23,13 @@ from engine.services.audit import record
 from engine.services.checks import give_up_handed_back
 from engine.services.experiments import (
     create_experiment,
-    locked,
     pause,
     refuse_archived,
     renew_secret,
     start,
     stop,
 )
+from engine.services.locks import locked_experiment
 from engine.services.replaying import mark_stale, replayed
 from engine.services.snapshots import write_snapshot
 
@@ -62,7 +62,7 @@ def change_settings(
     WrongStateError
         The experiment has concluded: reopen it with the new settings instead. Or it is in the archive.
     """
-    experiment = locked(experiment_id)
+    experiment = locked_experiment(experiment_id)
     if experiment.state == Experiment.State.CONCLUDED:
         raise WrongStateError("The experiment has concluded. Reopen it with the new settings instead.")
     refuse_archived(experiment)
@@ -89,7 +89,7 @@ def reopen(
     WrongStateError
         It has not concluded, is in the archive, or would conclude again at once.
     """
-    experiment = locked(experiment_id)
+    experiment = locked_experiment(experiment_id)
     if experiment.state != Experiment.State.CONCLUDED:
         raise WrongStateError(f"Only a concluded experiment can be reopened; this one is {experiment.state}.")
     refuse_archived(experiment)
@@ -174,7 +174,7 @@ def change_display(
     SpecError
         The tags are too long.
     """
-    experiment = locked(experiment_id)
+    experiment = locked_experiment(experiment_id)
     given = {"tags": None if tags is None else normal_tags(tags), "leaderboard": leaderboard}
     changes = _changes(experiment, given)
     _check_fields(experiment, changes)
@@ -232,7 +232,7 @@ def archive(*, experiment_id: int, by: User | None) -> Experiment:
     WrongStateError
         It is running.
     """
-    experiment = locked(experiment_id)
+    experiment = locked_experiment(experiment_id)
     if experiment.state == Experiment.State.RUNNING:
         raise WrongStateError("A running experiment cannot be archived; pause or stop it first.")
     if experiment.archived_at is None:
@@ -245,7 +245,7 @@ def archive(*, experiment_id: int, by: User | None) -> Experiment:
 @transaction.atomic
 def unarchive(*, experiment_id: int, by: User | None) -> Experiment:
     """Show an experiment again."""
-    experiment = locked(experiment_id)
+    experiment = locked_experiment(experiment_id)
     if experiment.archived_at is not None:
         experiment.archived_at = None
         experiment.save(update_fields=["archived_at"])

@@ -12,6 +12,7 @@ from engine.models import AuditEntry, Experiment, PairCount, Response, User
 from engine.selectors import specs
 from engine.services.audit import record
 from engine.services.experiments import Description, check_description, refuse_archived, write_description
+from engine.services.locks import locked_experiment
 from engine.services.tokens import end_tokens_without_rights
 
 
@@ -97,7 +98,7 @@ def delete_draft(*, experiment_id: int, by: User | None) -> None:
 
 
 def _locked_draft(experiment_id: int) -> Experiment:
-    experiment = Experiment.objects.select_for_update(no_key=True).get(pk=experiment_id)
+    experiment = locked_experiment(experiment_id)
     if experiment.state != Experiment.State.DRAFT:
         raise WrongStateError(
             "This experiment has been started, so its setup cannot change: judgments depend on it. "

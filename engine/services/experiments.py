@@ -42,6 +42,7 @@ from engine.selectors.findings import finding_of, finding_on
 from engine.selectors.rubrics import why_no_judge
 from engine.services.audit import record
 from engine.services.bulk_rows import Prepared, insert, prepared
+from engine.services.locks import locked_experiment
 from engine.services.notifications import announce_conclusion
 from engine.services.ready_made import check_ready_made, store_ready_made
 from engine.services.replaying import catch_up, settle
@@ -411,7 +412,7 @@ def start(*, experiment_id: int, by: User | None = None) -> Experiment:
     WrongStateError
         It runs, has concluded, or is in the archive.
     """
-    experiment = locked(experiment_id)
+    experiment = locked_experiment(experiment_id)
     if experiment.state not in {Experiment.State.DRAFT, Experiment.State.PAUSED}:
         raise WrongStateError(
             f"Only a draft or paused experiment can be started; this one is {experiment.state}."
@@ -437,7 +438,7 @@ def pause(*, experiment_id: int, by: User | None = None) -> Experiment:
     WrongStateError
         It does not run.
     """
-    experiment = locked(experiment_id)
+    experiment = locked_experiment(experiment_id)
     if experiment.state != Experiment.State.RUNNING:
         raise WrongStateError(f"Only a running experiment can be paused; this one is {experiment.state}.")
     experiment.state = Experiment.State.PAUSED
@@ -461,7 +462,7 @@ def stop(*, experiment_id: int, by: User | None = None) -> Experiment:
 
 @transaction.atomic
 def _stop(experiment_id: int, by: User | None) -> Experiment:
-    experiment = locked(experiment_id)
+    experiment = locked_experiment(experiment_id)
     check_may_stop(experiment)
     # Nothing is replayed after the conclusion.
     settle(experiment=experiment)
@@ -483,7 +484,7 @@ def stop_on(*, experiment_id: int, claim: str, by: User | None) -> Experiment:
 
 @transaction.atomic
 def _stop_on(experiment_id: int, claim: str, by: User | None) -> Experiment:
-    experiment = locked(experiment_id)
+    experiment = locked_experiment(experiment_id)
     check_may_stop(experiment)
     settle(experiment=experiment)
     observed = designs.observed(experiment)
@@ -634,8 +635,3 @@ def _discard_leftovers(*, experiment_ids: Sequence[int]) -> None:
     Response.objects.filter(task__experiment__in=experiment_ids, state=Response.State.WAITING).update(
         state=Response.State.FAILED, failure_reason=reason
     )
-
-
-def locked(experiment_id: int) -> Experiment:
-    """The experiment, which nobody else moves until the caller's transaction ends."""
-    return Experiment.objects.select_for_update(no_key=True).get(pk=experiment_id)

@@ -17,6 +17,7 @@ from engine.domain.limits import MAILED
 from engine.domain.mail import mail_is_sent
 from engine.models import AuditEntry, Experiment, Invitation, Membership, Notification, User, clock
 from engine.services.audit import record
+from engine.services.locks import locked_experiment
 from engine.services.people import make_invitation, open_invitation
 
 EVENT = "invitation"
@@ -100,7 +101,7 @@ def resend(*, invitation_id: int, by: User) -> Invitation:
         It has no address, lets nobody in any more, or the message before is still on its way.
     """
     found = Invitation.objects.select_related("experiment").get(pk=invitation_id)
-    Experiment.objects.select_for_update(no_key=True).get(pk=found.experiment_id)
+    locked_experiment(found.experiment_id)
     invitation = open_invitation(invitation_id=invitation_id)
     _check([invitation.email])
     if invitation.notifications.filter(state=Notification.State.WAITING).exists():

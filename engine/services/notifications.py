@@ -25,6 +25,7 @@ from engine.selectors import health, people
 from engine.selectors.alarms import stall
 from engine.services import claims
 from engine.services.audit import record
+from engine.services.locks import locked_experiment
 
 MOST_SUBSCRIPTIONS = 20
 TEST = "test"
@@ -61,7 +62,7 @@ def subscribe(
         raise SubscriptionError("Give an e-mail address, such as name@example.org.") from error
     except ValueError as error:
         raise SubscriptionError(str(error)) from error
-    Experiment.objects.select_for_update(no_key=True).get(pk=experiment.pk)
+    locked_experiment(experiment.pk)
     if experiment.subscriptions.filter(kind=kind, target=target).exists():
         raise SubscriptionError("This address already has a notification. Remove that one first.")
     if experiment.subscriptions.count() >= MOST_SUBSCRIPTIONS:

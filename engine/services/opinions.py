@@ -25,6 +25,7 @@ from engine.selectors.opinions import (
 from engine.selectors.rubrics import identity, why_no_judge
 from engine.services import audit, claims
 from engine.services.judging import record_judgment
+from engine.services.locks import locked_experiment
 from engine.services.notifications import announce
 
 logger = logging.getLogger(__name__)
@@ -49,7 +50,7 @@ def change_llm_judge(
     WrongStateError
         Says why this cannot be.
     """
-    experiment = Experiment.objects.select_for_update(no_key=True).get(pk=experiment_id)
+    experiment = locked_experiment(experiment_id)
     if experiment.state == Experiment.State.CONCLUDED:
         raise WrongStateError("The experiment has concluded, so nobody judges it any more.")
     if experiment.judge != Experiment.Judge.HUMAN:
@@ -259,7 +260,7 @@ def is_halted(*, opinion_id: int) -> bool:
 
 
 def _count_failures(experiment_id: int, failures: int, reason: str) -> None:
-    experiment = Experiment.objects.select_for_update(no_key=True).get(pk=experiment_id)
+    experiment = locked_experiment(experiment_id)
     experiment.llm_failures += failures
     if experiment.llm_failures >= MOST_FAILURES and not experiment.llm_halted:
         experiment.llm_halted = f"{experiment.llm_failures} opinions in a row failed. The last one: {reason}"

@@ -30,7 +30,7 @@ from engine.models import AuditEntry, Comparison, Experiment, Judgment, Response
 from engine.selectors import designs
 from engine.services.audit import record
 from engine.services.bulk_rows import Prepared, insert, prepared, staged
-from engine.services.experiments import check_description, locked, refuse_archived, store_experiment
+from engine.services.experiments import check_description, refuse_archived, store_experiment
 from engine.services.imported_votes import (
     NO_TEXT,
     PAST_PLAN,
@@ -39,6 +39,7 @@ from engine.services.imported_votes import (
     made_people,
     tokens_of,
 )
+from engine.services.locks import locked_experiment
 from engine.services.repeated_votes import AGAIN, Counted, refuse_repeated
 from engine.services.replaying import mark_stale
 from engine.services.uploads import take_upload
@@ -161,7 +162,7 @@ def add_votes(
     ready = _prepared(votes, policies, tasks, numbers, come_again=come_again, known=known or {})
     with staged(*ready.tables), transaction.atomic():
         n_before = experiment.past_votes
-        experiment = locked(experiment_id)
+        experiment = locked_experiment(experiment_id)
         take_upload(upload)
         _check_state(experiment)
         if not (again or only_new):

@@ -1,7 +1,7 @@
 """Members and their roles; invitations, the only way in for people without an account.
 
-Lock order, here and in `engine.services.tokens`: experiment, account, invitation. Joining, inviting and
-removing take the experiment's lock: none of them overlaps with another.
+Joining, inviting and removing each take the experiment's lock (:mod:`engine.services.locks`), so that none of
+them overlaps with another.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from engine.selectors import people
 from engine.services import notifications, reports, serving
 from engine.services.accounts import end_sessions
 from engine.services.audit import record
+from engine.services.locks import locked_experiment
 from engine.services.tokens import end_all_tokens, end_tokens_without_rights
 
 # ---------------------------------------------------------------- invitations
@@ -76,7 +77,7 @@ def make_invitation(
         raise InvitationError(
             f"A link for the role {role} lets in at most {limit.uses} and lasts at most {limit.days} days."
         )
-    _lock_members(experiment.pk)
+    locked_experiment(experiment.pk)
     by = _locked_account(by)
     if role not in people.roles_to_give(by, experiment.pk):
         raise MembershipError(f"You may not invite anybody as {role}.")
@@ -212,7 +213,7 @@ def add_member(*, experiment: Experiment, user: User, role: str, by: User) -> Me
     MembershipError
         The person has that role already.
     """
-    _lock_members(experiment.pk)
+    locked_experiment(experiment.pk)
     if Membership.objects.filter(experiment=experiment, user=user, role=role).exists():
         raise MembershipError(f"{user} is {role} already.")
     record(
@@ -234,7 +235,7 @@ def begin_to_judge(*, experiment_id: int, by: User) -> None:
     MembershipError
         The person is no owner.
     """
-    _lock_members(experiment_id)
+    locked_experiment(experiment_id)
     held = Membership.objects.filter(experiment_id=experiment_id, user=by)
     roles = set(held.values_list("role", flat=True))
     if Membership.Role.OWNER not in roles:
@@ -324,11 +325,6 @@ def settle_account(*, user: User) -> None:
     notifications.end_subscriptions_without_rights(user=user, by=None)
 
 
-def _lock_members(experiment_id: int) -> None:
-    """Wait for other changes of the experiment's members to finish."""
-    Experiment.objects.select_for_update(no_key=True).get(pk=experiment_id)
-
-
 def _locked_account(user: User) -> User:
     """The account as it is once nobody changes it: it may have been deactivated in the meantime."""
     return User.objects.select_for_update(no_key=True).get(pk=user.pk)
@@ -337,7 +333,7 @@ def _locked_account(user: User) -> User:
 def _locked_member(membership_id: int) -> Membership:
     member = Membership.objects.select_related("experiment", "user").get(pk=membership_id)
     # Two owners who remove each other at once must not leave an experiment without any.
-    _lock_members(member.experiment_id)
+    locked_experiment(member.experiment_id)
     _locked_account(member.user)
     if not Membership.objects.filter(pk=membership_id).exists():
         raise MembershipError(f"{member.user} was removed already.")

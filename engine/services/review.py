@@ -31,6 +31,7 @@ from engine.services.judging import (
     void_judgment,
     write_voids,
 )
+from engine.services.locks import locked_experiment
 from engine.services.replaying import mark_stale
 
 # States of comparisons that accept no judgment now.
@@ -97,7 +98,7 @@ def restore_judgment(*, judgment_id: int, by: User | None = None) -> Judgment:
         which.
     """
     voided = Judgment.objects.select_related("comparison", "annotator").get(pk=judgment_id)
-    experiment = Experiment.objects.select_for_update(no_key=True).get(pk=voided.comparison.experiment_id)
+    experiment = locked_experiment(voided.comparison.experiment_id)
     comparison = Comparison.objects.select_for_update(no_key=True).get(pk=voided.comparison_id)
     if refusal := _refusal(experiment, comparison, voided):
         raise WrongStateError(refusal)
@@ -157,7 +158,7 @@ def void_annotator(*, experiment_id: int, annotator: User, by: User, reason: str
     WrongStateError
         The experiment has concluded.
     """
-    experiment = Experiment.objects.select_for_update(no_key=True).get(pk=experiment_id)
+    experiment = locked_experiment(experiment_id)
     if experiment.state == Experiment.State.CONCLUDED:
         raise WrongStateError("The experiment has concluded; its judgments are final.")
     theirs = counts.standing_judgments(experiment_id).filter(annotator=annotator)

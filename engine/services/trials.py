@@ -16,7 +16,7 @@ from django.db.models import QuerySet, Sum
 from engine.domain.errors import SpecError, WrongStateError
 from engine.domain.limits import TRIED
 from engine.models import Experiment, Policy, Response, Trial, User, clock
-from engine.services.experiments import locked
+from engine.services.locks import locked_experiment
 
 MOST_TASKS = 3
 # Of more policies some are tried, so that each level is among them.
@@ -37,7 +37,7 @@ def start_trial(*, experiment_id: int, positions: Collection[int], by: User) -> 
     WrongStateError
         The experiment has been started, or its responses are ready-made.
     """
-    experiment = locked(experiment_id)
+    experiment = locked_experiment(experiment_id)
     if experiment.state != Experiment.State.DRAFT:
         raise WrongStateError("The experiment has been started. Only a draft can be tried.")
     if experiment.responses == Experiment.Responses.IMPORTED:
@@ -68,7 +68,7 @@ def stop_trial(*, experiment_id: int) -> int:
 
     A worker that is writing one finds its row gone, and what it wrote is refused.
     """
-    unfinished = _tried(locked(experiment_id)).filter(
+    unfinished = _tried(locked_experiment(experiment_id)).filter(
         state__in=[Response.State.WAITING, Response.State.GENERATING]
     )
     return _delete(unfinished)

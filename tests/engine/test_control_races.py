@@ -10,8 +10,9 @@ from django.db import transaction
 from engine.models import Experiment
 from engine.selectors import counts, designs
 from engine.services.controls import change_settings, reopen
-from engine.services.experiments import locked, stop
+from engine.services.experiments import stop
 from engine.services.judging import rebuild_counts
+from engine.services.locks import locked_experiment
 from engine.services.planning import advance
 from tests.engine.test_races import at_once, blocked
 from tests.factories import click, make_experiment, make_user, write_responses
@@ -66,14 +67,14 @@ def test_settings_clicks_and_planners_at_once_leave_evidence_that_a_replay_confi
 def test_a_planner_that_comes_while_settings_change_leaves_at_once(judged):
     """It would plan by settings that are about to be the old ones; who changed them wakes the next."""
     with transaction.atomic():
-        locked(judged.pk)
+        locked_experiment(judged.pk)
         assert at_once([lambda: advance(experiment_id=judged.pk)]) == [None]
 
 
 @pytest.mark.postgres
 def test_a_change_that_comes_while_the_planner_decides_waits_and_then_goes_by_what_was_decided(judged):
     with transaction.atomic():
-        locked(judged.pk)
+        locked_experiment(judged.pk)
         change = blocked(lambda: change_settings(experiment_id=judged.pk, by=None, budget=9999))
         stop(experiment_id=judged.pk)
     with pytest.raises(Exception, match="The experiment has concluded"):
