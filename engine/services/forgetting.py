@@ -29,6 +29,7 @@ from engine.models import (
 from engine.selectors.persons import addresses_of, invitations_to, sessions_of, subscriptions_to
 from engine.services import claims
 from engine.services.audit import record
+from engine.services.locks import lock_experiments_of
 from engine.services.notifications import unsubscribe
 from engine.services.people import end_invitation, remove_member
 from engine.services.tokens import end_all_tokens
@@ -53,6 +54,7 @@ def forget_person(
     PersonError
         It is forgotten already, or would leave the site or an experiment without anybody in charge.
     """
+    lock_experiments_of(user_id)
     user = User.objects.select_for_update().get(pk=user_id)
     _check(user)
     addresses = addresses_of(user)

@@ -12,3 +12,11 @@ from engine.models import Experiment
 def locked_experiment(experiment_id: int) -> Experiment:
     """The experiment, which nobody else changes until the caller's transaction ends."""
     return Experiment.objects.select_for_update(no_key=True).get(pk=experiment_id)
+
+
+def lock_experiments_of(user_id: int) -> None:
+    """Lock every experiment in which this user has a role, by number, until the caller's transaction ends."""
+    theirs = Experiment.objects.filter(
+        pk__in=Experiment.objects.filter(memberships__user=user_id).values("pk")
+    )
+    list(theirs.order_by("pk").select_for_update(no_key=True).values_list("pk", flat=True))

@@ -1,4 +1,4 @@
-"""One annotator from many tabs at once, and an answer against a restore. Issue 11, items 2, 12 and 13."""
+"""One annotator from many tabs at once, an answer against a restore, and forgetting against removing."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ import pytest
 from django.db import connection, transaction
 
 from engine.domain.errors import LeaseLostError, SpecError, WrongStateError
-from engine.models import Judgment, JudgmentVoid, Lease
+from engine.models import Judgment, JudgmentVoid, Lease, User
 from engine.selectors import counts, designs, people
 from engine.services.allowances import MOST_HELD, UNDOS_IN_A_ROW
 from engine.services.experiments import create_experiment
+from engine.services.forgetting import forget_person
 from engine.services.judging import judge_leased, rebuild_counts, void_judgment
 from engine.services.leases import lease_next, return_leases, skip
+from engine.services.locks import locked_experiment
 from engine.services.planning import advance
 from engine.services.review import restore_judgment
 from engine.services.serving import take_back
@@ -151,3 +153,15 @@ def test_a_name_that_somebody_takes_at_the_same_moment_is_refused(annotator):
         late = blocked(lambda: create_experiment(spec=spec, by=annotator))
     with pytest.raises(SpecError, match="You have an experiment of this name already"):
         late.result(timeout=60)
+
+
+@pytest.mark.postgres
+def test_forgetting_a_person_and_removing_them_lock_in_one_order(admin):
+    person = make_user()
+    experiment = make_experiment(annotators=(person,))
+    with transaction.atomic():
+        locked_experiment(experiment.pk)
+        forgetting = blocked(lambda: forget_person(user_id=person.pk, by=admin))
+        # A removal comes to the account. If forgetting held it, neither could go on.
+        User.objects.select_for_update(no_key=True).get(pk=person.pk)
+    assert forgetting.result(timeout=60).forgotten_at is not None
