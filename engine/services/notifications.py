@@ -23,6 +23,7 @@ from engine.domain.webhook_urls import check_url
 from engine.models import Alarm, AuditEntry, Experiment, Notification, Subscription, User, clock
 from engine.selectors import health, people
 from engine.selectors.alarms import stall
+from engine.selectors.designs import winner_name
 from engine.services import claims
 from engine.services.audit import record
 from engine.services.locks import locked_experiment
@@ -35,6 +36,8 @@ _GRACE = {Alarm.Kind.UNHEALTHY: timedelta(minutes=1), Alarm.Kind.STALLED: timede
 _RETRY_SECONDS = (30, 120, 480, 1800, 7200, 21600)
 # A message being sent is nobody else's for so long: longer than any server is waited for.
 _CLAIM_SECONDS = 120.0
+# Characters.
+_LONGEST_SUBJECT = 300
 
 
 # ---------------------------------------------------------------- who wants them
@@ -114,12 +117,14 @@ def end_subscriptions_without_rights(*, user: User, by: User | None) -> None:
 def announce(*, experiment: Experiment, event: str, key: str, subject: str, text: str) -> None:
     """Write a message to everybody who wants to know of this event, in the caller's transaction.
 
-    The same ``key`` again is no second message.
+    The same ``key`` again is no second message. A long ``subject`` is cut.
     """
     wanted = Subscription.Event.UNHEALTHY if event == RECOVERED else event
     Notification.objects.bulk_create(
         (
-            Notification(subscription=subscription, event=event, key=key, subject=subject, text=text)
+            Notification(
+                subscription=subscription, event=event, key=key, subject=subject[:_LONGEST_SUBJECT], text=text
+            )
             for subscription in experiment.subscriptions.all()
             if wanted in subscription.events
         ),
@@ -130,7 +135,7 @@ def announce(*, experiment: Experiment, event: str, key: str, subject: str, text
 def announce_conclusion(*, experiment: Experiment, comparisons: int) -> None:
     """Tell that a concluded experiment has concluded, and how."""
     conclusion = experiment.get_conclusion_display()
-    outcome = f"{conclusion}: {experiment.winner}" if experiment.winner else conclusion
+    outcome = f"{conclusion}: {winner_name(experiment)}" if experiment.winner else conclusion
     if experiment.certified_claim:
         outcome += f" ({experiment.get_certified_claim_display()})"
     announce(

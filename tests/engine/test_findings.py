@@ -164,7 +164,7 @@ class TestStopOn:
         assert (entry.action, entry.by) == ("stop_on", admin)
         assert "on the claim “good enough”. Prompt 0 loses to no other" in entry.sentence
         assert good_enough.finding in Notification.objects.get().text
-        assert "Certified winner: P1 (good enough)" in Notification.objects.get().subject
+        assert "Certified winner: Prompt 0 (good enough)" in Notification.objects.get().subject
 
     def test_a_claim_that_does_not_hold_stops_nothing(self, good_enough, admin):
         for claim in ("best", "best_if_any"):
