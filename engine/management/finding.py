@@ -1,6 +1,8 @@
-"""The experiment that somebody means on the command line."""
+"""The experiments and the accounts that somebody names on the command line."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from django.core.management.base import CommandError
 from django.db.models import Q, QuerySet
@@ -24,6 +26,24 @@ def find_experiment(said: str) -> Experiment:
         return by_number
     every = Experiment.objects.order_by("pk")
     raise CommandError(f"There is no experiment {said}. There are: {_listed(every) or 'none yet'}.")
+
+
+def find_experiments(said: Sequence[str]) -> list[Experiment]:
+    """The experiments that were named, as :func:`find_experiment` finds them; all of them if none was."""
+    return [find_experiment(each) for each in said] or list(Experiment.objects.order_by("pk"))
+
+
+def find_user(name: str) -> User:
+    """The account of this user name.
+
+    Raises
+    ------
+    CommandError
+        There is none.
+    """
+    if (user := User.objects.filter(username=name).first()) is None:
+        raise CommandError(f"There is no account {name!r}. manage.py createsuperuser makes one.")
+    return user
 
 
 def named(said: str) -> Experiment | None:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from argparse import ArgumentParser
 
-from django.core.management.base import CommandError
-
+from engine.management.finding import find_user
 from engine.models import User
 
 
@@ -22,8 +21,4 @@ def owner_of(said: str | None) -> User | None:
     CommandError
         There is no such user.
     """
-    if said is None:
-        return None
-    if (user := User.objects.filter(username=said).first()) is None:
-        raise CommandError(f"There is no user {said!r}; manage.py createsuperuser makes one.")
-    return user
+    return None if said is None else find_user(said)

@@ -100,7 +100,7 @@ def test_what_is_not_there_is_said_to_be(file):
     with pytest.raises(CommandError, match="cannot be read"):
         run("load_experiment", str(file))
     file.write_text(write_experiment(replace(make_spec(), name="N")))
-    with pytest.raises(CommandError, match="no user 'nobody'"):
+    with pytest.raises(CommandError, match="no account 'nobody'"):
         run("load_experiment", str(file), "--owner", "nobody")
     with pytest.raises(CommandError, match=r"no experiment x\. There are: none"):
         run("dump_experiment", "x")

@@ -8,7 +8,7 @@ import stat
 from pathlib import Path
 
 import pytest
-from django.core.management import call_command
+from django.core.management import CommandError, call_command
 from django.db import transaction
 
 from engine.generation import smollm2
@@ -69,6 +69,11 @@ class TestRebuildCounts:
         PairCount.objects.filter(experiment=other).update(comparisons=1)
         assert run("rebuild_counts", one.pk) == f"{one.pk} {one.name}: 0 pair(s) differed\n"
         assert PairCount.objects.filter(experiment=other, comparisons=1).count() == 3
+
+    def test_an_experiment_that_is_not_there_is_said_and_not_passed_over(self):
+        make_experiment()
+        with pytest.raises(CommandError, match="There is no experiment 77"):
+            call_command("rebuild_counts", 77)
 
 
 class TestSeedDemo:

@@ -88,7 +88,7 @@ def test_the_command_says_what_is_wrong_and_where(tmp_path):
     file.write_text("task,policy_a,policy_b,winner\nT,P,Q,a\nT,P,P,a\n")
     with pytest.raises(CommandError, match=r"votes\.csv, line 3: Both policies are 'P'"):
         run("import_votes", file, "--experiment", "Past")
-    with pytest.raises(CommandError, match="There is no user 'nobody'"):
+    with pytest.raises(CommandError, match="There is no account 'nobody'"):
         run("import_votes", file_of(tmp_path), "--experiment", "Past", "--owner", "nobody")
     running = make_experiment()
     with pytest.raises(CommandError, match="Pause it first"):

@@ -110,7 +110,7 @@ class TestWhole:
         assert Experiment.objects.get(name="Ours").memberships.get(role="owner").user == dora
         with pytest.raises(CommandError, match="You have an experiment of this name"):
             call_command("import_judgments", file, "--experiment=Ours", "--owner=dora", verbosity=0)
-        with pytest.raises(CommandError, match="There is no user 'nobody'"):
+        with pytest.raises(CommandError, match="There is no account 'nobody'"):
             call_command("import_judgments", file, "--experiment=Theirs", "--owner=nobody", verbosity=0)
         assert not Experiment.objects.filter(name="Theirs").exists()
 

@@ -14,7 +14,9 @@ from engine.domain.conversations import chat
 from engine.generation import registry
 from engine.generation.base import BackendError, GenerationFailure, GenerationRequest, GenerationResult
 from engine.generation.responses import composition_of, request_for
-from engine.models import Experiment, Policy, Task
+from engine.management.finding import find_experiment
+from engine.models import Task
+from engine.selectors.designs import policy_names
 
 SAMPLE_TASK = "I have a pig, two ducks, and a dog. How many animals do I have?"
 
@@ -27,12 +29,12 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument(
-            "experiment", nargs="?", type=int, help="the experiment's number; without it, a sample task"
+            "experiment", nargs="?", help="its name, owner/name or number; without it, a sample task"
         )
         parser.add_argument("--task", help="what to ask instead of the experiment's first task")
         parser.add_argument("--seed", type=int, default=0)
 
-    def handle(self, *args: Any, experiment: int | None, task: str | None, seed: int, **options: Any) -> None:
+    def handle(self, *args: Any, experiment: str | None, task: str | None, seed: int, **options: Any) -> None:
         requests = list(self._requests(experiment, task, seed))
         started = time.monotonic()
         try:
@@ -54,31 +56,22 @@ class Command(BaseCommand):
             raise CommandError("Some responses could not be written. The reasons are shown above.")
 
     def _requests(
-        self, experiment_id: int | None, task: str | None, seed: int
+        self, said: str | None, task: str | None, seed: int
     ) -> Iterator[tuple[str, GenerationRequest]]:
-        if experiment_id is None:
+        if said is None:
             yield "Sample", GenerationRequest(key=0, messages=chat(task or SAMPLE_TASK), seed=seed)
             return
-        experiment = Experiment.objects.filter(pk=experiment_id).first()
-        if experiment is None:
-            known = ", ".join(
-                str(pk) for pk in Experiment.objects.order_by("pk").values_list("pk", flat=True)
-            )
-            raise CommandError(f"There is no experiment {experiment_id}. There are: {known or 'none yet'}.")
+        experiment = find_experiment(said)
         first = experiment.tasks.order_by("position").first() or Task(prompt=SAMPLE_TASK)
         asked = Task(prompt=task, variables=first.variables) if task else first
-        for policy in (
-            experiment.policies.select_related("experiment")
-            .prefetch_related("levels__factor")
-            .order_by("index")
-        ):
+        policies = experiment.policies.select_related("experiment").prefetch_related("levels__factor")
+        for policy, name in zip(policies.order_by("index"), policy_names(experiment), strict=True):
+            label = f"{name.short}: {', '.join(name.levels)}"
             composition = composition_of(policy).filled(asked.variables)
             if composition.refusal_for_input(*(each.content for each in asked.turns)) is not None:
-                self.stdout.write(
-                    f"{_name(policy)}: its guardrail blocks this task, so the model is not asked."
-                )
+                self.stdout.write(f"{label}: its guardrail blocks this task, so the model is not asked.")
                 continue
-            yield _name(policy), request_for(composition, key=policy.pk, task=asked, seed=seed)
+            yield label, request_for(composition, key=policy.pk, task=asked, seed=seed)
 
     def _print(
         self, label: str, request: GenerationRequest, outcome: GenerationResult | GenerationFailure
@@ -94,7 +87,3 @@ class Command(BaseCommand):
             f"({outcome.prompt_tokens}+{outcome.completion_tokens} tokens, {outcome.finish_reason}, "
             f"{outcome.latency_seconds:.2f} s)"
         )
-
-
-def _name(policy: Policy) -> str:
-    return f"{policy.label}: " + ", ".join(level.name for level in policy.levels.all())

@@ -4,10 +4,10 @@ import json
 from argparse import ArgumentParser
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import BaseCommand
 from django.core.serializers.json import DjangoJSONEncoder
 
-from engine.models import User
+from engine.management.finding import find_user
 from engine.selectors.persons import person_data
 
 
@@ -18,8 +18,5 @@ class Command(BaseCommand):
         parser.add_argument("name", help="the user name")
 
     def handle(self, *args: Any, name: str, **options: Any) -> None:
-        user = User.objects.filter(username=name).first()
-        if user is None:
-            raise CommandError(f"There is no account {name!r}.")
-        data = person_data(user, complete=True)
+        data = person_data(find_user(name), complete=True)
         self.stdout.write(json.dumps(data, indent=2, ensure_ascii=False, cls=DjangoJSONEncoder))

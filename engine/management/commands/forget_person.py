@@ -6,7 +6,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 
 from engine.domain.errors import PersonError
-from engine.models import User
+from engine.management.finding import find_user
 from engine.services.forgetting import forget_person
 
 
@@ -28,9 +28,7 @@ class Command(BaseCommand):
         )
 
     def handle(self, *args: Any, name: str, delete: bool, blank_comments: bool, **options: Any) -> None:
-        user = User.objects.filter(username=name).first()
-        if user is None:
-            raise CommandError(f"There is no account {name!r}.")
+        user = find_user(name)
         try:
             left = forget_person(user_id=user.pk, by=None, delete=delete, blank_comments=blank_comments)
         except PersonError as refused:

@@ -5,7 +5,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand
 
-from engine.models import Experiment
+from engine.management.finding import find_experiments
 from engine.services.judging import rebuild_counts
 
 
@@ -15,17 +15,14 @@ class Command(BaseCommand):
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("experiment", nargs="*", type=int, help="experiment ids; default: all")
+        parser.add_argument("experiment", nargs="*", help="names, owner/name or numbers; default: all")
 
-    def handle(self, *args: Any, **options: Any) -> None:
-        experiments = Experiment.objects.order_by("pk")
-        if options["experiment"]:
-            experiments = experiments.filter(pk__in=options["experiment"])
+    def handle(self, *args: Any, experiment: list[str], **options: Any) -> None:
         wrong = 0
-        for experiment in experiments:
-            differences = rebuild_counts(experiment_id=experiment.pk)
+        for each in find_experiments(experiment):
+            differences = rebuild_counts(experiment_id=each.pk)
             wrong += len(differences)
-            self.stdout.write(f"{experiment.pk} {experiment.name}: {len(differences)} pair(s) differed")
+            self.stdout.write(f"{each.pk} {each.name}: {len(differences)} pair(s) differed")
             for (i, j), (stored, true) in sorted(differences.items()):
                 self.stdout.write(f"  P{i + 1} against P{j + 1}: wins, comparisons were {stored}, are {true}")
         if wrong:

@@ -8,8 +8,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 from django.db import connection
 
-from engine.management.finding import find_experiment
-from engine.models import Experiment
+from engine.management.finding import find_experiments
 from engine.selectors.verifying import faults_of
 
 
@@ -23,7 +22,7 @@ class Command(BaseCommand):
         parser.add_argument("experiment", nargs="*", help="names, owner/name or numbers; default: all")
 
     def handle(self, *args: Any, experiment: list[str], **options: Any) -> None:
-        found = [find_experiment(each) for each in experiment] or list(Experiment.objects.order_by("pk"))
+        found = find_experiments(experiment)
         n_faults = self._database()
         for each in found:
             faults = list(faults_of(each))

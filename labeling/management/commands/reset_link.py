@@ -12,7 +12,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import transaction
 from django.urls import reverse
 
-from engine.models import User
+from engine.management.finding import find_user
 from engine.services.accounts import note_reset_link
 
 
@@ -29,9 +29,7 @@ class Command(BaseCommand):
 
     @transaction.atomic
     def handle(self, *, name: str, without_second_step: bool, **_: Any) -> None:
-        user = User.objects.filter(username=name).first()
-        if user is None:
-            raise CommandError(f"There is no account “{name}”.")
+        user = find_user(name)
         if not user.is_active:
             raise CommandError(f"The account “{name}” is closed. Open it at /admin/ first.")
         if without_second_step:
