@@ -70,12 +70,12 @@ def outdate(*, experiment: Experiment, replays: bool = True) -> None:
 def examine_next(*, worker: str = "", tick: Callable[[], None] = lambda: None) -> bool:
     """Do the next piece of work of any experiment; returns whether there was one.
 
-    What fails keeps its claim until the deadline: so long the others have their turn, and then it is tried
-    again.
+    Work that fails keeps its claim until the deadline. Until then the other experiments have their turn; then
+    it is tried again.
     """
     for experiment_id in to_examine():
         try:
-            if _examine(experiment_id, worker, tick):
+            if examine(experiment_id=experiment_id, worker=worker, tick=tick):
                 return True
         except claims.StoppedError:
             raise
@@ -85,20 +85,11 @@ def examine_next(*, worker: str = "", tick: Callable[[], None] = lambda: None) -
 
 
 def examine(*, experiment_id: int, worker: str = "", tick: Callable[[], None] = lambda: None) -> bool:
-    """Do one piece of what is wanted of an experiment: its forecast, or a turn of its replays. Returns
-    whether more remains.
+    """Do one piece of an experiment's work: its forecast, or a turn of its replays. Returns whether there was
+    one that nobody else is at.
 
     ``tick`` is called again and again meanwhile; what it raises interrupts the work, which keeps what it has.
     """
-    if not _examine(experiment_id, worker, tick):
-        return False
-    experiment = Experiment.objects.get(pk=experiment_id)
-    examination = Examination.objects.get(experiment=experiment)
-    return examination.replays_wanted_at is not None or forecast_is_due(experiment, examination)
-
-
-def _examine(experiment_id: int, worker: str, tick: Callable[[], None]) -> bool:
-    """True if there was work here and this worker did it."""
     Examination.objects.get_or_create(experiment_id=experiment_id)
     row = Examination.objects.filter(experiment_id=experiment_id)
     claim = claims.take(row, seconds=settings.CLAIM_SECONDS, by=worker)
@@ -110,11 +101,14 @@ def _examine(experiment_id: int, worker: str, tick: Callable[[], None]) -> bool:
     changes: dict[str, Any] = {}
     keeper = partial(claims.keeper, row, claim, seconds=settings.CLAIM_SECONDS, tick=tick)
     try:
-        if forecast_is_due(experiment, examination):
+        if _forecast_is_due(experiment, examination, counts.comparison_count(experiment_id)):
             keep = keeper(wanted=_may_be_forecast(experiment).exists)
             changes = _forecast(experiment, examination, mine, keep)
         elif examination.replays_wanted_at is not None:
             changes = _replays(experiment, examination, mine, keeper())
+        else:
+            claims.release(mine)
+            return False
     except claims.ClaimLostError:
         logger.info("The analysis of experiment %s is outdated, and was put down", experiment_id)
     except claims.StoppedError:
@@ -125,14 +119,18 @@ def _examine(experiment_id: int, worker: str, tick: Callable[[], None]) -> bool:
 
 
 def to_examine() -> list[int]:
-    """Experiments with something left to compute that nobody is at: first those without a new forecast."""
-    candidates = Experiment.objects.filter(
+    """The numbers of the experiments with something left to compute: first those without a new forecast."""
+    wanted = Experiment.objects.filter(
         Q(state=Experiment.State.RUNNING) | Q(examination__replays_wanted_at__isnull=False)
-    ).select_related("examination")
+    ).order_by("examination__replays_wanted_at", "pk")
+    # Fetch the forecasts only: the other columns are large, and every piece of work begins with this query.
+    unread = ("examination__simulations", "examination__replays", "examination__findings")
+    candidates = list(wanted.select_related("examination").defer(*unread))
+    judged = counts.comparison_counts([each.pk for each in candidates])
     forecasts, replays = [], []
-    for experiment in candidates.order_by("examination__replays_wanted_at", "pk"):
+    for experiment in candidates:
         examination = getattr(experiment, "examination", None)
-        if forecast_is_due(experiment, examination):
+        if _forecast_is_due(experiment, examination, judged[experiment.pk]):
             forecasts.append(experiment.pk)
         elif examination is not None and examination.replays_wanted_at is not None:
             replays.append(experiment.pk)
@@ -144,14 +142,13 @@ def _may_be_forecast(experiment: Experiment) -> QuerySet[Experiment]:
     return Experiment.objects.filter(pk=experiment.pk, state=Experiment.State.RUNNING, evidence_stale=False)
 
 
-def forecast_is_due(experiment: Experiment, examination: Examination | None) -> bool:
+def _forecast_is_due(experiment: Experiment, examination: Examination | None, n_comparisons: int) -> bool:
     """True if a running experiment has no forecast, or a tenth more comparisons than at its last one."""
     if experiment.state != Experiment.State.RUNNING or experiment.evidence_stale:
         return False
     if examination is None or not examination.forecast:
         return True
-    n = counts.comparison_count(experiment.pk)
-    return bool(n >= (1.0 + _GROWTH) * examination.forecast["comparisons"] + _FEWEST_NEWS)
+    return bool(n_comparisons >= (1.0 + _GROWTH) * examination.forecast["comparisons"] + _FEWEST_NEWS)
 
 
 def _forecast(

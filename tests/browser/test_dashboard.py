@@ -13,10 +13,10 @@ from engine.generation.worker import write_batch
 from engine.judges.worker import judge_comparisons
 from engine.models import Experiment, User, WorkerPulse
 from engine.selectors.rankings import ranking
-from engine.services.analysis import examine
 from engine.services.experiments import conclude, create_experiment, start
 from engine.services.planning import advance
 from labeling.dashboard import figures
+from tests.analysis import examine
 from tests.backends import ScriptedBackend, SkilledBackend
 from tests.browser.conftest import log_in
 from tests.factories import add_member, click_for, click_on, make_experiment, make_user, write_responses

@@ -17,12 +17,13 @@ from engine.models import Estimate, Examination, Experiment, User, WorkerPulse
 from engine.selectors import counts, designs, judges
 from engine.selectors.remaining import forecast_progress, remaining
 from engine.services import analysis, claims, estimates
-from engine.services.analysis import examine, request_replays, to_examine
+from engine.services.analysis import request_replays, to_examine
 from engine.services.controls import change_settings
 from engine.services.experiments import pause
 from engine.services.judging import void_judgment
 from engine.services.planning import advance
 from engine.services.review import void_annotator
+from tests.analysis import examine
 from tests.factories import add_member, click_for, lease, make_experiment, make_user, write_responses
 
 pytestmark = pytest.mark.django_db
@@ -414,6 +415,20 @@ class TestClaim:
         past_its_deadline()
         assert analysis.examine_next()
         assert Examination.objects.get(experiment=broken).forecast
+
+    def test_looking_for_work_takes_as_many_queries_for_many_experiments_as_for_one(
+        self, django_assert_num_queries
+    ):
+        forecast = {"comparisons": 0, "horizon": 9, "expected": 9, "low": 9, "high": 9, "decided": 1.0}
+        for _ in range(3):
+            Examination.objects.create(experiment=make_experiment(), forecast=forecast)
+        with django_assert_num_queries(2):
+            assert to_examine() == []
+
+    def test_where_nothing_is_due_it_does_nothing_and_keeps_no_claim(self):
+        experiment = make_experiment(running=False)
+        assert not analysis.examine(experiment_id=experiment.pk)
+        assert Examination.objects.get().claim is None
 
     def test_forecasts_go_before_replays(self):
         first, second = make_experiment(budget=BUDGET), make_experiment(budget=BUDGET)
