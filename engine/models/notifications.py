@@ -50,6 +50,11 @@ class Subscription(models.Model):
         return f"{self.kind} to {self.host}"
 
     @property
+    def occasions(self) -> list[str]:
+        """Its events in words."""
+        return [str(self.Event(event).label) for event in self.events]
+
+    @property
     def host(self) -> str:
         """The part of the target that anybody may see: no secret of a webhook's, nobody's e-mail address."""
         if self.kind == self.Kind.WEBHOOK:

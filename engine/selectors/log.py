@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import dataclass
 
-from django.db.models import QuerySet
+from django.db.models import OuterRef, QuerySet, Subquery
 
 from engine.models import AuditEntry, Experiment, Notification, Subscription
 
@@ -14,12 +14,20 @@ def audit_entries(experiment: Experiment) -> QuerySet[AuditEntry]:
     return experiment.audit_entries.select_related("by", "about").order_by("-pk")
 
 
-def subscriptions(experiment: Experiment) -> Sequence[Subscription]:
-    """Each with the words for its events (``wanted``) and the newest message that was written to it
-    (``latest``).
-    """
+@dataclass(frozen=True)
+class Subscribed:
+    """A subscription, and the newest message that was written to it; ``None`` before the first."""
+
+    subscription: Subscription
+    latest: Notification | None
+
+
+def subscriptions(experiment: Experiment) -> list[Subscribed]:
+    """The subscriptions of an experiment, the oldest first."""
+    newest = Notification.objects.filter(subscription=OuterRef("pk")).order_by("-pk").values("pk")[:1]
     rows = list(experiment.subscriptions.select_related("created_by").order_by("pk"))
-    for row in rows:
-        row.wanted = [Subscription.Event(event).label for event in row.events]  # type: ignore[attr-defined]  # for the page
-        row.latest = Notification.objects.filter(subscription=row).order_by("-pk").first()  # type: ignore[attr-defined]  # for the page
-    return rows
+    latest = Notification.objects.filter(
+        pk__in=experiment.subscriptions.order_by().values_list(Subquery(newest))
+    )
+    by_subscription = {each.subscription_id: each for each in latest}
+    return [Subscribed(row, by_subscription.get(row.pk)) for row in rows]

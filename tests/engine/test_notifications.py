@@ -22,10 +22,19 @@ from engine.models import (
     clock,
 )
 from engine.models.append_only import lifted
+from engine.selectors import log
 from engine.services import notifications
 from engine.services.controls import reopen
 from engine.services.experiments import pause, start, stop
-from engine.services.notifications import claim_due, mark_sent, mark_unsent, subscribe, unsubscribe, watch
+from engine.services.notifications import (
+    claim_due,
+    mark_sent,
+    mark_unsent,
+    send_test,
+    subscribe,
+    unsubscribe,
+    watch,
+)
 from engine.services.people import change_role, settle_account
 from tests.engine.test_races import at_once
 from tests.factories import add_member, click, make_experiment, make_user
@@ -132,6 +141,16 @@ class TestSubscribe:
             subscribed(experiment, target=f"a{n}@example.org")
         with pytest.raises(SubscriptionError, match="already 20"):
             subscribed(experiment)
+
+
+def test_the_list_has_the_newest_message_of_each_in_two_queries(experiment, django_assert_num_queries):
+    told, silent = subscribed(experiment), subscribed(experiment, target="bob@example.org")
+    send_test(subscription=told)
+    newest = send_test(subscription=told)
+    with django_assert_num_queries(2):
+        listed = log.subscriptions(experiment)
+    assert [(each.subscription, each.latest) for each in listed] == [(told, newest), (silent, None)]
+    assert listed[0].subscription.occasions[0] == "It concludes"
 
 
 class TestConclusion:
