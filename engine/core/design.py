@@ -32,6 +32,7 @@ from .types import (
     IntArray,
     Pair,
     Seed,
+    StopReason,
     Tally,
     check_real,
     check_tally,
@@ -529,13 +530,20 @@ class Design:
         return axes
 
     def __repr__(self) -> str:
-        decision = self.decision
-        state = f"stopped: {decision.reason}" if decision.stopped else f"{len(decision.open)} rivals open"
-        best = "nobody" if decision.best is None else repr(self.labels[decision.best])
+        rule = f"claim {self.claim.value!r}" if self.stopping == "certified" else f"stop {self.stopping!r}"
         return (
-            f"<Design of {self.n_policies} policies, claim {self.claim.value!r} at δ={self.delta:g}: "
-            f"{self.n_comparisons} comparisons, {best} ahead, {state}>"
+            f"<Design of {self.n_policies} policies, {rule} at δ={self.delta:g}: {self._progress_in_words()}>"
         )
+
+    def _progress_in_words(self) -> str:
+        decision = self.decision
+        if not self.n_comparisons:
+            return "nothing compared yet"
+        n_open = len(decision.open)
+        state = f"stopped ({decision.reason})" if decision.stopped else f"{_counted(n_open, 'rival')} open"
+        verb = "is named" if decision.reason is StopReason.CERTIFIED else "leads"
+        leader = "no leader" if decision.best is None else f"{self.labels[decision.best]!r} {verb}"
+        return f"{_counted(self.n_comparisons, 'comparison')}, {leader}, {state}"
 
     def resume(self, in_flight: ArrayLike, seed: Seed) -> None:
         """Go on asking with other comparisons under way, as a design rebuilt from the same counts would.
@@ -671,3 +679,7 @@ class Design:
         if i == j:
             raise ValueError(f"a policy is not compared with itself, got the pair ({i}, {j})")
         return i, j
+
+
+def _counted(n: int, thing: str) -> str:
+    return f"{n:,} {thing}{'' if n == 1 else 's'}"

@@ -62,8 +62,8 @@ def effect_intervals(
     """Estimates of linear combinations of θ with intervals, simultaneous over combinations and over time.
 
     By default the entries of θ: in a `Factorial` space, what each level is worth over its factor's first. The
-    confidence set {θ: marginal likelihood ≤ likelihood(θ)/δ} holds at all times; its ellipsoid is the second
-    -order approximation of it, good once every direction has some dozens of comparisons.
+    confidence set {θ: marginal likelihood ≤ likelihood(θ)/δ} holds at all times. The ellipsoid used here
+    approximates it to second order, which is good once every direction has some dozens of comparisons.
 
     Parameters
     ----------

@@ -99,10 +99,13 @@ class TestLabels:
             Design(Unstructured(3), labels=labels)
 
     def test_the_representation_says_where_it_stands(self) -> None:
-        assert repr(Design(Unstructured(3))) == (
-            "<Design of 3 policies, claim 'best' at δ=0.05: 0 comparisons, nobody ahead, 0 rivals open>"
-        )
-        assert "'warm' ahead, stopped: certified" in repr(Design.from_dataframe(TABLE, claim="best_if_any"))
+        design = Design(Unstructured(2))
+        assert repr(design) == "<Design of 2 policies, claim 'best' at δ=0.05: nothing compared yet>"
+        design.tell(0, 1, 1.0)
+        assert repr(design).endswith(": 1 comparison, 'policy 0' leads, 1 rival open>")
+        design.optimize(lambda i, j: float(i < j))
+        assert repr(design).endswith(" comparisons, 'policy 0' is named, stopped (certified)>")
+        assert "3 policies, stop 'heuristic' at" in repr(Design(Unstructured(3), stopping="heuristic"))
 
     def test_the_representation_of_a_decision_says_what_may_be_said(self) -> None:
         design = Design(Unstructured(3), labels=NAMES, seed=1)
