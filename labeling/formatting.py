@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from engine.core import ranking
-from engine.core.agreement import FEWEST_UNITS, Alpha, Rate
+from engine.core.agreement import FEWEST_UNITS, Alpha, Proportion
 from engine.core.types import two_digits
 
 # Halves and tenths of so many hours would be too exact for an estimate.
@@ -33,12 +33,12 @@ def percent_range(ends: tuple[int, int]) -> str:
     return f"{low}%" if low == high else f"{low}–{high}%"
 
 
-def share(rate: Rate) -> str:
+def share(found: Proportion) -> str:
     """ "82% of 30 (66% to 93%)": a share with its interval, the interval rounded outwards."""
-    if rate.share is None:
+    if found.share is None:
         return "–"
-    low, high = math.floor(100 * rate.low + 1e-9), math.ceil(100 * rate.high - 1e-9)
-    return f"{round(100 * rate.share)}% of {rate.n:,} ({low}% to {high}%)"
+    low, high = math.floor(100 * found.low + 1e-9), math.ceil(100 * found.high - 1e-9)
+    return f"{round(100 * found.share)}% of {found.n:,} ({low}% to {high}%)"
 
 
 def agreement(alpha: Alpha) -> str:

@@ -14,13 +14,13 @@ Interval = tuple[float, float]
 
 
 @dataclass(frozen=True)
-class Rate:
-    """How many of how many, with Wilson's interval [Wilson 1927]; no share and (0, 1) where there are none.
+class Proportion:
+    """A share of n things, with Wilson's interval [Wilson 1927]: no share and (0, 1) where n is 0.
 
     Attributes
     ----------
     hits, n
-        The two numbers, with 0 ≤ hits ≤ n.
+        The things that count, and all of them, with 0 ≤ hits ≤ n.
     low, high
         Ends of the interval, in [0, 1].
     """
@@ -32,7 +32,7 @@ class Rate:
 
     @property
     def share(self) -> float | None:
-        """The hits' share, in [0, 1]; None where there are none of which to have a share."""
+        """The hits' share, in [0, 1]; None where n is 0."""
         return self.hits / self.n if self.n else None
 
 
@@ -54,19 +54,19 @@ class Agreement:
         agreement.
     """
 
-    exact: Rate
-    sided: Rate
+    exact: Proportion
+    sided: Proportion
     kappa: float | None
     kappa_interval: Interval | None
 
 
-def rate(hits: int, n: int, confidence: float = 0.95) -> Rate:
+def proportion(hits: int, n: int, confidence: float = 0.95) -> Proportion:
     """A share with Wilson's interval [Wilson 1927].
 
     Parameters
     ----------
     hits, n
-        How many of how many, with 0 ≤ hits ≤ n.
+        The things that count, and all of them, with 0 ≤ hits ≤ n.
     confidence
         Level of the interval, in (0, 1).
 
@@ -76,14 +76,14 @@ def rate(hits: int, n: int, confidence: float = 0.95) -> Rate:
         If hits is negative or above n.
     """
     if n == 0:
-        return Rate(0, 0, 0.0, 1.0)
+        return Proportion(0, 0, 0.0, 1.0)
     if not 0 <= hits <= n:
         raise ValueError(f"There cannot be {hits} hits of {n}. Give hits from 0 to n.")
     z = float(special.ndtri(0.5 + confidence / 2))
     centre = (2 * hits + z**2) / (2 * (n + z**2))
     reach = z * sqrt(4 * hits * (n - hits) / n + z**2) / (2 * (n + z**2))
     # The ends are exact where rounding would leave them an ulp off.
-    return Rate(hits, n, centre - reach if hits else 0.0, centre + reach if hits < n else 1.0)
+    return Proportion(hits, n, centre - reach if hits else 0.0, centre + reach if hits < n else 1.0)
 
 
 def agreement(table: FloatArray, confidence: float = 0.95) -> Agreement:
@@ -100,8 +100,8 @@ def agreement(table: FloatArray, confidence: float = 0.95) -> Agreement:
     sided = table[:2, :2]
     kappa, interval = _kappa(table, confidence)
     return Agreement(
-        exact=rate(int(np.trace(table)), int(table.sum()), confidence),
-        sided=rate(int(np.trace(sided)), int(sided.sum()), confidence),
+        exact=proportion(int(np.trace(table)), int(table.sum()), confidence),
+        sided=proportion(int(np.trace(sided)), int(sided.sum()), confidence),
         kappa=kappa,
         kappa_interval=interval,
     )

@@ -8,7 +8,7 @@ from .likelihood import bernoulli_kl
 from .types import FloatArray, IntArray
 
 # Nats: what a comparison brings at win rates of 0.5 ± 0.0007.
-_NEAR_TIE_RATE = 1e-6
+NEAR_TIE_RATE = 1e-6
 
 
 def best_policy(mu: FloatArray) -> IntArray:
@@ -67,7 +67,7 @@ def pairwise_allocation(mu: FloatArray) -> FloatArray:
     best = best_policy(mu)[..., None]
     rate, opponent = elimination_rate(mu)
     opponent = np.where(opponent == np.arange(K), best, opponent)
-    weight = 1.0 / np.maximum(rate, _NEAR_TIE_RATE)
+    weight = 1.0 / np.maximum(rate, NEAR_TIE_RATE)
     np.put_along_axis(weight, best, 0.0, axis=-1)
     weight /= weight.sum(axis=-1, keepdims=True)
     directed = np.zeros(mu.shape)

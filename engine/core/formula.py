@@ -10,6 +10,7 @@ from functools import cache
 import numpy as np
 from scipy import special
 
+from .allocation import NEAR_TIE_RATE
 from .evidence import CONCENTRATION, MIN_HEAD_TO_HEAD
 from .likelihood import bernoulli_kl
 from .planner import Forecast, Plan
@@ -24,8 +25,6 @@ _DRAWS = 512
 _STEPS = 8
 # Samplers that go where the evidence is missing; the others spread their comparisons over all pairs.
 _ADAPTIVE = {"balanced", "tracking"}
-# Nats: what a comparison brings at win rates of 0.5 ± 0.0007.
-_NEAR_TIE_RATE = 1e-6
 
 
 def closed_form(plan: Plan, *, log_odds: float = 0.4, seed: int = 0) -> Forecast:
@@ -51,7 +50,7 @@ def closed_form(plan: Plan, *, log_odds: float = 0.4, seed: int = 0) -> Forecast
     rivals = np.arange(K) != best[:, None]
     gap = (scores.max(axis=1, keepdims=True) - scores)[rivals].reshape(-1, K - 1)
     # Nats that one comparison of a rival with the best policy brings against the rival.
-    rate = np.maximum(bernoulli_kl(special.expit(-gap), 0.5 + plan.epsilon), _NEAR_TIE_RATE)
+    rate = np.maximum(bernoulli_kl(special.expit(-gap), 0.5 + plan.epsilon), NEAR_TIE_RATE)
     if not isinstance(plan.space, BradleyTerry):
         needed = _pairwise(plan, rate)
     elif plan.stopping == "theory":

@@ -9,7 +9,7 @@ import numpy as np
 from django.conf import settings
 from django.db.models import Count, Exists, F, OuterRef, Q, QuerySet, Sum
 
-from engine.core.agreement import Agreement, Rate, agreement, rate
+from engine.core.agreement import Agreement, Proportion, agreement, proportion
 from engine.domain.outcomes import joint_outcome
 from engine.models import Comparison, Experiment, Flag, Judgment, Opinion
 from engine.selectors.counts import standing
@@ -27,7 +27,7 @@ class OpinionReport:
     table : list of list of int
         Comparisons that both judged: rows are what people said, columns what the model said, in the order
         left, right, tie.
-    consistent : Rate
+    consistent : Proportion
         Opinions whose two verdicts, one in either order, are the same.
     first_twice, second_twice : int
         Opinions in which it preferred the first response both times, or the second both times.
@@ -39,7 +39,7 @@ class OpinionReport:
 
     agreement: Agreement
     table: list[list[int]]
-    consistent: Rate
+    consistent: Proportion
     first_twice: int
     second_twice: int
     states: dict[str, int]
@@ -82,7 +82,7 @@ def opinion_report(experiment: Experiment) -> OpinionReport | None:
     return OpinionReport(
         agreement=agreement(np.array(table, dtype=np.float64)),
         table=table,
-        consistent=rate(same, orders.total()),
+        consistent=proportion(same, orders.total()),
         first_twice=orders[left, right],
         second_twice=orders[right, left],
         states=dict(states),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from engine.core.agreement import FEWEST_UNITS, agreement, alpha, rate
+from engine.core.agreement import FEWEST_UNITS, agreement, alpha, proportion
 
 
 def test_kappa_and_its_interval_are_those_of_another_implementation():
@@ -32,7 +32,7 @@ def test_wilson_intervals_are_those_of_the_literature():
         (0, 20, 0.0, 0.1611),
         (1, 29, 0.0061, 0.1718),
     ]:
-        found = rate(hits, n)
+        found = proportion(hits, n)
         assert (found.low, found.high) == pytest.approx((low, high), abs=5e-5)
         assert found.share == hits / n
 
