@@ -26,6 +26,7 @@ from engine.generation.batch_size import BatchSize
 from engine.generation.responses import Making, Step, composition_of
 from engine.models import Policy, Response
 from engine.selectors.capabilities import Offer
+from engine.services.claims import StoppedError
 from engine.services.generation import Failed, Written, claim_responses, release_claim, store_outcomes
 
 logger = logging.getLogger(__name__)
@@ -34,10 +35,6 @@ logger = logging.getLogger(__name__)
 _FLUSH_SECONDS = 0.5
 # A busy worker pauses after this long, because other messages wait for it.
 _STREAM_SECONDS = 45.0
-
-
-class _StoppedError(Exception):
-    """The worker was told to stop."""
 
 
 def write_batch(
@@ -81,7 +78,7 @@ def write_batch(
             for outcome in outcomes:
                 batch.answered(outcome, backend.model)
         batch.give_back("The backend did not answer it.", blameless=False)
-    except _StoppedError:
+    except StoppedError:
         batch.give_back("The worker was stopped.", blameless=True)
     except Exception as error:
         # An engine may well break down of the very signal that stops the worker.
@@ -201,7 +198,7 @@ class _Batch:
 
     def _tick(self) -> None:
         if self._stopping():
-            raise _StoppedError
+            raise StoppedError
         silent = time.monotonic() - self._flushed_at
         if silent >= (_FLUSH_SECONDS if self._finished else settings.CLAIM_SECONDS / 4):
             self.flush()

@@ -27,6 +27,7 @@ from engine.generation.base import (
 from engine.judges.llm import UnreadableVerdictError, messages, read_verdict
 from engine.models import Judgment, Opinion
 from engine.selectors.rubrics import identity, may_tie, rubric_of
+from engine.services.claims import StoppedError
 from engine.services.opinions import (
     Asked,
     Claim,
@@ -40,10 +41,6 @@ from engine.services.opinions import (
 logger = logging.getLogger(__name__)
 
 _LONGEST_REASON = 1000
-
-
-class _StoppedError(Exception):
-    """The worker was told to stop."""
 
 
 class _HaltedError(Exception):
@@ -64,7 +61,7 @@ def give_opinions(*, worker: str, backend: Backend, stopping: Callable[[], bool]
     try:
         _ask(claim, backend, stopping)
         release(reason="The backend did not answer.", blameless=False)
-    except _StoppedError:
+    except StoppedError:
         release(reason="The worker was stopped.", blameless=True)
     except _HaltedError:
         release(reason="", blameless=True)
@@ -101,7 +98,7 @@ def _ask(claim: Claim, backend: Backend, stopping: Callable[[], bool]) -> None:
     def tick() -> None:
         nonlocal renewed_at
         if stopping():
-            raise _StoppedError
+            raise StoppedError
         if time.monotonic() - renewed_at >= settings.CLAIM_SECONDS / 4:
             renewed_at = time.monotonic()
             renew_claim(claim=claim.token)
