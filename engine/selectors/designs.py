@@ -228,11 +228,6 @@ def replayed(experiment: Experiment) -> Observed:
     return told_design(experiment, of, completed(experiment), labels=labels)
 
 
-def replayed_design(experiment: Experiment) -> Design:
-    """The experiment's design told every standing judgment in order, from nothing."""
-    return replayed(experiment).design
-
-
 def told_design(
     experiment: Experiment,
     of: Space,

@@ -59,7 +59,7 @@ def test_settings_clicks_and_planners_at_once_leave_evidence_that_a_replay_confi
     assert rebuild_counts(experiment_id=judged.pk) == {}
     snapshot = designs.latest_snapshot(judged)
     assert snapshot.comparisons == 8
-    assert snapshot.evidence == list(designs.replayed_design(judged).evidence)
+    assert snapshot.evidence == list(designs.replayed(judged).design.evidence)
     assert judged.audit_entries.filter(action="epsilon").count() == 4
 
 

@@ -127,7 +127,7 @@ class TestChange:
         advance(experiment_id=judged.pk)
         judged.refresh_from_db()
         snapshot = designs.latest_snapshot(judged)
-        replayed = designs.replayed_design(judged)
+        replayed = designs.replayed(judged).design
         assert snapshot.pk != before.pk
         assert snapshot.evidence == list(replayed.evidence)
         assert snapshot.peak_evidence == list(replayed.peak_evidence)
@@ -140,7 +140,7 @@ class TestChange:
         judge_until(judged, who_judged, 3)
         judged.refresh_from_db()
         assert designs.latest_snapshot(judged).evidence == pytest.approx(
-            list(designs.replayed_design(judged).evidence)
+            list(designs.replayed(judged).design.evidence)
         )
 
     def test_there_and_back_again_is_where_one_was(self, judged, admin):

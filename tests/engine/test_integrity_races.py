@@ -108,7 +108,7 @@ def test_undos_and_clicks_while_the_planner_replays_leave_the_evidence_of_a_repl
     advance(experiment_id=experiment.pk)
     experiment.refresh_from_db()
     assert not experiment.evidence_stale
-    snapshot, replay = designs.latest_snapshot(experiment), designs.replayed_design(experiment)
+    snapshot, replay = designs.latest_snapshot(experiment), designs.replayed(experiment).design
     assert (snapshot.comparisons, snapshot.evidence) == (10, replay.evidence.tolist())
     assert rebuild_counts(experiment_id=experiment.pk) == {}
 

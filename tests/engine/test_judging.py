@@ -349,7 +349,7 @@ class TestVoid:
 
         assert np.array_equal(wins_matrix(experiment), before)
         assert comparison_count(experiment.pk) == 8
-        replay = designs.replayed_design(experiment)
+        replay = designs.replayed(experiment).design
         snapshot = designs.latest_snapshot(experiment)
         assert snapshot.comparisons == 8
         assert snapshot.evidence == replay.evidence.tolist()

@@ -368,7 +368,7 @@ class TestVotes:
         advance(experiment_id=calibrated.pk)
         latest = designs.latest_snapshot(calibrated)
         assert latest.comparisons == 20
-        assert list(designs.replayed_design(calibrated).evidence) == pytest.approx(latest.evidence)
+        assert list(designs.replayed(calibrated).design.evidence) == pytest.approx(latest.evidence)
 
     def test_a_buffer_of_at_least_a_batch_waits_for_it(self, calibrated, settings):
         settings.BUFFER_MIN, settings.BUFFER_MAX, settings.JUDGE_BATCH = 4, 64, 32

@@ -463,7 +463,7 @@ def test_votes_of_both_kinds_add_up_in_one_experiment():
     assert counts.comparison_count(experiment.pk) == 2
     advance(experiment_id=experiment.pk)
     experiment.refresh_from_db()
-    replayed = designs.replayed_design(experiment)
+    replayed = designs.replayed(experiment).design
     snapshot = designs.latest_snapshot(experiment)
     assert snapshot is not None
     assert snapshot.evidence == replayed.evidence.tolist()

@@ -194,7 +194,7 @@ class TestWhatIsPlanned:
         for k in range(12):
             wins = counts.wins_matrix(experiment)
             in_flight = counts.in_flight_matrix(experiment)
-            progress = designs.replayed_design(experiment).progress
+            progress = designs.replayed(experiment).design.progress
             first = experiment.comparisons.count()
             advance(experiment_id=experiment.pk)
             made = list(experiment.comparisons.order_by("pk")[first:])
@@ -326,7 +326,7 @@ class TestSnapshots:
         snapshot = designs.latest_snapshot(experiment)
         assert snapshot.comparisons == 3
         assert snapshot.peak_evidence[1] > max(snapshot.evidence[1], 0)
-        assert snapshot.peak_evidence == designs.replayed_design(experiment).peak_evidence.tolist()
+        assert snapshot.peak_evidence == designs.replayed(experiment).design.peak_evidence.tolist()
 
 
 class TestSeveralCallers:

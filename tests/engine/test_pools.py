@@ -202,7 +202,7 @@ class TestIdentical:
         assert experiment.comparisons.filter(state="judged", outcome=0.5).count() == n_planned
         assert PairCount.objects.get(experiment=experiment).wins_i == n_planned / 2
         assert rebuild_counts(experiment_id=experiment.pk) == {}
-        assert designs.replayed_design(experiment).n_comparisons == n_planned
+        assert designs.replayed(experiment).design.n_comparisons == n_planned
 
     def test_a_tie_that_is_taken_back_is_discarded_and_not_shown(self):
         editor = make_user("editor")

@@ -65,7 +65,7 @@ def nth(experiment: Experiment, place: int) -> Judgment:
 def assert_evidence_is_that_of_a_replay(experiment: Experiment) -> None:
     experiment.refresh_from_db()
     assert not experiment.evidence_stale
-    snapshot, replay = designs.latest_snapshot(experiment), designs.replayed_design(experiment)
+    snapshot, replay = designs.latest_snapshot(experiment), designs.replayed(experiment).design
     assert snapshot.comparisons == replay.n_comparisons
     assert snapshot.evidence == replay.evidence.tolist()
     assert snapshot.progress == replay.progress
@@ -132,7 +132,7 @@ def test_no_decision_rests_on_a_peak_that_was_taken_back(annotator, admin):
     clicks = []
     while True:
         clicks.append(click_for(experiment, annotator, lambda i, j: i < j))
-        if designs.replayed_design(experiment).decision.stopped:
+        if designs.replayed(experiment).design.decision.stopped:
             break
         advance(experiment_id=experiment.pk)
         write_responses()

@@ -34,7 +34,7 @@ def assert_counts_are_those_of_the_judgments(experiment: Experiment) -> None:
     assert rebuild_counts(experiment_id=experiment.pk) == {}
     advance(experiment_id=experiment.pk)
     snapshot = designs.latest_snapshot(experiment)
-    replayed = designs.replayed_design(experiment)
+    replayed = designs.replayed(experiment).design
     assert snapshot.comparisons == replayed.n_comparisons
     assert np.array_equal(snapshot.evidence, replayed.evidence)
     assert np.array_equal(snapshot.peak_evidence, replayed.peak_evidence)

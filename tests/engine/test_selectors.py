@@ -112,7 +112,7 @@ class TestDesign:
     def test_replaying_every_judgment_gives_the_same_evidence(self, annotator):
         experiment = make_experiment(ready=True, annotators=(annotator,))
         click_on(experiment, annotator, 7)
-        stored, replayed = designs.design(experiment), designs.replayed_design(experiment)
+        stored, replayed = designs.design(experiment), designs.replayed(experiment).design
         assert np.array_equal(stored.evidence, replayed.evidence)
         assert np.array_equal(stored.wins, replayed.wins)
         assert np.array_equal(stored.peak_evidence, replayed.peak_evidence)

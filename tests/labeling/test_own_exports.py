@@ -171,7 +171,7 @@ def test_an_experiment_made_of_an_export_and_its_manifest_takes_none_of_its_vote
     Experiment.objects.filter(pk=first.pk).update(state="paused")
     again = import_again(export(first, tmp_path / "out", "jsonl", "--all"))
     assert again.state == "paused"
-    first_evidence, again_evidence = (designs.replayed_design(each).evidence for each in (first, again))
+    first_evidence, again_evidence = (designs.replayed(each).design.evidence for each in (first, again))
     assert first_evidence.tolist() == again_evidence.tolist()
     for kind, *options in FORMATS:
         assert_all_count(again, export(first, tmp_path / "first", kind, *options))
