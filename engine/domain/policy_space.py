@@ -65,6 +65,16 @@ def policy_space(kind: str, levels: Mapping[str, Sequence[str]], policies: Seque
     return Factorial(levels, feasible=lambda combination: combination in kept)
 
 
+def code_of(index: int) -> str:
+    """The code of a policy by its index: P1 is the policy of index 0."""
+    return f"P{index + 1}"
+
+
+def index_of(code: str) -> int:
+    """The index of the policy that has this code."""
+    return int(code[1:]) - 1
+
+
 @dataclass(frozen=True)
 class PolicyName:
     """The names of a policy.
@@ -94,6 +104,6 @@ def names_of(levels: Mapping[str, Sequence[str]], policies: Sequence[Combination
     # Two may read alike where the name of a level has a dot in it.
     often = Counter(told)
     return [
-        PolicyName(f"P{n}", combination, name if name and often[name] == 1 else f"{name} (P{n})".strip())
-        for n, (combination, name) in enumerate(zip(policies, told, strict=True), 1)
+        PolicyName(code, combination, name if name and often[name] == 1 else f"{name} ({code})".strip())
+        for code, combination, name in zip(map(code_of, range(len(policies))), policies, told, strict=True)
     ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from django.db import models
 
 from engine.domain.conversations import Message, turns_of
+from engine.domain.policy_space import code_of
 from engine.models.experiments import Experiment
 
 
@@ -73,8 +74,8 @@ class Policy(models.Model):
 
     @property
     def label(self) -> str:
-        """The short name people see: P1 is the policy of index 0."""
-        return f"P{self.index + 1}"
+        """Its code, such as P3."""
+        return code_of(self.index)
 
 
 class Task(models.Model):

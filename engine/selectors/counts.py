@@ -109,6 +109,29 @@ class Completion(NamedTuple):
     outcome: float
 
 
+class StandingJudgment(NamedTuple):
+    """What the evidence takes of a judgment that was not taken back.
+
+    Attributes
+    ----------
+    judgment, comparison
+        Its number, and that of its comparison.
+    i, j
+        Indices of the two policies.
+    outcome
+        D in [0, 1], of policy i against policy j.
+    via
+        Its origin, a `Judgment.Via`.
+    """
+
+    judgment: int
+    comparison: int
+    i: int
+    j: int
+    outcome: float
+    via: str
+
+
 def outcomes(experiment: Experiment) -> Iterator[tuple[int, int, float]]:
     """``(i, j, D)`` of every judged comparison by policy index, in the order in which they were completed.
 
@@ -138,17 +161,14 @@ def completed(experiment: Experiment, *, after: int = 0, without: User | None = 
     rows = judgments.order_by("pk").values_list(
         "pk", "comparison_id", "comparison__policy_i__index", "comparison__policy_j__index", "outcome", "via"
     )
-    return (each for each in completions(experiment, rows.iterator()) if each.judgment > after)
+    standing = (StandingJudgment(*row) for row in rows.iterator())
+    return (each for each in completions(experiment, standing) if each.judgment > after)
 
 
-def completions(
-    experiment: Experiment, standing: Iterable[tuple[int, int, int, int, float, str]]
-) -> Iterator[Completion]:
-    """The comparisons that these standing judgments, in their order, complete. Reads nothing from the
-    database.
+def completions(experiment: Experiment, standing: Iterable[StandingJudgment]) -> Iterator[Completion]:
+    """The comparisons that these judgments, in their order, complete. Reads nothing from the database.
 
-    ``standing``: of each judgment its number, its comparison's, the indices of the two policies, the outcome
-    and its origin. Identical texts are settled at once, however many people are to judge each other pair.
+    Identical texts are settled at once, however many people are to judge each other pair.
     """
     needed = _needed(experiment)
     heard: defaultdict[int, list[float]] = defaultdict(list)
@@ -184,9 +204,14 @@ def wins_and_ties(experiment: Experiment) -> tuple[npt.NDArray[np.float64], npt.
 
 def counts_from_judgments(experiment: Experiment) -> dict[Pair, tuple[float, int]]:
     """The same as :func:`pair_counts`, counted afresh from the judgments; pairs without any are left out."""
+    return tallied(outcomes(experiment))
+
+
+def tallied(outcomes: Iterable[tuple[int, int, float]]) -> dict[Pair, tuple[float, int]]:
+    """``{(i, j): (wins of i, comparisons)}`` of outcomes ``(i, j, D)``."""
     wins: defaultdict[Pair, float] = defaultdict(float)
     comparisons: Counter[Pair] = Counter()
-    for i, j, outcome in outcomes(experiment):
+    for i, j, outcome in outcomes:
         wins[i, j] += outcome
         comparisons[i, j] += 1
     return {pair: (wins[pair], n) for pair, n in comparisons.items()}

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from django.db.models import Count, F, Q
 
+from engine.domain.policy_space import code_of
 from engine.domain.texts import digest
 from engine.models import Comparison, Experiment, Response
 from engine.selectors import blinding, counts, designs
@@ -26,12 +27,12 @@ def faults_of(experiment: Experiment) -> Iterator[str]:
 
 def _counts(experiment: Experiment) -> Iterator[str]:
     true, stored = counts.counts_from_judgments(experiment), counts.pair_counts(experiment)
-    for pair in sorted(true.keys() | stored.keys()):
-        was, is_ = stored.get(pair, (0.0, 0)), true.get(pair, (0.0, 0))
+    for i, j in sorted(true.keys() | stored.keys()):
+        was, is_ = stored.get((i, j), (0.0, 0)), true.get((i, j), (0.0, 0))
         if was != is_:
             yield (
-                f"P{pair[0] + 1} against P{pair[1] + 1} has wins and comparisons {was}, but its judgments "
-                f"make {is_}. manage.py rebuild_counts mends it."
+                f"{code_of(i)} against {code_of(j)} has wins and comparisons {was}, but its judgments make "
+                f"{is_}. manage.py rebuild_counts mends it."
             )
 
 

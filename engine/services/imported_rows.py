@@ -11,8 +11,10 @@ from django.db.models import Field, Model
 
 from engine.domain import limits
 from engine.domain.errors import SpecError
+from engine.domain.policy_space import code_of, index_of
 from engine.domain.texts import digest
 from engine.models import Judgment, JudgmentVoid, Response
+from engine.selectors.counts import StandingJudgment
 from engine.services.experiments import Description
 
 # One exported row by column name, its values as JSON has them.
@@ -94,10 +96,10 @@ def check_rows(rows: Iterable[Row], description: Description) -> list[Row]:
     return checked
 
 
-def standing(rows: Sequence[Row]) -> Iterator[tuple[int, int, int, int, float, str]]:
-    """``(judgment, comparison, i, j, outcome, via)`` of the judgments that were not taken back."""
+def standing(rows: Sequence[Row]) -> Iterator[StandingJudgment]:
+    """The judgments that were not taken back, by their numbers in the file."""
     return (
-        (
+        StandingJudgment(
             row["judgment_id"],
             row["comparison_id"],
             index_of(row["policy_i"]),
@@ -108,11 +110,6 @@ def standing(rows: Sequence[Row]) -> Iterator[tuple[int, int, int, int, float, s
         for row in rows
         if not row["voided"]
     )
-
-
-def index_of(label: str) -> int:
-    """The index of the policy that is labelled P1, P2 and so on."""
-    return int(label[1:]) - 1
 
 
 def time_of(said: str | None) -> datetime | None:
@@ -139,10 +136,10 @@ class _Checker:
     """The facts about each comparison and response in the rows so far."""
 
     def __init__(self, description: Description) -> None:
-        self._labels = {f"P{number}" for number in range(1, len(description.policies) + 1)}
+        self._labels = {code_of(index) for index in range(len(description.policies))}
         self._n_tasks = len(description.spec.tasks)
         # Responses that were written elsewhere, in the order of their numbers, which rows call their seeds.
-        labels = {name: f"P{number}" for number, (name, *_) in enumerate(description.policies, 1)}
+        labels = {name: code_of(index) for index, (name, *_) in enumerate(description.policies)}
         self._ready_made = [
             (labels[each.policy], each.task + 1, each.response) for each in description.spec.ready_made
         ]

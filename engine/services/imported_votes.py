@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from django.contrib.auth.hashers import make_password
@@ -11,7 +11,7 @@ from django.db import connection
 
 from engine.domain.judgment_uuids import exchanged, mark
 from engine.models import Experiment, Judgment, PairCount, User
-from engine.selectors.counts import next_number
+from engine.selectors.counts import next_number, tallied
 from engine.services.bulk_rows import Prepared, insert
 
 # The record of a comparison whose pair no sampler chose.
@@ -96,19 +96,15 @@ def insert_comparisons(
 
 def add_to_counts(experiment: Experiment, outcomes: Iterable[tuple[int, int, float]]) -> None:
     """Add outcomes ``(i, j, D)`` to the counts of their pairs, in the caller's transaction."""
-    wins: defaultdict[tuple[int, int], float] = defaultdict(float)
-    comparisons: Counter[tuple[int, int]] = Counter()
-    for i, j, outcome in outcomes:
-        wins[i, j] += outcome
-        comparisons[i, j] += 1
+    added = tallied(outcomes)
     rows = PairCount.objects.filter(experiment=experiment).order_by("pk")
     table = connection.ops.quote_name(PairCount._meta.db_table)
     with connection.cursor() as cursor:
         cursor.executemany(
             f"UPDATE {table} SET wins_i = wins_i + %s, comparisons = comparisons + %s WHERE id = %s",  # noqa: S608
             [
-                (wins[i, j], comparisons[i, j], pk)
+                (*added[i, j], pk)
                 for pk, i, j in rows.values_list("pk", "policy_i__index", "policy_j__index")
-                if (i, j) in comparisons
+                if (i, j) in added
             ],
         )

@@ -22,9 +22,10 @@ from django.db.models import Exists, OuterRef
 from engine.domain import limits
 from engine.domain.errors import ImportedBeforeError, SpecError, WrongStateError
 from engine.domain.outcomes import outcome_of
+from engine.domain.policy_space import code_of
 from engine.domain.specs import ExperimentSpec, FactorSpec, ReadyMade, TaskSpec
 from engine.domain.texts import digest, two_texts
-from engine.importing import Vote, Winner
+from engine.importing import Vote, Winner, factor_of
 from engine.importing.pacing import paced
 from engine.models import AuditEntry, Comparison, Experiment, Judgment, Response, Upload, User, clock
 from engine.selectors import designs
@@ -83,7 +84,7 @@ def start_from_votes(
         ExperimentSpec(
             name=name,
             factors=[
-                FactorSpec("Policy", "imported", {each: {} for each in names})
+                factor_of(names)
                 if imported
                 else FactorSpec("Model", "model", {each: {"name": each} for each in names})
             ],
@@ -177,7 +178,7 @@ def add_votes(
 def _places(experiment: Experiment) -> tuple[dict[str, int], dict[str, int]]:
     """The indexes of its policies and the positions of its tasks, by what a vote may call them."""
     names = [each.name for each in designs.policy_names(experiment)]
-    policies = {f"P{n}": n - 1 for n in range(1, len(names) + 1)} | {name: n for n, name in enumerate(names)}
+    policies = {code_of(n): n for n in range(len(names))} | {name: n for n, name in enumerate(names)}
     # The first of two equal tasks.
     return policies, dict(experiment.tasks.order_by("-position").values_list("prompt", "position"))
 

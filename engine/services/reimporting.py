@@ -11,7 +11,7 @@ from typing import Any
 from django.db import transaction
 
 from engine.domain.blinding import Period
-from engine.domain.policy_space import names_of, policy_space
+from engine.domain.policy_space import index_of, names_of, policy_space
 from engine.domain.specs import ExperimentSpec
 from engine.domain.texts import digest, two_texts
 from engine.models import (
@@ -28,8 +28,7 @@ from engine.selectors.counts import Completion
 from engine.selectors.designs import Observed, told_design
 from engine.services.bulk_rows import Prepared, insert, prepared, staged
 from engine.services.experiments import check_description, conclude_as, store_experiment
-from engine.services.imported_rows import Row, check_rows, index_of, standing, uuid_of
-from engine.services.imported_rows import time_of as _time
+from engine.services.imported_rows import Row, check_rows, standing, time_of, uuid_of
 from engine.services.imported_votes import (
     NO_TEXT,
     PAST_PLAN,
@@ -126,7 +125,7 @@ class _Ready:
 def _prepared(
     rows: Sequence[Row], completions: Sequence[Completion], *, made_elsewhere: bool, come_again: bool
 ) -> _Ready:
-    judged_at = {row["comparison_id"]: _time(row["judged_at"]) for row in rows if not row["voided"]}
+    judged_at = {row["comparison_id"]: time_of(row["judged_at"]) for row in rows if not row["voided"]}
     outcomes = {each.comparison: (each.outcome, judged_at[each.comparison]) for each in completions}
     names = {row["annotator"] for row in rows} | {row["voided_by"] for row in rows if row["voided"]}
     people = {name: number for number, name in enumerate(sorted(names - {""}))}
@@ -270,7 +269,7 @@ def _judgment(
         # A filter may have left it out.
         restores_id=judgments.get(row["restores"]),
         annotator_could_see_policies=row["annotator_could_see_policies"],
-        shown_at=_time(row["shown_at"]),
+        shown_at=time_of(row["shown_at"]),
         created_at=datetime.fromisoformat(row["judged_at"]),
     )
 

@@ -8,6 +8,7 @@ from django.db.models import Exists, OuterRef, Q
 from ninja import File, Form, Query, Router, Status, UploadedFile
 
 from engine.domain.limits import RESPONSES_BYTES, VOTES_BYTES, Limit
+from engine.domain.policy_space import code_of
 from engine.importing import Source, parse_columns, read_responses, read_votes, source_of
 from engine.importing.pacing import unhurried
 from engine.models import Comparison, Experiment, Response
@@ -121,7 +122,7 @@ def list_responses(
         "items": [
             {
                 "id": row["pk"],
-                "policy": f"P{row['policy__index'] + 1}",
+                "policy": code_of(row["policy__index"]),
                 "task": row["task__position"] + 1,
                 "text": row["text"],
             }

@@ -21,6 +21,7 @@ from typing import Any
 from django.db import transaction
 
 from engine.domain.judgment_uuids import exchanged, mark
+from engine.domain.policy_space import code_of
 from engine.models import Experiment, Flag
 from engine.selectors import browsing
 from engine.selectors.browsing import Selection
@@ -552,7 +553,7 @@ def _lookups(experiment: Experiment, *, usernames: bool) -> dict[str, Any]:
     for comparison_id, reason in rows.values_list("comparison_id", "reason"):
         flags[comparison_id] = f"{flags[comparison_id]} {reason}" if comparison_id in flags else reason
     return {
-        "labels": {pk: f"P{index + 1}" for pk, index in indices.items()},
+        "labels": {pk: code_of(index) for pk, index in indices.items()},
         "levels": {pk: names[index] for pk, index in indices.items()},
         "people": {None: "", **names_of_people(experiment, usernames=usernames)},
         "flags": flags,

@@ -5,6 +5,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand
 
+from engine.domain.policy_space import code_of
 from engine.management.finding import find_experiments
 from engine.services.judging import rebuild_counts
 
@@ -24,6 +25,7 @@ class Command(BaseCommand):
             wrong += len(differences)
             self.stdout.write(f"{each.pk} {each.name}: {len(differences)} pair(s) differed")
             for (i, j), (stored, true) in sorted(differences.items()):
-                self.stdout.write(f"  P{i + 1} against P{j + 1}: wins, comparisons were {stored}, are {true}")
+                pair = f"{code_of(i)} against {code_of(j)}"
+                self.stdout.write(f"  {pair}: wins, comparisons were {stored}, are {true}")
         if wrong:
             raise SystemExit(1)
