@@ -8,7 +8,7 @@ from typing import Any, Protocol, Self
 
 from engine.core import Claim
 from engine.domain.errors import SpecError
-from engine.domain.specs import normal_tags
+from engine.domain.tags import normal_tags
 
 USUAL_CLAIM = Claim.GOOD_ENOUGH
 # ε of "good enough" where none is given: five points of a hundred.

@@ -21,11 +21,6 @@ SETTINGS = (
 )  # fmt: skip
 
 
-def normal_tags(text: str) -> str:
-    """The tags of an experiment as they are stored: in small letters, each once, by name, "a, b"."""
-    return ", ".join(sorted({" ".join(tag.lower().split()) for tag in text.split(",")} - {""}))
-
-
 @dataclass(frozen=True)
 class FactorSpec:
     """A factor and its named levels, in order."""

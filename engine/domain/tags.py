@@ -1,4 +1,4 @@
-"""Tags: the categories of a task."""
+"""Tags: the categories of a task, and the words by which experiments are listed."""
 
 from __future__ import annotations
 
@@ -29,3 +29,8 @@ def fault_of(tags: tuple[str, ...]) -> str:
         if not tag.isprintable() or _SEPARATOR.search(tag):
             return f"The tag {tag!r} has a comma, a semicolon or a control character in it. Remove it."
     return ""
+
+
+def normal_tags(text: str) -> str:
+    """The tags of an experiment as they are stored: in small letters, each once, by name, "a, b"."""
+    return ", ".join(sorted({" ".join(tag.lower().split()) for tag in text.split(",")} - {""}))

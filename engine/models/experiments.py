@@ -9,7 +9,7 @@ from django.db.models import Q
 
 from engine.core import Claim, StopReason
 from engine.domain.blinding import new_secret, new_seed
-from engine.domain.rules import USUAL_CLAIM, USUAL_MARGIN
+from engine.domain.rules import CERTIFIED, USUAL_CLAIM, USUAL_MARGIN
 from engine.models import clock
 
 _CONCLUSIONS = {
@@ -181,7 +181,7 @@ class Experiment(models.Model):
         ),
     )
     sampler = models.CharField(max_length=30, default="balanced")
-    stopping = models.CharField(max_length=30, default="certified")
+    stopping = models.CharField(max_length=30, default=CERTIFIED)
     seed = models.PositiveBigIntegerField(
         default=new_seed,
         help_text="Seed for the choice of pairs. Sides and tasks follow from the secret instead.",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from engine.core import Claim
+from engine.domain.rules import CERTIFIED
 from engine.models import Experiment, Judgment
 from engine.selectors.counts import comparison_count
 
@@ -63,7 +64,7 @@ def delta_consequence(experiment: Experiment, delta: float) -> str:
     """The meaning of another risk δ, in (0, ½), for the guarantee, as a sentence."""
     if not outcomes_seen(experiment):
         return "No outcome has been seen yet, so you can choose the risk freely."
-    if experiment.stopping != "certified":
+    if experiment.stopping != CERTIFIED:
         return (
             f"The {experiment.stopping} stop has assumptions of its own. A change of the accepted risk "
             "during the experiment violates them."

@@ -14,7 +14,7 @@ from engine.core import StopReason
 from engine.domain.blinding import new_seed
 from engine.domain.errors import SpecError, WrongStateError
 from engine.domain.rules import check_claim
-from engine.domain.specs import normal_tags
+from engine.domain.tags import normal_tags
 from engine.models import AuditEntry, Experiment, User, clock
 from engine.selectors import consequences, counts, specs
 from engine.selectors.rubrics import why_no_judge
@@ -23,6 +23,7 @@ from engine.services.audit import record
 from engine.services.checks import give_up_handed_back
 from engine.services.experiments import (
     create_experiment,
+    faults_in,
     pause,
     refuse_archived,
     renew_secret,
@@ -218,8 +219,7 @@ def _check_fields(experiment: Experiment, changes: Mapping[str, Any]) -> Experim
     try:
         candidate.clean_fields(exclude={"winner"})
     except ValidationError as error:
-        faults = "; ".join(f"{key}: {' '.join(texts)}" for key, texts in error.message_dict.items())
-        raise SpecError(faults) from error
+        raise SpecError(faults_in(error)) from error
     return candidate
 
 

@@ -365,10 +365,14 @@ def _check(
             if isinstance(constraint, models.CheckConstraint):
                 _check_constraint(constraint, row, exclude)
     except ValidationError as error:
-        faults = "; ".join(f"{key}: {' '.join(texts)}" for key, texts in error.message_dict.items())
-        raise SpecError(where + faults, (*path, next(iter(error.message_dict)))) from error
+        raise SpecError(where + faults_in(error), (*path, next(iter(error.message_dict)))) from error
     if not row.name.strip():
         raise SpecError(f"{where}name: Give it a name.", (*path, "name"))
+
+
+def faults_in(error: ValidationError) -> str:
+    """The faults of a row's fields, each after the name of its field."""
+    return "; ".join(f"{name}: {' '.join(texts)}" for name, texts in error.message_dict.items())
 
 
 def _check_constraint(

@@ -10,7 +10,7 @@ from django.http import HttpResponseBase
 from ninja import Path, Query, Router, Status
 from ninja.errors import HttpError
 
-from engine.domain.specs import normal_tags
+from engine.domain.tags import normal_tags
 from engine.models import Experiment, Snapshot
 from engine.selectors import consequences, counts, designs, findings, health
 from engine.selectors.designs import policy_names

@@ -13,7 +13,7 @@ from engine.core.ledger import STOPPING_RULES
 from engine.core.samplers import SAMPLERS
 from engine.domain.blinding import new_seed
 from engine.domain.rules import usual_margin
-from engine.domain.specs import normal_tags
+from engine.domain.tags import normal_tags
 from engine.models import Experiment
 from engine.selectors.rubrics import why_no_judge
 from labeling.forms.fields import choice_field, say_bounds
