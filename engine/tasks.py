@@ -23,7 +23,7 @@ from engine.generation import registry
 from engine.generation.base import BackendError
 from engine.generation.worker import write_batch
 from engine.judges import llm_worker
-from engine.judges.worker import judge_comparisons
+from engine.judges.rule_worker import judge_comparisons
 from engine.models import Experiment, WorkerPulse, clock
 from engine.notifying.delivery import deliver_due
 from engine.selectors import capabilities

@@ -111,7 +111,7 @@ def fill() -> None:
     # Models can be imported once Django is set up.
     from engine.generation import registry  # noqa: PLC0415
     from engine.generation.worker import write_batch  # noqa: PLC0415
-    from engine.judges.worker import judge_comparisons  # noqa: PLC0415
+    from engine.judges.rule_worker import judge_comparisons  # noqa: PLC0415
     from engine.models import Experiment, Membership, Token, User  # noqa: PLC0415
     from engine.services import experiments, notifications, people, planning, tokens  # noqa: PLC0415
 

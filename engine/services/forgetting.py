@@ -26,7 +26,7 @@ from engine.models import (
     User,
     clock,
 )
-from engine.selectors.persons import addresses_of, invitations_to, sessions_of, subscriptions_to
+from engine.selectors.person_data import addresses_of, invitations_to, sessions_of, subscriptions_to
 from engine.services import claims
 from engine.services.audit import record
 from engine.services.locks import lock_experiments_of

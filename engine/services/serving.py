@@ -14,7 +14,7 @@ from engine.domain.errors import LeaseLostError, UnknownTokenError
 from engine.models import Check, Experiment, Flag, Judgment, Lease, User
 from engine.services import allowances, checks, judging, leases
 from engine.services.checks import Seen, expected_choice
-from engine.services.costs import same_cost
+from engine.services.constant_cost import same_cost
 from engine.services.leases import ReadyComparison
 
 # Statements that each of these takes at most, a comparison or a check: both are filled up to it.

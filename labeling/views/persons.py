@@ -15,7 +15,7 @@ from django.views.decorators.http import require_http_methods, require_safe
 
 from engine.domain.errors import PersonError
 from engine.models import User
-from engine.selectors.persons import person_data
+from engine.selectors.person_data import person_data
 from engine.services.audit import record_access
 from engine.services.forgetting import forget_person
 from labeling import access

@@ -28,8 +28,8 @@ from engine.models import Check, Lease, User
 from engine.selectors.people import newest_answer
 from engine.services import serving
 from engine.services.allowances import MOST_HELD, hold
+from engine.services.constant_cost import same_cost
 from engine.services.controls import reopen
-from engine.services.costs import same_cost
 from engine.services.experiments import pause, stop
 from engine.services.planning import advance
 from engine.services.tokens import make_token

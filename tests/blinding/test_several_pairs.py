@@ -27,7 +27,7 @@ from engine.models import clock as engine_clock
 from engine.selectors import people
 from engine.services import serving
 from engine.services.allowances import MOST_HELD
-from engine.services.costs import same_cost
+from engine.services.constant_cost import same_cost
 from engine.services.experiments import pause, start, stop
 from engine.services.judging import record_judgment
 from tests.factories import make_experiment, make_user

@@ -15,7 +15,7 @@ from django.urls import reverse
 
 from engine.domain.errors import MembershipError
 from engine.domain.specs import ExperimentSpec, FactorSpec, ReadyMade, TaskSpec
-from engine.judges.worker import judge_comparisons
+from engine.judges.rule_worker import judge_comparisons
 from engine.models import Comparison, Experiment, Judgment, Lease, Membership, Response, User
 from engine.selectors import blinding, people
 from engine.services.experiments import create_experiment, start, stop

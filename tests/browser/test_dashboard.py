@@ -10,7 +10,7 @@ from playwright.sync_api import Page, expect
 from engine.core import StopReason
 from engine.domain.specs import ExperimentSpec, FactorSpec, TaskSpec
 from engine.generation.worker import write_batch
-from engine.judges.worker import judge_comparisons
+from engine.judges.rule_worker import judge_comparisons
 from engine.models import Experiment, User, WorkerPulse
 from engine.selectors.rankings import ranking
 from engine.services.experiments import conclude, create_experiment, start

@@ -36,7 +36,7 @@ from engine.models import (
 )
 from engine.models.append_only import lifted
 from engine.selectors import counts, log
-from engine.selectors.persons import person_data
+from engine.selectors.person_data import person_data
 from engine.services.experiments import stop
 from engine.services.forgetting import forget_person
 from engine.services.judging import rebuild_counts, void_judgment

@@ -4,7 +4,7 @@ import pytest
 
 from engine.core import StopReason
 from engine.generation.worker import write_batch
-from engine.judges.worker import judge_comparisons
+from engine.judges.rule_worker import judge_comparisons
 from engine.models import Comparison, Experiment, Judgment
 from engine.selectors import counts, designs
 from engine.services.judging import rebuild_counts

@@ -7,7 +7,7 @@ import pytest
 from django.urls import reverse
 
 from engine.domain.errors import WrongStateError
-from engine.judges.worker import judge_comparisons
+from engine.judges.rule_worker import judge_comparisons
 from engine.models import Comparison, Experiment, Judgment, Lease, PairCount
 from engine.selectors import counts
 from engine.selectors.people import own_judgments

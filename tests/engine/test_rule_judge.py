@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.judges.rule import final_answer, is_correct, judge, shows_steps
-from engine.judges.worker import judge_comparisons
+from engine.judges.rule_worker import judge_comparisons
 from engine.models import Comparison, Experiment, Judgment
 from engine.services.experiments import pause
 from tests.backends import ScriptedBackend, system_of, user_of

@@ -20,7 +20,7 @@ from django.utils import timezone
 from engine.domain.errors import InvitationError
 from engine.models import AuditEntry, Experiment, Invitation, Notification, User
 from engine.notifying.delivery import deliver_due
-from engine.selectors.persons import person_data
+from engine.selectors.person_data import person_data
 from engine.services import inviting, people
 from engine.services.forgetting import forget_person
 from llmpo_site.logs import WithoutSecretLinks

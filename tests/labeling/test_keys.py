@@ -9,7 +9,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
-from engine.selectors.persons import person_data
+from engine.selectors.person_data import person_data
 from engine.services.forgetting import forget_person
 from labeling.annotation.keys import USUAL, keys_of
 from tests.factories import make_experiment, make_user

@@ -20,7 +20,7 @@ from django.db.models import Q
 
 from engine.domain.specs import ExperimentSpec, FactorSpec
 from engine.importing import Vote, Winner, read_responses, write_experiment
-from engine.judges.worker import judge_comparisons
+from engine.judges.rule_worker import judge_comparisons
 from engine.models import Experiment, Judgment, Response, User
 from engine.selectors import browsing, counts, designs
 from engine.selectors.counts import comparison_count

@@ -8,7 +8,7 @@ from django.core.management.base import BaseCommand
 from django.core.serializers.json import DjangoJSONEncoder
 
 from engine.management.finding import find_user
-from engine.selectors.persons import person_data
+from engine.selectors.person_data import person_data
 
 
 class Command(BaseCommand):
