@@ -100,6 +100,12 @@ class Rules:
         """The rules as `Design` takes them."""
         return asdict(self)
 
+    def replay(self) -> dict[str, Any]:
+        """The rules as `engine.core.robustness.replay` takes them: it asks for no pairs."""
+        rules = asdict(self)
+        del rules["sampler"]
+        return rules
+
     def plan(self) -> dict[str, Any]:
         """The rules as `Plan` takes them. The claim "best" has no margin: ε only adds a claim to watch."""
         plan = asdict(self) | ({"epsilon": 0.0} if self.claim is Claim.BEST else {})

@@ -11,7 +11,7 @@ import hashlib
 import logging
 import time
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
 
@@ -199,6 +199,38 @@ def _digest(*arrays: FloatArray) -> str:
     return hashlib.sha256(b"".join(array.tobytes() for array in arrays)).hexdigest()
 
 
+@dataclass(frozen=True)
+class _Material:
+    """What replays are made of: the judgments that stood when the first turn began.
+
+    Attributes
+    ----------
+    judgments
+        These judgments.
+    last, n_judgments
+        The number of the last one, and how many there are.
+    annotators
+        The number, the name and the number of judgments of each annotator to leave out.
+    n_asked, n_judged
+        How many comparisons the last sequence tells, and how many have an outcome.
+    sequences
+        Outcomes ``(i, j, D)``: without each annotator, and last those of everybody in the order of asking.
+    """
+
+    judgments: QuerySet[Judgment]
+    last: int
+    n_judgments: int
+    annotators: list[tuple[int, str, int]]
+    n_asked: int
+    n_judged: int
+    sequences: list[list[tuple[int, int, float]]]
+
+    @property
+    def total(self) -> int:
+        """Outcomes of the longest sequence."""
+        return max(map(len, self.sequences), default=0)
+
+
 def _replays(
     experiment: Experiment,
     examination: Examination,
@@ -208,30 +240,9 @@ def _replays(
     """A turn of the replays: on from where they got to, or from the start where judgments were taken back
     meanwhile.
     """
-    standing = counts.standing_judgments(experiment.pk)
-    so_far = examination.replays
-    last = so_far.get("last_judgment") or (standing.order_by("pk").values_list("pk", flat=True).last() or 0)
-    until = standing.filter(pk__lte=last)
-    n_judgments = until.count()
-    if so_far.get("n_judgments") != n_judgments:
-        so_far = {}
-    annotators = so_far.get("annotators") or _annotators(until)
-    without = judges.outcomes_without(experiment, [pk for pk, _, _ in annotators], last)
-    asked = judges.outcomes_as_asked(experiment, last)
-    # A comparison that is discarded between two turns makes the list longer: it stays what it was.
-    in_order = asked.outcomes[: so_far.get("n_asked")]
-    sequences = [*without.values(), in_order]
-    total = max(map(len, sequences), default=0)
+    material, so_far = _material(experiment, examination.replays)
+    reached = _reached(so_far)
     space = designs.space(experiment)
-    start = None
-    if so_far:
-        named = so_far["named"]
-        start = Replays(
-            so_far["step"],
-            np.array(so_far["peak_evidence"]),
-            None if named is None else np.array(named),
-            so_far["streams"],
-        )
     rules = Rules.of(experiment)
     turn_ends = time.monotonic() + _TURN_SECONDS
     while True:
@@ -241,51 +252,88 @@ def _replays(
             keep()
             return time.monotonic() < checkpoint
 
-        reached = replay(
-            space,
-            sequences,
-            start=start,
-            go_on=go_on,
-            delta=rules.delta,
-            epsilon=rules.epsilon,
-            stopping=rules.stopping,
-            claim=rules.claim,
-            streams=rules.streams,
-            reserve=rules.reserve,
-            exact_ties=rules.exact_ties,
-        )
-        if reached.step >= total:
-            break
-        start = reached
-        so_far = {
-            "last_judgment": last,
-            "n_judgments": n_judgments,
-            "annotators": annotators,
-            "n_asked": len(in_order),
-            "step": reached.step,
-            "total": total,
-            "peak_evidence": reached.peak_evidence.tolist(),
-            "named": None if reached.named is None else reached.named.tolist(),
-            "streams": reached.streams,
-        }
-        if not mine.update(replays=so_far) or until.count() != n_judgments:
+        reached = replay(space, material.sequences, start=reached, go_on=go_on, **rules.replay())
+        if reached.step >= material.total:
+            return {
+                "replays_wanted_at": None,
+                "replays": {},
+                "findings": _findings(experiment, material, reached, rules.claim),
+            }
+        stored = mine.update(replays=_stored(material, reached))
+        if not stored or material.judgments.count() != material.n_judgments:
             raise claims.ClaimLostError
         if time.monotonic() >= turn_ends:
             return {}
-    found = [
-        _finding(experiment, sequence, _progress(reached, run, rules.claim))
-        for run, sequence in enumerate(sequences)
+
+
+def _material(experiment: Experiment, so_far: dict[str, Any]) -> tuple[_Material, dict[str, Any]]:
+    """The material, and how far earlier turns have got with it; ``so_far`` as it was stored."""
+    standing = counts.standing_judgments(experiment.pk)
+    last = so_far.get("last_judgment") or (standing.order_by("pk").values_list("pk", flat=True).last() or 0)
+    judgments = standing.filter(pk__lte=last)
+    n_judgments = judgments.count()
+    if so_far.get("n_judgments") != n_judgments:
+        so_far = {}
+    annotators = so_far.get("annotators") or _annotators(judgments)
+    without = judges.outcomes_without(experiment, [pk for pk, _, _ in annotators], last)
+    asked = judges.outcomes_as_asked(experiment, last)
+    # A comparison that is discarded between two turns makes the list longer: it stays what it was.
+    in_order = asked.outcomes[: so_far.get("n_asked")]
+    material = _Material(
+        judgments,
+        last,
+        n_judgments,
+        annotators,
+        n_asked=len(in_order),
+        n_judged=asked.n_judged,
+        sequences=[*without.values(), in_order],
+    )
+    return material, so_far
+
+
+def _stored(material: _Material, reached: Replays) -> dict[str, Any]:
+    """How far the replays have got, as JSON keeps it; :func:`_reached` reads it."""
+    return {
+        "last_judgment": material.last,
+        "n_judgments": material.n_judgments,
+        "annotators": material.annotators,
+        "n_asked": material.n_asked,
+        "step": reached.step,
+        "total": material.total,
+        "peak_evidence": reached.peak_evidence.tolist(),
+        "named": None if reached.named is None else reached.named.tolist(),
+        "streams": reached.streams,
+    }
+
+
+def _reached(so_far: dict[str, Any]) -> Replays | None:
+    """The replays as they were stored; ``None`` where none were."""
+    if not so_far:
+        return None
+    named = so_far["named"]
+    return Replays(
+        so_far["step"],
+        np.array(so_far["peak_evidence"]),
+        None if named is None else np.array(named),
+        so_far["streams"],
+    )
+
+
+def _findings(experiment: Experiment, material: _Material, reached: Replays, claim: Claim) -> dict[str, Any]:
+    """The decision without each annotator and that in the order of asking, for a page."""
+    *without, as_asked = [
+        _finding(experiment, sequence, _progress(reached, run, claim))
+        for run, sequence in enumerate(material.sequences)
     ]
-    findings = {
-        "n_judgments": n_judgments,
+    return {
+        "n_judgments": material.n_judgments,
         "at": clock.now().isoformat(),
         "rows": [
             {"annotator": name, "judgments": n} | finding
-            for (_, name, n), finding in zip(annotators, found[:-1], strict=True)
+            for (_, name, n), finding in zip(material.annotators, without, strict=True)
         ],
-        "as_asked": found[-1] | {"judged": asked.n_judged},
+        "as_asked": as_asked | {"judged": material.n_judged},
     }
-    return {"replays_wanted_at": None, "replays": {}, "findings": findings}
 
 
 def _annotators(judgments: QuerySet[Judgment]) -> list[tuple[int, str, int]]:
