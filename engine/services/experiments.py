@@ -48,6 +48,8 @@ from engine.services.ready_made import check_ready_made, store_ready_made
 from engine.services.replaying import catch_up, settle
 from engine.services.uploads import take_upload
 
+_STOPPABLE = {Experiment.State.RUNNING, Experiment.State.PAUSED}
+
 
 @dataclass(frozen=True)
 class Description:
@@ -125,9 +127,7 @@ def check_description(spec: ExperimentSpec) -> Description:
     judge = spec.settings.get("judge", Experiment.Judge.HUMAN)
     if judge == Experiment.Judge.RULE and (bare := [t.prompt for t in spec.tasks if not t.reference.strip()]):
         raise SpecError(f"The rule judge needs a reference answer for every task; {bare[0]!r} has none.")
-
     _check_llm_judge(judge, spec.settings.get("llm_judge", Experiment.LLMJudge.OFF))
-
     experiment = Experiment(name=spec.name, **spec.settings)
     _check(experiment)
     if len(spec.gold) < experiment.practice:
@@ -135,19 +135,7 @@ def check_description(spec: ExperimentSpec) -> Description:
             "Practice pairs are gold items. Give at least as many gold items as practice pairs.",
             ("practice",),
         )
-    for position, factor_spec in enumerate(spec.factors):
-        if factor_spec.kind not in Factor.Kind:
-            raise SpecError(
-                (
-                    f"Factor {factor_spec.name!r}: {factor_spec.kind!r} is not a kind of factor; use one "
-                    f"of {', '.join(Factor.Kind)}."
-                ),
-                ("factors", position, "kind"),
-            )
-        factor = Factor(name=factor_spec.name, kind=factor_spec.kind, position=position)
-        where = f"Factor {factor.name!r}: "
-        _check(factor, where, exclude={"kind", "experiment"}, path=("factors", position))
-        _check_levels(position, factor_spec)
+    _check_factors(spec.factors)
     _check_variables(spec)
     check_claim(claim=experiment.claim, epsilon=experiment.epsilon, stopping=experiment.stopping)
     policies = _checked_policies(experiment, spec.factors)
@@ -194,7 +182,7 @@ def write_description(*, experiment: Experiment, description: Description) -> Ex
     SpecError
         Another experiment of its maker has its name.
     """
-    spec, policies_of_levels = description.spec, description.policies
+    spec = description.spec
     described = Experiment(name=spec.name, **spec.settings)
     for name in ("name", *SETTINGS):
         setattr(experiment, name, getattr(described, name))
@@ -207,23 +195,7 @@ def write_description(*, experiment: Experiment, description: Description) -> Ex
         check_name(experiment)
         raise
 
-    level_rows: list[dict[str, Level]] = []
-    for position, factor_spec in enumerate(spec.factors):
-        factor = Factor(
-            experiment=experiment, name=factor_spec.name, kind=factor_spec.kind, position=position
-        )
-        factor.save()
-        level_rows.append({level.name: level for level in _create_levels(factor, factor_spec)})
-
-    policies = Policy.objects.bulk_create(
-        Policy(experiment=experiment, index=i) for i in range(len(policies_of_levels))
-    )
-    through = Policy.levels.through
-    through.objects.bulk_create(
-        through(policy_id=policy.pk, level_id=rows[name].pk)
-        for policy, combination in zip(policies, policies_of_levels, strict=True)
-        for rows, name in zip(level_rows, combination, strict=True)
-    )
+    policies = _create_policies(experiment, description)
     keys = [policy.pk for policy in policies]
     insert(description.pairs, {"experiment_id": [experiment.pk], "policy_i_id": keys, "policy_j_id": keys})
     tasks = Task.objects.bulk_create(
@@ -334,6 +306,19 @@ def _check_llm_judge(judge: str, stage: str) -> None:
         raise SpecError(f"llm_judge: {reason}", ("llm_judge",))
 
 
+def _check_factors(factors: Sequence[FactorSpec]) -> None:
+    for position, spec in enumerate(factors):
+        where = f"Factor {spec.name!r}: "
+        if spec.kind not in Factor.Kind:
+            raise SpecError(
+                f"{where}{spec.kind!r} is not a kind of factor; use one of {', '.join(Factor.Kind)}.",
+                ("factors", position, "kind"),
+            )
+        factor = Factor(name=spec.name, kind=spec.kind, position=position)
+        _check(factor, where, exclude={"kind", "experiment"}, path=("factors", position))
+        _check_levels(position, spec)
+
+
 def _check_levels(factor: int, spec: FactorSpec) -> None:
     for position, (name, value) in enumerate(spec.levels.items()):
         path = ("factors", factor, "levels", name)
@@ -343,6 +328,26 @@ def _check_levels(factor: int, spec: FactorSpec) -> None:
         except ValueError as error:
             raise SpecError(f"{where}{error}", path) from error
         _check(Level(name=name, position=position), where, exclude={"value", "factor"}, path=path)
+
+
+def _create_policies(experiment: Experiment, description: Description) -> list[Policy]:
+    """Store the factors, their levels and the policies made of them; returns the policies, by index."""
+    level_rows: list[dict[str, Level]] = []
+    for position, spec in enumerate(description.spec.factors):
+        factor = Factor.objects.create(
+            experiment=experiment, name=spec.name, kind=spec.kind, position=position
+        )
+        level_rows.append({level.name: level for level in _create_levels(factor, spec)})
+    policies = Policy.objects.bulk_create(
+        Policy(experiment=experiment, index=i) for i in range(len(description.policies))
+    )
+    through = Policy.levels.through
+    through.objects.bulk_create(
+        through(policy_id=policy.pk, level_id=rows[name].pk)
+        for policy, combination in zip(policies, description.policies, strict=True)
+        for rows, name in zip(level_rows, combination, strict=True)
+    )
+    return policies
 
 
 def _create_levels(factor: Factor, spec: FactorSpec) -> list[Level]:
@@ -521,6 +526,7 @@ def check_may_stop(experiment: Experiment) -> None:
     Raises
     ------
     WrongStateError
+        It neither runs nor is paused, or is in the archive.
     """
     if experiment.state not in _STOPPABLE:
         raise WrongStateError(
@@ -529,15 +535,13 @@ def check_may_stop(experiment: Experiment) -> None:
     refuse_archived(experiment)
 
 
-_STOPPABLE = {Experiment.State.RUNNING, Experiment.State.PAUSED}
-
-
 def refuse_archived(experiment: Experiment) -> None:
     """Refuse to change an experiment that is in the archive.
 
     Raises
     ------
     WrongStateError
+        It is archived.
     """
     if experiment.archived_at is not None:
         raise WrongStateError("The experiment is archived. Take it out of the archive first.")
