@@ -29,8 +29,8 @@ def faults(version: str, *, changelog: str, changes: str, tags: str, lacking: st
         found.append("There are changes that are not committed. Commit or stash them.")
     if f"v{version}" in tags.split():
         found.append(f"Version {version} is released already. Raise __version__ in engine/__init__.py.")
-    newest = re.search(r"^## (\S+)(?: \((\d{4}-\d{2}-\d{2})\))?$", changelog, re.MULTILINE)
-    if newest is None or newest.groups() != (version, newest.group(2)) or newest.group(2) is None:
+    newest = re.search(r"^## (.*)$", changelog, re.MULTILINE)
+    if newest is None or not re.fullmatch(rf"{re.escape(version)} \(\d{{4}}-\d{{2}}-\d{{2}}\)", newest[1]):
         found.append(f"CHANGELOG.md must begin with a section `## {version} (YYYY-MM-DD)`.")
     if lacking:
         found.append(lacking)
