@@ -30,6 +30,11 @@ _PLANNING_SECONDS = 1.0
 # Nobody reads two responses in less.
 _LEAST_CLICK_SECONDS = 0.5
 _SAFETY_NEAR_DECISION = 1.7
+# A queue of so many full batches says that generation cannot keep up.
+_LONG_QUEUE_BATCHES = 2
+# So many failed responses in a row say that generation does not work. Then one pair is planned this often.
+_FAILING_RUN = 20
+_PROBE_INTERVAL = timedelta(seconds=30)
 
 
 def annotators_present(experiment: Experiment) -> int:
@@ -94,17 +99,21 @@ def buffer_target(
 ) -> int:
     """The number of planned and ready comparisons to keep ahead.
 
-    People: Little's law, what is asked for while one comparison is being written or at least planned, with a
-    safety factor; and at least one for every annotator who is here. The time in the queue does not count: it
-    grows with what is planned, so that a slow backend would have ever more planned, and never be faster for
-    it. Near the decision no more than is expected to be needed, and a smaller factor. The rule judge never
-    waits, so there generation sets the pace: one batch being written and one waiting. A small buffer is worth
-    having, since pairs chosen ahead are chosen knowing less.
+    Where people judge, Little's law gives it: as many as they ask for while one comparison is written, or at
+    least planned, times a safety factor; and at least one for each annotator who is here. The time in the
+    queue does not count. It grows with what is planned, so a slow backend would get ever more work and become
+    no faster. Near the decision, no more are kept ahead than are expected to be needed.
 
-    While generation cannot keep up, a longer queue would help nobody: then the least is enough.
+    The rule judge never waits, so generation sets the pace: one batch being written and one waiting. The
+    buffer is kept small because a pair that is chosen ahead is chosen knowing less. While generation cannot
+    keep up, the smallest buffer is enough: a longer queue would help nobody.
 
-    ``latest``: the latest snapshot, where the caller has it already. ``round_seconds``: the time that passes
-    from one round of planning to the next, where that is known.
+    Parameters
+    ----------
+    latest
+        The latest snapshot, where the caller has it already.
+    round_seconds
+        The time from one round of planning to the next, where that is known.
     """
     is_written_here = experiment.responses != Experiment.Responses.IMPORTED
     if is_written_here and waiting_responses() >= _LONG_QUEUE_BATCHES * settings.GENERATION_BATCH_MAX:
@@ -125,16 +134,9 @@ def buffer_target(
     return min(settings.BUFFER_MAX, settings.BUFFER_MIN + ample)
 
 
-_LONG_QUEUE_BATCHES = 2
-
-
 def waiting_responses() -> int:
     """Responses of all experiments that no worker has taken yet."""
     return Response.objects.filter(state=Response.State.WAITING).count()
-
-
-_FAILING_RUN = 20
-_PROBE_INTERVAL = timedelta(seconds=30)
 
 
 def generation_is_failing(experiment: Experiment) -> bool:
