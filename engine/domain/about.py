@@ -1,5 +1,6 @@
-"""The subjects of the work under way, for each line of the log: the request or the task, the experiment, the
-claim, the comparison. Of one thread.
+"""The context of each line of the log: the request or task, the experiment, the claim, the comparison.
+
+Each thread has its own.
 """
 
 from __future__ import annotations
@@ -12,15 +13,15 @@ _names: ContextVar[Mapping[str, str]] = ContextVar("about", default=MappingProxy
 
 
 def names() -> Mapping[str, str]:
-    """The subjects now, by kind."""
+    """The present context, by kind."""
     return _names.get()
 
 
 def begin(**first: object) -> None:
-    """A piece of work begins, and what the one before was about is over."""
+    """Start the context of a new piece of work; the one before is dropped."""
     _names.set({kind: str(name) for kind, name in first.items()})
 
 
 def note(**more: object) -> None:
-    """Say more of what it is about."""
+    """Add to the context."""
     _names.set({**_names.get(), **{kind: str(name) for kind, name in more.items()}})

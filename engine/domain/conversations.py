@@ -1,7 +1,7 @@
 """A task as a conversation: messages with roles, which the policy's response continues.
 
-Every task has a text. A task that is one message of the user is that text and no more. Any other conversation
-keeps its messages beside the text, which then is the transcript of them.
+Every task has a text. If the task is a single message of the user, the text is all there is. Any other
+conversation also keeps its messages, and the text is their transcript.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ class Message:
 
 
 def chat(user: str, system: str = "") -> tuple[Message, ...]:
-    """The usual conversation: one message of the user, after a system message unless that is empty."""
+    """A conversation of one message of the user, preceded by a system message unless that is empty."""
     return (*((Message(SYSTEM, system),) if system else ()), Message(USER, user))
 
 
 def transcript(messages: Sequence[Message]) -> str:
-    """The conversation as one text: a single message as it is, several with their roles before them."""
+    """The conversation as one text: a single message unchanged, several with their roles in front."""
     if len(messages) == 1:
         return messages[0].content
     return "\n\n".join(f"{each.role.capitalize()}: {each.content}" for each in messages)
@@ -80,13 +80,13 @@ def fault_of(messages: Sequence[Message]) -> str:
     if messages and messages[-1].role != USER:
         return (
             f"The last message is by the {messages[-1].role}, but a response answers the user. "
-            "Remove it; a correct answer belongs into the reference."
+            "Remove it; a correct answer belongs in the reference."
         )
     return ""
 
 
 def calls_a_tool(message: Mapping[str, Any]) -> bool:
-    """True if the message asks for a tool's result: its text, if it has one, is not all that it says."""
+    """True if the message calls a tool, so that its text, if any, is only part of it."""
     return bool(message.get("tool_calls") or message.get("function_call"))
 
 

@@ -9,14 +9,14 @@ from django.utils.crypto import salted_hmac
 
 
 def hashed(secret: str) -> str:
-    """The SHA-256 under which a secret is stored. Ours are long and random, so no slow hash is needed."""
+    """The SHA-256 of a secret, as stored. Our secrets are long and random, so no slow hash is needed."""
     return hashlib.sha256(secret.encode()).hexdigest()
 
 
 def secret_from(mail_key: str) -> str:
-    """The secret of an invitation that is sent by e-mail, made from its random key and SECRET_KEY.
+    """The secret of an e-mailed invitation, derived from its random key and SECRET_KEY.
 
-    It is made again whenever it is sent, so that neither the outbox nor the invitation holds it.
+    It is derived anew for each sending, so neither the outbox nor the invitation stores it.
     """
     digest = salted_hmac("engine.invitations", mail_key, algorithm="sha256").digest()
     return base64.urlsafe_b64encode(digest).decode().rstrip("=")

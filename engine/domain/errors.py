@@ -4,7 +4,7 @@ from collections.abc import Hashable
 
 
 class EngineError(Exception):
-    """Something was asked that cannot be done; the message says what to do instead."""
+    """The request cannot be carried out; the message says what to do instead."""
 
 
 class SpecError(EngineError):
@@ -24,15 +24,15 @@ class WrongStateError(EngineError):
 
 
 class ImportedBeforeError(WrongStateError):
-    """The same votes were imported before, and would count twice."""
+    """The same votes were imported earlier and would count twice."""
 
 
 class LeaseLostError(EngineError):
-    """The shown pair is no longer this annotator's to judge, and somebody else has it or has judged it."""
+    """The pair is no longer reserved for this annotator: somebody else has it, or has judged it."""
 
 
 class UnknownTokenError(EngineError):
-    """No pair was ever shown under this token to this annotator."""
+    """This annotator was never shown a pair under this token."""
 
 
 class InvitationError(EngineError):
@@ -44,7 +44,7 @@ class MembershipError(EngineError):
 
 
 class TokenError(EngineError):
-    """An API token cannot be made as asked for."""
+    """An API token cannot be made with these properties."""
 
 
 class SubscriptionError(EngineError):

@@ -1,4 +1,4 @@
-"""The UUID by which files know a judgment: the same in every export of it, and after every import."""
+"""The UUID that identifies a judgment in files: the same in every export, and after every import."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from uuid import UUID
 
 
 def mark(experiment_id: int) -> int:
-    """The mark of an experiment on the first 32 bits of the tokens of its judgments.
+    """The mark that an experiment leaves on the first 32 bits of its judgments' tokens.
 
-    More bits would make each row of an export dearer, and a token that is taken all the same is no fault: the
-    judgment then gets another one.
+    More bits would make each row of an export more expensive. If a token is taken nevertheless, the judgment
+    gets another one.
     """
     return int.from_bytes(hashlib.sha256(f"judgments of {experiment_id}".encode()).digest()[:4], "big")
 
 
 def exchanged(uuid: UUID, mark: int) -> UUID:
-    """The token of the judgment that has this UUID in files, or the UUID of the one that has this token.
+    """The token of the judgment with this UUID, or the UUID of the judgment with this token.
 
-    A token is unique in the database, but a judgment may be imported into several experiments. So the token
-    is the UUID with the experiment's mark on it by exclusive or, and the same again takes the mark off.
+    A token is unique in the database, but one judgment may be imported into several experiments. So the token
+    is the exclusive or of the UUID and the experiment's mark, and the same operation reverses it.
     """
     return UUID(int=uuid.int ^ (mark << 96))

@@ -5,16 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-# A shorter instruction ("Be kind.") is ordinary language, which a response may use for reasons of its own.
+# A shorter instruction ("Be kind.") is ordinary language, which a response may contain by chance.
 _SHORTEST_TELLING = 15
 _SENTENCE = re.compile(r"[^.!?\n]+")
 _WORD = re.compile(r"\w+")
 
 
 def find_leak(text: str, *, instructions: Iterable[str], model: str) -> str:
-    """A sentence of its instructions, or the name of its model, that a response reveals; else empty.
+    """The sentence of its instructions, or the name of its model, that a response reveals; else empty.
 
-    Case, punctuation and spacing do not matter.
+    Case, punctuation and spacing are ignored.
     """
     said = f" {_plain(text)} "
     for instruction in instructions:

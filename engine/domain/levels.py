@@ -37,8 +37,8 @@ class SamplingParams:
     stop: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        # Upper ends too: the workers' engines take 64-bit floats and 32-bit integers, and one number that
-        # they cannot take fails a batch of many experiments.
+        # Upper limits too: the workers' engines take 64-bit floats and 32-bit integers. One number outside
+        # that range fails a batch with responses of many experiments.
         if not 0 <= self.temperature <= _HOTTEST:
             raise ValueError(
                 f"temperature must be at least 0 and at most {_HOTTEST}, not {shown(self.temperature)}"

@@ -1,7 +1,7 @@
-"""Every limit on what people may hand in, with its unit and its reason, and the checks that all doors share.
+"""Every limit on input, with its unit and its reason, and the checks that all entry points share.
 
-Pages, API, files and commands refuse through this module, before the work starts. docs/limits.md has the same
-table; a test compares the two.
+Pages, the API, files and commands refuse input through this module, before the work starts. docs/limits.md
+has the same table; a test compares the two.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Limit:
         return self.default if override is None else override
 
     def refusal(self, found: int, where: str = "") -> str:
-        """The message for ``found`` of them; empty where that is allowed."""
+        """The error message for ``found`` of them; empty if that many are allowed."""
         if found <= self.most:
             return ""
         start = f"{where}: " if where else ""
@@ -272,7 +272,7 @@ def check_space(levels: Sequence[int], *, policies: int, factorial: bool) -> Non
 def check_spec(spec: ExperimentSpec) -> None:
     """Refuse a description that is too large, or that holds a text or a number that cannot be stored.
 
-    Costs one look at each text. Nothing is multiplied out and nothing asked of the database.
+    Reads each text once. It enumerates no policies and queries no database.
 
     Raises
     ------
@@ -357,12 +357,12 @@ def number_fault(value: float, where: str) -> str:
 
 
 def number(n: int) -> str:
-    """``n`` for people. Python writes no integer of more than 4,300 digits, and nobody reads one of 20."""
+    """``n`` for people: a large number as a power of ten. Python writes no more than 4,300 digits."""
     return f"{n:,}" if abs(n) < 10**15 else f"{'-' if n < 0 else ''}about 10^{int(math.log10(abs(n)))}"
 
 
 def shown(value: Any) -> str:
-    """A value that somebody gave, short enough for a message."""
+    """A value from the input, cut so that it fits into a message."""
     if isinstance(value, int) and not isinstance(value, bool):
         return number(value)
     try:

@@ -1,4 +1,4 @@
-"""Tells if e-mail leaves this installation."""
+"""The e-mail of this installation: if it is sent, and the reason if it is not."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ _SENDS_NOTHING = {
 
 
 def mail_is_sent() -> bool:
-    """True if messages reach their readers, and not only the log of a process."""
+    """True if messages are sent, and not only written to the log of a process."""
     return settings.EMAIL_BACKEND not in _SENDS_NOTHING
 
 
 def why_no_mail() -> str:
-    """The reason why an e-mail would reach nobody, and the remedy; empty if e-mail is sent."""
+    """The reason why no e-mail is sent, and the remedy; empty if e-mail is sent."""
     if mail_is_sent():
         return ""
     return (

@@ -1,4 +1,4 @@
-"""From factors to policies: which tuples of levels there are, and what is assumed about them."""
+"""The policies that factors make: their tuples of levels, their names, and the space that is assumed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def combinations(
     Raises
     ------
     ValueError
-        An exclusion names a factor or a level that there is not.
+        An exclusion names an unknown factor or level.
     """
     factors = list(levels)
     for exclusion in excluded:

@@ -1,4 +1,4 @@
-"""When an experiment stops: its rules as designs and plans take them, in one place for all who make one."""
+"""The stopping rules of an experiment, in the form that designs, plans and replays of `engine.core` take."""
 
 from __future__ import annotations
 
@@ -120,10 +120,9 @@ def usual_margin(claim: str) -> float:
 
 
 def completed(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of a description, with a claim and a margin where it names none, and its tags as they are
-    stored.
+    """The settings of a description with its missing claim and margin filled in, and its tags as stored.
 
-    Only the certified stop makes claims, so that the other stops go with "best, if there is a best".
+    Only the certified stop makes claims, so the other stops get "best, if there is a best".
     """
     certified = settings.get("stopping", CERTIFIED) == CERTIFIED
     claim = settings.get("claim", USUAL_CLAIM if certified else Claim.BEST_IF_ANY)

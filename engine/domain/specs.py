@@ -56,7 +56,7 @@ class TaskSpec:
 
 @dataclass(frozen=True)
 class GoldSpec:
-    """Two responses of which everybody should know the better one; ``messages`` as in a task."""
+    """Two responses, one of them clearly better; ``messages`` as in a task."""
 
     prompt: str
     better: str

@@ -15,25 +15,25 @@ UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 
 
 def storable(text: str) -> str:
-    """The text with a mark in place of each character that cannot be stored; a model may write such ones."""
+    """The text with a mark in place of each character that cannot be stored. Models sometimes write some."""
     return UNSTORABLE.sub("\ufffd", text)
 
 
 def is_blank(text: str) -> bool:
-    """True if nobody sees anything of the text: space, or what has no shape, as U+200B and DOS's end mark."""
+    """True if the text has no visible character: only space, or characters without a shape such as U+200B."""
     return not any(character.isprintable() and not character.isspace() for character in text)
 
 
 def digest(text: str) -> str:
-    """16 hexadecimal digits that stand for a text, without the space around it, which nobody sees."""
+    """16 hexadecimal digits that identify a text; space around it is ignored, since nobody sees it."""
     return hashlib.sha256(text.strip().encode()).hexdigest()[:16]
 
 
 def two_texts(first: str, second: str) -> str:
-    """A name for two texts to a task that is given elsewhere, by their digests in either order."""
+    """The name of two texts, from their digests in either order. It does not say which task they answer."""
     return f"{min(first, second)}:{max(first, second)}"
 
 
 def pair_of_texts(task_id: int, first: str, second: str) -> str:
-    """A name for two texts to one task, given by their digests in either order."""
+    """The name of two texts that answer one task, from their digests in either order."""
     return f"{task_id}:{two_texts(first, second)}"

@@ -39,7 +39,7 @@ _ENVIRONMENT.globals.clear()
 
 
 class VariableError(ValueError):
-    """A text with ``{{`` that cannot be filled; says which part, and what to write."""
+    """A text with ``{{`` that cannot be filled; the message says which part, and what to write."""
 
 
 def names_in(text: str) -> Counter[str]:

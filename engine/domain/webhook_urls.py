@@ -1,4 +1,4 @@
-"""Checks of webhook addresses: a sender must not reach machines of our own network through us."""
+"""Checks of webhook addresses: nobody may use us to reach machines of our own network."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
 
 
 def check_url(url: str) -> None:
-    """Look at the URL itself, without asking anybody where it leads.
+    """Check the URL itself, without looking its host up.
 
     Raises
     ------
@@ -77,7 +77,7 @@ def check_url(url: str) -> None:
 
 
 def resolve(host: str, port: int) -> str:
-    """The address to connect to. Every address of the name must be public, or its owner could choose one.
+    """The address to connect to. All addresses of the name must be public, as its owner chooses among them.
 
     Raises
     ------

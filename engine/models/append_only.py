@@ -51,12 +51,12 @@ RULES = (
 
 
 def install(using: str = DEFAULT_DB_ALIAS) -> None:
-    """Make the triggers, anew where there are some."""
+    """Create the triggers, or replace them."""
     _execute(connections[using], install_sql(connections[using]))
 
 
 def install_sql(connection: BaseDatabaseWrapper) -> list[str]:
-    """The statements that make the triggers of all tables that are there."""
+    """The statements that create the triggers of all tables that exist."""
     there = set(connection.introspection.table_names())
     rules = {table: rule for rule in RULES if (table := _table(rule)) in there}
     if connection.vendor == "postgresql":
@@ -76,7 +76,7 @@ def remove_sql(connection: BaseDatabaseWrapper) -> list[str]:
 
 @contextmanager
 def lifted(using: str = DEFAULT_DB_ALIAS) -> Iterator[None]:
-    """A transaction in which history may be rewritten: to erase what a law demands, or to set up a test."""
+    """A transaction in which history may be rewritten: to erase what a law requires, or to set up a test."""
     connection = connections[using]
     with transaction.atomic(using=using):
         _execute(connection, remove_sql(connection))
@@ -139,8 +139,9 @@ def _triggers(connection: BaseDatabaseWrapper) -> set[str]:
 
 
 def _postgresql(rule: Rule, table: str, triggers: set[str]) -> list[str]:
-    """Statements for all but these ``triggers``. To make one anew, a table would have to be closed to clicks
-    and exports: only the function changes, and asks nobody.
+    """The statements that create all but these ``triggers``, and replace their functions.
+
+    Creating a trigger locks its table against clicks and exports. Replacing its function does not.
     """
     refuse = f"RAISE EXCEPTION '{_message(table)}' USING ERRCODE = 'restrict_violation'"
     allowed = _allowed(rule, "IS NOT DISTINCT FROM")

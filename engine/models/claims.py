@@ -1,4 +1,4 @@
-"""The columns of every table from which workers take work."""
+"""The columns that every table needs from which workers take work."""
 
 from __future__ import annotations
 

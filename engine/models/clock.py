@@ -12,17 +12,17 @@ from datetime import datetime, timedelta
 from django.db import connection
 from django.utils import timezone
 
-# In between this machine's monotonic clock counts, which nobody sets.
+# In between, this machine's monotonic clock counts, which nobody sets.
 _LOOK_AGAIN_SECONDS = 60.0
 
-# What the database's clock said when this process looked last, and what the monotonic one did.
+# The database's time when this process last asked for it, and the monotonic time at that moment.
 _seen: tuple[datetime, float] | None = None
 
 
 def now() -> datetime:
-    """The database's time, aware of its zone; costs a process one query a minute.
+    """The database's time, aware of its zone. It costs a process one query a minute.
 
-    SQLite's processes share one machine, and its clock.
+    With SQLite all processes share one machine, so its clock will do.
 
     Raises
     ------

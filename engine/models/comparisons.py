@@ -1,4 +1,4 @@
-"""Pairs of responses, who is looking at one, and what is wrong with one."""
+"""Comparisons, their leases, and the flags that annotators raise."""
 
 from __future__ import annotations
 

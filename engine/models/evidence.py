@@ -84,7 +84,7 @@ class ReplayPoint(models.Model):
 class Examination(Claimable):
     """Results that take too long to compute for a page: the forecast, and replays without each annotator.
 
-    What is under way is kept with it, so that a worker that is killed loses little.
+    Unfinished work is stored too, so a worker that is killed loses little.
     """
 
     experiment = models.OneToOneField(Experiment, models.CASCADE, related_name="examination")

@@ -1,4 +1,4 @@
-"""One experiment: what is asked, how it is decided, and where it stands."""
+"""The experiment: its question, its rules, and its state."""
 
 from __future__ import annotations
 

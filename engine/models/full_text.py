@@ -1,4 +1,4 @@
-"""An index of the texts of responses by their trigrams: a part of a word is found without reading all texts.
+"""A trigram index of the texts of responses: a part of a word is found without reading all texts.
 
 It is made after every ``migrate`` and not by one migration, as the triggers of `append_only` are: what
 PostgreSQL and SQLite need for it has nothing in common, and SQLite's lives in triggers of the table.
@@ -14,10 +14,10 @@ from django.db.models.expressions import RawSQL
 
 _TABLE = "engine_response"
 _INDEX = "engine_response_trigrams"
-# A shorter text has no trigram, and every response has to be read for it.
+# A shorter text has no trigram, so every response has to be read.
 _SHORTEST = 3
 
-# The index knows the expression by which Django compares in capitals or not.
+# The expression by which Django compares without regard to case.
 _POSTGRESQL = (
     "CREATE EXTENSION IF NOT EXISTS pg_trgm",
     f'CREATE INDEX "{_INDEX}" ON "{_TABLE}" USING gin (UPPER("text") gin_trgm_ops) WHERE "text" <> \'\'',
@@ -30,7 +30,7 @@ _SQLITE = (
         USING fts5("text", content="{_TABLE}", content_rowid="id", tokenize="trigram")""",
     f"""INSERT INTO "{_INDEX}" ("{_INDEX}") VALUES ('rebuild')""",  # noqa: S608
 )
-# Empty texts too: the index counts its rows, and one that it never got cannot be removed from it.
+# Empty texts too: a row that the index never got cannot be removed from it.
 _SQLITE_TRIGGERS = tuple(
     f'CREATE TRIGGER IF NOT EXISTS "{_INDEX}_{name}" AFTER {event} ON "{_TABLE}" BEGIN {what} END'
     for name, event, what in (
@@ -50,7 +50,7 @@ def install_after_migrate(using: str = DEFAULT_DB_ALIAS, **_: Any) -> None:
     if database.vendor == "postgresql":
         with database.cursor() as cursor:
             indexes = database.introspection.get_constraints(cursor, _TABLE)
-        # IF NOT EXISTS would wait for everybody who writes a response, and keep others off meanwhile.
+        # IF NOT EXISTS would wait for everybody who writes a response, and block others meanwhile.
         statements = () if _INDEX in indexes else _POSTGRESQL
     else:
         statements = (*(() if _INDEX in there else _SQLITE), *_SQLITE_TRIGGERS)
@@ -60,7 +60,7 @@ def install_after_migrate(using: str = DEFAULT_DB_ALIAS, **_: Any) -> None:
 
 
 def responses_with(text: str) -> Q:
-    """The condition that a response contains ``text``, in capitals or not; by the index, where it can."""
+    """The condition that a response contains ``text`` in any case. Uses the index where possible."""
     if connection.vendor == "postgresql" or len(text) < _SHORTEST:
         return ~Q(text="") & Q(text__icontains=text)
     phrase = '"' + text.replace('"', '""') + '"'

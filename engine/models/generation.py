@@ -30,7 +30,7 @@ class TextDigest(Characters):
 
 
 class Response(Claimable):
-    """One text that a policy wrote, or is to write, for a task."""
+    """One text that a policy has written, or is to write, for a task."""
 
     class State(models.TextChoices):
         WAITING = "waiting", "Waiting"

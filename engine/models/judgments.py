@@ -1,4 +1,4 @@
-"""Outcomes: each judgment, the event that takes it back, and what they add up to."""
+"""Judgments, the events that take them back, the counts that they add up to, and the allowance of undos."""
 
 from __future__ import annotations
 
@@ -109,14 +109,14 @@ class Judgment(models.Model):
 
     @property
     def preferred(self) -> Policy | None:
-        """The policy whose response was chosen; nobody's in a tie."""
+        """The policy whose response was chosen; ``None`` for a tie."""
         if self.outcome == 0.5:
             return None
         return self.comparison.policy_i if self.outcome > 0.5 else self.comparison.policy_j
 
     @property
     def seconds(self) -> float | None:
-        """From being shown to being judged."""
+        """Seconds from seeing the pair to judging it; ``None`` where that is not known."""
         return None if self.shown_at is None else (self.created_at - self.shown_at).total_seconds()
 
 

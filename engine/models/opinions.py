@@ -12,10 +12,9 @@ from engine.models.judgments import Judgment
 
 
 class Opinion(Claimable):
-    """A language model's opinion on a comparison, asked in both orders.
+    """A language model's opinion on a comparison, asked for in both orders.
 
-    ``identity`` names the model and the words it was asked with: agreement with people is known per identity
-    only.
+    ``identity`` names the model and the wording: agreement with people is known for one identity at a time.
     """
 
     class State(models.TextChoices):

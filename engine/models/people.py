@@ -1,4 +1,4 @@
-"""Accounts, and who may do what: members, invitations, tokens."""
+"""Accounts and their rights: memberships, invitations, tokens."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from engine.models.experiments import Experiment
 
 
 class User(AbstractUser):
-    """An account. A model of our own from the first release on: Django cannot change to one later."""
+    """An account. It has been our own model from the start, because Django cannot switch to one later."""
 
     forgotten_at = models.DateTimeField(
         null=True,
@@ -25,9 +25,9 @@ class User(AbstractUser):
     )
     # Part of every session's check: counting it up ends all sessions, also those that no table lists.
     session_version = models.PositiveIntegerField(default=0, editable=False)
-    # How this person likes to judge: `keys`, `left_handed`, `guidelines`. What is missing is as usual.
+    # How this person likes to judge: `keys`, `left_handed`, `guidelines`. A missing one has its default.
     preferences = models.JSONField(default=dict, editable=False)
-    # What the stored row said before a save; `labeling.signals` compares.
+    # The rights in the stored row before a save; `labeling.signals` compares.
     rights_before: tuple[Any, ...] | None = None
 
     def _get_session_auth_hash(self, secret: str | None = None) -> str:
@@ -91,7 +91,7 @@ class RoleLoss(models.Model):
 
 
 class InvitationLimit(NamedTuple):
-    """Maximum number of people whom one link may let in, and of its days."""
+    """The most people whom one link may let in, and the most days that it may last."""
 
     uses: int
     days: int

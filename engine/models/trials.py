@@ -1,4 +1,4 @@
-"""Trials: a draft's policies on a few tasks, before anything counts."""
+"""Trials of a draft: its policies answer a few tasks before anything counts."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from engine.models.experiments import Experiment
 
 
 class Trial(models.Model):
-    """One response of each policy to a few tasks of a draft, to look at. Nothing of it enters the experiment.
+    """One response of each policy to a few tasks of a draft, to look at. None of it enters the experiment.
 
-    Its responses go with the next change of the draft, and with the start. The row stays for the allowance of
-    its maker and its experiment.
+    The next change of the draft deletes its responses, and so does the start. The row stays, as it counts
+    against the allowance of its maker and of its experiment.
     """
 
     KEPT_FOR = timedelta(days=30)

@@ -1,4 +1,4 @@
-"""Files between their upload and their import."""
+"""Uploaded files that are not imported yet."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ from engine.models import clock
 
 
 class Upload(models.Model):
-    """A file that is not imported yet: somebody has to name its columns, or the process that read it was
-    killed. Nobody but its user sees it, and it goes after a day.
+    """A file that waits for its import. Only its user sees it, and it is deleted after a day.
+
+    Its user has still to name its columns, or the process that read it was killed.
     """
 
     MATERIALS = ((Material.RESPONSES.value, "Ready-made responses"), (Material.VOTES.value, "Past votes"))
     KEPT_FOR = timedelta(days=1)
-    # The oldest goes. Those that wait for their columns are not pushed out by a few that are read at once.
+    # Beyond this the oldest is deleted. Files that wait for their columns are not pushed out by a few others.
     MOST_OF_ONE_USER = 10
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
