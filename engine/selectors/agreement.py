@@ -25,13 +25,13 @@ class Answer:
 
 
 def shared_answers(experiment: Experiment) -> list[dict[str, Answer]]:
-    """Of each two responses that at least two people judged: the first answer of each person, by user name.
+    """The first answer of each person, by user name, for all pairs of responses that several judged.
 
-    Past votes included.
+    Past votes count.
     """
     by_people = standing_judgments(experiment.pk).filter(judge=Judgment.Judge.HUMAN, annotator__isnull=False)
     pair = ("comparison__response_i_id", "comparison__response_j_id")
-    # The database finds them: in most experiments nearly every pair was judged once.
+    # The database finds these pairs: in most experiments nearly every pair was judged once.
     several = by_people.values_list(*pair).annotate(people=Count("annotator_id", distinct=True))
     shared: dict[tuple[int, int], dict[str, Answer]] = {
         (i, j): {} for i, j, _ in several.filter(people__gte=2).order_by()
@@ -53,7 +53,7 @@ def agreement_of_people(experiment: Experiment) -> Alpha:
 
 
 def agreement_in(shared: list[dict[str, Answer]]) -> Alpha:
-    """The same, of answers that were read before."""
+    """The same for answers that :func:`shared_answers` has read."""
     table = np.zeros((len(shared), len(_ANSWERS)))
     for place, heard in enumerate(shared):
         for answer in heard.values():

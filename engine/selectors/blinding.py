@@ -15,17 +15,15 @@ from engine.models import Check, Comparison, Experiment, Membership, RoleLoss, U
 
 
 def secret_periods(experiment: Experiment) -> list[Period]:
-    """All secrets that the experiment has had, the current one last. Not for anybody's eyes before the
-    conclusion.
-    """
+    """All secrets that the experiment has had, the current one last. Nobody sees them before it concludes."""
     past = [Period(int(each["first"]), str(each["secret"])) for each in experiment.past_secrets]
     return [*past, Period(experiment.secret_from, experiment.secret)]
 
 
 def published_secrets(experiment: Experiment) -> list[Period]:
-    """The secrets that may be told: all of them once the experiment has concluded, before that none.
+    """The secrets that may be published: all of them once the experiment is over, before that none.
 
-    An annotator may finish the pair on their screen after the conclusion; until then the secrets stay secret.
+    An annotator may finish the pair on their screen after the conclusion; until then nothing is published.
     """
     return secret_periods(experiment) if is_over(experiment) else []
 
@@ -56,7 +54,7 @@ def verify_blinding(experiment: Experiment) -> Verified:
     """Derive the sides of comparisons and gold pairs and the schedule of checks from the secrets, and
     compare.
 
-    Comparisons whose secret is unknown are left out: those of an import from an experiment that had not
+    Comparisons with an unknown secret are left out: they were imported from an experiment that had not
     concluded.
     """
     found = Verified()
@@ -87,8 +85,8 @@ def _verify_check(found: Verified, check: Check, secret: str, experiment: Experi
 def withholds_unfinished(experiment: Experiment, user: User) -> bool:
     """True if this user must not see the policies of comparisons that are not finished.
 
-    An annotator may be looking at any of them, or may get it later. Somebody who lost that role may come
-    back to it, and would know the pairs then.
+    An annotator may be looking at any of them, or may be shown it later. Somebody who lost that role may get
+    it back, and would then know the pairs.
     """
     return (
         experiment.judge == Experiment.Judge.HUMAN
@@ -101,8 +99,8 @@ def withholds_unfinished(experiment: Experiment, user: User) -> bool:
 def has_or_had(experiment: Any, user: Any, roles: Collection[str]) -> Q:
     """True if a user has or had one of the roles in an experiment.
 
-    What the holder of a role of the past has seen stays seen. ``experiment``, ``user``: numbers, or what
-    stands for them in a query.
+    People remember what they saw under a role that they have lost. ``experiment`` and ``user`` are ids, or
+    expressions of a query.
     """
     return Q(
         *(

@@ -1,4 +1,4 @@
-"""Results by task and by tag: how many of its comparisons each policy won there."""
+"""Results by task and by tag: the comparisons that each policy won there."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Won:
 
     @property
     def share(self) -> float:
-        """Of its comparisons that it won, in [0, 1]."""
+        """The share of its comparisons that it won, in [0, 1]."""
         return self.wins / self.comparisons
 
     def add(self, wins: float, comparisons: int) -> None:

@@ -1,4 +1,4 @@
-"""Comparisons and judgments by what one looks for."""
+"""A search of comparisons and judgments, page by page."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from engine.models.full_text import responses_with
 
 STANDING, VOID = "standing", "void"
 
-# Up to so many tasks or responses with a text, their comparisons are looked up; with more, they are common.
+# A text in at most so many tasks and responses is rare: their comparisons are looked up.
 _RARE = 5000
 
 
@@ -109,8 +109,8 @@ def _of_comparison(experiment: Experiment, selection: Selection, at: str) -> Q:
 def _of_text(experiment: Experiment, text: str, at: str) -> Q:
     """Comparisons with ``text`` in their task or in a response.
 
-    A rare text is looked up first, in the index of the responses, and their comparisons come along their own
-    indexes. A frequent one is looked for in one comparison after the other: the first page is full soon.
+    A rare text is looked up in the index of the responses, and their comparisons are found by their own
+    indexes. A frequent text is searched for in one comparison after another: the first page fills quickly.
     """
     tasks = Task.objects.filter(experiment=experiment, prompt__icontains=text)
     responses = Response.objects.filter(responses_with(text), policy__experiment=experiment)

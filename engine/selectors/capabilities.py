@@ -1,4 +1,4 @@
-"""The needs of policies, and the offers of the live workers."""
+"""The models that policies need, and the models that live workers offer."""
 
 from __future__ import annotations
 
@@ -87,18 +87,19 @@ def needs(policy_ids: Collection[int]) -> dict[int, Need]:
 
 
 def live_offers(writers: Iterable[Worker] | None = None) -> dict[str, Offer | None]:
-    """The generation workers that are alive, and what each offers; ``None`` where it has not said so yet.
+    """The offers of the live generation workers, by name; ``None`` for one that has not told it yet.
 
-    ``writers``: the generation workers, where they are at hand.
+    ``writers``: the generation workers, where the caller has them already.
     """
     writers = workers.seen("generation") if writers is None else writers
     return {worker.name: Offer.from_details(worker.details) for worker in writers if worker.alive}
 
 
 def writers_of(needed: Iterable[Need]) -> list[str]:
-    """The models with which the live workers would write; none of a need that no live worker serves.
+    """The models with which the live workers would write for these needs.
 
-    Where a need names no model, each worker that serves it would write with its own.
+    A need that no live worker serves adds none. For a need without a model, each worker that serves it would
+    use its own.
     """
     offers = [offer for offer in live_offers().values() if offer]
     return sorted(
@@ -117,8 +118,8 @@ def unserved_needs(
 ) -> dict[int, list[str]]:
     """The needs of each experiment's policies that no live worker serves, in words, by the experiment's id.
 
-    Empty while a worker has not said what it serves, and where no worker is alive at all: that is another
-    trouble. As many queries for one experiment as for many.
+    Empty while some worker has not told its offer, and where no worker is alive: that is another problem. It
+    takes as many queries for one experiment as for many.
     """
     unserved: dict[int, set[str]] = {experiment.pk: set() for experiment in experiments}
     offers = live_offers(writers).values()

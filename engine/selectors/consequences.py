@@ -24,7 +24,7 @@ _MARGINS = {
 
 
 def outcomes_seen(experiment: Experiment) -> bool:
-    """True if anybody could have looked at an outcome, one taken back included."""
+    """True if anybody could have seen an outcome, even one that was taken back."""
     return Judgment.objects.filter(comparison__experiment=experiment).exists()
 
 

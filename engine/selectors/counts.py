@@ -49,7 +49,7 @@ def next_number(experiment: Experiment) -> int:
 
 
 def comparison_count(experiment_id: int) -> int:
-    """Judged comparisons that stand."""
+    """The number of judged comparisons that stand."""
     return comparison_counts([experiment_id])[experiment_id]
 
 
@@ -110,7 +110,7 @@ class Completion(NamedTuple):
 
 
 class StandingJudgment(NamedTuple):
-    """What the evidence takes of a judgment that was not taken back.
+    """A judgment that was not taken back, as the evidence needs it.
 
     Attributes
     ----------
@@ -135,7 +135,7 @@ class StandingJudgment(NamedTuple):
 def outcomes(experiment: Experiment) -> Iterator[tuple[int, int, float]]:
     """``(i, j, D)`` of every judged comparison by policy index, in the order in which they were completed.
 
-    Computed from the standing judgments alone: this is what the counts must equal.
+    Computed from the standing judgments alone. The stored counts must equal it.
     """
     for _, _, i, j, outcome in completed(experiment):
         yield i, j, outcome
@@ -152,7 +152,7 @@ def completed(experiment: Experiment, *, after: int = 0, without: User | None = 
         judgments = judgments.exclude(annotator=without)
     if after:
         newer = judgments.filter(pk__gt=after)
-        # An earlier judgment of a comparison has its part in the outcome that a later one completes.
+        # An earlier judgment of a comparison is part of the outcome that a later one completes.
         judgments = (
             newer
             if _needed(experiment) == 1
@@ -186,7 +186,7 @@ def _needed(experiment: Experiment) -> int:
 def wins_and_ties(experiment: Experiment) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
     """Summed outcomes, and ties (`engine.core.contradictions.misfit`), of each two policies: shapes (K, K).
 
-    Both come from one query, so that no judgment in between sets them at odds.
+    Both come from one query, so that no judgment that arrives in between makes them disagree.
     """
     n_policies = experiment.policies.count()
     wins, undecided = np.zeros((n_policies, n_policies)), np.zeros((n_policies, n_policies))

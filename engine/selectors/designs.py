@@ -1,4 +1,4 @@
-"""The design of an experiment as its counts stand, and what it said so far."""
+"""The design of an experiment with its evidence, and the snapshots of that evidence."""
 
 from __future__ import annotations
 
@@ -110,9 +110,10 @@ class Observed:
 def observe(
     start: Observed, completions: Iterable[Completion], *, each: Callable[[Observed], bool] = lambda _: True
 ) -> Observed:
-    """Tell a design the outcomes of comparisons in their order, none after it has stopped.
+    """Tell a design the outcomes of comparisons in their order, until it stops.
 
-    ``each``: called after each of them; ``False`` ends it there. Reads nothing from the database.
+    ``each`` is called after each of them; if it returns ``False``, no more are told. Reads nothing from the
+    database.
     """
     observed = start
     for completion in completions:
@@ -126,7 +127,7 @@ def observe(
 
 
 def _stops(design: Design) -> bool:
-    """True if the design has stopped. A decision takes as long as the evidence, so most are spared."""
+    """True if the design has stopped. A decision takes as long as the evidence, so it is computed rarely."""
     if design.stopping == CERTIFIED and (design.budget is None or design.n_comparisons < design.budget):
         n_ruled_out = int(np.sum(design.peak_evidence >= -np.log(design.delta)))
         if n_ruled_out < design.n_policies - 1 and not design.named:
@@ -140,15 +141,13 @@ def design(experiment: Experiment) -> Design:
 
 
 def with_in_flight(experiment: Experiment, design: Design) -> Design:
-    """The same design, ready to be asked for pairs: it knows of the comparisons whose outcome is still to
-    come.
-    """
+    """The same design, told of the comparisons whose outcome is still to come and ready to choose pairs."""
     design.resume(in_flight_matrix(experiment), design_seed(experiment))
     return design
 
 
 def with_late(experiment: Experiment, design: Design) -> Design:
-    """The same design with all counts: also of comparisons that were judged after it had stopped."""
+    """The same design with all counts, including comparisons that were judged after it had stopped."""
     return Design.from_counts(
         design.space,
         wins_matrix(experiment),
@@ -159,9 +158,7 @@ def with_late(experiment: Experiment, design: Design) -> Design:
 
 
 def observed(experiment: Experiment) -> Observed:
-    """The evidence of the experiment now: that of the latest snapshot and what was judged since,
-    or a replay.
-    """
+    """The present evidence: that of the latest snapshot and of what was judged since, or else a replay."""
     return continued(experiment) or replayed(experiment)
 
 
@@ -209,14 +206,12 @@ def _noted(experiment: Experiment, latest: Snapshot) -> tuple[Observed, list[Com
 
 
 def known_design(experiment: Experiment) -> Design:
-    """The design for a page, which never waits for a replay:
-    where one is needed, that of the counts alone.
-    """
+    """The design for a page, which never waits for a replay: it shows that of the counts alone instead."""
     return (continued(experiment) or counted(experiment)).design
 
 
 def counted(experiment: Experiment) -> Observed:
-    """The evidence in the present counts alone, where what it was before has still to be replayed."""
+    """The evidence of the present counts alone, for use while a replay is still to come."""
     of, labels = labelled_space(experiment)
     wins = wins_matrix(experiment)
     return Observed(Design.from_counts(of, wins, labels=labels, **design_settings(experiment)))
@@ -243,7 +238,7 @@ def model_test(experiment: Experiment, observed: Observed) -> Misfit | None:
     """The test of the assumption that levels add up, on the comparisons of this evidence.
 
     ``None`` where a claim that holds, or the finding that none is best, does not rest on that assumption, or
-    where there is nothing to test. It takes up to some tenths of a second.
+    where there is nothing to test. It takes up to a few tenths of a second.
     """
     design = observed.design
     of, decision = design.space, design.decision

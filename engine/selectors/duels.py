@@ -1,4 +1,4 @@
-"""The judged comparisons of one policy: who it met, what both wrote, and how it went."""
+"""The judged comparisons of one policy: its rivals, both responses, and the outcomes."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def examples(policy: Policy, *, won: bool, most: int = 3) -> list[Duel]:
 
 @dataclass(frozen=True)
 class TaskResult:
-    """A policy at one task. ``share``: of its comparisons that it won, ties half, in [0, 1]."""
+    """A policy at one task. ``share``: the part of its comparisons that it won; a tie is half a win."""
 
     task: Task
     comparisons: int
@@ -85,7 +85,7 @@ class TaskResult:
 
 
 def weakest_tasks(policy: Policy, *, most: int = 3) -> list[TaskResult]:
-    """Of the tasks at which a policy ever lost, those with the smallest share of its comparisons won."""
+    """The tasks where a policy won the smallest share of its comparisons, without those where it won all."""
     won = Case(When(policy_i=policy, then=F("outcome")), default=1.0 - F("outcome"))
     rows = (
         duels_of(policy)

@@ -1,4 +1,4 @@
-"""The claims of an experiment: the ladder of its claims, and the sentence of its conclusion."""
+"""The ladder of an experiment's claims, and the sentences of its conclusion."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Rung:
 class Ladder:
     """The claims from the weakest to the strongest.
 
-    There are none where the stopping rule makes no claims, and while the evidence has still to be replayed.
+    It is empty where the stopping rule makes no claims, and while the evidence has still to be replayed.
 
     ``joint_risk``: the risk, in [0, 1], of picking one of them after looking.
     """
@@ -134,7 +134,7 @@ def _left(claim: Claim, design: Design) -> float | None:
 
 
 def finding_of(experiment: Experiment, observed: Observed) -> str:
-    """The claim of an experiment that has stopped by itself, in words; empty if it claims nothing."""
+    """The claim of an experiment that has stopped by itself, in words; empty if it makes none."""
     design = observed.design
     decision = design.decision_given(designs.model_test(experiment, observed))
     if decision.reason not in {StopReason.CERTIFIED, StopReason.NO_SINGLE_BEST}:
@@ -158,12 +158,12 @@ def finding_on(experiment: Experiment, state: ClaimState, decision: Decision) ->
 
 
 def of_pool(experiment: Experiment) -> list[str]:
-    """A sentence where the same texts came again: the claim is about them."""
+    """A sentence if the same responses are shown repeatedly: the claim is about these responses only."""
     if experiment.responses == Experiment.Responses.FRESH:
         return []
     written = Response.objects.filter(policy__experiment=experiment, state=Response.State.DONE)
     if experiment.responses == Experiment.Responses.REUSE:
-        # They are written as they are needed, and nobody has judged some of the last ones.
+        # They are written on demand, and some of the last ones have not been judged.
         judged = Comparison.objects.filter(experiment=experiment, state=Comparison.State.JUDGED)
         written = written.filter(
             Exists(judged.filter(response_i=OuterRef("pk")))
@@ -188,7 +188,7 @@ def tasks_left_out(experiment: Experiment) -> list[str]:
 
 
 def _whose(experiment: Experiment) -> list[str]:
-    """A sentence where all judgments are of one person."""
+    """A sentence if all judgments are by one person."""
     if experiment.judge != Experiment.Judge.HUMAN:
         return []
     judgments = counts.standing_judgments(experiment.pk).exclude(via=Judgment.Via.IDENTICAL)

@@ -17,7 +17,7 @@ from engine.selectors.agreement import Answer
 # Chance alone would show it less than once in a thousand experiments, or annotators.
 _P = 0.001
 _ENOUGH_SHARED = 20
-# Equal answers of two honest people, where other people share too few pairs to tell: rarely so many.
+# The share of equal answers of two honest people, where other people share too few pairs to measure it.
 _ASSUMED = 0.9
 _ENOUGH_OF_OTHERS = 50
 _ENOUGH_IN_EACH_HALF = 10
@@ -65,7 +65,10 @@ class Habits:
 
 
 def habits(experiment: Experiment, shared: list[dict[str, Answer]]) -> Habits:
-    """Accounts that answer alike, and people whose answers got worse. ``shared``: see `shared_answers`."""
+    """The accounts that answer alike, and the people whose answers get worse.
+
+    ``shared``: from `engine.selectors.agreement.shared_answers`.
+    """
     return Habits(alike=_alike(shared), drift=_drift(experiment, shared))
 
 

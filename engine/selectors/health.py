@@ -35,7 +35,7 @@ class WorkerHealth:
     others : tuple of str
         The adapters that it serves besides ``model``.
     tokens_per_second : float
-        As last measured with enough waiting all the time; an idle worker has none.
+        As last measured while more responses waited; an idle worker has none.
     batch_size : int
         Maximum number of responses that it writes at once.
     in_hand : int
@@ -43,7 +43,7 @@ class WorkerHealth:
     gpu_used_bytes, gpu_total_bytes : int
         Memory of its first GPU, over all processes.
     loading : bool
-        It is loading its model, and will not be heard of until that is done.
+        It is loading its model and stays silent until that is done.
     trouble : str
         Error of its backend.
     """

@@ -1,4 +1,4 @@
-"""Judgments and their speed by judge, aggregated by the database."""
+"""The judgments of each judge: their number, their speed, and signs of how carefully they were made."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from engine.selectors.counts import completed, standing_judgments
 
 # Characters a second. A thousand words a minute: nobody reads so fast, and few skim so fast.
 FASTEST_READING = 100
-# Answers of each annotator that are held against the lengths of the texts.
+# The newest answers of each annotator, which are compared with the lengths of the texts.
 _READ = 100
 
 
@@ -35,7 +35,7 @@ class Judged:
 
 @dataclass(frozen=True)
 class Tallies:
-    """Everybody who judged and whose judgments stand.
+    """The choices of everybody whose judgments stand.
 
     Attributes
     ----------
@@ -52,7 +52,7 @@ class Tallies:
 def tallies(experiment: Experiment, only: User | None = None) -> Tallies:
     """The choices of each annotator and each kind of judge; with ``only``, of that person alone.
 
-    One pass over the judgments: of a hundred thousand, each pass more costs a viewer most of a second.
+    One pass over the judgments: with a hundred thousand of them, each further pass takes most of a second.
     """
     by_annotator: defaultdict[int | None, _Tally] = defaultdict(_Tally)
     by_kind: defaultdict[str, _Tally] = defaultdict(_Tally)
@@ -120,10 +120,10 @@ class Reading:
 
 
 def reading_by_annotator(experiment: Experiment, only: User | None = None) -> dict[str, Reading]:
-    """By user name: how the newest answers of each annotator, or of ``only`` one, fit the texts; imported
-    ones are left out.
+    """The newest answers of each annotator, or of ``only`` one, and the lengths of the texts, by user name.
 
-    Only so many are read, as the lengths of all texts of a large experiment take seconds.
+    Imported answers are left out. Only the newest are read, because measuring all texts of a large experiment
+    takes seconds.
     """
     answers = _of(
         only,

@@ -1,4 +1,4 @@
-"""The consequences of voiding all judgments of one annotator, before anybody does it."""
+"""The result that an experiment would have without the judgments of one annotator."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from engine.models import AuditEntry, Experiment, Notification, Subscription
 
 
 def audit_entries(experiment: Experiment) -> QuerySet[AuditEntry]:
-    """Newest first, each with who did it, and to whom."""
+    """The entries of the log, newest first, each with its author and the person concerned."""
     return experiment.audit_entries.select_related("by", "about").order_by("-pk")
 
 

@@ -1,4 +1,4 @@
-"""Figures of a whole installation, for those who watch its machines. None of them depends on an outcome."""
+"""Figures of the whole installation for its operators. None of them depends on an outcome."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _MINUTE = timedelta(seconds=60)
 
 @dataclass(frozen=True)
 class Figures:
-    """One look at everything.
+    """The figures at one moment.
 
     Attributes
     ----------
     judgments : int
-        The number of the newest judgment: it only grows, and knowing it costs nothing.
+        The number of the newest judgment. It only grows, and reading it is cheap.
     experiments : dict
         Experiments by state.
     comparisons : dict
@@ -54,7 +54,7 @@ class Figures:
 
 
 def figures() -> Figures:
-    """Read them all; in a few queries, none of which becomes slower as rows pile up."""
+    """Read all figures in a few queries, none of which becomes slower as rows accumulate."""
     now = clock.now()
     waiting = Response.objects.filter(state=Response.State.WAITING).aggregate(
         n=Count("pk"), first=Min("created_at")

@@ -139,7 +139,7 @@ def _cost(prompt_tokens: int, completion_tokens: int) -> float:
 
 
 def experiments_with_opinions() -> QuerySet[Experiment]:
-    """Experiments in which a language model may be asked now: none if no model that can judge is set up."""
+    """The experiments in which a language model may be asked now; none if no such model is configured."""
     if why_no_judge():
         return Experiment.objects.none()
     return Experiment.objects.filter(
@@ -183,7 +183,7 @@ def votes_to_cast(experiment: Experiment) -> QuerySet[Opinion]:
 
 
 def votes_now(experiment: Experiment) -> bool:
-    """True if the language model may vote: an admin let it, and it still is the one that was let."""
+    """True if the language model may vote: an admin has accepted it, and it has not changed since."""
     return (
         not why_no_judge()
         and not experiment.llm_halted
@@ -195,10 +195,9 @@ def votes_now(experiment: Experiment) -> bool:
 
 
 def _open_to_votes(comparisons: QuerySet[Comparison]) -> QuerySet[Comparison]:
-    """Ready, so nobody holds it; and nobody found fault with it; and the language model has not voted on it
-    before.
+    """Those that are ready, that nobody has skipped or flagged, and that the language model has not voted on.
 
-    A vote that was taken back is not cast again: what a person thought worth taking back is left to people.
+    A vote that somebody took back is not cast again: that comparison is left to people.
     """
     return comparisons.filter(
         ~Exists(Flag.objects.filter(comparison=OuterRef("pk"))),

@@ -1,4 +1,4 @@
-"""Facts about past votes: the sides that people chose, and texts that came again."""
+"""Facts about past votes: the sides that people chose, and repeated pairs of responses."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class PastVotes:
 
 
 def past_votes(experiment: Experiment) -> PastVotes:
-    """Read from the votes, in whichever order they came."""
+    """The facts about the past votes of an experiment."""
     votes = standing_judgments(experiment.pk).filter(comparison__plan__past=True)
     chose_left, chose_right = Q(choice=Judgment.Choice.LEFT), Q(choice=Judgment.Choice.RIGHT)
     sides = votes.filter(comparison__plan__side_known=True).aggregate(

@@ -44,7 +44,7 @@ from engine.selectors.compiled import Compiled, Given
 from engine.selectors.counts import standing, standing_judgments
 
 _Role = Membership.Role
-# States of a lease in which its annotator is through with the pair, or has it on the screen.
+# States of a lease whose annotator has finished the pair, or has it on the screen.
 SEEN = (Lease.State.ACTIVE, Lease.State.JUDGED, Lease.State.SKIPPED)
 # The roles whose rights a role includes. Only annotators judge: an owner who begins to judge becomes one.
 _INCLUDED = {
@@ -164,7 +164,7 @@ def _outer(reference: Any) -> Any:
 
 
 def experiments_to_label(user: User) -> QuerySet[Experiment]:
-    """Experiments in which this user is an annotator and that have left the drawing board."""
+    """The started experiments in which this user is an annotator."""
     return _judged_by(user, Membership.Role.ANNOTATOR)
 
 
@@ -200,9 +200,7 @@ def experiment_to_label(user: User, experiment_id: int) -> Experiment | None:
 
 
 def experiments_to_join(user: User) -> QuerySet[Experiment]:
-    """Experiments that have left the drawing board and in which this user, an owner, may become an
-    annotator.
-    """
+    """The started experiments that this user owns and could begin to annotate."""
     return _judged_by(user, _Role.OWNER).exclude(_holds(user, [_Role.ANNOTATOR]))
 
 
@@ -301,8 +299,7 @@ class Answer:
     comment: str
 
 
-# A repeat is of a judgment before the annotator's newest so many. An annotator should have forgotten the
-# pair.
+# A repeat shows a pair that came before the annotator's newest so many, so that they have forgotten it.
 REPEAT_DISTANCE = 10
 _MOST_ANSWERS = 50
 
@@ -475,8 +472,6 @@ def _midnight() -> datetime:
 
 
 def judged_today(experiment_id: int, user: User) -> int:
-    """This user's answers of today: judgments that stand, and checks, which must not stand out by not
-    counting.
-    """
+    """The number of this user's answers today. Checks count too: one that did not would give itself away."""
     [experiment] = _WITH_ANSWERS_SINCE(user=user.pk, experiment=experiment_id, since=_midnight())
     return cast(int, cast(Any, experiment).mine_today)

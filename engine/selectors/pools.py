@@ -1,4 +1,4 @@
-"""Finite pools: texts that come again, who has seen which two of them, and what is left for whom."""
+"""Finite pools of responses: the pairs that each annotator has seen, and the pairs that are left for them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The policies as the votes so far rank them."""
+"""The policies as the judgments so far rank them."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ class Waste:
 
 
 def waste(experiment: Experiment) -> Waste:
-    """The amount of text that no judgment has used; after the decision, none ever will."""
+    """The responses that no judgment has used; after the decision, none ever will."""
     written = Response.objects.filter(policy__experiment=experiment, state=Response.State.DONE)
     judged = Comparison.objects.filter(experiment=experiment, state=Comparison.State.JUDGED)
     unused = written.exclude(pk__in=judged.values("response_i")).exclude(pk__in=judged.values("response_j"))

@@ -1,4 +1,4 @@
-"""The trial of a draft, as far as it has come, and pairs to rehearse with."""
+"""The responses of a draft's trial, and pairs for the rehearsal."""
 
 from __future__ import annotations
 

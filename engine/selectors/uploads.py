@@ -11,12 +11,12 @@ from engine.models import Upload, User, clock
 
 
 def kept_uploads(user: User, *materials: Material) -> QuerySet[Upload]:
-    """The user's own files of these kinds, the newest first, without what is in them."""
+    """The user's own files of these kinds, the newest first, without their contents."""
     return _kept(user).filter(material__in=materials).defer("data")
 
 
 def kept_upload(user: User, upload_id: UUID) -> Upload | None:
-    """The user's own file of that number, unless it is gone or older than a day."""
+    """The user's own file of this id; ``None`` if it was deleted or is older than a day."""
     return _kept(user).filter(pk=upload_id).first()
 
 

@@ -13,10 +13,10 @@ from engine.selectors import blinding, counts, designs
 
 
 def faults_of(experiment: Experiment) -> Iterator[str]:
-    """Everything that was derived and stored is derived again; one sentence for each that differs.
+    """Derive everything again that is stored and can be derived; yield a sentence for each difference.
 
-    The counts of the pairs and the outcomes follow from the judgments that stand, the evidence from the
-    outcomes in their order, the digests from the texts, sides and checks from the secrets.
+    Counts and outcomes follow from the judgments that stand, the evidence from the outcomes in their order,
+    the digests from the texts, and sides and checks from the secrets.
     """
     yield from _counts(experiment)
     yield from _comparisons(experiment)
@@ -47,7 +47,7 @@ def _comparisons(experiment: Experiment) -> Iterator[str]:
 
 def _evidence(experiment: Experiment) -> Iterator[str]:
     known = designs.continued(experiment)
-    # Evidence that is to be replayed anyway cannot differ.
+    # Stale evidence will be replayed anyway.
     if known is not None and known.design.progress != designs.replayed(experiment).design.progress:
         yield "The evidence is not that of its judgments told one by one in their order."
 

@@ -34,7 +34,7 @@ class Worker:
 
     @property
     def loading(self) -> bool:
-        """It is loading its model, and will not be heard of until that is done."""
+        """True while it loads its model; it stays silent until that is done."""
         return bool(self.details.get("loading"))
 
     @property
@@ -44,8 +44,8 @@ class Worker:
 
     @property
     def alive(self) -> bool:
-        """True if it counts as alive: one busy with a batch is silent for a while, one that loads its model
-        for minutes.
+        """True if it counts as alive. A worker that writes a batch is silent for a while, and one that loads
+        its model for minutes.
         """
         patience = settings.CLAIM_SECONDS + 3 * settings.SWEEP_SECONDS
         return self.seen_seconds < (max(patience, _LONGEST_LOADING_SECONDS) if self.loading else patience)

@@ -201,7 +201,7 @@ def _digest(*arrays: FloatArray) -> str:
 
 @dataclass(frozen=True)
 class _Material:
-    """What replays are made of: the judgments that stood when the first turn began.
+    """The material of the replays: the judgments that stood when the first turn began.
 
     Attributes
     ----------
@@ -292,7 +292,7 @@ def _material(experiment: Experiment, so_far: dict[str, Any]) -> tuple[_Material
 
 
 def _stored(material: _Material, reached: Replays) -> dict[str, Any]:
-    """How far the replays have got, as JSON keeps it; :func:`_reached` reads it."""
+    """The progress of the replays, as JSON keeps it; :func:`_reached` reads it."""
     return {
         "last_judgment": material.last,
         "n_judgments": material.n_judgments,
