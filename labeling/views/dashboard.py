@@ -21,7 +21,7 @@ from engine.selectors.remaining import remaining
 from engine.services import analysis, controls
 from engine.services.experiments import check_may_stop, may_stop, stop_on
 from engine.tasks import analyse, wake, wake_planner
-from labeling import access, replica
+from labeling import access
 from labeling.dashboard import figures
 from labeling.dashboard.findings import without_each_annotator
 from labeling.dashboard.status import status_of
@@ -210,6 +210,5 @@ def _ask_to_stop_on(request: AuthenticatedRequest, experiment: Experiment, claim
     )
 
 
-@replica.reading()
 def _result(request: AuthenticatedRequest, experiment: Experiment) -> dict[str, Any]:
     return figures.result_figures(experiment) | {"may_run": access.may_run(request, experiment)}

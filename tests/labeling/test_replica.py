@@ -12,6 +12,8 @@ from django.db import connection, connections
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
+from labeling import access
+from labeling.replica import connection as read_through
 from tests.factories import click_on, lease, make_experiment, make_user
 from tests.workers import ROOT
 
@@ -46,6 +48,25 @@ def test_dashboards_and_downloads_are_read_there_but_not_right_after_a_change(re
     assert asked("people") == asked("experiment_settings") == 0
     client.post(reverse("change_state", args=[experiment.pk]), {"action": "pause"})
     assert [asked(name) for name in pages if name != "dashboard_live"] == [0] * 5
+
+
+def test_rights_are_never_read_there(replica, annotator, client_for, monkeypatch):
+    """Somebody who lost a role a moment ago has it there still."""
+    experiment = make_experiment(ready=True, annotators=(annotator,))
+    rights = (access.may_run, access.may_own, access.may_void)
+    asked_there = []
+    for right in rights:
+
+        def asked(request, experiment, right=right):
+            asked_there.append(read_through() is replica)
+            return right(request, experiment)
+
+        monkeypatch.setattr(access, right.__name__, asked)
+    client = client_for(make_user(is_superuser=True))
+    for name in ("dashboard", "dashboard_live", "quality", "method", "export", "comparisons"):
+        assert client.get(reverse(name, args=[experiment.pk])).status_code == 200
+    assert asked_there
+    assert not any(asked_there)
 
 
 def test_nobody_judges_there(replica, annotator, client_for):
