@@ -9,6 +9,8 @@
   const READ_MS = 1500;
   const BELOW_TEXT = 24; // pixels: the end of a response's card, and a gap
   const RETRY_MS = [1000, 2000, 4000, 8000];
+  // Without a limit, a connection that is dead but open holds a request for minutes.
+  const TIMEOUT_MS = 15000;
   const BUTTONS = {
     left: "choose-left", right: "choose-right", tie: "choose-tie", both_bad: "choose-both-bad", skip: "skip",
     undo: "undo", differences: "differences",
@@ -143,9 +145,12 @@
 
   const headers = () => ({ "HX-Request": "true", "X-CSRFToken": csrf() });
 
-  async function timed(url, options) {
+  const ask = (url, options) => fetch(url, { ...options, signal: AbortSignal.timeout(TIMEOUT_MS) });
+  const post = (url, fields) => ask(url, { method: "POST", headers: headers(), body: new URLSearchParams(fields) });
+
+  async function timed(asking) {
     const from = performance.now();
-    const reply = await fetch(url, options);
+    const reply = await asking();
     roundTrip = performance.now() - from;
     return reply;
   }
@@ -191,8 +196,7 @@
   }
 
   function sendTokens(url, tokens) {
-    const body = new URLSearchParams(tokens.map((each) => ["token", each]));
-    fetch(url, { method: "POST", headers: headers(), body }).catch(() => {});
+    post(url, tokens.map((each) => ["token", each])).catch(() => {});
   }
 
   async function fetchAhead() {
@@ -200,7 +204,8 @@
     fetching = true;
     const before = held.length;
     try {
-      const reply = await timed(`${words().pair}?${new URLSearchParams(screen(inHand(), lacking()))}`, { headers: headers() });
+      const url = `${words().pair}?${new URLSearchParams(screen(inHand(), lacking()))}`;
+      const reply = await timed(() => ask(url, { headers: headers() }));
       if (reply.ok) hold(parse(await reply.text()));
     } catch {
       // The connection is down; the next round tries again.
@@ -262,10 +267,9 @@
     const besides = inHand().filter((each) => each !== answer.token);
     // The form's own token is of the login at that time, and would go before the one in the header.
     const fields = answer.fields.filter(([name]) => name !== "csrfmiddlewaretoken");
-    const body = new URLSearchParams([...fields, ...screen(besides, lacking())]);
     let reply, text, stages;
     try {
-      reply = await timed(answer.url, { method: "POST", headers: headers(), body, signal: AbortSignal.timeout(15000) });
+      reply = await timed(() => post(answer.url, [...fields, ...screen(besides, lacking())]));
       text = await reply.text();
       if (reply.status === 403) return (await signedIn()) || words().loggedOut;
     } catch {
@@ -298,7 +302,7 @@
   // Each login has a token of its own. Take that of the login of now, if there is one; returns what is to be said if
   // the answer is refused all the same.
   async function signedIn() {
-    const reply = await fetch(words().history);
+    const reply = await ask(words().history);
     if (!samePage(reply, words().history)) return "";
     if (reply.status === 403 || reply.status === 404) return words().notAllowed;
     const page = new DOMParser().parseFromString(await reply.text(), "text/html");
@@ -326,10 +330,15 @@
       undoing = url;
       return setBusy();
     }
-    const reply = await fetch(url, { method: "POST", headers: headers(), body: new URLSearchParams(held.map((each) => ["besides", token(each)])) }).catch(() => null);
-    if (!reply || !reply.ok) return tell(words().undoFailed);
+    let stage;
+    try {
+      const reply = await post(url, held.map((each) => ["besides", token(each)]));
+      if (reply.ok) [stage] = parse(await reply.text());
+    } catch {
+      // The connection is down.
+    }
+    if (!stage) return tell(words().undoFailed);
     tell("");
-    const [stage] = parse(await reply.text());
     news = stage.dataset.said;
     say(news);
     readProgress(stage);

@@ -352,6 +352,34 @@ def test_an_undo_that_did_not_arrive_says_so(page: Page, problems, experiment, p
     problems.clear()
 
 
+def test_an_undo_without_any_reply_says_so(page: Page, experiment, people):
+    """A dead connection that stays open, and a network's own page where the pair should be."""
+    page.add_init_script(
+        "const usual = AbortSignal.timeout.bind(AbortSignal);"
+        "AbortSignal.timeout = (ms) => usual(window.impatient ? 300 : ms);"
+    )
+    open_pair(page, experiment, people[0])
+    press(page, "1")
+    saved(page, 1)
+    not_undone = "Not undone: the connection is down. Try again in a moment."
+    silent: list[Route] = []
+
+    def hold_up(route: Route) -> None:
+        silent.append(route)
+
+    page.route("**/undo/", hold_up)
+    page.evaluate("window.impatient = true")
+    press(page, "u")
+    expect(page.get_by_role("alert")).to_have_text(not_undone)
+    assert len(silent) == 1
+    page.evaluate("window.impatient = false; document.getElementById('problem').hidden = true")
+    page.unroute("**/undo/")
+    page.route("**/undo/", lambda route: route.fulfill(status=200, body="<h1>Welcome to our hotel</h1>"))
+    press(page, "u")
+    expect(page.get_by_role("alert")).to_have_text(not_undone)
+    assert len(given_by(people[0])) == 1
+
+
 def test_the_step_after_the_conclusion_is_its_outcome(page: Page, experiment, people):
     """Pairs that had been fetched ahead were still asked, one click each, and for nothing."""
     ann, _ = people
