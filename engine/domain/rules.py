@@ -13,6 +13,10 @@ from engine.domain.tags import normal_tags
 USUAL_CLAIM = Claim.GOOD_ENOUGH
 # ε of "good enough" where none is given: five points of a hundred.
 USUAL_MARGIN = 0.05
+SMALLEST_RISK, LARGEST_RISK = 1e-9, 0.49
+LARGEST_MARGIN = 0.4
+# Of what PostgreSQL's integers hold, a round number.
+LARGEST_BUDGET = 2_000_000_000
 CERTIFIED = "certified"
 # The rungs from the weakest statement to the strongest, as pages list them.
 LADDER = (Claim.GOOD_ENOUGH, Claim.BEST_IF_ANY, Claim.BEST)

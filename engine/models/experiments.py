@@ -9,7 +9,14 @@ from django.db.models import Q
 
 from engine.core import Claim, StopReason
 from engine.domain.blinding import new_secret, new_seed
-from engine.domain.rules import CERTIFIED, USUAL_CLAIM, USUAL_MARGIN
+from engine.domain.rules import (
+    CERTIFIED,
+    LARGEST_MARGIN,
+    LARGEST_RISK,
+    SMALLEST_RISK,
+    USUAL_CLAIM,
+    USUAL_MARGIN,
+)
 from engine.models import clock
 
 _CONCLUSIONS = {
@@ -126,12 +133,12 @@ class Experiment(models.Model):
     )
     delta = models.FloatField(
         default=0.05,
-        validators=[MinValueValidator(1e-9), MaxValueValidator(0.49)],
+        validators=[MinValueValidator(SMALLEST_RISK), MaxValueValidator(LARGEST_RISK)],
         help_text="Accepted risk of naming a wrong winner, for example 0.05.",
     )
     epsilon = models.FloatField(
         default=USUAL_MARGIN,
-        validators=[MinValueValidator(0.0), MaxValueValidator(0.4)],
+        validators=[MinValueValidator(0.0), MaxValueValidator(LARGEST_MARGIN)],
         help_text=(
             "Margin; 0.05 is five points. Good enough: no other policy is better by more. Best, if there "
             "is a best: the winner must win that much more than half of the time. Best: it does not count."

@@ -13,6 +13,7 @@ from pydantic import ConfigDict, field_validator, model_validator
 from engine.core import Claim, StopReason
 from engine.domain.conversations import Message, text_and_messages
 from engine.domain.limits import MAILED
+from engine.domain.rules import LARGEST_BUDGET, LARGEST_MARGIN, LARGEST_RISK, SMALLEST_RISK
 from engine.domain.specs import SETTINGS, ExperimentSpec, FactorSpec, GoldSpec, TaskSpec
 from engine.models import Experiment, Factor, Flag, Judgment, Membership
 from engine.services.allowances import MOST_HELD
@@ -274,9 +275,9 @@ class ChangesIn(Exact):
     """Settings to change. Absent ones stay as they are."""
 
     claim: Literal["good_enough", "best", "best_if_any"] | None = None
-    budget: Annotated[int, Field(ge=1, le=2_000_000_000)] | None = None
-    delta: Annotated[float, Field(ge=1e-9, le=0.49)] | None = None
-    epsilon: Annotated[float, Field(ge=0, le=0.4)] | None = None
+    budget: Annotated[int, Field(ge=1, le=LARGEST_BUDGET)] | None = None
+    delta: Annotated[float, Field(ge=SMALLEST_RISK, le=LARGEST_RISK)] | None = None
+    epsilon: Annotated[float, Field(ge=0, le=LARGEST_MARGIN)] | None = None
 
 
 class PatchIn(ChangesIn):

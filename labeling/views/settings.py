@@ -11,6 +11,7 @@ from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
 from engine.domain.mail import why_no_mail
+from engine.domain.rules import LARGEST_BUDGET, LARGEST_MARGIN, LARGEST_RISK, SMALLEST_RISK
 from engine.models import Experiment, Subscription
 from engine.selectors import log
 from engine.selectors.designs import winner_name
@@ -29,18 +30,18 @@ class SettingsForm(forms.Form):
     )
     budget = forms.IntegerField(
         min_value=1,
-        max_value=2_000_000_000,
+        max_value=LARGEST_BUDGET,
         help_text="Maximum number of comparisons, with or without a winner.",
     )
     delta = forms.FloatField(
-        min_value=1e-9,
-        max_value=0.5,
+        min_value=SMALLEST_RISK,
+        max_value=LARGEST_RISK,
         label="Accepted risk",
         help_text="The risk of naming a wrong winner, for example 0.05.",
     )
     epsilon = forms.FloatField(
         min_value=0,
-        max_value=0.4,
+        max_value=LARGEST_MARGIN,
         label="Margin ε",
         help_text=(
             "0.05 is five points. Good enough: no other policy is better by more. Best, if there is a best: "

@@ -78,6 +78,8 @@ def test_nothing_new_is_no_change(experiment, editor, client_for):
     "wrong",
     [
         {"delta": "0.9"},
+        # Setup and the API refuse it, too: there is one largest risk.
+        {"delta": "0.495"},
         {"delta": "nan"},
         {"delta": ""},
         {"epsilon": "-1"},
