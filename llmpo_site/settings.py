@@ -8,6 +8,7 @@ import socket
 from ipaddress import ip_network
 from pathlib import Path
 from typing import Any, Literal, cast
+from urllib.parse import urlsplit
 
 import dj_database_url
 from csp.constants import NONE, SELF
@@ -33,6 +34,12 @@ def _networks(written: list[str]) -> None:
 def _object(options: object) -> None:
     if not isinstance(options, dict):
         raise ValidationError('Write a JSON object, such as {"enforce_eager": true}.')
+
+
+def _web_address(written: str) -> None:
+    parts = urlsplit(written)
+    if written and not (parts.scheme in {"http", "https"} and parts.hostname):
+        raise ValidationError("Write the whole address, such as https://label.example.org.")
 
 
 DEBUG = env.bool("DEBUG", False)
@@ -249,7 +256,7 @@ MFA_RECOVERY_CODES_SHOW_ONCE = True
 MFA_ALLOW_UNVERIFIED_EMAIL = True
 
 # Sign-in with the organisation's own accounts (OpenID Connect), offered where all three are set.
-OIDC_ISSUER = env.str("OIDC_ISSUER", "").rstrip("/")
+OIDC_ISSUER = env.str("OIDC_ISSUER", "", validate=_web_address).rstrip("/")
 OIDC_CLIENT_ID = env.str("OIDC_CLIENT_ID", "")
 OIDC_CLIENT_SECRET = env.str("OIDC_CLIENT_SECRET", "")
 OIDC_NAME = env.str("OIDC_NAME", "single sign-on")
@@ -283,7 +290,6 @@ TRUSTED_PROXIES = (
 # ---------------------------------------------------------------- how long things are kept
 
 SESSION_COOKIE_AGE = 86_400 * env.int("SESSION_DAYS", 14, validate=validate.Range(min=1))
-# Logins and failed attempts, with their addresses.
 # Invitations that are used up or over, API tokens that are revoked or over.
 KEEP_ENDED_DAYS = env.int("KEEP_ENDED_DAYS", 30, validate=validate.Range(min=1))
 # Messages that were sent or given up.
@@ -337,7 +343,7 @@ FILE_UPLOAD_MAX_MEMORY_SIZE = 1_000_000
 # names a shared one.
 API_REQUESTS_PER_MINUTE = env.int("API_REQUESTS_PER_MINUTE", 600, validate=validate.Range(min=1))
 # Address of this site in links of messages.
-SITE_URL = env.str("SITE_URL", "http://localhost:8000")
+SITE_URL = env.str("SITE_URL", "http://localhost:8000", validate=_web_address)
 # console:// writes messages into the worker's log. Real ones: submission://user:password@host:587
 _email = env.dj_email_url("EMAIL_URL", "console://")
 EMAIL_BACKEND = _email["EMAIL_BACKEND"]
@@ -372,6 +378,11 @@ LOCALE_PATHS = [BASE_DIR / "labeling" / "locale"]
 TIME_ZONE = env.str("TIME_ZONE", "UTC")
 USE_TZ = True
 
+_log_level = env.str(
+    "LOG_LEVEL",
+    "INFO",
+    validate=validate.OneOf(["DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"]),
+)
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
@@ -390,7 +401,7 @@ LOGGING = {
             "filters": ["without_secret_links"],
         }
     },
-    "root": {"handlers": ["console"], "level": env.str("LOG_LEVEL", "INFO")},
+    "root": {"handlers": ["console"], "level": _log_level},
     # The HTTP client writes whole URLs into the log, and the URL of a webhook is a secret.
     "loggers": {name: {"level": "WARNING"} for name in ("httpx2", "httpcore2")},
 }
@@ -400,7 +411,7 @@ METRICS_TOKEN = env.str("METRICS_TOKEN", "")
 
 # Where traces go (OTLP over HTTP) and where errors go; nowhere by default. requirements-observe.txt has what
 # they need.
-TRACES_ENDPOINT = env.str("TRACES_ENDPOINT", "")
+TRACES_ENDPOINT = env.str("TRACES_ENDPOINT", "", validate=_web_address)
 SENTRY_DSN = env.str("SENTRY_DSN", "")
 
 # ---------------------------------------------------------------- Celery
@@ -494,7 +505,7 @@ GENERATION_CHAT_TEMPLATE = env.str("GENERATION_CHAT_TEMPLATE", "")
 GENERATION_ADAPTERS: dict[str, str] = env.dict("GENERATION_ADAPTERS", {})
 GENERATION_ENGINE_OPTIONS = cast(dict[str, Any], env.json("GENERATION_ENGINE_OPTIONS", {}, validate=_object))
 # openai
-OPENAI_BASE_URL = env.str("OPENAI_BASE_URL", "http://127.0.0.1:8000/v1")
+OPENAI_BASE_URL = env.str("OPENAI_BASE_URL", "http://127.0.0.1:8000/v1", validate=_web_address)
 OPENAI_API_KEY = env.str("OPENAI_API_KEY", "")
 OPENAI_CONCURRENCY = env.int("OPENAI_CONCURRENCY", 16, validate=validate.Range(min=1))
 OPENAI_TIMEOUT_SECONDS = env.float(
@@ -523,7 +534,7 @@ JUDGE_BACKEND = env.str(
     ),
 )
 JUDGE_MODEL = env.str("JUDGE_MODEL", GENERATION_MODEL)
-JUDGE_BASE_URL = env.str("JUDGE_BASE_URL", OPENAI_BASE_URL)
+JUDGE_BASE_URL = env.str("JUDGE_BASE_URL", OPENAI_BASE_URL, validate=_web_address)
 JUDGE_API_KEY = env.str("JUDGE_API_KEY", OPENAI_API_KEY)
 # Comparisons in hand at once, each of which it is asked about twice.
 JUDGE_BATCH = env.int("JUDGE_BATCH", 8, validate=validate.Range(min=1))
@@ -542,5 +553,9 @@ LEASE_SECONDS = env.int("LEASE_SECONDS", 300, validate=validate.Range(min=10))
 # Ready pairs kept ahead of the annotators: never fewer, never more; between them the click rate decides.
 BUFFER_MIN = env.int("BUFFER_MIN", 4, validate=validate.Range(min=1))
 BUFFER_MAX = env.int("BUFFER_MAX", 256, validate=validate.Range(min=1))
+if BUFFER_MAX < BUFFER_MIN:
+    raise ImproperlyConfigured(
+        f"BUFFER_MAX ({BUFFER_MAX}) is below BUFFER_MIN ({BUFFER_MIN}). Raise the one or lower the other."
+    )
 # Largest age of a dashboard's charts while the experiment moves; heavier charts may be several times as old.
 DASHBOARD_SECONDS = env.float("DASHBOARD_SECONDS", 5.0, validate=validate.Range(min=0))

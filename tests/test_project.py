@@ -237,25 +237,39 @@ def test_only_the_secret_key_must_be_given():
         ("TRUSTED_PROXIES", "127.0.0.1,my-proxy"),
         ("RECENT_SIGN_IN_SECONDS", "never"),
         ("GENERATION_ENGINE_OPTIONS", "[1]"),
+        ("LOG_LEVEL", "loud"),
+        ("SITE_URL", "label.example.org"),
+        ("OPENAI_BASE_URL", "localhost:8000/v1"),
     ],
 )
 def test_a_setting_that_makes_no_sense_stops_the_start_and_is_named(variable, value, tmp_path):
+    said = _complaint_at_the_start(tmp_path, {variable: value})
+    assert f'Environment variable "{variable}" invalid' in said
+
+
+def test_two_settings_that_contradict_each_other_stop_the_start_and_are_named(tmp_path):
+    said = _complaint_at_the_start(tmp_path, {"BUFFER_MIN": "8", "BUFFER_MAX": "2"})
+    assert "BUFFER_MAX (2) is below BUFFER_MIN (8)" in said
+
+
+def _complaint_at_the_start(folder: Path, variables: dict[str, str]) -> str:
+    """The last line that a process with these variables writes; it must not start."""
     environment = {
         "PATH": "/usr/bin:/bin",
         "SECRET_KEY": "only-for-tests-only-for-tests-only-for-tests",
-        "VAR_DIR": str(tmp_path),
+        "VAR_DIR": str(folder),
     }
     done = subprocess.run(
         [sys.executable, "-c", "import llmpo_site.settings"],
         cwd=ROOT,
-        env=environment | {variable: value},
+        env=environment | variables,
         capture_output=True,
         text=True,
         timeout=120,
         check=False,
     )
     assert done.returncode != 0
-    assert f'Environment variable "{variable}" invalid' in done.stderr.splitlines()[-1]
+    return done.stderr.splitlines()[-1]
 
 
 def test_a_web_process_spares_the_collector_what_was_loaded(monkeypatch):
