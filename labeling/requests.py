@@ -1,6 +1,6 @@
-"""Requests as the middleware leaves them, for the type checker, and what downloads refuse in them.
+"""Requests: their types as the middleware leaves them, and the methods and parameters that views accept.
 
-Nothing is ever made of the classes.
+The classes are for the type checker alone: nothing is ever an instance of them.
 """
 
 from __future__ import annotations
@@ -8,9 +8,12 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from django.http import HttpRequest
+from django.views.decorators.http import require_http_methods
 from django_htmx.middleware import HtmxDetails
 
 from engine.models import Token, User
+
+read_or_write = require_http_methods(["GET", "HEAD", "POST"])
 
 
 class HtmxRequest(HttpRequest):

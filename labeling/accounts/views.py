@@ -20,12 +20,12 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.utils.http import url_has_allowed_host_and_scheme
 from django.utils.translation import gettext as _
-from django.views.decorators.http import require_http_methods, require_POST, require_safe
+from django.views.decorators.http import require_POST, require_safe
 
 from engine.domain.mail import mail_is_sent
 from engine.services import accounts
 from labeling.annotation.keys import KeysForm
-from labeling.requests import AuthenticatedRequest
+from labeling.requests import AuthenticatedRequest, read_or_write
 
 logger = logging.getLogger(__name__)
 
@@ -57,7 +57,7 @@ def account(request: AuthenticatedRequest) -> HttpResponse:
 
 
 @login_required
-@require_http_methods(["GET", "HEAD", "POST"])
+@read_or_write
 def keys(request: AuthenticatedRequest) -> HttpResponse:
     """The keys and the layout with which one judges; ``reset`` goes back to the usual ones."""
     if "reset" in request.POST:
@@ -96,7 +96,7 @@ def sign_out_everywhere(request: AuthenticatedRequest) -> HttpResponse:
     return redirect("login")
 
 
-@require_http_methods(["GET", "HEAD", "POST"])
+@read_or_write
 def reset_password(request: HttpRequest) -> HttpResponse:
     """A link by e-mail, or, where no mail is sent, whom to ask for one."""
     if mail_is_sent():
@@ -122,7 +122,7 @@ def confirm_by_oidc(request: HttpRequest) -> HttpResponse:
     return render(request, "account/confirm_by_oidc.html", {"name": settings.OIDC_NAME, "back": back})
 
 
-@require_http_methods(["GET", "HEAD", "POST"])
+@read_or_write
 def oidc_login(request: HttpRequest, provider_id: str) -> HttpResponse:
     """Ask, then send the browser to the provider, by a page in between: see the template."""
     try:

@@ -8,7 +8,7 @@ from django.http import Http404, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.utils.http import urlencode
-from django.views.decorators.http import require_http_methods, require_safe
+from django.views.decorators.http import require_safe
 
 from engine.domain.errors import WrongStateError
 from engine.models import Experiment, Judgment, User
@@ -20,7 +20,7 @@ from engine.tasks import wake_planner
 from labeling import access
 from labeling.dashboard.annotators import annotator_rows
 from labeling.forms.reasons import VoidForm
-from labeling.requests import AuthenticatedRequest
+from labeling.requests import AuthenticatedRequest, read_or_write
 
 # A page may take no longer.
 _REPLAY_SECONDS = 3.0
@@ -51,7 +51,7 @@ def annotator(request: AuthenticatedRequest, experiment_id: int, user_id: int) -
 
 
 @login_required
-@require_http_methods(["GET", "HEAD", "POST"])
+@read_or_write
 def void_annotator(request: AuthenticatedRequest, experiment_id: int, user_id: int) -> HttpResponse:
     """The result without an annotator's judgments; a POST with a reason voids them all."""
     experiment = access.to_run(request, experiment_id)

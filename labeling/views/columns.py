@@ -16,7 +16,6 @@ from django.contrib.auth.decorators import login_required
 from django.core.files.uploadedfile import UploadedFile
 from django.http import Http404, HttpResponse
 from django.shortcuts import redirect, render
-from django.views.decorators.http import require_http_methods
 
 from engine.domain.errors import EngineError, ImportedBeforeError, SpecError
 from engine.domain.limits import RESPONSES_BYTES, VOTES_BYTES, Limit
@@ -45,7 +44,7 @@ from engine.services.uploads import drop_upload, keep_upload
 from engine.tasks import wake_planner
 from labeling import access
 from labeling.forms.columns import MEANING_LABELS, fold, said_columns
-from labeling.requests import AuthenticatedRequest
+from labeling.requests import AuthenticatedRequest, read_or_write
 
 
 @dataclass(frozen=True)
@@ -105,7 +104,7 @@ def _read_at_once(source: Source, material: Material) -> Any:
 
 
 @login_required
-@require_http_methods(["GET", "HEAD", "POST"])
+@read_or_write
 @unhurried()
 def map_columns(request: AuthenticatedRequest, upload_id: UUID) -> HttpResponse:
     """Show the columns of a kept file, and what each becomes; import it when its user says so."""

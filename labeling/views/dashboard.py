@@ -10,7 +10,7 @@ from django.contrib.auth.decorators import login_required
 from django.http import HttpResponse, HttpResponseBadRequest
 from django.shortcuts import redirect, render
 from django.urls import reverse
-from django.views.decorators.http import require_http_methods, require_POST, require_safe
+from django.views.decorators.http import require_POST, require_safe
 
 from engine.domain.errors import WrongStateError
 from engine.models import Experiment
@@ -25,7 +25,7 @@ from labeling import access
 from labeling.dashboard import figures
 from labeling.dashboard.findings import without_each_annotator
 from labeling.dashboard.status import status_of
-from labeling.requests import AuthenticatedRequest
+from labeling.requests import AuthenticatedRequest, read_or_write
 from labeling.views import llm_judge
 
 
@@ -131,7 +131,7 @@ def live_charts(request: AuthenticatedRequest, experiment_id: int, tab: str) -> 
 
 
 @login_required
-@require_http_methods(["GET", "HEAD", "POST"])
+@read_or_write
 def without(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
     """The decision without each annotator; a POST starts its computation."""
     experiment = access.to_watch(request, experiment_id)

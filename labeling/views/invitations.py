@@ -12,7 +12,7 @@ from django.db import transaction
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
-from django.views.decorators.http import require_http_methods, require_POST, require_safe
+from django.views.decorators.http import require_POST, require_safe
 
 from engine.domain.errors import InvitationError, MembershipError
 from engine.models import Experiment, Invitation, Membership
@@ -23,7 +23,7 @@ from labeling import access
 from labeling.accounts.following import first_page, follow, followed, stop_following
 from labeling.accounts.forms import JoinForm
 from labeling.forms.people import InvitationForm
-from labeling.requests import AuthenticatedRequest
+from labeling.requests import AuthenticatedRequest, read_or_write
 from labeling.views.people import people_page
 
 
@@ -43,7 +43,7 @@ def join(request: HttpRequest, token: str) -> HttpResponse:
     return response
 
 
-@require_http_methods(["GET", "HEAD", "POST"])
+@read_or_write
 def accept_invitation(request: HttpRequest) -> HttpResponse:
     """Say who invites to what. A POST joins: with a new account, or with the one that is logged in."""
     user = request.user if request.user.is_authenticated else None
@@ -88,7 +88,7 @@ def welcome(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
 
 
 @login_required
-@require_http_methods(["GET", "HEAD", "POST"])
+@read_or_write
 def invite(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
     """The form; a POST makes a link or sends one to each address.
 

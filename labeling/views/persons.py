@@ -11,7 +11,7 @@ from django.core.paginator import Paginator
 from django.http import HttpResponse, JsonResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.utils.text import slugify
-from django.views.decorators.http import require_http_methods, require_safe
+from django.views.decorators.http import require_safe
 
 from engine.domain.errors import PersonError
 from engine.models import User
@@ -19,7 +19,7 @@ from engine.selectors.person_data import person_data
 from engine.services.audit import record_access
 from engine.services.forgetting import forget_person
 from labeling import access
-from labeling.requests import AuthenticatedRequest
+from labeling.requests import AuthenticatedRequest, read_or_write
 
 _PER_PAGE = 100
 _LONGEST_NAME = User._meta.get_field("username").max_length
@@ -57,7 +57,7 @@ def persons(request: AuthenticatedRequest) -> HttpResponse:
 
 
 @login_required
-@require_http_methods(["GET", "HEAD", "POST"])
+@read_or_write
 @access.recent_sign_in_required
 def person(request: AuthenticatedRequest, user_id: int) -> HttpResponse:
     """The stored data about a person, in numbers; a POST forgets the person."""

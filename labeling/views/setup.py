@@ -12,7 +12,7 @@ from django.core.paginator import Paginator
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
-from django.views.decorators.http import require_http_methods, require_safe
+from django.views.decorators.http import require_safe
 from django_htmx.http import trigger_client_event
 
 from engine.domain.errors import ChangedMeanwhileError, SpecError, WrongStateError
@@ -38,14 +38,12 @@ from labeling.forms.draft import DraftEditor, data_of, data_sent
 from labeling.forms.factors import apply_change
 from labeling.forms.settings import STEPS
 from labeling.forms.tags import TagForm
-from labeling.requests import AuthenticatedRequest
+from labeling.requests import AuthenticatedRequest, read_or_write
 from labeling.setup import sizes
 from labeling.setup.templates import STARTS, start_named
 from labeling.views.columns import receive
 
 _TASKS_PER_PAGE = 20
-
-read_or_write = require_http_methods(["GET", "HEAD", "POST"])
 
 
 @login_required

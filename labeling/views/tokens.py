@@ -10,13 +10,13 @@ from django.contrib.auth.decorators import login_required
 from django.http import HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.utils import timezone
-from django.views.decorators.http import require_http_methods, require_POST
+from django.views.decorators.http import require_POST
 
 from engine.models import Experiment, Token, User
 from engine.selectors import people
 from engine.services.tokens import make_token, revoke_token
 from labeling import access
-from labeling.requests import AuthenticatedRequest
+from labeling.requests import AuthenticatedRequest, read_or_write
 
 
 class TokenForm(forms.Form):
@@ -44,7 +44,7 @@ class TokenForm(forms.Form):
 
 
 @login_required
-@require_http_methods(["GET", "HEAD", "POST"])
+@read_or_write
 @access.recent_sign_in_required
 def tokens(request: AuthenticatedRequest) -> HttpResponse:
     """The list, and a new token. Its secret is in the answer to this request and nowhere else."""

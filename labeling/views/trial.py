@@ -9,7 +9,6 @@ from django.contrib.auth.decorators import login_required
 from django.http import HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
-from django.views.decorators.http import require_http_methods
 
 from engine.domain.errors import SpecError, WrongStateError
 from engine.models import Experiment, Flag
@@ -24,11 +23,10 @@ from labeling import access
 from labeling.annotation.keys import habits
 from labeling.dashboard.trial import TrialPage, page_of
 from labeling.forms.trial import TrialForm, usual_tasks, written
-from labeling.requests import AuthenticatedRequest
+from labeling.requests import AuthenticatedRequest, read_or_write
 from labeling.setup.sizes import spends_budget
 from labeling.views.pair import ACTIONS
 
-read_or_write = require_http_methods(["GET", "HEAD", "POST"])
 # The page looks whether its pairs are still reserved; here none is.
 _BEAT_SECONDS = 3600
 

@@ -5,19 +5,18 @@ from __future__ import annotations
 from django.contrib.auth.decorators import login_required
 from django.http import HttpResponse
 from django.shortcuts import render
-from django.views.decorators.http import require_http_methods
 
 from engine.domain.errors import EngineError, ImportedBeforeError
 from engine.domain.material import Material
 from engine.importing import ImportingError
 from engine.selectors.uploads import kept_uploads
 from labeling import access
-from labeling.requests import AuthenticatedRequest
+from labeling.requests import AuthenticatedRequest, read_or_write
 from labeling.views.columns import receive
 
 
 @login_required
-@require_http_methods(["GET", "HEAD", "POST"])
+@read_or_write
 def import_votes(request: AuthenticatedRequest) -> HttpResponse:
     """Ask for a file of past votes; make an experiment of it, or add them to the one of that name."""
     access.to_create(request)
