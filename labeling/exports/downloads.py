@@ -1,4 +1,4 @@
-"""A download: what was asked for, checked against the reader's rights, recorded in the log and streamed."""
+"""Downloads: an export, checked against rights, recorded in the log and streamed; and small files."""
 
 from __future__ import annotations
 
@@ -83,11 +83,21 @@ def _streamed(
     request: AuthenticatedRequest, pieces: Iterator[bytes], filename: str, content_type: str
 ) -> StreamingHttpResponse:
     # A HEAD request must not make the server write the whole file.
-    response = StreamingHttpResponse(
-        replica.read(pieces) if request.method == "GET" else (), content_type=content_type
+    return StreamingHttpResponse(
+        replica.read(pieces) if request.method == "GET" else (),
+        content_type=content_type,
+        headers=saved_as(filename),
     )
-    response["Content-Disposition"] = f'attachment; filename="{filename}"'
-    return response
+
+
+def attachment(text: str, filename: str, content_type: str) -> HttpResponse:
+    """A small file in UTF-8, which the browser saves under this name."""
+    return HttpResponse(text, content_type=f"{content_type}; charset=utf-8", headers=saved_as(filename))
+
+
+def saved_as(filename: str) -> dict[str, str]:
+    """The headers of a reply that the browser saves under this name."""
+    return {"Content-Disposition": f'attachment; filename="{filename}"'}
 
 
 def with_default(request: AuthenticatedRequest) -> dict[str, str]:

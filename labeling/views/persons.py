@@ -19,6 +19,7 @@ from engine.selectors.person_data import person_data
 from engine.services.audit import record_access
 from engine.services.forgetting import forget_person
 from labeling import access
+from labeling.exports.downloads import saved_as
 from labeling.requests import AuthenticatedRequest, read_or_write
 
 _PER_PAGE = 100
@@ -104,10 +105,8 @@ def own_data(request: AuthenticatedRequest) -> HttpResponse:
 def _file(request: AuthenticatedRequest, account: User, *, complete: bool) -> HttpResponse:
     if request.method != "HEAD":
         record_access(by=request.user, about=account)
-    response = JsonResponse(
-        person_data(account, complete=complete), json_dumps_params={"indent": 2, "ensure_ascii": False}
+    return JsonResponse(
+        person_data(account, complete=complete),
+        json_dumps_params={"indent": 2, "ensure_ascii": False},
+        headers=saved_as(f"{slugify(account.get_username()) or 'account'}.json"),
     )
-    response["Content-Disposition"] = (
-        f'attachment; filename="{slugify(account.get_username()) or "account"}.json"'
-    )
-    return response

@@ -22,6 +22,7 @@ from labeling.dashboard import figures
 from labeling.dashboard.charts import rivals
 from labeling.dashboard.policies import asked, messages_for, policy_at
 from labeling.exports.breakdowns import COLUMNS, breakdown_csv
+from labeling.exports.downloads import attachment
 from labeling.exports.files import stem
 from labeling.exports.rankings import ranking_csv
 from labeling.forms.tags import TagForm
@@ -86,11 +87,7 @@ def request_file(request: AuthenticatedRequest, experiment_id: int, number: int)
     found = asked(_policy(experiment, number))
     if found is None:
         raise Http404
-    return HttpResponse(
-        found.request,
-        content_type="application/json; charset=utf-8",
-        headers={"Content-Disposition": f'attachment; filename="{stem(experiment)}-P{number}.json"'},
-    )
+    return attachment(found.request, f"{stem(experiment)}-P{number}.json", "application/json")
 
 
 @login_required
@@ -107,11 +104,7 @@ def ranking_file(request: AuthenticatedRequest, experiment_id: int) -> HttpRespo
                 f"{', '.join(browsing.tags_of(experiment)) or 'no tags'}."
             )
         return HttpResponseBadRequest(fault, content_type="text/plain")
-    return HttpResponse(
-        ranking_csv(ranking(experiment)),
-        content_type="text/csv; charset=utf-8",
-        headers={"Content-Disposition": f'attachment; filename="{stem(experiment)}-ranking.csv"'},
-    )
+    return attachment(ranking_csv(ranking(experiment)), f"{stem(experiment)}-ranking.csv", "text/csv")
 
 
 @login_required
@@ -130,11 +123,8 @@ def results_file(request: AuthenticatedRequest, experiment_id: int) -> HttpRespo
     parts = [part for part in by_task(experiment) if tags.chosen in {"", *part.tasks[0].tags}]
     if by == "tag":
         parts = by_tag(parts)
-    return HttpResponse(
-        breakdown_csv(parts, designs.policy_names(experiment), by),
-        content_type="text/csv; charset=utf-8",
-        headers={"Content-Disposition": f'attachment; filename="{stem(experiment)}-by-{by}.csv"'},
-    )
+    results = breakdown_csv(parts, designs.policy_names(experiment), by)
+    return attachment(results, f"{stem(experiment)}-by-{by}.csv", "text/csv")
 
 
 def _policy(experiment: Experiment, number: int) -> Policy:

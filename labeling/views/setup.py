@@ -33,6 +33,7 @@ from engine.tasks import wake_planner
 from labeling import access
 from labeling.dashboard import figures
 from labeling.dashboard.policies import level_said
+from labeling.exports.downloads import attachment
 from labeling.exports.files import stem
 from labeling.forms.draft import DraftEditor, data_of, data_sent
 from labeling.forms.factors import apply_change
@@ -272,9 +273,4 @@ def setup_file(request: AuthenticatedRequest, experiment_id: int) -> HttpRespons
     if spec.ready_made and access.withholds_responses(request, experiment):
         spec = replace(spec, ready_made=())
         note = "# Without the ready-made responses, as you judge here: they would say who wrote what.\n"
-    text = note + write_experiment(spec)
-    return HttpResponse(
-        text,
-        content_type="application/yaml; charset=utf-8",
-        headers={"Content-Disposition": f'attachment; filename="{stem(experiment)}.yaml"'},
-    )
+    return attachment(note + write_experiment(spec), f"{stem(experiment)}.yaml", "application/yaml")
