@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from django import forms
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpResponse
@@ -22,15 +21,9 @@ from labeling import access
 from labeling.dashboard.explanations import explain
 from labeling.dashboard.policies import messages_for, policy_at
 from labeling.exports.selecting import SelectionForm
+from labeling.forms.place import PlaceForm
 from labeling.forms.reasons import VoidForm
 from labeling.requests import AuthenticatedRequest
-
-
-class PlaceForm(forms.Form):
-    """The position in the list of comparisons."""
-
-    before = forms.IntegerField(required=False, min_value=1, max_value=2**63 - 1)
-    after = forms.IntegerField(required=False, min_value=0, max_value=2**63 - 1)
 
 
 @login_required
@@ -51,7 +44,7 @@ def comparisons(request: AuthenticatedRequest, experiment_id: int) -> HttpRespon
     rows = browsing.selected_comparisons(experiment, form.selection(finished=withheld))
     said = form.said()
     context |= {
-        "page": browsing.page_of(rows, **place.cleaned_data),
+        "page": browsing.page_of(rows, **place.place),
         "filtered": bool(said),
         "query": urlencode(said),
         "annotator": _judge_called(experiment, said.get("annotator", "")),

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from urllib.parse import urlencode
-
-from django import forms
 from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpResponse, HttpResponseBadRequest
 from django.shortcuts import render
@@ -25,17 +22,11 @@ from labeling.exports.breakdowns import COLUMNS, breakdown_csv
 from labeling.exports.downloads import attachment
 from labeling.exports.files import stem
 from labeling.exports.rankings import ranking_csv
+from labeling.forms.place import PlaceForm
 from labeling.forms.tags import TagForm
 from labeling.requests import AuthenticatedRequest, unknown_parameters
 
 _DUELS_PER_PAGE = 20
-
-
-class PlaceForm(forms.Form):
-    """The position in the list of a policy's comparisons."""
-
-    before = forms.IntegerField(required=False, min_value=1, max_value=2**63 - 1)
-    after = forms.IntegerField(required=False, min_value=0, max_value=2**63 - 1)
 
 
 @login_required
@@ -47,12 +38,11 @@ def policy(request: AuthenticatedRequest, experiment_id: int, number: int) -> Ht
     """
     experiment = access.to_watch(request, experiment_id)
     shown = _policy(experiment, number)
-    place = PlaceForm(request.GET)
     tags = TagForm(request.GET, experiment=experiment)
     rows = duels_of(shown)
     if tags.chosen:
         rows = rows.filter(task__in=browsing.tasks_tagged(experiment, tags.chosen))
-    page = browsing.page_of(rows, **(place.cleaned_data if place.is_valid() else {}), size=_DUELS_PER_PAGE)
+    page = browsing.page_of(rows, **PlaceForm(request.GET).place, size=_DUELS_PER_PAGE)
     duels = [duel(row, shown) for row in page.comparisons]
     names = designs.policy_names(experiment)
     how, task = asked(shown), experiment.tasks.first()
@@ -65,14 +55,12 @@ def policy(request: AuthenticatedRequest, experiment_id: int, number: int) -> Ht
         "name": names[shown.index],
         "asked": how,
         "first_message": how and task and messages_for(shown, task)[-1][1],
-        "standing": standing,
         "row": {
             "place": standing.standing.place if standing.comparisons else "",
             "wins": experiment.winner_id == shown.pk,
         },
         "rivals": rivals(wins_matrix(experiment), names, shown.index),
         "tag_form": tags,
-        "query": urlencode({"tag": tags.chosen}) if tags.chosen else "",
         "page": page,
         "duels": [(names[each.rival], each) for each in duels],
     }

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from urllib.parse import urlencode
-
 from django import forms
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
@@ -15,9 +13,9 @@ from engine.selectors import browsing
 from engine.selectors.remarks import remarked_comparisons, with_remarks
 from engine.services import review
 from labeling import access
+from labeling.forms.place import PlaceForm
 from labeling.forms.tags import TagForm
 from labeling.requests import AuthenticatedRequest
-from labeling.views.comparisons import PlaceForm
 
 _PER_PAGE = 25
 
@@ -33,22 +31,20 @@ class DoneForm(forms.Form):
 def remarks(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
     """Comparisons with flags and comments, the newest first: open ones, or with ``show=done`` the others."""
     experiment = access.to_run(request, experiment_id)
-    done, place = request.GET.get("show") == "done", PlaceForm(request.GET)
+    done = request.GET.get("show") == "done"
     withheld = access.withholds_unfinished(request, experiment)
     tags = TagForm(request.GET, experiment=experiment)
     rows = remarked_comparisons(experiment, done=done, finished=withheld)
     if tags.chosen:
         rows = rows.filter(task__in=browsing.tasks_tagged(experiment, tags.chosen))
-    beside = {"show": "done"} if done else {}
-    page = browsing.page_of(rows, **(place.cleaned_data if place.is_valid() else {}), size=_PER_PAGE)
+    page = browsing.page_of(rows, **PlaceForm(request.GET).place, size=_PER_PAGE)
     context = {
         "experiment": experiment,
         "withheld": withheld,
         "done": done,
         "page": page,
         "tag_form": tags,
-        "beside": beside,
-        "query": urlencode(beside | ({"tag": tags.chosen} if tags.chosen else {})),
+        "beside": {"show": "done"} if done else {},
         "remarked": with_remarks(page.comparisons),
     }
     return render(request, "comparisons/remarks.html", context)

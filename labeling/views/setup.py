@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from urllib.parse import urlencode
 
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
@@ -125,7 +124,6 @@ def _to_read(request: AuthenticatedRequest, experiment: Experiment) -> HttpRespo
         ],
         "names": designs.policy_names(experiment),
         "tag_form": tags,
-        "query": urlencode({"tag": tags.chosen}) if tags.chosen else "",
         "tasks": Paginator(tasks, _TASKS_PER_PAGE).get_page(request.GET.get("page")),
     }
     return render(request, "dashboard/setup.html", context)
