@@ -24,9 +24,9 @@ from engine.tasks import analyse, wake, wake_planner
 from labeling import access
 from labeling.dashboard import figures
 from labeling.dashboard.findings import without_each_annotator
+from labeling.dashboard.llm_judge import panel
 from labeling.dashboard.status import status_of
 from labeling.requests import AuthenticatedRequest, read_or_write
-from labeling.views import llm_judge
 
 
 class StateForm(forms.Form):
@@ -64,7 +64,7 @@ def quality(request: AuthenticatedRequest, experiment_id: int) -> HttpResponse:
         "tab": "quality",
         "charts": figures.rendered_charts(experiment, "quality", at_once=True),
         "without": without_each_annotator(experiment) if several_people_judged(experiment) else None,
-        "llm_judge": llm_judge.panel(experiment),
+        "llm_judge": panel(experiment),
     }
     return render(request, "dashboard/quality.html", context)
 
