@@ -49,6 +49,12 @@ class Tallies:
     by_kind: dict[str, Judged]
 
 
+def people_who_judged(experiment: Experiment) -> QuerySet[User]:
+    """Everybody with a judgment in the experiment, voided or not, past members included."""
+    judgments = Judgment.objects.filter(annotator=OuterRef("pk"), comparison__experiment=experiment)
+    return User.objects.filter(Exists(judgments))
+
+
 def tallies(experiment: Experiment, only: User | None = None) -> Tallies:
     """The choices of each annotator and each kind of judge; with ``only``, of that person alone.
 

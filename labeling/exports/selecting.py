@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from django import forms
-from django.db.models import Exists, OuterRef
 
-from engine.models import Comparison, Experiment, Flag, Judgment, User
+from engine.models import Comparison, Experiment, Flag
 from engine.selectors.browsing import STANDING, VOID, Selection, tags_of
 from engine.selectors.designs import policy_names
+from engine.selectors.judges import people_who_judged
 from labeling.forms.fields import choice_field
 
 _ANY = ("", "Any")
@@ -50,7 +50,7 @@ class SelectionForm(forms.Form):
         choice_field(self, "tag").choices = [_ANY, *((tag, tag) for tag in tags_of(experiment))]
         # Names from the memberships and not from the judgments, of which there may be a million.
         names = set(experiment.memberships.values_list("user__username", flat=True))
-        names |= set(_judging_names(experiment))
+        names |= set(people_who_judged(experiment).values_list("username", flat=True))
         choice_field(self, "annotator").choices = [_ANY, *((name, name) for name in sorted(names))]
 
     def selection(self, *, finished: bool = False) -> Selection:
@@ -63,9 +63,3 @@ class SelectionForm(forms.Form):
     def said(self) -> dict[str, str]:
         """The filled fields of a valid form, as they stand in an address and in a manifest."""
         return {name: value for name, value in self.cleaned_data.items() if value}
-
-
-def _judging_names(experiment: Experiment) -> list[str]:
-    """Names of all judges, past members included: everybody with a lease or an imported judgment."""
-    judgments = Judgment.objects.filter(annotator=OuterRef("pk"), comparison__experiment=experiment)
-    return list(User.objects.filter(Exists(judgments)).values_list("username", flat=True))

@@ -11,7 +11,7 @@ from django.utils.http import urlencode
 from django.views.decorators.http import require_safe
 
 from engine.domain.errors import WrongStateError
-from engine.models import Experiment, Judgment, User
+from engine.models import Experiment, User
 from engine.selectors import judges
 from engine.selectors.agreement import shared_answers
 from engine.selectors.leaving_out import leaving_out
@@ -55,10 +55,7 @@ def annotator(request: AuthenticatedRequest, experiment_id: int, user_id: int) -
 def void_annotator(request: AuthenticatedRequest, experiment_id: int, user_id: int) -> HttpResponse:
     """The result without an annotator's judgments; a POST with a reason voids them all."""
     experiment = access.to_run(request, experiment_id)
-    judged = Judgment.objects.filter(comparison__experiment=experiment)
-    person = User.objects.filter(pk=user_id, judgments__in=judged).first()
-    if person is None:
-        raise Http404
+    person = get_object_or_404(judges.people_who_judged(experiment), pk=user_id)
     if not access.may_void(request, experiment):
         messages.error(request, "The experiment has concluded; its judgments are final.")
         return _to_judgments(experiment, person)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from django.contrib import messages
@@ -15,6 +16,7 @@ from engine.domain.errors import WrongStateError
 from engine.models import Comparison, Experiment, Judgment, User
 from engine.selectors import browsing
 from engine.selectors.designs import policy_names
+from engine.selectors.judges import people_who_judged
 from engine.services import review
 from engine.tasks import wake_planner
 from labeling import access
@@ -47,7 +49,7 @@ def comparisons(request: AuthenticatedRequest, experiment_id: int) -> HttpRespon
         "page": browsing.page_of(rows, **place.place),
         "filtered": bool(said),
         "query": urlencode(said),
-        "annotator": _judge_called(experiment, said.get("annotator", "")),
+        "annotator": _annotator_in(said, experiment),
         "may_void": access.may_void(request, experiment),
     }
     return render(request, "comparisons/comparisons.html", context)
@@ -138,9 +140,11 @@ def restore(request: AuthenticatedRequest, experiment_id: int, judgment_id: int)
     return _back_to(judgment)
 
 
-def _judge_called(experiment: Experiment, name: str) -> User | None:
-    judgments = Judgment.objects.filter(comparison__experiment=experiment)
-    return User.objects.filter(username=name, judgments__in=judgments).first() if name else None
+def _annotator_in(said: Mapping[str, str], experiment: Experiment) -> User | None:
+    """The one annotator whose judgments the filter asks for."""
+    if "annotator" not in said:
+        return None
+    return people_who_judged(experiment).filter(username=said["annotator"]).first()
 
 
 def _judgment(experiment: Experiment, judgment_id: int) -> Judgment:
