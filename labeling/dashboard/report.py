@@ -13,7 +13,7 @@ from engine.selectors import consequences, counts, designs, findings
 from labeling.caching import shared
 from labeling.dashboard import charts, status
 from labeling.dashboard.figures import result_figures
-from labeling.dashboard.verdict import Verdict
+from labeling.dashboard.verdict import Verdict, headline
 
 # In units of DASHBOARD_SECONDS: a link that many people open costs as much as one dashboard.
 _AGES = (6.0, 60.0)
@@ -25,6 +25,8 @@ class Report:
 
     Attributes
     ----------
+    headline
+        The verdict's own once there is one. How the work goes is no reader's business.
     policies
         In the order of the ranking, with the interval of their win rate against the first.
     n_people, n_judgments, n_by_model, n_comparisons
@@ -38,6 +40,7 @@ class Report:
         The risk, in [0, 1], that the claim is wrong; ``None`` where a caveat has another one.
     """
 
+    headline: str
     verdict: Verdict
     policies: list[charts.PolicyRow]
     n_people: int
@@ -71,7 +74,9 @@ def _report(experiment: Experiment, comparisons: int) -> Report:
     result = result_figures(experiment)
     verdict = result["verdict"]
     promised = None if consequences.caveats(experiment) else experiment.delta
+    concluded = experiment.state == Experiment.State.CONCLUDED
     return Report(
+        headline=verdict.headline if concluded else headline(comparisons),
         verdict=verdict,
         policies=result["policies"],
         n_people=given["people"],

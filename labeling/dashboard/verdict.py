@@ -92,15 +92,7 @@ def verdict_of(
         left = None  # nobody can tell before there is more to judge
     over_budget = left is not None and left.over_budget
     return Verdict(
-        headline="Responses come too slowly"
-        if stalled and health.slow
-        else "The work has stopped"
-        if stalled
-        else "No judgments yet"
-        if not comparisons
-        else "A claim holds already"
-        if ladder and any(rung.holds for rung in ladder.rungs)
-        else "Too early to say",
+        headline=_stalled(health) if stalled else headline(comparisons, ladder),
         leader=ranked[0].name if comparisons else None,
         n_rivals=len(ranked) - 1,
         n_ruled_out=sum(each.standing.place is Place.RULED_OUT for each in ranked) if comparisons else 0,
@@ -117,6 +109,19 @@ def verdict_of(
         stalled=stalled,
         over_budget=over_budget and not stalled,
     )
+
+
+def headline(comparisons: int, ladder: Ladder | None = None) -> str:
+    """The headline of an experiment that has not concluded. ``ladder``: the claims, where they are shown."""
+    if not comparisons:
+        return "No judgments yet"
+    if ladder is not None and any(rung.holds for rung in ladder.rungs):
+        return "A claim holds already"
+    return "Too early to say"
+
+
+def _stalled(health: QueueHealth) -> str:
+    return "Responses come too slowly" if health.slow else "The work has stopped"
 
 
 def _effort(experiment: Experiment, left: Remaining, hours: float | None, n_annotators: int) -> str:
