@@ -7,6 +7,7 @@ import math
 from engine.core import ranking
 from engine.core.agreement import FEWEST_UNITS, Alpha, Proportion
 from engine.core.types import two_digits
+from engine.importing.slips import number
 
 # Halves and tenths of so many hours would be too exact for an estimate.
 _ROUGH_HOURS = 10
@@ -45,7 +46,7 @@ def agreement(alpha: Alpha) -> str:
     """Krippendorff's α of the people, in a sentence or two."""
     if not alpha.units:
         return "Agreement: unknown. No two people judged the same two responses."
-    judged = f"{alpha.units:,} pair{'' if alpha.units == 1 else 's'} of responses"
+    judged = f"{number(alpha.units, 'pair')} of responses"
     if alpha.value is None:
         return (
             f"Agreement: unknown. All {alpha.answers:,} judgments of the {judged} that several people judged "
@@ -75,8 +76,7 @@ def rough(expected: float) -> str:
 
 def about(expected: float) -> str:
     """An estimated number of comparisons, in English."""
-    number = rough(expected)
-    return f"{number} comparison{'' if number == '1' else 's'}"
+    return number(two_digits(expected), "comparison")
 
 
 def spread(between: tuple[float, float | None]) -> str:
@@ -117,8 +117,8 @@ def hours_for(hours: float, n_people: int) -> str:
         At least one.
     """
     each = hours / n_people
-    number = _NUMBERS[n_people] if n_people < len(_NUMBERS) else f"{n_people:,}"
-    people = "one person" if n_people == 1 else f"{number} people"
+    said = _NUMBERS[n_people] if n_people < len(_NUMBERS) else f"{n_people:,}"
+    people = f"{said} {'person' if n_people == 1 else 'people'}"
     if each < 0.75:
         return f"{max(5, 5 * round(12 * each))} minutes for {people}"
     whole, half = divmod(round(2 * each), 2)

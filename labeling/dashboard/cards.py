@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from engine.importing.slips import number
 from engine.models import Comparison, Experiment
 from engine.selectors import counts, designs
 from engine.selectors.designs import RacePoint
@@ -72,7 +73,5 @@ def _pulse(health: Pulse, ahead: Mapping[str, int]) -> str:
     ready = ahead.get(Comparison.State.READY, 0)
     planned = ahead.get(Comparison.State.PLANNED, 0)
     workers = sum(worker.queue == "generation" and worker.alive for worker in health.seen)
-    alive = (
-        "no generation worker" if not workers else f"{workers} generation worker{'s' if workers > 1 else ''}"
-    )
+    alive = number(workers, "generation worker") if workers else "no generation worker"
     return f"{ready} ready, {planned} being written; {alive}"

@@ -11,6 +11,7 @@ from django.utils.http import urlencode
 from django.views.decorators.http import require_safe
 
 from engine.domain.errors import WrongStateError
+from engine.importing.slips import number
 from engine.models import Experiment, User
 from engine.selectors import judges
 from engine.selectors.agreement import shared_answers
@@ -79,7 +80,7 @@ def void_annotator(request: AuthenticatedRequest, experiment_id: int, user_id: i
         n = review.void_annotator(
             experiment_id=experiment.pk, annotator=person, by=request.user, reason=form.cleaned_data["reason"]
         )
-        messages.success(request, f"{n} judgment{'' if n == 1 else 's'} of {person} voided.")
+        messages.success(request, f"{number(n, 'judgment')} of {person} voided.")
     except WrongStateError as wrong:
         messages.error(request, str(wrong))
     wake_planner(experiment.pk)

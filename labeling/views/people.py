@@ -10,6 +10,7 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_POST, require_safe
 
 from engine.domain.errors import MembershipError
+from engine.importing.slips import number
 from engine.models import Experiment, Invitation, Membership, User
 from engine.selectors import blinding
 from engine.selectors.people import open_invitations
@@ -102,7 +103,7 @@ def remove_member(request: AuthenticatedRequest, experiment_id: int, membership_
 
 def _tell_ended(request: AuthenticatedRequest, member: Membership, ended: int) -> None:
     if ended:
-        links = "1 open invitation" if ended == 1 else f"{ended} open invitations"
+        links = number(ended, "open invitation")
         messages.info(
             request,
             (
