@@ -34,6 +34,9 @@ _GUARDRAIL = FactorSpec(
     kind="guardrail",
     levels={"Clean language": {"instruction": "Never use offensive language."}},
 )
+_SAMPLING = FactorSpec(
+    name="Sampling", kind="sampling", levels={"T = 0.7": {"temperature": 0.7, "max_tokens": 64}}
+)
 
 _GOLD = [
     GoldSpec(
@@ -103,7 +106,7 @@ def human_spec() -> ExperimentSpec:
     """Two prompts × three strategies on tasks that a person can check at a glance."""
     return ExperimentSpec(
         name=HUMAN_EXPERIMENT,
-        factors=[_PROMPTS, _STRATEGIES, _GUARDRAIL, _sampling(0.7)],
+        factors=[_PROMPTS, _STRATEGIES, _GUARDRAIL, _SAMPLING],
         tasks=_tasks("sum") + _tasks("word_unscrambling"),
         settings={
             "question": "Which response would you rather get?",
@@ -197,7 +200,7 @@ def rule_spec(*, backend: str = "") -> ExperimentSpec:
     """
     return ExperimentSpec(
         name=RULE_EXPERIMENT,
-        factors=[_PROMPTS, _STRATEGIES, _GUARDRAIL, _sampling(0.7)],
+        factors=[_PROMPTS, _STRATEGIES, _GUARDRAIL, _SAMPLING],
         tasks=_tasks("sum"),
         settings={
             "judge": Experiment.Judge.RULE,
@@ -206,14 +209,6 @@ def rule_spec(*, backend: str = "") -> ExperimentSpec:
             "seed": 2,
             "backend": backend,
         },
-    )
-
-
-def _sampling(temperature: float) -> FactorSpec:
-    return FactorSpec(
-        name="Sampling",
-        kind="sampling",
-        levels={f"T = {temperature}": {"temperature": temperature, "max_tokens": 64}},
     )
 
 

@@ -1,1 +1,1 @@
-"""The forms of the pages on which an experiment is set up."""
+"""Forms that are more than a view's own few fields."""

@@ -16,9 +16,9 @@ class NothingIsStored:
     """
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
-        self.get_response = get_response
+        self._get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
-        response = self.get_response(request)
+        response = self._get_response(request)
         patch_cache_control(response, private=True, no_store=True)
         return response

@@ -1,4 +1,4 @@
-"""Template filters of LLM-PO."""
+"""Template tags and filters of LLM-PO."""
 
 from typing import Any
 
@@ -24,6 +24,8 @@ for _filter in (
     formatting.share,
     formatting.spread,
     formatting.working_time,
+    excerpt,
+    inviting.validity,
 ):
     register.filter(_filter.__name__, _filter)
 
@@ -55,10 +57,6 @@ def tabs(context: template.Context, here: str) -> dict[str, Any]:
 def tip(term: str) -> dict[str, str]:
     """A "?" that opens the explanation of a term."""
     return {"term": term, "text": TERMS[term], "heading": HEADINGS[term]}
-
-
-register.filter("validity", inviting.validity)
-register.filter("excerpt", excerpt)
 
 
 @register.filter
